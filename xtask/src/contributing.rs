@@ -26,7 +26,8 @@ pub(crate) fn check(tree: &Tree) -> Vec<Finding> {
     }
 }
 
-fn target(root: &Path) -> PathBuf {
+/// Where cargo builds.
+pub(crate) fn target(root: &Path) -> PathBuf {
     std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), PathBuf::from)
 }
 

@@ -11,7 +11,7 @@ use crate::tidy::Finding;
 pub(crate) const LAYERS: &[(&str, &[&str])] = &[
     ("chores", &["xtask"]),
     ("apps", &["cli"]),
-    ("tests and tooling", &["suite", "fuzz", "figures", "bench", "simulate", "workload"]),
+    ("tests and tooling", &["suite", "fuzz", "figures", "bench", "check", "simulate", "workload"]),
     ("services", &["server", "client", "participant", "middle-tier", "wire", "postgres"]),
     ("languages", &["sql"]),
     ("engine", &["seriatim", "engine"]),
@@ -43,48 +43,9 @@ const ONLY: &[(&str, &[&str], &str)] = &[
 /// Dev-dependencies that point up: (crate, what it imports, why).
 const UPWARD_FOR_TESTS: &[(&str, &str, &str)] = &[
     ("engine", "seriatim", "examples of types that the public crate shows are written as its users write them"),
+    ("seriatim", "check", "checks of users' procedures are tested by the procedures that test the public crate"),
     ("transport", "simulate", "who carries messages is tested in virtual time, where a run can be repeated"),
 ];
-
-/// Folders whose Rust, without files that are compiled for tests only, stays within so many lines: (folder,
-/// lines, why).
-const LINES_MAX: &[(&str, usize, &str)] = &[(
-    "crates/seriatim/src",
-    6_390,
-    "the public crate is what types add; what needs no row type belongs to engine, which users compile once",
-)];
-
-/// Folders that outgrow [`LINES_MAX`].
-pub(crate) fn lines(tree: &Tree) -> Vec<Finding> {
-    let mut findings = Vec::new();
-    for &(folder, most, why) in LINES_MAX {
-        let within = |path: &str| path.strip_prefix(folder).is_some_and(|rest| rest.starts_with('/'));
-        let files: Vec<(&str, &str)> = tree.ending(".rs").filter(|(path, _)| within(path)).collect();
-        let of_tests: Vec<String> = files.iter().flat_map(|(path, text)| test_modules(path, text)).collect();
-        let is_shipped = |path: &str| !of_tests.iter().any(|tests| tests == path);
-        let lines: usize =
-            files.iter().filter(|(path, _)| is_shipped(path)).map(|(_, text)| text.lines().count()).sum();
-        if lines > most {
-            let message = format!("{lines} lines of Rust, at most {most} (LINES_MAX in xtask/src/layers.rs): {why}");
-            findings.push(Finding::new(folder, 0, message));
-        }
-    }
-    findings
-}
-
-/// The files of the modules that a file declares for tests only.
-fn test_modules(path: &str, text: &str) -> Vec<String> {
-    let folder = match path.rsplit_once('/') {
-        Some((folder, "lib.rs" | "mod.rs")) => folder,
-        _ => path.strip_suffix(".rs").unwrap_or(path),
-    };
-    let lines: Vec<&str> = text.lines().map(str::trim).collect();
-    let declared = lines.windows(2).filter(|pair| pair[0] == "#[cfg(test)]").filter_map(|pair| {
-        let name = pair[1].strip_suffix(';')?.rsplit_once("mod ")?.1;
-        Some(format!("{folder}/{name}.rs"))
-    });
-    declared.collect()
-}
 
 /// Folders of `crates/` and their dependencies against [`LAYERS`].
 pub(crate) fn check(tree: &Tree) -> Vec<Finding> {
@@ -309,24 +270,6 @@ mod tests {
         assert_one(&manifest("crates/store/Cargo.toml", default), &["store/Cargo.toml:2", "`small`"]);
         let members = "[workspace]\ndefault-members = [\"crates/*\"]\n";
         assert_one(&manifest("Cargo.toml", members), &["Cargo.toml:2", "crates/cli"]);
-    }
-
-    #[test]
-    fn canary_a_folder_with_too_many_lines_is_found() {
-        let (folder, most, _) = LINES_MAX[0];
-        let (code, others) = (format!("{folder}/tx.rs"), format!("{folder}x/tx.rs"));
-        let (full, line) = ("let x = 1;\n".repeat(most), "let x = 1;\n");
-        assert_eq!(lines(&Tree::of(&[(&code, &full), (&others, &full), (&format!("{folder}/README.md"), &full)])), []);
-        let over = Tree::of(&[(&code, &full), (&format!("{folder}/scan/mod.rs"), line)]);
-        let (found, bound) = (format!("{folder}: {} lines", most + 1), format!("at most {most}"));
-        assert_one(&lines(&over), &[&found, &bound, "belongs to engine"]);
-        // Not those of tests, wherever they are declared.
-        let declares = format!("{}#[cfg(test)]\nmod tests;\n", "let x = 1;\n".repeat(most - 2));
-        for (parent, tests) in [("tx.rs", "tx/tests.rs"), ("lib.rs", "tests.rs"), ("scan/mod.rs", "scan/tests.rs")] {
-            let (parent, tests) = (format!("{folder}/{parent}"), format!("{folder}/{tests}"));
-            assert_eq!(lines(&Tree::of(&[(&parent, &declares), (&tests, &full)])), [], "{tests}");
-            assert_eq!(lines(&Tree::of(&[(&parent, &declares), (&format!("{folder}/other.rs"), line)])).len(), 1);
-        }
     }
 
     #[test]

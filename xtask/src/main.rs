@@ -11,10 +11,12 @@ mod files;
 mod fuzz;
 mod instructions;
 mod layers;
+mod lines;
 mod mutants;
 mod nightly;
 mod pgo;
 mod protocols;
+mod quarantine;
 mod rtm;
 mod runs;
 mod rust;
@@ -33,6 +35,7 @@ const USAGE: &str = "usage: cargo xtask ci [--timings] [STEP...]
                                   every test in every setting, and long checks; writes docs/nightly.md
        cargo xtask tidy           the repository's own rules
        cargo xtask tests          brings the table of tests and their tiers up to date
+       cargo xtask lines          prints the lines of each crate, and lowers its budget to them
        cargo xtask mutants [--quick] [--only TEXT]... [--without CRATE]... [--list] [--fresh] | --sample [OPTION...]
                                   whether tests notice when a mechanism of safety is missing
        cargo xtask instructions [--format text|json]
@@ -66,6 +69,7 @@ fn main() -> ExitCode {
         Some("contributing") if arguments.len() == 1 => contributing::run(&root),
         Some("nightly") => nightly::run(&root, &arguments[1..]),
         Some("tests") if arguments.len() == 1 => tiers::update(&root),
+        Some("lines") if arguments.len() == 1 => lines::update(&root),
         Some("tidy") if arguments.len() == 1 => tidy::run(&root),
         _ => {
             eprintln!("{USAGE}\nsteps: {}", ci::names().join(" "));

@@ -11,12 +11,13 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-use seriatim_base::clock::{self, Instant};
+use seriatim_base::clock;
 use seriatim_base::rng;
 
 use crate::ci::cargo;
+use crate::contributing::target;
 use crate::files::Tree;
-use crate::runs::{date, ended, machine, ran_tests};
+use crate::runs::{Done, date, machine};
 use crate::tiers;
 
 /// All steps together should take no longer.
@@ -158,24 +159,11 @@ pub(crate) fn run(root: &Path, arguments: &[String]) -> Result<(), String> {
     if failed.is_empty() { Ok(()) } else { Err(format!("failed, as {REPORT} says: {}", failed.join(", "))) }
 }
 
-/// What became of a step.
-struct Done {
-    failure: Option<String>,
-    seconds: f64,
-    output: String,
-}
-
 fn execute(root: &Path, step: &Step, seed: u64) -> Done {
-    let began = Instant::now();
     let mut command = cargo(root);
     command.args(&step.arguments).env(TIER.0, TIER.1).env("SERIATIM_SEED", seed.to_string());
     command.env("CARGO_TERM_COLOR", "never");
-    let (failure, output) = match ended(command, false, Duration::from_secs(60 * MINUTES)) {
-        Ok((None, output)) if step.is_test && !ran_tests(&output) => (Some("ran no test".to_owned()), output),
-        Ok(done) => done,
-        Err(error) => (Some(error), String::new()),
-    };
-    Done { failure, seconds: began.elapsed().as_secs_f64(), output }
+    Done::of(command, step.is_test, false, Duration::from_secs(60 * MINUTES))
 }
 
 /// What passed at this revision, in a folder of files: a step's name, and in it the seconds that it took.
@@ -187,8 +175,7 @@ struct Notes {
 impl Notes {
     fn open(root: &Path, fresh: bool) -> Result<Notes, String> {
         let revision = revision(root);
-        let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), PathBuf::from);
-        let folder = target.join("nightly").join(&revision);
+        let folder = target(root).join("nightly").join(&revision);
         // What was changed since the revision may change again: nothing is kept.
         if fresh || revision.ends_with("-dirty") {
             let _ = std::fs::remove_dir_all(&folder);
@@ -266,14 +253,11 @@ fn report(seed: u64, machine: &str, unix_microseconds: i64, results: &[(Step, Do
         seconds / 60.0
     );
     let _ = writeln!(text, "| step | what it checks | verdict | seconds |\n| --- | --- | --- | --- |");
-    for (step, Done { failure, seconds, .. }) in results {
-        let verdict = failure.as_ref().map_or("passed".to_owned(), |failure| format!("**FAILED**: {failure}"));
-        let _ = writeln!(text, "| {} | {} | {verdict} | {seconds:.0} |", step.name, step.what);
+    for (step, done) in results {
+        let _ = writeln!(text, "| {} | {} | {} | {:.0} |", step.name, step.what, done.verdict(), done.seconds);
     }
     for (step, done) in results.iter().filter(|(_, done)| done.failure.is_some() && !done.output.is_empty()) {
-        let lines: Vec<&str> = done.output.lines().collect();
-        let end = lines[lines.len().saturating_sub(60)..].join("\n");
-        let _ = writeln!(text, "\n## Failed: {}\n\nThe end of its output:\n\n```text\n{end}\n```", step.name);
+        let _ = writeln!(text, "\n## Failed: {}\n\nThe end of its output:\n\n{}", step.name, done.end());
     }
     text
 }

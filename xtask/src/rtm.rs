@@ -13,7 +13,7 @@ use std::time::Duration;
 use seriatim_base::clock::{self, Instant};
 
 use crate::ci::cargo;
-use crate::runs::{date, ended, machine, ran_tests};
+use crate::runs::{Done, date, machine};
 
 /// All parts together, building included.
 const MINUTES: u64 = 15;
@@ -68,15 +68,6 @@ impl Part {
     fn is_test(&self) -> bool {
         self.arguments[0] == "test" && !self.arguments.iter().any(|argument| argument == "--no-run")
     }
-}
-
-/// What became of a part.
-struct Done {
-    /// Why it failed.
-    failure: Option<String>,
-    seconds: f64,
-    /// Standard output and, of a part that is no measurement, standard error.
-    output: String,
 }
 
 /// What runs, in the order in which failures say most.
@@ -157,15 +148,9 @@ fn is_usable(kind: &str) -> bool {
 
 /// Runs a part, which is ended when the time that is left is over.
 fn execute(root: &Path, part: &Part, backend: &str, left: Duration) -> Done {
-    let began = Instant::now();
     let mut command = cargo(root);
     command.args(&part.arguments).env("SERIATIM_HTM", backend).env("CARGO_TERM_COLOR", "never");
-    let (failure, output) = match ended(command, part.is_measurement, left) {
-        Ok((None, output)) if part.is_test() && !ran_tests(&output) => (Some("ran no test".to_owned()), output),
-        Ok((failure, output)) => (failure, output),
-        Err(error) => (Some(error), String::new()),
-    };
-    Done { failure, seconds: began.elapsed().as_secs_f64(), output }
+    Done::of(command, part.is_test(), part.is_measurement, left)
 }
 
 /// The report, in Markdown.
@@ -179,19 +164,16 @@ fn report(options: &Options, unix_microseconds: i64, about: &str, results: &[(Pa
         text,
         "```text\n{about}\n```\n\n## Parts\n\n| part | command | verdict | seconds |\n| --- | --- | --- | --- |"
     );
-    for (part, Done { failure, seconds, .. }) in results {
-        let (name, command) = (part.name, part.arguments.join(" "));
-        let verdict = failure.as_ref().map_or("passed".to_owned(), |failure| format!("**FAILED**: {failure}"));
-        let _ = writeln!(text, "| {name} | `cargo {command}` | {verdict} | {seconds:.1} |");
+    for (part, done) in results {
+        let (command, verdict) = (part.arguments.join(" "), done.verdict());
+        let _ = writeln!(text, "| {} | `cargo {command}` | {verdict} | {:.1} |", part.name, done.seconds);
     }
     for (part, done) in results {
         if part.is_measurement && !done.output.trim().is_empty() {
             let _ = write!(text, "\n## Measurements\n\n{}\n", done.output.trim_end());
         } else if let Some(failure) = &done.failure {
             let _ = writeln!(text, "\n## Failed: {}\n\n{failure}; the end of what it said:\n", part.name);
-            let lines: Vec<&str> = done.output.lines().collect();
-            let end = lines[lines.len().saturating_sub(60)..].join("\n");
-            let _ = writeln!(text, "```text\n{end}\n```");
+            let _ = writeln!(text, "{}", done.end());
         }
     }
     text

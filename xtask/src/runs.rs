@@ -9,18 +9,14 @@ use seriatim_base::clock::{self, Instant};
 use seriatim_base::thread;
 
 /// Whether the output of `cargo test` tells of a test that passed: a filter that matches nothing also succeeds.
-pub(crate) fn ran_tests(output: &str) -> bool {
+fn ran_tests(output: &str) -> bool {
     let passed = output.lines().filter_map(|line| line.trim().strip_prefix("test result: ok. "));
     passed.filter_map(|rest| rest.split(' ').next()?.parse::<u64>().ok()).any(|count| count > 0)
 }
 
 /// The failure of a command, if it is one, and its output. The output goes through files, so that none fills a pipe
 /// meanwhile.
-pub(crate) fn ended(
-    mut command: Command,
-    is_measurement: bool,
-    left: Duration,
-) -> Result<(Option<String>, String), String> {
+fn ended(mut command: Command, is_measurement: bool, left: Duration) -> Result<(Option<String>, String), String> {
     let failed = |what: &str, error: std::io::Error| format!("{what}: {error}");
     let path =
         std::env::temp_dir().join(format!("seriatim-xtask-{}-{}", std::process::id(), clock::unix_microseconds()));
@@ -49,6 +45,39 @@ pub(crate) fn ended(
     let output = String::from_utf8_lossy(&std::fs::read(&path).map_err(|error| failed("output", error))?).into_owned();
     let _ = std::fs::remove_file(&path);
     Ok((failure, output))
+}
+
+/// The outcome of a command.
+pub(crate) struct Done {
+    /// The reason, if it failed.
+    pub(crate) failure: Option<String>,
+    pub(crate) seconds: f64,
+    /// Standard output and, unless the command measures, standard error.
+    pub(crate) output: String,
+}
+
+impl Done {
+    /// Runs a command for at most the time that is left. Tests fail if none ran.
+    pub(crate) fn of(command: Command, is_test: bool, is_measurement: bool, left: Duration) -> Done {
+        let began = Instant::now();
+        let (failure, output) = match ended(command, is_measurement, left) {
+            Ok((None, output)) if is_test && !ran_tests(&output) => (Some("ran no test".to_owned()), output),
+            Ok(done) => done,
+            Err(error) => (Some(error), String::new()),
+        };
+        Done { failure, seconds: began.elapsed().as_secs_f64(), output }
+    }
+
+    /// The verdict, for a table of a report.
+    pub(crate) fn verdict(&self) -> String {
+        self.failure.as_ref().map_or("passed".to_owned(), |failure| format!("**FAILED**: {failure}"))
+    }
+
+    /// The last 60 lines of the output, as a block of a report.
+    pub(crate) fn end(&self) -> String {
+        let lines: Vec<&str> = self.output.lines().collect();
+        format!("```text\n{}\n```", lines[lines.len().saturating_sub(60)..].join("\n"))
+    }
 }
 
 /// Processor, kernel and revision, a line each.

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use crate::files::Tree;
-use crate::{contributing, documents, layers, mutants, protocols, sources, tiers};
+use crate::{contributing, documents, layers, lines, mutants, protocols, quarantine, sources, tiers};
 
 /// Where a rule is broken, and what to do about it.
 #[derive(Debug, PartialEq, Eq)]
@@ -35,7 +35,7 @@ type Rule = fn(&Tree) -> Vec<Finding>;
 const RULES: &[Rule] = &[
     layers::check,
     layers::features,
-    layers::lines,
+    lines::check,
     protocols::check,
     sources::opening,
     sources::columns,
@@ -55,6 +55,7 @@ const RULES: &[Rule] = &[
     documents::codes,
     contributing::check,
     mutants::list::check,
+    quarantine::check,
     tiers::check,
 ];
 

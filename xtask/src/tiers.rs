@@ -7,8 +7,8 @@
 //! The tier of a test follows from the sources:
 //!
 //! - `fast`: `cargo test --workspace` runs it, and so does `.ci/run`.
-//! - `nightly`: `cargo xtask nightly` runs it. Its `#[ignore]` says so, or its whole test program is left out
-//!   of `cargo test` by `test = false` in the manifest.
+//! - `nightly`: `cargo xtask nightly` runs it. Its `#[ignore]` says so, it is [quarantined](crate::quarantine), or its
+//!   whole test program is left out of `cargo test` by `test = false` in the manifest.
 //! - `loom`: a model that loom checks, in `cargo xtask nightly`.
 //! - `child`: another test runs it, in a process of its own.
 //! - `manual`: a measurement, run by hand.
@@ -80,7 +80,9 @@ fn found(tree: &Tree) -> BTreeMap<Test, (String, usize)> {
                 _ if is_model || module_of_models => "loom",
                 None if left_out.iter().any(|prefix| path.starts_with(prefix.as_str())) => "nightly",
                 None => "fast",
-                Some(reason) if reason.starts_with(" = \"nightly") => "nightly",
+                Some(reason) if [" = \"nightly", " = \"quarantined"].iter().any(|mark| reason.starts_with(mark)) => {
+                    "nightly"
+                }
                 Some(reason) if reason.contains("process of its own") => "child",
                 Some(_) => "manual",
             };

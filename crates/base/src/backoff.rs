@@ -30,8 +30,7 @@ impl Backoff {
         Backoff { step: 0, most: steps }
     }
 
-    /// Waits a little longer than the last time. Returns `false` once the bound is reached: the caller should
-    /// give up.
+    /// Waits a little longer than the last time. Returns `false` once the bound is reached: the caller should give up.
     #[must_use]
     pub fn wait(&mut self) -> bool {
         if self.step >= self.most {

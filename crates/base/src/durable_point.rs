@@ -1,5 +1,4 @@
-//! The durable point as one word: the newest epoch that survives a power cut, and whether the point will still
-//! move.
+//! The durable point as one word: the newest epoch that survives a power cut, and whether the point will still move.
 //!
 //! The log moves the point; code that keeps or shows versions by it only reads it. It never moves back, and not
 //! at all once it is final.

@@ -103,6 +103,11 @@ pub fn is_nightly() -> bool {
     std::env::var("SERIATIM_TIER").is_ok_and(|tier| tier == "nightly")
 }
 
+/// The number of tries of a random test: for each change, or in a nightly run ([`is_nightly`]).
+pub fn tries(with_each_change: u64, nightly: u64) -> u64 {
+    if is_nightly() { nightly } else { with_each_change }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -1,14 +1,13 @@
 //! Simulated cores: the simulated implementation of threads and clocks, in builds with the feature `simulate`.
 //!
-//! A [`Machine`] runs many cores on one thread, one at a time. While a machine is [in charge](in_charge) of a
-//! thread, platform calls of that thread act on the core that is running. Steps and waits pass virtual time and
-//! may let other cores run, and the clock is virtual. The crate `simulate` implements the machine; this module
-//! only calls it.
+//! A [`Machine`] runs many cores on one thread, one at a time. While a machine is [in charge](in_charge) of a thread,
+//! platform calls of that thread act on the core that is running. Steps and waits pass virtual time and may let other
+//! cores run, and the clock is virtual. The crate `simulate` implements the machine; this module only calls it.
 
 use std::cell::Cell;
 use std::time::Duration;
 
-use crate::thread::Touch;
+use crate::thread::{BatchWork, Touch};
 
 /// Why virtual time passes on a core without work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -77,6 +76,8 @@ pub trait Machine {
     fn wait(&self, wait: Wait) -> bool;
     /// The core works for this long, without steps. Returns `false` if no core is running.
     fn work(&self, time: Duration) -> bool;
+    /// The core orders a batch, and does this work so many times.
+    fn batch_work(&self, work: BatchWork, times: u64);
     /// The core waits until it is woken, or until its clock shows this time in nanoseconds. Returns at once if
     /// it was woken since the last call. Returns `false` if no core is running.
     fn park(&self, until: Option<u64>) -> bool;
@@ -136,6 +137,12 @@ pub(crate) fn work(time: Duration) -> bool {
     MACHINE.get().is_some_and(|machine| machine.work(time))
 }
 
+pub(crate) fn batch_work(work: BatchWork, times: u64) {
+    if let Some(machine) = MACHINE.get() {
+        machine.batch_work(work, times);
+    }
+}
+
 pub(crate) fn park(until: Option<u64>) -> bool {
     MACHINE.get().is_some_and(|machine| machine.park(until))
 }
@@ -146,8 +153,7 @@ pub(crate) fn wake(core: usize) {
     }
 }
 
-/// As [`Machine::working_sets`], for code that counts what transactions touch. Empty if no machine is in
-/// charge.
+/// As [`Machine::working_sets`], for code that counts what transactions touch. Empty if no machine is in charge.
 pub fn working_sets() -> Vec<WorkingSet> {
     MACHINE.get().map_or_else(Vec::new, |machine| machine.working_sets())
 }

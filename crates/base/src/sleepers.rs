@@ -8,8 +8,7 @@
 //!
 //! - [`Sleepers::lie_down`] returns that no thread watches: the caller looks for such work before it sleeps.
 //! - [`Sleepers::resign`] returns that a thread sleeps: the caller was the watcher, and appoints another.
-//! - [`Sleepers::lack_watcher`], called after such work was queued, returns that threads sleep without a
-//!   watcher.
+//! - [`Sleepers::lack_watcher`], called after such work was queued, returns that threads sleep without a watcher.
 //!
 //! Why no thread misses another: `lie_down` adds to the count of sleepers, fences, and loads the watcher.
 //! `resign` stores that there is no watcher, fences, and loads the count. If `resign` does not count the

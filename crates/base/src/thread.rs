@@ -20,9 +20,8 @@ pub fn spawn<T: Send + 'static>(name: &str, body: impl FnOnce() -> T + Send + 's
     std::thread::Builder::new().name(name.to_owned()).spawn(body)
 }
 
-/// Runs `work` on this thread and on `threads - 1` others, or fewer if the operating system refuses some.
-/// `work` gets its number, which is 0 for this thread, and the number of threads. Returns the results by
-/// number.
+/// Runs `work` on this thread and on `threads - 1` others, or fewer if the operating system refuses some. `work` gets
+/// its number, which is 0 for this thread, and the number of threads. Returns the results by number.
 ///
 /// # Panics
 /// If one of them panics, after all have ended.
@@ -68,7 +67,7 @@ fn ask() -> io::Result<()> {
 }
 
 pub use crate::turns::{interrupt, take_turns};
-pub use crate::waiter::{Waiter, wait, work};
+pub use crate::waiter::{BatchWork, Waiter, batch_work, wait, work};
 
 /// What code does with a shared word, directly after the step that announces it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -130,8 +129,7 @@ pub fn step(touch: Touch, word: *const ()) {
     }
 }
 
-/// As [`step`], where this thread may hold a latch for which others wait without bound. [`interrupt`] ignores
-/// it.
+/// As [`step`], where this thread may hold a latch for which others wait without bound. [`interrupt`] ignores it.
 #[inline]
 pub fn step_latched(touch: Touch, word: *const ()) {
     if !simulated(touch, word) {
@@ -161,8 +159,7 @@ pub fn sleep(duration: Duration) {
     std::thread::sleep(duration);
 }
 
-/// A shorter wait is spent awake: putting a thread to sleep and waking it takes the operating system about as
-/// long.
+/// A shorter wait is spent awake: putting a thread to sleep and waking it takes the operating system about as long.
 pub const AWAKE: Duration = Duration::from_micros(50);
 
 /// Waits at least `duration`: as [`sleep`], or awake if that is less than [`AWAKE`].

@@ -1,11 +1,10 @@
 //! Threads that take turns, for tests: the simulated implementation of threads.
 //!
-//! Code that other threads may interrupt calls [`step`](crate::thread::step) at critical points, in builds for
-//! tests and for simulation. Where it waits, it calls [`yield_now`](crate::thread::yield_now) or
-//! [`park`](crate::thread::park). These run the *turn* of the thread, if a test gave it one. With
-//! [`interrupt`], another body runs as a whole before one step of a body, so every step can be tried. With
-//! [`take_turns`], threads run one at a time, and a seed decides which thread continues after which step. So a
-//! schedule that fails will fail again.
+//! Code that other threads may interrupt calls [`step`](crate::thread::step) at critical points, in builds for tests
+//! and for simulation. Where it waits, it calls [`yield_now`](crate::thread::yield_now) or
+//! [`park`](crate::thread::park). These run the *turn* of the thread, if a test gave it one. With [`interrupt`],
+//! another body runs as a whole before one step of a body, so every step can be tried. With [`take_turns`], threads run
+//! one at a time, and a seed decides which thread continues after which step. So a schedule that fails will fail again.
 
 use crate::Rng;
 use std::cell::RefCell;
@@ -73,8 +72,7 @@ fn with_turn<R>(turn: impl FnMut(Pause), body: impl FnOnce() -> R) -> R {
     body()
 }
 
-/// Runs `body`, and `other` just before step `at` of it, counted from 0. Also returns whether there was such a
-/// step.
+/// Runs `body`, and `other` just before step `at` of it, counted from 0. Also returns whether there was such a step.
 pub fn interrupt<R>(at: usize, other: impl FnOnce(), body: impl FnOnce() -> R) -> (R, bool) {
     let mut other = Some(other);
     let mut left = at;

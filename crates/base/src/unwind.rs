@@ -1,8 +1,7 @@
 //! Code that must not be left by a panic, and texts of caught panics.
 //!
-//! A panic between two steps of a change that other threads see in part, such as locking and installing
-//! records, would leave the locks behind for ever. There is no state to roll back to. So the process aborts and
-//! reports where.
+//! A panic between two steps of a change that other threads see in part, such as locking and installing records, would
+//! leave the locks behind for ever. There is no state to roll back to. So the process aborts and reports where.
 
 use std::any::Any;
 

@@ -64,6 +64,27 @@ pub fn work(time: Duration) {
     let _ = time;
 }
 
+/// A kind of work in ordering batches. It is done between steps, and takes time on a simulated core.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BatchWork {
+    /// A row is added to the footprint of a call.
+    FootprintRow,
+    /// A row of a call is ordered among those of a batch of calls.
+    CallRow,
+    /// An access of an executed transaction is ordered among those of a batch of decisions.
+    Access,
+    /// A vertex or an edge of the graph of such a batch is visited.
+    GraphVisit,
+}
+
+/// On a simulated core: charges this work `times` times, at the cost of the simulation. On a thread this does nothing.
+#[inline]
+pub fn batch_work(work: BatchWork, times: u64) {
+    #[cfg(feature = "simulate")]
+    crate::simulated::batch_work(work, times);
+    let _ = (work, times);
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -1,7 +1,6 @@
-//! Measures TPC-C's full mix on a busy machine: threads with one warehouse each, alone and beside busy loops.
-//! The loops run in processes with sessions of their own, so that Linux schedules them in other groups if it
-//! groups by session. A thread that waits for a descheduled thread waits for a time slice, which is some
-//! milliseconds.
+//! Measures TPC-C's full mix on a busy machine: threads with one warehouse each, alone and beside busy loops. The loops
+//! run in processes with sessions of their own, so that Linux schedules them in other groups if it groups by session. A
+//! thread that waits for a descheduled thread waits for a time slice, which is some milliseconds.
 //!
 //! In a second comparison the same threads only count. That is the processor time that the scheduler leaves
 //! them, which is the upper bound for any program.
@@ -63,8 +62,7 @@ impl Drop for Loops {
     }
 }
 
-/// The main function of a busy process. It runs until its standard input ends, which happens when its parent
-/// ends.
+/// The main function of a busy process. It runs until its standard input ends, which happens when its parent ends.
 pub(crate) fn spin() -> ! {
     // SAFETY: the call involves no memory. It fails if the process leads a group, which changes nothing.
     let _ = unsafe { libc::setsid() };

@@ -86,8 +86,7 @@ enum Measurement {
     Footprint(footprint::Options),
     /// Writes and flushes batches one after another, as a logger does
     Disk(disk::Options),
-    /// Compares TPC-C's full mix with group commit and without durability; measures log bytes, a checkpoint,
-    /// recovery
+    /// Compares TPC-C's full mix with group commit and without durability; measures log bytes, a checkpoint, recovery
     Durability(durability::Options),
     /// Runs TPC-C in portions under callgrind: see `cargo xtask instructions`
     Instructions(instructions::Options),

@@ -1,8 +1,7 @@
 //! The speed of a disk for the writer of a log: the rate of batches, each written and flushed before the next,
 //! and the duration of a flush.
 //!
-//! The file has its final size and was written before, as log segments are. So a flush writes data and no
-//! metadata.
+//! The file has its final size and was written before, as log segments are. So a flush writes data and no metadata.
 
 use std::error::Error;
 use std::path::{Path, PathBuf};

@@ -503,6 +503,7 @@ mod tests {
     use super::*;
 
     #[test]
+    #[ignore = "nightly: seconds"]
     fn what_is_logged_is_counted_by_table_and_recovered() {
         let name = format!("seriatim-bench-durability-{:016x}", seriatim::rng::entropy());
         let home = std::env::temp_dir().join(name);

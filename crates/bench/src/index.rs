@@ -1,11 +1,10 @@
 //! An index without transactions: lookups, in-place changes and insertions by several threads, on the [`Index`]
 //! that transactions use.
 //!
-//! A record is `key | version | 13 words`, with 104 bytes of values. A writer locks the version first and
-//! unlocks it last, in a region if there are regions ([`Way::Changes`]). A reader copies the words, and repeats
-//! that if the version changed meanwhile. With [`Way::Operations`] each operation runs in one region, or under
-//! one lock for all: DBX (Wang et al., EuroSys 2014, §4) has its stores in regions. Without regions that is one
-//! spin lock.
+//! A record is `key | version | 13 words`, with 104 bytes of values. A writer locks the version first and unlocks it
+//! last, in a region if there are regions ([`Way::Changes`]). A reader copies the words, and repeats that if the
+//! version changed meanwhile. With [`Way::Operations`] each operation runs in one region, or under one lock for all:
+//! DBX (Wang et al., EuroSys 2014, §4) has its stores in regions. Without regions that is one spin lock.
 //!
 //! Invariant, checked after each run: all words of a record were incremented equally often, and all records
 //! together as often as operations changed one. The index has exactly the records that were loaded or inserted.

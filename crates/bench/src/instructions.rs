@@ -1,9 +1,8 @@
 //! TPC-C, and updates of single rows, in portions that callgrind can count separately. `cargo xtask
 //! instructions` runs this under callgrind.
 //!
-//! A portion runs inside [`portion`], once for each printed line and in that order. A tool that counts only
-//! there excludes loading and drawing inputs. There is one thread, one warehouse, `dbx` without regions, and
-//! one seed.
+//! A portion runs inside [`portion`], once for each printed line and in that order. A tool that counts only there
+//! excludes loading and drawing inputs. There is one thread, one warehouse, `dbx` without regions, and one seed.
 
 use std::error::Error;
 use std::hint::black_box;

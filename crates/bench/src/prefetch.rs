@@ -109,6 +109,7 @@ mod tests {
     use super::*;
 
     #[test]
+    #[ignore = "nightly: seconds"]
     fn both_arms_do_the_same_and_leave_the_data_consistent() {
         for protocol in seriatim::available_protocols() {
             let setting = Setting::small(protocol.name, 2, 300);

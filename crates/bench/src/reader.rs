@@ -88,8 +88,7 @@ fn transfer(db: &Database, table: &Handle<Account>, accounts: u64, seed: u64, go
     done
 }
 
-/// Sums all accounts in one snapshot after another, each held for this long, until told to stop. Takes at least
-/// one.
+/// Sums all accounts in one snapshot after another, each held for this long, until told to stop. Takes at least one.
 ///
 /// # Panics
 /// If a sum is not the initial one: the snapshot was inconsistent.

@@ -139,9 +139,8 @@ fn judge(footprints: &[Footprint], decided: &Decided) -> Result<(), String> {
     }
 }
 
-/// How many transactions of a batch must be aborted. A set can commit if one transaction can be last, because
-/// it has read nothing that the others write, and the others can commit without it. `None` if there are too
-/// many sets to try.
+/// How many transactions of a batch must be aborted. A set can commit if one transaction can be last, because it has
+/// read nothing that the others write, and the others can commit without it. `None` if there are too many sets to try.
 fn least(footprints: &[Footprint]) -> Option<usize> {
     let n = footprints.len();
     if n > SMALLEST_MAX {

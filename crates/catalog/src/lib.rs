@@ -89,5 +89,5 @@ pub use std::cmp::Reverse;
 pub use table::{IndexSpec, IndexedBy, OrderedTable, Table, TableColumn, TableColumns, kind};
 pub use text::Text;
 pub use timestamp::Timestamp;
-pub use value::{Value, ValueError};
+pub use value::{IntegerType, Value, ValueError};
 pub use writer::{NoOutOfLine, OutOfLineStore, RowWriter};

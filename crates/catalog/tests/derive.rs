@@ -280,14 +280,24 @@ fn a_dynamic_update_equals_a_typed_one() {
     };
     assert_eq!(set(&mut dynamic, "wide", "w".into()), Ok(()));
     assert_eq!(set(&mut dynamic, "paid", Value::Decimal { units: -50, scale: 3 }), Ok(()));
-    assert_eq!(set(&mut dynamic, "count", Value::Null), Ok(()));
+    assert_eq!(set(&mut dynamic, "count", Value::NONE), Ok(()));
     assert_eq!(typed.bytes(), dynamic.bytes());
+    // Of a nullable column, a value alone is the same as one in an `Option`; integers may be of any type.
+    typed.update::<Every, _>(|row| row.set_count(Some(7)));
+    for seven in [7u32.into(), Some(7u32).into(), Value::Integer(7, None), Value::from(7i8).some()] {
+        assert_eq!(set(&mut dynamic, "count", Value::NONE).and_then(|()| set(&mut dynamic, "count", seven)), Ok(()));
+        assert_eq!(typed.bytes(), dynamic.bytes());
+    }
 
     let refused = [
         ("wide", Value::from("x".repeat(301)), "column `wide`: the value has 301 bytes; the column has room for 300"),
-        ("flag", Value::Null, "column `flag`: the value NULL does not fit; it must be a value of type bool"),
-        ("byte", Value::Int(256), "column `byte`: the value 256 does not fit; it must be a value of type u8"),
-        ("count", Value::Int(-1), "column `count`: the value -1 does not fit; it must be a value of type u32 or NULL"),
+        ("flag", Value::NONE, "column `flag`: the value NULL does not fit; it must be a value of type bool"),
+        ("byte", 256u64.into(), "column `byte`: the value 256 does not fit; it must be a value of type u8"),
+        (
+            "count",
+            Value::from(Some(-1)),
+            "column `count`: the value -1 does not fit; it must be a value of type u32 or NULL",
+        ),
         (
             "paid",
             Value::Decimal { units: 5, scale: 3 },

@@ -8,7 +8,8 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 use seriatim_catalog::wire::{DecodeError, Malformed, RowWire, Updated, write_varint, zigzag};
 use seriatim_catalog::{
-    ColumnDef, ColumnId, ColumnSet, ColumnType, ColumnUse, Key, KeyCodec, Layout, OutOfMemory, TableDef, Value, desc,
+    ColumnDef, ColumnId, ColumnSet, ColumnType, ColumnUse, IntegerType, Key, KeyCodec, Layout, OutOfMemory, TableDef,
+    Value, desc,
 };
 use shared::{Block, check, column_type, compare, same, value};
 
@@ -136,8 +137,7 @@ fn varint(value: u64) -> Vec<u8> {
 /// The integer that a value is.
 fn integer(value: &Value) -> Option<i128> {
     match *value {
-        Value::UInt(number) => Some(number.into()),
-        Value::Int(number) => Some(number.into()),
+        Value::Integer(number, _) => Some(number),
         Value::Decimal { units, .. } => Some(units.into()),
         _ => None,
     }
@@ -319,7 +319,7 @@ fn an_update_is_put_after_another_unless_it_used_what_that_changed() {
 fn what_shares_a_bit_is_not_set_blindly() {
     let table = table(&vec![ColumnDef::new("n", ColumnType::U8); 65], 1);
     let numbers = |at: usize, number| -> Vec<_> {
-        (0..65).map(|column| Value::UInt(if column == at { number } else { 0 })).collect()
+        (0..65).map(|column| Value::from(if column == at { number } else { 0u8 })).collect()
     };
     for (at, is_merged) in [(62, true), (63, false), (64, false)] {
         let [base, newer, ours] = [0, 1, 2].map(|number| row(&table, &numbers(at, number)));
@@ -339,16 +339,16 @@ fn a_text_that_is_the_same_elsewhere_is_taken_over() {
     let number = ColumnDef::new("n", ColumnType::U8);
     let table = table(&[number.clone(), number, ColumnDef::new("t", ColumnType::LongText)], 1);
     let text = || Value::Text("long".to_owned());
-    let base = row(&table, &[Value::UInt(1), Value::UInt(2), text()]);
+    let base = row(&table, &[1u8.into(), 2u8.into(), text()]);
     let (mut newer, mut after) = (base.block.copied(), base.block.copied());
     assert_eq!(newer.set_value(&table.columns[2], 2, &text()), Ok(()));
-    assert_eq!(after.set_value(&table.columns[1], 1, &Value::UInt(5)), Ok(()));
+    assert_eq!(after.set_value(&table.columns[1], 1, &5u8.into()), Ok(()));
     assert_ne!(newer.out_of_line(), base.block.out_of_line(), "a text that is set is another block");
     let uses = ColumnUse::adding([ColumnId(1)]);
     // SAFETY: rows of the table, the last one private.
     assert!(unsafe { base.wire.merge(base.block.row(), newer.row(), after.as_mut_ptr(), uses) });
     assert_eq!(after.out_of_line(), newer.out_of_line());
-    assert!(same(&after.values(&table.columns), &[Value::UInt(1), Value::UInt(5), text()]));
+    assert!(same(&after.values(&table.columns), &[1u8.into(), 5u8.into(), text()]));
 }
 
 /// A number's type without what does not bear on its range.
@@ -389,9 +389,8 @@ const SUMS: [(ColumnType, i128, i128); 9] = [
 
 fn of_type(ty: ColumnType, number: i128) -> Value {
     match ty {
-        ColumnType::U8 | ColumnType::U16 | ColumnType::U32 | ColumnType::U64 => Value::UInt(number as u64),
         ColumnType::Decimal { scale } => Value::Decimal { units: number as i64, scale },
-        _ => Value::Int(number as i64),
+        _ => Value::Integer(number, IntegerType::of_column(ty)),
     }
 }
 
@@ -408,8 +407,8 @@ fn among(ty: ColumnType, others: usize) -> TableDef {
 fn told(ty: ColumnType, others: usize, before: i128, after: i128) -> Result<Updated, TestCaseError> {
     let table = among(ty, others);
     let values = |number| {
-        let mut values = vec![Value::UInt(1)];
-        values.extend((0..others).map(|at| if at % 2 == 0 { Value::Null } else { Value::Bool(true) }));
+        let mut values = vec![Value::from(1u8)];
+        values.extend((0..others).map(|at| if at % 2 == 0 { Value::NONE } else { Value::from(Some(true)) }));
         values.push(of_type(ty, number));
         values
     };
@@ -584,13 +583,13 @@ fn sample() -> TableDef {
 
 fn sample_values() -> Vec<Value> {
     vec![
-        Value::UInt(0x0102),
-        Value::UInt(300),
-        Value::Null,
+        Value::from(0x0102u16),
+        Value::from(300u32),
+        Value::NONE,
         Value::from("ann"),
         Value::Decimal { units: -3, scale: 2 },
-        Value::Timestamp(64),
-        Value::Int(-1),
+        Value::Timestamp(64).some(),
+        Value::from(-1i8),
         Value::Float(1.0),
         Value::from("é"),
     ]
@@ -615,7 +614,7 @@ fn the_format_is_these_bytes() {
     );
 
     let mut after = values.clone();
-    (after[2], after[5], after[6]) = (Value::Bool(true), Value::Null, Value::Int(5));
+    (after[2], after[5], after[6]) = (Some(true).into(), Value::NONE, 5i8.into());
     let new = row(&table, &after);
     let mut patch = vec![];
     assert_eq!(old.wire.encode_update(old.block.row(), new.block.row(), &mut patch), Updated::Patch);
@@ -645,7 +644,7 @@ fn amounts_add_up_or_are_refused() {
         let table = table(&[ColumnDef::new("k", ColumnType::U8), ColumnDef::new("n", ty)], 1);
         let first = i128::from(first).clamp(low, high);
         let number = |n| of_type(ty, n);
-        let row = row(&table, &[Value::UInt(1), number(first)]);
+        let row = row(&table, &[1u8.into(), number(first)]);
         let mut delta = vec![];
         row.wire.encode_delta(ColumnId(1), amount, &mut delta);
         prop_assert_eq!(row.wire.skip_delta(&mut &delta[..]), Ok(&delta[..]));
@@ -654,7 +653,7 @@ fn amounts_add_up_or_are_refused() {
         let sum = first + i128::from(amount);
         let fits = (low..=high).contains(&sum);
         prop_assert_eq!(added, if fits { Ok(()) } else { Err(DecodeError::Overflow { column: 1 }) });
-        let wanted = [Value::UInt(1), number(if fits { sum } else { first })];
+        let wanted = [1u8.into(), number(if fits { sum } else { first })];
         prop_assert!(same(&summed.values(&table.columns), &wanted));
         Ok(())
     });
@@ -714,11 +713,11 @@ fn lines(cluster: bool) -> TableDef {
 }
 
 /// A run of these lines, as the format says, with those of the table that is not clustered.
-fn run_of(numbers: &[u64], is_followed: bool) -> Vec<u8> {
+fn run_of(numbers: &[u8], is_followed: bool) -> Vec<u8> {
     let mut bytes = vec![2 * numbers.len() as u8 + u8::from(is_followed)];
     for &number in numbers {
-        let amount = if number == 3 { Value::Null } else { Value::Int(-5) };
-        let values = [Value::UInt(7), Value::UInt(number), amount, Value::Text("label".to_owned())];
+        let amount = if number == 3 { Value::NONE } else { Value::from(-5i32).some() };
+        let values = [Value::from(7u32), number.into(), amount, Value::Text("label".to_owned())];
         bytes.extend(encoded(&row(&lines(false), &values)));
     }
     bytes

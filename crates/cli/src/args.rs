@@ -10,7 +10,7 @@ use clap::{Arg, ArgAction, ArgMatches, Command, builder::PossibleValuesParser, v
 use seriatim::{Batch, BatchPlacement, Durability};
 use seriatim_base::say;
 use seriatim_bench::commands;
-use seriatim_figures::Paper;
+use seriatim_figures::PAPERS;
 use seriatim_workload::{Entry, Values, WORKLOADS};
 
 use crate::{Failure, below, middle_tier, partitions, protocols, reorder, upstream};
@@ -128,7 +128,6 @@ pub(crate) fn format() -> Arg {
         .help("What to print on standard output")
 }
 
-/// Whether the user asked for JSON.
 pub(crate) fn is_json(matches: &ArgMatches) -> bool {
     matches.get_one::<String>("format").is_some_and(|format| format == "json")
 }
@@ -141,7 +140,6 @@ pub(crate) fn number(name: &'static str, value: &'static str, default: &'static 
     Arg::new(name).long(name).value_name(value).default_value(default).help(help)
 }
 
-/// Threads, time, seed and format.
 pub(crate) fn run_options(command: Command) -> Command {
     let command = command
         .arg(
@@ -152,7 +150,6 @@ pub(crate) fn run_options(command: Command) -> Command {
     run_basics(command)
 }
 
-/// Seed and format.
 pub(crate) fn run_basics(command: Command) -> Command {
     command
         .arg(
@@ -337,7 +334,6 @@ fn bench() -> Command {
     commands::add(bench.subcommands(below::commands()).subcommands(others))
 }
 
-/// Options for simulated cores.
 pub(crate) fn simulation() -> [Arg; 2] {
     [
         Arg::new("simulate-cores")
@@ -358,7 +354,6 @@ pub(crate) fn simulation() -> [Arg; 2] {
     ]
 }
 
-/// Options for durability.
 fn durability() -> [Arg; 5] {
     let modes = Durability::ALL.map(Durability::name);
     [
@@ -394,7 +389,6 @@ fn durability() -> [Arg; 5] {
     ]
 }
 
-/// Parses an option of the protocol.
 fn option(text: &str) -> Result<(String, u64), String> {
     let parsed = text.split_once('=').and_then(|(name, value)| Some((name.to_owned(), value.parse().ok()?)));
     parsed.filter(|(name, _)| !name.is_empty()).ok_or_else(|| {
@@ -478,7 +472,7 @@ fn graph() -> Command {
 }
 
 fn figures() -> Command {
-    let papers = Paper::ALL.map(Paper::name).into_iter().chain(["all"]);
+    let papers = PAPERS.into_iter().chain(["all"]);
     Command::new("figures")
         .about(
             "Draws the papers' figures: measures each point by a command of this program, checks whether the paper's \
@@ -490,7 +484,7 @@ fn figures() -> Command {
                 .value_name("PAPER")
                 .required(true)
                 .value_parser(PossibleValuesParser::new(papers))
-                .help("Whose figures"),
+                .help("The paper"),
         )
         .arg(
             Arg::new("out")
@@ -675,8 +669,7 @@ mod tests {
         assert!(threads.contains("1..=4096"), "{threads}");
     }
 
-    /// Every option with a value accepts a negative number as its value, so that the value's own parser refuses
-    /// it.
+    /// Every option with a value accepts a negative number as its value, so that the value's own parser refuses it.
     #[test]
     fn negative_numbers_are_values_and_not_options() {
         fn look(command: &Command, path: &[&str], seen: &mut usize) {

@@ -19,7 +19,6 @@ use crate::{Failure, interrupt, report};
 /// Cache lines in a KiB.
 const LINES: u32 = 1024 / (WORDS * size_of::<u64>()) as u32;
 
-/// The two commands.
 pub(crate) fn commands() -> [Command; 2] {
     let htm = || {
         number("htm", "MODE", "auto", "The back end for regions").value_parser(["auto", "rtm", "emulated", "absent"])
@@ -123,7 +122,6 @@ fn report(seed: u64, regions: &RegionStatistics, backend: &str, more: Value) -> 
     report
 }
 
-/// The outcomes of regions, as text.
 fn fates(regions: &RegionStatistics, backend: &str) -> String {
     let RegionStatistics { started, aborted, fallback, .. } = *regions;
     let share = 100.0 * aborted.total() as f64 / started.max(1) as f64;
@@ -135,7 +133,6 @@ fn fates(regions: &RegionStatistics, backend: &str) -> String {
     )
 }
 
-/// `seriatim bench index`.
 pub(crate) fn index(matches: &ArgMatches, seed: u64) -> Result<(), Failure> {
     let plan = plan(matches, seed);
     let (reads, inserts, ops) = (value(matches, "reads"), value(matches, "inserts"), value::<u32>(matches, "ops"));
@@ -188,7 +185,6 @@ pub(crate) fn index(matches: &ArgMatches, seed: u64) -> Result<(), Failure> {
 /// The last line of the report of a run that passed its check.
 const PASSED: &str = "verdict        passed: nothing was lost\n";
 
-/// `seriatim bench regions`.
 pub(crate) fn regions(matches: &ArgMatches, seed: u64) -> Result<(), Failure> {
     let mut plan = plan(matches, seed);
     let simulation = Simulation::of(matches, &mut plan)?;

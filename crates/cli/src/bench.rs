@@ -333,8 +333,7 @@ fn growth_of_cores(workload: &str, plan: &Plan) -> usize {
     if workload != "tpcc" {
         return 64 * MIB;
     }
-    // Measured: about 0.6 KB for each of some 500,000 transactions a second and thread. At most half of the
-    // memory.
+    // Measured: about 0.6 KB for each of some 500,000 transactions a second and thread. At most half of the memory.
     let wanted = (plan.seconds + plan.warmup) * plan.threads as f64 * 300.0 * MIB as f64;
     let memory = Machine::here().memory_bytes.unwrap_or(4 << 30) as f64;
     wanted.min(memory / 2.0) as usize

@@ -57,7 +57,6 @@ pub(crate) fn run(
 /// The terminals of each seat of each calling thread.
 pub(crate) type Seats = Vec<Vec<Box<dyn Terminal>>>;
 
-/// The seats of each calling thread.
 pub(crate) fn seats(db: &Database, workload: &dyn Workload, plan: &Plan) -> Result<Vec<Seats>, LoadError> {
     let threads = threads(plan);
     let mut seats: Vec<Seats> = (0..threads).map(|_| Vec::new()).collect();
@@ -98,7 +97,6 @@ impl Ended {
         }
     }
 
-    /// Moves all of them into `into`.
     fn take(&self, into: &mut Vec<(usize, Instant)>) {
         into.append(&mut self.list.lock().unwrap_or_else(PoisonError::into_inner));
     }
@@ -157,7 +155,6 @@ impl Seat {
     }
 }
 
-/// A calling thread.
 struct Caller {
     client: ExecutorClient,
     seats: Vec<Seat>,
@@ -223,7 +220,6 @@ impl Caller {
         Some(outcome)
     }
 
-    /// Waits for the transactions in progress.
     fn end(&mut self) {
         for seat in &mut self.seats {
             while seat.started.is_some() {

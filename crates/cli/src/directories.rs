@@ -19,7 +19,6 @@ use seriatim_workload::{Entry, Report};
 
 use crate::{Failure, args};
 
-/// `seriatim recover`.
 pub(crate) fn recover(matches: &ArgMatches) -> Result<(), Failure> {
     let directory = directory(matches, "DIR");
     let dry_run = matches.get_flag("dry-run");
@@ -83,7 +82,6 @@ fn replays(applied: u64, all: u64) -> String {
     }
 }
 
-/// `seriatim check`.
 pub(crate) fn check(matches: &ArgMatches) -> Result<(), Failure> {
     let directory = directory(matches, "DIR");
     let mut found = Findings::default();
@@ -94,7 +92,6 @@ pub(crate) fn check(matches: &ArgMatches) -> Result<(), Failure> {
     fault.map_or(printed, |fault| Err(Failure::Run(fault)))
 }
 
-/// The results of a check.
 #[derive(Default)]
 struct Findings {
     verified: Option<Verified>,
@@ -198,12 +195,10 @@ impl Findings {
     }
 }
 
-/// `seriatim backup`.
 pub(crate) fn back_up(matches: &ArgMatches) -> Result<(), Failure> {
     copy(matches, "DIR", "backing up", |from, to, progress| backup::take(from, to, progress))
 }
 
-/// `seriatim restore`.
 pub(crate) fn restore(matches: &ArgMatches) -> Result<(), Failure> {
     copy(matches, "FROM", "restoring", |from, to, progress| backup::restore(from, to, progress))
 }
@@ -249,7 +244,6 @@ pub(crate) fn load(builder: seriatim::Builder) -> Result<Database, Failure> {
     })
 }
 
-/// Updates the bar of a recovery.
 fn show((bar, phase): &mut (ProgressBar, Option<RecoveryPhase>), at: RecoveryProgress) {
     if phase.replace(at.phase) != Some(at.phase) {
         bar.reset();

@@ -1,5 +1,4 @@
-//! `seriatim figures`: draws the papers' figures. Each point is a command of this program, run in its own
-//! process.
+//! `seriatim figures`: draws the papers' figures. Each point is a command of this program, run in its own process.
 
 use std::io::{ErrorKind, Read};
 use std::path::{Path, PathBuf};
@@ -13,9 +12,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::json;
 use seriatim::clock::Instant;
 use seriatim_base::{say, talk, thread};
-use seriatim_figures::{
-    Answer, Cores, Event, Figure, Job, Origin, Paper, Setting, Size, Summary, draw_again, draw_all, find,
-};
+use seriatim_figures::{Answer, Cores, Event, Figure, Job, Origin, Setting, Size, Summary, draw_again, draw_all, find};
 
 use crate::Failure;
 use crate::machine::{self, Machine};
@@ -27,7 +24,7 @@ const PATIENCE: Duration = Duration::from_secs(1800);
 pub(crate) fn run(matches: &ArgMatches) -> Result<(), Failure> {
     let only: Vec<String> = matches.get_many("only").into_iter().flatten().cloned().collect();
     let name = matches.get_one::<String>("paper").map_or("all", String::as_str);
-    let paper = Paper::ALL.into_iter().find(|paper| paper.name() == name);
+    let paper = (name != "all").then_some(name);
     let figures = find(paper, &only).map_err(Failure::Usage)?;
     let Some(directory) = matches.get_one::<PathBuf>("out") else { unreachable!("clap requires it") };
     let summary = match matches.get_flag("redraw") {
@@ -136,7 +133,6 @@ fn points(program: &Path, commands: &[&[String]], jobs: usize, hear: &mut dyn Fn
     });
 }
 
-/// Runs a command of this program.
 fn point(program: &Path, arguments: &[String]) -> Answer {
     let mut command = Command::new(program);
     command.args(arguments).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -203,8 +199,7 @@ mod tests {
     use super::*;
     use seriatim_figures::FIGURES;
 
-    /// Options and protocols that figures use and this program lacks. Their points are left out, and the page
-    /// says so.
+    /// Options and protocols that figures use and this program lacks. Their points are left out, and the page says so.
     const AWAITED: [&str; 3] = ["--simulate-cores", "occ", "hto"];
 
     /// A mistake in a figure's command would look like a program that cannot run it.
@@ -214,7 +209,7 @@ mod tests {
             [Size::Small, Size::Large].into_iter().flat_map(|size| FIGURES.iter().map(move |figure| (size, figure)))
         {
             let setting = Setting { size, processors: 2, has_regions: true, seconds: None, rounds: None, seed: 1 };
-            for point in (figure.points)(&setting) {
+            for point in figure.points(&setting) {
                 let arguments = std::iter::once("seriatim").chain(point.arguments.iter().map(String::as_str));
                 if let Err(error) = crate::args::command().try_get_matches_from(arguments) {
                     let error = error.to_string();

@@ -10,7 +10,6 @@ use crate::Failure;
 /// The exit code after a signal: 128 plus the number of SIGINT, as in shells.
 pub(crate) const EXIT_CODE: u8 = 130;
 
-/// Catches signals from now on.
 pub(crate) fn catch() -> Result<(), Failure> {
     let runtime = Builder::new_current_thread().enable_io().build().map_err(Failure::run)?;
     let (mut interrupted, mut terminated) = {

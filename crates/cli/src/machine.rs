@@ -31,7 +31,6 @@ impl Machine {
 }
 
 impl std::fmt::Display for Machine {
-    /// Processor and memory, in short.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let Machine { processor, cores, memory_bytes, .. } = self;
         let processor = processor.as_deref().unwrap_or("an unknown processor");

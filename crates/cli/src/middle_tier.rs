@@ -19,7 +19,6 @@ use tokio::signal::unix::{SignalKind, signal};
 
 use crate::{Failure, args};
 
-/// The command.
 pub(crate) fn command() -> Command {
     let file = |name: &'static str, help: &'static str| {
         Arg::new(name).long(name).value_name("FILE").value_parser(value_parser!(PathBuf)).help(help)
@@ -100,7 +99,6 @@ pub(crate) fn command() -> Command {
         .arg(args::format())
 }
 
-/// `seriatim middle-tier`.
 pub(crate) fn run(matches: &ArgMatches) -> Result<(), Failure> {
     let templates = match matches.get_one::<PathBuf>("templates") {
         Some(path) => parse(path)?,
@@ -255,7 +253,6 @@ fn parse(path: &Path) -> Result<Templates, Failure> {
     Templates::parse(&text).map_err(|error| of(path, error))
 }
 
-/// One line for each count.
 fn listed(counted: Counted) -> Result<String, Failure> {
     let Value::Object(counts) = serde_json::to_value(counted).map_err(Failure::run)? else {
         unreachable!("counts have names")

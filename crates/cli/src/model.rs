@@ -13,7 +13,6 @@ use seriatim_partition::model::{self, PAPER, Recommendation, Times};
 use crate::args::{format, is_json};
 use crate::{Failure, partitions};
 
-/// The command.
 pub(crate) fn command() -> Command {
     let measured =
         |name: &'static str, about: &'static str| partitions::system(Command::new(name).about(about)).arg(format());
@@ -60,7 +59,6 @@ pub(crate) fn times(times: &Times) -> Value {
     })
 }
 
-/// Reads times from a file.
 fn read(file: &PathBuf) -> Result<Times, Failure> {
     let refuse = |error: &dyn std::fmt::Display| Failure::Usage(format!("{}: {error}", file.display()));
     let text = std::fs::read_to_string(file).map_err(|error| refuse(&error))?;
@@ -93,7 +91,6 @@ pub(crate) fn recommendation(of: &Recommendation, seconds: f64) -> Value {
     json!({ "scheme": of.scheme.name(), "reason": of.reason, "per_second": throughputs })
 }
 
-/// `seriatim model`.
 pub(crate) fn run(matches: &ArgMatches) -> Result<(), Failure> {
     let Some((name, matches)) = matches.subcommand() else { unreachable!("clap requires a subcommand") };
     if name == "recommend" {
@@ -192,7 +189,6 @@ fn of_cells(cells: &[Cell]) -> String {
     cells.iter().map(line).collect()
 }
 
-/// `seriatim model recommend`.
 fn recommend(matches: &ArgMatches) -> Result<(), Failure> {
     let measured = matches.get_one::<PathBuf>("times").map_or(Ok(PAPER), read)?;
     let recommended = model::recommend(&measured, &partitions::mix_of(matches).of_model());

@@ -287,7 +287,6 @@ impl Asked {
     }
 }
 
-/// Runs declared procedures.
 fn measure_declared(plan: &declared::Plan, is_simulated: bool) -> Result<Measured, Failure> {
     if !is_simulated {
         return declared::on_threads(plan).map_err(Failure::Run);
@@ -310,7 +309,6 @@ fn tpcc_plan(matches: &ArgMatches, plan: &Plan) -> tpcc::Plan {
     }
 }
 
-/// Runs TPC-C on arrays.
 fn measure_tpcc(plan: &tpcc::Plan, is_simulated: bool) -> Result<Measured, Failure> {
     if !is_simulated {
         return tpcc::on_threads(plan).map_err(Failure::Run);
@@ -319,7 +317,6 @@ fn measure_tpcc(plan: &tpcc::Plan, is_simulated: bool) -> Result<Measured, Failu
     plan.finish(given).map_err(Failure::Run)
 }
 
-/// The command.
 pub(crate) fn command() -> Command {
     let schemes = Scheme::ALL.map(Scheme::name).into_iter().chain(["auto"]);
     let command = Command::new("partitions")
@@ -432,7 +429,6 @@ pub(crate) fn plan(matches: &ArgMatches, scheme: Scheme, seed: u64, is_simulated
     Ok(plan)
 }
 
-/// Runs the microbenchmark.
 pub(crate) fn measure(plan: &Plan, is_simulated: bool) -> Result<Measured, Failure> {
     if !is_simulated {
         return on_threads(plan).map_err(Failure::Run);
@@ -457,7 +453,6 @@ fn recommended(plan: &Plan, is_simulated: bool) -> Result<(Recommendation, Times
     }
 }
 
-/// `seriatim bench partitions`.
 pub(crate) fn run(matches: &ArgMatches, seed: u64) -> Result<(), Failure> {
     let (is_simulated, which) = (matches.get_flag("simulate-cores"), check_workload(matches)?);
     let scheme = matches.get_one::<String>("scheme").and_then(|name| Scheme::named(name));
@@ -573,7 +568,6 @@ fn options_of_workload(plan: &Plan, which: &Which, matches: &ArgMatches) -> Valu
     options
 }
 
-/// The results of a run.
 fn results(plan: &Plan, measured: &Measured) -> Value {
     let microseconds = |share| measured.latency(share) as f64 / 1000.0;
     let each = |counts: &Counts| {

@@ -16,8 +16,7 @@ use seriatim_workload::Entry;
 
 use crate::{Failure, args};
 
-/// Plans, divisions by partition, footprints, and repairs: of one procedure, or of all in order of
-/// registration.
+/// Plans, divisions by partition, footprints, and repairs: of one procedure, or of all in order of registration.
 pub(crate) fn plan(matches: &ArgMatches) -> Result<(), Failure> {
     let (entry, matches) = workload(matches)?;
     let db = declared(entry, matches)?;
@@ -41,7 +40,6 @@ pub(crate) fn plan(matches: &ArgMatches) -> Result<(), Failure> {
     Ok(say!("{}", shown.collect::<Vec<_>>().join("\n"))?)
 }
 
-/// The chopping of the workload's procedures.
 pub(crate) fn graph(matches: &ArgMatches) -> Result<(), Failure> {
     let (entry, matches) = workload(matches)?;
     let options = if matches.get_flag("optimized") { Options::OPTIMIZED } else { Options::DEFAULT };
@@ -122,7 +120,6 @@ fn fragments_json(fragments: &Fragments) -> Value {
     })
 }
 
-/// A chopping: pieces and edges.
 fn graph_json(chopping: &Chopping) -> Value {
     let end = |end: &End| {
         let procedure = &chopping.procedures[end.procedure].procedure;

@@ -3,7 +3,7 @@
 use clap::builder::PossibleValuesParser;
 use clap::{Arg, ArgMatches, Command};
 use serde_json::{Value, json};
-use seriatim::{Database, Freshness, Knob, ProtocolInfo};
+use seriatim::{CapabilityChange, Database, Freshness, Knob, OptionEffect, ProtocolInfo};
 use seriatim_base::{say, talk};
 
 use crate::terminal::{columns, wrapped};
@@ -12,7 +12,6 @@ use crate::{Failure, args};
 /// The argument that names a protocol.
 const NAME: &str = "NAME";
 
-/// The command.
 pub(crate) fn command() -> Command {
     let names = seriatim::protocols().iter().map(|protocol| protocol.name);
     Command::new("protocols")
@@ -27,7 +26,6 @@ pub(crate) fn command() -> Command {
         .arg(args::format())
 }
 
-/// `seriatim protocols`.
 pub(crate) fn run(matches: &ArgMatches) -> Result<(), Failure> {
     let named = matches.get_one::<String>(NAME);
     let one = named.and_then(|name| seriatim::protocols().iter().find(|protocol| protocol.name == name));
@@ -64,7 +62,6 @@ fn list(default: &str, columns: usize) -> String {
     text + "\n" + &wrapped("", 0, notes, columns)
 }
 
-/// Everything known about a protocol.
 fn details(protocol: &ProtocolInfo, default: &str, columns: usize) -> String {
     const INDENT: usize = 9;
     let is_default = if protocol.name == default { " (the default)" } else { "" };
@@ -98,8 +95,19 @@ fn requirements(protocol: &ProtocolInfo) -> Vec<String> {
 
 fn capabilities(protocol: &ProtocolInfo) -> Vec<String> {
     let capabilities = &protocol.capabilities;
-    let unless = protocol.strict_unless.map_or(String::new(), |knob| format!(" without option {}", knob.name));
-    let strict = format!("strict serializability{unless}");
+    let when = |change: CapabilityChange| {
+        protocol.effects.iter().find(|effect| effect.change == change).map(OptionEffect::condition)
+    };
+    let noted = |what: &str, when: Option<String>| match when {
+        Some(when) => format!("{what} ({when})"),
+        None => what.to_owned(),
+    };
+    let relaxed = when(CapabilityChange::GivesUpRealTime).map(|when| format!("not {when}"));
+    let strict = noted("strict serializability", relaxed);
+    let latest = when(CapabilityChange::LatestSnapshots).map(|when| format!("latest {when}"));
+    let bounded = noted("snapshots of bounded age", latest);
+    let deferring = when(CapabilityChange::Defers);
+    let (defers, deferred) = (capabilities.defers || deferring.is_some(), noted("deferred additions", deferring));
     let given = [
         (capabilities.ad_hoc, "ad-hoc transactions"),
         (capabilities.strict, strict.as_str()),
@@ -107,11 +115,13 @@ fn capabilities(protocol: &ProtocolInfo) -> Vec<String> {
         (capabilities.tid_order, "TIDs in serial order"),
         (capabilities.column_groups, "column groups kept apart"),
         (capabilities.snapshots == Freshness::Latest, "latest snapshots"),
-        (capabilities.snapshots.is_bounded(), "snapshots of bounded age"),
+        (capabilities.snapshots.is_bounded(), bounded.as_str()),
         (capabilities.pieces, "pieces"),
-        (capabilities.detach, "detached decision"),
+        (defers, deferred.as_str()),
+        (capabilities.detach, "decisions in batches"),
         (capabilities.repair, "repair"),
         (capabilities.partitions, "partitions"),
+        (capabilities.hot_tables, "hot tables"),
     ];
     given.into_iter().filter(|(given, _)| *given).map(|(_, name)| name.to_owned()).collect()
 }

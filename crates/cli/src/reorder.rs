@@ -13,7 +13,6 @@ use crate::Failure;
 use crate::args::{is_json, number, run_basics};
 use crate::machine::{self, Machine};
 
-/// The command.
 pub(crate) fn command() -> Command {
     let algorithms = ALGORITHMS.iter().map(|algorithm| algorithm.name);
     let policies = POLICIES.iter().map(|policy| policy.name);
@@ -72,7 +71,6 @@ pub(crate) fn theta(text: &str) -> Result<f64, String> {
     theta.ok_or_else(|| "expected a number from 0 to below 1".to_owned())
 }
 
-/// `seriatim bench reorder`.
 pub(crate) fn run(matches: &ArgMatches, seed: u64) -> Result<(), Failure> {
     let text = |name: &str| matches.get_one::<String>(name).map_or("", String::as_str);
     let count = |name: &str| matches.get_one::<u64>(name).copied().unwrap_or_default();

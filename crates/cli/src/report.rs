@@ -57,7 +57,6 @@ fn quantiles(latency: &Histogram<u64>) -> Value {
     json!({ "p50": at(0.5), "p95": at(0.95), "p99": at(0.99), "p999": at(0.999), "max": at(1.0) })
 }
 
-/// The outcomes of regions.
 pub(crate) fn regions(counted: &RegionStatistics, backend: &str) -> Value {
     let aborted = &counted.aborted;
     json!({
@@ -238,7 +237,6 @@ impl Report<'_> {
         text
     }
 
-    /// The conditions of the run.
     fn conditions(&self) -> String {
         let Plan { threads, durability, outstanding, .. } = self.plan;
         let (warmup, settled) = self.measured.warmup;

@@ -1,10 +1,9 @@
 //! Drives any workload: terminals on threads, a warm-up that is not measured, progress each second, histograms
 //! per kind of transaction.
 //!
-//! Each thread owns its histograms and counters; the progress line reads relaxed copies. The clock is read once
-//! per transaction: the end of one is the beginning of the next. If results wait for durability, a thread has a
-//! queue of outstanding results, and a transaction counts when its result is released. A thread serves its
-//! terminals in turn.
+//! Each thread owns its histograms and counters; the progress line reads relaxed copies. The clock is read once per
+//! transaction: the end of one is the beginning of the next. If results wait for durability, a thread has a queue of
+//! outstanding results, and a transaction counts when its result is released. A thread serves its terminals in turn.
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -40,7 +39,6 @@ const HALVES_MIN: f64 = 1.0;
 /// The largest latency of histograms, in nanoseconds.
 const LATENCY_MAX: u64 = 60_000_000_000;
 
-/// The plan of a run.
 pub(crate) struct Plan {
     pub(crate) threads: usize,
     pub(crate) seconds: f64,
@@ -112,8 +110,7 @@ pub(crate) struct Measured {
     pub(crate) halves: Option<[u64; 2]>,
     /// Whether the run ended early at the memory limit.
     pub(crate) is_full: bool,
-    /// Nanoseconds from the beginning of transactions until their results were released; `None` if results do
-    /// not wait.
+    /// Nanoseconds from the beginning of transactions until their results were released; `None` if results do not wait.
     pub(crate) durable: Option<Histogram<u64>>,
     pub(crate) lag: Lag,
     /// Counts of batching; `None` without an executor.
@@ -154,7 +151,6 @@ impl Measured {
         self.kinds.iter().map(|kind| kind.user_aborted).sum()
     }
 
-    /// Latencies of all kinds together.
     pub(crate) fn latency(&self) -> Histogram<u64> {
         let mut all = histogram();
         for kind in &self.kinds {
@@ -168,7 +164,6 @@ fn histogram() -> Histogram<u64> {
     Histogram::new_with_max(LATENCY_MAX, 3).expect("three digits up to a minute")
 }
 
-/// The results of one thread.
 pub(crate) struct Part {
     /// From its first measured transaction to the end of its last.
     pub(crate) seconds: f64,
@@ -239,7 +234,6 @@ fn kinds(workload: &dyn Workload) -> Vec<Kind> {
     names.map(kind).collect()
 }
 
-/// The state of one thread.
 struct Client<'r> {
     session: Session,
     terminals: Vec<Box<dyn Terminal>>,
@@ -294,7 +288,6 @@ impl Client<'_> {
         self.part
     }
 
-    /// Runs a transaction to its end.
     fn run_one(&mut self, terminal: usize) {
         let outcome = self.terminals[terminal].run_one(&mut self.session);
         let (now, before) = (Instant::now(), self.last);

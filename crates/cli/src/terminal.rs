@@ -7,7 +7,6 @@ const COLUMNS: usize = 100;
 /// Narrower terminals break lines themselves.
 const COLUMNS_MIN: usize = 40;
 
-/// The width of standard output.
 pub(crate) fn columns() -> usize {
     Term::stdout().size_checked().map_or(COLUMNS, |(_, columns)| usize::from(columns)).max(COLUMNS_MIN)
 }

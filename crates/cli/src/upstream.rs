@@ -55,7 +55,6 @@ fn tier(text: &str) -> Result<Tier, String> {
     }
 }
 
-/// `seriatim bench middle-tier`.
 pub(crate) fn run(matches: &ArgMatches, seed: u64) -> Result<(), Failure> {
     let number = |name: &str| matches.get_one::<f64>(name).copied().unwrap_or_default();
     let count = |name: &str| matches.get_one::<u64>(name).copied().unwrap_or_default();

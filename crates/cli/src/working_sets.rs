@@ -1,13 +1,11 @@
-//! The cache lines that regions of transactions touched, by kind of transaction, as simulated cores report
-//! them.
+//! The cache lines that regions of transactions touched, by kind of transaction, as simulated cores report them.
 //!
 //! For a committed transaction these are the region of its last attempt that decided it, and the regions of
 //! pieces that were published later. Regions of indexes are those of all its attempts.
 
 use serde_json::{Value, json};
 
-/// A region: lines read, lines written, lines touched; and whether it decided a transaction or published a
-/// piece.
+/// A region: lines read, lines written, lines touched; and whether it decided a transaction or published a piece.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Region {
     pub(crate) lines: [usize; 3],
@@ -58,7 +56,6 @@ impl Sizes {
     }
 }
 
-/// Statistics for transactions of one kind.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct WorkingSets {
     /// Regions that decided a transaction: all of it, or its first piece.

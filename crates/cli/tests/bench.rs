@@ -464,8 +464,7 @@ fn invalid_options_of_workloads_are_refused_in_one_line() {
     }
 }
 
-/// A run that fills the memory ends there. It prints its measurements, reports the limit in one line, and
-/// fails.
+/// A run that fills the memory ends there. It prints its measurements, reports the limit in one line, and fails.
 #[test]
 fn a_run_ends_at_the_memory_limit_and_reports_its_measurements() {
     let tpcc = WORKLOADS.iter().find(|entry| entry.name == "tpcc").expect("registered");

@@ -6,7 +6,7 @@ use std::process::{Command, Output};
 
 use serde_json::Value;
 use seriatim::rng;
-use seriatim_figures::{FIGURES, Paper};
+use seriatim_figures::{FIGURES, PAPERS};
 
 /// A directory that is removed at the end.
 struct Home(PathBuf);
@@ -39,11 +39,11 @@ fn summary(output: &Output) -> Value {
 #[ignore = "nightly: a minute"]
 fn the_figures_of_each_paper_are_drawn_with_their_page() {
     let home = Home::new();
-    for paper in Paper::ALL {
-        let printed = summary(&figures(&[paper.name(), "--small", "--format", "json"], &home.0));
+    for paper in PAPERS {
+        let printed = summary(&figures(&[paper, "--small", "--format", "json"], &home.0));
         assert_eq!((&printed["failed"], printed["measured"].as_u64() > Some(0)), (&0.into(), true), "{printed}");
-        let page = std::fs::read_to_string(home.0.join(format!("{}.md", paper.name()))).expect("a page");
-        for figure in FIGURES.iter().filter(|figure| figure.paper == paper) {
+        let page = std::fs::read_to_string(home.0.join(format!("{paper}.md"))).expect("a page");
+        for figure in FIGURES.iter().filter(|figure| figure.paper.name == paper) {
             let text = std::fs::read_to_string(home.0.join(format!("{}.json", figure.file()))).expect("a file");
             let file: Value = serde_json::from_str(&text).expect("JSON");
             let runs = || {
@@ -62,14 +62,13 @@ fn the_figures_of_each_paper_are_drawn_with_their_page() {
                 let is_from_here = origins.all(|origin| origin["revision"] == report["revision"]);
                 assert!(report["seed"].as_u64().is_some() && is_from_here, "{report}");
             }
-            // A figure without results here, such as aborts of emulated regions, has text in place of a
-            // drawing.
+            // A figure without results here, such as aborts of emulated regions, has text in place of a drawing.
             let svg = std::fs::read_to_string(home.0.join(format!("{}.svg", figure.file())));
-            assert!(svg.as_ref().is_ok_and(|svg| svg.contains(figure.title)) || page.contains("\nNot drawn: "));
+            assert!(svg.as_ref().is_ok_and(|svg| svg.contains(&figure.title)) || page.contains("\nNot drawn: "));
             assert_eq!(page.contains(&format!("]({}.svg)", figure.file())), svg.is_ok(), "{page}");
-            assert!(page.contains(figure.paper_shows), "{page}");
+            assert!(page.contains(&figure.paper_shows), "{page}");
         }
-        let again = summary(&figures(&[paper.name(), "--small", "--format", "json"], &home.0));
+        let again = summary(&figures(&[paper, "--small", "--format", "json"], &home.0));
         assert_eq!((&again["reused"], &again["measured"]), (&printed["measured"], &printed["measured"]), "{again}");
     }
 }

@@ -1,5 +1,4 @@
-//! Ctrl-C during `seriatim bench`: the results so far are reported, and the exit code tells of the
-//! interruption.
+//! Ctrl-C during `seriatim bench`: the results so far are reported, and the exit code tells of the interruption.
 
 use std::io::{BufRead, BufReader, Read};
 use std::process::{Child, Command, ExitStatus, Stdio};

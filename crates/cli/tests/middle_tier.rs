@@ -1,5 +1,4 @@
-//! `seriatim middle-tier`: its arguments, its templates, and its end. Its own crate tests the service for
-//! clients.
+//! `seriatim middle-tier`: its arguments, its templates, and its end. Its own crate tests the service for clients.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;

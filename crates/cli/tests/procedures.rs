@@ -202,8 +202,7 @@ fn drawings_are_well_formed_and_have_a_box_for_each_operation_of_two_instances()
     }
 }
 
-/// The classes of a document's elements. The document must be well-formed XML with only elements, attributes
-/// and text.
+/// The classes of a document's elements. The document must be well-formed XML with only elements, attributes and text.
 fn classes_of(document: &str) -> Result<Vec<String>, String> {
     let (mut open, mut classes, mut rest) = (Vec::new(), Vec::new(), document.trim_end());
     while let Some(at) = rest.find('<') {

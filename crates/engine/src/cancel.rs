@@ -1,7 +1,7 @@
 //! Ending a session's transaction from another thread.
 //!
 //! The word that holds the end of the transaction's age is shared: to cancel is to make it lie in the past. So a
-//! transaction looks at one word for both, and learns which it was afterwards.
+//! transaction looks at one word, and learns the reason afterwards. The ticker ends a snapshot in the same way.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -11,8 +11,11 @@ use seriatim_txn::{Cause, Phase, Reason};
 /// No time is before it.
 const CANCELLED: u64 = 0;
 
+/// A snapshot that holds too much memory was ended. The ticker's time is later by then.
+const HOLDS_MEMORY: u64 = 1;
+
 /// The first time, as the ticker counts it, at which an attempt that has not been decided is over.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Deadline(Arc<AtomicU64>);
 
 impl Deadline {
@@ -20,20 +23,36 @@ impl Deadline {
     /// cancelled before.
     #[inline]
     pub(crate) fn set(&self, last: u64, is_first: bool) {
-        // ORDERING: nothing else is told by it, here and below.
+        // ORDERING: release pairs with the acquire in `end_if`. A cancellation tells nothing else.
         let before = self.0.load(Ordering::Relaxed);
-        let time = last.saturating_add(1);
+        let time = last.saturating_add(1).max(HOLDS_MEMORY + 1);
         if is_first {
-            self.0.store(time, Ordering::Relaxed);
+            self.0.store(time, Ordering::Release);
         } else if before != CANCELLED {
             // If this fails, the transaction was cancelled just now.
-            let _ = self.0.compare_exchange(before, time, Ordering::Relaxed, Ordering::Relaxed);
+            let _ = self.0.compare_exchange(before, time, Ordering::Release, Ordering::Relaxed);
         }
     }
 
-    /// The last time at which the attempt may be open; the earliest, if it was cancelled.
-    pub(crate) fn last(&self) -> u64 {
-        self.0.load(Ordering::Relaxed).saturating_sub(1)
+    /// Ends the attempt as a snapshot that holds too much memory, if it `is_open` after this has read its deadline.
+    /// A later attempt of the session has another deadline, and is left alone.
+    pub(crate) fn end_if(&self, is_open: impl FnOnce() -> bool) {
+        // ORDERING: pairs with the release in `set`: of a deadline that a later attempt has set, `is_open` sees that
+        // the one before is over.
+        let before = self.0.load(Ordering::Acquire);
+        if before > HOLDS_MEMORY && is_open() {
+            let _ = self.0.compare_exchange(before, HOLDS_MEMORY, Ordering::Relaxed, Ordering::Relaxed);
+        }
+    }
+
+    /// Whether both are of the same session.
+    pub(crate) fn is_of(&self, address: usize) -> bool {
+        self.address() == address
+    }
+
+    /// What tells it from the deadlines of other sessions that are there.
+    pub(crate) fn address(&self) -> usize {
+        Arc::as_ptr(&self.0).addr()
     }
 
     #[inline(always)]
@@ -44,7 +63,11 @@ impl Deadline {
     /// Why the transaction ends, once it is over.
     #[cold]
     pub(crate) fn reason(&self) -> Reason {
-        if self.0.load(Ordering::Relaxed) == CANCELLED { Reason::Cancelled } else { Reason::TooOld }
+        match self.0.load(Ordering::Relaxed) {
+            CANCELLED => Reason::Cancelled,
+            HOLDS_MEMORY => Reason::HoldsMemory,
+            _ => Reason::TooOld,
+        }
     }
 
     /// As [`Deadline::reason`], as the cause of an abort.
@@ -106,13 +129,30 @@ mod tests {
         let deadline = Deadline::default();
         let at = |time| (deadline.is_over(time - 1), deadline.is_over(time), deadline.reason());
         deadline.set(7, true);
-        assert_eq!((at(8), deadline.last()), ((false, true, Reason::TooOld), 7));
+        assert_eq!(at(8), (false, true, Reason::TooOld));
         deadline.set(9, false);
         assert_eq!(at(10), (false, true, Reason::TooOld));
         deadline.canceller().cancel();
         deadline.set(11, false);
         assert_eq!(at(1), (true, true, Reason::Cancelled));
+        deadline.end_if(|| true);
+        assert_eq!(at(1), (true, true, Reason::Cancelled), "what was cancelled stays cancelled");
         deadline.set(u64::MAX, true);
         assert_eq!(at(u64::MAX), (false, true, Reason::TooOld));
+    }
+
+    #[test]
+    fn a_snapshot_is_ended_unless_another_attempt_has_begun() {
+        let deadline = Deadline::default();
+        deadline.set(7, true);
+        deadline.end_if(|| false);
+        assert!(!deadline.is_over(7));
+        deadline.end_if(|| {
+            deadline.set(9, true);
+            true
+        });
+        assert!(!deadline.is_over(9), "it is of the next attempt");
+        deadline.end_if(|| true);
+        assert_eq!((deadline.is_over(1), deadline.reason()), (true, Reason::HoldsMemory));
     }
 }

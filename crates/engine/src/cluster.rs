@@ -860,11 +860,11 @@ mod tests {
     }
 
     fn values(order: u64, number: u64, amount: u64) -> Vec<Value> {
-        [order, number, amount].map(Value::UInt).to_vec()
+        [order, number, amount].map(Value::from).to_vec()
     }
 
     fn key(order: u64, number: u64) -> [Value; 2] {
-        [order, number].map(Value::UInt)
+        [order, number].map(Value::from)
     }
 
     /// Adds one to an amount, as a typed table does: without a savepoint.
@@ -895,14 +895,14 @@ mod tests {
             increment(tx, &lines, 1, 2)?;
             let second = copies();
             assert_ne!(second, first, "a row of the first copy was given out");
-            assert_eq!(row.get("amount"), Some(Value::UInt(1)));
+            assert_eq!(row.get("amount"), Some(1u64.into()));
             increment(tx, &lines, 1, 2)?;
             assert_eq!(copies(), second, "none of this copy was");
             let savepoint = tx.savepoint()?;
             increment(tx, &lines, 1, 2)?;
             assert_ne!(copies(), second, "the savepoint keeps the second copy");
             tx.rollback_to(savepoint)?;
-            assert_eq!(tx.get_dyn(&lines, &key(1, 2))?.expect("it is there").get("amount"), Some(Value::UInt(3)));
+            assert_eq!(tx.get_dyn(&lines, &key(1, 2))?.expect("it is there").get("amount"), Some(3u64.into()));
             Ok(())
         };
         engine.runner().transact(work).expect("nobody is about");
@@ -919,7 +919,7 @@ mod tests {
             assert_eq!(tx.open_run.address.get(), address, "nothing moved");
             tx.insert_dyn(&lines, &values(1, 0, 0))?;
             assert_ne!(tx.open_run.address.get(), address, "rows moved");
-            assert_eq!(row.get("number"), Some(Value::UInt(1)));
+            assert_eq!(row.get("number"), Some(1u16.into()));
             Ok(())
         };
         engine.runner().transact(work).expect("nobody is about");

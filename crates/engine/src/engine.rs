@@ -1,5 +1,6 @@
 //! An open database without row types: memory, regions, epoch, protocol, tables, workers.
 
+use std::collections::HashSet;
 use std::ops::Deref;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock};
@@ -12,12 +13,13 @@ use seriatim_catalog::{ColumnSet, ColumnUse, Key, TableDef, Value};
 use seriatim_history::{Columns, History, Recording};
 use seriatim_procedure::analysis::{self, Schema};
 use seriatim_procedure::plan::{Deferrable, Plan};
-use seriatim_txn::{Environment, Eventual, Freshness, Knob, Options, Partitions, ProtocolInfo};
+use seriatim_txn::{Capabilities, Environment, Eventual, Freshness, Knob, Options, Partitions, ProtocolInfo};
 
 use crate::contention::{Contention, Tracker};
 use crate::deferred::Publisher;
 use crate::durability::{self, Checkpoint, OpenHandle, Opened, Persistence, Recovery, RecoveryPhase, TableChecked};
 use crate::error::{CloseError, OpenError, SchemaError, StorageError};
+use crate::held_back::Bound;
 use crate::pool::Pool;
 use crate::procedure::ExecutionMode;
 use crate::procedure::gate::{Gate, WAIT_MAX};
@@ -58,6 +60,8 @@ pub(crate) struct Inner {
     pub(crate) clock_resolution: u64,
     memory_limit: Option<usize>,
     pub(crate) pool: Arc<Pool>,
+    /// What the protocol offers with its options.
+    pub(crate) capabilities: Capabilities,
     /// There if transactions defer. Behind what needs it to close the log.
     _publisher: Option<Arc<Mutex<Publisher>>>,
     tables: RwLock<Tables>,
@@ -65,7 +69,7 @@ pub(crate) struct Inner {
     opening: Mutex<()>,
     /// Held while indexes are checked: one set of helpers has workers set aside for it.
     checking: Mutex<()>,
-    /// There if decisions are queued.
+    /// There if the protocol brings a validator, which orders decisions.
     pub(crate) queue: Option<Queue>,
     /// There if procedures run in pieces.
     pub(crate) gate: Option<Arc<Gate>>,
@@ -114,6 +118,9 @@ fn regulate(regulation: &Regulation, pool: &Pool, now: Instant) {
 /// Epochs between two looks at idle workers.
 const TICKS_A_COLLECTION: u32 = 8;
 
+/// Epochs between two looks at what snapshots keep in memory: the tables' sizes are summed up if one is open.
+const TICKS_A_LOOK: u32 = 4;
+
 /// The time that ages are counted in moves by at most so many intervals at once, however late the ticker comes: an attempt that began
 /// while the ticker was late is not taken for an old one.
 const TICK_INTERVALS_MAX: u32 = 4;
@@ -141,15 +148,14 @@ impl Engine {
         static NUMBERS: AtomicU64 = AtomicU64::new(1);
         let protocol = protocol::open(&options, &environment)?;
         options.settle_epoch_interval(environment.epochs.snapshots())?;
-        if options.queue.is_some() && !protocol.info().capabilities.detach {
-            return Err(OpenError::NotHeld { protocol: protocol.info().name });
-        }
         let number = NUMBERS.fetch_add(1, Ordering::Relaxed);
         let foundation = Foundation { protocol, environment, number, process: Process::current() };
         let environment = &foundation.environment;
         let began = Instant::now();
         let validator = foundation.protocol.validator();
-        let queue = Queue::settings(&options, validator.as_deref())?;
+        if let Some(validator) = &validator {
+            Queue::check_wait(&**validator, options.transaction_age_max)?;
+        }
         // Recovery may need more than was in use: rows that the log deletes again are there for a while.
         environment.memory.set_limit(None);
         let opened = match &options.place {
@@ -171,10 +177,12 @@ impl Engine {
         let own = writer.zip(persistence.as_ref().map(|persistence| Arc::clone(&persistence.whole_before)));
         let publisher = Publisher::start(&foundation, own, recording.clone(), options.limit_bytes())?;
         let pool = Arc::new(Pool::new(options.workers, writers));
-        let queue = queue.map(|settings| Queue::open(settings, validator, &pool));
+        let queue = validator.map(|validator| Queue::new(validator, Some(Arc::clone(&pool))));
         let clock = Arc::new(CoarseClock::default());
         let gate = (options.execution_mode == ExecutionMode::Pieces).then(|| Arc::new(Gate::default()));
-        let is_regulated = options.regulate_pauses.unwrap_or(foundation.protocol.info().capabilities.regulated);
+        let info = foundation.protocol.info();
+        let capabilities = info.capabilities_with(&protocol::options(info, &options).unwrap_or_default());
+        let is_regulated = options.regulate_pauses.unwrap_or(capabilities.regulated);
         let regulation = is_regulated.then(|| Arc::new(Regulation::new(options.retry.pause_max)));
         let ticker = if options.step_helpers {
             None
@@ -188,11 +196,15 @@ impl Engine {
             let undurable_deletions = Arc::clone(&environment.undurable_deletions);
             let regulation = regulation.clone();
             let (age, gate) = (nanoseconds(options.transaction_age_max), gate.clone());
+            let (bound, limit) = (Bound::new(&options), options.limit_bytes());
             let tick = move || {
                 let now = Instant::now();
                 time.advance(now.since(last).min(most));
                 last = now;
                 reap(&idle, time.now(), age, gate.as_deref());
+                if ticks.is_multiple_of(TICKS_A_LOOK) {
+                    end_holders(&idle, bound, &environment, limit);
+                }
                 environment.end_epoch();
                 if let Some(regulation) = &regulation {
                     regulate(regulation, &idle, now);
@@ -248,6 +260,7 @@ impl Engine {
             clock,
             clock_resolution: if options.step_helpers { 0 } else { nanoseconds(resolution) },
             pool,
+            capabilities,
             _publisher: publisher,
             persistence,
             recovery: OnceLock::new(),
@@ -364,6 +377,14 @@ impl Engine {
         self.create(definition).map(DynHandle::new)
     }
 
+    /// Creates tables declared at run time, all of them or none: durable when this returns.
+    ///
+    /// # Errors
+    /// As [`Engine::create`].
+    pub fn declare_all(&self, definitions: Vec<TableDef>) -> Result<Vec<DynHandle>, SchemaError> {
+        Ok(self.create_all(definitions)?.into_iter().map(DynHandle::new).collect())
+    }
+
     /// An existing table, by name, for access by values known at run time.
     ///
     /// # Errors
@@ -383,20 +404,39 @@ impl Engine {
     /// # Errors
     /// A declaration that contradicts itself, a name that is taken, no memory, what the file system says.
     pub fn create(&self, definition: TableDef) -> Result<Arc<TableSet>, SchemaError> {
-        definition.validate().map_err(SchemaError::Invalid)?;
+        Ok(self.create_all(vec![definition])?.remove(0))
+    }
+
+    /// Creates tables, all of them or none. The manifest, which lists every table, is written once.
+    fn create_all(&self, definitions: Vec<TableDef>) -> Result<Vec<Arc<TableSet>>, SchemaError> {
+        definitions.iter().try_for_each(|definition| definition.validate().map_err(SchemaError::Invalid))?;
+        if definitions.is_empty() {
+            return Ok(Vec::new());
+        }
         let inner = &self.inner;
         inner.check_process().map_err(|error| SchemaError::Storage(Box::new(error)))?;
         let mut tables = inner.tables.write().unwrap_or_else(PoisonError::into_inner);
-        if tables.sets.iter().any(|set| set.definition.name == definition.name) {
-            return Err(SchemaError::Exists(definition.name.to_string()));
+        let mut names: HashSet<&str> = tables.sets.iter().map(|set| &*set.definition.name).collect();
+        if let Some(twin) = definitions.iter().find(|definition| !names.insert(&definition.name)) {
+            return Err(SchemaError::Exists(twin.name.to_string()));
         }
-        let set = inner.make_table(definition, tables.ids)?;
+        let ids = definitions.iter().map(|definition| 1 + definition.indexes.len()).sum::<usize>();
+        if tables.ids as usize + ids > TABLES_MAX {
+            return Err(SchemaError::TooMany { most: TABLES_MAX });
+        }
+        let mut ids = tables.ids;
+        let make = |definition| {
+            let set = inner.make_table(definition, ids)?;
+            ids += 1 + set.indexes.len() as u32;
+            Ok(set)
+        };
+        let sets = definitions.into_iter().map(make).collect::<Result<Vec<_>, SchemaError>>()?;
         if let Some(persistence) = &inner.persistence {
-            persistence.add_table(&set).map_err(|error| SchemaError::Storage(Box::new(error)))?;
+            persistence.add_tables(&sets).map_err(|error| SchemaError::Storage(Box::new(error)))?;
         }
-        tables.ids += 1 + set.indexes.len() as u32;
-        tables.sets.push(Arc::clone(&set));
-        Ok(set)
+        tables.ids = ids;
+        tables.sets.extend(sets.iter().cloned());
+        Ok(sets)
     }
 
     /// The table of a declaration's name. In a database on disk it is converted first if it is clustered otherwise than the declaration
@@ -585,8 +625,7 @@ impl Engine {
 
     /// The protocol in use, with the capabilities that it has with its options.
     pub fn protocol(&self) -> ProtocolInfo {
-        let info = self.inner.protocol.info();
-        ProtocolInfo { capabilities: info.capabilities_with(&self.options_in_use()), ..*info }
+        ProtocolInfo { capabilities: self.inner.capabilities, ..*self.inner.protocol.info() }
     }
 
     fn options_in_use(&self) -> Options {
@@ -652,6 +691,7 @@ impl Engine {
         }
         let age = nanoseconds(self.inner.options.transaction_age_max);
         reap(&self.inner.pool, self.inner.clock.now(), age, self.inner.gate.as_deref());
+        end_holders(&self.inner.pool, Bound::new(&self.inner.options), environment, self.inner.memory_limit);
         if let Some(persistence) = &self.inner.persistence {
             persistence.step();
             durability::look_for_checkpoint(&self.inner, persistence);
@@ -713,6 +753,16 @@ impl Engine {
         self.inner.check_process().map_err(|error| error.to_string())?;
         durability::check_indexes(&self.inner, &self.open)
     }
+}
+
+/// Ends snapshots that keep too much memory from being used again.
+fn end_holders(pool: &Pool, bound: Bound, environment: &Environment, limit: Option<usize>) {
+    pool.end_holders(bound, || {
+        let memory = &environment.memory;
+        let (in_use, noted) = (memory.in_use_bytes(), memory.noted_bytes());
+        let needed = usize::try_from(environment.census.bytes()).unwrap_or(0);
+        (in_use.saturating_sub(needed + noted), limit.unwrap_or(usize::MAX).saturating_sub(in_use))
+    });
 }
 
 /// Ends what is parked and too old.

@@ -31,11 +31,6 @@ pub enum OpenError {
         /// The protocol.
         protocol: &'static str,
     },
-    /// Decisions are to be queued, and the protocol does not hold executed transactions.
-    NotHeld {
-        /// The protocol.
-        protocol: &'static str,
-    },
     /// The wanted region back end does not work here.
     Htm(seriatim_htm::Unavailable),
     /// The operating system did not give the memory.
@@ -87,15 +82,6 @@ impl fmt::Display for OpenError {
                     "protocol {protocol} needs regions: choose those of the processor if it has them (`--htm rtm`), emulated ones, which are \
                      slow and work everywhere (`--htm emulated`), or another protocol"
                 )
-            }
-            OpenError::NotHeld { protocol } => {
-                write!(
-                    f,
-                    "protocol {protocol} holds no executed transactions, so that their decisions cannot be queued: choose one of"
-                )?;
-                let holds = crate::protocols().iter().filter(|known| known.capabilities.detach);
-                let names: Vec<&str> = holds.map(|known| known.name).collect();
-                write!(f, " {}, or do not queue", names.join(", "))
             }
             OpenError::Htm(error) => error.fmt(f),
             OpenError::Memory(error) => write!(f, "no memory: {error}"),
@@ -195,7 +181,9 @@ impl fmt::Display for SchemaError {
             SchemaError::Mismatch { table, difference } => {
                 write!(f, "table {table:?} is not the one this type declares: {difference}")
             }
-            SchemaError::TooMany { most } => write!(f, "a database has at most {most} tables and indexes"),
+            SchemaError::TooMany { most } => {
+                write!(f, "a database has at most {most} tables and indexes, with those that conversions have replaced")
+            }
             SchemaError::OutOfMemory => {
                 f.write_str("the memory limit leaves no room for the table; delete rows or raise the limit")
             }
@@ -462,6 +450,9 @@ pub enum TransactError {
     },
     /// The transaction stayed open for longer than the configured age.
     TooOld,
+    /// The snapshot was ended: it kept more replaced and deleted rows in memory than the settings permit
+    /// ([`Settings::snapshot_bytes_max`](crate::Settings::snapshot_bytes_max)).
+    HoldsMemory,
     /// Another thread cancelled it: [`Canceller::cancel`](crate::Canceller::cancel).
     Cancelled,
     /// The request itself cannot work: a scan of a hash table, use of a transaction inside its own update closure.
@@ -581,6 +572,7 @@ impl TransactError {
                 | TransactError::DiskFull { .. }
                 | TransactError::DiskBehind { .. }
                 | TransactError::TooOld
+                | TransactError::HoldsMemory
                 | TransactError::Excluded { .. }
                 | TransactError::NotDurableYet { wrote: false, .. }
         )
@@ -625,6 +617,7 @@ impl TransactError {
                 Reason::ForeignHandle => TransactError::ForeignHandle,
                 Reason::OutOfMemory => TransactError::OutOfMemory { held: None },
                 Reason::TooOld => TransactError::TooOld,
+                Reason::HoldsMemory => TransactError::HoldsMemory,
                 Reason::Cancelled => TransactError::Cancelled,
                 Reason::OtherPartition | Reason::NoPartition => {
                     TransactError::partition(Conflict { cause, table: None, key: None })
@@ -665,6 +658,7 @@ impl TransactError {
             }
             TransactError::OutOfMemory { held } => TransactError::OutOfMemory { held: *held },
             TransactError::TooOld => TransactError::TooOld,
+            TransactError::HoldsMemory => TransactError::HoldsMemory,
             TransactError::Cancelled => TransactError::Cancelled,
             TransactError::Forked => TransactError::Forked,
             TransactError::Closed => TransactError::Closed,
@@ -749,6 +743,10 @@ impl fmt::Display for TransactError {
             }
             TransactError::OutOfMemory { held: Some(held) } => write!(f, "the memory limit is reached, and {held}"),
             TransactError::TooOld => f.write_str("the transaction was open for longer than the configured age"),
+            TransactError::HoldsMemory => f.write_str(
+                "the snapshot was ended: it kept more replaced and deleted rows in memory than `snapshot_bytes_max` \
+                 permits; read in shorter snapshots, or permit more",
+            ),
             TransactError::Cancelled => f.write_str("the transaction was cancelled"),
             TransactError::Closed => f.write_str("nothing was written: the database was closed; open it again"),
             TransactError::Unsupported(cause) => cause.fmt(f),

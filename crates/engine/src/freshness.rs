@@ -48,9 +48,8 @@ impl SessionFreshness {
     /// Of a session that is being opened; `None` where each snapshot is of the present, or there are none.
     pub(crate) fn of(inner: &Inner) -> Option<SessionFreshness> {
         let epochs = &inner.environment.epochs;
-        let (measure, own, told) = match inner.protocol.info().capabilities.snapshots {
+        let (measure, own, told) = match inner.capabilities.snapshots {
             Freshness::None | Freshness::Latest => return None,
-            Freshness::Eventual if epochs.snapshots().are_made_when_taken() => return None,
             Freshness::Eventual => (Measure::Epochs, epochs.current().0, NONE),
             Freshness::Past => (Measure::Places, NONE, ALL),
         };
@@ -129,10 +128,11 @@ impl SessionFreshness {
 }
 
 impl Inner {
-    /// How fresh snapshots are under these options: as the protocol's line says, or fresher.
+    /// How fresh snapshots are: as the protocol says, or of the present where procedures run in pieces.
     pub(crate) fn freshness(&self) -> Freshness {
-        let stated = self.protocol.info().capabilities.snapshots;
-        let of_the_present = self.gate.is_some() || self.environment.epochs.snapshots().are_made_when_taken();
-        if stated == Freshness::Eventual && of_the_present { Freshness::Latest } else { stated }
+        match self.capabilities.snapshots {
+            Freshness::Eventual if self.gate.is_some() => Freshness::Latest,
+            stated => stated,
+        }
     }
 }

@@ -1,5 +1,5 @@
 //! Explicit transactions between their calls. Such a transaction is *parked*: another call may come or not. The
-//! ticker ends one that is too old.
+//! ticker ends one that is too old, was cancelled, or is a snapshot that holds too much memory.
 //!
 //! ```text
 //! CALLING ──leave──▶ PARKED ──seize──▶ ENDING ──▶ ENDED
@@ -21,6 +21,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use seriatim_base::{Hold, thread};
 use seriatim_txn::{Cause, Phase, Reason};
 
+use crate::cancel::Deadline;
+
 /// Why a transaction that is too old ends.
 pub(crate) const TOO_OLD: Cause = Cause { phase: Phase::Execute, reason: Reason::TooOld };
 
@@ -36,8 +38,8 @@ const ENDED: u32 = 3;
 #[derive(Debug)]
 pub(crate) struct Parking {
     state: AtomicU32,
-    /// When it is too old, in the time that ages are counted in.
-    deadline: u64,
+    /// When it is over. The session sets it anew only after this transaction.
+    deadline: Deadline,
     /// Whether it is a snapshot.
     pub(crate) snapshot: bool,
     /// Whether it keeps chains of pieces away.
@@ -50,7 +52,7 @@ pub(crate) struct Parking {
 
 impl Parking {
     pub(crate) fn new(
-        deadline: u64,
+        deadline: Deadline,
         snapshot: bool,
         gated: bool,
         hold: Option<Hold>,
@@ -92,7 +94,12 @@ impl Parking {
         assert_eq!(before, CALLING, "a transaction was ended in the middle of a call");
     }
 
-    /// Seizes the transaction if it is parked and too old: it is the caller's to end.
+    /// Why the transaction ends, once it is over.
+    pub(crate) fn cause(&self) -> Cause {
+        self.deadline.cause()
+    }
+
+    /// Seizes the transaction if it is parked and over: it is the caller's to end.
     #[must_use]
     pub(crate) fn seize(&self, now: u64) -> Option<Ending<'_>> {
         let is_parked = || {
@@ -100,7 +107,7 @@ impl Parking {
             let seized = self.state.compare_exchange(PARKED, ENDING, Ordering::Acquire, Ordering::Relaxed);
             seized.is_ok() || self.reaped_in_calls
         };
-        (now > self.deadline && is_parked()).then(|| Ending(self))
+        (self.deadline.is_over(now) && is_parked()).then(|| Ending(self))
     }
 }
 
@@ -118,9 +125,15 @@ impl Drop for Ending<'_> {
 mod tests {
     use super::*;
 
+    fn parking(last: u64) -> Arc<Parking> {
+        let deadline = Deadline::default();
+        deadline.set(last, true);
+        Parking::new(deadline, false, false, None, false)
+    }
+
     #[test]
     fn only_a_parked_transaction_that_is_too_old_is_ended() {
-        let parking = Parking::new(50, false, false, None, false);
+        let parking = parking(50);
         assert!(parking.seize(51).is_none(), "it is in a call");
         parking.leave();
         assert!(parking.seize(50).is_none(), "it is not too old");
@@ -135,10 +148,10 @@ mod tests {
     #[test]
     fn a_call_that_meets_the_reaper_waits_for_it() {
         for _ in 0..200 {
-            let parking = Parking::new(0, false, false, None, false);
+            let parking = parking(50);
             parking.leave();
             let (entered, seized) = std::thread::scope(|scope| {
-                let reaper = scope.spawn(|| parking.seize(1).is_some());
+                let reaper = scope.spawn(|| parking.seize(51).is_some());
                 let entered = parking.enter();
                 if entered {
                     // The reaper came too late, and must not come now.

@@ -14,8 +14,10 @@ use seriatim_htm::RegionStatistics;
 use seriatim_redo::Writer;
 use seriatim_txn::{Environment, Priority, Worker};
 
+use crate::cancel::Deadline;
 use crate::error::MemoryHeld;
-use crate::parking::{Parking, TOO_OLD};
+use crate::held_back::{Bound, HeldBack};
+use crate::parking::Parking;
 use crate::protocol::OpenProtocol;
 use crate::statistics::{Counters, Statistics};
 
@@ -44,6 +46,8 @@ struct Watched {
     leases: u32,
     /// Since when the transaction of now has been open, as far as the ticker has seen.
     since: u64,
+    /// What it has kept in memory, if it is a snapshot.
+    held_back: Option<HeldBack>,
 }
 
 struct Slot {
@@ -55,6 +59,11 @@ struct Slot {
     /// Published now and then, for readers that find the worker busy.
     regions: Mutex<RegionStatistics>,
     leases: AtomicU32,
+    /// The value of `leases` in which a snapshot has this slot, if one has.
+    reading: AtomicU32,
+    /// The deadline of the session that had a snapshot here last, and what tells it from those of others.
+    reader: Mutex<Deadline>,
+    reader_address: AtomicUsize,
     /// The priority drawn last; written by the holder of the slot.
     drawn: AtomicU64,
 }
@@ -94,6 +103,9 @@ impl Pool {
                 counters: Counters::default(),
                 regions: Mutex::default(),
                 leases: AtomicU32::new(0),
+                reading: AtomicU32::new(u32::MAX),
+                reader: Mutex::default(),
+                reader_address: AtomicUsize::new(0),
                 drawn: AtomicU64::new(0),
             })
         };
@@ -118,7 +130,46 @@ impl Pool {
         self.parked[slot].lock().unwrap_or_else(PoisonError::into_inner).take();
     }
 
-    /// Ends the explicit transactions that are parked and too old, and counts those that are open for longer than
+    /// The transaction of this slot is a snapshot with this deadline.
+    #[inline]
+    pub(crate) fn reads(&self, slot: usize, deadline: &Deadline) {
+        let slot = &self.slots[slot];
+        if !deadline.is_of(slot.reader_address.load(Ordering::Relaxed)) {
+            *slot.reader.lock().unwrap_or_else(PoisonError::into_inner) = deadline.clone();
+            slot.reader_address.store(deadline.address(), Ordering::Relaxed);
+        }
+        // ORDERING: pairs with the acquire in `reader_of`, which then finds this session's deadline.
+        slot.reading.store(slot.leases.load(Ordering::Relaxed), Ordering::Release);
+    }
+
+    /// The deadline of the snapshot that has had this slot since the ticker saw so many leases, if one has.
+    fn reader_of(&self, slot: usize, leases: u32) -> Option<Deadline> {
+        let slot = &self.slots[slot];
+        // ORDERING: pairs with the release in `reads`.
+        let is_read = slot.busy.load(Ordering::Relaxed) && slot.reading.load(Ordering::Acquire) == leases;
+        is_read.then(|| slot.reader.lock().unwrap_or_else(PoisonError::into_inner).clone())
+    }
+
+    /// Ends the snapshots that keep more memory from being used again than the bound permits. `measure` tells how
+    /// many bytes rows and indexes do not need, and how many are free; it is called if a snapshot is open.
+    pub(crate) fn end_holders(&self, bound: Bound, measure: impl FnOnce() -> (usize, usize)) {
+        let mut watched = self.watched.lock().unwrap_or_else(PoisonError::into_inner);
+        let open: Vec<(usize, Deadline)> =
+            (0..watched.len()).filter_map(|slot| Some((slot, self.reader_of(slot, watched[slot].leases)?))).collect();
+        if open.is_empty() {
+            return;
+        }
+        let (waste, free) = measure();
+        for (slot, deadline) in open {
+            let Watched { leases, held_back, .. } = &mut watched[slot];
+            if held_back.get_or_insert_with(|| bound.begin(waste, free)).exceeds(waste) {
+                // ORDERING: after the deadline was read, and before the worker is given back, see `Deadline::end_if`.
+                deadline.end_if(|| self.slots[slot].leases.load(Ordering::Relaxed) == *leases);
+            }
+        }
+    }
+
+    /// Ends the explicit transactions that are parked and over, and counts those that are open for longer than
     /// `age` and cannot be ended. `leave_gate` is called for each that was ended and kept chains away.
     pub(crate) fn reap(&self, now: u64, age: u64, leave_gate: impl Fn()) {
         for slot in 0..self.slots.len() {
@@ -129,7 +180,7 @@ impl Pool {
             drop(place);
             // SAFETY: the access rules: the slot was seized for the transaction, and the transaction by us.
             let Some(worker) = (unsafe { &mut *self.slots[slot].worker.get() }) else { continue };
-            self.slots[slot].counters.conflict_aborted(TOO_OLD);
+            self.slots[slot].counters.conflict_aborted(parking.cause());
             worker.abort();
             parking.release();
             let worker = NonNull::from(worker.as_mut());
@@ -144,7 +195,7 @@ impl Pool {
         for (slot, watched) in self.slots.iter().zip(watched.iter_mut()) {
             let leases = slot.leases.load(Ordering::Relaxed);
             if !slot.busy.load(Ordering::Relaxed) || leases != watched.leases {
-                *watched = Watched { leases, since: now };
+                *watched = Watched { leases, since: now, held_back: None };
             }
             overdue += usize::from(now.saturating_sub(watched.since) > age);
         }

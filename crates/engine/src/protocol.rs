@@ -23,8 +23,8 @@ use seriatim_memory::{OutOfMemory, Pinned};
 use seriatim_protocol::{PROTOCOLS, for_each_protocol};
 use seriatim_store::RecordPtr;
 use seriatim_txn::{
-    Change, Core, Environment, HotRecord, Near, OptionError, Options, Partitions, Peeked, Protocol, ProtocolInfo,
-    Recover, Restored, RowBuffer, Table, Validator, Worker,
+    Capabilities, Change, Core, DatabaseSettings, Environment, HotRecord, Near, Options, Partitions, Peeked, Protocol,
+    ProtocolInfo, Recover, Restored, RowBuffer, Table, Validator, Worker,
 };
 
 use crate::{OpenError, Settings};
@@ -178,33 +178,14 @@ fn meet(info: &ProtocolInfo, environment: &Environment) -> Result<(), OpenError>
 pub(crate) fn options(info: &'static ProtocolInfo, settings: &Settings) -> Result<Options, OpenError> {
     let Settings { protocol_options: given, hot_tables, without_validation, .. } = settings;
     let options = Options::new(info, given).map_err(OpenError::Option)?;
-    // Which rows are hot is said in one of two ways.
-    if !hot_tables.is_empty() && !info.options.iter().any(|knob| knob.name == HOT) {
-        let unknown = OptionError::Unknown { protocol: info, name: "hot tables".to_owned() };
-        return Err(OpenError::Option(unknown));
-    }
-    if !hot_tables.is_empty() && given.iter().any(|(name, _)| name == HOT) {
-        let what = format!("either the tables are named whose rows are hot, or option {HOT} is given, not both");
-        return Err(OpenError::Invalid(what));
-    }
-    let knob = |name: &str| info.options.iter().find(|knob| knob.name == name);
-    if let (Some(failures), Some(kept)) = (knob(HOT_FAILURES), knob(HOT_FAILURES_KEPT))
-        && let (most, Some(value)) = (options.get(failures), options.given(kept))
-        && value > most
-    {
-        let what = format!("option {HOT_FAILURES_KEPT} is at most {HOT_FAILURES}, which is {most}, not {value}");
-        return Err(OpenError::Invalid(what));
-    }
-    if knob(DURABLE_SNAPSHOTS).is_some_and(|durable| options.get(durable) > 0)
-        && let Some(given) = knob(SNAPSHOT_INTERVAL).and_then(|interval| options.given(interval))
-    {
-        let otherwise = settings.epoch_interval.filter(|&interval| interval != Duration::from_millis(given));
-        if let (0, _) | (_, Some(_)) = (given, otherwise) {
-            let said = otherwise.map_or(String::new(), |interval| format!(", and epochs every {interval:?}"));
-            return Err(OpenError::Invalid(format!(
-                "with option {DURABLE_SNAPSHOTS} each snapshot ends an epoch: {SNAPSHOT_INTERVAL} is above 0, and the epoch interval the same or left out; here it is {given} ms{said}"
-            )));
-        }
+    if !hot_tables.is_empty() && !info.capabilities.hot_tables {
+        let has = protocols().iter().filter(|info| info.capabilities.hot_tables);
+        let has: Vec<&str> = has.map(|info| info.name).collect();
+        return Err(OpenError::Invalid(format!(
+            "protocol {} has no hot tables: choose {}, or leave them out",
+            info.name,
+            has.join(" or ")
+        )));
     }
     match without_validation {
         true => options.without_validation(info).map_err(OpenError::Option),
@@ -212,18 +193,16 @@ pub(crate) fn options(info: &'static ProtocolInfo, settings: &Settings) -> Resul
     }
 }
 
-/// The options of protocols whose snapshots may be durable.
-const DURABLE_SNAPSHOTS: &str = "durable_snapshots";
-const SNAPSHOT_INTERVAL: &str = "snapshot_interval_ms";
+/// What the protocol that these settings name offers with its options, if they are valid.
+pub(crate) fn capabilities(settings: &Settings) -> Option<Capabilities> {
+    let info = protocols().iter().find(|info| info.name == wanted(&settings.protocol))?;
+    options(info, settings).ok().map(|options| info.capabilities_with(&options))
+}
 
-/// The option by which what transactions add is published later, by a worker of its own.
-pub(crate) const DEFER: &str = "defer";
-
-/// The option that says which rows are hot, of protocols that tell them apart.
-const HOT: &str = "hot";
-/// Their options that say how many failures make a row hot, and keep it so.
-const HOT_FAILURES: &str = "hot_failures";
-const HOT_FAILURES_KEPT: &str = "hot_failures_kept";
+/// The protocol that a name stands for.
+fn wanted(name: &str) -> &str {
+    if name == "auto" { DEFAULT } else { name }
+}
 
 macro_rules! selector {
     ($($protocol:ident => $type:path,)*) => {
@@ -258,12 +237,16 @@ macro_rules! selector {
                     return Ok(Box::new(repairing::Altered { inner: inner()?, info, memory }));
                 }
             }
-            let wanted = if name == "auto" { DEFAULT } else { name };
             $({
                 let info: &'static ProtocolInfo = &<$type as Protocol>::INFO;
-                if info.name == wanted {
+                if info.name == wanted(name) {
                     meet(info, environment)?;
                     let options = options(info, settings)?;
+                    let agreed = DatabaseSettings {
+                        hot_tables: &settings.hot_tables,
+                        epoch_interval: settings.epoch_interval,
+                    };
+                    <$type as Protocol>::check(&options, &agreed).map_err(OpenError::Invalid)?;
                     return Ok(Box::new(<$type as Protocol>::open(&options, environment)));
                 }
             })*
@@ -282,7 +265,7 @@ mod tests {
     use seriatim_htm::{Budget, Emulation, Htm};
     use seriatim_memory::Memory;
     use seriatim_store::LeafHint;
-    use seriatim_txn::Mode;
+    use seriatim_txn::{Freshness, Mode, OptionEffect};
 
     #[test]
     fn hot_tables_and_commits_without_validation_are_for_protocols_that_have_them() {
@@ -299,6 +282,7 @@ mod tests {
         let unvalidated = |settings: &mut Settings| settings.without_validation = true;
         for protocol in PROTOCOLS {
             let has = |name: &str| protocol.options.iter().any(|knob| knob.name == name);
+            assert_eq!(protocol.capabilities.hot_tables, has("hot"), "{}", protocol.name);
             assert_eq!(refused(protocol.name, named).is_none(), has("hot"), "{}", protocol.name);
             assert_eq!(refused(protocol.name, unvalidated).is_none(), has("validate"), "{}", protocol.name);
         }
@@ -316,7 +300,9 @@ mod tests {
             let said = with(given).expect("it is refused");
             assert!(said.contains("hot_failures_kept is at most hot_failures, which is"), "{said}");
         }
-        assert!(refused("dbx", named).is_some_and(|said| said.contains("has no option \"hot tables\"")));
+        assert!(
+            refused("dbx", named).is_some_and(|said| said.ends_with("no hot tables: choose htcc, or leave them out"))
+        );
     }
 
     #[test]
@@ -343,22 +329,25 @@ mod tests {
 
     #[test]
     fn a_database_states_what_its_protocol_offers_with_its_options() {
-        let mut relaxed = 0;
+        let stated = |protocol: &str, options: &[(&str, u64)]| {
+            let htm = HtmMode::Emulated(Emulation::default());
+            let protocol_options = options.iter().map(|&(name, value)| (name.to_owned(), value)).collect();
+            let protocol = protocol.to_owned();
+            let settings = Settings { protocol, protocol_options, htm, workers: 1, ..Settings::default() };
+            settings.open().expect("valid options").protocol().capabilities
+        };
         for info in protocols() {
-            let stated = |protocol_options| {
-                let htm = HtmMode::Emulated(Emulation::default());
-                let protocol = info.name.to_owned();
-                let settings = Settings { protocol, protocol_options, htm, workers: 1, ..Settings::default() };
-                settings.open().expect("a protocol of this name").protocol().capabilities
-            };
-            assert_eq!(stated(Vec::new()), info.capabilities, "{}", info.name);
-            if let Some(knob) = info.strict_unless {
-                assert!(info.capabilities.strict && info.options.contains(knob) && knob.default == 0, "{}", info.name);
-                assert!(!stated(vec![(knob.name.to_owned(), 1)]).strict, "{}", info.name);
-                relaxed += 1;
+            assert_eq!(stated(info.name, &[]), info.capabilities, "{}", info.name);
+            for OptionEffect { option, at_zero, .. } in info.effects {
+                assert!(info.options.contains(option) && (option.default == 0) != *at_zero, "{}", info.name);
             }
         }
-        assert!(relaxed > 0, "dbx-tc is one");
+        let by_default = stated("dbx-tc", &[]);
+        let with = |option, value| stated("dbx-tc", &[(option, value)]);
+        assert_eq!(with("defer", 1), Capabilities { strict: false, defers: true, ..by_default });
+        assert_eq!(by_default.snapshots, Freshness::Eventual);
+        assert_eq!(with("snapshot_interval_ms", 0), Capabilities { snapshots: Freshness::Latest, ..by_default });
+        assert_eq!(with("snapshot_interval_ms", 1), by_default);
     }
 
     #[test]

@@ -1,14 +1,13 @@
-//! The queue of decisions: executed transactions wait in it and are decided in batches, in an order that is chosen
-//! for each batch: one by one, or at the same time where the order says that they do not conflict.
+//! The queue of decisions, of a protocol that brings a [`Validator`]: executed transactions wait in it and are
+//! decided in batches, in an order that the validator chooses for each batch. They are decided one by one, or at
+//! the same time where the order says that they do not conflict.
 //!
 //! The queue has no thread of its own. The first caller leads: it decides the batch while the others sleep, and
 //! hands the lead to a caller that waits by then (flat combining: Hendler, Incze, Shavit, Tzafrir, SPAA 2010). A
-//! caller that is alone pays an allocation and four locks, with a validator six of each. Where an order is chosen,
-//! each transaction also pays for the input of the order: a validation, and lists of what it accessed
-//! ([`Prepared`]).
+//! caller that is alone pays six allocations and six locks. Each transaction also pays for the input of the order: a
+//! validation, and lists of what it accessed ([`Prepared`]).
 //!
-//! A protocol may bring a [`Validator`] (Ding, Kot, Gehrke, PVLDB 12(2), 2018, §4.3). Then a batch goes through
-//! three stages on the thread that leads it:
+//! A batch goes through three stages on the thread that leads it (Ding, Kot, Gehrke, PVLDB 12(2), 2018, §4.3):
 //!
 //! 1. *Preparation*: the batch is full, or has waited long enough, or no other transaction is open. Stale
 //!    transactions are sorted out.
@@ -48,61 +47,24 @@ use seriatim_base::thread::{self, Thread};
 use seriatim_base::{Backoff, abort_on_unwind};
 use seriatim_txn::{Batching, Cause, Ordered, Phase, Prepared, Reason, Validator};
 
+use crate::OpenError;
 use crate::pool::Pool;
 use crate::statistics::{QUEUE_STAGES, QueueStatistics};
-use crate::{OpenError, Settings};
 use round::{Claim, Round};
 use telling::Telling;
 use turns::Turns;
-
-/// How batches of decisions are made.
-#[derive(Clone, Copy, Debug)]
-pub struct QueueSettings {
-    /// Decisions that a batch has at most; at least 1.
-    pub batch_max: usize,
-    /// How long a batch that is smaller waits for more, at most. It waits only while other transactions are open.
-    /// Zero: not at all, so that batches come from load only.
-    pub wait: Duration,
-    /// In which order a batch is decided; `None`: as the protocol says, or as they came.
-    pub order: Option<Order>,
-}
-
-/// Tells the positions of a batch's transactions in the order in which they are to be decided. Those that it does
-/// not name, and all if it panics, are decided as they came; a position that the batch does not have, or that was
-/// named before, is passed over.
-pub type Order = fn(&[Prepared]) -> Vec<usize>;
-
-impl Default for QueueSettings {
-    fn default() -> QueueSettings {
-        QueueSettings { batch_max: 64, wait: Duration::ZERO, order: None }
-    }
-}
 
 /// For how long a leader sleeps at a time while its batch gathers: then it looks whether others still have
 /// transactions open.
 const GATHER_SLICE: Duration = Duration::from_micros(100);
 
-/// What ordering a batch takes on simulated cores, for each access of its transactions and for each vertex or edge
-/// of the graph that is looked at: the order of `occ-batch`, its tables included, takes 16 ns for each of the 24
-/// accesses of YCSB's transactions, in batches of 4 and 8, on an AMD EPYC, and `seriatim bench reorder` some 5 ns
-/// for each vertex or edge, within a factor of 2. Times 2.4: a batch that takes 25 µs on the machine of the table
-/// of costs takes 10.5 there.
-const ACCESS_NANOSECONDS: u64 = 38;
-const LOOK_NANOSECONDS: u64 = 12;
-
 /// A transaction that its batch left out.
 const LEFT_OUT: Cause = Cause { phase: Phase::Validate, reason: Reason::LeftOut };
 
 pub(crate) struct Queue {
-    settings: QueueSettings,
-    /// Orders batches, unless the settings do.
-    validator: Option<Box<dyn Validator>>,
-    /// Batches that a validator orders at the same time, at most; 0 without one.
-    workers: usize,
-    /// Whether callers do their parts of a batch's work at the same time.
-    is_parallel: bool,
-    /// Restarts after which a transaction is executed while nothing is decided.
-    patience: u32,
+    validator: Box<dyn Validator>,
+    /// How the validator wants batches to be made.
+    batching: Batching,
     turns: Turns,
     /// Knows how many transactions are open; `None`: it is not known.
     pool: Option<Arc<Pool>>,
@@ -141,15 +103,6 @@ pub(crate) trait Turn: Send {
 
     /// Makes the decision, which is to abort for this cause if it was refused. It is asked once.
     fn decide(self, refused: Option<Cause>) -> Self::Result;
-}
-
-/// A decision that cannot be refused.
-impl<F: FnOnce() -> R + Send, R> Turn for F {
-    type Result = R;
-
-    fn decide(self, _: Option<Cause>) -> R {
-        self()
-    }
 }
 
 /// A [`Turn`] of a thread that goes on.
@@ -442,9 +395,8 @@ impl<T: Turn> Frame<T> {
 
 impl State {
     /// Whether a thread is to take the next batch out: another one that is under way leaves room for full ones only.
-    /// So many `workers` order at the same time, and one batch beside those is decided; without any, orders are not
-    /// chosen by a validator, and one batch is under way.
-    fn wants_leader(&self, batch_max: usize, workers: usize) -> bool {
+    /// So many `workers` order at the same time, and one batch beside those is decided.
+    fn wants_leader(&self, Batching { batch_max, workers, .. }: Batching) -> bool {
         let may_order = self.unordered < workers && self.under_way <= workers;
         let has_room = self.under_way == 0 || may_order && self.waiting.len() >= batch_max;
         !self.led && has_room && !self.waiting.is_empty()
@@ -452,52 +404,25 @@ impl State {
 }
 
 impl Queue {
-    /// One that knows of nothing but what it is given.
-    #[cfg(test)]
-    pub(crate) fn new(settings: QueueSettings) -> Queue {
-        Queue {
-            settings,
-            validator: None,
-            workers: 0,
-            is_parallel: true,
-            patience: u32::MAX,
-            turns: Turns::default(),
-            pool: None,
-            state: Mutex::default(),
-        }
-    }
-
-    /// What the queue of a database is to be, if its settings or its protocol's validator want one.
+    /// Whether the settings leave room for the waits of this validator's batches.
     ///
     /// # Errors
-    /// Batches would wait for longer than a transaction may be open.
-    pub(crate) fn settings(
-        options: &Settings,
-        validator: Option<&dyn Validator>,
-    ) -> Result<Option<QueueSettings>, OpenError> {
-        let own = validator.map(|validator| {
-            let Batching { batch_max, wait, .. } = validator.batching();
-            QueueSettings { batch_max, wait, order: None }
-        });
-        let Some(settings) = options.queue.or(own) else { return Ok(None) };
-        let age_max = options.transaction_age_max;
-        if settings.wait >= age_max {
-            return Err(OpenError::Invalid(format!(
-                "a batch of decisions waits for {:?}, but a transaction is too old after {age_max:?}: wait for less, or let them get older",
-                settings.wait
-            )));
+    /// Batches would wait for as long as a transaction may be open.
+    pub(crate) fn check_wait(validator: &dyn Validator, transaction_age_max: Duration) -> Result<(), OpenError> {
+        let Batching { wait, .. } = validator.batching();
+        match wait < transaction_age_max {
+            true => Ok(()),
+            false => Err(OpenError::Invalid(format!(
+                "a batch of decisions waits for {wait:?}, but a transaction is too old after {transaction_age_max:?}: \
+                 let batches wait for less, or transactions get older"
+            ))),
         }
-        Ok(Some(settings))
     }
 
-    /// The queue of a database with these settings; the validator orders what they do not.
-    pub(crate) fn open(settings: QueueSettings, validator: Option<Box<dyn Validator>>, pool: &Arc<Pool>) -> Queue {
-        let validator = validator.filter(|_| settings.order.is_none());
-        let workers = validator.as_ref().map_or(0, |validator| validator.batching().workers);
-        let is_parallel = validator.as_ref().is_some_and(|validator| validator.batching().parallel);
-        let patience = validator.as_ref().map_or(u32::MAX, |validator| validator.batching().patience);
-        let (pool, turns) = (Some(Arc::clone(pool)), Turns::default());
-        Queue { settings, validator, workers, is_parallel, patience, turns, pool, state: Mutex::default() }
+    /// The queue of a database whose batches this validator orders.
+    pub(crate) fn new(validator: Box<dyn Validator>, pool: Option<Arc<Pool>>) -> Queue {
+        let batching = validator.batching();
+        Queue { validator, batching, turns: Turns::default(), pool, state: Mutex::default() }
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -511,7 +436,7 @@ impl Queue {
     /// Whether a transaction with so many restarts is not queued any more, but executed and decided while nothing else
     /// is decided ([`Queue::hold`]).
     pub(crate) fn has_lost_patience(&self, restarts: u32) -> bool {
-        restarts >= self.patience
+        restarts >= self.batching.patience
     }
 
     /// Has no batch decided until [`Queue::release`], or until that lasts too long: what the caller reads meanwhile
@@ -528,12 +453,7 @@ impl Queue {
 
     /// Decisions of a batch, at most.
     pub(crate) fn batch_max(&self) -> usize {
-        self.settings.batch_max
-    }
-
-    /// Whether an order is chosen, which must be told what there is to order.
-    pub(crate) fn is_ordered(&self) -> bool {
-        self.settings.order.is_some() || self.validator.is_some()
+        self.batching.batch_max
     }
 
     /// Has the decision made, by this thread or by another, when its place in the order has come: what it answers.
@@ -586,9 +506,9 @@ impl Queue {
     /// For a thread that has submitted decisions and has nothing else to do: decides a batch, unless another thread
     /// does, if the batch has waited long enough for more or is not to `gather` any more.
     pub(crate) fn advance(&self, gather: bool) -> Advance {
-        let QueueSettings { batch_max, wait, .. } = self.settings;
+        let Batching { batch_max, wait, .. } = self.batching;
         let mut state = self.state();
-        if state.led || state.under_way > 0 && !state.wants_leader(batch_max, self.workers) {
+        if state.led || state.under_way > 0 && !state.wants_leader(self.batching) {
             return Advance::Led;
         }
         if state.waiting.is_empty() {
@@ -607,7 +527,7 @@ impl Queue {
     /// Decides a batch that has waited for its time, by a thread that has other work. Where batches do not wait they
     /// gather meanwhile.
     pub(crate) fn end_wait(&self) {
-        let wait = self.settings.wait;
+        let wait = self.batching.wait;
         let is_over = || {
             let state = self.state();
             !state.waiting.is_empty() && state.since.is_some_and(|since| since.elapsed() >= wait)
@@ -619,14 +539,14 @@ impl Queue {
 
     /// Whether a batch can have to wait for more.
     pub(crate) fn has_wait(&self) -> bool {
-        !self.settings.wait.is_zero()
+        !self.batching.wait.is_zero()
     }
 
     /// For a thread that has nothing to do and submitted nothing: when it is to look whether the threads that
     /// submitted decisions see to them, at the latest; where batches wait, when a batch has waited long enough.
     /// `None`: nothing waits.
     pub(crate) fn look_again(&self, at_latest: Duration) -> Option<Duration> {
-        let wait = self.settings.wait;
+        let wait = self.batching.wait;
         let state = self.state();
         if state.waiting.is_empty() && state.under_way == 0 {
             return None;
@@ -638,14 +558,14 @@ impl Queue {
     /// Puts a decision behind the others. Whether the caller leads: one that can wait for more, or one whose batch is
     /// full.
     fn enter(&self, prepared: Prepared, decision: Decision, any: bool) -> bool {
-        let QueueSettings { batch_max, .. } = self.settings;
+        let Batching { batch_max, .. } = self.batching;
         let came = Instant::now();
         let mut state = self.state();
         if state.waiting.is_empty() {
             state.since = self.has_wait().then_some(came);
         }
         state.waiting.push(Entry { prepared, decision, came });
-        let leads = state.wants_leader(batch_max, self.workers) && (any || state.waiting.len() >= batch_max);
+        let leads = state.wants_leader(self.batching) && (any || state.waiting.len() >= batch_max);
         state.led |= leads;
         let gathers = state.gathers.clone();
         drop(state);
@@ -664,7 +584,7 @@ impl Queue {
     /// Takes a batch out, gives the lead up, which is this thread's, and decides the batch. The thread's own decision,
     /// if it waits for one, has this head.
     fn lead(&self, gather: bool, own: Option<NonNull<Head>>) {
-        let QueueSettings { batch_max, wait, order } = self.settings;
+        let Batching { batch_max, wait, .. } = self.batching;
         let mut state = self.state();
         if gather && !wait.is_zero() {
             state = self.gather(state);
@@ -684,18 +604,7 @@ impl Queue {
         state.under_way += 1;
         state.unordered += 1;
         self.hand_on(state);
-        match (order, &self.validator) {
-            (Some(order), _) => {
-                let (prepared, decisions) = split(batch);
-                let order = self.contain(|| Ordered { order: order(&prepared), ..Ordered::default() });
-                self.validate(decisions, Vec::new(), order, own, &mut stages);
-            }
-            (None, Some(validator)) => self.order_and_validate(batch, &**validator, own, &mut stages),
-            (None, None) => {
-                self.state().unordered -= 1;
-                batch.into_iter().for_each(|entry| entry.decision.make(None));
-            }
-        }
+        self.order_and_validate(batch, own, &mut stages);
         stages.end(4);
         let mut state = self.state();
         state.counted.stages.iter_mut().zip(stages.times).for_each(|(sum, time)| *sum += time);
@@ -703,14 +612,8 @@ impl Queue {
         self.hand_on(state);
     }
 
-    /// The stages of a batch that a validator orders.
-    fn order_and_validate(
-        &self,
-        mut batch: Vec<Entry>,
-        validator: &dyn Validator,
-        own: Option<NonNull<Head>>,
-        stages: &mut Stages,
-    ) {
+    /// The stages of a batch.
+    fn order_and_validate(&self, mut batch: Vec<Entry>, own: Option<NonNull<Head>>, stages: &mut Stages) {
         if batch.len() == 1 {
             // The decision alone says whether it is stale.
             let (_, decisions) = split(batch);
@@ -729,10 +632,7 @@ impl Queue {
         }
         let stale = refused.len() as u64;
         let (prepared, mut decisions) = split(fresh);
-        let ordered = self.contain(|| validator.order(&prepared));
-        let of = |of: &Prepared| of.reads.len() + of.writes.len() + of.nodes.len() + of.inserts.len();
-        let accesses = prepared.iter().map(of).sum::<usize>() as u64;
-        thread::work(Duration::from_nanos(ACCESS_NANOSECONDS * accesses + LOOK_NANOSECONDS * ordered.looked));
+        let ordered = self.contain(|| self.validator.order(&prepared));
         let left_out = ordered.left_out.iter().filter_map(|&at| decisions.get_mut(at).and_then(Option::take));
         refused.extend(left_out.map(|decision| (decision, LEFT_OUT)));
         refused.iter_mut().for_each(|(decision, _)| decision.refuse());
@@ -749,7 +649,7 @@ impl Queue {
     /// Whether each of a batch is stale by now. Those that wait for it look themselves, at the same time.
     fn recheck(&self, batch: &mut [Entry], own: Option<NonNull<Head>>) -> Vec<Rechecked> {
         let others: Vec<_> = batch.iter().map(|entry| entry.decision.of_another(own)).collect();
-        if !self.is_parallel || others.iter().all(Option::is_none) {
+        if !self.batching.parallel || others.iter().all(Option::is_none) {
             return batch.iter_mut().map(|entry| entry.decision.recheck()).collect();
         }
         let round = Round::new(batch.iter().map(|entry| entry.decision.caller()), []);
@@ -821,7 +721,7 @@ impl Queue {
     /// Gives the lead to a thread, if a batch is to be led. A caller that sleeps gets it, as a thread that submitted
     /// may be busy. If none sleeps, the threads that submitted are woken.
     fn hand_on(&self, mut state: MutexGuard<'_, State>) {
-        if !state.wants_leader(self.settings.batch_max, self.workers) {
+        if !state.wants_leader(self.batching) {
             return;
         }
         let sleeper = state.waiting.iter().find_map(|entry| match entry.decision {
@@ -847,7 +747,7 @@ impl Queue {
     /// Waits until the batch is full or has waited long enough, or no other transaction can come.
     #[cold]
     fn gather<'q>(&'q self, mut state: MutexGuard<'q, State>) -> MutexGuard<'q, State> {
-        let QueueSettings { batch_max, wait, .. } = self.settings;
+        let Batching { batch_max, wait, .. } = self.batching;
         let began = state.since.unwrap_or_else(Instant::now);
         while state.waiting.len() < batch_max
             && let Some(left) = wait.checked_sub(began.elapsed()).filter(|left| !left.is_zero())
@@ -884,10 +784,7 @@ fn split(batch: Vec<Entry>) -> (Vec<Prepared>, Vec<Option<Decision>>) {
 
 impl std::fmt::Debug for Queue {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Queue")
-            .field("settings", &self.settings)
-            .field("validator", &self.validator)
-            .finish_non_exhaustive()
+        f.debug_struct("Queue").field("validator", &self.validator).finish_non_exhaustive()
     }
 }
 

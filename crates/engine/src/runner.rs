@@ -465,6 +465,7 @@ impl Runner {
             return Err(match cause.reason {
                 Reason::OutOfMemory => self.tx.no_room(),
                 Reason::TooOld => TransactError::TooOld,
+                Reason::HoldsMemory => TransactError::HoldsMemory,
                 Reason::Cancelled => TransactError::Cancelled,
                 Reason::Forked => TransactError::Forked,
                 Reason::ForeignHandle => TransactError::ForeignHandle,

@@ -18,8 +18,8 @@ use seriatim_txn::{Environment, Eventual, PartitionFunction, Partitions, Priorit
 
 use crate::durability::Listener;
 use crate::procedure::ExecutionMode;
-use crate::protocol::DEFER;
-use crate::{Durability, Engine, OpenError, QueueSettings, RetryPolicy, protocols};
+use crate::protocol;
+use crate::{Durability, Engine, OpenError, RetryPolicy, protocols};
 
 /// The options of a database. What each says is told where the builder sets it.
 #[derive(Clone, Debug)]
@@ -58,6 +58,8 @@ pub struct Settings {
     pub transaction_age_max: Duration,
     /// How long an attempt may be open that only reads, if that is less.
     pub snapshot_age_max: Duration,
+    /// Bytes that a snapshot may keep from being used again, if that was said.
+    pub snapshot_bytes_max: Option<usize>,
     /// How often the epoch advances, if that was said.
     pub epoch_interval: Option<Duration>,
     /// No helper threads.
@@ -75,8 +77,6 @@ pub struct Settings {
     pub prefetch: bool,
     /// Whether procedures that only read do so from snapshots, where the protocol gives them.
     pub snapshots: bool,
-    /// How decisions are queued, if they are.
-    pub queue: Option<QueueSettings>,
     /// How executors batch calls.
     pub batch: Batch,
     /// What threads of executors get of a batch.
@@ -277,6 +277,7 @@ impl Default for Settings {
             regulate_pauses: None,
             transaction_age_max: Duration::from_secs(60),
             snapshot_age_max: Duration::MAX,
+            snapshot_bytes_max: None,
             epoch_interval: None,
             step_helpers: false,
             helper_threads: None,
@@ -284,7 +285,6 @@ impl Default for Settings {
             seed: 0,
             prefetch: true,
             snapshots: true,
-            queue: None,
             batch: Batch::Off,
             batch_placement: Placement::default(),
             executor_queue_max: EXECUTOR_QUEUE_MAX,
@@ -388,7 +388,6 @@ impl Settings {
         within("retry.pause_max", pause_max, Duration::ZERO..=RetryPolicy::PAUSE_MAX)?;
         within("operations_max", self.operations_max, 1..=u32::MAX)?;
         within("executor_queue_max", self.executor_queue_max, 1..=usize::MAX)?;
-        within("queue_decisions.batch_max", self.queue.map_or(1, |queue| queue.batch_max), 1..=usize::MAX)?;
         if let Batch::Size(calls) = self.batch {
             within("batch", calls, 1..=BATCH_CALLS_MAX)?;
         }
@@ -432,7 +431,7 @@ impl Settings {
         if self.without_validation && self.place.is_some() {
             return invalid("without validation transactions are wrong: what they leave is not kept on disk");
         }
-        let defers = self.protocol_options.iter().any(|(name, value)| name == DEFER && *value > 0);
+        let defers = protocol::capabilities(&self).is_some_and(|capabilities| capabilities.defers);
         let options = Options {
             // And one that publishes what others have deferred.
             workers_max: self.workers + HELPER_SETS * HELPERS_MAX + usize::from(defers),

@@ -421,7 +421,7 @@ impl<W: Worker + ?Sized> TxCore<W> {
                 self.parking.take();
                 self.lease.set(None);
                 self.gated.set(false);
-                Err(self.stop(self.stopped.get().unwrap_or(TOO_OLD)))
+                Err(self.stop(self.stopped.get().unwrap_or_else(|| self.deadline.cause())))
             }
         }
     }

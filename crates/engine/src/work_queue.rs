@@ -20,9 +20,8 @@
 
 use std::collections::VecDeque;
 use std::hash::{BuildHasherDefault, DefaultHasher, Hash, Hasher};
-use std::time::Duration;
 
-use seriatim_base::thread;
+use seriatim_base::thread::{self, BatchWork};
 use seriatim_batch::{Batch, Member, Placed, Placement, Settings};
 use seriatim_catalog::Key;
 
@@ -35,12 +34,6 @@ pub const OVERTAKING_BATCHES_MAX: u64 = 4;
 /// Rows of a footprint beyond which a call is not batched. To order a call takes some 50 ns for each of its rows;
 /// of so many, it would be likely to conflict with all others of its batch.
 const FOOTPRINT_ROWS_MAX: usize = 256;
-
-/// What computing a footprint takes for each row, and ordering a batch for each row of its calls, on simulated
-/// cores: an estimate from the hashes and probes of a row (`seriatim bench reorder`: 25 µs for 400 accesses, 2
-/// GHz).
-const ROW_TIME: Duration = Duration::from_nanos(20);
-const ROW_ORDER_TIME: Duration = Duration::from_nanos(60);
 
 /// The rows that a call will touch, as far as is known before it runs: a hint, which may be wrong.
 #[derive(Clone, Debug, Default)]
@@ -73,7 +66,7 @@ impl Footprint {
 
     /// It has been computed.
     pub(crate) fn pass_time(&self) {
-        thread::work(ROW_TIME * self.reads.len() as u32);
+        thread::batch_work(BatchWork::FootprintRow, self.reads.len() as u64);
     }
 
     /// Whether calls are batched by it: it has rows, and not too many.
@@ -441,7 +434,7 @@ impl<W> OpenBatch<W> {
         }
         self.placed = batch.place(self.placement, &Settings::default(), &self.loads);
         let rows: usize = self.calls.iter().map(|(_, Footprint { reads, writes })| reads.len() + writes.len()).sum();
-        thread::work(ROW_ORDER_TIME * rows as u32);
+        thread::batch_work(BatchWork::CallRow, rows as u64);
     }
 }
 

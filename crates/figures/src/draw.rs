@@ -1,8 +1,8 @@
 //! Draws a figure: a row for each view, a panel for the machine's threads and one for simulated cores.
 //!
-//! The places of x stand side by side at equal distances, whatever their numbers: threads and sizes double from place to
-//! place. The drawing says which curves are missing and which back end ran regions. A panel that would show nothing is
-//! left out ([`Panels`]), and the page gives the reason.
+//! The places of x stand side by side at equal distances, whatever their numbers: threads and sizes double from place
+//! to place. The drawing says which curves are missing and which back end ran regions. A panel that would show
+//! nothing is left out ([`Panels`]), and the page gives the reason.
 
 use std::error::Error;
 
@@ -62,7 +62,7 @@ pub(crate) struct Panels<'a> {
 impl<'a> Panels<'a> {
     pub(crate) fn of(figure: &'a Figure, measured: &Measured) -> Self {
         let mut panels = Panels { rows: Vec::new(), left_out: Vec::new() };
-        for view in figure.views {
+        for view in &figure.views {
             let mut row = Vec::new();
             for cores in measured.cores() {
                 let shown = measured.curves(view, cores);
@@ -117,7 +117,7 @@ fn title(view: &View, cores: Cores) -> String {
         Cores::Real => "threads of this machine",
         Cores::Simulated => "simulated cores",
     };
-    [view.title, where_].into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join(", ")
+    [&view.title, where_].into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join(", ")
 }
 
 /// The figure as SVG; `None` if it would show nothing.
@@ -134,7 +134,7 @@ pub(crate) fn draw(figure: &Figure, measured: &Measured) -> Result<Option<String
         let root = SVGBackend::with_string(&mut svg, size).into_drawing_area();
         root.fill(&WHITE)?;
         let (header, body) = root.split_vertically(HEADER);
-        let mut title = format!("{}, {}: {}", figure.paper.title(), figure.label(), figure.title);
+        let mut title = format!("{}, {}: {}", figure.paper.title, figure.label(), figure.title);
         if measured.size == Size::Small {
             title += " (small size: says nothing of speed)";
         }
@@ -192,9 +192,9 @@ fn panel(area: &Area<'_>, Panel { view, cores, shown }: &Panel<'_>, names: &[Str
         // Labels are wanted where places are.
         let at = place.round();
         let is_place = (place - at).abs() < 1e-6 && at >= 0.0 && (at as usize) < xs.len();
-        if is_place { x_name(view.x, xs[at as usize]) } else { String::new() }
+        if is_place { x_name(&view.x, xs[at as usize]) } else { String::new() }
     };
-    let name = if let Axis::Number(name) = view.x { name } else { "" };
+    let name = if let Axis::Number(name) = &view.x { name } else { "" };
     chart
         .configure_mesh()
         .disable_x_mesh()
@@ -207,7 +207,7 @@ fn panel(area: &Area<'_>, Panel { view, cores, shown }: &Panel<'_>, names: &[Str
         .axis_desc_style(("sans-serif", 15))
         .light_line_style(WHITE)
         .draw()?;
-    let is_bars = matches!(view.x, Axis::Named(_));
+    let is_bars = matches!(&view.x, Axis::Named(_));
     let width = 0.8 / shown.curves.len() as f64;
     for (at, curve) in shown.curves.iter().enumerate() {
         let index = names.iter().position(|name| *name == curve.name).unwrap_or(at);
@@ -232,10 +232,10 @@ fn panel(area: &Area<'_>, Panel { view, cores, shown }: &Panel<'_>, names: &[Str
 }
 
 /// How a place of x is called.
-pub(crate) fn x_name(axis: Axis, x: f64) -> String {
+pub(crate) fn x_name(axis: &Axis, x: f64) -> String {
     match axis {
         Axis::Number(_) => shortly(x),
-        Axis::Named(names) => names.get(x as usize).map_or_else(|| shortly(x), |name| (*name).to_owned()),
+        Axis::Named(names) => names.get(x as usize).map_or_else(|| shortly(x), Clone::clone),
     }
 }
 
@@ -275,6 +275,7 @@ mod tests {
     use super::*;
     use crate::FIGURES;
     use crate::measured::{Answer, FORMAT, MeasuredPoint, Origin, Run};
+    use crate::test_support::figure;
 
     fn measured(xs: &[f64], series: &[&str], rate: f64) -> Measured {
         let report = json!({ "committed_per_second": rate, "htm": { "backend": "emulated" } });
@@ -296,7 +297,7 @@ mod tests {
     }
 
     fn drawn(measured: &Measured) -> String {
-        let figure = FIGURES.iter().find(|figure| figure.id() == "htcc/13").expect("it is registered");
+        let figure = figure("htcc/13");
         draw(figure, measured).expect("it can be drawn").expect("it shows something")
     }
 
@@ -318,7 +319,7 @@ mod tests {
     #[test]
     fn zero_is_drawn_and_nothing_is_not() {
         assert!(drawn(&measured(&[1.0, 2.0], &["htcc"], 0.0)).contains("<circle"));
-        let figure = FIGURES.iter().find(|figure| figure.id() == "htcc/13").expect("it is registered");
+        let figure = figure("htcc/13");
         assert_eq!(draw(figure, &measured(&[], &[], 0.0)).expect("no error"), None);
     }
 
@@ -331,14 +332,14 @@ mod tests {
         half.points.push(simulated);
         let svg = drawn(&half);
         assert!(svg.contains(r#"width="640""#) && !svg.contains("simulated cores"), "one panel: {svg}");
-        let figure = FIGURES.iter().find(|figure| figure.id() == "htcc/13").expect("it is registered");
+        let figure = figure("htcc/13");
         let left_out = Panels::of(figure, &half).left_out;
         assert_eq!(left_out, [("no such option".to_owned(), vec!["simulated cores".to_owned()])]);
     }
 
     #[test]
     fn aborts_of_emulated_regions_are_not_drawn() {
-        let figure = FIGURES.iter().find(|figure| figure.id() == "dbx/9").expect("it is registered");
+        let figure = figure("dbx/9");
         let of = |backend: &str| {
             let mut measured = measured(&[1.0, 2.0], &["dbx"], 5e3);
             let aborted = json!({ "conflict": 1 });
@@ -352,10 +353,10 @@ mod tests {
 
     #[test]
     fn a_title_fits_into_its_drawing() {
-        for figure in FIGURES {
+        for figure in FIGURES.iter() {
             let title = format!(
                 "{}, {}: {} (small size: says nothing of speed)",
-                figure.paper.title(),
+                figure.paper.title,
                 figure.label(),
                 figure.title
             );
@@ -367,7 +368,7 @@ mod tests {
 
     #[test]
     fn one_point_alone_is_not_drawn() {
-        let figure = FIGURES.iter().find(|figure| figure.id() == "htcc/13").expect("it is registered");
+        let figure = figure("htcc/13");
         let is_drawn =
             |xs: &[f64], series: &[&str]| draw(figure, &measured(xs, series, 5e3)).expect("no error").is_some();
         assert!(!is_drawn(&[1.0], &["htcc"]));

@@ -1,100 +1,58 @@
-//! What a figure is: points to measure, views that show them, and claims that are judged.
+//! What a figure is: runs that measure, views that show them, and claims that are judged. All of it is read from data.
 
+use std::sync::Arc;
+
+use serde::Deserialize;
 use serde_json::Value;
 
 use crate::measured::Cores;
 use crate::metric::Metric;
+use crate::plan::{Plan, Words};
 use crate::setting::Setting;
 
 /// A paper whose figures are drawn.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Paper {
-    /// Wang, Qian, Li, Chen, "Using Restricted Transactional Memory to Build a Scalable In-Memory Database", EuroSys 2014.
-    Dbx,
-    /// Wu and Tan, "Scalable In-Memory Transaction Processing with HTM", USENIX ATC 2016.
-    Htcc,
-    /// HTM with transaction chopping and eventual snapshots for in-memory transactions.
-    DbxTc,
-    /// Ding, Kot, Gehrke, "Improving Optimistic Concurrency Control Through Transaction Batching and Operation Reordering", PVLDB 12(2), 2018.
-    Reordering,
-    /// Jones, Abadi, Madden, "Low Overhead Concurrency Control for Partitioned Main Memory Databases", SIGMOD 2010.
-    Speculation,
-}
-
-impl Paper {
-    /// All of them.
-    pub const ALL: [Paper; 5] = [Paper::Dbx, Paper::Htcc, Paper::DbxTc, Paper::Reordering, Paper::Speculation];
-
+#[derive(Debug)]
+pub struct Paper {
     /// The name on the command line and of files.
-    pub fn name(self) -> &'static str {
-        match self {
-            Paper::Dbx => "dbx",
-            Paper::Htcc => "htcc",
-            Paper::DbxTc => "dbx-tc",
-            Paper::Reordering => "reordering",
-            Paper::Speculation => "speculation",
-        }
-    }
-
+    pub name: &'static str,
     /// The name in titles.
-    pub fn title(self) -> &'static str {
-        match self {
-            Paper::Dbx => "DBX",
-            Paper::Htcc => "HTCC",
-            Paper::DbxTc => "DBX-TC",
-            Paper::Reordering => "Reordering",
-            Paper::Speculation => "Speculation",
-        }
-    }
-
+    pub title: String,
     /// Authors, title and year.
-    pub fn source(self) -> &'static str {
-        match self {
-            Paper::Dbx => {
-                "Wang, Qian, Li, Chen: Using Restricted Transactional Memory to Build a Scalable In-Memory Database, EuroSys 2014"
-            }
-            Paper::Htcc => "Wu, Tan: Scalable In-Memory Transaction Processing with HTM, USENIX ATC 2016",
-            Paper::DbxTc => "HTM with transaction chopping and eventual snapshots for in-memory transactions (DBX-TC)",
-            Paper::Reordering => {
-                "Ding, Kot, Gehrke: Improving Optimistic Concurrency Control Through Transaction Batching and Operation Reordering, PVLDB 12(2), 2018"
-            }
-            Paper::Speculation => {
-                "Jones, Abadi, Madden: Low Overhead Concurrency Control for Partitioned Main Memory Databases, SIGMOD 2010"
-            }
-        }
-    }
+    pub source: String,
+    /// Texts that commands are made of, by name.
+    pub(crate) words: Words,
 }
 
 /// A figure or table of a paper.
 #[derive(Debug)]
 pub struct Figure {
     /// Which paper.
-    pub paper: Paper,
+    pub paper: Arc<Paper>,
     /// Its number there: `13`, or `table-1`.
-    pub number: &'static str,
+    pub number: String,
     /// What it is about.
-    pub title: &'static str,
-    /// What the paper measured and saw, as facts in our words.
-    pub paper_shows: &'static str,
+    pub title: String,
+    /// What the paper measured and found, as facts in our words.
+    pub paper_shows: String,
     /// What is run here, and how that departs from the paper.
-    pub here: &'static str,
+    pub here: String,
     /// What to measure.
-    pub points: fn(&Setting) -> Vec<Point>,
+    pub(crate) plans: Vec<Plan>,
     /// What is drawn, a row each.
-    pub views: &'static [View],
+    pub views: Vec<View>,
     /// What should hold.
-    pub claims: &'static [Claim],
+    pub claims: Vec<Claim>,
 }
 
 impl Figure {
     /// `htcc/13`.
     pub fn id(&self) -> String {
-        format!("{}/{}", self.paper.name(), self.number)
+        format!("{}/{}", self.paper.name, self.number)
     }
 
     /// The name of its files, without extension: `htcc-13`.
     pub fn file(&self) -> String {
-        format!("{}-{}", self.paper.name(), self.number)
+        format!("{}-{}", self.paper.name, self.number)
     }
 
     /// `Figure 13`, or `Table 1`.
@@ -104,13 +62,28 @@ impl Figure {
             None => format!("Figure {}", self.number),
         }
     }
+
+    /// The points to measure, each once.
+    pub fn points(&self, setting: &Setting) -> Vec<Point> {
+        // Reading the data has made the points of both sizes.
+        self.try_points(setting).unwrap_or_else(|why| panic!("{}: {why}", self.id()))
+    }
+
+    /// The points, or which of a command's words there is not.
+    pub(crate) fn try_points(&self, setting: &Setting) -> Result<Vec<Point>, String> {
+        let mut points = Vec::new();
+        for plan in &self.plans {
+            plan.add_points(setting, &self.paper.words, &mut points)?;
+        }
+        Ok(points)
+    }
 }
 
 /// One place of a curve: a command, run once or several times with other seeds.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Point {
-    /// Which part of the figure, as [`View::part`] selects; empty where it has one part.
-    pub part: &'static str,
+    /// Which part of the figure, as [`View::part`] selects; empty if it has one part.
+    pub part: String,
     /// Threads of the machine or simulated cores.
     pub cores: Cores,
     /// How many of them.
@@ -126,10 +99,10 @@ pub struct Point {
 /// Something drawn of a figure's points: a panel for the machine's threads and one for simulated cores.
 #[derive(Debug)]
 pub struct View {
-    /// What is beside the others; empty where there are no others.
-    pub title: &'static str,
-    /// The part of the points it shows.
-    pub part: &'static str,
+    /// What tells it from the figure's other views; empty if there are none.
+    pub title: String,
+    /// The part of the points that it shows.
+    pub part: String,
     /// What x is.
     pub x: Axis,
     /// What is shown of a point's report.
@@ -137,41 +110,74 @@ pub struct View {
 }
 
 /// What x counts.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub enum Axis {
     /// A number with this name: curves.
-    Number(&'static str),
+    Number(String),
     /// An index into these names: bars.
-    Named(&'static [&'static str]),
+    Named(Vec<String>),
 }
 
 /// A place of a curve: its name, x and y.
 pub type Place = (String, f64, f64);
 
 /// What a view shows of a report.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub enum Shows {
     /// One number, at the point's x in its curve.
     One(Metric),
-    /// Several places, each with its curve, from the point and its report; what the numbers are.
-    Many(&'static str, fn(&Point, &Value) -> Vec<Place>),
+    /// Numbers of a report by their paths, each with its bar and curve; what they are.
+    Bars(String, Vec<Bars>),
+    /// Several places, made from the point's x and its report; what the numbers are.
+    Many(&'static str, fn(f64, &Value) -> Vec<Place>),
 }
 
 impl Shows {
     /// What y is, with its unit.
-    pub fn label(&self) -> &'static str {
+    pub fn label(&self) -> &str {
         match self {
-            Shows::One(metric) => metric.label,
+            Shows::One(metric) => &metric.label,
+            Shows::Bars(label, _) => label,
             Shows::Many(label, _) => label,
         }
     }
 }
 
-/// A relation that the paper shows, or one of ours, to be judged here: a quantity and the interval it should lie in.
-#[derive(Debug)]
+/// Numbers of a report, one for each bar and curve.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Bars {
+    /// The bars' names, each with what stands for `{bar}` in the path.
+    pub(crate) bars: Vec<(String, String)>,
+    /// The curves' names, each with what stands for `{curve}`; without any, the number is of the point's curve.
+    #[serde(default)]
+    pub(crate) curves: Vec<(String, String)>,
+    /// The path in the report, as JSON pointers are written.
+    pub(crate) of: String,
+    /// What the number is multiplied by.
+    #[serde(default = "crate::metric::one")]
+    pub(crate) times: f64,
+}
+
+impl Bars {
+    /// The places that a report has, of a point of this curve.
+    pub(crate) fn places(&self, series: &str, report: &Value) -> Vec<Place> {
+        let own = [(series.to_owned(), String::new())];
+        let curves = if self.curves.is_empty() { &own[..] } else { &self.curves };
+        let place = |(at, bar): (usize, &(String, String)), curve: &(String, String)| {
+            let path = self.of.replace("{bar}", &bar.1).replace("{curve}", &curve.1);
+            Some((curve.0.clone(), at as f64, self.times * report.pointer(&path)?.as_f64()?))
+        };
+        let bars = self.bars.iter().enumerate();
+        bars.flat_map(|bar| curves.iter().filter_map(move |curve| place(bar, curve))).collect()
+    }
+}
+
+/// A relation that the paper shows, or one of ours: a quantity and the interval that it should lie in.
+#[derive(Clone, Debug)]
 pub struct Claim {
-    /// The relation, with the paper's figures where it gives some.
-    pub says: &'static str,
+    /// The relation, with the paper's numbers if it gives some.
+    pub says: String,
     /// Index of the view whose curves decide.
     pub view: usize,
     /// What is computed of them.
@@ -182,106 +188,46 @@ pub struct Claim {
     pub max: f64,
     /// Threads from which the paper says so: with fewer it is not shown.
     pub threads: usize,
-    /// Whether it says something of regions of a processor, or of modelled ones: where they are emulated or absent it is not shown.
+    /// Whether it is about regions of a processor, or modelled ones: with emulated or absent ones it is not shown.
     pub regions: bool,
-    /// Whether it is no relation of the paper's: one that we ask of ours, or of a setting that the paper does not have.
+    /// Whether it is not the paper's: a requirement of ours, or a setting that the paper does not have.
     pub ours: bool,
-    /// What is known of why it differs, where it does.
-    pub because: &'static str,
+    /// The known reason why it differs, if it does.
+    pub because: String,
 }
 
-impl Claim {
-    /// Of the first view, whatever the number and the threads, until more is said.
-    #[must_use]
-    pub const fn new(says: &'static str, quantity: Quantity) -> Claim {
-        let (min, max) = (f64::NEG_INFINITY, f64::INFINITY);
-        Claim { says, view: 0, quantity, min, max, threads: 1, regions: false, ours: false, because: "" }
-    }
-
-    /// The curves of this view decide.
-    #[must_use]
-    pub const fn of_view(self, view: usize) -> Claim {
-        Claim { view, ..self }
-    }
-
-    /// The number should be no less.
-    #[must_use]
-    pub const fn at_least(self, min: f64) -> Claim {
-        Claim { min, ..self }
-    }
-
-    /// The number should be no more.
-    #[must_use]
-    pub const fn at_most(self, max: f64) -> Claim {
-        Claim { max, ..self }
-    }
-
-    /// The number should lie between these, which it may be.
-    #[must_use]
-    pub const fn between(self, min: f64, max: f64) -> Claim {
-        Claim { min, max, ..self }
-    }
-
-    /// The paper says so from so many threads on.
-    #[must_use]
-    pub const fn from_threads(self, threads: usize) -> Claim {
-        Claim { threads, ..self }
-    }
-
-    /// It says something of regions.
-    #[must_use]
-    pub const fn about_regions(self) -> Claim {
-        Claim { regions: true, ..self }
-    }
-
-    /// It is not the paper's.
-    #[must_use]
-    pub const fn ours(self) -> Claim {
-        Claim { ours: true, ..self }
-    }
-
-    /// Why it differs, where it does.
-    #[must_use]
-    pub const fn because(self, because: &'static str) -> Claim {
-        Claim { because, ..self }
-    }
+/// A number computed of a view's curves: of several curves the least number.
+#[derive(Clone, Debug)]
+pub struct Quantity {
+    /// The curves.
+    pub of: Vec<String>,
+    /// What each place is divided by: the highest of these curves; nothing if there are none.
+    pub over: Vec<String>,
+    /// Whether it is divided by the lowest of them.
+    pub lowest: bool,
+    /// Where it is taken.
+    pub at: At,
 }
 
-/// A number computed of a view's curves. "The largest x" is that of the view: a curve that was not measured there gives no number.
-#[derive(Clone, Copy, Debug)]
-pub enum Quantity {
-    /// The first curve over the second, at the largest x.
-    Ratio(&'static str, &'static str),
-    /// The first curve over the second at this x.
-    RatioAt(&'static str, &'static str, f64),
-    /// The least of the ratio of two curves over all x that both have.
-    LeastRatio(&'static str, &'static str),
-    /// The most of the ratio of two curves over all x that both have.
-    MostRatio(&'static str, &'static str),
-    /// A curve over the highest of these others at the largest x.
-    Lead(&'static str, &'static [&'static str]),
-    /// The least of a curve over the highest of these others, over all x that all have.
-    LeastLead(&'static str, &'static [&'static str]),
-    /// A curve over the lowest of these others at the largest x.
-    Trail(&'static str, &'static [&'static str]),
-    /// A curve's growth from the smallest x to the largest, over the growth of x.
-    Scaling(&'static str),
-    /// The least [`Scaling`](Quantity::Scaling) of these curves.
-    LeastScaling(&'static [&'static str]),
-    /// A curve's value at the largest x over that at the smallest.
-    Growth(&'static str),
-    /// The least of a curve's value over that at the x before: above 1 where it rises all the time. Steps from nothing are passed over.
-    LeastStep(&'static str),
-    /// A curve's value at the largest x over its highest: 1 where it does not fall again.
-    Fall(&'static str),
-    /// The ratio of two curves at the largest x over that at the smallest: above 1 where the gap widens.
-    Widening(&'static str, &'static str),
-    /// The value of a curve at the largest x.
-    Value(&'static str),
-    /// The value of a curve at this x.
-    ValueAt(&'static str, f64),
-    /// The ratio of a curve's values at two x: the second's over the first's.
-    Between(&'static str, f64, f64),
-    /// The sum of curves at the largest x.
-    Sum(&'static [&'static str]),
+/// Where a quantity is taken. "The largest x" is that of the view: a curve that was not measured there gives no number.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum At {
+    /// At the largest x.
+    Last,
+    /// At this x.
+    X(f64),
+    /// The least over all x.
+    Least,
+    /// The most over all x.
+    Most,
+    /// The value at the largest x over that at the smallest.
+    Growth,
+    /// The growth over that of x.
+    Scaling,
+    /// The least of a value over that at the x before: above 1 if it rises all the time. Steps from zero are left out.
+    Step,
+    /// The value at the largest x over the highest: 1 if it does not fall again.
+    Fall,
+    /// The value at the second x over that at the first.
+    Between(f64, f64),
 }

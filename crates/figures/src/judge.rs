@@ -1,7 +1,7 @@
 //! Whether a claim holds of what was measured.
 //!
-//! A quantity that cannot be computed, or that says nothing here, is *not shown here*, with the reason: it is never taken for one that
-//! holds or differs. That is also said of simulations that are not proven.
+//! A quantity that cannot be computed, or that says nothing here, is *not shown here*, with the reason: it is never
+//! taken for one that holds or differs. That is also said of simulations that are not proven.
 //!
 //! On threads of the machine the quantity is computed of each round, and an interval that covers its median with a
 //! probability of nine tenths or more is compared with where it should lie. Where the interval covers a bound, or is of
@@ -10,7 +10,7 @@
 
 use serde::Serialize;
 
-use crate::figure::{Claim, Quantity};
+use crate::figure::{At, Claim, Quantity};
 use crate::measured::{Cores, Curve, Curves, Size};
 
 /// What is to be said of a claim.
@@ -180,96 +180,68 @@ pub(crate) fn shortly(value: f64) -> String {
 
 impl Quantity {
     /// The curves it needs.
-    pub(crate) fn series(&self) -> Vec<&'static str> {
-        match *self {
-            Quantity::Ratio(a, b)
-            | Quantity::RatioAt(a, b, _)
-            | Quantity::LeastRatio(a, b)
-            | Quantity::MostRatio(a, b)
-            | Quantity::Widening(a, b) => vec![a, b],
-            Quantity::Lead(a, others) | Quantity::LeastLead(a, others) | Quantity::Trail(a, others) => {
-                std::iter::once(a).chain(others.iter().copied()).collect()
-            }
-            Quantity::Sum(series) | Quantity::LeastScaling(series) => series.to_vec(),
-            Quantity::Scaling(a)
-            | Quantity::Growth(a)
-            | Quantity::LeastStep(a)
-            | Quantity::Fall(a)
-            | Quantity::Value(a)
-            | Quantity::ValueAt(a, _)
-            | Quantity::Between(a, ..) => vec![a],
-        }
+    pub(crate) fn series(&self) -> Vec<&str> {
+        self.of.iter().chain(&self.over).map(String::as_str).collect()
     }
 }
 
 impl std::fmt::Display for Quantity {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Quantity::Ratio(a, b) => write!(f, "{a} over {b}"),
-            Quantity::RatioAt(a, b, x) => write!(f, "{a} over {b} at {}", shortly(*x)),
-            Quantity::LeastRatio(a, b) => write!(f, "{a} over {b} at least"),
-            Quantity::MostRatio(a, b) => write!(f, "{a} over {b} at most"),
-            Quantity::Lead(a, _) => write!(f, "{a} over the highest other"),
-            Quantity::LeastLead(a, _) => write!(f, "{a} over the highest other at least"),
-            Quantity::Trail(a, _) => write!(f, "{a} over the lowest other"),
-            Quantity::Scaling(a) => write!(f, "growth of {a} over that of x"),
-            Quantity::LeastScaling(series) => write!(f, "least growth over that of x of {}", series.join(", ")),
-            Quantity::Growth(a) => write!(f, "growth of {a}"),
-            Quantity::LeastStep(a) => write!(f, "{a} over its value before at least"),
-            Quantity::Fall(a) => write!(f, "{a} over its highest"),
-            Quantity::Widening(a, b) => write!(f, "growth of {a} over {b}"),
-            Quantity::Value(a) => write!(f, "{a}"),
-            Quantity::ValueAt(a, x) => write!(f, "{a} at {}", shortly(*x)),
-            Quantity::Between(a, from, to) => write!(f, "{a} at {} over {}", shortly(*to), shortly(*from)),
-            Quantity::Sum(series) => write!(f, "{} together", series.join(" and ")),
+        let of = self.of.join(", ");
+        let of = match (&self.over[..], self.lowest) {
+            ([], _) => of,
+            ([one], _) => format!("{of} over {one}"),
+            (_, false) => format!("{of} over the highest other"),
+            (_, true) => format!("{of} over the lowest other"),
+        };
+        match self.at {
+            At::Last => write!(f, "{of}"),
+            At::X(x) => write!(f, "{of} at {}", shortly(x)),
+            At::Least => write!(f, "{of} at least"),
+            At::Most => write!(f, "{of} at most"),
+            At::Growth => write!(f, "growth of {of}"),
+            At::Scaling if self.of.len() > 1 => write!(f, "least growth over that of x of {of}"),
+            At::Scaling => write!(f, "growth of {of} over that of x"),
+            At::Step => write!(f, "{of} over its value before at least"),
+            At::Fall => write!(f, "{of} over its highest"),
+            At::Between(from, to) => write!(f, "{of} at {} over {}", shortly(to), shortly(from)),
         }
     }
 }
 
-/// The quantity; `None` where a curve or a place is missing.
+/// The quantity; `None` if a curve or a place is missing.
 fn value(quantity: &Quantity, shown: &Curves) -> Option<f64> {
     let xs = shown.xs();
     let (first, last) = (*xs.first()?, *xs.last()?);
-    let at = |name: &str, x: f64| shown.curve(name)?.at(x);
-    let ratio = |a: &str, b: &str, x: f64| Some(at(a, x)? / at(b, x)?);
-    let ratios = |a: &str, b: &str| -> Vec<f64> {
-        xs.iter().filter_map(|&x| ratio(a, b, x)).filter(|ratio| ratio.is_finite()).collect()
+    let measured = |name: &str, x: f64| shown.curve(name)?.at(x);
+    let at = |name: &str, x: f64| {
+        let others: Option<Vec<f64>> = quantity.over.iter().map(|other| measured(other, x)).collect();
+        let pick = if quantity.lowest { f64::min } else { f64::max };
+        Some(measured(name, x)? / others?.into_iter().reduce(pick).unwrap_or(1.0))
     };
-    let over = |a: &str, others: &[&str], x: f64, pick: fn(f64, f64) -> f64| {
-        let others: Option<Vec<f64>> = others.iter().map(|other| at(other, x)).collect();
-        Some(at(a, x)? / others?.into_iter().reduce(pick)?)
-    };
+    let everywhere =
+        |name: &str| -> Vec<f64> { xs.iter().filter_map(|&x| at(name, x)).filter(|value| value.is_finite()).collect() };
     let between = |name: &str, from: f64, to: f64| Some(at(name, to)? / at(name, from)?).filter(|_| to != from);
-    let scaling = |name: &str| Some(between(name, first, last)? / (last / first));
-    let value = match *quantity {
-        Quantity::Ratio(a, b) => ratio(a, b, last)?,
-        Quantity::RatioAt(a, b, x) => ratio(a, b, x)?,
-        Quantity::LeastRatio(a, b) => ratios(a, b).into_iter().reduce(f64::min)?,
-        Quantity::MostRatio(a, b) => ratios(a, b).into_iter().reduce(f64::max)?,
-        Quantity::Lead(a, others) => over(a, others, last, f64::max)?,
-        Quantity::LeastLead(a, others) => xs.iter().filter_map(|&x| over(a, others, x, f64::max)).reduce(f64::min)?,
-        Quantity::Trail(a, others) => over(a, others, last, f64::min)?,
-        Quantity::Scaling(a) => scaling(a)?,
-        Quantity::LeastScaling(series) => {
-            series.iter().map(|name| scaling(name)).collect::<Option<Vec<_>>>()?.into_iter().reduce(f64::min)?
+    let of = |name: &String| match quantity.at {
+        At::Last => at(name, last),
+        At::X(x) => at(name, x),
+        At::Least => everywhere(name).into_iter().reduce(f64::min),
+        At::Most => everywhere(name).into_iter().reduce(f64::max),
+        At::Growth => between(name, first, last),
+        At::Scaling => Some(between(name, first, last)? / (last / first)),
+        At::Step => {
+            at(name, last)?;
+            let values = everywhere(name);
+            values.windows(2).filter(|step| step[0] > 0.0).map(|step| step[1] / step[0]).reduce(f64::min)
         }
-        Quantity::Growth(a) => between(a, first, last)?,
-        Quantity::LeastStep(a) => {
-            at(a, last)?;
-            let steps = shown.curve(a)?.points.windows(2).filter(|step| step[0].1 > 0.0);
-            steps.map(|step| step[1].1 / step[0].1).reduce(f64::min)?
+        At::Fall => {
+            let highest = everywhere(name).into_iter().reduce(f64::max)?;
+            Some(at(name, last).filter(|_| xs.len() > 1)? / highest)
         }
-        Quantity::Fall(a) => {
-            let highest = shown.curve(a)?.points.iter().map(|(_, y)| *y).reduce(f64::max)?;
-            at(a, last).filter(|_| xs.len() > 1)? / highest
-        }
-        Quantity::Widening(a, b) => ratio(a, b, last).filter(|_| last > first)? / ratio(a, b, first)?,
-        Quantity::Value(a) => at(a, last)?,
-        Quantity::ValueAt(a, x) => at(a, x)?,
-        Quantity::Between(a, from, to) => between(a, from, to)?,
-        Quantity::Sum(series) => series.iter().map(|name| at(name, last)).sum::<Option<f64>>()?,
+        At::Between(from, to) => between(name, from, to),
     };
-    value.is_finite().then_some(value)
+    let values: Option<Vec<f64>> = quantity.of.iter().map(of).collect();
+    values?.into_iter().reduce(f64::min).filter(|value| value.is_finite())
 }
 
 #[cfg(test)]
@@ -279,47 +251,37 @@ mod tests {
 
     /// Curves of which the quantity is `value`.
     fn example(quantity: &Quantity, value: f64) -> Curves {
-        let curve = |name: &str, points: &[(f64, f64)]| Curve { name: name.to_owned(), points: points.to_vec() };
-        let flat = |name: &str, y| curve(name, &[(1.0, y), (4.0, y)]);
-        let curves = match *quantity {
-            Quantity::Ratio(a, b) => vec![curve(a, &[(1.0, 1.0), (4.0, 3.0 * value)]), flat(b, 3.0)],
-            Quantity::RatioAt(a, b, x) => {
-                vec![curve(a, &[(x, 3.0 * value), (x + 1.0, 77.0)]), curve(b, &[(x, 3.0), (x + 1.0, 3.0)])]
-            }
-            Quantity::LeastRatio(a, b) => vec![curve(a, &[(1.0, value), (4.0, value + 1.0)]), flat(b, 1.0)],
-            Quantity::MostRatio(a, b) => vec![curve(a, &[(1.0, value), (4.0, value / 2.0)]), flat(b, 1.0)],
-            Quantity::Lead(a, others) | Quantity::LeastLead(a, others) | Quantity::Trail(a, others) => {
-                let (first, rest, last) = match quantity {
-                    Quantity::Lead(..) => (9.0 * value, 1.0, 2.0 * value),
-                    Quantity::LeastLead(..) => (2.0 * value, 1.0, 9.0 * value),
-                    _ => (0.1 * value, 3.0, 2.0 * value),
-                };
-                let others = others.iter().enumerate().map(|(at, other)| flat(other, if at == 0 { 2.0 } else { rest }));
-                others.chain([curve(a, &[(1.0, first), (4.0, last)])]).collect()
-            }
-            Quantity::Scaling(a) => vec![curve(a, &[(1.0, 2.0), (4.0, 8.0 * value)])],
-            Quantity::LeastScaling(series) => {
-                let more = |(at, name): (usize, &&str)| curve(name, &[(1.0, 2.0), (4.0, 8.0 * (value + at as f64))]);
-                series.iter().enumerate().map(more).collect()
-            }
-            Quantity::LeastStep(a) => {
-                vec![curve(a, &[(1.0, 0.0), (2.0, 2.0), (4.0, 2.0 * value + 2.0), (8.0, (2.0 * value + 2.0) * value)])]
-            }
-            Quantity::Fall(a) => vec![curve(a, &[(1.0, 1.0), (2.0, 4.0), (4.0, 4.0 * value)])],
-            Quantity::Growth(a) => vec![curve(a, &[(1.0, 2.0), (4.0, 2.0 * value)])],
-            Quantity::Widening(a, b) => {
-                vec![curve(a, &[(1.0, 1.0), (4.0, 2.0 * value)]), curve(b, &[(1.0, 1.0), (4.0, 2.0)])]
-            }
-            Quantity::Value(a) => vec![curve(a, &[(1.0, 77.0), (4.0, value)])],
-            Quantity::ValueAt(a, x) => vec![curve(a, &[(x, value), (x + 1.0, 77.0)])],
-            Quantity::Between(a, from, to) => vec![curve(a, &[(from, 2.0), (to, 2.0 * value)])],
-            Quantity::Sum(series) => {
-                series.iter().map(|name| curve(name, &[(4.0, value / series.len() as f64)])).collect()
-            }
+        let places: &[(f64, f64)] = match quantity.at {
+            At::Last => &[(1.0, 77.0), (4.0, value)],
+            At::X(x) => &[(x, value), (x + 1.0, 77.0)],
+            At::Least => &[(1.0, value), (4.0, value + 1.0)],
+            At::Most => &[(1.0, value), (4.0, value / 2.0)],
+            At::Growth => &[(1.0, 2.0), (4.0, 2.0 * value)],
+            At::Scaling => &[(1.0, 2.0), (4.0, 8.0 * value)],
+            At::Step => &[(1.0, 0.0), (2.0, 2.0), (4.0, 2.0 * value + 2.0), (8.0, (2.0 * value + 2.0) * value)],
+            At::Fall => &[(1.0, 1.0), (2.0, 4.0), (4.0, 4.0 * value)],
+            At::Between(from, to) => &[(from, 2.0), (to, 2.0 * value)],
         };
+        let curve = |name: &String, by: f64| {
+            let points = places.iter().map(|(x, y)| (*x, y * by)).collect();
+            Curve { name: name.clone(), points }
+        };
+        let flat =
+            |name: &String, y: f64| Curve { name: name.clone(), points: places.iter().map(|(x, _)| (*x, y)).collect() };
+        // The first of the others is the one that counts.
+        let rest = if quantity.lowest { 3.0 } else { 1.0 };
+        let others = quantity.over.iter().enumerate().map(|(at, name)| flat(name, if at == 0 { 2.0 } else { rest }));
+        let by = if quantity.over.is_empty() { 1.0 } else { 2.0 };
+        let curves: Vec<Curve> = quantity.of.iter().map(|name| curve(name, by)).chain(others).collect();
         let rounds = vec![curves.clone(); ROUNDS_MIN];
         let backends = vec!["rtm".to_owned()];
         Curves { curves, threads: usize::MAX, backends, rounds, seconds: Some(SECONDS_MIN), ..Curves::default() }
+    }
+
+    /// A quantity of the curve `a` over these.
+    fn a(over: &[&str], at: At) -> Quantity {
+        let over = over.iter().map(|&name| name.to_owned()).collect();
+        Quantity { of: vec!["a".to_owned()], over, lowest: false, at }
     }
 
     fn verdict(claim: &Claim, shown: &Curves) -> Verdict {
@@ -358,17 +320,19 @@ mod tests {
         }
     }
 
-    const CLAIM: Claim = Claim {
-        says: "a is twice as fast as b",
-        view: 0,
-        quantity: Quantity::Ratio("a", "b"),
-        min: 2.0,
-        max: f64::INFINITY,
-        threads: 8,
-        regions: true,
-        ours: false,
-        because: "",
-    };
+    fn claim() -> Claim {
+        Claim {
+            says: "a is twice as fast as b".to_owned(),
+            view: 0,
+            quantity: a(&["b"], At::Last),
+            min: 2.0,
+            max: f64::INFINITY,
+            threads: 8,
+            regions: true,
+            ours: false,
+            because: String::new(),
+        }
+    }
 
     fn reason(said: &Verdict) -> &str {
         let Verdict::NotShown { reason } = said else { panic!("{said}") };
@@ -377,36 +341,36 @@ mod tests {
 
     #[test]
     fn what_cannot_be_said_is_not_shown_with_the_reason() {
-        let twice = example(&CLAIM.quantity, 3.0);
+        let twice = example(&claim().quantity, 3.0);
         assert_eq!(
-            verdict(&CLAIM, &twice).to_string(),
+            verdict(&claim(), &twice).to_string(),
             "**holds**: a over b 3 (3 to 3 in 5 rounds), should be at least 2"
         );
         let few = Curves { threads: 2, ..twice.clone() };
-        let said = verdict(&CLAIM, &few);
+        let said = verdict(&claim(), &few);
         assert!(["8", "2 threads", "a over b 3"].iter().all(|word| reason(&said).contains(word)), "{said}");
         let emulated = Curves { stand_in: Some("emulated".to_owned()), ..twice.clone() };
-        assert!(reason(&verdict(&CLAIM, &emulated)).contains("emulated"));
-        assert!(reason(&judge(&CLAIM, &twice, Size::Small, Cores::Real)).contains("small"));
+        assert!(reason(&verdict(&claim(), &emulated)).contains("emulated"));
+        assert!(reason(&judge(&claim(), &twice, Size::Small, Cores::Real)).contains("small"));
         let mut lone = twice.clone();
         lone.curves.pop();
         lone.missing =
             vec![("c".to_owned(), "not of interest".to_owned()), ("b".to_owned(), "no such protocol".to_owned())];
-        assert_eq!(reason(&verdict(&CLAIM, &lone)), "b: no such protocol");
+        assert_eq!(reason(&verdict(&claim(), &lone)), "b: no such protocol");
         lone.missing.clear();
-        assert_eq!(reason(&verdict(&CLAIM, &lone)), "b: it was not measured");
+        assert_eq!(reason(&verdict(&claim(), &lone)), "b: it was not measured");
         lone.curves.push(Curve { name: "b".to_owned(), points: vec![(1.0, 3.0)] });
-        assert!(reason(&verdict(&CLAIM, &lone)).contains("nothing was measured"), "not where it counts");
-        assert!(reason(&verdict(&CLAIM, &Curves::default())).contains("nothing was measured"));
+        assert!(reason(&verdict(&claim(), &lone)).contains("nothing was measured"), "not where it counts");
+        assert!(reason(&verdict(&claim(), &Curves::default())).contains("nothing was measured"));
     }
 
     #[test]
     fn an_interval_that_covers_the_bound_decides_nothing() {
-        let mut shown = example(&CLAIM.quantity, 2.5);
-        let ratio = |to: f64| example(&CLAIM.quantity, to).curves;
+        let mut shown = example(&claim().quantity, 2.5);
+        let ratio = |to: f64| example(&claim().quantity, to).curves;
         let mut judged = |ratios: [f64; 5]| {
             shown.rounds = ratios.map(ratio).into();
-            verdict(&CLAIM, &shown)
+            verdict(&claim(), &shown)
         };
         assert!(matches!(judged([2.1, 2.5, 2.6, 3.0, 2.2]), Verdict::Holds { .. }));
         assert!(matches!(judged([1.1, 1.5, 1.6, 1.0, 1.9]), Verdict::Differs { .. }));
@@ -416,36 +380,36 @@ mod tests {
 
     #[test]
     fn few_or_short_rounds_decide_nothing_and_say_what_would() {
-        let full = example(&CLAIM.quantity, 3.0);
+        let full = example(&claim().quantity, 3.0);
         let few = Curves { rounds: full.rounds[1..].to_vec(), ..full.clone() };
-        let said = verdict(&CLAIM, &few).to_string();
+        let said = verdict(&claim(), &few).to_string();
         assert!(said.starts_with("cannot be told: ") && said.ends_with("5 rounds of 2 s, here are 4 of 2 s"), "{said}");
         let short = Curves { seconds: Some(0.2), ..full.clone() };
-        let said = verdict(&CLAIM, &short).to_string();
+        let said = verdict(&claim(), &short).to_string();
         assert!(said.starts_with("cannot be told: ") && said.ends_with("here are 5 of 0.2 s"), "{said}");
         // What has no length is as it is.
-        assert!(matches!(verdict(&CLAIM, &Curves { seconds: None, ..full }), Verdict::Holds { .. }));
+        assert!(matches!(verdict(&claim(), &Curves { seconds: None, ..full }), Verdict::Holds { .. }));
     }
 
     #[test]
     fn simulations_that_are_not_proven_hold_nothing() {
         for value in [3.0, 1.0] {
-            let mut shown = Curves { rounds: Vec::new(), ..example(&CLAIM.quantity, value) };
-            let proven = judge(&CLAIM, &shown, Size::Large, Cores::Simulated);
+            let mut shown = Curves { rounds: Vec::new(), ..example(&claim().quantity, value) };
+            let proven = judge(&claim(), &shown, Size::Large, Cores::Simulated);
             assert_eq!(matches!(proven, Verdict::Holds { .. }), value > 2.0, "{proven}");
             shown.unproven = vec!["c".to_owned()];
-            assert_eq!(judge(&CLAIM, &shown, Size::Large, Cores::Simulated), proven, "another curve");
+            assert_eq!(judge(&claim(), &shown, Size::Large, Cores::Simulated), proven, "another curve");
             shown.unproven.push("b".to_owned());
-            let said = judge(&CLAIM, &shown, Size::Large, Cores::Simulated);
+            let said = judge(&claim(), &shown, Size::Large, Cores::Simulated);
             assert!(reason(&said).starts_with("the simulation of b is not proven (a over b "), "{said}");
         }
     }
 
     #[test]
     fn what_changes_while_it_is_measured_decides_nothing() {
-        let mut shown = example(&CLAIM.quantity, 3.0);
+        let mut shown = example(&claim().quantity, 3.0);
         shown.unsteady = vec!["a".to_owned()];
-        let said = verdict(&CLAIM, &shown).to_string();
+        let said = verdict(&claim(), &shown).to_string();
         assert!(said.starts_with("cannot be told: ") && said.ends_with("a changed while it was measured"), "{said}");
     }
 
@@ -461,17 +425,11 @@ mod tests {
     fn a_curve_with_one_place_neither_scales_nor_widens() {
         let curve = |name: &str| Curve { name: name.to_owned(), points: vec![(1.0, 2.0)] };
         let shown = Curves { curves: vec![curve("a"), curve("b")], threads: 1, ..Curves::default() };
-        for quantity in [
-            Quantity::Scaling("a"),
-            Quantity::LeastScaling(&["a"]),
-            Quantity::Growth("a"),
-            Quantity::LeastStep("a"),
-            Quantity::Fall("a"),
-            Quantity::Widening("a", "b"),
-        ] {
-            assert_eq!(value(&quantity, &shown), None, "{quantity}");
+        for at in [At::Scaling, At::Growth, At::Step, At::Fall] {
+            assert_eq!(value(&a(&[], at), &shown), None, "{at:?}");
+            assert_eq!(value(&a(&["b"], at), &shown), None, "{at:?}");
         }
-        assert_eq!(value(&Quantity::Ratio("a", "b"), &shown), Some(1.0));
+        assert_eq!(value(&a(&["b"], At::Last), &shown), Some(1.0));
     }
 
     /// What is said of all others, or of many threads, is not judged by those of them that were measured.
@@ -480,27 +438,18 @@ mod tests {
         let curve = |name: &str, points: &[(f64, f64)]| Curve { name: name.to_owned(), points: points.to_vec() };
         let both = |y| [(1.0, y), (4.0, y)];
         let mut shown = Curves { curves: vec![curve("a", &both(6.0)), curve("b", &both(2.0))], ..Curves::default() };
-        let all: [fn(&'static [&'static str]) -> Quantity; 3] = [
-            |others| Quantity::Lead("a", others),
-            |others| Quantity::LeastLead("a", others),
-            |others| Quantity::Trail("a", others),
-        ];
-        for of in all {
-            assert_eq!(value(&of(&["b"]), &shown), Some(3.0));
-            assert_eq!(value(&of(&["b", "c"]), &shown), None, "{}", of(&["b", "c"]));
+        for (at, lowest) in [(At::Last, false), (At::Least, false), (At::Last, true)] {
+            for (others, wanted) in [(&["b"][..], Some(3.0)), (&["b", "c"], None)] {
+                let quantity = Quantity { lowest, ..a(others, at) };
+                assert_eq!(value(&quantity, &shown), wanted, "{quantity}");
+            }
         }
+        let both = |at| Quantity { of: vec!["a".to_owned(), "b".to_owned()], ..a(&[], at) };
+        assert_eq!(value(&both(At::Last), &shown), Some(2.0), "the least");
         shown.curves[1].points.pop();
-        for quantity in [
-            Quantity::Ratio("a", "b"),
-            Quantity::Lead("a", &["b"]),
-            Quantity::Trail("a", &["b"]),
-            Quantity::Value("b"),
-            Quantity::Growth("b"),
-            Quantity::LeastStep("b"),
-            Quantity::Fall("b"),
-            Quantity::Widening("a", "b"),
-        ] {
-            assert_eq!(value(&quantity, &shown), None, "{quantity}");
+        for at in [At::Last, At::Growth, At::Step, At::Fall] {
+            assert_eq!(value(&both(at), &shown), None, "{at:?}");
+            assert_eq!(value(&a(&["b"], at), &shown), None, "{at:?}");
         }
     }
 
@@ -509,7 +458,7 @@ mod tests {
         let of = |ys: &[f64]| {
             let points = ys.iter().enumerate().map(|(at, y)| (at as f64, *y)).collect();
             let shown = Curves { curves: vec![Curve { name: "a".to_owned(), points }], ..Curves::default() };
-            [Quantity::LeastStep("a"), Quantity::Fall("a")].map(|quantity| value(&quantity, &shown))
+            [At::Step, At::Fall].map(|at| value(&a(&[], at), &shown))
         };
         assert_eq!(of(&[0.0, 0.0, 1.0, 2.0, 3.0]), [Some(1.5), Some(1.0)]);
         assert_eq!(of(&[1.0, 4.0, 2.0, 3.0]), [Some(0.5), Some(0.75)]);
@@ -567,13 +516,14 @@ mod tests {
         assert_eq!((said("a is ahead of b at 20 %"), said("up to 0.7 a is best")), (any, any));
     }
 
-    /// A claim that names a number, or says how far, is not held by less. Where a lesser curve is over a greater, by what that comes to.
+    /// A claim that names a number, or says how far, is not held by less. Where a lesser curve is over a greater, by
+    /// what that comes to.
     #[test]
     fn intervals_judge_what_claims_say() {
         for (figure, claim) in FIGURES.iter().flat_map(|figure| figure.claims.iter().map(move |claim| (figure, claim)))
         {
             let is_within = |min: f64, max: f64| claim.min >= min - 1e-9 && claim.max <= max + 1e-9;
-            let (min, max) = said(claim.says);
+            let (min, max) = said(&claim.says);
             let is_turned = min > 1.0 && is_within(f64::NEG_INFINITY, 1.0 / min);
             assert!(
                 is_within(min, max) || is_turned,
@@ -588,7 +538,8 @@ mod tests {
     fn a_division_by_nothing_is_no_value() {
         let curve = |name: &str, y| Curve { name: name.to_owned(), points: vec![(1.0, y), (2.0, y)] };
         let shown = Curves { curves: vec![curve("a", 1.0), curve("b", 0.0)], threads: 1, ..Curves::default() };
-        for quantity in [Quantity::Ratio("a", "b"), Quantity::Growth("b"), Quantity::Fall("b")] {
+        let of_b = |at| Quantity { of: vec!["b".to_owned()], ..a(&[], at) };
+        for quantity in [a(&["b"], At::Last), of_b(At::Growth), of_b(At::Fall)] {
             assert_eq!(value(&quantity, &shown), None, "{quantity}");
         }
     }

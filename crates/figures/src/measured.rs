@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::figure::{Place, Point, Shows, View};
+use crate::figure::{Place, Shows, View};
 use crate::metric;
 
 /// The form of the files: others are not read.
@@ -234,16 +234,13 @@ impl Measured {
 impl MeasuredPoint {
     fn values(&self, shows: &Shows, report: &Value) -> Vec<Place> {
         let values = match shows {
-            Shows::One(metric) => (metric.of)(report).map(|y| (self.series.clone(), self.x, y)).into_iter().collect(),
-            Shows::Many(_, of) => of(&self.point(), report),
+            Shows::One(metric) => {
+                metric.of(self.x, report).map(|y| (self.series.clone(), self.x, y)).into_iter().collect()
+            }
+            Shows::Bars(_, bars) => bars.iter().flat_map(|bars| bars.places(&self.series, report)).collect(),
+            Shows::Many(_, of) => of(self.x, report),
         };
         values.into_iter().filter(|(_, x, y)| x.is_finite() && y.is_finite()).collect()
-    }
-
-    /// As it was to be measured, the command left out.
-    fn point(&self) -> Point {
-        let Self { cores, threads, series, x, .. } = self;
-        Point { part: "", cores: *cores, threads: *threads, series: series.clone(), x: *x, arguments: Vec::new() }
     }
 }
 
@@ -294,10 +291,11 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::figure::Axis;
-    use crate::metric::THROUGHPUT;
+    use crate::test_support::figure;
 
-    const VIEW: View = View { title: "", part: "", x: Axis::Number("threads"), shows: Shows::One(THROUGHPUT) };
+    fn view() -> &'static View {
+        &figure("dbx/5").views[0]
+    }
 
     fn point(series: &str, x: f64, answers: &[Answer]) -> MeasuredPoint {
         let runs = answers.iter().map(|answer| Run { command: "seriatim".to_owned(), answer: answer.clone() });
@@ -323,7 +321,7 @@ mod tests {
             point("occ", 4.0, &[Answer::NotHere("no such protocol".to_owned())]),
             point("silo", 1.0, &[Answer::Report(json!({}))]),
         ];
-        let shown = measured(points).curves(&VIEW, Cores::Real);
+        let shown = measured(points).curves(view(), Cores::Real);
         assert_eq!(shown.curves, [Curve { name: "dbx".to_owned(), points: vec![(1.0, 3.0), (2.0, 5.0)] }]);
         assert_eq!((shown.threads, &shown.backends[..]), (2, &["rtm".to_owned()][..]));
         let missing: Vec<_> = shown.missing.iter().map(|(series, why)| (series.as_str(), why.as_str())).collect();
@@ -336,7 +334,7 @@ mod tests {
         let absent = |command: &str| {
             let mut point = point("without", 1.0, &[Answer::Report(json!({ "htm": { "backend": "absent" } }))]);
             point.runs[0].command = command.to_owned();
-            measured(vec![point]).curves(&VIEW, Cores::Real)
+            measured(vec![point]).curves(view(), Cores::Real)
         };
         let asked = absent("seriatim bench tpcc --htm absent --seed 1");
         assert_eq!((&asked.backends[..], asked.stand_in), (&["absent".to_owned()][..], None));
@@ -353,7 +351,7 @@ mod tests {
         };
         let (with, without) = ("--protocol dbx --seed 1", "--protocol dbx --htm absent --seed 2");
         let curves = |points: Vec<MeasuredPoint>| {
-            let shown = measured(points).curves(&VIEW, Cores::Real);
+            let shown = measured(points).curves(view(), Cores::Real);
             (shown.curves.into_iter().map(|curve| curve.name).collect::<Vec<_>>(), shown.missing)
         };
         let (names, missing) = curves(vec![on("dbx", with, "absent"), on("dbx without regions", without, "absent")]);
@@ -385,7 +383,7 @@ mod tests {
             point("silo", 1.0, &[of(1.0, 2.0, json!({ "simulated": { "proven": false } })), steady]),
             point("occ", 1.0, &[of(1.0, 2.0, json!({ "stationary": false }))]),
         ];
-        let shown = measured(points).curves(&VIEW, Cores::Real);
+        let shown = measured(points).curves(view(), Cores::Real);
         let dbx: Vec<_> = shown.rounds.iter().map(|round| round[0].points.clone()).collect();
         assert_eq!(dbx, [[(1.0, 3.0), (2.0, 5.0)], [(1.0, 4.0), (2.0, 7.0)]]);
         assert_eq!((shown.rounds[0].len(), shown.rounds[1].len(), shown.seconds), (3, 2, Some(1.5)));
@@ -398,7 +396,7 @@ mod tests {
         other.cores = Cores::Simulated;
         let mut part = point("dbx", 1.0, &[report(1.0)]);
         part.part = "b".to_owned();
-        assert_eq!(measured(vec![other, part]).curves(&VIEW, Cores::Real), Curves::default());
+        assert_eq!(measured(vec![other, part]).curves(view(), Cores::Real), Curves::default());
     }
 
     #[test]

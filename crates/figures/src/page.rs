@@ -13,7 +13,7 @@ use crate::measured::{Answer, Cores, Curves, Measured, Origin, Size};
 use crate::run::verdicts;
 
 /// The page, of all figures of the paper that the directory has.
-pub(crate) fn page(paper: Paper, home: &Home<'_>) -> String {
+pub(crate) fn page(paper: &Paper, home: &Home<'_>) -> String {
     let mut text = format!(
         "# Figures of {}\n\n{}.\n\nWritten by `seriatim figures {}`. What the paper shows is judged as relations: \
          absolute numbers do not travel. Points that were run several times are medians. A relation on threads is \
@@ -22,17 +22,14 @@ pub(crate) fn page(paper: Paper, home: &Home<'_>) -> String {
          both halves of the measured time have the same, up to a tenth. A relation that needs more threads than were \
          measured, or regions where there are none, or a simulation that is not proven, is not shown. Of commands, \
          `--threads 1|2` is a run with each.\n",
-        paper.title(),
-        paper.source(),
-        paper.name()
+        paper.title, paper.source, paper.name
     );
-    for figure in FIGURES.iter().filter(|figure| figure.paper == paper) {
+    for figure in FIGURES.iter().filter(|figure| figure.paper.name == paper.name) {
         let _ = write!(text, "\n## {}: {}\n\n", figure.label(), figure.title);
         match home.measured(&figure.file()) {
             Some(measured) => text += &section(figure, &measured),
             None => {
-                let _ =
-                    writeln!(text, "Not measured yet: `seriatim figures {} --only {}`.", paper.name(), figure.number);
+                let _ = writeln!(text, "Not measured yet: `seriatim figures {} --only {}`.", paper.name, figure.number);
             }
         }
     }
@@ -54,7 +51,7 @@ fn section(figure: &Figure, measured: &Measured) -> String {
     let _ =
         write!(text, "**The paper:** {}\n\n**Here:** {}\n\n{}\n\n", figure.paper_shows, figure.here, origins(measured));
     text += &claims(figure, measured);
-    for view in figure.views {
+    for view in &figure.views {
         for cores in measured.cores() {
             text += &table(view, cores, &measured.curves(view, cores));
         }
@@ -121,7 +118,7 @@ fn relations(figure: &Figure, measured: &Measured, title: &str, ours: bool) -> S
         verdicts.iter().for_each(|(_, verdict)| text += &format!(" {} |", cell(&verdict.to_string())));
         text.push('\n');
         if verdicts.iter().any(|(_, verdict)| matches!(verdict, Verdict::Differs { .. })) {
-            let why = if claim.because.is_empty() { "the reason is not known." } else { claim.because };
+            let why = if claim.because.is_empty() { "the reason is not known." } else { &claim.because };
             let _ = writeln!(reasons, "- Why it differs that {says}: {why}");
         }
     }
@@ -138,11 +135,11 @@ fn table(view: &View, cores: Cores, shown: &Curves) -> String {
         return String::new();
     }
     let xs = shown.xs();
-    let axis = if let Axis::Number(name) = view.x { format!(", by {name}") } else { String::new() };
+    let axis = if let Axis::Number(name) = &view.x { format!(", by {name}") } else { String::new() };
     let title =
-        [view.title, view.shows.label()].into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join(": ");
+        [&view.title, view.shows.label()].into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join(": ");
     let mut text = format!("{title}{axis}, {} (regions {}):\n\n|  |", heading(cores), shown.backends.join(", "));
-    xs.iter().for_each(|x| text += &format!(" {} |", cell(&x_name(view.x, *x))));
+    xs.iter().for_each(|x| text += &format!(" {} |", cell(&x_name(&view.x, *x))));
     text += &format!("\n|---|{}\n", "---|".repeat(xs.len()));
     for curve in &shown.curves {
         text += &format!("| {} |", cell(&curve.name));

@@ -7,16 +7,17 @@ use std::path::Path;
 
 use serde_json::{Map, Value, json};
 
+use crate::data::PAPERS;
 use crate::draw;
-use crate::figure::{Figure, Paper};
+use crate::figure::Figure;
 use crate::home::{Home, Reports};
 use crate::judge::{self, Verdict};
 use crate::measured::{Answer, Cores, Curves, FORMAT, Measured, MeasuredPoint, Origin, Run};
 use crate::page;
 use crate::setting::Setting;
 
-/// Runs the program with each of these arguments, on these cores, and passes on what came of each, by its place, in any order. On simulated
-/// cores several may run at a time: they do not mind each other.
+/// Runs the program with each of these arguments, on these cores, and passes on what came of each, by its place, in
+/// any order. On simulated cores several may run at a time: they do not mind each other.
 pub type Ask<'a> = dyn FnMut(Cores, &[&[String]], &mut dyn FnMut(usize, Answer)) + 'a;
 
 /// What to draw, how, where.
@@ -88,7 +89,7 @@ pub fn draw_all(job: &Job<'_>, ask: &mut Ask<'_>, tell: &mut dyn FnMut(Event<'_>
     let (reports, passed_over) = home.reports(job.origin, job.cores)?;
     passed_over.iter().for_each(|line| tell(Event::PassedOver(line)));
     let rounds = |figure: &&Figure| -> usize {
-        (figure.points)(job.setting).iter().map(|point| job.setting.rounds(point.cores) as usize).sum()
+        figure.points(job.setting).iter().map(|point| job.setting.rounds(point.cores) as usize).sum()
     };
     let of = job.figures.iter().map(rounds).sum();
     let mut work = Work { job, home, reports, tell, done: 0, of, summary: Summary::default() };
@@ -100,7 +101,8 @@ pub fn draw_all(job: &Job<'_>, ask: &mut Ask<'_>, tell: &mut dyn FnMut(Event<'_>
     Ok(summary)
 }
 
-/// Draws and judges what the directory has of these figures, by whichever program it was measured, and measures nothing.
+/// Draws and judges what the directory has of these figures, by whichever program it was measured, and measures
+/// nothing.
 ///
 /// # Errors
 /// When the directory has none of them, or cannot be read or written.
@@ -128,8 +130,10 @@ pub fn draw_again(figures: &[&'static Figure], directory: &Path) -> io::Result<S
 
 /// Writes the pages of the figures' papers, and counts what became of claims.
 fn summarize(figures: &[&'static Figure], home: &Home<'_>, summary: &mut Summary) -> io::Result<()> {
-    for paper in Paper::ALL.into_iter().filter(|paper| figures.iter().any(|figure| figure.paper == *paper)) {
-        home.write(&format!("{}.md", paper.name()), &page::page(paper, home))?;
+    for name in PAPERS {
+        if let Some(figure) = figures.iter().find(|figure| figure.paper.name == name) {
+            home.write(&format!("{name}.md"), &page::page(&figure.paper, home))?;
+        }
     }
     for (figure, measured) in figures.iter().filter_map(|figure| Some((figure, home.measured(&figure.file())?))) {
         for verdict in verdicts(figure, &measured).into_iter().flat_map(|(_, verdicts)| verdicts) {
@@ -145,7 +149,7 @@ fn summarize(figures: &[&'static Figure], home: &Home<'_>, summary: &mut Summary
 }
 
 /// What is to be said of each claim of a figure, on each kind of cores that it has points for.
-pub(crate) fn verdicts(figure: &Figure, measured: &Measured) -> Vec<(&'static str, Vec<(Cores, Verdict)>)> {
+pub(crate) fn verdicts<'a>(figure: &'a Figure, measured: &Measured) -> Vec<(&'a str, Vec<(Cores, Verdict)>)> {
     let all = measured.cores();
     let curves = |view| all.iter().map(|&cores| (cores, measured.curves(view, cores))).collect();
     let shown: Vec<Vec<(Cores, Curves)>> = figure.views.iter().map(curves).collect();
@@ -153,7 +157,7 @@ pub(crate) fn verdicts(figure: &Figure, measured: &Measured) -> Vec<(&'static st
         let judge = |(cores, shown): &(Cores, Curves)| (*cores, judge::judge(claim, shown, measured.size, *cores));
         shown[claim.view].iter().map(judge).collect()
     };
-    figure.claims.iter().map(|claim| (claim.says, of(claim))).collect()
+    figure.claims.iter().map(|claim| (claim.says.as_str(), of(claim))).collect()
 }
 
 struct Work<'a> {
@@ -183,13 +187,13 @@ struct Asked {
 }
 
 impl Work<'_> {
-    /// Measures a figure's points: those on simulated cores at once, the others in rounds, so that what the machine does meanwhile meets all
-    /// curves alike.
-    fn measure(&mut self, figure: &'static Figure, ask: &mut Ask<'_>) -> io::Result<()> {
+    /// Measures a figure's points: those on simulated cores at once, the others in rounds, so that what the machine
+    /// does meanwhile meets all curves alike.
+    fn measure(&mut self, figure: &Figure, ask: &mut Ask<'_>) -> io::Result<()> {
         let setting = self.job.setting;
-        let points = (figure.points)(setting);
+        let points = figure.points(setting);
         let unmeasured = points.iter().map(|point| MeasuredPoint {
-            part: point.part.to_owned(),
+            part: point.part.clone(),
             cores: point.cores,
             threads: point.threads,
             series: point.series.clone(),
@@ -233,8 +237,8 @@ impl Work<'_> {
         draw(&self.home, figure, &drawing.measured)
     }
 
-    /// Answers runs on cores that nothing is measured on now by what the figure's file has of their points, whichever program measured it, for however long and
-    /// however often.
+    /// Answers runs on cores that nothing is measured on now by what the figure's file has of their points, whichever
+    /// program measured it, for however long and however often.
     fn leave(&mut self, drawing: &mut Drawing, cores: Cores, runs: Vec<Asked>) {
         let before = self.home.measured(&drawing.file).filter(|before| before.size == drawing.measured.size);
         let (origins, points) = before.map(|before| (before.origins, before.points)).unwrap_or_default();

@@ -1,5 +1,7 @@
-//! Settings for tests.
+//! Settings and figures for tests.
 
+use crate::data::FIGURES;
+use crate::figure::Figure;
 use crate::measured::Size;
 use crate::setting::Setting;
 
@@ -11,4 +13,9 @@ pub(crate) fn large() -> Setting {
 /// The small size on the same.
 pub(crate) fn small() -> Setting {
     Setting { size: Size::Small, ..large() }
+}
+
+/// The figure of this name.
+pub(crate) fn figure(id: &str) -> &'static Figure {
+    FIGURES.iter().find(|figure| figure.id() == id).unwrap_or_else(|| panic!("there is no figure {id}"))
 }

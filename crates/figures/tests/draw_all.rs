@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use serde_json::{Value, json};
 use seriatim_figures::{
-    Answer, Cores, Event, FIGURES, Job, Origin, Paper, Setting, Size, Summary, draw_again, draw_all, find,
+    Answer, Cores, Event, FIGURES, Job, Origin, PAPERS, Setting, Size, Summary, draw_again, draw_all, find,
 };
 
 /// A directory that is removed at the end.
@@ -45,7 +45,8 @@ fn origin(program: &str) -> Origin {
 /// A report with this throughput, as a protocol's.
 fn report(rate: f64) -> Answer {
     Answer::Report(json!({
-        "committed": 1000, "committed_per_second": rate, "conflict_aborted": 10, "seconds": 2.0, "machine": { "cores": 2 },
+        "committed": 1000, "committed_per_second": rate, "conflict_aborted": 10, "seconds": 2.0,
+        "machine": { "cores": 2 },
         "htm": { "backend": "rtm", "started": 4000, "committed": 3990, "fallback": 2,
                  "aborted": { "conflict": 8, "capacity": 1, "explicit": 0, "system": 1 } },
         "latency_us": { "p50": 5.0, "p95": 9.0, "p99": 20.0, "p999": 40.0, "max": 90.0 },
@@ -134,11 +135,11 @@ fn every_figure_is_drawn_and_has_its_place_on_the_page() {
     assert!(told.summary.reused > 0, "figures of one paper share what they measure");
     assert_eq!(told.asked.len() + told.summary.reused, told.summary.measured);
     let mut drawings = 0;
-    for figure in FIGURES {
+    for figure in FIGURES.iter() {
         // The made-up reports have not all numbers: a figure without any has no drawing.
         if home.0.join(format!("{}.svg", figure.file())).exists() {
             let svg = home.text(&format!("{}.svg", figure.file()));
-            assert!(svg.starts_with("<svg") && svg.contains(figure.title), "{}", figure.id());
+            assert!(svg.starts_with("<svg") && svg.contains(&figure.title), "{}", figure.id());
             assert!(svg.contains("<polyline") && svg.ends_with("</svg>\n"), "{}", figure.id());
             drawings += 1;
         }
@@ -149,9 +150,9 @@ fn every_figure_is_drawn_and_has_its_place_on_the_page() {
             ["seriatim bench ", "seriatim model "].iter().any(|begin| command.starts_with(begin))
         }));
     }
-    for paper in Paper::ALL {
-        let page = home.text(&format!("{}.md", paper.name()));
-        for figure in FIGURES.iter().filter(|figure| figure.paper == paper) {
+    for paper in PAPERS {
+        let page = home.text(&format!("{paper}.md"));
+        for figure in FIGURES.iter().filter(|figure| figure.paper.name == paper) {
             let heading = format!("## {}: {}\n\n", figure.label(), figure.title);
             let (_, section) = page.split_once(&heading).unwrap_or_else(|| panic!("{}: no section", figure.id()));
             let image = format!("![{}]({}.svg)\n", figure.title, figure.file());
@@ -160,7 +161,7 @@ fn every_figure_is_drawn_and_has_its_place_on_the_page() {
             assert!(is_drawn || section.starts_with("Not drawn: its report has no such number: "), "{}", figure.id());
             let section = section.split("\n## ").next().unwrap_or_default();
             let (papers, ours) = section.split_once("| besides, not the paper's |").unwrap_or((section, ""));
-            for claim in figure.claims {
+            for claim in &figure.claims {
                 let table = if claim.ours { ours } else { papers };
                 assert!(table.contains(&format!("| {} |", claim.says)), "{}: {}", figure.id(), claim.says);
             }

@@ -68,8 +68,7 @@ fn order(test_table: &TestTable, a: &Row<'_>, b: &Row<'_>) {
 fn compare(a: &Value, b: &Value) -> Ordering {
     match (a, b) {
         (Value::Bool(a), Value::Bool(b)) => a.cmp(b),
-        (Value::Int(a), Value::Int(b)) => a.cmp(b),
-        (Value::UInt(a), Value::UInt(b)) => a.cmp(b),
+        (Value::Integer(a, ty), Value::Integer(b, other)) if ty == other => a.cmp(b),
         (Value::Float(a), Value::Float(b)) => a.total_cmp(b),
         (Value::Text(a), Value::Text(b)) => a.as_bytes().cmp(b.as_bytes()),
         (Value::Bytes(a), Value::Bytes(b)) => a.cmp(b),

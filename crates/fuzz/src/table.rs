@@ -204,7 +204,7 @@ fn sample(test_table: &TestTable, at: u64) -> Row<'_> {
         let amount = [0, 1 << (7 * (number % 9)), 200][at as usize % 3].min(0x7F + u64::from(number > 20) * 0xFFFF);
         let text = ["", "a\0é", "a text that goes on"][at as usize % 3];
         let value = match column.ty {
-            _ if column.nullable && (number as u64 + at).is_multiple_of(3) => Value::Null,
+            _ if column.nullable && (number as u64 + at).is_multiple_of(3) => Value::NONE,
             ColumnType::Bool => Value::from(at == 1),
             ColumnType::I8 => Value::from(amount as i8),
             ColumnType::I16 => Value::from(amount as i16),

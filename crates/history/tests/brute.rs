@@ -435,15 +435,15 @@ fn is_a_mix(refused: &BTreeMap<String, u64>) {
 
 #[test]
 fn agrees_with_trying_all_orders() {
-    let (accepted, refused) = judge_all(false, 150_000);
-    assert!(accepted > 30_000, "{accepted}");
+    let (accepted, refused) = judge_all(false, rng::tries(75_000, 150_000));
+    assert!(accepted > 15_000, "{accepted}");
     is_a_mix(&refused);
 }
 
 #[test]
 fn agrees_with_trying_all_orders_where_column_groups_are_kept_apart() {
-    let (accepted, refused) = judge_all(true, 100_000);
-    assert!(accepted > 20_000, "{accepted}");
+    let (accepted, refused) = judge_all(true, rng::tries(50_000, 100_000));
+    assert!(accepted > 10_000, "{accepted}");
     is_a_mix(&refused);
 }
 

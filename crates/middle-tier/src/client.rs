@@ -56,8 +56,7 @@ impl Cancels {
     fn cancel(&self, key: &[u8]) -> bool {
         let Some(cancel) = self.locked().get(key).cloned() else { return false };
         let mut state = cancel.locked();
-        // A running transaction may fail by itself before the upstream gets the request. It must not be retried
-        // then.
+        // A running transaction may fail by itself before the upstream gets the request. It must not be retried then.
         state.is_asked = state.whereabouts != Whereabouts::Elsewhere;
         let waits = state.whereabouts == Whereabouts::Waits;
         if waits {
@@ -234,8 +233,7 @@ async fn greet<'a>(
     Ok(None)
 }
 
-/// Reads the first packet, and answers preceding requests for encryption. Returns `None` if the client has
-/// gone.
+/// Reads the first packet, and answers preceding requests for encryption. Returns `None` if the client has gone.
 async fn accept(mut stream: Stream, shared: &Shared) -> io::Result<Option<Greeted>> {
     let invalid = |text: &str| Err(io::Error::new(io::ErrorKind::InvalidData, text));
     let (mut buffer, mut is_encrypted, mut asked) = (BytesMut::new(), false, Vec::new());
@@ -268,8 +266,7 @@ async fn accept(mut stream: Stream, shared: &Shared) -> io::Result<Option<Greete
     }
 }
 
-/// Forwards a request to cancel, and waits until the server has handled it: then the server closes the
-/// connection.
+/// Forwards a request to cancel, and waits until the server has handled it: then the server closes the connection.
 async fn forward_cancel(shared: &Shared, packet: &[u8]) -> io::Result<()> {
     let (mut upstream, _) = shared.upstream.connect().await?;
     upstream.write_all(packet).await?;

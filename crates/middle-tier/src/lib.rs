@@ -18,10 +18,9 @@
 //! The source is Ding, Kot, Gehrke, "Improving Optimistic Concurrency Control Through Transaction Batching and
 //! Operation Reordering", PVLDB 12(2), 2018, §5.6. Record 18 in `docs/decisions` lists the differences.
 //!
-//! The modules in the order of a transaction: [`serve`] accepts a connection (`greetings`, `client`), which
-//! connects to the upstream (`upstream`). A `session` follows the messages of both sides, without I/O.
-//! `templates` recognizes transactions. `batches` decides when each is sent. `counts`, `log` and `metrics`
-//! report events.
+//! The modules in the order of a transaction: [`serve`] accepts a connection (`greetings`, `client`), which connects to
+//! the upstream (`upstream`). A `session` follows the messages of both sides, without I/O. `templates` recognizes
+//! transactions. `batches` decides when each is sent. `counts`, `log` and `metrics` report events.
 
 mod batches;
 mod client;
@@ -135,7 +134,6 @@ impl Default for Batching {
     }
 }
 
-/// The state that all clients share.
 #[derive(Debug)]
 struct Shared {
     upstream: Upstream,
@@ -153,9 +151,8 @@ struct Shared {
     log: Log,
 }
 
-/// Serves clients of `listener` until `stop` completes. Clients without a transaction are then disconnected at
-/// once (57P01), the others after their transactions. When `abandon` completes, the remaining clients are
-/// disconnected.
+/// Serves clients of `listener` until `stop` completes. Clients without a transaction are then disconnected at once
+/// (57P01), the others after their transactions. When `abandon` completes, the remaining clients are disconnected.
 ///
 /// # Errors
 /// The settings are inconsistent ([`Settings::check`]).

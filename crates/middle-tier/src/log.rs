@@ -19,8 +19,7 @@ const LINES_MAX: usize = 1024;
 pub struct Log(Option<(SyncSender<String>, Arc<Counts>)>);
 
 impl Log {
-    /// A log and the receiver of its lines, which a thread of the caller should write. `counts` counts dropped
-    /// lines.
+    /// A log and the receiver of its lines, which a thread of the caller should write. `counts` counts dropped lines.
     pub fn new(counts: Arc<Counts>) -> (Log, Receiver<String>) {
         let (lines, written) = sync_channel(LINES_MAX);
         (Log(Some((lines, counts))), written)

@@ -20,7 +20,7 @@ pub(crate) fn expand(input: &DeriveInput) -> Result<TokenStream> {
     let (name, text) = (&input.ident, crate::name_of(&input.ident));
     let part = match &input.data {
         Data::Struct(record) => part_of_record(&record.fields, &library),
-        // A value of a variant is taken apart as a datum.
+        // Parts of a variant are those of its value.
         _ => TokenStream::new(),
     };
     let (pack, unpack) = packed(input, &library);
@@ -31,11 +31,11 @@ pub(crate) fn expand(input: &DeriveInput) -> Result<TokenStream> {
             (
                 quote!(let #name #pattern = self; #to),
                 quote! {
-                    match datum {
-                        #library::Datum::Record { name, .. } if **name == *#text => {
+                    match value {
+                        #library::Value::Record { name, .. } if **name == *#text => {
                             ::core::result::Result::Ok(#name #from)
                         }
-                        _ => ::core::result::Result::Err(#library::EvaluationError::expected(#text, datum)),
+                        _ => ::core::result::Result::Err(#library::EvaluationError::expected(#text, value)),
                     }
                 },
             )
@@ -53,7 +53,7 @@ pub(crate) fn expand(input: &DeriveInput) -> Result<TokenStream> {
                 let (ident, known) = (&variant.ident, crate::name_of(&variant.ident));
                 let from = from_record(&variant.fields, &library);
                 quote! {
-                    #library::Datum::Record { name, .. } if **name == *#known => {
+                    #library::Value::Record { name, .. } if **name == *#known => {
                         ::core::result::Result::Ok(#name::#ident #from)
                     }
                 }
@@ -63,9 +63,9 @@ pub(crate) fn expand(input: &DeriveInput) -> Result<TokenStream> {
             (
                 quote!(match self { #(#to)* }),
                 quote! {
-                    match datum {
+                    match value {
                         #(#from)*
-                        _ => ::core::result::Result::Err(#library::EvaluationError::expected(#wanted, datum)),
+                        _ => ::core::result::Result::Err(#library::EvaluationError::expected(#wanted, value)),
                     }
                 },
             )
@@ -75,12 +75,12 @@ pub(crate) fn expand(input: &DeriveInput) -> Result<TokenStream> {
     Ok(quote! {
         #[automatically_derived]
         impl #library::Data for #name {
-            fn to_datum(&self) -> #library::Datum {
+            fn to_value(&self) -> #library::Value {
                 #to
             }
 
-            fn from_datum(
-                datum: &#library::Datum,
+            fn from_value(
+                value: &#library::Value,
             ) -> ::core::result::Result<Self, #library::EvaluationError> {
                 #from
             }
@@ -182,12 +182,12 @@ fn pattern(fields: &Fields) -> TokenStream {
 fn to_record(name: &str, fields: &Fields, library: &TokenStream) -> TokenStream {
     let each = fields.iter().enumerate().map(|(at, field)| {
         let (label, value) = (label(at, field), format_ident!("field_{}", at, span = field.span()));
-        quote!((#label, #library::Data::to_datum(#value)))
+        quote!((#label, #library::Data::to_value(#value)))
     });
-    quote!(#library::Datum::record(#name, [#(#each),*]))
+    quote!(#library::Value::record(#name, [#(#each),*]))
 }
 
-/// The method that finds a part, without making a datum of the whole.
+/// The method that finds a part, without converting the whole.
 fn part_of_record(fields: &Fields, library: &TokenStream) -> TokenStream {
     let each = fields.iter().enumerate().map(|(at, field)| {
         let label = label(at, field);
@@ -195,9 +195,9 @@ fn part_of_record(fields: &Fields, library: &TokenStream) -> TokenStream {
         quote!(#label => #library::Data::part(&self.#member, rest),)
     });
     quote! {
-        fn part(&self, path: &[::std::sync::Arc<str>]) -> ::core::option::Option<#library::Datum> {
+        fn part(&self, path: &[::std::sync::Arc<str>]) -> ::core::option::Option<#library::Value> {
             let ::core::option::Option::Some((name, rest)) = path.split_first() else {
-                return ::core::option::Option::Some(#library::Data::to_datum(self));
+                return ::core::option::Option::Some(#library::Data::to_value(self));
             };
             let _ = rest;
             match &**name {
@@ -208,11 +208,11 @@ fn part_of_record(fields: &Fields, library: &TokenStream) -> TokenStream {
     }
 }
 
-/// `{ name: .. }` or `(..)` with the fields' values, read from `datum`.
+/// `{ name: .. }` or `(..)` with the fields' values, read from `value`.
 fn from_record(fields: &Fields, library: &TokenStream) -> TokenStream {
     built(fields, |at, field| {
         let (label, ty) = (label(at, field), &field.ty);
-        quote!(<#ty as #library::Data>::from_datum(datum.field(#label)?)?)
+        quote!(<#ty as #library::Data>::from_value(#library::field(value, #label)?)?)
     })
 }
 

@@ -62,7 +62,7 @@ pub(crate) fn expand(function: &ItemFn, total: bool) -> Result<TokenStream> {
                 quote!(#other)
             }
         };
-        lets.push(quote!(let #argument = <#owned as #library::Data>::from_datum(&arguments[#at])?;));
+        lets.push(quote!(let #argument = <#owned as #library::Data>::from_value(&arguments[#at])?;));
     }
     let result = match &signature.output {
         ReturnType::Default => {
@@ -98,8 +98,8 @@ pub(crate) fn expand(function: &ItemFn, total: bool) -> Result<TokenStream> {
                 const TOTAL: bool = #total;
 
                 fn evaluate(
-                    arguments: &[#library::Datum],
-                ) -> ::core::result::Result<#library::Datum, #library::EvaluationError> {
+                    arguments: &[#library::Value],
+                ) -> ::core::result::Result<#library::Value, #library::EvaluationError> {
                     if arguments.len() != #count {
                         return ::core::result::Result::Err(#library::EvaluationError::Type(::std::format!(
                             "`{}` takes {} arguments, found {}", #text, #count, arguments.len(),
@@ -107,7 +107,7 @@ pub(crate) fn expand(function: &ItemFn, total: bool) -> Result<TokenStream> {
                     }
                     #(#lets)*
                     let result = #name(#(#passed),*);
-                    ::core::result::Result::Ok(#library::Data::to_datum(#result))
+                    ::core::result::Result::Ok(#library::Data::to_value(#result))
                 }
             }
         };

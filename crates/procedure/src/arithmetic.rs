@@ -5,11 +5,11 @@
 //! type from the start, may find the overflow earlier.
 
 use crate::ir::{BinaryOperator, UnaryOperator};
-use crate::{Datum, EvaluationError, IntegerType, compare};
+use crate::{EvaluationError, IntegerType, Value, compare};
 
 /// Two integers and the type they have in common.
-pub(crate) fn meet(a: &Datum, b: &Datum) -> Result<(i128, i128, Option<IntegerType>), EvaluationError> {
-    let (&Datum::Integer(x, of_x), &Datum::Integer(y, of_y)) = (a, b) else {
+pub(crate) fn meet(a: &Value, b: &Value) -> Result<(i128, i128, Option<IntegerType>), EvaluationError> {
+    let (&Value::Integer(x, of_x), &Value::Integer(y, of_y)) = (a, b) else {
         return Err(mixed(a, b));
     };
     if of_x.is_some() && of_y.is_some() && of_x != of_y {
@@ -20,30 +20,30 @@ pub(crate) fn meet(a: &Datum, b: &Datum) -> Result<(i128, i128, Option<IntegerTy
     if fits(x) && fits(y) { Ok((x, y, ty)) } else { Err(EvaluationError::Overflow) }
 }
 
-fn mixed(a: &Datum, b: &Datum) -> EvaluationError {
+fn mixed(a: &Value, b: &Value) -> EvaluationError {
     EvaluationError::Type(format!("{} and {} are not numbers of one type", a.kind(), b.kind()))
 }
 
 /// The number, if the type has it.
-pub(crate) fn integer(number: Option<i128>, ty: Option<IntegerType>) -> Result<Datum, EvaluationError> {
+pub(crate) fn integer(number: Option<i128>, ty: Option<IntegerType>) -> Result<Value, EvaluationError> {
     match number {
-        Some(number) if ty.is_none_or(|ty| ty.has(number)) => Ok(Datum::Integer(number, ty)),
+        Some(number) if ty.is_none_or(|ty| ty.has(number)) => Ok(Value::Integer(number, ty)),
         _ => Err(EvaluationError::Overflow),
     }
 }
 
 /// An infix operator on two values. `&&` and `||` are lazy only where their operands are expressions.
-pub(crate) fn binary(operator: BinaryOperator, a: &Datum, b: &Datum) -> Result<Datum, EvaluationError> {
-    let ordered = |wanted: fn(std::cmp::Ordering) -> bool| Ok(Datum::Bool(compare::order(a, b)?.is_some_and(wanted)));
+pub(crate) fn binary(operator: BinaryOperator, a: &Value, b: &Value) -> Result<Value, EvaluationError> {
+    let ordered = |wanted: fn(std::cmp::Ordering) -> bool| Ok(Value::Bool(compare::order(a, b)?.is_some_and(wanted)));
     match operator {
-        BinaryOperator::Equal => compare::equal(a, b).map(Datum::Bool),
-        BinaryOperator::NotEqual => compare::equal(a, b).map(|equal| Datum::Bool(!equal)),
+        BinaryOperator::Equal => compare::equal(a, b).map(Value::Bool),
+        BinaryOperator::NotEqual => compare::equal(a, b).map(|equal| Value::Bool(!equal)),
         BinaryOperator::Less => ordered(std::cmp::Ordering::is_lt),
         BinaryOperator::LessOrEqual => ordered(std::cmp::Ordering::is_le),
         BinaryOperator::Greater => ordered(std::cmp::Ordering::is_gt),
         BinaryOperator::GreaterOrEqual => ordered(std::cmp::Ordering::is_ge),
-        BinaryOperator::And => Ok(Datum::Bool(truth(a)? && truth(b)?)),
-        BinaryOperator::Or => Ok(Datum::Bool(truth(a)? || truth(b)?)),
+        BinaryOperator::And => Ok(Value::Bool(truth(a)? && truth(b)?)),
+        BinaryOperator::Or => Ok(Value::Bool(truth(a)? || truth(b)?)),
         BinaryOperator::Add
         | BinaryOperator::Subtract
         | BinaryOperator::Multiply
@@ -52,9 +52,9 @@ pub(crate) fn binary(operator: BinaryOperator, a: &Datum, b: &Datum) -> Result<D
     }
 }
 
-fn arithmetic(operator: BinaryOperator, a: &Datum, b: &Datum) -> Result<Datum, EvaluationError> {
+fn arithmetic(operator: BinaryOperator, a: &Value, b: &Value) -> Result<Value, EvaluationError> {
     match (a, b) {
-        (Datum::Integer(..), Datum::Integer(..)) => {
+        (Value::Integer(..), Value::Integer(..)) => {
             let (x, y, ty) = meet(a, b)?;
             match operator {
                 BinaryOperator::Add => integer(x.checked_add(y), ty),
@@ -69,7 +69,7 @@ fn arithmetic(operator: BinaryOperator, a: &Datum, b: &Datum) -> Result<Datum, E
                 _ => Err(mixed(a, b)),
             }
         }
-        (Datum::Float(x), Datum::Float(y)) => Ok(Datum::Float(match operator {
+        (Value::Float(x), Value::Float(y)) => Ok(Value::Float(match operator {
             BinaryOperator::Add => x + y,
             BinaryOperator::Subtract => x - y,
             BinaryOperator::Multiply => x * y,
@@ -77,45 +77,45 @@ fn arithmetic(operator: BinaryOperator, a: &Datum, b: &Datum) -> Result<Datum, E
             BinaryOperator::Remainder => x % y,
             _ => return Err(mixed(a, b)),
         })),
-        (&Datum::Decimal { units: x, scale }, &Datum::Decimal { units: y, scale: other }) if scale == other => {
+        (&Value::Decimal { units: x, scale }, &Value::Decimal { units: y, scale: other }) if scale == other => {
             let units = match operator {
                 BinaryOperator::Add => x.checked_add(y),
                 BinaryOperator::Subtract => x.checked_sub(y),
                 _ => return Err(EvaluationError::Type("decimals have + and - only, and * with an i64".to_owned())),
             };
-            Ok(Datum::Decimal { units: units.ok_or(EvaluationError::Overflow)?, scale })
+            Ok(Value::Decimal { units: units.ok_or(EvaluationError::Overflow)?, scale })
         }
-        (&Datum::Decimal { units, scale }, &Datum::Integer(factor, None | Some(IntegerType::I64)))
+        (&Value::Decimal { units, scale }, &Value::Integer(factor, None | Some(IntegerType::I64)))
             if operator == BinaryOperator::Multiply =>
         {
             let factor = i64::try_from(factor).map_err(|_| EvaluationError::Overflow)?;
-            Ok(Datum::Decimal { units: units.checked_mul(factor).ok_or(EvaluationError::Overflow)?, scale })
+            Ok(Value::Decimal { units: units.checked_mul(factor).ok_or(EvaluationError::Overflow)?, scale })
         }
         _ => Err(mixed(a, b)),
     }
 }
 
 /// A prefix operator on a value.
-pub(crate) fn unary(operator: UnaryOperator, value: &Datum) -> Result<Datum, EvaluationError> {
+pub(crate) fn unary(operator: UnaryOperator, value: &Value) -> Result<Value, EvaluationError> {
     match (operator, value) {
-        (UnaryOperator::Not, value) => Ok(Datum::Bool(!truth(value)?)),
-        (UnaryOperator::Negate, &Datum::Integer(_, Some(ty))) if ty.range().0 == 0 => {
+        (UnaryOperator::Not, value) => Ok(Value::Bool(!truth(value)?)),
+        (UnaryOperator::Negate, &Value::Integer(_, Some(ty))) if ty.range().0 == 0 => {
             Err(EvaluationError::Type(format!("{ty} has no negative numbers")))
         }
         // The literal of `-128i8` is 128, which no i8 is: only the result must fit.
-        (UnaryOperator::Negate, &Datum::Integer(number, ty)) => integer(number.checked_neg(), ty),
-        (UnaryOperator::Negate, &Datum::Float(number)) => Ok(Datum::Float(-number)),
-        (UnaryOperator::Negate, &Datum::Decimal { units, scale }) => {
-            Ok(Datum::Decimal { units: units.checked_neg().ok_or(EvaluationError::Overflow)?, scale })
+        (UnaryOperator::Negate, &Value::Integer(number, ty)) => integer(number.checked_neg(), ty),
+        (UnaryOperator::Negate, &Value::Float(number)) => Ok(Value::Float(-number)),
+        (UnaryOperator::Negate, &Value::Decimal { units, scale }) => {
+            Ok(Value::Decimal { units: units.checked_neg().ok_or(EvaluationError::Overflow)?, scale })
         }
         (UnaryOperator::Negate, value) => Err(EvaluationError::expected("a number", value)),
     }
 }
 
 /// A truth value.
-pub(crate) fn truth(value: &Datum) -> Result<bool, EvaluationError> {
+pub(crate) fn truth(value: &Value) -> Result<bool, EvaluationError> {
     match value {
-        Datum::Bool(value) => Ok(*value),
+        Value::Bool(value) => Ok(*value),
         _ => Err(EvaluationError::expected("bool", value)),
     }
 }

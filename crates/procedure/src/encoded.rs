@@ -19,7 +19,7 @@ use crate::ir::{
     OperationKind, Pattern, Procedure, Selector, Span, Step, StepId, StepKind, TableUse, Take, Target, UnaryOperator,
     Variable, VariableId,
 };
-use crate::{Datum, IntegerType};
+use crate::{IntegerType, Value};
 
 /// An index: the declaration of its table, and its number there.
 pub(crate) type IndexOf = (fn() -> TableDef, IndexId);
@@ -36,7 +36,7 @@ pub struct Encoded {
     /// The indexes it uses.
     pub indexes: &'static [IndexOf],
     /// Values of constants.
-    pub constants: &'static [fn() -> Datum],
+    pub constants: &'static [fn() -> Value],
     /// Pure functions it calls.
     pub functions: &'static [Function],
 }
@@ -479,16 +479,16 @@ impl Decode for Function {
     }
 }
 
-impl Decode for Datum {
-    fn decode(from: &mut Decoder<'_>) -> Datum {
+impl Decode for Value {
+    fn decode(from: &mut Decoder<'_>) -> Value {
         if from.rest.starts_with('#') {
             return from.listed(from.encoded.constants)();
         }
         match from.word() {
-            "Bool" => Datum::Bool(from.get()),
-            "Integer" => Datum::Integer(parse(from.word()), from.suffix()),
-            "Float" => Datum::Float(parse(from.word())),
-            "Text" => Datum::Text(from.name().to_owned()),
+            "Bool" => Value::Bool(from.get()),
+            "Integer" => Value::Integer(parse(from.word()), from.suffix()),
+            "Float" => Value::Float(parse(from.word())),
+            "Text" => Value::Text(from.name().to_owned()),
             word => panic!("{word:?} is no value"),
         }
     }
@@ -500,7 +500,7 @@ impl Decode for usize {
             return parse(from.word());
         }
         match from.get() {
-            Datum::Integer(number, _) if let Ok(number) = usize::try_from(number) => number,
+            Value::Integer(number, _) if let Ok(number) = usize::try_from(number) => number,
             value => panic!("{value:?} is no number"),
         }
     }
@@ -553,8 +553,8 @@ mod tests {
         const NAME: &'static str = "twice";
         const TOTAL: bool = true;
 
-        fn evaluate(_: &[Datum]) -> Result<Datum, EvaluationError> {
-            Ok(Datum::UNIT)
+        fn evaluate(_: &[Value]) -> Result<Value, EvaluationError> {
+            Ok(Value::UNIT)
         }
     }
 
@@ -566,7 +566,7 @@ mod tests {
             file: "there.rs",
             tables: &["counter"],
             indexes: &[],
-            constants: &[|| 3usize.to_datum()],
+            constants: &[|| 3usize.to_value()],
             functions: FUNCTIONS,
         }
     }
@@ -588,7 +588,7 @@ mod tests {
         let ExpressionKind::Call(Function::Pure { name: "twice", total: true, .. }, arguments) = &*called.kind else {
             panic!("{called:?}")
         };
-        assert!(matches!(&*arguments[0].kind, ExpressionKind::Literal(Datum::Text(text)) if text == "a b"));
+        assert!(matches!(&*arguments[0].kind, ExpressionKind::Literal(Value::Text(text)) if text == "a b"));
         assert!(matches!(procedure.body.0[1].kind, StepKind::Return(_)));
     }
 

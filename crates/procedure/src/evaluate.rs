@@ -3,7 +3,7 @@
 //! Invariant: evaluation never panics and never runs out of stack or memory, whatever the expression. Input
 //! that no front end makes, such as a variable that is read before it is bound or operands of different types,
 //! is [`EvaluationError::Type`]. Where the language has no bound of its own there are limits: on the nesting
-//! of expressions ([`DEPTH_MAX`]), and on the depth and size of values ([`DATUMS_MAX`]).
+//! of expressions ([`DEPTH_MAX`]), and on the depth and size of values ([`VALUES_MAX`]).
 //!
 //! Evaluation is strict and from left to right, but for `&&`, `||`, `if` and `match`, which evaluate what they need. An
 //! assignment evaluates its value first, then the indices of its place.
@@ -16,14 +16,14 @@
 use crate::arithmetic::{binary, integer, meet, truth, unary};
 use crate::compare::{equal, order};
 use crate::ir::{BinaryOperator, Expression, ExpressionKind, Function, Pattern, Selector, Target, VariableId};
-use crate::{Data, Datum, EvaluationError, methods};
+use crate::{Data, EvaluationError, Value, field, methods};
 
 /// How deep expressions, patterns and blocks may nest together, so that evaluation fits the stack of any
 /// thread; also the limit for values.
 pub const DEPTH_MAX: usize = 100;
 
 /// Most data in one value, counting the parts of lists, tuples, options and records.
-pub const DATUMS_MAX: usize = 1 << 22;
+pub const VALUES_MAX: usize = 1 << 22;
 
 fn mistake(problem: impl Into<String>) -> EvaluationError {
     EvaluationError::Type(problem.into())
@@ -32,7 +32,7 @@ fn mistake(problem: impl Into<String>) -> EvaluationError {
 /// The values of a procedure's variables.
 #[derive(Clone, Debug)]
 pub struct Frame {
-    variables: Vec<Option<Datum>>,
+    variables: Vec<Option<Value>>,
     depth: usize,
 }
 
@@ -46,7 +46,7 @@ impl Frame {
     ///
     /// # Errors
     /// [`EvaluationError::Type`] if it is not bound.
-    pub fn value(&self, variable: VariableId) -> Result<&Datum, EvaluationError> {
+    pub fn value(&self, variable: VariableId) -> Result<&Value, EvaluationError> {
         let value = self.variables.get(variable.index()).and_then(Option::as_ref);
         value.ok_or_else(|| mistake(format!("variable {} has no value yet", variable.0)))
     }
@@ -55,7 +55,7 @@ impl Frame {
     ///
     /// # Errors
     /// [`EvaluationError::Type`] if there is no such variable or the value is too large.
-    pub fn bind(&mut self, variable: VariableId, value: Datum) -> Result<(), EvaluationError> {
+    pub fn bind(&mut self, variable: VariableId, value: Value) -> Result<(), EvaluationError> {
         measure(&value)?;
         *self.slot(variable)? = Some(value);
         Ok(())
@@ -70,7 +70,7 @@ impl Frame {
         Ok(())
     }
 
-    fn slot(&mut self, variable: VariableId) -> Result<&mut Option<Datum>, EvaluationError> {
+    fn slot(&mut self, variable: VariableId) -> Result<&mut Option<Value>, EvaluationError> {
         let slot = self.variables.get_mut(variable.index());
         slot.ok_or_else(|| mistake(format!("the procedure has no variable {}", variable.0)))
     }
@@ -96,16 +96,16 @@ impl Frame {
     ///
     /// # Errors
     /// Overflow, an element out of bounds, or a mistake of the front end.
-    pub fn evaluate(&mut self, expression: &Expression) -> Result<Datum, EvaluationError> {
+    pub fn evaluate(&mut self, expression: &Expression) -> Result<Value, EvaluationError> {
         self.nested(|frame| frame.evaluate_kind(&expression.kind))
     }
 
-    fn evaluate_kind(&mut self, kind: &ExpressionKind) -> Result<Datum, EvaluationError> {
+    fn evaluate_kind(&mut self, kind: &ExpressionKind) -> Result<Value, EvaluationError> {
         match kind {
             ExpressionKind::Reference(never, _) | ExpressionKind::Dereference(never, _) => match *never {},
             ExpressionKind::Literal(value) => Ok(value.clone()),
             ExpressionKind::Variable(variable) => self.value(*variable).cloned(),
-            ExpressionKind::Field(of, name) => self.evaluate(of)?.field(name).cloned(),
+            ExpressionKind::Field(of, name) => field(&self.evaluate(of)?, name).cloned(),
             ExpressionKind::Element(of, at) => {
                 let list = self.evaluate(of)?;
                 let at = count(&self.evaluate(at)?)?;
@@ -121,21 +121,21 @@ impl Frame {
                     Function::Associated(ty, name) => methods::call_associated(ty, name, &arguments),
                 }
             }
-            ExpressionKind::Tuple(values) => self.evaluate_all(values).map(Datum::Tuple),
-            ExpressionKind::List(values) => self.evaluate_all(values).map(Datum::List),
+            ExpressionKind::Tuple(values) => self.evaluate_all(values).map(Value::Tuple),
+            ExpressionKind::List(values) => self.evaluate_all(values).map(Value::List),
             ExpressionKind::Repeat(value, times) => {
                 let value = self.evaluate(value)?;
-                if measure(&value)?.checked_mul(*times).is_none_or(|all| all > DATUMS_MAX) {
+                if measure(&value)?.checked_mul(*times).is_none_or(|all| all > VALUES_MAX) {
                     return Err(too_large());
                 }
-                Ok(Datum::List(vec![value; *times]))
+                Ok(Value::List(vec![value; *times]))
             }
             ExpressionKind::Record(name, fields) => {
                 let fields = self.evaluate_fields(fields)?;
-                Ok(Datum::Record { name: name.clone(), fields })
+                Ok(Value::Record { name: name.clone(), fields })
             }
-            ExpressionKind::None => Ok(Datum::NONE),
-            ExpressionKind::Some(value) => self.evaluate(value).map(Datum::some),
+            ExpressionKind::None => Ok(Value::NONE),
+            ExpressionKind::Some(value) => self.evaluate(value).map(Value::some),
             ExpressionKind::If(condition, then, otherwise) => {
                 let branch = if truth(&self.evaluate(condition)?)? { then } else { otherwise };
                 self.evaluate(branch)
@@ -158,10 +158,10 @@ impl Frame {
             }
             ExpressionKind::Range { low, high, inclusive } => {
                 let range = self.range(low, high, *inclusive)?;
-                if range.left() > DATUMS_MAX as u128 {
+                if range.left() > VALUES_MAX as u128 {
                     return Err(too_large());
                 }
-                Ok(Datum::List(range.collect()))
+                Ok(Value::List(range.collect()))
             }
         }
     }
@@ -171,7 +171,7 @@ impl Frame {
         operator: BinaryOperator,
         a: &Expression,
         b: &Expression,
-    ) -> Result<Datum, EvaluationError> {
+    ) -> Result<Value, EvaluationError> {
         let a = self.evaluate(a)?;
         let decided = match operator {
             BinaryOperator::And => !truth(&a)?,
@@ -185,14 +185,14 @@ impl Frame {
     ///
     /// # Errors
     /// As [`Frame::evaluate`].
-    pub fn evaluate_all(&mut self, expressions: &[Expression]) -> Result<Vec<Datum>, EvaluationError> {
+    pub fn evaluate_all(&mut self, expressions: &[Expression]) -> Result<Vec<Value>, EvaluationError> {
         expressions.iter().map(|expression| self.evaluate(expression)).collect()
     }
 
     pub(crate) fn evaluate_fields<N: Clone>(
         &mut self,
         fields: &[(N, Expression)],
-    ) -> Result<Vec<(N, Datum)>, EvaluationError> {
+    ) -> Result<Vec<(N, Value)>, EvaluationError> {
         fields.iter().map(|(name, value)| Ok((name.clone(), self.evaluate(value)?))).collect()
     }
 
@@ -215,7 +215,7 @@ impl Frame {
             return self.nested(|frame| frame.range(low, high, *inclusive));
         }
         match self.evaluate(over)? {
-            Datum::List(elements) => Ok(Elements::List(elements.into_iter())),
+            Value::List(elements) => Ok(Elements::List(elements.into_iter())),
             other => Err(EvaluationError::expected("a list", &other)),
         }
     }
@@ -224,11 +224,11 @@ impl Frame {
     ///
     /// # Errors
     /// [`EvaluationError::Type`] for a pattern of another type than the value.
-    pub fn matches(&mut self, pattern: &Pattern, value: &Datum) -> Result<bool, EvaluationError> {
+    pub fn matches(&mut self, pattern: &Pattern, value: &Value) -> Result<bool, EvaluationError> {
         self.nested(|frame| frame.matches_here(pattern, value))
     }
 
-    fn matches_here(&mut self, pattern: &Pattern, value: &Datum) -> Result<bool, EvaluationError> {
+    fn matches_here(&mut self, pattern: &Pattern, value: &Value) -> Result<bool, EvaluationError> {
         match pattern {
             Pattern::Any => Ok(true),
             Pattern::Bind(variable) => self.bind(*variable, value.clone()).map(|()| true),
@@ -239,13 +239,13 @@ impl Frame {
                 Ok(above && end.is_some_and(|ordering| ordering.is_lt() || *inclusive && ordering.is_eq()))
             }
             Pattern::None | Pattern::Some(_) => match (pattern, value) {
-                (Pattern::None, Datum::Option(option)) => Ok(option.is_none()),
-                (Pattern::Some(_), Datum::Option(None)) => Ok(false),
-                (Pattern::Some(inner), Datum::Option(Some(value))) => self.matches(inner, value),
+                (Pattern::None, Value::Option(option)) => Ok(option.is_none()),
+                (Pattern::Some(_), Value::Option(None)) => Ok(false),
+                (Pattern::Some(inner), Value::Option(Some(value))) => self.matches(inner, value),
                 _ => Err(EvaluationError::expected("an Option", value)),
             },
             Pattern::Tuple(parts) => match value {
-                Datum::Tuple(values) if values.len() == parts.len() => {
+                Value::Tuple(values) if values.len() == parts.len() => {
                     for (part, value) in parts.iter().zip(values) {
                         if !self.matches(part, value)? {
                             return Ok(false);
@@ -256,10 +256,10 @@ impl Frame {
                 _ => Err(EvaluationError::expected(format_args!("a tuple of {}", parts.len()), value)),
             },
             Pattern::Record { name, fields } => match value {
-                Datum::Record { name: given, .. } if given != name => Ok(false),
-                Datum::Record { .. } => {
+                Value::Record { name: given, .. } if given != name => Ok(false),
+                Value::Record { .. } => {
                     for (field, part) in fields {
-                        if !self.matches(part, value.field(field)?)? {
+                        if !self.matches(part, crate::field(value, field)?)? {
                             return Ok(false);
                         }
                     }
@@ -283,7 +283,7 @@ impl Frame {
         &mut self,
         pattern: &Pattern,
         guard: Option<&Expression>,
-        value: &Datum,
+        value: &Value,
     ) -> Result<bool, EvaluationError> {
         Ok(self.matches(pattern, value)? && guard.map_or(Ok(true), |guard| truth(&self.evaluate(guard)?))?)
     }
@@ -292,7 +292,7 @@ impl Frame {
     ///
     /// # Errors
     /// [`EvaluationError::Type`] if it does not.
-    pub fn destructure(&mut self, pattern: &Pattern, value: &Datum) -> Result<(), EvaluationError> {
+    pub fn destructure(&mut self, pattern: &Pattern, value: &Value) -> Result<(), EvaluationError> {
         match self.matches(pattern, value)? {
             true => Ok(()),
             false => Err(mistake(format!("the pattern of a let does not match {}", value.kind()))),
@@ -330,7 +330,7 @@ impl Frame {
             None => value,
         };
         *target = match (&*target, &value) {
-            (&Datum::Integer(_, ty), &Datum::Integer(number, None)) => integer(Some(number), ty)?,
+            (&Value::Integer(_, ty), &Value::Integer(number, None)) => integer(Some(number), ty)?,
             _ => value,
         };
         self.bind(place.variable, whole)
@@ -344,20 +344,20 @@ enum Part<'n> {
 }
 
 impl Part<'_> {
-    fn of(self, value: &mut Datum) -> Result<&mut Datum, EvaluationError> {
+    fn of(self, value: &mut Value) -> Result<&mut Value, EvaluationError> {
         let at = match &self {
             Part::Field(name) => match &*value {
-                Datum::Record { fields, .. } => fields.iter().position(|(field, _)| **field == **name),
-                Datum::Tuple(_) => name.parse().ok(),
+                Value::Record { fields, .. } => fields.iter().position(|(field, _)| **field == **name),
+                Value::Tuple(_) => name.parse().ok(),
                 _ => None,
             },
             Part::Index(at) => Some(*at),
         };
         let kind = value.kind();
         let part = match (self, value, at) {
-            (Part::Field(_), Datum::Record { fields, .. }, Some(at)) => fields.get_mut(at).map(|(_, value)| value),
-            (Part::Field(_), Datum::Tuple(values), Some(at)) => values.get_mut(at),
-            (Part::Index(index), Datum::List(values), _) => {
+            (Part::Field(_), Value::Record { fields, .. }, Some(at)) => fields.get_mut(at).map(|(_, value)| value),
+            (Part::Field(_), Value::Tuple(values), Some(at)) => values.get_mut(at),
+            (Part::Index(index), Value::List(values), _) => {
                 let length = values.len();
                 return values.get_mut(index).ok_or(EvaluationError::OutOfBounds { index, length });
             }
@@ -372,7 +372,7 @@ impl Part<'_> {
 #[derive(Clone, Debug)]
 pub enum Elements {
     /// The elements of a list.
-    List(std::vec::IntoIter<Datum>),
+    List(std::vec::IntoIter<Value>),
     /// Integers of one type.
     Range(std::ops::RangeInclusive<i128>, Option<crate::IntegerType>),
 }
@@ -388,53 +388,53 @@ impl Elements {
 }
 
 impl Iterator for Elements {
-    type Item = Datum;
+    type Item = Value;
 
-    fn next(&mut self) -> Option<Datum> {
+    fn next(&mut self) -> Option<Value> {
         match self {
             Elements::List(elements) => elements.next(),
-            Elements::Range(range, ty) => range.next().map(|number| Datum::Integer(number, *ty)),
+            Elements::Range(range, ty) => range.next().map(|number| Value::Integer(number, *ty)),
         }
     }
 }
 
-pub(crate) fn no_arm(value: &Datum) -> EvaluationError {
+pub(crate) fn no_arm(value: &Value) -> EvaluationError {
     EvaluationError::expected("a value that an arm of the match takes", value)
 }
 
 fn too_large() -> EvaluationError {
-    mistake(format!("a value of more than {DATUMS_MAX} parts"))
+    mistake(format!("a value of more than {VALUES_MAX} parts"))
 }
 
 /// A count or position: a `usize`.
-pub(crate) fn count(value: &Datum) -> Result<usize, EvaluationError> {
-    usize::from_datum(value)
+pub(crate) fn count(value: &Value) -> Result<usize, EvaluationError> {
+    usize::from_value(value)
 }
 
-fn element(list: &Datum, index: usize) -> Result<Datum, EvaluationError> {
+fn element(list: &Value, index: usize) -> Result<Value, EvaluationError> {
     let (found, length) = match list {
-        Datum::List(elements) => (elements.get(index).cloned(), elements.len()),
-        Datum::Bytes(bytes) => (bytes.get(index).map(u8::to_datum), bytes.len()),
+        Value::List(elements) => (elements.get(index).cloned(), elements.len()),
+        Value::Bytes(bytes) => (bytes.get(index).map(u8::to_value), bytes.len()),
         other => return Err(EvaluationError::expected("a list", other)),
     };
     found.ok_or(EvaluationError::OutOfBounds { index, length })
 }
 
 /// The number of data in a value, within the limits.
-fn measure(value: &Datum) -> Result<usize, EvaluationError> {
-    let mut left = DATUMS_MAX;
+fn measure(value: &Value) -> Result<usize, EvaluationError> {
+    let mut left = VALUES_MAX;
     weigh(value, DEPTH_MAX, &mut left)?;
-    Ok(DATUMS_MAX - left)
+    Ok(VALUES_MAX - left)
 }
 
-fn weigh(value: &Datum, deeper: usize, left: &mut usize) -> Result<(), EvaluationError> {
+fn weigh(value: &Value, deeper: usize, left: &mut usize) -> Result<(), EvaluationError> {
     *left = left.checked_sub(1).ok_or_else(too_large)?;
     let deeper =
         deeper.checked_sub(1).ok_or_else(|| mistake(format!("a value nests deeper than {DEPTH_MAX} levels")))?;
     match value {
-        Datum::Option(Some(value)) => weigh(value, deeper, left),
-        Datum::Tuple(values) | Datum::List(values) => values.iter().try_for_each(|value| weigh(value, deeper, left)),
-        Datum::Record { fields, .. } => fields.iter().try_for_each(|(_, value)| weigh(value, deeper, left)),
+        Value::Option(Some(value)) => weigh(value, deeper, left),
+        Value::Tuple(values) | Value::List(values) => values.iter().try_for_each(|value| weigh(value, deeper, left)),
+        Value::Record { fields, .. } => fields.iter().try_for_each(|(_, value)| weigh(value, deeper, left)),
         _ => Ok(()),
     }
 }

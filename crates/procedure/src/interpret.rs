@@ -31,28 +31,28 @@ use crate::evaluate::{Elements, Frame, count, no_arm};
 use crate::ir::{
     Block, KeyRange, Operation, OperationKind, Pattern, Procedure, Selector, Span, Step, StepKind, Take, VariableId,
 };
-use crate::{Data, Datum, EvaluationError};
+use crate::{Data, EvaluationError, Value, field};
 
 /// Columns and their new values.
-pub type Changes = Vec<(Arc<str>, Datum)>;
+pub type Changes = Vec<(Arc<str>, Value)>;
 
 /// The keys a scan covers, evaluated: see [`KeyRange`].
 #[derive(Clone, Debug, PartialEq)]
 pub enum Keys {
     /// Keys that begin with these values.
-    Prefix(Vec<Datum>),
+    Prefix(Vec<Value>),
     /// Keys between two bounds.
     Between {
         /// Where it begins.
-        low: Option<Vec<Datum>>,
+        low: Option<Vec<Value>>,
         /// Where it ends.
-        high: Option<Vec<Datum>>,
+        high: Option<Vec<Value>>,
         /// Whether `high` itself is in it.
         inclusive: bool,
     },
 }
 
-/// A database in a transaction. Rows are [`Datum::Record`]s of all columns.
+/// A database in a transaction. Rows are [`Value::Record`]s of all columns.
 ///
 /// `table` is a table's name; the index, if one is used, is in `operation`. All methods take `&self`, because
 /// the body of a loop over a scan runs operations during the scan.
@@ -64,7 +64,7 @@ pub trait Operate {
     ///
     /// # Errors
     /// What the database has; values that are not of the key's types.
-    fn get(&self, operation: &Operation, table: &str, key: Vec<Datum>) -> Result<Option<Datum>, Self::Error>;
+    fn get(&self, operation: &Operation, table: &str, key: Vec<Value>) -> Result<Option<Value>, Self::Error>;
 
     /// Calls `body` once with the row of this key, if there is one, and writes the changes that it returns.
     /// Returns whether there is a row.
@@ -76,8 +76,8 @@ pub trait Operate {
         &self,
         operation: &Operation,
         table: &str,
-        key: Vec<Datum>,
-        body: &mut dyn FnMut(Datum) -> Result<Changes, Self::Error>,
+        key: Vec<Value>,
+        body: &mut dyn FnMut(Value) -> Result<Changes, Self::Error>,
     ) -> Result<bool, Self::Error>;
 
     /// Adds a row of these columns.
@@ -90,7 +90,7 @@ pub trait Operate {
     ///
     /// # Errors
     /// What the database has; values that are not of the key's types.
-    fn delete(&self, operation: &Operation, table: &str, key: Vec<Datum>) -> Result<bool, Self::Error>;
+    fn delete(&self, operation: &Operation, table: &str, key: Vec<Value>) -> Result<bool, Self::Error>;
 
     /// Calls `visit` for each row in key order, or against it, until it breaks or fails.
     ///
@@ -102,21 +102,21 @@ pub trait Operate {
         table: &str,
         keys: Keys,
         reverse: bool,
-        visit: &mut dyn FnMut(Datum) -> Result<ControlFlow<()>, Self::Error>,
+        visit: &mut dyn FnMut(Value) -> Result<ControlFlow<()>, Self::Error>,
     ) -> Result<(), Self::Error>;
 
     /// The error for a required row that is missing.
-    fn missing(&self, operation: &Operation, table: &str, key: &[Datum]) -> Self::Error;
+    fn missing(&self, operation: &Operation, table: &str, key: &[Value]) -> Self::Error;
 
     /// The error for the procedure's own abort.
-    fn abort(&self, error: Datum) -> Self::Error;
+    fn abort(&self, error: Value) -> Self::Error;
 }
 
 /// Runs a procedure. `arguments` is the value of its parameter, or of several or none a tuple of their values.
 ///
 /// # Errors
 /// What the database has; the procedure's abort; a mistake in the procedure or the arguments.
-pub fn interpret<O: Operate>(procedure: &Procedure, arguments: &Datum, database: &O) -> Result<Datum, O::Error> {
+pub fn interpret<O: Operate>(procedure: &Procedure, arguments: &Value, database: &O) -> Result<Value, O::Error> {
     let mut frame = Frame::new(procedure.variables.len());
     bind_arguments(procedure, arguments, &mut frame)?;
     match (Interpreter { procedure, database }).run(&procedure.body, &mut frame, None)? {
@@ -129,10 +129,10 @@ pub fn interpret<O: Operate>(procedure: &Procedure, arguments: &Datum, database:
 ///
 /// # Errors
 /// [`EvaluationError::Type`] if there are too many or too few arguments.
-pub fn bind_arguments(procedure: &Procedure, arguments: &Datum, frame: &mut Frame) -> Result<(), EvaluationError> {
+pub fn bind_arguments(procedure: &Procedure, arguments: &Value, frame: &mut Frame) -> Result<(), EvaluationError> {
     let values = match arguments {
         one if procedure.parameters == 1 => std::slice::from_ref(one),
-        Datum::Tuple(values) if values.len() == procedure.parameters => values,
+        Value::Tuple(values) if values.len() == procedure.parameters => values,
         other => {
             let (name, wanted) = (&procedure.name, procedure.parameters);
             let problem = format!("procedure `{name}` takes a tuple of {wanted} arguments, found {}", other.kind());
@@ -164,8 +164,8 @@ enum Flow {
     Next,
     Break,
     Continue,
-    Return(Datum),
-    Yield(Datum),
+    Return(Value),
+    Yield(Value),
 }
 
 impl Flow {
@@ -326,7 +326,7 @@ impl<O: Operate> Interpreter<'_, O> {
     }
 
     /// The result of an operation.
-    fn operate(&self, operation: &Operation, frame: &mut Frame) -> Result<Datum, O::Error> {
+    fn operate(&self, operation: &Operation, frame: &mut Frame) -> Result<Value, O::Error> {
         let (table, here) = (self.table(operation)?, &operation.span);
         match &operation.kind {
             OperationKind::Get { key, required } => {
@@ -334,12 +334,12 @@ impl<O: Operate> Interpreter<'_, O> {
                 match (self.database.get(operation, table, key.clone())?, required) {
                     (Some(row), true) => Ok(row),
                     (None, true) => Err(self.database.missing(operation, table, &key)),
-                    (row, false) => Ok(Datum::Option(row.map(Box::new))),
+                    (row, false) => Ok(Value::Option(row.map(Box::new))),
                 }
             }
             OperationKind::Update { key, required, row, body } => {
                 let key = at(here, frame.evaluate_all(key))?;
-                let mut value = Datum::UNIT;
+                let mut value = Value::UNIT;
                 let found = self.database.update(operation, table, key.clone(), &mut |before| {
                     let (yielded, changes) = self.run_update(here, *row, before, body, frame)?;
                     value = yielded;
@@ -349,20 +349,20 @@ impl<O: Operate> Interpreter<'_, O> {
                     (true, true) => Ok(value),
                     (true, false) => Ok(value.some()),
                     (false, true) => Err(self.database.missing(operation, table, &key)),
-                    (false, false) => Ok(Datum::NONE),
+                    (false, false) => Ok(Value::NONE),
                 }
             }
             OperationKind::Insert { columns } => {
                 let columns = at(here, frame.evaluate_fields(columns))?;
                 self.database.insert(operation, table, columns)?;
-                Ok(Datum::UNIT)
+                Ok(Value::UNIT)
             }
             OperationKind::Delete { key, required } => {
                 let key = at(here, frame.evaluate_all(key))?;
                 match (self.database.delete(operation, table, key.clone())?, required) {
-                    (true, true) => Ok(Datum::UNIT),
+                    (true, true) => Ok(Value::UNIT),
                     (false, true) => Err(self.database.missing(operation, table, &key)),
-                    (found, false) => Ok(Datum::Bool(found)),
+                    (found, false) => Ok(Value::Bool(found)),
                 }
             }
             OperationKind::Scan { .. } => self.collect(operation, frame),
@@ -374,19 +374,19 @@ impl<O: Operate> Interpreter<'_, O> {
         &self,
         here: &Span,
         row: VariableId,
-        before: Datum,
+        before: Value,
         body: &Block,
         frame: &mut Frame,
-    ) -> Result<(Datum, Changes), O::Error> {
+    ) -> Result<(Value, Changes), O::Error> {
         at(here, frame.bind(row, before))?;
         let mut updating = Updating { row, assigned: Vec::new() };
         let value = match self.run(body, frame, Some(&mut updating))? {
-            Flow::Next => Datum::UNIT,
+            Flow::Next => Value::UNIT,
             Flow::Yield(value) => value,
             flow => return Err(mistake(here, format_args!("an update {}", flow.complaint())).into()),
         };
         let after = at(here, frame.value(row))?;
-        let changed = |column: Arc<str>| Ok((column.clone(), after.field(&column)?.clone()));
+        let changed = |column: Arc<str>| Ok((column.clone(), field(after, &column)?.clone()));
         let changes = at(here, updating.assigned.into_iter().map(changed).collect())?;
         frame.unbind(row)?;
         Ok((value, changes))
@@ -418,7 +418,7 @@ impl<O: Operate> Interpreter<'_, O> {
         &self,
         operation: &Operation,
         scan: Scanning,
-        visit: &mut dyn FnMut(Datum) -> Result<ControlFlow<()>, O::Error>,
+        visit: &mut dyn FnMut(Value) -> Result<ControlFlow<()>, O::Error>,
     ) -> Result<(), O::Error> {
         let mut left = scan.limit;
         if left == 0 {
@@ -433,7 +433,7 @@ impl<O: Operate> Interpreter<'_, O> {
     }
 
     /// The result of a scan that is not looped over.
-    fn collect(&self, operation: &Operation, frame: &mut Frame) -> Result<Datum, O::Error> {
+    fn collect(&self, operation: &Operation, frame: &mut Frame) -> Result<Value, O::Error> {
         let scan = self.prepare(operation, frame)?;
         let mut rows = Vec::new();
         let mut number = 0u64;
@@ -449,9 +449,9 @@ impl<O: Operate> Interpreter<'_, O> {
             Ok(if take == Take::First { ControlFlow::Break(()) } else { ControlFlow::Continue(()) })
         })?;
         match take {
-            Take::First => Ok(Datum::Option(rows.pop().map(Box::new))),
-            Take::All => Ok(Datum::List(rows)),
-            Take::Count | Take::Each => Ok(number.to_datum()),
+            Take::First => Ok(Value::Option(rows.pop().map(Box::new))),
+            Take::All => Ok(Value::List(rows)),
+            Take::Count | Take::Each => Ok(number.to_value()),
         }
     }
 }

@@ -11,7 +11,7 @@ use std::fmt;
 use std::sync::Arc;
 
 pub use crate::encoded::{Encode, Encoded, Encoder};
-use crate::{Datum, EvaluationError, Pure};
+use crate::{EvaluationError, Pure, Value};
 
 /// A position in a source text.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -148,7 +148,7 @@ pub struct Decoded;
 impl Notation for Decoded {
     type Mark = Span;
     type Field = Arc<str>;
-    type Constant = Datum;
+    type Constant = Value;
     type Count = usize;
     type Path = Arc<str>;
     type Function = Function;
@@ -510,7 +510,7 @@ pub enum Function {
         /// Whether it is declared to have a value for all arguments; else it may panic.
         total: bool,
         /// The wrapper.
-        evaluate: fn(&[Datum]) -> Result<Datum, EvaluationError>,
+        evaluate: fn(&[Value]) -> Result<Value, EvaluationError>,
     },
     /// Of the closed list of methods, by name, the receiver first: see the interpreter.
     Method(Arc<str>),

@@ -7,9 +7,9 @@
 pub mod analysis;
 mod arithmetic;
 pub mod checked;
+mod column;
 mod compare;
 mod data;
-mod datum;
 mod encoded;
 pub mod evaluate;
 pub mod interpret;
@@ -20,9 +20,10 @@ pub mod pack;
 pub mod plan;
 mod pure;
 pub mod show;
-mod value;
 pub mod visit;
 
-pub use datum::{Data, Datum, EvaluationError, IntegerType};
+pub use column::check_column;
+pub use data::{Data, EvaluationError, field};
 pub use pack::Pack;
 pub use pure::Pure;
+pub use seriatim_catalog::{IntegerType, Value};

@@ -10,7 +10,7 @@ use std::mem::size_of;
 use seriatim_catalog::wire::{read_varint, write_varint};
 use seriatim_catalog::{Bytes, Decimal, Text, Timestamp};
 
-use crate::{Datum, EvaluationError, IntegerType};
+use crate::{EvaluationError, IntegerType, Value};
 
 /// A value that can be written as bytes and read again. `#[derive(Data)]` implements it.
 #[diagnostic::on_unimplemented(
@@ -348,38 +348,38 @@ tuple! {
     (A 0 B 1 C 2 D 3 E 4 F 5 G 6 H 7 I 8 J 9 K 10 L 11)
 }
 
-impl Pack for Datum {
+impl Pack for Value {
     fn pack(&self, out: &mut Vec<u8>) {
         match self {
-            Datum::Bool(value) => (0u8, *value).pack(out),
-            Datum::Integer(number, ty) => {
+            Value::Bool(value) => (0u8, *value).pack(out),
+            Value::Integer(number, ty) => {
                 let ty = ty.map(|ty| IntegerType::ALL.iter().position(|known| *known == ty).unwrap_or(0) as u8);
                 (1u8, *number, ty).pack(out);
             }
-            Datum::Float(value) => (2u8, *value).pack(out),
-            Datum::Decimal { units, scale } => (3u8, *units, *scale).pack(out),
-            Datum::Timestamp(microseconds) => (4u8, *microseconds).pack(out),
-            Datum::Text(text) => {
+            Value::Float(value) => (2u8, *value).pack(out),
+            Value::Decimal { units, scale } => (3u8, *units, *scale).pack(out),
+            Value::Timestamp(microseconds) => (4u8, *microseconds).pack(out),
+            Value::Text(text) => {
                 out.push(5);
                 text.pack(out);
             }
-            Datum::Bytes(bytes) => {
+            Value::Bytes(bytes) => {
                 out.push(6);
                 pack_bytes(bytes, out);
             }
-            Datum::Option(value) => {
+            Value::Option(value) => {
                 out.push(7);
                 value.pack(out);
             }
-            Datum::Tuple(values) => {
+            Value::Tuple(values) => {
                 out.push(8);
                 values.pack(out);
             }
-            Datum::List(values) => {
+            Value::List(values) => {
                 out.push(9);
                 values.pack(out);
             }
-            Datum::Record { name, fields } => {
+            Value::Record { name, fields } => {
                 out.push(10);
                 pack_bytes(name.as_bytes(), out);
                 pack_count(fields.len(), out);
@@ -391,27 +391,27 @@ impl Pack for Datum {
         }
     }
 
-    fn unpack(bytes: &mut Unpacker<'_>) -> Result<Datum, EvaluationError> {
+    fn unpack(bytes: &mut Unpacker<'_>) -> Result<Value, EvaluationError> {
         Ok(match u8::unpack(bytes)? {
-            0 => Datum::Bool(bool::unpack(bytes)?),
+            0 => Value::Bool(bool::unpack(bytes)?),
             1 => {
                 let (number, ty) = <(i128, Option<u8>)>::unpack(bytes)?;
                 let ty =
                     ty.map(|at| IntegerType::ALL.get(usize::from(at)).copied().ok_or_else(malformed)).transpose()?;
-                Datum::Integer(number, ty)
+                Value::Integer(number, ty)
             }
-            2 => Datum::Float(f64::unpack(bytes)?),
-            3 => Datum::Decimal { units: i64::unpack(bytes)?, scale: u8::unpack(bytes)? },
-            4 => Datum::Timestamp(i64::unpack(bytes)?),
-            5 => Datum::Text(String::unpack(bytes)?),
-            6 => Datum::Bytes(bytes.bytes()?.to_vec()),
-            7 => Datum::Option(Option::unpack(bytes)?),
-            8 => Datum::Tuple(Vec::unpack(bytes)?),
-            9 => Datum::List(Vec::unpack(bytes)?),
+            2 => Value::Float(f64::unpack(bytes)?),
+            3 => Value::Decimal { units: i64::unpack(bytes)?, scale: u8::unpack(bytes)? },
+            4 => Value::Timestamp(i64::unpack(bytes)?),
+            5 => Value::Text(String::unpack(bytes)?),
+            6 => Value::Bytes(bytes.bytes()?.to_vec()),
+            7 => Value::Option(Option::unpack(bytes)?),
+            8 => Value::Tuple(Vec::unpack(bytes)?),
+            9 => Value::List(Vec::unpack(bytes)?),
             10 => {
                 let name = unpack_str(bytes)?.into();
-                let field = |bytes: &mut Unpacker<'_>| Ok((unpack_str(bytes)?.into(), Datum::unpack(bytes)?));
-                Datum::Record { name, fields: bytes.list(field)? }
+                let field = |bytes: &mut Unpacker<'_>| Ok((unpack_str(bytes)?.into(), Value::unpack(bytes)?));
+                Value::Record { name, fields: bytes.list(field)? }
             }
             _ => return Err(malformed()),
         })
@@ -448,11 +448,11 @@ mod tests {
 
     #[test]
     fn data_do_too() {
-        let list = Datum::List(vec![Datum::Integer(-1, None), 7u64.to_datum(), Datum::Bytes(vec![0, 255])]);
+        let list = Value::List(vec![Value::Integer(-1, None), 7u64.to_value(), Value::Bytes(vec![0, 255])]);
         let pair =
-            Datum::Tuple(vec![true.to_datum(), Datum::Float(0.5), Datum::NONE, Some("text".to_owned()).to_datum()]);
-        let more = [("d", Decimal::<2>::ONE.to_datum()), ("t", Datum::Timestamp(5)), ("l", list), ("p", pair)];
-        returns(Datum::record("R", more));
+            Value::Tuple(vec![true.to_value(), Value::Float(0.5), Value::NONE, Some("text".to_owned()).to_value()]);
+        let more = [("d", Decimal::<2>::ONE.to_value()), ("t", Value::Timestamp(5)), ("l", list), ("p", pair)];
+        returns(Value::record("R", more));
     }
 
     #[test]
@@ -462,9 +462,9 @@ mod tests {
         assert!(unpack_all::<String>(&[1, 0xff]).is_err(), "it is no text");
         assert!(unpack_all::<Vec<u8>>(&[0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x7f]).is_err());
         assert!(unpack_all::<Vec<()>>(&[0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x7f]).is_err());
-        assert!(unpack_all::<Datum>(&[11]).is_err());
-        assert!(unpack_all::<Datum>(&[1; 40]).is_err(), "no such integer");
-        assert!(unpack_all::<Datum>(&[&[7, 1].repeat(100)[..], &[0, 1]].concat()).is_err(), "too deep");
+        assert!(unpack_all::<Value>(&[11]).is_err());
+        assert!(unpack_all::<Value>(&[1; 40]).is_err(), "no such integer");
+        assert!(unpack_all::<Value>(&[&[7, 1].repeat(100)[..], &[0, 1]].concat()).is_err(), "too deep");
         assert!(unpack_all::<Vec<[u64; 16]>>(&[&[100][..], &[0; 99]].concat()).is_err(), "lists of nearly nothing");
     }
 

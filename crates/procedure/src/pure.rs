@@ -1,6 +1,6 @@
 //! Functions that depend on their arguments alone, callable on values whose type is known at run time.
 
-use crate::{Datum, EvaluationError};
+use crate::{EvaluationError, Value};
 
 /// A pure function: `#[pure]` implements this under the function's own name.
 ///
@@ -21,5 +21,5 @@ pub trait Pure {
     ///
     /// # Errors
     /// [`EvaluationError::Type`] for too many or too few arguments, or one of a wrong type.
-    fn evaluate(arguments: &[Datum]) -> Result<Datum, EvaluationError>;
+    fn evaluate(arguments: &[Value]) -> Result<Value, EvaluationError>;
 }

@@ -7,13 +7,10 @@ use std::collections::BTreeSet;
 
 use brute::oracle::{self, Cut, Wrong};
 use brute::runs::{self, Taken};
-use brute::sets::{self, Act, Op, Procedure, Set};
+use brute::sets::{self, Act, Op, Procedure, Set, cases};
 use proptest::prelude::*;
 use seriatim_procedure::analysis::chop;
 use seriatim_procedure::plan::{Chopping, Existence, MergeReason, Options, Plan};
-
-/// Sets drawn for each property.
-const CASES: u32 = 3000;
 
 fn chopped(set: &Set, options: Options) -> Chopping {
     chop(&set.plans(), options).expect("a set")
@@ -21,7 +18,7 @@ fn chopped(set: &Set, options: Options) -> Chopping {
 
 #[test]
 fn no_set_keeps_a_cycle_or_loses_its_order_or_its_safety() {
-    sets::check(CASES, &(sets::any_set(4, 5), sets::any_options()), |(set, options)| {
+    sets::check(cases(), &(sets::any_set(4, 5), sets::any_options()), |(set, options)| {
         let chopping = chopped(&set, options);
         prop_assert_eq!(oracle::check(&set, &Cut::of(&set, &chopping), options, 2), Ok(()));
         prop_assert_eq!(oracle::roles(&set, &chopping), Ok(()));
@@ -32,7 +29,7 @@ fn no_set_keeps_a_cycle_or_loses_its_order_or_its_safety() {
 
 #[test]
 fn three_instances_have_no_cycle_where_two_have_none() {
-    sets::check(CASES / 3, &(sets::any_set(3, 3), sets::any_options()), |(set, options)| {
+    sets::check(cases() / 3, &(sets::any_set(3, 3), sets::any_options()), |(set, options)| {
         let chopping = chopped(&set, options);
         prop_assert_eq!(oracle::check(&set, &Cut::of(&set, &chopping), options, 3), Ok(()));
         Ok(())
@@ -41,7 +38,7 @@ fn three_instances_have_no_cycle_where_two_have_none() {
 
 #[test]
 fn every_run_piece_by_piece_has_a_serial_order() {
-    sets::check(CASES, &(sets::any_set(4, 4), any::<u64>()), |(set, seed)| {
+    sets::check(cases(), &(sets::any_set(4, 4), any::<u64>()), |(set, seed)| {
         let chopping = chopped(&set, Options::OPTIMIZED);
         prop_assert!(!runs::goes_wrong(&set, &Cut::of(&set, &chopping), Taken::Decisive, seed, 50));
         Ok(())
@@ -50,7 +47,7 @@ fn every_run_piece_by_piece_has_a_serial_order() {
 
 #[test]
 fn no_piece_can_be_split() {
-    sets::check(CASES / 3, &(sets::any_set(3, 4), sets::any_options()), |(set, options)| {
+    sets::check(cases() / 3, &(sets::any_set(3, 4), sets::any_options()), |(set, options)| {
         let chopping = chopped(&set, options);
         let cut = Cut::of(&set, &chopping);
         for smaller in cut.splits() {
@@ -63,7 +60,7 @@ fn no_piece_can_be_split() {
 
 #[test]
 fn the_log_holds_every_merge() {
-    sets::check(CASES / 3, &sets::any_set(3, 4), |set| {
+    sets::check(cases() / 3, &sets::any_set(3, 4), |set| {
         for procedure in chopped(&set, Options::OPTIMIZED).procedures.iter().filter(|procedure| !procedure.snapshot) {
             prop_assert_eq!(procedure.labels.len() - procedure.pieces.len(), procedure.merges.len());
         }
@@ -74,7 +71,7 @@ fn the_log_holds_every_merge() {
 #[test]
 fn the_sets_are_varied() {
     let seen = std::cell::RefCell::new(BTreeSet::new());
-    sets::check(CASES, &(sets::any_set(4, 5), sets::any_options()), |(set, options)| {
+    sets::check(cases(), &(sets::any_set(4, 5), sets::any_options()), |(set, options)| {
         let chopping = chopped(&set, options);
         let mut seen = seen.borrow_mut();
         for procedure in &chopping.procedures {
@@ -96,7 +93,7 @@ fn the_order_of_registration_does_not_matter() {
         let plans = set.plans();
         (Just(plans.clone()), Just(plans).prop_shuffle(), sets::any_options())
     });
-    sets::check(CASES / 3, &sets, |(plans, shuffled, options)| {
+    sets::check(cases() / 3, &sets, |(plans, shuffled, options)| {
         prop_assert_eq!(chop(&plans, options), chop(&shuffled, options));
         Ok(())
     });
@@ -104,7 +101,7 @@ fn the_order_of_registration_does_not_matter() {
 
 #[test]
 fn deferrals_contradict_no_order_and_none_is_missing() {
-    sets::check(CASES, &sets::any_set(4, 4), |set| {
+    sets::check(cases(), &sets::any_set(4, 4), |set| {
         let chopping = chopped(&set, Options::OPTIMIZED);
         let deferred: BTreeSet<(usize, usize)> =
             chopping.deferrals.iter().map(|found| (found.publisher.procedure, found.publisher.operation)).collect();
@@ -139,7 +136,7 @@ fn two_procedures_that_publish_to_each_other_are_not_deferred() {
 
 #[test]
 fn adding_a_procedure_names_exactly_what_changes() {
-    sets::check(CASES / 3, &(sets::any_set(4, 4), sets::any_options()), |(set, options)| {
+    sets::check(cases() / 3, &(sets::any_set(4, 4), sets::any_options()), |(set, options)| {
         let plans = set.plans();
         let Some((_, fewer)) = plans.split_last() else { return Ok(()) };
         let (before, after) = (chop(fewer, options).expect("a set"), chop(&plans, options).expect("a set"));
@@ -155,7 +152,8 @@ fn adding_a_procedure_names_exactly_what_changes() {
 /// What a property finds in the first of many sets, if in any.
 fn caught(found: impl Fn(&Set) -> Option<Wrong>) -> bool {
     let caught = std::cell::Cell::new(false);
-    sets::check(CASES, &sets::any_set(4, 5), |set| {
+    sets::check(3000, &sets::any_set(4, 5), |set| {
+        // The first is enough.
         caught.set(caught.get() || found(&set).is_some());
         Ok(())
     });

@@ -55,57 +55,7 @@ macro_rules! under_every_protocol {
         mod under {
             $(
                 mod $name {
-                    use crate::{gc, held, places, prefetch, redo, savepoints, tids, waiting};
-
-                    #[test]
-                    fn a_scan_and_an_insertion_into_its_range_both_commit() {
-                        held::a_scan_and_an_insertion_into_its_range_both_commit::<$protocol>();
-                    }
-
-                    #[test]
-                    fn an_absence_and_its_insertion_both_commit() {
-                        held::an_absence_and_its_insertion_both_commit::<$protocol>();
-                    }
-
-                    #[test]
-                    fn only_a_decision_moves_node_versions() {
-                        held::only_a_decision_moves_node_versions::<$protocol>();
-                    }
-
-                    #[test]
-                    fn of_two_that_insert_one_key_the_second_fails() {
-                        held::of_two_that_insert_one_key_the_second_fails::<$protocol>();
-                    }
-
-                    #[test]
-                    fn the_absence_that_was_rolled_back_stays_read() {
-                        held::the_absence_that_was_rolled_back_stays_read::<$protocol>();
-                    }
-
-                    #[test]
-                    fn answers_are_those_of_one_that_is_not_held() {
-                        held::answers_are_those_of_one_that_is_not_held::<$protocol>();
-                    }
-
-                    #[test]
-                    fn memory_of_what_was_given_up_comes_back() {
-                        held::memory_of_what_was_given_up_comes_back::<$protocol>();
-                    }
-
-                    #[test]
-                    fn what_is_prepared_is_all_that_was_read_and_written() {
-                        held::what_is_prepared_is_all_that_was_read_and_written::<$protocol>();
-                    }
-
-                    #[test]
-                    fn a_held_insertion_comes_after_the_deletion_of_its_key() {
-                        held::an_insertion_comes_after_the_deletion_of_its_key::<$protocol>();
-                    }
-
-                    #[test]
-                    fn many_held_rows_in_any_order_are_found() {
-                        held::many_rows_in_any_order_are_found::<$protocol>();
-                    }
+                    use crate::{gc, places, prefetch, redo, savepoints, tids, waiting};
 
                     #[test]
                     fn the_last_record_of_a_held_leaf_is_unlinked_later() {

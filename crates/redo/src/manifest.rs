@@ -99,8 +99,7 @@ pub struct Incarnation {
     pub number: u64,
     /// Its first epoch, above every epoch in which an earlier incarnation can have written.
     pub first_epoch: Epoch,
-    /// Its last durable epoch: entries of later epochs are void. `None` before it was closed in order or
-    /// recovered.
+    /// Its last durable epoch: entries of later epochs are void. `None` before it was closed in order or recovered.
     pub durable_epoch: Option<Epoch>,
     /// The directory of each logger's segments, relative to the database directory or absolute.
     pub loggers: Vec<PathBuf>,
@@ -155,10 +154,9 @@ pub struct Checkpoint {
 pub struct NotWritten {
     /// The error of the file system.
     pub error: LogError,
-    /// Whether a sync or the rename failed. Then it is unknown which manifest is in place and what else the
-    /// disk has lost, so nothing more may be written or acknowledged. Otherwise the old manifest is untouched,
-    /// and writing may be retried. A full disk that is reported before the sync of the directory is such a
-    /// case.
+    /// Whether a sync or the rename failed. Then it is unknown which manifest is in place and what else the disk has
+    /// lost, so nothing more may be written or acknowledged. Otherwise the old manifest is untouched, and writing may
+    /// be retried. A full disk that is reported before the sync of the directory is such a case.
     pub is_final: bool,
 }
 
@@ -339,6 +337,7 @@ impl Manifest {
                 "{tables} tables and indexes and {layouts} layouts were ever created; {TABLE_IDS_MAX} are possible"
             ));
         }
+        let tables: HashSet<TableId> = self.tables.iter().map(|table| table.id).collect();
         let (mut names, mut ids) = (HashSet::new(), HashSet::new());
         for table in &self.tables {
             let definition = &table.definition;
@@ -362,7 +361,7 @@ impl Manifest {
             if !layouts.insert(layout.id) || layout.id >= self.next_layout {
                 return Err(format!("layout id {} is used twice, or not below the next id", layout.id));
             }
-            if self.tables.iter().all(|table| table.id != layout.table) {
+            if !tables.contains(&layout.table) {
                 return Err(format!("layout {} is of table {}, which there is not", layout.id, layout.table));
             }
         }

@@ -77,7 +77,7 @@ impl Accounts {
     fn account(&self, image: &[u64]) -> Account {
         let value = |at: usize| match Value::read(&self.definition.columns[at], &self.layout.places[at], as_row(image))
         {
-            Value::Int(value) => value,
+            Value::Integer(value, _) => i64::try_from(value).expect("a column of 64 bits"),
             other => panic!("{other:?}"),
         };
         (value(1), value(2))

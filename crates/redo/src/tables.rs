@@ -1,11 +1,13 @@
 //! The tables of a manifest, as recovery needs them: the table of each layout, and the encoding of its rows.
 
+use std::collections::HashMap;
+
 use seriatim_base::{LayoutId, TableId};
 use seriatim_catalog::Layout;
 use seriatim_catalog::wire::RowWire;
 
 use crate::entry::Layouts;
-use crate::manifest::Manifest;
+use crate::manifest::{Manifest, TableEntry};
 
 /// The layouts of a manifest.
 #[derive(Clone, Debug)]
@@ -17,8 +19,9 @@ pub struct Tables {
 impl Tables {
     /// The layouts of a manifest that has passed [`Manifest::check`], as every manifest does that was read.
     pub fn new(manifest: &Manifest) -> Tables {
+        let by_id: HashMap<TableId, &TableEntry> = manifest.tables.iter().map(|table| (table.id, table)).collect();
         let layouts = manifest.layouts.iter().filter_map(|layout| {
-            let table = manifest.tables.iter().find(|table| table.id == layout.table)?;
+            let table = by_id.get(&layout.table)?;
             let columns = Layout::stored(&table.definition);
             Some((layout.id, table.id, RowWire::new(&table.definition, &columns)))
         });

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use seriatim_base::disk::Disk;
 use seriatim_catalog::PartitionValue;
-use seriatim_engine::{Batch, BatchPlacement, Listener, Order, PartitionBy, Place, QueueSettings, Settings};
+use seriatim_engine::{Batch, BatchPlacement, Listener, PartitionBy, Place, Settings};
 use seriatim_htm::{Budget, HtmMode};
 
 use crate::procedure::ExecutionMode;
@@ -236,6 +236,18 @@ impl Builder {
         self
     }
 
+    /// Bytes that one read-only transaction may keep from being used again: rows that are replaced or deleted while
+    /// it is open keep their memory. One that keeps more is ended, and its holder gets
+    /// [`TransactError::HoldsMemory`] at its next call. It is measured every few epochs, as the growth of the memory
+    /// that is in use and is no part of a table; what open transactions have written counts too. Default: half of what
+    /// was free under [`Builder::memory_limit`] when the transaction began, but at least a 64th of the limit.
+    ///
+    /// [`TransactError::HoldsMemory`]: crate::TransactError::HoldsMemory
+    pub fn snapshot_bytes_max(mut self, bytes: usize) -> Builder {
+        self.settings.snapshot_bytes_max = Some(bytes);
+        self
+    }
+
     /// How often the epoch advances, at most once a day and not less often than [`Builder::transaction_age_max`] says.
     /// Default 10 ms; where durability is by snapshot (option `durable_snapshots` of `dbx-tc`), how often a snapshot is
     /// made, as each ends an epoch: then it may not be said otherwise by `snapshot_interval_ms`.
@@ -277,34 +289,6 @@ impl Builder {
         self
     }
 
-    /// Queues the decisions of read-write transactions: what has been executed waits for a batch, of `batch_max` at most, whose
-    /// transactions are decided one by one. A batch that is smaller waits for more for as long as `wait`, but not while nobody else has a transaction
-    /// open; with a `wait` of zero batches come from load only. Default: each transaction is decided as soon as it has been executed.
-    ///
-    /// A session waits for each decision; one thread has many transactions to be decided by an [`Executor`](crate::Executor).
-    /// What waits in the queue gets older: a `wait` that is not below [`Builder::transaction_age_max`] is refused.
-    ///
-    /// Until its decision an executed transaction is in nobody's way: of one that has looked for a row and one that inserts it, both
-    /// commit if the former is decided first. Opening fails under a protocol that does not hold transactions
-    /// ([`Capabilities::detach`](crate::Capabilities::detach)). `occ-batch` has a queue by itself, made by its options; these settings replace them.
-    ///
-    /// ```
-    /// use std::time::Duration;
-    /// use seriatim::Database;
-    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// let db = Database::builder().protocol("silo").queue_decisions(16, Duration::ZERO).open()?;
-    /// db.session().transact(|_| Ok(()))?;
-    /// assert_eq!(db.statistics().queue.map(|queue| queue.decisions), Some(1));
-    /// assert!(Database::builder().protocol("nowait").queue_decisions(16, Duration::ZERO).open().is_err());
-    /// # Ok(())
-    /// # }
-    /// ```
-    pub fn queue_decisions(mut self, batch_max: usize, wait: Duration) -> Builder {
-        let order = self.settings.queue.and_then(|queue| queue.order);
-        self.settings.queue = Some(QueueSettings { batch_max, wait, order });
-        self
-    }
-
     /// Whether an [`Executor`](crate::Executor) of several threads batches the calls of procedures that it is given: of those queued,
     /// it runs one after another on one thread those of which one writes what another reads or writes. What a call will touch is what
     /// its arguments tell; procedures that only read, or whose arguments tell no key, and closures are not batched and not delayed. It
@@ -326,13 +310,6 @@ impl Builder {
     /// [`Executor::try_reserve`](crate::Executor::try_reserve) answers [`QueueFull`](crate::QueueFull). Default 65,536.
     pub fn executor_queue_max(mut self, calls: usize) -> Builder {
         self.settings.executor_queue_max = calls;
-        self
-    }
-
-    /// Where decisions are queued, those of a batch are made in this order. Not stable: what an order is told of may change.
-    #[doc(hidden)]
-    pub fn order_decisions(mut self, order: Order) -> Builder {
-        self.settings.queue = Some(QueueSettings { order: Some(order), ..self.settings.queue.unwrap_or_default() });
         self
     }
 

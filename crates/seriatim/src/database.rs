@@ -143,6 +143,16 @@ impl Database {
         self.engine.declare(definition)
     }
 
+    /// Creates tables declared at run time, all of them or none, in this order. The file that lists the tables of a
+    /// database is written anew for each change: of many tables that are created one by one, each takes longer than the
+    /// one before.
+    ///
+    /// # Errors
+    /// As [`Database::create`], for the first that cannot be created.
+    pub fn declare_all(&self, definitions: Vec<TableDef>) -> Result<Vec<DynHandle>, SchemaError> {
+        self.engine.declare_all(definitions)
+    }
+
     /// An existing table, by name, for access by values known at run time.
     ///
     /// # Errors

@@ -17,12 +17,11 @@ use crate::{
 
 /// Threads that run what they are given, first come, first served: one caller can have many transactions under way.
 ///
-/// Where decisions are queued ([`Builder::queue_decisions`](crate::Builder::queue_decisions)), a thread does not
-/// wait for the decisions of what it was given by [`Executor::transact`] and [`Executor::call`]: it executes
-/// further transactions meanwhile, up to as many as a batch has and its share of the
-/// [`workers`](crate::Builder::workers) allows, and their decisions come together in one batch; but one at a time
-/// where procedures run in pieces. What it was given by [`Executor::run`] it runs by itself, when its others have
-/// ended.
+/// Under a protocol that orders batches of decisions (`occ-batch`), a thread does not wait for the decisions of what
+/// it was given by [`Executor::transact`] and [`Executor::call`]. It executes further transactions meanwhile, up to
+/// as many as a batch has and its share of the [`workers`](crate::Builder::workers) allows, and their decisions come
+/// together in one batch. Where procedures run in pieces it executes one at a time. What it was given by
+/// [`Executor::run`] it runs by itself, when its others have ended.
 ///
 /// A transaction that has been executed does not wait for the body of the next: when its thread runs that for more
 /// than some 1 ms, another thread of the executor that has nothing to do, or comes between two bodies, decides it

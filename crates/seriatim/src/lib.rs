@@ -58,7 +58,7 @@ pub use seriatim_history as history;
 pub use seriatim_htm as htm;
 
 pub use builder::Builder;
-pub use catalog::{Bytes, Decimal, Overflow, PartitionValue, Text, Timestamp};
+pub use catalog::{Bytes, Decimal, Overflow, PartitionValue, Text, Timestamp, Value};
 pub use database::Database;
 pub use executor::{Executor, Reserved};
 pub use handle::{Handle, IndexHandle};
@@ -74,7 +74,10 @@ pub use seriatim_engine::{
 };
 pub use seriatim_macros::Table;
 pub use seriatim_procedure_macros::{Data, procedure, pure};
-pub use seriatim_txn::{Capabilities, Cause, Freshness, Knob, OptionError, Phase, ProtocolInfo, Reason, Requirements};
+pub use seriatim_txn::{
+    Capabilities, CapabilityChange, Cause, Freshness, Knob, OptionEffect, OptionError, Phase, ProtocolInfo, Reason,
+    Requirements,
+};
 pub use session::{AtPartition, Session};
 pub use transaction::{SnapshotTransaction, Transaction};
 pub use tx::{MissingRow, ReadTx, Tx};

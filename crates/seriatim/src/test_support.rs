@@ -11,7 +11,7 @@ pub use seriatim_engine::protocol::repairing::{Asked, asked};
 pub use seriatim_engine::test_support::{Between, between_chunks};
 
 use crate::procedure::registry::CallStrategy;
-use crate::procedure::{Data, Datum, Declared, EvaluationError};
+use crate::procedure::{Data, Declared, EvaluationError, Value};
 use crate::{Committed, Database, Session, TransactError};
 
 /// The name of the protocol that asks for repairs: [`Session::call_repaired`].
@@ -29,9 +29,9 @@ pub struct Call {
     /// The procedure.
     pub procedure: &'static str,
     /// Its arguments.
-    pub arguments: Datum,
+    pub arguments: Value,
     /// What it gave.
-    pub result: Result<Datum, String>,
+    pub result: Result<Value, String>,
 }
 
 /// An error in words. Errors of the procedure's own differ in type between ways to run it, and an overflow has no place in the
@@ -50,7 +50,7 @@ pub fn in_words(error: &TransactError) -> String {
 #[derive(Debug)]
 pub struct Repaired {
     /// What it gave.
-    pub result: Result<Committed<Datum>, TransactError>,
+    pub result: Result<Committed<Value>, TransactError>,
     /// How often it was repaired.
     pub repairs: u32,
     /// Whether the other call came between.
@@ -82,8 +82,8 @@ impl Session {
         result: &Result<Committed<P::Output>, TransactError>,
     ) {
         if let Some(calls) = &mut self.told {
-            let result = result.as_ref().map(|committed| committed.value.to_datum()).map_err(in_words);
-            calls.push(Call { procedure: P::NAME, arguments: arguments.to_datum(), result });
+            let result = result.as_ref().map(|committed| committed.value.to_value()).map_err(in_words);
+            calls.push(Call { procedure: P::NAME, arguments: arguments.to_value(), result });
         }
     }
 
@@ -95,7 +95,7 @@ impl Session {
     pub fn call_repaired(
         &mut self,
         procedure: &str,
-        arguments: &Datum,
+        arguments: &Value,
         rng: &mut Rng,
         disturbance: Option<Disturbance>,
     ) -> Result<Repaired, TransactError> {

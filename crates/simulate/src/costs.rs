@@ -7,8 +7,10 @@
 //! Transfers between cores, and waiting, cost the same for all: they belong to the machine.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
+use seriatim_base::thread::BatchWork;
 
 use crate::validation::Compared;
 
@@ -124,6 +126,22 @@ pub struct Machine {
     pub region: f64,
     /// Undoing a region.
     pub abort: f64,
+}
+
+/// How long the work of ordering batches takes.
+///
+/// - Calls: estimates from the hashes and probes of a row (`seriatim bench reorder`: 25 µs for 400 accesses, 2 GHz).
+/// - Decisions: the order of `occ-batch`, its tables included, takes 16 ns for each of the 24 accesses of YCSB's
+///   transactions, in batches of 4 and 8, on an AMD EPYC, and `seriatim bench reorder` some 5 ns for each vertex or
+///   edge, within a factor of 2. Times 2.4: a batch that takes 25 µs on the machine of the table of costs takes 10.5
+///   there.
+pub(crate) fn of_batch_work(work: BatchWork) -> Duration {
+    Duration::from_nanos(match work {
+        BatchWork::FootprintRow => 20,
+        BatchWork::CallRow => 60,
+        BatchWork::Access => 38,
+        BatchWork::GraphVisit => 12,
+    })
 }
 
 /// All costs of a simulation.

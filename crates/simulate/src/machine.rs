@@ -23,9 +23,9 @@ use std::time::Duration;
 use corosensei::stack::DefaultStack;
 use corosensei::{Coroutine, CoroutineResult, Yielder};
 use seriatim_base::simulated::{self, Lost, Region, Wait, WorkingSet};
-use seriatim_base::thread::{self, Touch};
+use seriatim_base::thread::{self, BatchWork, Touch};
 
-use crate::costs::{Costs, Counts, Step};
+use crate::costs::{self, Costs, Counts, Step};
 use crate::lines::{CORES_MAX, Lines, Touched, line_of};
 use crate::regions::Regions;
 use crate::turns::{Schedule, Turn};
@@ -357,6 +357,10 @@ impl simulated::Machine for Cores {
         true
     }
 
+    fn batch_work(&self, work: BatchWork, times: u64) {
+        self.work(costs::of_batch_work(work).saturating_mul(times.try_into().unwrap_or(u32::MAX)));
+    }
+
     fn park(&self, until: Option<u64>) -> bool {
         let Some((at, core)) = self.running() else { return false };
         let until = until.map(|until| until.saturating_mul(1000));
@@ -417,6 +421,8 @@ pub fn at<R>(time: Duration, body: impl FnOnce() -> R) -> R {
         fn work(&self, _: Duration) -> bool {
             true
         }
+
+        fn batch_work(&self, _: BatchWork, _: u64) {}
 
         fn park(&self, _: Option<u64>) -> bool {
             false

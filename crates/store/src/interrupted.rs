@@ -11,6 +11,7 @@ use crate::node_version::NodeVersion;
 use crate::record::{Kind, RecordPtr, Word8, key_bytes, write_key};
 use crate::tree::{LeafHint, Tree};
 use crate::{Cursor, Direction, Inserted, StoreCx, Unobserved};
+use seriatim_base::rng;
 use seriatim_base::thread::interrupt;
 use seriatim_catalog::{Key, KeyClass};
 use seriatim_htm::{Agent, Budget, Htm, HtmMode, Outside};
@@ -364,7 +365,7 @@ fn a_scan_of_a_tree() {
             }
             Answer::Shown(leaves, direction, low..=high)
         };
-        for count in [3, 9, 33] {
+        for count in [3, 9, 33].into_iter().take(rng::tries(2, 3) as usize) {
             every_turn::<Leaves, ()>(count, few, |_, _, _| (), read);
         }
     }

@@ -198,7 +198,7 @@ mod tests {
     /// empty, chains grow and shrink, and a hash table doubles. Another thread walks.
     fn walks_beside_changes(kind: (Organization, KeyClass), mode: HtmMode, seed: u64) {
         const STAY: u64 = 400;
-        const WALKS: u64 = 12;
+        let walks = rng::tries(4, 12);
         let (memory, htm) = open(mode);
         let mut walker = Worker::new(&memory, &htm);
         let index = index(kind, &htm, &mut walker);
@@ -238,7 +238,7 @@ mod tests {
                     }
                 });
             }
-            for number in 0..WALKS {
+            for number in 0..walks {
                 let (mut walk, mut visits) = (Walk::new(), HashMap::new());
                 let before = changes.load(Ordering::Relaxed);
                 while walker.step_beside_changes(&index, &mut walk, &mut visits) {
@@ -248,7 +248,7 @@ mod tests {
                     thread::yield_now();
                 }
                 let missed: Vec<u64> = (0..STAY).map(|n| 7 * n).filter(|n| !visits.contains_key(n)).collect();
-                enough.store(number + 1 == WALKS || !missed.is_empty(), Ordering::Relaxed);
+                enough.store(number + 1 == walks || !missed.is_empty(), Ordering::Relaxed);
                 assert_eq!(missed, [], "{kind:?} on {mode}: walk {number} missed records that stayed");
                 if kind.0 == Organization::Ordered {
                     assert!((0..STAY).all(|n| visits[&(7 * n)] == 1), "a tree's walk shows what stays once");

@@ -14,7 +14,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use seriatim::clock::Instant;
-use seriatim::procedure::{Datum, ExecutionMode};
+use seriatim::procedure::{ExecutionMode, Value};
 use seriatim::test_support::in_words;
 use seriatim::{Builder, Bytes, Database, Durability, Table, TransactError, TransactionOptions, Tx, thread};
 use seriatim_base::disk::{FaultyDisk, Operation, Times};
@@ -31,7 +31,7 @@ pub struct World<'w> {
     /// Opens it with these options, with the same rows each time.
     pub open: &'w dyn Fn(Builder) -> Result<Database, String>,
     /// Procedures and arguments, in the order in which they are called.
-    pub calls: Vec<(String, Datum)>,
+    pub calls: Vec<(String, Value)>,
 }
 
 /// An event before a step of a call.
@@ -77,7 +77,7 @@ pub struct Tally {
 
 /// How a call ended.
 enum Ending {
-    Done(Datum),
+    Done(Value),
     /// It has no effect.
     Refused(String),
     /// It may have one.
@@ -155,7 +155,7 @@ impl Pair {
     }
 
     /// Whether `found` is the state that the call's answer says; `kept`: answered calls must be there.
-    fn judge(&mut self, ending: Ending, found: Vec<String>, call: &(String, Datum), kept: bool) -> Result<(), String> {
+    fn judge(&mut self, ending: Ending, found: Vec<String>, call: &(String, Value), kept: bool) -> Result<(), String> {
         let (name, arguments) = call;
         let (is_done, told) = match &ending {
             Ending::Done(value) => (true, format!("{value:?}")),
@@ -273,7 +273,7 @@ fn flush(db: &Database) -> Result<(), TransactError> {
 }
 
 /// A call with the event before this step. Also returns whether it has that many steps.
-fn meet(pair: &Pair, event: Event, step: usize, name: &str, arguments: &Datum) -> (Ending, bool) {
+fn meet(pair: &Pair, event: Event, step: usize, name: &str, arguments: &Value) -> (Ending, bool) {
     let Pair { db, disk, .. } = pair;
     let (mut session, other) = (db.session(), &mut db.session());
     if event == Event::TooOld {

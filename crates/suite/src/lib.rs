@@ -22,7 +22,7 @@ pub mod setting;
 pub mod stress;
 pub mod terminals;
 
-pub use setting::{Setting, given, matrix, matrix_of_steps, matrix_of_threads, patience, rounds};
+pub use setting::{Setting, given, matrix, matrix_of_steps, patience, rounds};
 
 /// An error, where words are all that is wanted of it.
 pub(crate) fn said(error: impl std::fmt::Display) -> String {

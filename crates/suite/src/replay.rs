@@ -7,9 +7,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use seriatim::procedure::{Datum, ExecutionMode};
+use seriatim::procedure::{ExecutionMode, Value};
 use seriatim::test_support::{Call, Disturbance, REPAIRING, in_words};
 use seriatim::{Builder, Committed, Database, Rng, Session, TransactError};
+use seriatim_check::check_dependencies_by_name;
 use seriatim_workload::{Ending, Workload};
 
 use crate::terminals::load;
@@ -33,7 +34,7 @@ const MUTATED: usize = 6;
 /// Calls repaired in a row before one that others disturb.
 const UNDISTURBED: usize = 2;
 
-fn words(result: Result<Committed<Datum>, TransactError>) -> Result<Datum, String> {
+fn words(result: Result<Committed<Value>, TransactError>) -> Result<Value, String> {
     result.map(Committed::into_value).map_err(|error| in_words(&error))
 }
 
@@ -91,7 +92,7 @@ impl<'m> Recorded<'m> {
     pub fn again(
         &self,
         builder: Builder,
-        mut run: impl FnMut(&mut Session, &Call) -> Result<Datum, String>,
+        mut run: impl FnMut(&mut Session, &Call) -> Result<Value, String>,
     ) -> Result<(), String> {
         let db = load(builder, &*(self.make)())?;
         let mut session = db.session();
@@ -117,7 +118,7 @@ impl<'m> Recorded<'m> {
         self.again(Database::builder(), |session, Call { procedure, arguments, .. }| {
             if let Some(left) = left.get_mut(procedure).filter(|left| **left > 0) {
                 // One that aborts has no result to depend on.
-                if let Ok(found) = session.check_dependencies_by_name(procedure, arguments, rng.next_u64()) {
+                if let Ok(found) = check_dependencies_by_name(session, procedure, arguments, rng.next_u64()) {
                     found.map_err(|found| format!("{procedure}: {found}"))?;
                     *left -= 1;
                 }
@@ -201,7 +202,7 @@ impl<'m> Recorded<'m> {
         let (mut session, mut reference) = (db.session(), serial.session());
         let mut rng = Rng::from_seed(self.seed);
         let mut disturbances = 0;
-        let agree = |what: &Call, got: &Result<Datum, String>, wanted: &Result<Datum, String>| {
+        let agree = |what: &Call, got: &Result<Value, String>, wanted: &Result<Value, String>| {
             if got == wanted { Ok(()) } else { Err(format!("{what:?}: {got:?}, not {wanted:?}")) }
         };
         for calls in self.calls.chunks(UNDISTURBED + 2) {

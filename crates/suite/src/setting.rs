@@ -1,7 +1,6 @@
-//! The settings a test runs in: protocol × back end, and whether decisions are queued.
+//! The settings a test runs in: protocol × back end, and what of a protocol is switched on.
 
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
@@ -19,10 +18,6 @@ pub struct Setting {
     pub htm: HtmMode,
     /// Whether the serial order must agree with real time.
     pub strict: bool,
-    /// Whether decisions are queued.
-    pub queued: bool,
-    /// Whether those of a batch are made in a random order.
-    pub shuffled: bool,
     /// Whether all records are hot, under a protocol that has hot ones.
     pub hot: bool,
     /// How often snapshots are made, in milliseconds, under a protocol that makes them every so often; 0:
@@ -36,15 +31,6 @@ pub struct Setting {
     /// Whether the protocol publishes later what procedures add to sums that others use.
     pub defers: bool,
 }
-
-/// Seeds the next order of a batch that is shuffled. [`matrix_of_threads`] sets it.
-static SHUFFLES: AtomicU64 = AtomicU64::new(0);
-
-/// Decisions of a batch, where they are queued.
-const BATCH_MAX: usize = 4;
-
-/// The option of protocols whose validator orders batches.
-const BATCH_MAX_OPTION: &str = "batch_max";
 
 /// The option of protocols that wait.
 const WAIT_MAX: &str = "wait_max_us";
@@ -79,8 +65,6 @@ impl Setting {
             protocol: protocol.name,
             htm,
             strict,
-            queued: false,
-            shuffled: false,
             hot: false,
             snapshots: 1,
             adapts: false,
@@ -109,10 +93,9 @@ impl Setting {
         Setting::new(protocol, htm)
     }
 
-    /// Whether executed transactions are held until they are decided, so that what they insert is linked
-    /// then: where decisions are queued, and under a protocol that brings a queue of its own.
+    /// Whether executed transactions are held until they are decided, so that what they insert is linked then.
     pub fn holds(&self) -> bool {
-        self.queued || self.has_option(BATCH_MAX_OPTION)
+        self.is_of(|protocol| protocol.capabilities.detach)
     }
 
     /// The same with every record hot, if the protocol has hot records.
@@ -165,17 +148,6 @@ impl Setting {
         protocols().iter().any(|known| known.name == self.protocol && kind(known))
     }
 
-    /// The same with queued decisions, if the protocol holds transactions.
-    pub fn queued(&self) -> Option<Setting> {
-        let holds = self.is_of(|protocol| protocol.capabilities.detach);
-        holds.then(|| Setting { queued: true, ..self.clone() })
-    }
-
-    /// The same with batches in a random order, if decisions are queued.
-    pub fn shuffled(&self) -> Option<Setting> {
-        self.queued.then(|| Setting { shuffled: true, ..self.clone() })
-    }
-
     /// Options for a database in this setting.
     pub fn builder(&self) -> Builder {
         let builder = Database::builder().protocol(self.protocol).htm(self.htm);
@@ -198,23 +170,14 @@ impl Setting {
         let builder = adapts.fold(builder, |builder, &(option, value)| {
             builder.protocol_option(option, if self.adapts { value } else { 0 })
         });
-        let builder = if self.defers { builder.protocol_option(DEFER, 1) } else { builder };
-        let builder = if self.queued { builder.queue_decisions(BATCH_MAX, Duration::ZERO) } else { builder };
-        if !self.shuffled {
-            return builder;
-        }
-        builder.order_decisions(|batch| {
-            let mut order: Vec<usize> = (0..batch.len()).collect();
-            Rng::from_seed(SHUFFLES.fetch_add(1, Ordering::Relaxed)).shuffle(&mut order);
-            order
-        })
+        if self.defers { builder.protocol_option(DEFER, 1) } else { builder }
     }
 }
 
 impl Setting {
     /// Whether tests of each change run in it, or only those of a night.
-    fn is_of_each_change(&self) -> bool {
-        let is_plain = !(self.queued || self.hot || self.adapts || self.durable_snapshots || self.defers);
+    pub fn is_of_each_change(&self) -> bool {
+        let is_plain = !(self.hot || self.adapts || self.durable_snapshots || self.defers);
         let has_default_snapshots = self.snapshots != 0 || !self.makes_snapshots();
         let runs = match self.htm {
             HtmMode::Absent => true,
@@ -226,19 +189,7 @@ impl Setting {
 
     /// Whether a commit enters a region.
     fn commits_in_regions(&self) -> bool {
-        static FOUND: Mutex<BTreeMap<&str, bool>> = Mutex::new(BTreeMap::new());
-        let mut found = FOUND.lock().unwrap_or_else(PoisonError::into_inner);
-        *found.entry(self.protocol).or_insert_with(|| self.finds_regions_at_commit())
-    }
-
-    fn finds_regions_at_commit(&self) -> bool {
-        let db = self.builder().step_helpers(true).open().expect("a database");
-        let cells = db.create::<Cell>().expect("a table");
-        let mut session = db.session();
-        session.transact(|tx| tx.insert(&cells, &Cell { id: 1, value: 0 })).expect("nobody is about");
-        let before = db.statistics().regions.started;
-        session.transact(|tx| tx.update(&cells, &1, |cell| cell.set_value(1))).expect("nobody is about");
-        db.statistics().regions.started > before
+        self.is_of(|protocol| protocol.capabilities.commits_in_regions)
     }
 
     /// Whether a transaction continues to see rows as they were at its first read, whatever has been committed
@@ -276,9 +227,7 @@ impl Setting {
 
 impl std::fmt::Display for Setting {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let queued = if self.queued { ", queued" } else { "" };
-        let (shuffled, hot) =
-            (if self.shuffled { ", shuffled" } else { "" }, if self.hot { " with all records hot" } else { "" });
+        let hot = if self.hot { " with all records hot" } else { "" };
         let is_present = self.snapshots == 0 && self.makes_snapshots();
         let present = match self.adapts {
             _ if self.durable_snapshots => " with durable snapshots",
@@ -287,7 +236,7 @@ impl std::fmt::Display for Setting {
             true => " as others want it",
         };
         let deferring = if self.defers { " that defers" } else { "" };
-        write!(f, "{}{hot}{present}{deferring} on {}{queued}{shuffled}", self.protocol, self.htm)
+        write!(f, "{}{hot}{present}{deferring} on {}", self.protocol, self.htm)
     }
 }
 
@@ -301,8 +250,7 @@ impl std::fmt::Display for Setting {
 /// - protocols that adapt to what others want also adapting;
 /// - protocols that publish additions later also so: on the first back end without and on the others with durable
 ///   snapshots;
-/// - on the first back end: protocols that hold transactions with queued decisions, and those with eventual snapshots
-///   with snapshots of the present and with durable ones.
+/// - on the first back end: protocols with eventual snapshots, with snapshots of the present and with durable ones.
 ///
 /// Otherwise each protocol runs as it is by default on one back end, and those whose commits enter regions on emulated
 /// ones, too.
@@ -319,7 +267,6 @@ fn matrix_of_nights(seed: u64) -> Vec<Setting> {
     let chosen = chosen();
     let of = |htm: HtmMode| Setting::each_of(chosen.iter().copied(), htm);
     let hot = |htm: HtmMode| of(htm).filter_map(|setting| setting.all_hot());
-    let queued = of(backends[0]).filter_map(|setting| setting.queued());
     let present = of(backends[0]).filter_map(|setting| setting.with_snapshots_of_the_present());
     let durable = of(backends[0]).filter_map(|setting| setting.with_durable_snapshots());
     let adapting = |htm: HtmMode| of(htm).filter_map(|setting| setting.that_adapts());
@@ -331,16 +278,7 @@ fn matrix_of_nights(seed: u64) -> Vec<Setting> {
         })
     };
     let each = |htm: HtmMode| of(htm).chain(hot(htm)).chain(adapting(htm)).chain(deferring(htm));
-    backends.iter().flat_map(|&htm| each(htm)).chain(queued).chain(present).chain(durable).collect()
-}
-
-/// As [`matrix`], with queued decisions in an order by the seed: for tests with concurrent threads. Where one
-/// thread takes all steps in turn, a batch has one decision.
-pub fn matrix_of_threads(seed: u64) -> Vec<Setting> {
-    SHUFFLES.store(seed, Ordering::Relaxed);
-    let settings = matrix(seed);
-    let shuffled: Vec<Setting> = settings.iter().filter_map(Setting::shuffled).collect();
-    settings.into_iter().chain(shuffled).collect()
+    backends.iter().flat_map(|&htm| each(htm)).chain(present).chain(durable).collect()
 }
 
 /// As [`matrix`], for tests in which one thread takes all steps: on emulated regions only two of the
@@ -429,6 +367,19 @@ mod tests {
         }
     }
 
+    #[test]
+    fn protocols_whose_commits_enter_regions_are_those_that_say_so() {
+        for setting in Setting::each_of(protocols(), HtmMode::Emulated(Emulation::default())) {
+            let db = setting.builder().step_helpers(true).open().expect("a database");
+            let cells = db.create::<Cell>().expect("a table");
+            let mut session = db.session();
+            session.transact(|tx| tx.insert(&cells, &Cell { id: 1, value: 0 })).expect("nobody is about");
+            let before = db.statistics().regions.started;
+            session.transact(|tx| tx.update(&cells, &1, |cell| cell.set_value(1))).expect("nobody is about");
+            assert_eq!(db.statistics().regions.started > before, setting.commits_in_regions(), "{setting}");
+        }
+    }
+
     /// `settings.txt` is the list: each setting with the tier that it runs in. A change of it is a change of that file.
     #[test]
     fn the_settings_of_each_change_and_of_a_night_are_those_of_the_list() {
@@ -436,8 +387,7 @@ mod tests {
             return;
         }
         let nights = matrix_of_nights(7);
-        let shuffled: Vec<Setting> = nights.iter().filter_map(Setting::shuffled).collect();
-        let here = nights.iter().chain(&shuffled).filter(|setting| setting.htm != HtmMode::Rtm);
+        let here = nights.iter().filter(|setting| setting.htm != HtmMode::Rtm);
         let tier = |setting: &Setting| if setting.is_of_each_change() { "fast" } else { "nightly" };
         let mut found: Vec<String> = here.map(|setting| format!("{:<7} {setting}", tier(setting))).collect();
         found.sort();

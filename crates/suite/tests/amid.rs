@@ -1,8 +1,8 @@
 //! Events before each step of a call, in all the ways to run it: [`seriatim_suite::amid`].
 
 use seriatim::htm::HtmMode;
-use seriatim::procedure::{Data, Datum, ExecutionMode};
-use seriatim::rng::seed;
+use seriatim::procedure::{Data, ExecutionMode, Value};
+use seriatim::rng::{seed, tries};
 use seriatim::{Builder, Database, Durability, Fault, LogFault, protocols};
 use seriatim_base::thread::interrupt;
 use seriatim_suite::Setting;
@@ -66,9 +66,7 @@ fn all(world: &World<'_>, settings: &[Setting], events: &[Event], mode: Executio
 fn a_call_to_which_something_happens_has_happened_once_or_not_at_all() {
     let seed = seed("amid");
     let world = World { open: &ledger::open, calls: ledger::calls(seed, 60) };
-    let mut settings = settings(&["dbx-tc", "silo"]);
-    let queued = settings[0].queued();
-    settings.extend(queued);
+    let settings = settings(&["dbx-tc", "silo", "occ-batch"]);
     let tallies = all(&world, &settings, &EVENTS, ExecutionMode::Whole, seed);
     for (event, tally) in EVENTS.iter().cycle().zip(&tallies) {
         // Before its first piece nothing of it is there, and after it none of these can end it.
@@ -128,7 +126,7 @@ fn in_words(opened: Result<Database, Box<dyn std::error::Error>>) -> Result<Data
 /// One in which these calls were made.
 fn after(
     opened: Result<Database, Box<dyn std::error::Error>>,
-    calls: impl Iterator<Item = (String, Datum)>,
+    calls: impl Iterator<Item = (String, Value)>,
 ) -> Result<Database, String> {
     let db = in_words(opened)?;
     let mut session = db.session();
@@ -140,43 +138,43 @@ fn after(
 #[test]
 fn examples_to_which_something_happens_have_happened_once_or_not_at_all() {
     let seed = seed("amid examples");
-    let money = |units| Datum::Decimal { units, scale: 2 };
+    let money = |units| Value::Decimal { units, scale: 2 };
     let pay = |number: u32| {
-        let fields = [("day", (number % 2).to_datum()), ("from", (number % 40).to_datum())];
-        let fields = fields.into_iter().chain([("to", (number % 40 + 7).to_datum()), ("amount", money(500))]);
-        ("pay".to_owned(), Datum::record("Payment", fields))
+        let fields = [("day", (number % 2).to_value()), ("from", (number % 40).to_value())];
+        let fields = fields.into_iter().chain([("to", (number % 40 + 7).to_value()), ("amount", money(500))]);
+        ("pay".to_owned(), Value::record("Payment", fields))
     };
-    let line = |product: u32| Datum::record("Line", [("product", product.to_datum()), ("count", 1i64.to_datum())]);
+    let line = |product: u32| Value::record("Line", [("product", product.to_value()), ("count", 1i64.to_value())]);
     let buy = |number: u32| {
-        let lines = Datum::List((0..3).map(|at| line((number + at) % 20)).collect());
-        let fields = [("buyer", 1u32.to_datum()), ("number", number.to_datum()), ("lines", lines)];
-        let fields = fields.into_iter().chain([("coupon", number.is_multiple_of(3).then_some(7u32).to_datum())]);
-        ("checkout".to_owned(), Datum::record("Basket", fields))
+        let lines = Value::List((0..3).map(|at| line((number + at) % 20)).collect());
+        let fields = [("buyer", 1u32.to_value()), ("number", number.to_value()), ("lines", lines)];
+        let fields = fields.into_iter().chain([("coupon", number.is_multiple_of(3).then_some(7u32).to_value())]);
+        ("checkout".to_owned(), Value::record("Basket", fields))
     };
     let seats = |number: u32| {
         let row = (number / 2 % 10) as u8;
         match number % 2 {
-            0 => ("reserve".to_owned(), (1u32, row, vec![1u8, 2, 3], number).to_datum()),
-            _ => ("cancel".to_owned(), (1u32, row, number - 1).to_datum()),
+            0 => ("reserve".to_owned(), (1u32, row, vec![1u8, 2, 3], number).to_value()),
+            _ => ("cancel".to_owned(), (1u32, row, number - 1).to_value()),
         }
     };
     let post = |number: u32| {
         let (round, author) = (number / 4, number / 4 % 2);
         match number % 4 {
-            0 => ("publish".to_owned(), (author, format!("post {round}")).to_datum()),
-            1 => ("follow".to_owned(), (round, author).to_datum()),
-            2 => ("like".to_owned(), (round, author, 0u32).to_datum()),
-            _ => ("timeline".to_owned(), round.to_datum()),
+            0 => ("publish".to_owned(), (author, format!("post {round}")).to_value()),
+            1 => ("follow".to_owned(), (round, author).to_value()),
+            2 => ("like".to_owned(), (round, author, 0u32).to_value()),
+            _ => ("timeline".to_owned(), round.to_value()),
         }
     };
     let play = |number: u32| match number % 3 {
-        0 => ("best".to_owned(), 5u8.to_datum()),
-        _ => ("play".to_owned(), (number % 7, number % 5 + 7).to_datum()),
+        0 => ("best".to_owned(), 5u8.to_value()),
+        _ => ("play".to_owned(), (number % 7, number % 5 + 7).to_value()),
     };
-    let enqueue = |number: u32| ("enqueue".to_owned(), (1u16, format!("job {number}")).to_datum());
-    let take = |number: u32| ("take".to_owned(), (1u16, number).to_datum());
+    let enqueue = |number: u32| ("enqueue".to_owned(), (1u16, format!("job {number}")).to_value());
+    let take = |number: u32| ("take".to_owned(), (1u16, number).to_value());
     // Each ends a job that was taken before all of this.
-    let end = |name: &str, job: u32| (name.to_owned(), (1u16, u64::from(job)).to_datum());
+    let end = |name: &str, job: u32| (name.to_owned(), (1u16, u64::from(job)).to_value());
     let work = |number: u32| match number % 4 {
         0 => enqueue(number),
         1 => take(number),
@@ -194,7 +192,7 @@ fn examples_to_which_something_happens_have_happened_once_or_not_at_all() {
             calls: (0..160).map(work).collect(),
         },
     ];
-    for world in &worlds {
+    for world in worlds.iter().take(tries(3, 6) as usize) {
         let settings = settings(&["dbx-tc"]);
         let mut tallies = all(world, &settings, &EVENTS[..4], ExecutionMode::Whole, seed);
         tallies.extend(all(world, &settings, &DISKS[2..4], ExecutionMode::Whole, seed));
@@ -205,10 +203,10 @@ fn examples_to_which_something_happens_have_happened_once_or_not_at_all() {
 #[test]
 fn a_call_that_stands_still_holds_up_those_who_must_not_meet_half_of_it_and_nobody_else() {
     let seed = seed("stalls");
-    let calls: [(&str, Datum, i64); 3] = [
-        ("deposit", (0u32, 0u32, 5i64).to_datum(), 5),
-        ("share", (0u32, 0u32, 1u32, 5i64).to_datum(), 10),
-        ("spread", (0u32, vec![0u32, 1, 2], 5i64).to_datum(), 15),
+    let calls: [(&str, Value, i64); 3] = [
+        ("deposit", (0u32, 0u32, 5i64).to_value(), 5),
+        ("share", (0u32, 0u32, 1u32, 5i64).to_value(), 10),
+        ("spread", (0u32, vec![0u32, 1, 2], 5i64).to_value(), 15),
     ];
     for setting in settings(&["dbx-tc"]) {
         for (name, arguments, pays) in &calls {
@@ -231,7 +229,7 @@ fn a_call_that_stands_still_holds_up_those_who_must_not_meet_half_of_it_and_nobo
 
 #[test]
 fn canary_half_of_a_call_is_met_where_nothing_keeps_others_away() {
-    let (seed, spread) = (seed("halves"), (0u32, vec![0u32, 1, 2], 5i64).to_datum());
+    let (seed, spread) = (seed("halves"), (0u32, vec![0u32, 1, 2], 5i64).to_value());
     for setting in settings(&["dbx-tc"]) {
         let broken = |builder: Builder| builder.canary(Fault::NoWindows);
         // If they are run while the call stands still.
@@ -324,7 +322,7 @@ fn panic_amid_a_call() {
     let db = ledger::open(builder).expect("a new database");
     db.flush().expect("the disk works");
     let (step, mut session) = (step.parse().expect("a step"), db.session());
-    let call = || session.call_by_name("spread", &(0u32, vec![0u32, 1, 2], 5i64).to_datum()).map(drop);
+    let call = || session.call_by_name("spread", &(0u32, vec![0u32, 1, 2], 5i64).to_value()).map(drop);
     let interrupted = std::panic::AssertUnwindSafe(|| interrupt(step, || panic!("deliberately"), call));
     match std::panic::catch_unwind(interrupted) {
         Ok((called, _)) => eprintln!("there are not so many steps: {called:?}"),

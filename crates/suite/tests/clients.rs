@@ -2,11 +2,11 @@
 
 use seriatim::rng::seed;
 use seriatim_suite::clients::{DataModel, Load, Route, interrogate, interrogate_declared};
-use seriatim_suite::{matrix, matrix_of_threads, rounds};
+use seriatim_suite::{matrix, rounds};
 
 fn every_setting(test: &str, data_model: DataModel, load: &Load) {
     let seed = seed(test);
-    for setting in matrix_of_threads(seed) {
+    for setting in matrix(seed) {
         for round in 0..rounds() {
             let seen = interrogate(&setting, data_model, load, seed ^ round).unwrap_or_else(|fault| panic!("{fault}"));
             eprintln!("{setting}, {data_model:?}: {seen:?}");

@@ -8,7 +8,7 @@ use seriatim::test_support::GROUPED;
 use seriatim_store::RarePath;
 use seriatim_suite::explore::Cell;
 use seriatim_suite::stress::{Load, stress};
-use seriatim_suite::{Setting, matrix, matrix_of_threads};
+use seriatim_suite::{Setting, matrix};
 
 /// A row with columns that are not of its key.
 #[derive(Table)]
@@ -22,7 +22,7 @@ struct Pair {
 #[test]
 fn few_keys_many_conflicts() {
     let seed = seed("few keys");
-    for setting in matrix_of_threads(seed) {
+    for setting in matrix(seed) {
         let load = Load { threads: 3, transactions: 400, keys: 8, operations: 6 };
         let stressed = stress(&setting, &load, seed).unwrap_or_else(|fault| panic!("{fault}"));
         eprintln!("{setting}: {stressed:?}");
@@ -32,7 +32,7 @@ fn few_keys_many_conflicts() {
 #[test]
 fn many_keys_splits_and_unlinks() {
     let seed = seed("many keys");
-    for setting in matrix_of_threads(seed) {
+    for setting in matrix(seed) {
         let load = Load { threads: 2, transactions: 600, keys: 400, operations: 20 };
         let mut taken = [0; RarePath::COUNT];
         // Deleted rows leave when epochs have passed, and epochs may not pass while no thread runs that ends
@@ -55,8 +55,6 @@ fn grouped(htm: HtmMode) -> Setting {
         protocol: GROUPED,
         htm,
         strict: true,
-        queued: false,
-        shuffled: false,
         hot: false,
         snapshots: 0,
         adapts: false,

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use seriatim::rng::{is_nightly, seed};
+use seriatim::rng::{is_nightly, seed, tries};
 use seriatim::{Fault, LogFault, Rng, thread};
 use seriatim_suite::power::{Campaign, Case, Plan, Tally, Totals, covered, directory, settings};
 use seriatim_suite::{Setting, rounds};
@@ -144,7 +144,7 @@ fn a_seed_repeats_exactly() {
 fn a_recovery_can_be_cut_short_at_each_operation() {
     let seed = seed("a_recovery_can_be_cut_short_at_each_operation");
     let mut cuts = 0;
-    for number in 0..6 * rounds() {
+    for number in 0..tries(1, 6) * rounds() {
         let case = Case::of(seed.wrapping_add(number), Plan::Cuts);
         cuts += directory::cut_each_operation(&case).unwrap_or_else(|problem| panic!("{problem}"));
     }

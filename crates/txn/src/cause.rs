@@ -37,6 +37,8 @@ pub enum Reason {
     OutOfMemory,
     /// The transaction is older than the configured age.
     TooOld,
+    /// The snapshot kept more memory from being used again than the settings permit.
+    HoldsMemory,
     /// Another thread cancelled the transaction.
     Cancelled,
     /// A write in a read-only transaction.
@@ -61,7 +63,7 @@ pub enum Reason {
 
 impl Reason {
     /// Every reason, in order of declaration: for counters and reports.
-    pub const ALL: [Reason; 19] = [
+    pub const ALL: [Reason; 20] = [
         Reason::RecordChanged,
         Reason::RecordLocked,
         Reason::WaitTimeout,
@@ -71,6 +73,7 @@ impl Reason {
         Reason::LeftOut,
         Reason::OutOfMemory,
         Reason::TooOld,
+        Reason::HoldsMemory,
         Reason::Cancelled,
         Reason::ReadOnly,
         Reason::Unordered,
@@ -109,6 +112,7 @@ impl Reason {
             Reason::LeftOut => "left_out",
             Reason::OutOfMemory => "out_of_memory",
             Reason::TooOld => "too_old",
+            Reason::HoldsMemory => "holds_memory",
             Reason::Cancelled => "cancelled",
             Reason::ReadOnly => "read_only",
             Reason::Unordered => "unordered",
@@ -149,6 +153,7 @@ impl std::fmt::Display for Cause {
             Reason::LeftOut => "it conflicts with others of its batch in every order",
             Reason::OutOfMemory => "the memory limit is reached",
             Reason::TooOld => "the transaction is older than the configured age",
+            Reason::HoldsMemory => "the snapshot keeps more memory from being used again than is permitted",
             Reason::Cancelled => "the transaction was cancelled",
             Reason::ReadOnly => "the transaction is read-only",
             Reason::Unordered => "the table or index is not ordered and cannot be scanned",

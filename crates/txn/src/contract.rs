@@ -114,7 +114,8 @@ pub struct Capabilities {
     pub column_groups: bool,
     /// Publishes transactions of registered procedures piece by piece ([`Pieces`]).
     pub pieces: bool,
-    /// Holds executed transactions until they are decided ([`Detach`]).
+    /// Holds executed transactions until they are decided ([`Detach`]): a protocol with a
+    /// [validator](Protocol::validator).
     pub detach: bool,
     /// May answer [`Outcome::Repair`] to callers that use [`Repair`].
     pub repair: bool,
@@ -123,6 +124,78 @@ pub struct Capabilities {
     /// The pauses after its conflicts are regulated by throughput, unless the database is configured
     /// otherwise.
     pub regulated: bool,
+    /// Locks contended rows, *hot* ones, at access, and takes all rows of the tables that
+    /// [`Environment::hot_tables`] names for hot.
+    pub hot_tables: bool,
+    /// Publishes some additions later, by a worker that is set aside for that ([`Deferrals`](crate::Deferrals)).
+    pub defers: bool,
+    /// A commit enters a region, where there are regions.
+    pub commits_in_regions: bool,
+}
+
+impl Capabilities {
+    /// None of them.
+    pub const NONE: Capabilities = Capabilities {
+        ad_hoc: false,
+        snapshots: Freshness::None,
+        strict: false,
+        epoch_order: false,
+        tid_order: false,
+        column_groups: false,
+        pieces: false,
+        detach: false,
+        repair: false,
+        partitions: false,
+        regulated: false,
+        hot_tables: false,
+        defers: false,
+        commits_in_regions: false,
+    };
+}
+
+/// A change of capabilities by an option.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OptionEffect {
+    /// The option.
+    pub option: &'static Knob,
+    /// Whether the option makes the change at zero. Otherwise it does at any other value.
+    pub at_zero: bool,
+    /// The change.
+    pub change: CapabilityChange,
+}
+
+/// What an option changes of the capabilities.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum CapabilityChange {
+    /// The serial order need not agree with real time: not [`Capabilities::strict`].
+    GivesUpRealTime,
+    /// [`Capabilities::defers`].
+    Defers,
+    /// [`Capabilities::snapshots`] are [`Freshness::Latest`].
+    LatestSnapshots,
+}
+
+impl OptionEffect {
+    /// Whether these options make the change.
+    fn applies(&self, options: &Options) -> bool {
+        (options.get(self.option) == 0) == self.at_zero
+    }
+
+    /// The values of the option that make the change, in words.
+    pub fn condition(&self) -> String {
+        let Knob { name, .. } = self.option;
+        if self.at_zero { format!("with {name}=0") } else { format!("with {name} above 0") }
+    }
+}
+
+/// Settings of a database with which the options of its protocol have to agree.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct DatabaseSettings<'s> {
+    /// [`Environment::hot_tables`].
+    pub hot_tables: &'s [String],
+    /// How often the epoch advances, if that was set.
+    pub epoch_interval: Option<Duration>,
 }
 
 /// A protocol's line in the registry.
@@ -140,15 +213,22 @@ pub struct ProtocolInfo {
     pub capabilities: Capabilities,
     /// Its options.
     pub options: &'static [Knob],
-    /// Of a strict protocol the option that gives up real-time order, where it is not zero.
-    pub strict_unless: Option<&'static Knob>,
+    /// What options change of the capabilities.
+    pub effects: &'static [OptionEffect],
 }
 
 impl ProtocolInfo {
     /// What it offers with these options.
     pub fn capabilities_with(&self, options: &Options) -> Capabilities {
-        let is_relaxed = self.strict_unless.is_some_and(|knob| options.get(knob) != 0);
-        Capabilities { strict: self.capabilities.strict && !is_relaxed, ..self.capabilities }
+        let mut capabilities = self.capabilities;
+        for effect in self.effects.iter().filter(|effect| effect.applies(options)) {
+            match effect.change {
+                CapabilityChange::GivesUpRealTime => capabilities.strict = false,
+                CapabilityChange::Defers => capabilities.defers = true,
+                CapabilityChange::LatestSnapshots => capabilities.snapshots = Freshness::Latest,
+            }
+        }
+        capabilities
     }
 
     /// Whether a database opens under this protocol with these regions, on this machine.
@@ -169,7 +249,15 @@ pub trait Protocol: Sized + Send + Sync + 'static {
     /// Per-worker state.
     type Worker: Worker;
 
-    /// The protocol's shared state for one database.
+    /// Whether the options agree with each other and with the settings of a database.
+    ///
+    /// # Errors
+    /// What does not agree, and what would.
+    fn check(_options: &Options, _settings: &DatabaseSettings<'_>) -> Result<(), String> {
+        Ok(())
+    }
+
+    /// The protocol's shared state for one database, whose settings have been checked.
     fn open(options: &Options, environment: &Environment) -> Self;
 
     /// A worker. Registered until dropped.
@@ -658,9 +746,6 @@ pub struct Ordered {
     pub edges: Option<Vec<(usize, usize)>>,
     /// Those that are in conflict with others of the batch in every order.
     pub left_out: Vec<usize>,
-    /// Vertices and edges of the graph that the order is chosen by, as often as one was looked at: on
-    /// simulated cores they take time.
-    pub looked: u64,
 }
 
 /// Holds executed transactions until the caller, which orders them, decides them. Between [`Detach::prepare`]

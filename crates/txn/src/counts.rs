@@ -42,6 +42,14 @@ struct All {
 }
 
 impl Census {
+    /// Bytes of all tables.
+    pub fn bytes(&self) -> i64 {
+        let all = self.all.lock().unwrap_or_else(PoisonError::into_inner);
+        let there = all.chunks.iter().flat_map(|(_, chunk)| &chunk.counts);
+        let there: i64 = there.map(|(_, bytes)| bytes.load(Ordering::Relaxed)).sum();
+        there + all.gone.iter().map(|count| count.bytes).sum::<i64>()
+    }
+
     /// The counts of a table.
     pub fn of(&self, table: TableId) -> TableCount {
         let (id, all) = (table.index(), self.all.lock().unwrap_or_else(PoisonError::into_inner));
@@ -129,6 +137,7 @@ mod tests {
         other.add(TableId(3), 1, 50);
         drop(other);
         assert_eq!(census.of(TableId(3)), TableCount { rows: 4, bytes: 400 });
+        assert_eq!(census.bytes(), 408);
         assert_eq!(census.of(TableId(40)), TableCount { rows: 1, bytes: 8 });
         assert_eq!(census.of(TableId(4000)), TableCount::default());
     }

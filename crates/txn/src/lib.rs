@@ -29,9 +29,9 @@ mod windows;
 pub use addition::{Added, Addition};
 pub use cause::{Cause, ConflictInfo, OpError, Phase, Reason};
 pub use contract::{
-    Batching, Capabilities, Detach, Freshness, HotRecord, Inserted, Mode, OnExists, Ordered, Outcome, Peeked, Pieces,
-    Prepared, Protocol, ProtocolInfo, Repair, Requirements, RowPtr, Runs, Savepoint, Scan, Seen, Staged, Updating,
-    Validator, Worker,
+    Batching, Capabilities, CapabilityChange, DatabaseSettings, Detach, Freshness, HotRecord, Inserted, Mode, OnExists,
+    OptionEffect, Ordered, Outcome, Peeked, Pieces, Prepared, Protocol, ProtocolInfo, Repair, Requirements, RowPtr,
+    Runs, Savepoint, Scan, Seen, Staged, Updating, Validator, Worker,
 };
 pub use counts::{Census, Counts, TableCount};
 pub use deferrals::{Apply, Deferrals, Pending, PendingRow, PendingSum};

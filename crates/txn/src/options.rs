@@ -169,7 +169,7 @@ impl std::error::Error for OptionError {}
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Capabilities, Freshness, Requirements};
+    use crate::{Capabilities, Requirements};
 
     const SPINS: Knob =
         Knob { name: "spins", unit: "steps", default: 3, min: 1, max: 9, about: "for this test", source: "none" };
@@ -178,21 +178,9 @@ mod tests {
         summary: "",
         source: "",
         requirements: Requirements { plan: false, regions: false },
-        capabilities: Capabilities {
-            ad_hoc: true,
-            snapshots: Freshness::None,
-            strict: true,
-            epoch_order: true,
-            tid_order: false,
-            column_groups: false,
-            pieces: false,
-            detach: false,
-            repair: false,
-            partitions: false,
-            regulated: false,
-        },
+        capabilities: Capabilities { ad_hoc: true, strict: true, epoch_order: true, ..Capabilities::NONE },
         options: &[SPINS],
-        strict_unless: None,
+        effects: &[],
     };
 
     fn options(given: &[(&str, u64)]) -> Result<Options, String> {

@@ -1,9 +1,8 @@
 //! Both ends of a PostgreSQL connection: frames, the start of a session, TLS, errors.
 //!
-//! Invariant: the crate knows no database and no SQL, and forwards exactly the bytes that it received.
-//! [`frames`] cuts a stream into messages without decoding them. If a program needs the contents, [`message`]
-//! decodes a copy with the crate `pgwire`. So a message that `pgwire` does not know, or would encode
-//! differently, is forwarded unchanged.
+//! Invariant: the crate knows no database and no SQL, and forwards exactly the bytes that it received. [`frames`] cuts
+//! a stream into messages without decoding them. If a program needs the contents, [`message`] decodes a copy with the
+//! crate `pgwire`. So a message that `pgwire` does not know, or would encode differently, is forwarded unchanged.
 //!
 //! The source is the PostgreSQL 15 documentation, chapter 55, "Frontend/Backend Protocol".
 

@@ -48,8 +48,7 @@ pub fn encode(message: &impl Message) -> Bytes {
     buffer.freeze()
 }
 
-/// The rest of a message's body. Each method takes a field off its front, or returns `None` if the body is too
-/// short.
+/// The rest of a message's body. Each method takes a field off its front, or returns `None` if the body is too short.
 #[derive(Clone, Copy, Debug)]
 pub struct Body<'a>(&'a [u8]);
 

@@ -1,5 +1,4 @@
-//! The interface between runners and workloads: load a workload, run its terminals, check the consistency of
-//! its data.
+//! The interface between runners and workloads: load a workload, run its terminals, check the consistency of its data.
 //!
 //! A terminal calls its procedures by a `CallMode`. `Now` waits for each result, `Later` leaves it outstanding
 //! until it is durable, and `InExecutor` runs the call on a thread of an executor. The terminal's code is the
@@ -22,9 +21,8 @@ pub trait Workload: Send + Sync {
     /// The name in the registry.
     fn name(&self) -> &'static str;
 
-    /// Creates the workload's tables in `db` without rows, and registers its procedures; analysis needs no
-    /// more. Existing tables with the same definition are kept, so a workload can also be declared in a
-    /// recovered database.
+    /// Creates the workload's tables in `db` without rows, and registers its procedures; analysis needs no more.
+    /// Existing tables with the same definition are kept, so a workload can also be declared in a recovered database.
     ///
     /// # Errors
     /// When a table has another definition, a procedure is registered already, or one is refused.
@@ -44,8 +42,7 @@ pub trait Workload: Send + Sync {
     /// a protocol without snapshots can validate each part.
     ///
     /// # Errors
-    /// When tables are missing or a reading transaction fails. A violated condition is not an error; the report
-    /// has it.
+    /// When tables are missing or a reading transaction fails. A violated condition is not an error; the report has it.
     fn consistency(&self, db: &Database) -> Result<Report, LoadError>;
 
     /// As [`Workload::consistency`], but only with conditions on the tables, without the terminals' ledgers.
@@ -365,8 +362,7 @@ pub enum Ending {
 }
 
 impl Ending {
-    /// The outcome of a transaction that returned `error`. The workload requests rollbacks by errors of type
-    /// `E`.
+    /// The outcome of a transaction that returned `error`. The workload requests rollbacks by errors of type `E`.
     #[inline]
     pub fn of<E: std::error::Error + 'static>(error: TransactError) -> Ending {
         if error.user::<E>().is_some() { Ending::UserAborted } else { Ending::Failed(error) }

@@ -257,8 +257,7 @@ pub fn procedures() -> Procedures {
     procedures![read_write]
 }
 
-/// Reads five objects and writes five, one of them by its old value. Returns the sum of the values read,
-/// modulo 2^64.
+/// Reads five objects and writes five, one of them by its old value. Returns the sum of the values read, modulo 2^64.
 #[procedure]
 pub fn read_write(tx: &Tx, input: &ReadWriteInput) -> Result<u64, Abort> {
     let both = tx.require::<Object>(input.both)?;

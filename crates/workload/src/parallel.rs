@@ -108,8 +108,7 @@ const BATCH: u64 = if cfg!(test) { 3 } else { 100 };
 /// of rows of all items. `seed` determines the draws of `make`.
 ///
 /// # Errors
-/// The first error of a transaction.
-/// The first that a transaction ended with.
+/// The first error of a transaction. The first that a transaction ended with.
 pub fn populate<T: Send>(
     db: &Database,
     loading: &Loading<'_>,

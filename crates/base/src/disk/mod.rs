@@ -1,15 +1,13 @@
-//! The platform interface to files: the real implementation ([`real`]) and, in builds for tests
-//! (`test-support`), a simulated one (`FaultyDisk`). [`sticky_errors`] remembers failures of either. [`Around`]
-//! wraps another disk.
+//! The platform interface to files: the real implementation ([`real`]) and, in builds for tests (`test-support`), a
+//! simulated one (`FaultyDisk`). [`sticky_errors`] remembers failures of either. [`Around`] wraps another disk.
 //!
 //! Invariant: only a successful sync promises that something survives a power cut. [`DiskFile::sync_data`]
 //! makes a file's contents and length durable, [`Disk::sync_dir`] the names in a directory. Neither does the
 //! other's work, and a new directory needs a sync of its parent. A rename is atomic and stays within one
 //! directory. Across directories file systems differ in the result of a power cut, so such a rename is refused.
 //!
-//! **A failed sync must not be repeated.** The kernel reports the error once and drops the pages, so the next
-//! sync succeeds without them (Rebello et al., "Can Applications Recover from fsync Failures?", USENIX ATC
-//! 2020).
+//! **A failed sync must not be repeated.** The kernel reports the error once and drops the pages, so the next sync
+//! succeeds without them (Rebello et al., "Can Applications Recover from fsync Failures?", USENIX ATC 2020).
 //!
 //! Every error keeps its [`io::ErrorKind`] and names the operation and the path.
 
@@ -48,8 +46,7 @@ pub trait Disk: Debug + Send + Sync {
     /// `NotFound`, `NotADirectory`, and errors of the file system.
     fn list(&self, dir: &Path) -> io::Result<Vec<Found>>;
 
-    /// Creates a directory and its missing parents. The parent of each new directory needs a
-    /// [`Disk::sync_dir`].
+    /// Creates a directory and its missing parents. The parent of each new directory needs a [`Disk::sync_dir`].
     ///
     /// # Errors
     /// `AlreadyExists` or `NotADirectory` if a file is in the way, and errors of the file system.
@@ -133,8 +130,7 @@ pub trait DiskFile: Debug + Send + Sync {
     /// Errors of the file system.
     fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize>;
 
-    /// Writes all bytes. A gap behind the end of the file becomes zeros. Not durable before
-    /// [`DiskFile::sync_data`].
+    /// Writes all bytes. A gap behind the end of the file becomes zeros. Not durable before [`DiskFile::sync_data`].
     ///
     /// # Errors
     /// `StorageFull`, `PermissionDenied` if opened for reading, and errors of the file system. Any part of the
@@ -156,8 +152,7 @@ pub trait DiskFile: Debug + Send + Sync {
     /// Errors of the file system.
     fn bytes(&self) -> io::Result<u64>;
 
-    /// Truncates the file, or extends it by zeros that occupy no space. Not durable before
-    /// [`DiskFile::sync_data`].
+    /// Truncates the file, or extends it by zeros that occupy no space. Not durable before [`DiskFile::sync_data`].
     ///
     /// # Errors
     /// `PermissionDenied` if opened for reading, and errors of the file system.

@@ -252,8 +252,7 @@ struct RealFile {
 }
 
 impl RealFile {
-    /// Refuses changes of read-only handles with one kind of error; the system has a different one for each
-    /// call.
+    /// Refuses changes of read-only handles with one kind of error; the system has a different one for each call.
     fn writable(&self) -> io::Result<&File> {
         self.writable.then_some(&self.file).ok_or_else(opened_for_reading)
     }

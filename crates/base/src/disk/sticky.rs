@@ -40,8 +40,7 @@ impl StickyDisk {
     fn forget(&self, key: &Path, directory: &Arc<Directory>) {
         let mut directories = self.directories();
         let is_it = directories.get(key).is_some_and(|listed| Arc::ptr_eq(listed, directory));
-        // The references of the list and of the caller. Other threads get theirs from the list, which is
-        // locked.
+        // The references of the list and of the caller. Other threads get theirs from the list, which is locked.
         if is_it && Arc::strong_count(directory) == 2 {
             directories.remove(key);
         }

@@ -225,8 +225,7 @@ fn a_lock_of_a_directory_does_not_depend_on_its_files() {
     });
 }
 
-/// Runs a test body with two disks: one holds a directory, the other changes its surroundings as another
-/// process.
+/// Runs a test body with two disks: one holds a directory, the other changes its surroundings as another process.
 fn on_both_held(test: &str, body: impl Fn(&dyn Disk, &dyn Disk, &Path)) {
     let temporary = Temporary::new(test);
     body(&*real(), &*real(), &temporary.0.canonicalize().unwrap());

@@ -1,6 +1,5 @@
-//! Model-checks a watcher that finds work, a thread that goes to sleep and a thread that queues work for a busy
-//! one. Loom runs every interleaving and every reordering that the memory model allows. The work must be
-//! watched.
+//! Model-checks a watcher that finds work, a thread that goes to sleep and a thread that queues work for a busy one.
+//! Loom runs every interleaving and every reordering that the memory model allows. The work must be watched.
 //!
 //! Run by `RUSTFLAGS="--cfg loom" cargo test -p seriatim-base --release --lib loom`.
 

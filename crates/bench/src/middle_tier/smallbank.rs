@@ -1,9 +1,8 @@
 //! SmallBank as in the paper (§5.2): a customer's balance, a deposit, a transfer from checking to savings, a
 //! transfer to another customer, and a withdrawal, all with equal frequency.
 //!
-//! A withdrawal checks both accounts, and withdraws nothing if their sum is too small. The number of changed
-//! rows tells which, so the final sum of the bank is known exactly. (The original SmallBank overdraws, with a
-//! penalty.)
+//! A withdrawal checks both accounts, and withdraws nothing if their sum is too small. The number of changed rows tells
+//! which, so the final sum of the bank is known exactly. (The original SmallBank overdraws, with a penalty.)
 
 use seriatim::Rng;
 use seriatim_postgres::Server;
@@ -14,8 +13,7 @@ const LOADED: i64 = 10_000;
 /// The largest amount, in cents.
 const MOST: u64 = 500;
 
-/// The middle tier's templates of the transactions. Clients retry rolled-back transactions themselves, as
-/// without it.
+/// The middle tier's templates of the transactions. Clients retry rolled-back transactions themselves, as without it.
 pub(super) const TEMPLATES: &str = r#"
 [[template]]
 name = "balance"

@@ -15,8 +15,7 @@ pub struct Told {
     pub(super) counted: Counted,
     /// Keys written at each partition by committed transactions, in the whole run.
     pub(super) written: Vec<u64>,
-    /// If results are recorded: for each commit, the times of its request and its answer, and the values that
-    /// it read.
+    /// If results are recorded: for each commit, the times of its request and its answer, and the values that it read.
     pub(super) record: Vec<Recorded>,
 }
 

@@ -2,16 +2,14 @@
 //! transaction has twelve keys, at one partition or six at each of two, in a hash table in memory. The crate
 //! `transport` carries its messages.
 //!
-//! Each client reads and increments its own keys, and sends the next request after the answer. With conflicts,
-//! each of the first clients uses only one partition for single-partition transactions, and others write one of
-//! their keys.
+//! Each client reads and increments its own keys, and sends the next request after the answer. With conflicts, each of
+//! the first clients uses only one partition for single-partition transactions, and others write one of their keys.
 //!
 //! Invariant, checked after each run: at each partition the sum of values has grown by the number of keys that
 //! reported commits wrote there. No transaction is still in progress. A recorded run is also checked to be
 //! strictly serializable, from the clients' results alone.
 //!
-//! Roles are closures. On threads they run concurrently ([`on_threads`]); on simulated cores the machine runs
-//! them.
+//! Roles are closures. On threads they run concurrently ([`on_threads`]); on simulated cores the machine runs them.
 
 mod check;
 mod client;

@@ -65,8 +65,7 @@ impl Cell {
     }
 }
 
-/// The cells: few or many aborts, few or many conflicts, one round or two; with 30 % multi-partition
-/// transactions.
+/// The cells: few or many aborts, few or many conflicts, one round or two; with 30 % multi-partition transactions.
 pub const CELLS: [(&str, Mix); 8] = [
     ("one round", cell(0.0, 0.0, 0.0)),
     ("one round, conflicts", cell(0.0, 0.8, 0.0)),

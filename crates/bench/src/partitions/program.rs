@@ -1,5 +1,4 @@
-//! A transaction on two partitions: one round that reads and increments, or one that reads and another that
-//! writes.
+//! A transaction on two partitions: one round that reads and increments, or one that reads and another that writes.
 
 use seriatim_partition::{FragmentRequest, Next, PartitionId, Procedure};
 

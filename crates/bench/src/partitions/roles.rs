@@ -89,8 +89,7 @@ impl<A: Application, T> Ends<A, T> {
         self.owners.iter().filter_map(|end| end.owner.as_ref()).map(|owner| owner.partition())
     }
 
-    /// The checks of every run: no client got a wrong answer, no role panicked, and no transaction is in
-    /// progress.
+    /// The checks of every run: no client got a wrong answer, no role panicked, and no transaction is in progress.
     pub(super) fn check(&self, scheme: Scheme, counted: impl Fn(&T) -> &Counted) -> Result<(), String> {
         if let Some(wrong) = self.told.iter().flat_map(|told| &counted(told).wrong).next() {
             return Err(wrong.clone());

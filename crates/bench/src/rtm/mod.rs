@@ -43,8 +43,7 @@ struct Setting {
     attempts: u32,
     /// Regions for each figure about time.
     regions: u32,
-    /// Transactions of an arm between two checks of the clock, and rounds and seconds of the comparisons with
-    /// TPC-C.
+    /// Transactions of an arm between two checks of the clock, and rounds and seconds of the comparisons with TPC-C.
     rounds: u32,
     seconds: f64,
     /// Whether TPC-C has a hundredth of the specified rows.
@@ -126,6 +125,7 @@ mod tests {
     use super::*;
 
     #[test]
+    #[ignore = "nightly: ten seconds"]
     fn every_measurement_runs_on_every_back_end_and_is_reported() {
         let rtm = detect().probe_commits.then_some(HtmMode::Rtm);
         for mode in [HtmMode::Absent, HtmMode::Emulated(Emulation::default())].into_iter().chain(rtm) {

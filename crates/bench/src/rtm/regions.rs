@@ -56,9 +56,8 @@ fn repeat<B: Body>(htm: &Htm, count: u32, body: &mut B) -> (f64, RegionStatistic
     (began.elapsed().as_secs_f64() * 1e9 / f64::from(count), agent.statistics().since(&before))
 }
 
-/// Two threads increment one word, which a lock guards when regions fall back. Each thread takes the lock
-/// itself in one of `by_hand` turns. Returns nanoseconds of a turn, the outcomes of regions, and the number of
-/// lost increments.
+/// Two threads increment one word, which a lock guards when regions fall back. Each thread takes the lock itself in one
+/// of `by_hand` turns. Returns nanoseconds of a turn, the outcomes of regions, and the number of lost increments.
 fn contend(htm: &Htm, count: u32, by_hand: Option<u32>, seed: u64) -> (f64, RegionStatistics, u64) {
     let (lock, word, start) = (SpinLock::new(), AtomicU64::new(0), Barrier::new(2));
     let (lock, word, start) = (&lock, &word, &start);

@@ -5,7 +5,7 @@ use std::fmt::Write;
 use super::KeyCodec;
 use crate::key_writer::unescape;
 use crate::order::float_of_bits;
-use crate::{ColumnDef, ColumnType, Key, Value};
+use crate::{ColumnDef, ColumnType, IntegerType, Key, Value};
 
 impl KeyCodec {
     /// The values of a key's columns; `None` if it is not a key of this codec.
@@ -25,10 +25,7 @@ impl KeyCodec {
         for ((column, _), value) in self.parts.iter().zip(&values) {
             let comma = if text.is_empty() { "" } else { ", " };
             // Writing to a string cannot fail.
-            let _ = match value {
-                Value::Text(value) => write!(text, "{comma}{} {value:?}", column.name),
-                value => write!(text, "{comma}{} {value}", column.name),
-            };
+            let _ = write!(text, "{comma}{} {}", column.name, value.in_column());
         }
         if !rest.is_empty() {
             let comma = if text.is_empty() { "" } else { ", " };
@@ -64,16 +61,17 @@ impl KeyCodec {
 fn take(column: &ColumnDef, mut key: impl Iterator<Item = u8>) -> Option<(Value, usize)> {
     let nulls = usize::from(column.nullable);
     let is_null = column.nullable && key.next()? == 1;
+    let optional = |value: Value| if column.nullable { value.some() } else { value };
     let Some(width) = column.ty.key_bytes() else {
         if is_null {
-            return Some((Value::Null, nulls));
+            return Some((Value::NONE, nulls));
         }
         let (bytes, taken) = unescape(key)?;
         let value = match column.ty {
             ColumnType::Bytes { .. } => Value::Bytes(bytes),
             _ => Value::Text(String::from_utf8(bytes).ok()?),
         };
-        return Some((value, nulls + taken));
+        return Some((optional(value), nulls + taken));
     };
     let mut bits = 0u64;
     for _ in 0..width {
@@ -81,14 +79,16 @@ fn take(column: &ColumnDef, mut key: impl Iterator<Item = u8>) -> Option<(Value,
     }
     // Sign-extends a value whose sign bit was flipped.
     let signed = || (((bits ^ 1 << (8 * width - 1)) << (64 - 8 * width)) as i64) >> (64 - 8 * width);
-    let value = match column.ty {
-        _ if is_null => Value::Null,
-        ColumnType::Bool => Value::Bool(bits != 0),
-        ColumnType::F64 => Value::Float(f64::from_bits(float_of_bits(bits))),
-        ColumnType::Decimal { scale } => Value::Decimal { units: signed(), scale },
-        ColumnType::Timestamp => Value::Timestamp(signed()),
-        ColumnType::I8 | ColumnType::I16 | ColumnType::I32 | ColumnType::I64 => Value::Int(signed()),
-        _ => Value::UInt(bits),
+    if is_null {
+        return Some((Value::NONE, nulls + width as usize));
+    }
+    let value = match (column.ty, IntegerType::of_column(column.ty)) {
+        (ColumnType::F64, _) => Value::Float(f64::from_bits(float_of_bits(bits))),
+        (ColumnType::Decimal { scale }, _) => Value::Decimal { units: signed(), scale },
+        (ColumnType::Timestamp, _) => Value::Timestamp(signed()),
+        (_, Some(ty)) if ty.range().0 < 0 => Value::Integer(signed().into(), Some(ty)),
+        (_, Some(ty)) => Value::Integer(bits.into(), Some(ty)),
+        _ => Value::Bool(bits != 0),
     };
-    Some((value, nulls + width as usize))
+    Some((optional(value), nulls + width as usize))
 }

@@ -216,17 +216,17 @@ mod tests {
     }
 
     fn of(first: ColumnType) -> Value {
-        if first == ColumnType::U16 { Value::UInt(7) } else { Value::Text("a\u{0}b".into()) }
+        if first == ColumnType::U16 { Value::from(7u16) } else { Value::Text("a\u{0}b".into()) }
     }
 
     #[test]
     fn a_value_is_read_from_keys_of_every_class_as_it_was_written() {
         let values = [
-            (ColumnType::U64, Value::UInt(u64::MAX - 1), PartitionValue::Integer(i128::from(u64::MAX - 1))),
-            (ColumnType::U16, Value::UInt(513), PartitionValue::Integer(513)),
-            (ColumnType::I8, Value::Int(-3), PartitionValue::Integer(-3)),
-            (ColumnType::I32, Value::Int(-70_000), PartitionValue::Integer(-70_000)),
-            (ColumnType::I64, Value::Int(i64::MIN), PartitionValue::Integer(i64::MIN.into())),
+            (ColumnType::U64, Value::from(u64::MAX - 1), PartitionValue::Integer(i128::from(u64::MAX - 1))),
+            (ColumnType::U16, Value::from(513u16), PartitionValue::Integer(513)),
+            (ColumnType::I8, Value::from(-3i8), PartitionValue::Integer(-3)),
+            (ColumnType::I32, Value::from(-70_000i32), PartitionValue::Integer(-70_000)),
+            (ColumnType::I64, Value::from(i64::MIN), PartitionValue::Integer(i64::MIN.into())),
             (ColumnType::Bool, Value::Bool(true), PartitionValue::Integer(1)),
             (ColumnType::Timestamp, Value::Timestamp(-1), PartitionValue::Integer(-1)),
             (ColumnType::Decimal { scale: 2 }, Value::Decimal { units: -150, scale: 2 }, PartitionValue::Integer(-150)),
@@ -243,8 +243,9 @@ mod tests {
                 let (first, descending) = ([ColumnType::U16, ColumnType::Text { max: 4 }][at / 2], at % 2 == 1);
                 let codec = codec(first, ty, descending);
                 let place = codec.place_of(1).expect("all keys have it");
-                let key = codec.encode_values(&[of(first), value.clone(), Value::UInt(9)]).expect("of these types");
+                let key = codec.encode_values(&[of(first), value.clone(), 9u8.into()]).expect("of these types");
                 assert_eq!(place.value(key.as_key()).as_ref(), Some(&expected), "{ty} behind {first}");
+                assert_eq!(value.partition_value().as_ref(), Some(&expected), "{ty}");
                 if let Some(number) = place.unsigned(key.as_key()) {
                     assert_eq!(PartitionValue::Integer(number.into()), expected, "{ty} behind {first}");
                 }
@@ -254,7 +255,7 @@ mod tests {
                     place.value_between(range.low.as_ref().map(KeyBuf::as_key), range.high.as_ref().map(KeyBuf::as_key))
                 };
                 assert_eq!(range(&[of(first), value.clone()]).as_ref(), Some(&expected), "{ty} behind {first}");
-                let whole = range(&[of(first), value.clone(), Value::UInt(255)]);
+                let whole = range(&[of(first), value.clone(), 255u8.into()]);
                 assert_eq!(whole.as_ref(), Some(&expected), "{ty} behind {first}");
                 assert_eq!(range(&[of(first)]), None, "{ty} behind {first}");
                 assert_eq!(range(&[]), None, "{ty} behind {first}");
@@ -294,7 +295,7 @@ mod tests {
         assert_eq!((place(&codec(0), "n"), place(&codec(0), "id")), (false, true));
         // The key follows where the column is NULL only.
         assert_eq!((place(&codec(1), "n"), place(&codec(1), "id")), (false, false));
-        let key = codec(0).encode_values(&[Value::Null, Value::UInt(5)]).expect("of these types");
+        let key = codec(0).encode_values(&[Value::NONE, 5u8.into()]).expect("of these types");
         let place = codec(0).place_of(1).expect("all keys have it");
         assert_eq!(place.value(key.as_key()), Some(PartitionValue::Integer(5)));
     }

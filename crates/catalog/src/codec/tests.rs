@@ -21,19 +21,19 @@ fn table() -> TableDef {
 fn keys_of_values_are_those_of_types_and_describe_themselves() {
     let table = table();
     let primary = KeyCodec::for_table(&table);
-    let key = primary.encode_values(&[Value::UInt(7)]).expect("of its type");
+    let key = primary.encode_values(&[7u16.into()]).expect("of its type");
     assert_eq!(key, 7u16.to_buf());
     assert_eq!(primary.describe(key.as_key()), "w 7");
 
     let by_name = KeyCodec::for_index(&table.indexes[0], &table);
-    let values = [Value::Text("ab".into()), Value::Int(-5), Value::UInt(3)];
+    let values = [Value::Text("ab".into()), Some(-5i32).into(), 3u16.into()];
     let key = by_name.encode_values(&values).expect("of their types");
     assert_eq!(by_name.describe(key.as_key()), "name \"ab\", since -5, w 3");
     assert_eq!(by_name.decode(key.as_key()).as_deref(), Some(&values[..]));
     assert_eq!(key, (Text::<8>::literal("ab"), Reverse(Some(-5i32)), 3u16).to_buf());
 
     let by_sum = KeyCodec::for_index(&table.indexes[1], &table);
-    let key = by_sum.encode_values(&[Value::Decimal { units: -1250, scale: 2 }, Value::UInt(1)]).expect("a decimal");
+    let key = by_sum.encode_values(&[Value::Decimal { units: -1250, scale: 2 }, 1u16.into()]).expect("a decimal");
     assert_eq!(by_sum.describe(key.as_key()), "sum -12.50, w 1");
 }
 
@@ -51,7 +51,7 @@ fn prefixes_of_an_index_take_in_every_primary_key() {
     let table = table();
     let by_sum = KeyCodec::for_index(&table.indexes[1], &table);
     let range = by_sum.range_of_prefix(&Reverse(Decimal::<2>::from_units(5)));
-    let key = |units, w| by_sum.encode_values(&[Value::Decimal { units, scale: 2 }, Value::UInt(w)]).expect("typed");
+    let key = |units, w: u16| by_sum.encode_values(&[Value::Decimal { units, scale: 2 }, w.into()]).expect("typed");
     let inside = |key: KeyBuf| range.contains(key.as_key());
     assert!(inside(key(5, 0)) && inside(key(5, 65_535)) && !inside(key(4, 9)) && !inside(key(6, 9)));
     let same = by_sum.range_of_values(&[Value::Decimal { units: 5, scale: 2 }]).expect("typed");

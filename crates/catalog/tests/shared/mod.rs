@@ -240,18 +240,16 @@ pub(crate) fn value(column: &ColumnDef) -> BoxedStrategy<Value> {
         ColumnType::LongText => text(200).prop_map(Value::Text).boxed(),
         ColumnType::Bytes { max } => bytes(max.into()).prop_map(Value::Bytes).boxed(),
     };
-    if column.nullable { prop_oneof![1 => Just(Value::Null), 3 => value].boxed() } else { value }
+    if column.nullable { prop_oneof![1 => Just(Value::NONE), 3 => value.prop_map(Value::some)].boxed() } else { value }
 }
 
 /// How values of one column are ordered in an ascending key: the model that keys are compared with.
 pub(crate) fn compare(a: &Value, b: &Value) -> Ordering {
     match (a, b) {
-        (Value::Null, Value::Null) => Ordering::Equal,
-        (Value::Null, _) => Ordering::Greater,
-        (_, Value::Null) => Ordering::Less,
+        (Value::Option(Some(a)), Value::Option(Some(b))) => compare(a, b),
+        (Value::Option(a), Value::Option(b)) => a.is_none().cmp(&b.is_none()),
         (Value::Bool(a), Value::Bool(b)) => a.cmp(b),
-        (Value::Int(a), Value::Int(b)) => a.cmp(b),
-        (Value::UInt(a), Value::UInt(b)) => a.cmp(b),
+        (Value::Integer(a, ty), Value::Integer(b, other)) if ty == other => a.cmp(b),
         (Value::Float(a), Value::Float(b)) => a.total_cmp(b),
         (Value::Decimal { units: a, .. }, Value::Decimal { units: b, .. }) => a.cmp(b),
         (Value::Timestamp(a), Value::Timestamp(b)) => a.cmp(b),

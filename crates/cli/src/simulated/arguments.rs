@@ -7,7 +7,6 @@ use clap::{Arg, ArgAction, Command, value_parser};
 
 use crate::args::{number, seconds};
 
-/// `seriatim simulate`.
 pub(crate) fn command() -> Command {
     let plain = || {
         Arg::new("plain").long("plain").value_name("BINARY").value_parser(value_parser!(PathBuf)).help(

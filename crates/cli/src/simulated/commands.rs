@@ -1,5 +1,4 @@
-//! Benchmarks that `seriatim simulate` runs, each in its own process, and the parts of their reports that it
-//! reads.
+//! Benchmarks that `seriatim simulate` runs, each in its own process, and the parts of their reports that it reads.
 
 use std::path::Path;
 use std::process::Command;
@@ -12,13 +11,11 @@ use super::cores::{ABSENT, MODELLED};
 use crate::Failure;
 use crate::machine::Machine;
 
-/// Runs commands with a progress bar.
 pub(super) struct Commands {
     bar: ProgressBar,
 }
 
 impl Commands {
-    /// A progress bar for `count` commands.
     pub(super) fn new(count: usize) -> Commands {
         let style = ProgressStyle::with_template("{wide_bar} {pos}/{len} {elapsed} {msg}");
         let style = style.unwrap_or_else(|_| ProgressStyle::default_bar());
@@ -40,7 +37,6 @@ impl Commands {
         serde_json::from_slice(&ran.stdout).map_err(Failure::run)
     }
 
-    /// Prints a line above the bar.
     pub(super) fn talk(&self, line: &str) {
         self.bar.suspend(|| talk!("{line}"));
     }

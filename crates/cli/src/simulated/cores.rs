@@ -1,5 +1,4 @@
-//! A workload on simulated cores: one core for each terminal thread, one for the ticker, one that sets the
-//! phases.
+//! A workload on simulated cores: one core for each terminal thread, one for the ticker, one that sets the phases.
 
 use std::path::PathBuf;
 use std::process::exit;
@@ -23,8 +22,7 @@ use crate::runner::{self, MEASURE, Measured, Part, Plan, STOP, WARM_UP};
 use crate::working_sets::Region;
 use crate::{Failure, callers};
 
-/// The built-in tables, by the machines on which they were measured. The first is the default: it has costs of
-/// regions.
+/// The built-in tables, by the machines on which they were measured. The first is the default: it has costs of regions.
 const TABLES: [(&str, &str); 2] = [
     ("xeon-2", include_str!("../../../simulate/costs/xeon-2.json")),
     ("epyc-2", include_str!("../../../simulate/costs/epyc-2.json")),
@@ -144,7 +142,6 @@ fn unit() -> Costs {
     Costs { work, machine }
 }
 
-/// The default table.
 pub(super) fn default_table() -> Result<Table, Failure> {
     own(TABLES[0])
 }
@@ -189,7 +186,6 @@ enum Ended {
 }
 
 impl Charged<'_> {
-    /// Runs the plan.
     pub(crate) fn run(&self, db: &Database, workload: &dyn Workload, plan: &Plan) -> Result<Measured, Failure> {
         let phase = AtomicU8::new(if plan.warmup > 0.0 { WARM_UP } else { MEASURE });
         // The count of transactions, which is not shown here.

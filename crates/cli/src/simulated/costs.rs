@@ -160,8 +160,7 @@ fn points(protocol: &'static str, modes: &[&'static str]) -> Vec<Point> {
     all.into_iter().map(point).collect()
 }
 
-/// The costs of a protocol, by mode of regions. Steps are the same with and without regions, so only the scales
-/// differ.
+/// The costs of a protocol, by mode of regions. Steps are the same with and without regions, so only the scales differ.
 fn of_protocol(commands: &Commands, points: &[Point], protocol: &str, modes: &[&'static str]) -> Vec<Protocol> {
     let seen = |regions: &str, workload: &[&str]| {
         let of = |point: &&Point| point.protocol == protocol && point.regions == regions && point.workload == workload;

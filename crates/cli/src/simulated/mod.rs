@@ -19,7 +19,6 @@ pub(crate) use cores::{AUTO, Simulation, at, roles, working_sets};
 #[cfg(not(feature = "simulate"))]
 pub(crate) use without::{AUTO, Simulation, at, roles, run, working_sets};
 
-/// `seriatim simulate`.
 #[cfg(feature = "simulate")]
 pub(crate) fn run(matches: &clap::ArgMatches) -> Result<(), crate::Failure> {
     match matches.subcommand() {

@@ -38,7 +38,6 @@ fn runs() -> impl Iterator<Item = (&'static [&'static str], u16)> {
 const SOON: &[(&str, &[&str])] =
     &[("htcc", &["--option", "hot_period=10", "--option", "hot_failures=10", "--option", "hot_failures_kept=1"])];
 
-/// The options for a protocol.
 fn options(protocol: &str) -> &'static [&'static str] {
     SOON.iter().find(|(name, _)| *name == protocol).map_or(&[], |(_, options)| options)
 }
@@ -46,8 +45,7 @@ fn options(protocol: &str) -> &'static [&'static str] {
 /// Seconds of warm-up on threads and on cores, in which rows become hot.
 const WARMUP: &str = "0.1";
 
-/// A run does not count if its threads had a smaller share of processor time than this part of the best run's
-/// share.
+/// A run does not count if its threads had a smaller share of processor time than this part of the best run's share.
 const DISTURBED: f64 = 0.97;
 
 /// A protocol with a mode of regions, on a workload, on a number of threads or cores.
@@ -212,7 +210,6 @@ fn undisturbed(runs: &[Run]) -> Vec<Figures> {
     runs.iter().filter(|run| run.share >= best * DISTURBED).map(|run| run.figures).collect()
 }
 
-/// The median of each figure.
 fn middle(runs: &[Figures]) -> Figures {
     let middle = |of: fn(&Figures) -> f64| {
         let mut all: Vec<f64> = runs.iter().map(of).collect();

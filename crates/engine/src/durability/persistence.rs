@@ -445,12 +445,12 @@ impl Persistence {
         Ok(())
     }
 
-    /// Adds a table that was just made.
+    /// Adds tables that were just made.
     ///
     /// # Errors
     /// As [`Persistence::change`].
-    pub(crate) fn add_table(&self, set: &TableSet) -> Result<(), LogError> {
-        self.change(|manifest| super::open::add_table(manifest, set, false))
+    pub(crate) fn add_tables(&self, sets: &[Arc<TableSet>]) -> Result<(), LogError> {
+        self.change(|manifest| sets.iter().for_each(|set| super::open::add_table(manifest, set, false)))
     }
 
     /// Begins to log.

@@ -3,6 +3,7 @@
 //! Rows go to where they will stay, by the protocol's own hand, in the order of their TIDs; no transaction runs. What the log
 //! says after the durable epoch is left out, so the tables come to the state that was there when that epoch ended.
 
+use std::collections::HashMap;
 use std::hint::cold_path;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -10,7 +11,7 @@ use std::time::Duration;
 
 use seriatim_base::clock::Instant;
 use seriatim_base::disk::Disk;
-use seriatim_base::{Epoch, LayoutId, thread};
+use seriatim_base::{Epoch, LayoutId, TableId, thread};
 use seriatim_catalog::RowWriter;
 use seriatim_catalog::wire::DecodeError;
 #[cfg(feature = "canary")]
@@ -200,11 +201,12 @@ fn make_tables(
 ) -> Result<Tables, OpenError> {
     let capacity_max = usize::try_from(rows_max.max(CAPACITY_UNSEEN)).unwrap_or(usize::MAX);
     let mut tables = Tables { ids: manifest.next_table.0, ..Tables::default() };
+    let layouts: HashMap<TableId, LayoutId> =
+        manifest.layouts.iter().rev().map(|layout| (layout.table, layout.id)).collect();
     for entry in manifest.tables.iter().filter(|entry| !entry.is_void) {
         let name = &entry.definition.name;
         let consecutive = entry.indexes.iter().zip(entry.id.0 + 1..).all(|(index, id)| index.0 == id);
-        let layout = manifest.layouts.iter().find(|layout| layout.table == entry.id);
-        if !consecutive || layout.is_none_or(|layout| layout.id != LayoutId(entry.id.0)) {
+        if !consecutive || layouts.get(&entry.id) != Some(&LayoutId(entry.id.0)) {
             return Err(OpenError::Invalid(format!(
                 "the manifest gives table {name:?} ids that this version never gives"
             )));

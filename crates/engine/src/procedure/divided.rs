@@ -97,21 +97,6 @@ impl fmt::Display for Undivided {
 
 impl std::error::Error for Undivided {}
 
-/// The value by which a row is placed.
-pub fn value_of(value: &Value) -> Option<PartitionValue> {
-    Some(match value {
-        Value::Null => return None,
-        Value::Bool(value) => PartitionValue::Integer((*value).into()),
-        Value::Int(number) | Value::Timestamp(number) | Value::Decimal { units: number, .. } => {
-            PartitionValue::Integer((*number).into())
-        }
-        Value::UInt(number) => PartitionValue::Integer((*number).into()),
-        Value::Float(number) => (*number).into(),
-        Value::Text(text) => PartitionValue::Bytes(text.clone().into_bytes()),
-        Value::Bytes(bytes) => PartitionValue::Bytes(bytes.clone()),
-    })
-}
-
 /// How names of tables begin in which owners and coordinators keep what is theirs: no rows of the partitions' data.
 pub const BOOKS: &str = "partition books: ";
 
@@ -161,7 +146,7 @@ pub fn copy(from: &Engine, to: &Engine, wanted: &Wanted<'_>) -> Result<(), Trans
 pub fn fill(from: &Engine, to: &Engine, partitions: &Partitions, at: usize) -> Result<(), TransactError> {
     copy(from, to, &|definition, row| {
         let Some(column) = definition.partition_column() else { return Ok(true) };
-        let value = value_of(&row[column.index()]);
+        let value = row[column.index()].partition_value();
         let found = value.and_then(|value| partitions.of_value(&value).ok());
         let nowhere = || TransactError::User(format!("a row of {} is nowhere", definition.name).into());
         found.map(|found| found == at).ok_or_else(nowhere)

@@ -7,12 +7,10 @@ use std::fmt;
 use std::ops::{Bound, ControlFlow};
 use std::sync::Arc;
 
-use seriatim_catalog::{
-    ColumnId, ColumnSet, ColumnUse, KeyBuf, KeyCodec, KeyRange, Organization, RowRef, Value, ValueError,
-};
+use seriatim_catalog::{ColumnId, ColumnSet, ColumnUse, KeyBuf, KeyCodec, KeyRange, Organization, RowRef, ValueError};
 use seriatim_procedure::interpret::{Changes, Keys, Operate, interpret};
 use seriatim_procedure::ir::{Operation, Procedure};
-use seriatim_procedure::{Datum, EvaluationError};
+use seriatim_procedure::{EvaluationError, Value, check_column};
 use seriatim_store::Direction;
 use seriatim_txn::{Mode, Reason, RowPtr};
 
@@ -27,7 +25,7 @@ use crate::{Committed, Runner, TransactError};
 #[derive(Clone, Debug, PartialEq)]
 pub struct Aborted {
     /// The value given to `tx.abort`.
-    pub error: Datum,
+    pub error: Value,
 }
 
 impl fmt::Display for Aborted {
@@ -38,9 +36,12 @@ impl fmt::Display for Aborted {
 
 impl std::error::Error for Aborted {}
 
-/// What ends an interpreted procedure.
-pub(super) enum Stopped {
+/// The reason for which an interpreted procedure ends.
+#[derive(Debug)]
+pub enum Stopped {
+    /// It aborts.
     Abort(Abort),
+    /// An expression has no value.
     Evaluation(EvaluationError),
 }
 
@@ -57,7 +58,7 @@ impl From<Abort> for Stopped {
 }
 
 impl Stopped {
-    pub(super) fn into_abort(self, tx: &TxCore) -> Abort {
+    fn into_abort(self, tx: &TxCore) -> Abort {
         match self {
             Stopped::Abort(abort) => abort,
             Stopped::Evaluation(EvaluationError::Overflow) => Abort::overflow(None),
@@ -67,7 +68,7 @@ impl Stopped {
 }
 
 /// A table as the interpreter sees it.
-pub(super) struct Interpreted {
+struct Interpreted {
     name: Arc<str>,
     columns: Vec<Arc<str>>,
     set: Arc<TableSet>,
@@ -75,7 +76,7 @@ pub(super) struct Interpreted {
 
 impl Interpreted {
     /// The tables of a procedure that exist.
-    pub(super) fn tables(procedure: &Procedure, database: &Inner) -> Vec<Interpreted> {
+    fn tables(procedure: &Procedure, database: &Inner) -> Vec<Interpreted> {
         let found = procedure.tables.iter().filter_map(|used| database.find(&used.table));
         let table = |set: Arc<TableSet>| {
             let columns = set.definition.columns.iter().map(|column| Arc::from(&*column.name)).collect();
@@ -85,29 +86,26 @@ impl Interpreted {
     }
 
     /// These columns of a row.
-    fn row(&self, row: RowRef<'_>, wanted: ColumnSet) -> Result<Datum, EvaluationError> {
+    fn row(&self, row: RowRef<'_>, wanted: ColumnSet) -> Value {
         let (columns, places) = (&self.set.definition.columns, &self.set.layout.places);
-        let field = |((column, place), name): ((_, _), &Arc<str>)| {
-            let datum = Datum::from_value(&Value::read(column, place, row), column)?;
-            Ok::<_, EvaluationError>((Arc::clone(name), datum))
-        };
+        let field = |((column, place), name): ((_, _), &Arc<str>)| (Arc::clone(name), Value::read(column, place, row));
         let all = columns.iter().zip(places).zip(&self.columns);
         let named = all.filter(|((_, place), _)| wanted.contains(ColumnId(place.column)));
-        let fields = named.map(field).collect::<Result<_, _>>()?;
-        Ok(Datum::Record { name: Arc::clone(&self.name), fields })
+        Value::Record { name: Arc::clone(&self.name), fields: named.map(field).collect() }
     }
 
-    fn read(&self, row: RowPtr, wanted: ColumnSet) -> Result<Datum, EvaluationError> {
+    fn read(&self, row: RowPtr, wanted: ColumnSet) -> Value {
         // SAFETY: a row of this table, readable until the next step of its scan at least, and read before this returns.
         self.row(unsafe { RowRef::from_raw(row.as_ptr()) }.only(wanted), wanted)
     }
 
-    /// A column and the value it is to have.
-    fn column(&self, name: &str, value: &Datum) -> Result<(ColumnId, Value), EvaluationError> {
+    /// The column of this name, which can have this value.
+    fn column(&self, name: &str, value: &Value) -> Result<ColumnId, EvaluationError> {
         let Some(column) = self.set.definition.column(name) else {
             return Err(EvaluationError::Type(format!("table {:?} has no column {name:?}", &*self.name)));
         };
-        Ok((column, value.to_value(&self.set.definition.columns[column.index()])?))
+        check_column(value, &self.set.definition.columns[column.index()])?;
+        Ok(column)
     }
 
     /// The codec and the target of an operation's keys.
@@ -119,8 +117,8 @@ impl Interpreted {
         }
     }
 
-    /// Values of the first columns of a key.
-    fn values(&self, target: Target, key: &[Datum]) -> Result<Vec<Value>, EvaluationError> {
+    /// Whether these can be the values of the first columns of a key.
+    fn check(&self, target: Target, key: &[Value]) -> Result<(), EvaluationError> {
         let definition = &self.set.definition;
         let parts = match target {
             Target::Rows => &definition.key,
@@ -130,22 +128,27 @@ impl Interpreted {
             let problem = format!("{} values for a key of {} columns", key.len(), parts.len());
             return Err(EvaluationError::Type(problem));
         }
-        parts.iter().zip(key).map(|(part, datum)| datum.to_value(&definition.columns[part.column.index()])).collect()
+        let mut parts = parts.iter().zip(key);
+        parts.try_for_each(|(part, value)| check_column(value, &definition.columns[part.column.index()]))
     }
 
     /// The encoded key of a row.
-    fn key(&self, key: &[Datum]) -> Result<KeyBuf, EvaluationError> {
-        let values = self.values(Target::Rows, key)?;
-        self.set.primary.codec.encode_values(&values).map_err(|error| EvaluationError::Type(error.to_string()))
+    fn key(&self, key: &[Value]) -> Result<KeyBuf, EvaluationError> {
+        self.key_of(&self.set.primary.codec, Target::Rows, key)
+    }
+
+    fn key_of(&self, codec: &KeyCodec, target: Target, key: &[Value]) -> Result<KeyBuf, EvaluationError> {
+        self.check(target, key)?;
+        codec.encode_values(key).map_err(|error| EvaluationError::Type(error.to_string()))
     }
 }
 
 /// A transaction as the interpreter sees it.
-pub(super) struct Reference<'t> {
-    pub(super) tx: &'t TxCore,
-    pub(super) tables: &'t [Interpreted],
+pub struct Reference<'t> {
+    tx: &'t TxCore,
+    tables: &'t [Interpreted],
     /// Of each operation, those it may read and change; of those without an entry, all.
-    pub(super) columns: &'t [ColumnUse],
+    columns: &'t [ColumnUse],
 }
 
 impl Reference<'_> {
@@ -162,34 +165,33 @@ impl Reference<'_> {
 impl Operate for Reference<'_> {
     type Error = Stopped;
 
-    fn get(&self, operation: &Operation, table: &str, key: Vec<Datum>) -> Result<Option<Datum>, Stopped> {
+    fn get(&self, operation: &Operation, table: &str, key: Vec<Value>) -> Result<Option<Value>, Stopped> {
         let table = self.table(table)?;
         let (codec, target) = table.keys_of(operation)?;
-        let values = table.values(target, &key)?;
-        let key = codec.encode_values(&values).map_err(|error| EvaluationError::Type(error.to_string()))?;
+        let key = table.key_of(codec, target, &key)?;
         let wanted = self.columns(operation).used;
         let row = match target {
             Target::Rows => self.tx.read_row(&table.set, key.as_key(), wanted)?,
             Target::Index(at) => self.tx.read_by(&table.set, at, key.as_key(), wanted)?,
         };
-        Ok(row.map(|row| table.read(row, wanted)).transpose()?)
+        Ok(row.map(|row| table.read(row, wanted)))
     }
 
     fn update(
         &self,
         operation: &Operation,
         table: &str,
-        key: Vec<Datum>,
-        body: &mut dyn FnMut(Datum) -> Result<Changes, Stopped>,
+        key: Vec<Value>,
+        body: &mut dyn FnMut(Value) -> Result<Changes, Stopped>,
     ) -> Result<bool, Stopped> {
         let table = self.table(table)?;
         let key = table.key(&key)?;
         let (columns, places) = (&table.set.definition.columns, &table.set.layout.places);
         let wanted = self.columns(operation);
         let updated = self.tx.try_update_at(&table.set, key.as_key(), wanted, |writer| {
-            let changes = body(table.row(writer.as_row(), wanted.either())?)?;
+            let changes = body(table.row(writer.as_row(), wanted.either()))?;
             for (name, value) in &changes {
-                let (column, value) = table.column(name, value)?;
+                let column = table.column(name, value)?;
                 let at = column.index();
                 if !table.set.definition.is_updatable(column) {
                     return Err(EvaluationError::Type(format!("column {name:?} cannot be updated")).into());
@@ -207,9 +209,9 @@ impl Operate for Reference<'_> {
     fn insert(&self, _: &Operation, table: &str, columns: Changes) -> Result<(), Stopped> {
         let table = self.table(table)?;
         let mut values = vec![None; table.columns.len()];
-        for (name, datum) in &columns {
-            let (column, value) = table.column(name, datum)?;
-            values[column.index()] = Some(value);
+        for (name, value) in columns {
+            let at = table.column(&name, &value)?.index();
+            values[at] = Some(value);
         }
         let missing = |at: usize| format!("the row has no value for column {:?}", &*table.columns[at]);
         let whole = values.into_iter().enumerate().map(|(at, value)| value.ok_or_else(|| missing(at)));
@@ -217,7 +219,7 @@ impl Operate for Reference<'_> {
         Ok(self.tx.insert_values(&table.set, &values)?)
     }
 
-    fn delete(&self, _: &Operation, table: &str, key: Vec<Datum>) -> Result<bool, Stopped> {
+    fn delete(&self, _: &Operation, table: &str, key: Vec<Value>) -> Result<bool, Stopped> {
         let table = self.table(table)?;
         Ok(self.tx.delete_at(&table.set, table.key(&key)?.as_key())?)
     }
@@ -228,13 +230,13 @@ impl Operate for Reference<'_> {
         table: &str,
         keys: Keys,
         reverse: bool,
-        visit: &mut dyn FnMut(Datum) -> Result<ControlFlow<()>, Stopped>,
+        visit: &mut dyn FnMut(Value) -> Result<ControlFlow<()>, Stopped>,
     ) -> Result<(), Stopped> {
         let table = self.table(table)?;
         let (codec, target) = table.keys_of(operation)?;
-        let range = |key: &[Datum]| -> Result<KeyRange, EvaluationError> {
-            let values = table.values(target, key)?;
-            codec.range_of_values(&values).map_err(|error| EvaluationError::Type(error.to_string()))
+        let range = |key: &[Value]| -> Result<KeyRange, EvaluationError> {
+            table.check(target, key)?;
+            codec.range_of_values(key).map_err(|error| EvaluationError::Type(error.to_string()))
         };
         let (wanted, direction) =
             (self.columns(operation).used, if reverse { Direction::Backward } else { Direction::Forward });
@@ -244,8 +246,8 @@ impl Operate for Reference<'_> {
                 if reverse {
                     return Err(Abort::stopped(Reason::Unordered).into());
                 }
-                let values = table.values(target, &key)?;
-                RawScan::of_values(self.tx, &table.set, at, &values)
+                table.check(target, &key)?;
+                RawScan::of_values(self.tx, &table.set, at, &key)
                     .map_err(|error| EvaluationError::Type(error.to_string()))?
             }
             (_, Keys::Prefix(key)) => {
@@ -276,19 +278,18 @@ impl Operate for Reference<'_> {
         // A row is read whole before the next step.
         let mut scan = scan.with_columns(wanted).transient();
         while let Some(row) = scan.next() {
-            if visit(table.read(row?, wanted)?)?.is_break() {
+            if visit(table.read(row?, wanted))?.is_break() {
                 break;
             }
         }
         Ok(())
     }
 
-    fn missing(&self, operation: &Operation, table: &str, key: &[Datum]) -> Stopped {
+    fn missing(&self, operation: &Operation, table: &str, key: &[Value]) -> Stopped {
         let missing = || {
             let table = self.table(table)?;
             let (codec, target) = table.keys_of(operation)?;
-            let values = table.values(target, key)?;
-            let key = codec.encode_values(&values).map_err(|error| EvaluationError::Type(error.to_string()))?;
+            let key = table.key_of(codec, target, key)?;
             let place = match target {
                 Target::Rows => &table.set.primary,
                 Target::Index(at) => &table.set.indexes[at].table,
@@ -298,7 +299,7 @@ impl Operate for Reference<'_> {
         missing().map_or_else(|stopped| stopped, Stopped::Abort)
     }
 
-    fn abort(&self, error: Datum) -> Stopped {
+    fn abort(&self, error: Value) -> Stopped {
         Stopped::Abort(self.tx.abort(Aborted { error }))
     }
 }
@@ -314,8 +315,8 @@ impl Runner {
         mode: Mode,
         declaration: &Procedure,
         columns: &[ColumnUse],
-        arguments: &Datum,
-        convert: &mut dyn FnMut(&Datum) -> Result<(), EvaluationError>,
+        arguments: &Value,
+        convert: &mut dyn FnMut(&Value) -> Result<(), EvaluationError>,
     ) -> Result<Committed<()>, TransactError> {
         let tables = Interpreted::tables(declaration, self.tx.inner());
         let mut result = self.run_dyn(mode, Origin::Procedure, &mut |tx| {
@@ -327,6 +328,31 @@ impl Runner {
             in_procedure(error, &declaration.name);
         }
         result
+    }
+}
+
+impl Runner {
+    /// Calls `run` with a transaction as the interpreter sees it, with whole rows, and rolls back.
+    ///
+    /// # Errors
+    /// As [`Runner::interpret`].
+    #[doc(hidden)]
+    pub fn interpret_with(
+        &mut self,
+        mode: Mode,
+        declaration: &Procedure,
+        run: &mut dyn FnMut(&Reference<'_>) -> Result<(), Stopped>,
+    ) -> Result<(), TransactError> {
+        let tables = Interpreted::tables(declaration, self.tx.inner());
+        let mut done = false;
+        let result = self.run_dyn(mode, Origin::Procedure, &mut |tx| {
+            done = false;
+            run(&Reference { tx, tables: &tables, columns: &[] }).map_err(|stopped| stopped.into_abort(tx))?;
+            done = true;
+            Err(tx.abort("rolled back after it was interpreted"))
+        });
+        self.tx.wait_until_durable()?;
+        if done { Ok(()) } else { result.map(drop) }
     }
 }
 

@@ -5,11 +5,10 @@ pub mod execution;
 pub mod fragment;
 pub mod gate;
 mod interpret;
-mod mutate;
 pub mod reach;
 pub mod repair;
 pub mod undo;
 pub mod watch;
 
 pub use execution::ExecutionMode;
-pub use interpret::{Aborted, in_procedure};
+pub use interpret::{Aborted, Reference, Stopped, in_procedure};

@@ -12,8 +12,8 @@ use std::ops::Bound;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
-use seriatim_catalog::{ColumnType, Key, PartitionValue};
-use seriatim_procedure::Datum;
+use seriatim_catalog::{Key, PartitionValue};
+use seriatim_procedure::Value;
 use seriatim_procedure::ir::{OperationId, Procedure};
 use seriatim_procedure::plan::{Operation, Plan, Symbol};
 use seriatim_txn::{PartitionSet, Partitions, Placement};
@@ -23,7 +23,7 @@ use crate::{Engine, TableSet, TransactError};
 /// What a call's arguments tell.
 pub trait Arguments {
     /// The part that these names of fields lead to, if there is one.
-    fn part(&self, path: &[Arc<str>]) -> Option<Datum>;
+    fn part(&self, path: &[Arc<str>]) -> Option<Value>;
 
     /// Calls `visit` for each access whose keys the arguments tell: with the operation, and the bounds of its keys.
     /// Whether those are all: it may end early, where it computes what the call may not come to.
@@ -47,8 +47,8 @@ pub struct Reach {
     pub unknown: Option<String>,
     /// By operation: whether the footprint tells all its keys, if it comes to its end.
     is_told: Vec<bool>,
-    /// Parts of the arguments, by the names of fields, that name partitions by a value of this type.
-    parts: Vec<(Vec<Arc<str>>, ColumnType)>,
+    /// Parts of the arguments, by the names of fields, whose values name partitions.
+    parts: Vec<Vec<Arc<str>>>,
     /// Constants that do.
     constants: Vec<i128>,
     /// By operation: whose keys the footprint tells, if they are asked for. Empty if none is.
@@ -124,14 +124,11 @@ impl Reach {
                     By::Everywhere
                 }
                 Ok(Known::Part(path)) => {
-                    let column =
-                        set.definition.partition_column().map(|column| &set.definition.columns[column.index()]);
-                    let part = column.map(|column| (path, column.ty));
-                    reach
-                        .parts
-                        .extend(part.iter().filter(|part| !reach.parts.contains(part)).cloned().collect::<Vec<_>>());
-                    let at = part.and_then(|part| reach.parts.iter().position(|known| *known == part));
-                    at.map_or(By::Nothing, By::Part)
+                    let at = reach.parts.iter().position(|known| *known == path).unwrap_or(reach.parts.len());
+                    if at == reach.parts.len() {
+                        reach.parts.push(path);
+                    }
+                    By::Part(at)
                 }
                 Ok(Known::Constant(number)) => {
                     reach.constants.push(number);
@@ -177,14 +174,11 @@ impl Reach {
             By::Everywhere => Ok(Place { partitions: all(partitions), values: Vec::new() }),
             By::Constant(at) => of_value(PartitionValue::Integer(self.constants[at])),
             By::Told(at) => Ok(told[at].clone()),
-            By::Part(at) => {
-                let (path, ty) = &self.parts[at];
-                match arguments.part(path).and_then(|part| value(part, *ty)) {
-                    Some(Some(value)) => of_value(value),
-                    Some(None) => Ok(Place::default()),
-                    None => Err(untold("a value that the arguments do not have")),
-                }
-            }
+            By::Part(at) => match arguments.part(&self.parts[at]).and_then(|part| value(&part)) {
+                Some(Some(value)) => of_value(value),
+                Some(None) => Ok(Place::default()),
+                None => Err(untold("a value that the arguments do not have")),
+            },
         };
         self.by.iter().map(place).collect()
     }
@@ -234,9 +228,9 @@ impl Reach {
             Ok(partition) => Ok(PartitionSet::one(partition)),
             Err(_) => Err(TransactError::NoPartition { table: String::new(), key: shown(value) }),
         };
-        for (path, ty) in &self.parts {
+        for path in &self.parts {
             let Some(part) = arguments.part(path) else { return Ok(PartitionSet::ALL) };
-            match value(part, *ty) {
+            match value(&part) {
                 Some(Some(value)) => all = all.union(of_value(&value)?),
                 Some(None) => {}
                 None => return Ok(PartitionSet::ALL),
@@ -339,26 +333,12 @@ fn path(declaration: &Procedure, symbol: &Symbol) -> Option<Vec<Arc<str>>> {
     }
 }
 
-/// The value that names a partition of a table by a column of this type; `Some(None)` of an absent one, `None` of one of another type.
-fn value(datum: Datum, ty: ColumnType) -> Option<Option<PartitionValue>> {
-    use ColumnType as C;
-    let value = match (datum, ty) {
-        (Datum::Option(None), _) => return Some(None),
-        (Datum::Option(Some(inner)), _) => return value(*inner, ty),
-        (Datum::Integer(number, _), C::I8 | C::I16 | C::I32 | C::I64 | C::U8 | C::U16 | C::U32 | C::U64) => {
-            PartitionValue::Integer(number)
-        }
-        (Datum::Bool(value), C::Bool) => PartitionValue::Integer(value.into()),
-        (Datum::Timestamp(microseconds), C::Timestamp) => PartitionValue::Integer(microseconds.into()),
-        (Datum::Decimal { units, scale }, C::Decimal { scale: wanted }) if scale == wanted => {
-            PartitionValue::Integer(units.into())
-        }
-        (Datum::Float(value), C::F64) => value.into(),
-        (Datum::Text(text), C::Text { .. } | C::LongText) => PartitionValue::Bytes(text.into_bytes()),
-        (Datum::Bytes(bytes), C::Bytes { .. }) => PartitionValue::Bytes(bytes),
-        _ => return None,
-    };
-    Some(Some(value))
+/// The value that names a partition; `Some(None)` of an absent one, `None` of a composed one.
+fn value(part: &Value) -> Option<Option<PartitionValue>> {
+    match part {
+        Value::Option(part) => part.as_ref().map_or(Some(None), |part| value(part)),
+        part => part.partition_value().map(Some),
+    }
 }
 
 fn shown(value: &PartitionValue) -> String {

@@ -205,7 +205,7 @@ mod tests {
             let table = table.index("by_value", ["value"]).finish().expect("a table");
             let cells = DynHandle::new(engine.create(table).expect("memory"));
             let insert =
-                |tx: &TxCore| (0..5).try_for_each(|id| tx.insert_dyn(&cells, &[Value::UInt(id), Value::UInt(10 * id)]));
+                |tx: &TxCore| (0..5u64).try_for_each(|id| tx.insert_dyn(&cells, &[id, 10 * id].map(Value::from)));
             engine.runner().transact(insert).expect("nobody is about");
             let inner = engine.inner();
             let mut worker = inner.protocol.worker(inner.environment.core().expect("a free slot"));

@@ -1,23 +1,57 @@
-//! That each decision is made once, in the order that was chosen, by one leader at a time, and that nobody waits for a leader that is not there.
+//! Each decision is made once, in the order that was chosen, by one leader at a time. No caller waits for a leader
+//! that is not there.
 
-use std::ops::Bound;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed, Ordering::SeqCst};
 use std::sync::{Barrier, mpsc};
 
-use seriatim_catalog::{ColumnDef, ColumnType, ColumnUse, Key, RowWriter, TableDef};
-use seriatim_store::Direction;
-use seriatim_txn::OnExists;
-
 use super::*;
-use crate::{RawScan, RetryPolicy, Settings, Target, TxCore, protocols};
 
-fn settings(batch_max: usize, wait: Duration) -> QueueSettings {
-    QueueSettings { batch_max, wait, ..QueueSettings::default() }
+/// A decision that cannot be refused.
+impl<F: FnOnce() -> R + Send, R> Turn for F {
+    type Result = R;
+
+    fn decide(self, _: Option<Cause>) -> R {
+        self()
+    }
+}
+
+/// The positions of a batch's transactions in the order in which they are to be decided.
+type Order = fn(&[Prepared]) -> Vec<usize>;
+
+const AS_THEY_CAME: Order = |batch| (0..batch.len()).collect();
+
+/// Batches of so many decisions, at most, in this order.
+#[derive(Debug)]
+struct InOrder {
+    batch_max: usize,
+    wait: Duration,
+    order: Order,
+}
+
+impl Validator for InOrder {
+    fn batching(&self) -> Batching {
+        let InOrder { batch_max, wait, .. } = *self;
+        Batching { batch_max, wait, workers: 1, parallel: false, patience: 7 }
+    }
+
+    fn order(&self, batch: &[Prepared]) -> Ordered {
+        Ordered { order: (self.order)(batch), ..Ordered::default() }
+    }
+}
+
+/// A queue that this validator orders. How many transactions are open is not known.
+fn queue_of(validator: impl Validator + 'static) -> Queue {
+    Queue::new(Box::new(validator), None)
+}
+
+/// A queue whose batches are decided as they came.
+fn queue(batch_max: usize, wait: Duration) -> Queue {
+    queue_of(InOrder { batch_max, wait, order: AS_THEY_CAME })
 }
 
 /// What was counted, without times.
 fn untimed(queue: &Queue) -> QueueStatistics {
-    QueueStatistics { stages: Default::default(), ..queue.statistics() }
+    QueueStatistics { stages: Default::default(), order_time: Duration::ZERO, ..queue.statistics() }
 }
 
 fn counted(decisions: u64, batches: u64, orders_failed: u64) -> QueueStatistics {
@@ -32,7 +66,7 @@ const STALE: Cause = Cause { phase: Phase::Validate, reason: Reason::RecordChang
 
 #[test]
 fn a_lone_caller_decides_at_once_and_by_itself() {
-    let queue = Queue::new(QueueSettings::default());
+    let queue = queue(64, Duration::ZERO);
     let own = thread::current().id();
     for n in 1..=3 {
         assert_eq!(queue.decide(Prepared::default(), || (n, thread::current().id() == own)), (n, true));
@@ -45,12 +79,12 @@ fn a_lone_caller_decides_at_once_and_by_itself() {
 
 #[test]
 fn a_full_batch_is_decided_in_the_order_that_was_chosen() {
-    let order = |batch: &[Prepared]| {
+    let order: Order = |batch| {
         let mut order: Vec<usize> = (0..batch.len()).collect();
         order.sort_by_key(|&at| std::cmp::Reverse(batch[at].writes[0]));
         order
     };
-    let queue = Queue::new(QueueSettings { order: Some(order), ..settings(4, LONG) });
+    let queue = queue_of(InOrder { batch_max: 4, wait: LONG, order });
     let decided = Mutex::new(Vec::new());
     thread::scope(|scope| {
         for n in 0..4 {
@@ -71,7 +105,7 @@ fn a_full_batch_is_decided_in_the_order_that_was_chosen() {
 
 /// Three decisions of a batch in that order: how often they were made, and what was counted.
 fn decide_three(order: Order) -> (usize, QueueStatistics) {
-    let queue = Queue::new(QueueSettings { order: Some(order), ..settings(3, LONG) });
+    let queue = queue_of(InOrder { batch_max: 3, wait: LONG, order });
     let decided = AtomicUsize::new(0);
     thread::scope(|scope| {
         for _ in 0..3 {
@@ -113,8 +147,8 @@ fn submit(queue: &Queue, numbers: std::ops::Range<u64>, tell: &mpsc::Sender<u64>
 #[test]
 fn one_thread_submits_a_batch_and_decides_it_when_it_is_full_or_has_nothing_else_to_do() {
     let reversed: Order = |batch| (0..batch.len()).rev().collect();
-    for order in [None, Some(reversed)] {
-        let queue = Queue::new(QueueSettings { order, ..settings(4, LONG) });
+    for (order, is_reversed) in [(AS_THEY_CAME, false), (reversed, true)] {
+        let queue = queue_of(InOrder { batch_max: 4, wait: LONG, order });
         let (tell, told) = mpsc::channel();
         assert_eq!(queue.advance(true), Advance::Decided, "nothing is queued");
         submit(&queue, 0..3, &tell);
@@ -122,7 +156,7 @@ fn one_thread_submits_a_batch_and_decides_it_when_it_is_full_or_has_nothing_else
         assert!(matches!(queue.advance(true), Advance::Gathers(left) if left <= LONG));
         submit(&queue, 3..7, &tell);
         let in_order = |mut numbers: Vec<u64>| {
-            if order.is_some() {
+            if is_reversed {
                 numbers.reverse();
             }
             numbers
@@ -154,9 +188,7 @@ impl Validator for Meets {
 #[test]
 fn full_batches_are_ordered_at_the_same_time_and_decided_one_at_a_time() {
     const ROUNDS: usize = 50;
-    let validator = Meets(Barrier::new(2));
-    let (workers, settings) = (validator.batching().workers, settings(2, Duration::ZERO));
-    let queue = Queue { validator: Some(Box::new(validator)), workers, ..Queue::new(settings) };
+    let queue = queue_of(Meets(Barrier::new(2)));
     let (inside, decided) = (AtomicUsize::new(0), AtomicUsize::new(0));
     for _ in 0..ROUNDS {
         // Nobody leads before all are there.
@@ -209,9 +241,7 @@ impl Validator for OrdersOne {
 #[test]
 fn a_full_batch_is_ordered_while_the_one_before_is_decided() {
     let begun = Arc::new(AtomicUsize::new(0));
-    let validator = OrdersOne { begun: Arc::clone(&begun), inside: AtomicUsize::new(0) };
-    let (workers, settings) = (validator.batching().workers, settings(2, Duration::ZERO));
-    let queue = Queue { validator: Some(Box::new(validator)), workers, ..Queue::new(settings) };
+    let queue = queue_of(OrdersOne { begun: Arc::clone(&begun), inside: AtomicUsize::new(0) });
     // Nobody leads before all are there.
     queue.state().led = true;
     thread::scope(|scope| {
@@ -244,7 +274,7 @@ struct Refuses;
 
 impl Validator for Refuses {
     fn batching(&self) -> Batching {
-        Batching { batch_max: 3, wait: LONG, workers: 1, parallel: true, patience: 7 }
+        Batching { batch_max: 4, wait: LONG, workers: 1, parallel: true, patience: 7 }
     }
 
     fn order(&self, batch: &[Prepared]) -> Ordered {
@@ -324,7 +354,7 @@ fn what_a_caller_finds_in_its_own_recheck_counts() {
 
 #[test]
 fn those_that_are_refused_are_told_last() {
-    let queue = Queue { validator: Some(Box::new(Refuses)), ..Queue::new(settings(4, LONG)) };
+    let queue = queue_of(Refuses);
     let (tell, told) = mpsc::channel();
     (0..4).for_each(|n| queue.submit(Prepared::default(), Tells(n, tell.clone())));
     let told: Vec<_> = told.try_iter().collect();
@@ -338,7 +368,7 @@ fn those_that_are_refused_are_told_last() {
 /// More than a batch was submitted by threads that do other things: who waits leads until its own decision is made.
 #[test]
 fn a_caller_behind_more_than_a_batch_of_submitted_decisions_is_decided() {
-    let queue = Queue::new(settings(4, Duration::ZERO));
+    let queue = queue(4, Duration::ZERO);
     let (tell, told) = mpsc::channel();
     queue.state().led = true;
     submit(&queue, 0..10, &tell);
@@ -353,7 +383,7 @@ fn a_caller_behind_more_than_a_batch_of_submitted_decisions_is_decided() {
 fn callers_and_submitters_decide_each_others_transactions() {
     const THREADS: u64 = 3;
     const ROUNDS: u64 = 500;
-    let queue = Queue::new(settings(4, Duration::ZERO));
+    let queue = queue(4, Duration::ZERO);
     let (tell, told) = mpsc::channel();
     thread::scope(|scope| {
         for _ in 0..THREADS {
@@ -385,7 +415,7 @@ fn callers_and_submitters_decide_each_others_transactions() {
 fn decisions_of_many_threads_are_made_once_each_and_never_two_at_a_time() {
     const THREADS: u64 = 8;
     const ROUNDS: u64 = 2000;
-    let queue = Queue::new(settings(3, Duration::ZERO));
+    let queue = queue(3, Duration::ZERO);
     // Not atomic: the queue keeps them apart.
     struct Shared(UnsafeCell<u64>);
     // SAFETY: what is in it is used in decisions only, of which there is one at a time.
@@ -410,20 +440,23 @@ fn decisions_of_many_threads_are_made_once_each_and_never_two_at_a_time() {
     assert!(!queue.state().led && queue.state().waiting.is_empty());
 }
 
-/// Orders batches as they came, with these edges.
+/// Orders batches by number, with these edges.
 #[derive(Debug)]
-struct Knows(Vec<(usize, usize)>);
+struct Knows {
+    batch_max: usize,
+    edges: Vec<(usize, usize)>,
+}
 
 impl Validator for Knows {
     fn batching(&self) -> Batching {
-        Batching { batch_max: 64, wait: LONG, workers: 1, parallel: true, patience: 7 }
+        Batching { batch_max: self.batch_max, wait: LONG, workers: 1, parallel: true, patience: 7 }
     }
 
     fn order(&self, batch: &[Prepared]) -> Ordered {
         // By what they write, as that is their number.
         let mut order: Vec<usize> = (0..batch.len()).collect();
         order.sort_by_key(|&at| batch[at].writes[0]);
-        let edges = self.0.iter().map(|&(first, second)| {
+        let edges = self.edges.iter().map(|&(first, second)| {
             let at = |number: usize| order.get(number).copied().unwrap_or(usize::MAX);
             (at(first), at(second))
         });
@@ -433,7 +466,7 @@ impl Validator for Knows {
 
 /// A queue whose batches have so many decisions, with these edges between their numbers.
 fn knowing(batch_max: usize, edges: Vec<(usize, usize)>) -> Queue {
-    Queue { validator: Some(Box::new(Knows(edges))), workers: 1, ..Queue::new(settings(batch_max, LONG)) }
+    queue_of(Knows { batch_max, edges })
 }
 
 /// What is told to the queue of the decision of this number.
@@ -544,7 +577,7 @@ fn a_panic_among_decisions_that_are_made_at_the_same_time_is_that_of_its_caller(
 
 #[test]
 fn a_panic_is_that_of_its_caller_and_nobody_elses() {
-    let queue = Queue::new(settings(2, LONG));
+    let queue = queue(2, LONG);
     let outcomes = thread::scope(|scope| {
         let run = |n: u32| {
             let queue = &queue;
@@ -557,7 +590,7 @@ fn a_panic_is_that_of_its_caller_and_nobody_elses() {
 
 #[test]
 fn a_batch_that_does_not_fill_is_decided_all_the_same() {
-    let queue = Queue::new(settings(100, Duration::from_millis(1)));
+    let queue = queue(100, Duration::from_millis(1));
     assert_eq!(queue.decide(Prepared::default(), || 7), 7);
 }
 
@@ -565,7 +598,7 @@ fn a_batch_that_does_not_fill_is_decided_all_the_same() {
 #[test]
 fn who_is_left_behind_does_not_wait_anew() {
     const WAIT: Duration = Duration::from_millis(20);
-    let queue = Queue::new(settings(4, WAIT));
+    let queue = queue(4, WAIT);
     let (tell, told) = mpsc::channel();
     queue.state().led = true;
     submit(&queue, 0..6, &tell);
@@ -573,64 +606,4 @@ fn who_is_left_behind_does_not_wait_anew() {
     queue.state().led = false;
     assert_eq!([queue.advance(true), queue.advance(true)], [Advance::Decided; 2]);
     assert_eq!(told.try_iter().count(), 6);
-}
-
-/// Of one batch: a transaction that counts rows and changes one, and another that inserts a row among them.
-#[test]
-fn who_looked_is_decided_before_who_inserts_and_both_commit() {
-    fn who_looked_first(batch: &[Prepared]) -> Vec<usize> {
-        let sees = |reader: &Prepared, of: &Prepared| reader.nodes.iter().any(|node| of.inserts.contains(node));
-        match batch {
-            [first, second] if sees(second, first) => vec![1, 0],
-            _ => vec![0, 1],
-        }
-    }
-    let held = protocols().iter().filter(|protocol| protocol.capabilities.detach);
-    for protocol in held {
-        let queue = QueueSettings { batch_max: 2, wait: LONG, order: Some(who_looked_first) };
-        let retry = RetryPolicy { attempts_max: 1, ..RetryPolicy::default() };
-        let protocol = protocol.name.to_owned();
-        let transaction_age_max = 2 * LONG;
-        let settings = Settings { protocol, queue: Some(queue), retry, transaction_age_max, ..Settings::default() };
-        let db = settings.open().expect("it holds transactions");
-        let column = |name: &'static str| ColumnDef::new(name, ColumnType::U64);
-        let table = TableDef::builder("cell").column(column("id")).column(column("value")).key(["id"]);
-        let cells = db.create(table.finish().expect("a table")).expect("memory");
-        let places = &cells.layout.places;
-        let insert = |tx: &TxCore, id: u64| {
-            let encode = |writer: &mut RowWriter<'_>| {
-                writer.set::<u64>(&places[0], id)?;
-                writer.set::<u64>(&places[1], 0)
-            };
-            tx.insert_at(&cells, Key::Word8(id), encode, OnExists::Refuse).map(|new| assert!(new))
-        };
-        let count = |tx: &TxCore| {
-            RawScan::new(tx, &cells, Target::Rows, Bound::Unbounded, Bound::Unbounded, Direction::Forward).count()
-        };
-        for id in [1, 1000] {
-            db.runner().transact(|tx| insert(tx, id)).expect("alone, so that it does not wait for company");
-        }
-        let both_are_open = Barrier::new(2);
-        thread::scope(|scope| {
-            let inserter = scope.spawn(|| {
-                let inserted = db.runner().transact(|tx| {
-                    both_are_open.wait();
-                    insert(tx, 500)
-                });
-                inserted.expect("decided last")
-            });
-            let counted = db.runner().transact(|tx| {
-                both_are_open.wait();
-                let counted = count(tx)?;
-                tx.change_at(&cells, Key::Word8(1), ColumnUse::ALL, |mut writer| {
-                    writer.set::<u64>(&places[1], counted as u64).expect("a number");
-                    writer.dirty()
-                })?;
-                Ok(counted)
-            });
-            assert_eq!(counted.expect("decided first").value, 2);
-            assert_eq!(inserter.join().expect("no panic").attempts, 1);
-        });
-        assert_eq!(db.runner().snapshot(&count).expect("alone").value, 3);
-    }
 }

@@ -159,9 +159,7 @@ impl<W: Worker + ?Sized> TxCore<W> {
         self.executed().map_err(OpError::Abort)?;
         let Some(queue) = self.inner.queue.as_ref().filter(|_| self.is_queued()) else { return Ok(None) };
         let Some(held) = self.worker().detach().filter(|_| self.mode.get() == Mode::ReadWrite) else { return Ok(None) };
-        // The validation and the lists are for the choice of an order.
-        let prepared = if queue.is_ordered() { held.prepare()? } else { Prepared::default() };
-        Ok(Some((queue, self.with_known(prepared))))
+        Ok(Some((queue, self.with_known(held.prepare()?))))
     }
 
     /// What was prepared, with what its worker does not know.

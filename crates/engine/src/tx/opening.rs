@@ -146,6 +146,9 @@ impl<W: Worker + ?Sized> TxCore<W> {
         let age = if mode == Mode::ReadOnly { bounds.snapshot_age } else { bounds.age };
         let last = self.clock.now().saturating_add(age).saturating_add(inner.clock_resolution);
         self.deadline.set(last, attempt == 1);
+        if mode == Mode::ReadOnly {
+            inner.pool.reads(lease.slot, &self.deadline);
+        }
         self.left.set(self.stride());
         if let Some(log) = &self.log {
             cold_path();
@@ -219,8 +222,8 @@ impl<W: Worker + ?Sized> TxCore<W> {
     fn park(&self, slot: usize) {
         self.drop_kept();
         let reaped_in_calls = self.worker().core().injects(Fault::ReapInCall);
-        let (last, snapshot) = (self.deadline.last(), self.mode.get() == Mode::ReadOnly);
-        let parking = Parking::new(last, snapshot, self.gated.get(), self.hold.take(), reaped_in_calls);
+        let (deadline, snapshot) = (self.deadline.clone(), self.mode.get() == Mode::ReadOnly);
+        let parking = Parking::new(deadline, snapshot, self.gated.get(), self.hold.take(), reaped_in_calls);
         self.explicit.set(true);
         self.inner.pool.park(slot, Arc::clone(&parking));
         parking.leave();

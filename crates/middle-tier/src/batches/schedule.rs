@@ -1,9 +1,8 @@
 //! Decides which transactions may run at the same time: those that do not conflict.
 //!
-//! Each row has a queue of the transactions that use it, in the order in which they were added. A reader runs
-//! when no transaction before it in any of its queues writes. A writer runs when it is the first. A transaction
-//! joins all its queues at once, so there are no cycles: each waits only for transactions that were added
-//! before.
+//! Each row has a queue of the transactions that use it, in the order in which they were added. A reader runs when no
+//! transaction before it in any of its queues writes. A writer runs when it is the first. A transaction joins all its
+//! queues at once, so there are no cycles: each waits only for transactions that were added before.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 

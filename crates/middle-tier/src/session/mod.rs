@@ -36,8 +36,7 @@ const RETAINED_MAX: usize = 256 << 10;
 /// At so many owed answers, nothing more is read from the client. At half of them, no more statement names are
 /// recorded. So the other half is owed for messages whose answers the upstream sends without more input.
 const OWED_MAX: usize = 4096;
-/// The most statements prepared by name that are recorded. Later ones cannot belong to a template's
-/// transaction.
+/// The most statements prepared by name that are recorded. Later ones cannot belong to a template's transaction.
 const STATEMENTS_MAX: usize = 1024;
 /// The longest name of a statement, as in PostgreSQL (`NAMEDATALEN - 1`).
 const NAME_MAX: usize = 63;
@@ -159,7 +158,6 @@ struct Attempt {
     bytes: Bytes,
     is_query: bool,
     restarts: u32,
-    /// The upstream's answers to this attempt.
     replies: BytesMut,
     /// Where the last message in `replies` begins.
     last: usize,
@@ -356,7 +354,6 @@ impl Session {
         }
     }
 
-    /// Forwards a message of the client.
     fn pass(&mut self, frame: &[u8]) {
         self.to_upstream.extend_from_slice(frame);
         self.note(frame[0], Some(frame));
@@ -462,7 +459,6 @@ impl Session {
         self.is_queued() && self.is_between()
     }
 
-    /// Sends the waiting transaction.
     pub(crate) fn go(&mut self) {
         let phase = std::mem::replace(&mut self.phase, Phase::Passing);
         let Phase::Queued { mut attempt, .. } = phase else { unreachable!("a transaction is sent once") };
@@ -479,7 +475,6 @@ impl Session {
         self.transactions
     }
 
-    /// The state of the current transaction.
     pub(crate) fn whereabouts(&self) -> Whereabouts {
         match self.phase {
             Phase::Passing | Phase::Gathering { .. } => Whereabouts::Elsewhere,

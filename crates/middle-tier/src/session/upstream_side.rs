@@ -88,8 +88,7 @@ impl Session {
                     self.unsynced_queries = self.unsynced_queries.saturating_sub(1);
                 }
                 if std::mem::take(&mut self.ignores_sync) && ready != Some(true) {
-                    // A COPY of the extended protocol failed: this answers a `Sync` that was thought to be
-                    // ignored.
+                    // A COPY of the extended protocol failed: this answers a `Sync` that was thought to be ignored.
                     self.is_unsynced = false;
                 }
                 self.forget_copies();
@@ -115,8 +114,7 @@ impl Session {
             }
             b'C' => {
                 let tag = message::decode::<CommandComplete>(&bytes).map(|complete| complete.tag);
-                // The statement does not tell which names are gone or changed. Code in the server may change
-                // them, too.
+                // The statement does not tell which names are gone or changed. Code in the server may change them, too.
                 let changes = ["DEALLOCATE", "DISCARD ALL", "PREPARE", "DO", "CALL"];
                 if tag.is_ok_and(|tag| changes.iter().any(|change| tag.starts_with(change))) {
                     self.statements.clear();

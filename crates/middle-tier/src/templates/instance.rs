@@ -1,5 +1,4 @@
-//! Recognizes transactions that are instances of a template: token by token, with values in place of the
-//! parameters.
+//! Recognizes transactions that are instances of a template: token by token, with values in place of the parameters.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -55,7 +54,6 @@ impl Bound<'_> {
     }
 }
 
-/// The canonical text of a value.
 fn plain(text: &[u8], kind: Kind) -> Vec<u8> {
     let number = || std::str::from_utf8(text).ok()?.trim().parse::<i64>().ok();
     match kind {
@@ -131,7 +129,6 @@ impl Template {
         })
     }
 
-    /// The kind of a parameter.
     fn kind(&self, name: &str) -> Option<Kind> {
         self.parameters.iter().find(|(known, _)| known == name).map(|(_, kind)| *kind)
     }
@@ -242,9 +239,8 @@ fn words(statement: &[Token]) -> Option<Vec<&str>> {
     statement.iter().map(word).collect()
 }
 
-/// A pipeline that may become an instance. Its messages are `Parse`, `Bind`, `Describe` and `Execute` for one
-/// statement after another. It uses only unnamed portals. Its statements are unnamed, or were prepared by name
-/// before.
+/// A pipeline that may become an instance. Its messages are `Parse`, `Bind`, `Describe` and `Execute` for one statement
+/// after another. It uses only unnamed portals. Its statements are unnamed, or were prepared by name before.
 #[derive(Debug)]
 pub(crate) struct Pipeline {
     /// Templates that may match, with the values of their parameters.

@@ -1,8 +1,7 @@
 //! Cuts SQL into tokens, as far as is needed to compare two texts.
 //!
-//! Invariant: a text that cannot be read is refused (comments, dollar-quoted and escaped strings). A
-//! transaction that is refused is forwarded. Tokens are only compared: the bytes that are sent are the
-//! client's.
+//! Invariant: a text that cannot be read is refused (comments, dollar-quoted and escaped strings). A transaction that
+//! is refused is forwarded. Tokens are only compared: the bytes that are sent are the client's.
 
 /// A token of SQL.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -249,8 +249,7 @@ impl Template {
 /// Settings that determine the isolation level of this transaction, or of those that begin with `BEGIN` alone.
 const ISOLATION_SETTINGS: [&str; 2] = ["transaction_isolation", "default_transaction_isolation"];
 
-/// Whether a statement changes the isolation level, other than by `SET TRANSACTION ISOLATION LEVEL
-/// SERIALIZABLE`.
+/// Whether a statement changes the isolation level, other than by `SET TRANSACTION ISOLATION LEVEL SERIALIZABLE`.
 fn changes_isolation(statement: &[Token]) -> bool {
     let is_word = |token: Option<&Token>, word: &str| matches!(token, Some(Token::Word(known)) if **known == *word);
     let names = |names: &[&str]| {

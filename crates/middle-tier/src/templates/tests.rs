@@ -74,7 +74,6 @@ fn other_transactions_are_not_instances() {
     assert_eq!(plain.in_message(&message("BEGIN", &GOOD, "COMMIT"), true), transfer("7", "-8"));
 }
 
-/// A statement of a client's pipeline.
 struct Statement<'a> {
     name: Option<&'a str>,
     text: &'a str,

@@ -92,7 +92,6 @@ impl Postgres {
     }
 }
 
-/// Runs a program, which must succeed.
 pub(crate) fn succeed(command: &mut Command) -> Output {
     seriatim_postgres::output(command).unwrap_or_else(|error| panic!("{error}"))
 }
@@ -153,7 +152,6 @@ impl MiddleTier {
         self.counts.counted()
     }
 
-    /// Asks the middle tier to end.
     pub(crate) fn stop(&mut self) {
         self.stop.take();
     }
@@ -164,11 +162,9 @@ impl MiddleTier {
     }
 }
 
-/// The answer to a query.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Answer {
     pub(crate) tags: Vec<String>,
-    /// The SQLSTATEs of its errors.
     pub(crate) errors: Vec<String>,
     /// Whether `ReadyForQuery` came. Otherwise the connection was lost.
     pub(crate) is_complete: bool,
@@ -196,7 +192,6 @@ pub(crate) struct Client {
 }
 
 impl Client {
-    /// Connects as the user `plain`.
     pub(crate) fn connect(address: impl std::net::ToSocketAddrs) -> Result<Client, Answer> {
         let lost = |_| Answer::default();
         let stream = TcpStream::connect(address).map_err(lost)?;

@@ -456,22 +456,12 @@ fn stored_rows(database: &Database, table: &str) -> Vec<Vec<Value>> {
 /// Notes which undecided fragments an owner finds.
 fn note_undecided(database: &Database, found: &mut Found) {
     // By transaction and whether a fragment is all of it: the number of fragments, and whether it has voted.
-    let mut all: BTreeMap<(u64, u64, bool), (usize, bool)> = BTreeMap::new();
+    let mut all: BTreeMap<(String, String, bool), (usize, bool)> = BTreeMap::new();
     for row in stored_rows(database, "undecided") {
-        let [
-            _,
-            _,
-            Value::UInt(client),
-            Value::UInt(number),
-            Value::Bool(alone),
-            Value::Bool(voted),
-            _,
-            Value::Text(what),
-        ] = &row[..]
-        else {
+        let [_, _, client, number, Value::Bool(alone), Value::Bool(voted), _, Value::Text(what)] = &row[..] else {
             panic!("{row:?}")
         };
-        let (fragments, has_voted) = all.entry((*client, *number, *alone)).or_default();
+        let (fragments, has_voted) = all.entry((client.to_string(), number.to_string(), *alone)).or_default();
         *fragments += 1;
         *has_voted |= voted;
         found.note("undecided changes of what every partition has", what.contains("latest").into());

@@ -91,6 +91,7 @@ fn canary_a_speculated_transaction_without_a_record_is_noticed() {
 }
 
 #[test]
+#[ignore = "nightly: half a minute"]
 fn canary_a_late_notice_that_is_believed_is_noticed() {
     is_noticed(Fault::LateNoticeTaken, Scheme::Speculation, true, &["no end"]);
 }

@@ -139,7 +139,7 @@ impl Encode<TokenStream> for Constant {
             }
             None => {
                 let (library, tokens) = (library(), &self.tokens);
-                to.constant(quote_spanned!(self.at=> || #library::Data::to_datum(&#tokens)));
+                to.constant(quote_spanned!(self.at=> || #library::Data::to_value(&#tokens)));
             }
         }
     }

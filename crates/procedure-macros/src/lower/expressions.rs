@@ -156,7 +156,7 @@ impl Lowering {
             Some(rest) => (!minus, rest.to_owned()),
             None => (minus, digits.to_owned()),
         };
-        let datum = match literal {
+        let value = match literal {
             Lit::Bool(value) => Literal::Bool(value.value),
             Lit::Str(text) => Literal::Text(text.value()),
             Lit::Int(number) if number.suffix().starts_with('f') => {
@@ -179,7 +179,7 @@ impl Lowering {
             _ => return refuse(literal, "literals are integers, floats, truth values and text"),
         };
         let tokens = quote!(#sign #literal);
-        Ok(tree::expression(span, ExpressionKind::Literal(Constant { tokens, at: span, literal: Some(datum) })))
+        Ok(tree::expression(span, ExpressionKind::Literal(Constant { tokens, at: span, literal: Some(value) })))
     }
 
     fn path(&mut self, path: &Path) -> Result<Expression> {

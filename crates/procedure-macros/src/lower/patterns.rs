@@ -54,7 +54,7 @@ impl Lowering {
                 Ok(Pattern::Bind(variable))
             }
             Pat::Lit(literal) => match &literal.lit {
-                Lit::Int(_) | Lit::Bool(_) | Lit::Str(_) => Ok(Pattern::Literal(self.literal_datum(literal)?)),
+                Lit::Int(_) | Lit::Bool(_) | Lit::Str(_) => Ok(Pattern::Literal(self.literal_value(literal)?)),
                 other => refuse(other, "patterns have integers, truth values and text"),
             },
             Pat::Range(range) => {
@@ -62,7 +62,7 @@ impl Lowering {
                     return refuse(range, "write both ends of the range");
                 };
                 let inclusive = matches!(range.limits, syn::RangeLimits::Closed(_));
-                Ok(Pattern::Range { low: self.literal_datum(&**low)?, high: self.literal_datum(&**high)?, inclusive })
+                Ok(Pattern::Range { low: self.literal_value(&**low)?, high: self.literal_value(&**high)?, inclusive })
             }
             Pat::Path(path) => match path.path.segments.last() {
                 Some(last) if last.ident == "None" => Ok(Pattern::None),
@@ -147,17 +147,17 @@ impl Lowering {
     }
 
     /// A literal or constant in a pattern.
-    fn literal_datum(&mut self, expression: &(impl ToTokens + Spanned)) -> Result<Constant> {
+    fn literal_value(&mut self, expression: &(impl ToTokens + Spanned)) -> Result<Constant> {
         let expression: syn::Expr = syn::parse2(expression.to_token_stream())?;
         let lowered = self.expression(&expression)?;
-        datum(lowered).ok_or_else(|| syn::Error::new(expression.span(), "patterns have literals and constants"))
+        as_constant(lowered).ok_or_else(|| syn::Error::new(expression.span(), "patterns have literals and constants"))
     }
 }
 
-fn datum(expression: Expression) -> Option<Constant> {
+fn as_constant(expression: Expression) -> Option<Constant> {
     match *expression.kind {
         ExpressionKind::Literal(constant) => Some(constant),
-        ExpressionKind::Reference((), inner) | ExpressionKind::Dereference((), inner) => datum(inner),
+        ExpressionKind::Reference((), inner) | ExpressionKind::Dereference((), inner) => as_constant(inner),
         _ => None,
     }
 }

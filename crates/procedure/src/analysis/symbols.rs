@@ -6,7 +6,7 @@ use std::sync::Arc;
 use crate::plan::Symbol;
 
 use super::resolve::Resolved;
-use crate::Datum;
+use crate::Value;
 use crate::ir::{
     Block, Expression, ExpressionKind, Function, KeyRange, OperationKind, Pattern, Procedure, Step, StepKind,
 };
@@ -170,7 +170,7 @@ impl Walk<'_, '_> {
 
     fn symbol(&mut self, expression: &Expression) -> Symbol {
         match &*expression.kind {
-            ExpressionKind::Literal(datum) => Symbol::Literal(literal(datum)),
+            ExpressionKind::Literal(value) => Symbol::Literal(literal(value)),
             ExpressionKind::Variable(variable) => match &self.variables[variable.index()] {
                 Some(symbol) => symbol.clone(),
                 None => self.other(self.resolved.procedure.variables[variable.index()].name.to_string()),
@@ -243,12 +243,12 @@ fn once(procedure: &Procedure) -> Vec<bool> {
     bound.into_iter().zip(mutable).map(|(bound, mutable)| bound == 1 && !mutable).collect()
 }
 
-fn literal(datum: &Datum) -> String {
-    match datum {
-        Datum::Bool(value) => value.to_string(),
-        Datum::Integer(value, _) => value.to_string(),
-        Datum::Float(value) => value.to_string(),
-        Datum::Text(text) => format!("{text:?}"),
+fn literal(value: &Value) -> String {
+    match value {
+        Value::Bool(value) => value.to_string(),
+        Value::Integer(value, _) => value.to_string(),
+        Value::Float(value) => value.to_string(),
+        Value::Text(text) => format!("{text:?}"),
         other => format!("{other:?}"),
     }
 }

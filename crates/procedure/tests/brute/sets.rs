@@ -292,6 +292,11 @@ pub(crate) fn any_options() -> impl Strategy<Value = Options> {
     )
 }
 
+/// Sets drawn for each property.
+pub(crate) fn cases() -> u32 {
+    rng::tries(600, 3000) as u32
+}
+
 /// Checks a property of generated values. Prints the seed first; `SERIATIM_SEED` repeats a run, and proptest
 /// shrinks what fails.
 pub(crate) fn check<S: Strategy>(cases: u32, strategy: &S, test: impl Fn(S::Value) -> Result<(), TestCaseError>) {

@@ -194,7 +194,7 @@ fn number(signed: bool) -> impl Strategy<Value = Number> {
 fn agree<T: Native>(signed: bool) {
     let agrees = |number: Number| {
         let value = Frame::new(0).evaluate(&number.expression::<T>());
-        prop_assert_eq!(value, number.value::<T>().map(|value| value.to_datum()).ok_or(EvaluationError::Overflow));
+        prop_assert_eq!(value, number.value::<T>().map(|value| value.to_value()).ok_or(EvaluationError::Overflow));
         Ok(())
     };
     run(&number(signed), &agrees);
@@ -238,13 +238,13 @@ proptest! {
     fn decimals_compute_as_in_rust(a in units(), b in units(), factor in units(), is_typed: bool) {
         let (x, y) = (Decimal::<2>::from_units(a), Decimal::<2>::from_units(b));
         let value = |expression: Expression| Frame::new(0).evaluate(&expression);
-        let of_native = |native: Option<Decimal<2>>| native.map(|d| d.to_datum()).ok_or(EvaluationError::Overflow);
+        let of_native = |native: Option<Decimal<2>>| native.map(|d| d.to_value()).ok_or(EvaluationError::Overflow);
         let both = |operator| value(binary(literal(x), operator, literal(y)));
         prop_assert_eq!(both(BinaryOperator::Add), of_native(x.checked_add(y)));
         prop_assert_eq!(both(BinaryOperator::Subtract), of_native(x.checked_sub(y)));
-        prop_assert_eq!(both(BinaryOperator::Less), Ok((x < y).to_datum()));
-        prop_assert_eq!(both(BinaryOperator::GreaterOrEqual), Ok((x >= y).to_datum()));
-        prop_assert_eq!(both(BinaryOperator::Equal), Ok((x == y).to_datum()));
+        prop_assert_eq!(both(BinaryOperator::Less), Ok((x < y).to_value()));
+        prop_assert_eq!(both(BinaryOperator::GreaterOrEqual), Ok((x >= y).to_value()));
+        prop_assert_eq!(both(BinaryOperator::Equal), Ok((x == y).to_value()));
         let by = if is_typed { literal(factor) } else { int(factor.into()) };
         prop_assert_eq!(value(binary(literal(x), BinaryOperator::Multiply, by)), of_native(x.checked_mul(factor)));
         let negated = of(ExpressionKind::Unary(UnaryOperator::Negate, literal(x)));
@@ -265,7 +265,7 @@ proptest! {
             (BinaryOperator::Remainder, a % b),
         ] {
             let value = Frame::new(0).evaluate(&binary(literal(a), operator, literal(b)))
-                .and_then(|d| f64::from_datum(&d));
+                .and_then(|d| f64::from_value(&d));
             prop_assert!(value.as_ref().is_ok_and(|value| *value == native || value.is_nan() && native.is_nan()));
         }
     }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use seriatim_procedure::Datum;
+use seriatim_procedure::Value;
 use seriatim_procedure::ir::*;
 
 pub(crate) fn span() -> Span {
@@ -14,12 +14,12 @@ pub(crate) fn of(kind: ExpressionKind) -> Expression {
 }
 
 pub(crate) fn literal(value: impl seriatim_procedure::Data) -> Expression {
-    of(ExpressionKind::Literal(value.to_datum()))
+    of(ExpressionKind::Literal(value.to_value()))
 }
 
 /// An integer without a type.
 pub(crate) fn int(number: i128) -> Expression {
-    of(ExpressionKind::Literal(Datum::Integer(number, None)))
+    of(ExpressionKind::Literal(Value::Integer(number, None)))
 }
 
 pub(crate) fn var(id: u16) -> Expression {

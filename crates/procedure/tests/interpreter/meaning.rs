@@ -1,29 +1,29 @@
 //! What expressions, patterns, steps and operations mean, one at a time.
 
-use seriatim_procedure::evaluate::{DATUMS_MAX, DEPTH_MAX, Frame};
+use seriatim_procedure::evaluate::{DEPTH_MAX, Frame, VALUES_MAX};
 use seriatim_procedure::interpret::interpret;
 use seriatim_procedure::ir::*;
-use seriatim_procedure::{Data, Datum, EvaluationError};
+use seriatim_procedure::{Data, EvaluationError, Value};
 
 use crate::build::*;
 use crate::support::toy::{Toy, ToyError};
 
-fn value(expression: Expression) -> Result<Datum, EvaluationError> {
+fn value(expression: Expression) -> Result<Value, EvaluationError> {
     Frame::new(8).evaluate(&expression)
 }
 
 /// Runs steps over a table `t` of three rows (1, 10), (2, 20), (3, 30); variable 0 is a list of numbers.
-fn result(body: Vec<Step>) -> (Result<Datum, ToyError>, Toy) {
+fn result(body: Vec<Step>) -> (Result<Value, ToyError>, Toy) {
     let mut toy = Toy::default().with("t", 1, &["key", "value"]);
     for key in 1..=3u8 {
-        toy = toy.row("t", vec![key.to_datum(), (10 * key).to_datum()]);
+        toy = toy.row("t", vec![key.to_value(), (10 * key).to_value()]);
     }
     let procedure = procedure("test", 1, &["list", "a", "b", "c", "d", "e"], &["t"], body);
-    let result = interpret(&procedure, &vec![1u8, 2, 3].to_datum(), &toy);
+    let result = interpret(&procedure, &vec![1u8, 2, 3].to_value(), &toy);
     (result, toy)
 }
 
-fn returned(body: Vec<Step>) -> Datum {
+fn returned(body: Vec<Step>) -> Value {
     result(body).0.unwrap()
 }
 
@@ -35,7 +35,7 @@ fn refused(body: Vec<Step>) -> String {
 }
 
 fn values(toy: &Toy) -> Vec<u8> {
-    toy.rows("t").iter().map(|row| u8::from_datum(row.field("value").unwrap()).unwrap()).collect()
+    toy.rows("t").iter().map(|row| u8::from_value(row.field("value").unwrap()).unwrap()).collect()
 }
 
 const ADD: Option<BinaryOperator> = Some(BinaryOperator::Add);
@@ -43,11 +43,11 @@ const ADD: Option<BinaryOperator> = Some(BinaryOperator::Add);
 #[test]
 fn logic_is_lazy() {
     let overflow = || binary(binary(literal(1u8), BinaryOperator::Divide, int(0)), BinaryOperator::Equal, int(0));
-    assert_eq!(value(binary(literal(false), BinaryOperator::And, overflow())), Ok(false.to_datum()));
-    assert_eq!(value(binary(literal(true), BinaryOperator::Or, overflow())), Ok(true.to_datum()));
+    assert_eq!(value(binary(literal(false), BinaryOperator::And, overflow())), Ok(false.to_value()));
+    assert_eq!(value(binary(literal(true), BinaryOperator::Or, overflow())), Ok(true.to_value()));
     assert_eq!(value(binary(literal(true), BinaryOperator::And, overflow())), Err(EvaluationError::Overflow));
     let choice = |condition| of(ExpressionKind::If(literal(condition), overflow(), literal(7u8)));
-    assert_eq!(value(choice(false)), Ok(7u8.to_datum()));
+    assert_eq!(value(choice(false)), Ok(7u8.to_value()));
     assert_eq!(value(choice(true)), Err(EvaluationError::Overflow));
     assert!(value(binary(literal(true), BinaryOperator::And, int(1))).is_err());
 }
@@ -63,9 +63,9 @@ fn parts_of_values_are_read_and_assigned() {
     let field = |name: &str| Selector::Field(name.into());
     let changed = returned(body(vec![field("0"), field("y"), index(1)], ADD, int(252)));
     let list = changed.field("0").unwrap().field("y").unwrap();
-    assert_eq!(*list, vec![2u8, 255].to_datum(), "a literal took the type of what it was added to");
+    assert_eq!(*list, vec![2u8, 255].to_value(), "a literal took the type of what it was added to");
     let changed = returned(body(vec![field("1")], None, int(9)));
-    assert_eq!(changed.field("1"), Ok(&9u8.to_datum()), "a literal takes the type of what it replaces");
+    assert_eq!(changed.field("1"), Some(&9u8.to_value()), "a literal takes the type of what it replaces");
     let stop = |body| result(body).0.unwrap_err();
     assert_eq!(
         stop(body(vec![field("0"), field("y"), index(2)], None, int(9))),
@@ -76,41 +76,41 @@ fn parts_of_values_are_read_and_assigned() {
     assert_eq!(refused(body(vec![index(0)], None, int(9))), "test.rs:1:1: a tuple of 2 has no elements to assign");
     assert_eq!(refused(body(vec![field("0"), field("z")], None, int(9))), "test.rs:1:1: a `P` has no field `z`");
     let element = |at| of(ExpressionKind::Element(literal(vec![5u8, 6]), at));
-    assert_eq!(value(element(int(1))), Ok(6u8.to_datum()));
+    assert_eq!(value(element(int(1))), Ok(6u8.to_value()));
     assert_eq!(value(element(literal(2usize))), Err(EvaluationError::OutOfBounds { index: 2, length: 2 }));
     assert!(matches!(value(element(literal(1u8))), Err(EvaluationError::Type(_))));
 }
 
 #[test]
 fn patterns_match_what_they_say() {
-    let datum = |value: Expression| Frame::new(0).evaluate(&value).unwrap();
-    let literal_ = |number: i128| Pattern::Literal(Datum::Integer(number, None));
-    let range = |inclusive| Pattern::Range { low: Datum::Integer(2, None), high: Datum::Integer(4, None), inclusive };
-    let matches = |pattern: &Pattern, value: &Datum| Frame::new(8).matches(pattern, value);
+    let evaluated = |value: Expression| Frame::new(0).evaluate(&value).unwrap();
+    let literal_ = |number: i128| Pattern::Literal(Value::Integer(number, None));
+    let range = |inclusive| Pattern::Range { low: Value::Integer(2, None), high: Value::Integer(4, None), inclusive };
+    let matches = |pattern: &Pattern, value: &Value| Frame::new(8).matches(pattern, value);
     for (number, expected) in [(1u8, [false, false, false]), (2, [true, true, true]), (4, [false, true, false])] {
-        let number = number.to_datum();
+        let number = number.to_value();
         assert_eq!(matches(&range(false), &number), Ok(expected[0]));
         assert_eq!(matches(&range(true), &number), Ok(expected[1]));
         assert_eq!(matches(&literal_(2), &number), Ok(expected[2]));
     }
     let either = Pattern::Either(vec![literal_(1), literal_(3)]);
-    assert_eq!(matches(&either, &3u8.to_datum()), Ok(true));
-    assert_eq!(matches(&either, &2u8.to_datum()), Ok(false));
-    assert_eq!(matches(&some(literal_(1)), &Some(1u8).to_datum()), Ok(true));
-    assert_eq!(matches(&some(Pattern::Any), &Datum::NONE), Ok(false));
-    assert_eq!(matches(&Pattern::None, &Datum::NONE), Ok(true));
+    assert_eq!(matches(&either, &3u8.to_value()), Ok(true));
+    assert_eq!(matches(&either, &2u8.to_value()), Ok(false));
+    assert_eq!(matches(&some(literal_(1)), &Some(1u8).to_value()), Ok(true));
+    assert_eq!(matches(&some(Pattern::Any), &Value::NONE), Ok(false));
+    assert_eq!(matches(&Pattern::None, &Value::NONE), Ok(true));
     let (name, fields) = record("Circle", vec![("radius", literal_(2))]);
     let circle = Pattern::Record { name, fields };
-    let shape = |name: &str, radius: u8| datum(made(name, vec![("radius", literal(radius)), ("x", literal(0u8))]));
+    let shape = |name: &str, radius: u8| evaluated(made(name, vec![("radius", literal(radius)), ("x", literal(0u8))]));
     assert_eq!(matches(&circle, &shape("Circle", 2)), Ok(true));
     assert_eq!(matches(&circle, &shape("Circle", 3)), Ok(false));
     assert_eq!(matches(&circle, &shape("Ball", 2)), Ok(false));
     for (pattern, value) in [
-        (some(Pattern::Any), 1u8.to_datum()),
-        (Pattern::Tuple(vec![]), 1u8.to_datum()),
-        (circle, 1u8.to_datum()),
-        (literal_(1), true.to_datum()),
-        (bind(99), true.to_datum()),
+        (some(Pattern::Any), 1u8.to_value()),
+        (Pattern::Tuple(vec![]), 1u8.to_value()),
+        (circle, 1u8.to_value()),
+        (literal_(1), true.to_value()),
+        (bind(99), true.to_value()),
     ] {
         assert!(matches!(matches(&pattern, &value), Err(EvaluationError::Type(_))), "{pattern:?}");
     }
@@ -122,19 +122,19 @@ fn the_first_arm_that_matches_and_whose_guard_holds_is_taken() {
     let arm = |number: u8| literal(number);
     let pick = |number: u8| {
         let arms = vec![
-            (Pattern::Literal(1u8.to_datum()), None, arm(1)),
+            (Pattern::Literal(1u8.to_value()), None, arm(1)),
             (bind(1), guard(), arm(2)),
             (Pattern::Any, None, arm(3)),
         ];
         Frame::new(2).evaluate(&of(ExpressionKind::Match(literal(number), arms)))
     };
-    assert_eq!((pick(1), pick(9), pick(4)), (Ok(1u8.to_datum()), Ok(2u8.to_datum()), Ok(3u8.to_datum())));
+    assert_eq!((pick(1), pick(9), pick(4)), (Ok(1u8.to_value()), Ok(2u8.to_value()), Ok(3u8.to_value())));
     let step_ = |number: u8| {
         let arm = |pattern, guard, value| Arm { pattern, guard, body: Block(vec![return_(value)]) };
-        let arms = vec![arm(Pattern::Literal(1u8.to_datum()), None, literal(1u8)), arm(bind(1), guard(), var(1))];
+        let arms = vec![arm(Pattern::Literal(1u8.to_value()), None, literal(1u8)), arm(bind(1), guard(), var(1))];
         vec![step(StepKind::Match { value: literal(number), arms }), return_(literal(0u8))]
     };
-    assert_eq!((returned(step_(1)), returned(step_(9))), (1u8.to_datum(), 9u8.to_datum()));
+    assert_eq!((returned(step_(1)), returned(step_(9))), (1u8.to_value(), 9u8.to_value()));
     assert_eq!(refused(step_(4)), "test.rs:1:1: expected a value that an arm of the match takes, found a u8");
 }
 
@@ -145,27 +145,27 @@ fn loops_run_over_lists_and_ranges_and_are_left_early() {
         body.push(assign(1, vec![], ADD, var(2)));
         returned(vec![let_(bind(1), literal(0u8)), for_(bind(2), over, body), return_(var(1))])
     };
-    assert_eq!(sum(var(0), vec![]), 6u8.to_datum());
-    assert_eq!(sum(range(literal(1u8), int(5)), vec![]), 10u8.to_datum());
-    assert_eq!(sum(range(int(5), int(1)), vec![]), 0u8.to_datum());
+    assert_eq!(sum(var(0), vec![]), 6u8.to_value());
+    assert_eq!(sum(range(literal(1u8), int(5)), vec![]), 10u8.to_value());
+    assert_eq!(sum(range(int(5), int(1)), vec![]), 0u8.to_value());
     let all = of(ExpressionKind::Range { low: int(i128::MAX), high: int(i128::MAX), inclusive: true });
-    assert_eq!(sum(all, vec![step(StepKind::Continue)]), 0u8.to_datum());
+    assert_eq!(sum(all, vec![step(StepKind::Continue)]), 0u8.to_value());
     let at_two = |kind| if_(binary(var(2), BinaryOperator::Equal, int(2)), vec![step(kind)], vec![]);
-    assert_eq!(sum(var(0), vec![at_two(StepKind::Continue)]), 4u8.to_datum());
-    assert_eq!(sum(var(0), vec![at_two(StepKind::Break)]), 1u8.to_datum());
-    assert_eq!(sum(var(0), vec![at_two(StepKind::Return(literal(99u8)))]), 99u8.to_datum());
+    assert_eq!(sum(var(0), vec![at_two(StepKind::Continue)]), 4u8.to_value());
+    assert_eq!(sum(var(0), vec![at_two(StepKind::Break)]), 1u8.to_value());
+    assert_eq!(sum(var(0), vec![at_two(StepKind::Return(literal(99u8)))]), 99u8.to_value());
     // A range is not made a list: this one would not fit any memory.
-    assert_eq!(sum(range(int(0), int(i128::MAX)), vec![at_two(StepKind::Break)]), 1u8.to_datum());
+    assert_eq!(sum(range(int(0), int(i128::MAX)), vec![at_two(StepKind::Break)]), 1u8.to_value());
     // A break leaves the innermost loop only.
     let inner = for_(bind(3), var(0), vec![step(StepKind::Break)]);
-    assert_eq!(sum(var(0), vec![inner]), 6u8.to_datum());
+    assert_eq!(sum(var(0), vec![inner]), 6u8.to_value());
 }
 
 #[test]
 fn a_variable_declared_first_is_assigned_later() {
     let body =
         |declared: Vec<Step>| [vec![step(StepKind::Declare(VariableId(1)))], declared, vec![return_(var(1))]].concat();
-    assert_eq!(returned(body(vec![assign(1, vec![], None, literal(5u8))])), 5u8.to_datum());
+    assert_eq!(returned(body(vec![assign(1, vec![], None, literal(5u8))])), 5u8.to_value());
     assert_eq!(refused(body(vec![])), "test.rs:1:1: variable 1 has no value yet");
 }
 
@@ -180,37 +180,37 @@ fn operations_give_what_they_promise() {
         KeyRange::Between { low: bound(low), high: bound(high), inclusive }
     };
     let all = || KeyRange::Prefix(vec![]);
-    assert_eq!(scanned(all(), None, Take::Count), 3u64.to_datum());
-    assert_eq!(scanned(all(), Some(int(2)), Take::Count), 2u64.to_datum());
-    assert_eq!(scanned(all(), Some(int(0)), Take::Count), 0u64.to_datum());
-    assert_eq!(scanned(between(Some(1), Some(3), false), None, Take::Count), 2u64.to_datum());
-    assert_eq!(scanned(between(Some(1), Some(3), true), None, Take::Count), 3u64.to_datum());
-    assert_eq!(scanned(between(Some(4), None, false), None, Take::First), Datum::NONE);
-    let Datum::Option(Some(first)) = scanned(between(Some(2), None, false), None, Take::First) else { panic!() };
-    assert_eq!(first.field("value"), Ok(&20u8.to_datum()));
-    let Datum::List(rows) = scanned(all(), Some(int(2)), Take::All) else { panic!() };
+    assert_eq!(scanned(all(), None, Take::Count), 3u64.to_value());
+    assert_eq!(scanned(all(), Some(int(2)), Take::Count), 2u64.to_value());
+    assert_eq!(scanned(all(), Some(int(0)), Take::Count), 0u64.to_value());
+    assert_eq!(scanned(between(Some(1), Some(3), false), None, Take::Count), 2u64.to_value());
+    assert_eq!(scanned(between(Some(1), Some(3), true), None, Take::Count), 3u64.to_value());
+    assert_eq!(scanned(between(Some(4), None, false), None, Take::First), Value::NONE);
+    let Value::Option(Some(first)) = scanned(between(Some(2), None, false), None, Take::First) else { panic!() };
+    assert_eq!(first.field("value"), Some(&20u8.to_value()));
+    let Value::List(rows) = scanned(all(), Some(int(2)), Take::All) else { panic!() };
     assert_eq!(rows.len(), 2);
     let last = OperationKind::Scan { range: all(), reverse: true, limit: None, take: Take::First };
     let (last, toy) = result(vec![run(Some(some(bind(1))), 0, last), return_(field(var(1), "key"))]);
-    assert_eq!(last, Ok(3u8.to_datum()));
+    assert_eq!(last, Ok(3u8.to_value()));
     assert_eq!(*toy.log.borrow(), ["visit t [3]"]);
 
     let one = |kind| result(vec![run(Some(bind(1)), 0, kind), return_(var(1))]).0;
     let key = |key: u8| vec![literal(key)];
     let missing = || Err(ToyError::Missing("t (9u8,)".into()));
-    assert_eq!(one(OperationKind::Get { key: key(9), required: false }), Ok(Datum::NONE));
+    assert_eq!(one(OperationKind::Get { key: key(9), required: false }), Ok(Value::NONE));
     assert_eq!(one(OperationKind::Get { key: key(9), required: true }), missing());
-    assert_eq!(one(OperationKind::Delete { key: key(9), required: false }), Ok(false.to_datum()));
-    assert_eq!(one(OperationKind::Delete { key: key(2), required: false }), Ok(true.to_datum()));
-    assert_eq!(one(OperationKind::Delete { key: key(2), required: true }), Ok(Datum::UNIT));
+    assert_eq!(one(OperationKind::Delete { key: key(9), required: false }), Ok(false.to_value()));
+    assert_eq!(one(OperationKind::Delete { key: key(2), required: false }), Ok(true.to_value()));
+    assert_eq!(one(OperationKind::Delete { key: key(2), required: true }), Ok(Value::UNIT));
     assert_eq!(one(OperationKind::Delete { key: key(9), required: true }), missing());
     let update = |at, required| {
         let body = Block(vec![assign(2, column("value"), None, int(1)), yield_(literal(7u8))]);
         one(OperationKind::Update { key: key(at), required, row: VariableId(2), body })
     };
-    assert_eq!(update(2, true), Ok(7u8.to_datum()));
-    assert_eq!(update(2, false), Ok(Some(7u8).to_datum()));
-    assert_eq!(update(9, false), Ok(Datum::NONE));
+    assert_eq!(update(2, true), Ok(7u8.to_value()));
+    assert_eq!(update(2, false), Ok(Some(7u8).to_value()));
+    assert_eq!(update(9, false), Ok(Value::NONE));
     assert_eq!(update(9, true), missing());
     let inserted =
         |key: u8| result(vec![insert(0, vec![("value", literal(1u8)), ("key", literal(key))]), return_(int(0))]).0;
@@ -220,7 +220,7 @@ fn operations_give_what_they_promise() {
     let mut by_value = operation(0, kind);
     by_value.index = Some("value".into());
     let found = step(StepKind::Operation { operation: by_value, bind: Some(bind(1)) });
-    assert_eq!(returned(vec![found, return_(field(var(1), "key"))]), 2u8.to_datum());
+    assert_eq!(returned(vec![found, return_(field(var(1), "key"))]), 2u8.to_value());
 }
 
 #[test]
@@ -235,11 +235,11 @@ fn an_update_reads_what_it_assigned_and_writes_all_or_nothing() {
     };
     let steps = |second| vec![update(Some(bind(3)), 0, vec![literal(2u8)], 1, body(second)), return_(var(3))];
     let (yielded, toy) = result(steps(var(2)));
-    assert_eq!((yielded, values(&toy)), (Ok(21u8.to_datum()), vec![10, 42, 30]));
+    assert_eq!((yielded, values(&toy)), (Ok(21u8.to_value()), vec![10, 42, 30]));
     let (stopped, toy) = result(steps(int(250)));
     assert_eq!((stopped, values(&toy)), (Err(ToyError::Evaluation(EvaluationError::Overflow)), vec![10, 20, 30]));
     let nothing = returned(vec![update(Some(bind(3)), 0, vec![literal(2u8)], 1, vec![]), return_(var(3))]);
-    assert_eq!(nothing, Datum::UNIT);
+    assert_eq!(nothing, Value::UNIT);
 }
 
 #[test]
@@ -273,13 +273,13 @@ fn a_row_that_was_read_is_a_copy() {
         require(bind(3), 0, vec![literal(2u8)]),
         return_(tuple(vec![field(var(1), "value"), field(var(3), "value")])),
     ];
-    assert_eq!(returned(steps), (20u8, 21u8).to_datum());
+    assert_eq!(returned(steps), (20u8, 21u8).to_value());
 }
 
 #[test]
 fn the_first_abort_in_source_order_decides() {
     let missing = || require(bind(1), 0, vec![literal(9u8)]);
-    assert_eq!(result(vec![abort(int(1)), missing()]).0, Err(ToyError::User(Datum::Integer(1, None))));
+    assert_eq!(result(vec![abort(int(1)), missing()]).0, Err(ToyError::User(Value::Integer(1, None))));
     assert_eq!(result(vec![missing(), abort(int(1))]).0, Err(ToyError::Missing("t (9u8,)".into())));
 }
 
@@ -310,7 +310,7 @@ fn what_no_front_end_makes_is_refused_with_its_place() {
         "test.rs:1:1: a loop over an operation that is no scan"
     );
     let procedure = procedure("two", 2, &["a", "b"], &[], vec![return_(var(0))]);
-    let stop = interpret(&procedure, &1u8.to_datum(), &Toy::default()).unwrap_err();
+    let stop = interpret(&procedure, &1u8.to_value(), &Toy::default()).unwrap_err();
     let problem = "procedure `two` takes a tuple of 2 arguments, found a u8";
     assert_eq!(stop, ToyError::Evaluation(EvaluationError::Type(problem.into())));
 }
@@ -341,7 +341,7 @@ fn nothing_runs_out_of_stack_or_memory() {
     assert!(growing(of(ExpressionKind::Repeat(int(0), usize::MAX))).contains("more than"));
     assert!(growing(range(int(i128::MIN), int(i128::MAX))).contains("more than"));
     assert_eq!(
-        value(of(ExpressionKind::Repeat(int(0), DATUMS_MAX + 1))),
-        value(range(int(-1), int(DATUMS_MAX as i128)))
+        value(of(ExpressionKind::Repeat(int(0), VALUES_MAX + 1))),
+        value(range(int(-1), int(VALUES_MAX as i128)))
     );
 }

@@ -2,7 +2,7 @@
 
 use expect_test::expect;
 use seriatim_procedure::ir::*;
-use seriatim_procedure::{Data, Datum, EvaluationError};
+use seriatim_procedure::{Data, EvaluationError, Value};
 
 use crate::build::*;
 use crate::support::toy::{Toy, ToyError};
@@ -42,27 +42,27 @@ fn transfer() -> Procedure {
 fn bank() -> Toy {
     Toy::default()
         .with("account", 1, &["id", "balance"])
-        .row("account", vec![1u32.to_datum(), money(1000).to_datum()])
-        .row("account", vec![2u32.to_datum(), money(i64::MAX - 5).to_datum()])
-        .row("account", vec![3u32.to_datum(), money(0).to_datum()])
+        .row("account", vec![1u32.to_value(), money(1000).to_value()])
+        .row("account", vec![2u32.to_value(), money(i64::MAX - 5).to_value()])
+        .row("account", vec![3u32.to_value(), money(0).to_value()])
 }
 
 fn balances(toy: &Toy) -> Vec<i64> {
-    toy.rows("account").iter().map(|row| Money::from_datum(row.field("balance").unwrap()).unwrap().units()).collect()
+    toy.rows("account").iter().map(|row| Money::from_value(row.field("balance").unwrap()).unwrap().units()).collect()
 }
 
 #[test]
 fn a_transfer_moves_money_or_aborts_for_its_reason() {
     let run = |from: u32, to: u32, amount: i64| {
         let toy = bank();
-        let result = interpret(&transfer(), &(from, to, money(amount)).to_datum(), &toy);
+        let result = interpret(&transfer(), &(from, to, money(amount)).to_value(), &toy);
         (result, balances(&toy))
     };
     const LOT: i64 = i64::MAX - 5;
-    assert_eq!(run(1, 3, 400), (Ok(money(600).to_datum()), vec![600, LOT, 400]));
-    assert_eq!(run(1, 1, 400), (Ok(money(600).to_datum()), vec![1000, LOT, 0]));
-    assert_eq!(run(1, 3, 0), (Err(ToyError::User(Datum::record("NotPositive", []))), vec![1000, LOT, 0]));
-    let overdrawn = Datum::record("Overdrawn", [("balance", money(-1).to_datum())]);
+    assert_eq!(run(1, 3, 400), (Ok(money(600).to_value()), vec![600, LOT, 400]));
+    assert_eq!(run(1, 1, 400), (Ok(money(600).to_value()), vec![1000, LOT, 0]));
+    assert_eq!(run(1, 3, 0), (Err(ToyError::User(Value::record("NotPositive", []))), vec![1000, LOT, 0]));
+    let overdrawn = Value::record("Overdrawn", [("balance", money(-1).to_value())]);
     assert_eq!(run(1, 3, 1001).0, Err(ToyError::User(overdrawn)));
     assert_eq!(run(9, 3, 1).0, Err(ToyError::Missing("account (9u32,)".into())));
     // The first update is done, the second is not: rolling back is the caller's.
@@ -162,13 +162,13 @@ fn order() -> Procedure {
 fn shop() -> Toy {
     let mut toy = Toy::default()
         .with("district", 1, &["id", "next"])
-        .row("district", vec![1u8.to_datum(), 3001u32.to_datum()])
+        .row("district", vec![1u8.to_value(), 3001u32.to_value()])
         .with("item", 1, &["id", "price"])
         .with("stock", 1, &["item", "quantity", "orders"])
         .with("line", 2, &["order", "number", "item", "quantity", "left"]);
     for (id, price, quantity) in [(1u32, 100, 50i16), (2, 250, 12)] {
-        toy = toy.row("item", vec![id.to_datum(), money(price).to_datum()]);
-        toy = toy.row("stock", vec![id.to_datum(), quantity.to_datum(), u16::MAX.saturating_sub(1).to_datum()]);
+        toy = toy.row("item", vec![id.to_value(), money(price).to_value()]);
+        toy = toy.row("stock", vec![id.to_value(), quantity.to_value(), u16::MAX.saturating_sub(1).to_value()]);
     }
     toy
 }
@@ -177,13 +177,13 @@ fn shop() -> Toy {
 fn an_order_loops_over_its_lines() {
     let toy = shop();
     let lines = vec![(1u32, 4i16), (2, 3)];
-    let output = interpret(&order(), &(1u8, lines).to_datum(), &toy).unwrap();
-    assert_eq!(output.field("order"), Ok(&3001u32.to_datum()));
-    assert_eq!(output.field("total"), Ok(&money(4 * 100 + 3 * 250).to_datum()));
-    assert_eq!(output.field("left"), Ok(&vec![46i16, 12 - 3 + 91].to_datum()));
-    assert_eq!(toy.rows("district")[0].field("next"), Ok(&3002u32.to_datum()));
+    let output = interpret(&order(), &(1u8, lines).to_value(), &toy).unwrap();
+    assert_eq!(output.field("order"), Some(&3001u32.to_value()));
+    assert_eq!(output.field("total"), Some(&money(4 * 100 + 3 * 250).to_value()));
+    assert_eq!(output.field("left"), Some(&vec![46i16, 12 - 3 + 91].to_value()));
+    assert_eq!(toy.rows("district")[0].field("next"), Some(&3002u32.to_value()));
     let quantities: Vec<_> = toy.rows("line").iter().map(|row| row.field("quantity").unwrap().clone()).collect();
-    assert_eq!(quantities, [4i16.to_datum(), 3i16.to_datum()]);
+    assert_eq!(quantities, [4i16.to_value(), 3i16.to_value()]);
     let log = ["update district [1]", "get item [1]", "update stock [1]", "get item [2]", "update stock [2]"];
     assert_eq!(*toy.log.borrow(), log);
 }
@@ -191,11 +191,11 @@ fn an_order_loops_over_its_lines() {
 #[test]
 fn an_order_of_an_unused_item_aborts_at_its_line() {
     let toy = shop();
-    let stop = interpret(&order(), &(1u8, vec![(1u32, 4i16), (7, 1)]).to_datum(), &toy).unwrap_err();
-    assert_eq!(stop, ToyError::User(Datum::record("UnusedItem", [("0", 7u32.to_datum())])));
+    let stop = interpret(&order(), &(1u8, vec![(1u32, 4i16), (7, 1)]).to_value(), &toy).unwrap_err();
+    assert_eq!(stop, ToyError::User(Value::record("UnusedItem", [("0", 7u32.to_value())])));
     assert_eq!(toy.rows("line").len(), 1);
     // The second order of one item overflows the column that counts them.
-    let stop = interpret(&order(), &(1u8, vec![(2u32, 1i16), (2, 1)]).to_datum(), &shop()).unwrap_err();
+    let stop = interpret(&order(), &(1u8, vec![(2u32, 1i16), (2, 1)]).to_value(), &shop()).unwrap_err();
     assert_eq!(stop, ToyError::Evaluation(EvaluationError::Overflow));
 }
 
@@ -264,18 +264,18 @@ fn a_scan_goes_on_as_its_loop_does() {
     let lines = || {
         let toy = Toy::default().with("line", 2, &["order", "number", "value"]);
         let row = |toy: Toy, order: u32, number: u32, value: u32| {
-            toy.row("line", [order, number, value].map(|n| n.to_datum()).into())
+            toy.row("line", [order, number, value].map(|n| n.to_value()).into())
         };
         [(0, 0, 9), (1, 0, 5), (1, 1, 0), (1, 2, 6), (1, 3, 7), (1, 4, 8), (2, 0, 9)]
             .into_iter()
             .fold(toy, |toy, (order, number, value)| row(toy, order, number, value))
     };
     let toy = lines();
-    assert_eq!(interpret(&sum_until(), &10u32.to_datum(), &toy), Ok(11u32.to_datum()));
+    assert_eq!(interpret(&sum_until(), &10u32.to_value(), &toy), Ok(11u32.to_value()));
     let log = ["visit line [1, 0]", "delete line [1, 0]", "visit line [1, 1]", "visit line [1, 2]"];
     assert_eq!(*toy.log.borrow(), log, "what lies after the break is not read");
     let toy = lines();
-    assert_eq!(interpret(&sum_until(), &100u32.to_datum(), &toy), Ok(18u32.to_datum()));
+    assert_eq!(interpret(&sum_until(), &100u32.to_value(), &toy), Ok(18u32.to_value()));
     assert_eq!(toy.log.borrow().last().unwrap(), "delete line [1, 3]", "what lies beyond the limit is not read");
     assert_eq!(toy.rows("line").len(), 7 - 3);
 }

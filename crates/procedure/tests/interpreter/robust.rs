@@ -11,40 +11,40 @@ use proptest::sample::select;
 use seriatim_procedure::interpret::interpret;
 use seriatim_procedure::ir::*;
 use seriatim_procedure::methods::METHODS;
-use seriatim_procedure::{Data, Datum, IntegerType};
+use seriatim_procedure::{Data, IntegerType, Value};
 
 use crate::build::*;
 use crate::support::toy::Toy;
 
 const VARIABLES: u16 = 5;
 
-fn small() -> impl Strategy<Value = Datum> {
+fn small() -> impl Strategy<Value = Value> {
     let ty = prop::option::weighted(0.2, select(IntegerType::ALL.to_vec()));
-    (-2..6i128, ty).prop_map(|(number, ty)| Datum::Integer(number, ty))
+    (-2..6i128, ty).prop_map(|(number, ty)| Value::Integer(number, ty))
 }
 
 fn name() -> impl Strategy<Value = Arc<str>> {
     select(vec!["key", "value", "0", "1", "A", "B", "t", ""]).prop_map(Arc::from)
 }
 
-fn datum() -> impl Strategy<Value = Datum> {
+fn value() -> impl Strategy<Value = Value> {
     let leaf = prop_oneof![
         6 => small(),
-        1 => select(vec![i128::MIN, i128::MAX, i64::MIN as i128, 255]).prop_map(|n| Datum::Integer(n, None)),
-        1 => any::<bool>().prop_map(Datum::Bool),
-        1 => any::<f64>().prop_map(Datum::Float),
-        1 => (any::<i64>(), any::<u8>()).prop_map(|(units, scale)| Datum::Decimal { units, scale }),
-        1 => any::<i64>().prop_map(Datum::Timestamp),
-        1 => "[a-cé]{0,3}".prop_map(Datum::Text),
-        1 => vec(any::<u8>(), 0..3).prop_map(Datum::Bytes),
+        1 => select(vec![i128::MIN, i128::MAX, i64::MIN as i128, 255]).prop_map(|n| Value::Integer(n, None)),
+        1 => any::<bool>().prop_map(Value::Bool),
+        1 => any::<f64>().prop_map(Value::Float),
+        1 => (any::<i64>(), any::<u8>()).prop_map(|(units, scale)| Value::Decimal { units, scale }),
+        1 => any::<i64>().prop_map(Value::Timestamp),
+        1 => "[a-cé]{0,3}".prop_map(Value::Text),
+        1 => vec(any::<u8>(), 0..3).prop_map(Value::Bytes),
     ];
     leaf.prop_recursive(2, 8, 3, |inner| {
         let fields = vec((name(), inner.clone()), 0..3);
         prop_oneof![
-            prop::option::of(inner.clone()).prop_map(|value| Datum::Option(value.map(Box::new))),
-            vec(inner.clone(), 0..3).prop_map(Datum::Tuple),
-            vec(inner, 0..3).prop_map(Datum::List),
-            (name(), fields).prop_map(|(name, fields)| Datum::Record { name, fields }),
+            prop::option::of(inner.clone()).prop_map(|value| Value::Option(value.map(Box::new))),
+            vec(inner.clone(), 0..3).prop_map(Value::Tuple),
+            vec(inner, 0..3).prop_map(Value::List),
+            (name(), fields).prop_map(|(name, fields)| Value::Record { name, fields }),
         ]
     })
 }
@@ -77,7 +77,7 @@ fn pattern() -> impl Strategy<Value = Pattern> {
     let leaf = prop_oneof![
         2 => Just(Pattern::Any),
         4 => variable().prop_map(Pattern::Bind),
-        1 => datum().prop_map(Pattern::Literal),
+        1 => value().prop_map(Pattern::Literal),
         1 => Just(Pattern::None),
         1 => (small(), small(), any::<bool>())
             .prop_map(|(low, high, inclusive)| Pattern::Range { low, high, inclusive }),
@@ -115,7 +115,7 @@ fn function() -> impl Strategy<Value = Function> {
             name: "first",
             total: true,
             evaluate: |arguments| {
-                u8::from_datum(arguments.first().unwrap_or(&Datum::UNIT)).map(|n| n.to_datum())
+                u8::from_value(arguments.first().unwrap_or(&Value::UNIT)).map(|n| n.to_value())
             },
         }),
     ]
@@ -124,7 +124,7 @@ fn function() -> impl Strategy<Value = Function> {
 fn expression() -> BoxedStrategy<Expression> {
     let leaf = prop_oneof![
         3 => variable().prop_map(ExpressionKind::Variable),
-        2 => datum().prop_map(ExpressionKind::Literal),
+        2 => value().prop_map(ExpressionKind::Literal),
         3 => small().prop_map(ExpressionKind::Literal),
         1 => Just(ExpressionKind::None),
     ];
@@ -264,10 +264,10 @@ fn block() -> BoxedStrategy<Block> {
 }
 
 /// Values for the variables, of several types.
-fn beginning() -> impl Strategy<Value = Vec<Datum>> {
-    let numbers = || vec(small(), 0..3).prop_map(Datum::List);
-    (small(), numbers(), datum(), prop::option::of(small()), numbers())
-        .prop_map(|(a, b, c, d, e)| vec![a, b, c, Datum::Option(d.map(Box::new)), e])
+fn beginning() -> impl Strategy<Value = Vec<Value>> {
+    let numbers = || vec(small(), 0..3).prop_map(Value::List);
+    (small(), numbers(), value(), prop::option::of(small()), numbers())
+        .prop_map(|(a, b, c, d, e)| vec![a, b, c, Value::Option(d.map(Box::new)), e])
 }
 
 proptest! {
@@ -278,11 +278,11 @@ proptest! {
         beginning in beginning(),
         body in block(),
         end in expression(),
-        arguments in prop_oneof![9 => vec(datum(), 2).prop_map(Datum::Tuple), 1 => datum()],
+        arguments in prop_oneof![9 => vec(value(), 2).prop_map(Value::Tuple), 1 => value()],
     ) {
         let mut toy = Toy::default().with("t", 1, &["key", "value"]);
         for key in 0..3u8 {
-            toy = toy.row("t", vec![key.to_datum(), (10 * key).to_datum()]);
+            toy = toy.row("t", vec![key.to_value(), (10 * key).to_value()]);
         }
         let mut steps: Vec<Step> =
             beginning.into_iter().zip(0..).map(|(value, at)| let_(bind(at), literal(value))).collect();

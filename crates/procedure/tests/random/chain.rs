@@ -7,13 +7,13 @@ use seriatim_base::Rng;
 use seriatim_procedure::evaluate::Frame;
 use seriatim_procedure::interpret::{Keys, Operate, bind_arguments};
 use seriatim_procedure::ir::{Block, KeyRange, Operation, OperationKind, Procedure, Step, StepKind, Take};
-use seriatim_procedure::{Data, Datum};
+use seriatim_procedure::{Data, Value, field};
 
 use crate::program::TABLES;
 use crate::support::toy::{Toy, ToyError};
 
-pub(crate) fn number(value: i128) -> Datum {
-    Datum::Integer(value, None)
+pub(crate) fn number(value: i128) -> Value {
+    Value::Integer(value, None)
 }
 
 /// Some rows of keys 0 to 2, with `v` and `w` of 0 to 2.
@@ -43,19 +43,19 @@ enum Flow {
 /// An execution in passes: what scheduled code does, step by step.
 pub(crate) struct Chain<'p> {
     procedure: &'p Procedure,
-    arguments: &'p Datum,
+    arguments: &'p Value,
     /// By step.
     passes: &'p [u16],
     pub(crate) pass: u16,
     /// By operation: what it gave, and how much of that this pass has met.
-    kept: Vec<(Vec<Datum>, usize)>,
+    kept: Vec<(Vec<Value>, usize)>,
     /// Steps that may still run: a procedure that does not end is told instead of waited for.
     steps: u32,
-    pub(crate) output: Option<Datum>,
+    pub(crate) output: Option<Value>,
 }
 
 impl<'p> Chain<'p> {
-    pub(crate) fn new(procedure: &'p Procedure, arguments: &'p Datum, passes: &'p [u16]) -> Chain<'p> {
+    pub(crate) fn new(procedure: &'p Procedure, arguments: &'p Value, passes: &'p [u16]) -> Chain<'p> {
         let kept = vec![(Vec::new(), 0); procedure.operations];
         Chain { procedure, arguments, passes, pass: 0, kept, steps: 1 << 14, output: None }
     }
@@ -133,7 +133,7 @@ impl<'p> Chain<'p> {
                 }
             }
             StepKind::If { condition, then, otherwise } => {
-                let holds = frame.evaluate(condition)? == Datum::Bool(true);
+                let holds = frame.evaluate(condition)? == Value::Bool(true);
                 return self.block(if holds { then } else { otherwise }, frame, toy);
             }
             StepKind::Match { value, arms } => {
@@ -141,7 +141,7 @@ impl<'p> Chain<'p> {
                 for arm in arms {
                     if frame.matches(&arm.pattern, &value)?
                         && (arm.guard.as_ref())
-                            .map_or(Ok(true), |guard| frame.evaluate(guard).map(|held| held == Datum::Bool(true)))?
+                            .map_or(Ok(true), |guard| frame.evaluate(guard).map(|held| held == Value::Bool(true)))?
                     {
                         return self.block(&arm.body, frame, toy);
                     }
@@ -163,7 +163,7 @@ impl<'p> Chain<'p> {
                     let rows = self.operate(operation, frame, toy)?;
                     self.keep(id, rows);
                 }
-                let Datum::List(rows) = self.again(id) else { unreachable!("a scan gives rows") };
+                let Value::List(rows) = self.again(id) else { unreachable!("a scan gives rows") };
                 for found in rows {
                     frame.bind(*row, found)?;
                     match self.block(body, frame, toy)? {
@@ -179,19 +179,19 @@ impl<'p> Chain<'p> {
     }
 
     /// Notes a result of the pass in which the operation runs. It does not count as met yet.
-    fn keep(&mut self, operation: usize, result: Datum) {
+    fn keep(&mut self, operation: usize, result: Value) {
         let (kept, met) = &mut self.kept[operation];
         kept.truncate(*met);
         kept.push(result);
     }
 
-    fn again(&mut self, operation: usize) -> Datum {
+    fn again(&mut self, operation: usize) -> Value {
         let (kept, met) = &mut self.kept[operation];
         *met += 1;
         kept.get(*met - 1).cloned().unwrap_or_else(|| panic!("operation {operation} gave nothing that often"))
     }
 
-    fn operate(&mut self, operation: &'p Operation, frame: &mut Frame, toy: &Toy) -> Result<Datum, ToyError> {
+    fn operate(&mut self, operation: &'p Operation, frame: &mut Frame, toy: &Toy) -> Result<Value, ToyError> {
         let table: &Arc<str> = &self.procedure.tables[operation.table].table;
         match &operation.kind {
             OperationKind::Get { key, required } => {
@@ -200,12 +200,12 @@ impl<'p> Chain<'p> {
                 match (found, required) {
                     (None, true) => Err(toy.missing(operation, table, &key)),
                     (Some(row), true) => Ok(row),
-                    (found, false) => Ok(Datum::Option(found.map(Box::new))),
+                    (found, false) => Ok(Value::Option(found.map(Box::new))),
                 }
             }
             OperationKind::Update { key, required, row, body } => {
                 let key = frame.evaluate_all(key)?;
-                let mut value = Datum::UNIT;
+                let mut value = Value::UNIT;
                 let found = toy.update(operation, table, key.clone(), &mut |before| {
                     frame.bind(*row, before)?;
                     let mut columns = Vec::new();
@@ -222,27 +222,28 @@ impl<'p> Chain<'p> {
                         }
                     }
                     let after = frame.value(*row)?;
-                    let changes = columns.into_iter().map(|column| Ok((column.clone(), after.field(&column)?.clone())));
+                    let changes =
+                        columns.into_iter().map(|column| Ok((column.clone(), field(after, &column)?.clone())));
                     changes.collect()
                 })?;
                 match (found, required) {
                     (false, true) => Err(toy.missing(operation, table, &key)),
                     (true, true) => Ok(value),
-                    (found, false) => Ok(Datum::Option(found.then(|| Box::new(value)))),
+                    (found, false) => Ok(Value::Option(found.then(|| Box::new(value)))),
                 }
             }
             OperationKind::Delete { key, required } => {
                 let key = frame.evaluate_all(key)?;
                 match (toy.delete(operation, table, key.clone())?, required) {
                     (false, true) => Err(toy.missing(operation, table, &key)),
-                    (true, true) => Ok(Datum::UNIT),
-                    (found, false) => Ok(Datum::Bool(found)),
+                    (true, true) => Ok(Value::UNIT),
+                    (found, false) => Ok(Value::Bool(found)),
                 }
             }
             OperationKind::Insert { columns } => {
                 let columns = columns.iter().map(|(name, value)| Ok((name.clone(), frame.evaluate(value)?)));
                 toy.insert(operation, table, columns.collect::<Result<_, ToyError>>()?)?;
-                Ok(Datum::UNIT)
+                Ok(Value::UNIT)
             }
             OperationKind::Scan { range: KeyRange::Prefix(prefix), take, reverse, .. } => {
                 let keys = Keys::Prefix(frame.evaluate_all(prefix)?);
@@ -252,9 +253,9 @@ impl<'p> Chain<'p> {
                     Ok(if *take == Take::First { ControlFlow::Break(()) } else { ControlFlow::Continue(()) })
                 })?;
                 Ok(match take {
-                    Take::Count => (rows.len() as u64).to_datum(),
-                    Take::First => Datum::Option(rows.pop().map(Box::new)),
-                    Take::All | Take::Each => Datum::List(rows),
+                    Take::Count => (rows.len() as u64).to_value(),
+                    Take::First => Value::Option(rows.pop().map(Box::new)),
+                    Take::All | Take::Each => Value::List(rows),
                 })
             }
             OperationKind::Scan { .. } => unreachable!("none is written"),

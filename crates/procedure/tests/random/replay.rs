@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 use std::ops::ControlFlow;
 
 use seriatim_base::Rng;
-use seriatim_procedure::Datum;
+use seriatim_procedure::Value;
 use seriatim_procedure::interpret::{Changes, Keys, Operate, interpret};
 use seriatim_procedure::ir::{Operation, Procedure};
 use seriatim_procedure::plan::{FailureKind, Plan};
@@ -17,10 +17,10 @@ use super::chain::{number, rows};
 use super::support::toy::{Toy, ToyError};
 
 /// What an operation was given: its key, and the columns it set.
-type Given = (Vec<Datum>, Changes);
+type Given = (Vec<Value>, Changes);
 
 /// What it found: rows.
-type Gave = Vec<Datum>;
+type Gave = Vec<Value>;
 
 /// By operation.
 #[derive(Clone, Default)]
@@ -38,7 +38,7 @@ struct Script<'s> {
 }
 
 impl Script<'_> {
-    fn rows(&self, operation: &Operation, key: &[Datum], real: impl FnOnce() -> Gave) -> Gave {
+    fn rows(&self, operation: &Operation, key: &[Value], real: impl FnOnce() -> Gave) -> Gave {
         let id = operation.id.index();
         let at = self.events.borrow().given[id].len();
         let gave = match self.before {
@@ -63,7 +63,7 @@ impl Script<'_> {
 impl Operate for Script<'_> {
     type Error = ToyError;
 
-    fn get(&self, operation: &Operation, table: &str, key: Vec<Datum>) -> Result<Option<Datum>, ToyError> {
+    fn get(&self, operation: &Operation, table: &str, key: Vec<Value>) -> Result<Option<Value>, ToyError> {
         let real = || self.toy.get(operation, table, key.clone()).ok().flatten().into_iter().collect();
         Ok(self.rows(operation, &key, real).into_iter().next())
     }
@@ -72,8 +72,8 @@ impl Operate for Script<'_> {
         &self,
         operation: &Operation,
         table: &str,
-        key: Vec<Datum>,
-        body: &mut dyn FnMut(Datum) -> Result<Changes, ToyError>,
+        key: Vec<Value>,
+        body: &mut dyn FnMut(Value) -> Result<Changes, ToyError>,
     ) -> Result<bool, ToyError> {
         let id = operation.id.index();
         let real = || self.toy.get(operation, table, key.clone()).ok().flatten().into_iter().collect();
@@ -92,9 +92,9 @@ impl Operate for Script<'_> {
         unreachable!("none is written")
     }
 
-    fn delete(&self, operation: &Operation, table: &str, key: Vec<Datum>) -> Result<bool, ToyError> {
+    fn delete(&self, operation: &Operation, table: &str, key: Vec<Value>) -> Result<bool, ToyError> {
         let gone = || self.toy.delete(operation, table, key.clone()).unwrap_or(false);
-        Ok(!self.rows(operation, &key, || if gone() { vec![Datum::UNIT] } else { Vec::new() }).is_empty())
+        Ok(!self.rows(operation, &key, || if gone() { vec![Value::UNIT] } else { Vec::new() }).is_empty())
     }
 
     fn scan(
@@ -103,7 +103,7 @@ impl Operate for Script<'_> {
         table: &str,
         keys: Keys,
         reverse: bool,
-        visit: &mut dyn FnMut(Datum) -> Result<ControlFlow<()>, ToyError>,
+        visit: &mut dyn FnMut(Value) -> Result<ControlFlow<()>, ToyError>,
     ) -> Result<(), ToyError> {
         let mut rows = Vec::new();
         self.toy.scan(operation, table, keys, reverse, &mut |row| {
@@ -118,17 +118,17 @@ impl Operate for Script<'_> {
         Ok(())
     }
 
-    fn missing(&self, operation: &Operation, table: &str, key: &[Datum]) -> ToyError {
+    fn missing(&self, operation: &Operation, table: &str, key: &[Value]) -> ToyError {
         self.toy.missing(operation, table, key)
     }
 
-    fn abort(&self, error: Datum) -> ToyError {
+    fn abort(&self, error: Value) -> ToyError {
         ToyError::User(error)
     }
 }
 
-fn row(key: i128, [v, w]: [i128; 2]) -> Datum {
-    Datum::record("row", [("id", number(key)), ("v", number(v)), ("w", number(w))])
+fn row(key: i128, [v, w]: [i128; 2]) -> Value {
+    Value::record("row", [("id", number(key)), ("v", number(v)), ("w", number(w))])
 }
 
 /// Panics with what the plan hides.
@@ -150,7 +150,7 @@ pub(crate) fn check(procedure: &Procedure, plan: &Plan, rng: &mut Rng) {
         let second = interpret(procedure, &arguments, &replay);
         let again = replay.events.into_inner();
         let told = |what: String| format!("{what} with #{changed} changed: {arguments} on {toy:?}\n{procedure}{plan}");
-        if let (Err(ToyError::User(Datum::Integer(step, _))), true) = (&second, first != second) {
+        if let (Err(ToyError::User(Value::Integer(step, _))), true) = (&second, first != second) {
             let decides = |by: &BTreeSet<usize>| by.iter().any(|by| plan.descendants(changed).contains(by));
             let mut failures = plan.failures.iter().filter(|failure| {
                 failure.kind == FailureKind::UserAbort && failure.step == usize::try_from(*step).unwrap_or(usize::MAX)

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use seriatim_procedure::Datum;
+use seriatim_procedure::Value;
 use seriatim_procedure::ir::{BinaryOperator, Expression, ExpressionKind, Function, Pattern, Span, VariableId};
 
 /// Reads one text; `variable` finds a name.
@@ -156,11 +156,11 @@ impl<'a> Parser<'a> {
                 self.make(ExpressionKind::Some(inner))
             }
             text if text.starts_with('"') => {
-                self.make(ExpressionKind::Literal(Datum::Text(text.trim_matches('"').to_owned())))
+                self.make(ExpressionKind::Literal(Value::Text(text.trim_matches('"').to_owned())))
             }
             number if number.starts_with(|c: char| c.is_ascii_digit()) => {
                 let value = number.parse().expect("an integer");
-                self.make(ExpressionKind::Literal(Datum::Integer(value, None)))
+                self.make(ExpressionKind::Literal(Value::Integer(value, None)))
             }
             name if self.take("::") => {
                 let function: Arc<str> = self.next().as_str().into();
@@ -172,7 +172,7 @@ impl<'a> Parser<'a> {
             name if self.take("(") => {
                 let arguments = self.list();
                 assert!(self.take(")"));
-                let evaluate = |_: &[Datum]| Ok(Datum::Bool(true));
+                let evaluate = |_: &[Value]| Ok(Value::Bool(true));
                 let total = !name.starts_with("may_");
                 self.make(ExpressionKind::Call(
                     Function::Pure { name: name.to_owned().leak(), total, evaluate },

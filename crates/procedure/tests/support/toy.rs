@@ -8,7 +8,7 @@ use std::ops::ControlFlow;
 
 use seriatim_procedure::interpret::{Changes, Keys, Operate};
 use seriatim_procedure::ir::Operation;
-use seriatim_procedure::{Datum, EvaluationError};
+use seriatim_procedure::{EvaluationError, Value};
 
 type Key = Vec<i128>;
 
@@ -17,7 +17,7 @@ pub(crate) enum ToyError {
     Evaluation(EvaluationError),
     Missing(String),
     Duplicate(String),
-    User(Datum),
+    User(Value),
 }
 
 impl From<EvaluationError> for ToyError {
@@ -40,7 +40,7 @@ pub(crate) struct Table {
     key: usize,
     /// This column is not negative, though its numbers have no type.
     unsigned: &'static str,
-    rows: BTreeMap<Key, Datum>,
+    rows: BTreeMap<Key, Value>,
 }
 
 pub(crate) type Tables = BTreeMap<&'static str, Table>;
@@ -56,9 +56,9 @@ fn problem(text: String) -> ToyError {
     ToyError::Evaluation(EvaluationError::Type(text))
 }
 
-fn integers(key: &[Datum]) -> Result<Key, ToyError> {
-    let integer = |datum: &Datum| match datum {
-        Datum::Integer(number, _) => Ok(*number),
+fn integers(key: &[Value]) -> Result<Key, ToyError> {
+    let integer = |value: &Value| match value {
+        Value::Integer(number, _) => Ok(*number),
         other => Err(problem(format!("{other} is no key"))),
     };
     key.iter().map(integer).collect()
@@ -66,9 +66,9 @@ fn integers(key: &[Datum]) -> Result<Key, ToyError> {
 
 impl Table {
     fn check(&self, values: &Changes) -> Result<(), ToyError> {
-        let is_wrong = |(column, value): &(_, Datum)| {
+        let is_wrong = |(column, value): &(_, Value)| {
             let column: &std::sync::Arc<str> = column;
-            **column == *self.unsigned && matches!(value, Datum::Integer(..=-1, _))
+            **column == *self.unsigned && matches!(value, Value::Integer(..=-1, _))
         };
         if values.iter().any(is_wrong) { Err(EvaluationError::Overflow.into()) } else { Ok(()) }
     }
@@ -88,7 +88,7 @@ impl Toy {
     }
 
     /// Adds a row with these values.
-    pub(crate) fn row(self, table: &'static str, values: Vec<Datum>) -> Toy {
+    pub(crate) fn row(self, table: &'static str, values: Vec<Value>) -> Toy {
         let columns = self.tables.borrow()[table].columns.clone();
         let columns = columns.into_iter().map(Into::into).zip(values).collect();
         self.add(table, columns).unwrap();
@@ -96,7 +96,7 @@ impl Toy {
     }
 
     /// The rows of a table, in key order.
-    pub(crate) fn rows(&self, table: &str) -> Vec<Datum> {
+    pub(crate) fn rows(&self, table: &str) -> Vec<Value> {
         self.tables.borrow()[table].rows.values().cloned().collect()
     }
 
@@ -108,13 +108,13 @@ impl Toy {
         if !columns.iter().map(|(column, _)| &**column).eq(table.columns.iter().copied()) {
             return Err(problem(format!("the columns of {name} are {:?}", table.columns)));
         }
-        let key: Vec<Datum> = columns.iter().take(table.key).map(|(_, value)| value.clone()).collect();
+        let key: Vec<Value> = columns.iter().take(table.key).map(|(_, value)| value.clone()).collect();
         let key = integers(&key)?;
         if table.rows.contains_key(&key) {
             return Err(ToyError::Duplicate(format!("{name} {key:?}")));
         }
         table.check(&columns)?;
-        table.rows.insert(key, Datum::Record { name: name.into(), fields: columns });
+        table.rows.insert(key, Value::Record { name: name.into(), fields: columns });
         Ok(())
     }
 
@@ -122,7 +122,7 @@ impl Toy {
         self.log.borrow_mut().push(format!("{verb} {table} {key:?}"));
     }
 
-    fn find(&self, name: &str, key: &Key) -> Result<Option<Datum>, ToyError> {
+    fn find(&self, name: &str, key: &Key) -> Result<Option<Value>, ToyError> {
         let tables = self.tables.borrow();
         let table = tables.get(name).ok_or_else(|| problem(format!("no table {name}")))?;
         if key.len() != table.key {
@@ -135,10 +135,10 @@ impl Toy {
 impl Operate for Toy {
     type Error = ToyError;
 
-    fn get(&self, operation: &Operation, table: &str, key: Vec<Datum>) -> Result<Option<Datum>, ToyError> {
+    fn get(&self, operation: &Operation, table: &str, key: Vec<Value>) -> Result<Option<Value>, ToyError> {
         if let Some(index) = &operation.index {
             // An index is called by the one column it is on.
-            return Ok(self.rows(table).into_iter().find(|row| row.field(index).ok() == key.first()));
+            return Ok(self.rows(table).into_iter().find(|row| row.field(index) == key.first()));
         }
         let key = integers(&key)?;
         self.note("get", table, &key);
@@ -149,8 +149,8 @@ impl Operate for Toy {
         &self,
         _: &Operation,
         table: &str,
-        key: Vec<Datum>,
-        body: &mut dyn FnMut(Datum) -> Result<Changes, ToyError>,
+        key: Vec<Value>,
+        body: &mut dyn FnMut(Value) -> Result<Changes, ToyError>,
     ) -> Result<bool, ToyError> {
         let key = integers(&key)?;
         self.note("update", table, &key);
@@ -159,7 +159,7 @@ impl Operate for Toy {
         let mut tables = self.tables.borrow_mut();
         let table = tables.get_mut(table).expect("a row was found in it");
         table.check(&changes)?;
-        if let Some(Datum::Record { fields, .. }) = table.rows.get_mut(&key) {
+        if let Some(Value::Record { fields, .. }) = table.rows.get_mut(&key) {
             for (column, value) in changes {
                 let at = fields.iter().position(|(name, _)| *name == column);
                 fields[at.unwrap()].1 = value;
@@ -172,7 +172,7 @@ impl Operate for Toy {
         self.add(table, columns)
     }
 
-    fn delete(&self, _: &Operation, table: &str, key: Vec<Datum>) -> Result<bool, ToyError> {
+    fn delete(&self, _: &Operation, table: &str, key: Vec<Value>) -> Result<bool, ToyError> {
         let key = integers(&key)?;
         self.note("delete", table, &key);
         self.find(table, &key)?;
@@ -185,7 +185,7 @@ impl Operate for Toy {
         table: &str,
         keys: Keys,
         reverse: bool,
-        visit: &mut dyn FnMut(Datum) -> Result<ControlFlow<()>, ToyError>,
+        visit: &mut dyn FnMut(Value) -> Result<ControlFlow<()>, ToyError>,
     ) -> Result<(), ToyError> {
         let covered: Box<dyn Fn(&Key) -> bool> = match &keys {
             Keys::Prefix(prefix) => {
@@ -203,7 +203,7 @@ impl Operate for Toy {
             }
         };
         let rows = self.tables.borrow().get(table).ok_or_else(|| problem(format!("no table {table}")))?.rows.clone();
-        let mut found: Vec<(Key, Datum)> = rows.into_iter().filter(|(key, _)| covered(key)).collect();
+        let mut found: Vec<(Key, Value)> = rows.into_iter().filter(|(key, _)| covered(key)).collect();
         if reverse {
             found.reverse();
         }
@@ -216,11 +216,11 @@ impl Operate for Toy {
         Ok(())
     }
 
-    fn missing(&self, _: &Operation, table: &str, key: &[Datum]) -> ToyError {
-        ToyError::Missing(format!("{table} {}", Datum::Tuple(key.to_vec())))
+    fn missing(&self, _: &Operation, table: &str, key: &[Value]) -> ToyError {
+        ToyError::Missing(format!("{table} {}", Value::Tuple(key.to_vec())))
     }
 
-    fn abort(&self, error: Datum) -> ToyError {
+    fn abort(&self, error: Value) -> ToyError {
         ToyError::User(error)
     }
 }

@@ -34,9 +34,8 @@ const TICK_SHIFT: u32 = 4;
 /// The bits of worker numbers at that length of a tick. Each further bit doubles it.
 const WORKER_BITS: u32 = 11;
 
-/// Whether a fence orders reading the clock among memory accesses. On x86-64 it does: `mfence`, with the
-/// `lfence` before `rdtsc` of the platform's clock. Elsewhere the floor, which is a word in memory, has to
-/// order them.
+/// Whether a fence orders reading the clock among memory accesses. On x86-64 it does: `mfence`, with the `lfence`
+/// before `rdtsc` of the platform's clock. Elsewhere the floor, which is a word in memory, has to order them.
 const FENCES_ORDER_THE_CLOCK: bool = cfg!(target_arch = "x86_64");
 
 #[cfg(test)]

@@ -5,9 +5,8 @@
 //! 1. Lock the write set, latest wts first, since recently written records are likely to be written again. Each
 //!    record gets a pending version. A pending version below the timestamp is waited for, with a bound; one
 //!    above it aborts the attempt.
-//! 2. If a later timestamp has seen a version that will be replaced, or the absence of a key that gets its
-//!    first row, draw a timestamp above it and check again, a few times at most. The reads must be what the
-//!    last timestamp sees.
+//! 2. If a later timestamp has seen a version that will be replaced, or the absence of a key that gets its first row,
+//!    draw a timestamp above it and check again, a few times at most. The reads must be what the last timestamp sees.
 //! 3. Pass the timestamp, fence, read E. The TID is above every TID that was read or overwritten, in E.
 //! 4. Raise the rts of each version that was read, and announce the absences that were relied on; fence; check
 //!    that the timestamp still sees each version, and that each node version is unchanged.

@@ -76,16 +76,11 @@ impl Protocol for Cicada {
             snapshots: Freshness::Past,
             strict: true,
             epoch_order: true,
-            tid_order: false,
-            column_groups: false,
-            pieces: false,
-            detach: false,
-            repair: false,
-            partitions: false,
             regulated: true,
+            ..Capabilities::NONE
         },
         options: &[WAIT_STEPS, EARLY_CHECKS],
-        strict_unless: None,
+        effects: &[],
     };
     /// TID word, version word, wts, rts.
     const HEADER_BYTES: usize = record_header::bytes(2);
@@ -193,7 +188,6 @@ impl State {
 
 impl Variant for State {
     type By = Entry;
-    const DETACHES: bool = false;
 
     fn claim(&self) -> impl gc::Claim {
         Unlinking(&self.absences)

@@ -9,9 +9,8 @@
 //! transaction, or just below the present if there is none.
 //!
 //! Access rules:
-//! 1. Only the worker writes its word. It stores a bound that its timestamp will exceed, fences, and draws.
-//!    Then it stores the timestamp, and zero at the end. Drawing again raises the timestamp and leaves the
-//!    word.
+//! 1. Only the worker writes its word. It stores a bound that its timestamp will exceed, fences, and draws. Then it
+//!    stores the timestamp, and zero at the end. Drawing again raises the timestamp and leaves the word.
 //! 2. A thread that looks for the oldest transaction reads the clock, fences, and then reads the words. If it
 //!    does not find a worker's announcement, it sees everything that has ended. Transactions that begin later
 //!    draw timestamps above the clock that it read.
@@ -51,8 +50,7 @@ pub(super) struct UnderWay {
 /// The next value of `min_rts`.
 #[derive(Debug, Default)]
 struct Next {
-    /// A timestamp that was of the present, with the epoch before. Transactions above it commit in that epoch
-    /// or later.
+    /// A timestamp that was of the present, with the epoch before. Transactions above it commit in that epoch or later.
     candidate: Option<(u64, Epoch)>,
 }
 

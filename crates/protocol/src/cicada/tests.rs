@@ -232,9 +232,8 @@ fn a_write_commits_above_later_readers_or_is_refused() {
     }
 }
 
-/// The version that was read is still the newest, and the pending write below it was not seen. But it is below
-/// the reader.
-/// written below the reader.
+/// The version that was read is still the newest, and the pending write below it was not seen. But it is below the
+/// reader. written below the reader.
 #[test]
 fn a_read_is_validated() {
     for gives_up in [false, true] {
@@ -510,8 +509,7 @@ fn an_insertion_commits_above_readers_of_the_absence_or_is_refused() {
     }
 }
 
-/// A transaction whose insertion was undone relied on the absence: with its own placeholder, and with
-/// another's.
+/// A transaction whose insertion was undone relied on the absence: with its own placeholder, and with another's.
 #[test]
 fn an_insertion_commits_above_an_undone_one_or_is_refused() {
     for own in [false, true] {
@@ -681,9 +679,8 @@ fn a_snapshot_sees_the_state_below_the_oldest_transaction_that_may_write() {
     drop(idle);
 }
 
-/// The row was replaced, deleted, or deleted and inserted again before the snapshot began. The older
-/// transaction that caused the early timestamp ends at once, and helpers and collectors do everything
-/// permitted.
+/// The row was replaced, deleted, or deleted and inserted again before the snapshot began. The older transaction that
+/// caused the early timestamp ends at once, and helpers and collectors do everything permitted.
 #[test]
 fn versions_replaced_before_a_snapshot_began_stay_until_it_ends() {
     for reborn in [false, true] {

@@ -10,9 +10,8 @@
 //! 63                                                                        0
 //! |  rts: the newest timestamp that has seen the newest version             |
 //! ```
-//! Each row version has its wts and a pointer to the version that it replaced (`shared/versions`). When a row
-//! is inserted over a deletion, the deletion becomes a version: a header without a row, with DELETION in place
-//! of PENDING.
+//! Each row version has its wts and a pointer to the version that it replaced (`shared/versions`). When a row is
+//! inserted over a deletion, the deletion becomes a version: a header without a row, with DELETION in place of PENDING.
 //!
 //! Access rules:
 //! 1. A writer that holds the lock bit of the TID word sets its timestamp and PENDING in the first word. Its
@@ -214,19 +213,16 @@ impl<'t> Words<'t> {
         Sight::Held
     }
 
-    /// Searches older versions from `version` on, which is the newest or was replaced by the deletion in the
-    /// TID word.
+    /// Searches older versions from `version` on, which is the newest or was replaced by the deletion in the TID word.
     fn older(self, word: TidWord, version: usize, at: u64, since: Epoch) -> Sight {
-        // A protection against clocks that go back, which must not happen (`clock.rs`), as far as epochs reveal
-        // it.
+        // A protection against clocks that go back, which must not happen (`clock.rs`), as far as epochs reveal it.
         let is_older = |tid: Tid| tid.epoch() < since;
         let (mut above, mut lost) = (word.tid(), word.is_absent() && is_older(word.tid()));
         if lost {
             return Sight::Lost;
         }
-        // SAFETY: a skipped version is above `at`. So it was installed after the attempt's worker came online,
-        // as was the deletion. Versions that it replaced were retired after that (`clock.rs`;
-        // `shared/versions`, rule 2).
+        // SAFETY: a skipped version is above `at`. So it was installed after the attempt's worker came online, as was
+        // the deletion. Versions that it replaced were retired after that (`clock.rs`; `shared/versions`, rule 2).
         let found = unsafe {
             find(version, |version: &VersionHeader| {
                 if version.kept.wts() < at {

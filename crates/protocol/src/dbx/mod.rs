@@ -48,16 +48,12 @@ impl Protocol for Dbx {
             snapshots: Freshness::Latest,
             strict: true,
             epoch_order: true,
-            tid_order: false,
             column_groups: true,
-            pieces: false,
-            detach: true,
-            repair: false,
-            partitions: false,
-            regulated: false,
+            commits_in_regions: true,
+            ..Capabilities::NONE
         },
         options: &OPTIONS,
-        strict_unless: None,
+        effects: &[],
     };
     const HEADER_BYTES: usize = snapshot_numbered::HEADER_BYTES;
     /// As §5.1 has it; beside the row version instead of the record, see README.

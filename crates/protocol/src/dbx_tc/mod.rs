@@ -18,8 +18,9 @@ use seriatim_htm::Budget;
 use seriatim_memory::Pinned;
 use seriatim_store::RecordPtr;
 use seriatim_txn::{
-    Capabilities, Core, Environment, Epochs, Fault, Freshness, Knob, Mode, OpError, Options, Outcome, Peeked, Protocol,
-    ProtocolInfo, Redo, Requirements, RowBuffer, RowPtr, SnapshotTerms, Table,
+    Capabilities, CapabilityChange, Core, DatabaseSettings, Environment, Epochs, Fault, Freshness, Knob, Mode, OpError,
+    OptionEffect, Options, Outcome, Peeked, Protocol, ProtocolInfo, Redo, Requirements, RowBuffer, RowPtr,
+    SnapshotTerms, Table,
 };
 
 use crate::shared::gc;
@@ -131,6 +132,12 @@ const OPTIONS: [Knob; 11] = {
     [conflict, capacity, system, held, REBASES_MAX, interval, wanted, durable, LATE_PERIOD, LATE_MAX, DEFER]
 };
 
+const EFFECTS: [OptionEffect; 3] = [
+    OptionEffect { option: &DEFER, at_zero: false, change: CapabilityChange::GivesUpRealTime },
+    OptionEffect { option: &DEFER, at_zero: false, change: CapabilityChange::Defers },
+    OptionEffect { option: &SNAPSHOT_INTERVAL, at_zero: true, change: CapabilityChange::LatestSnapshots },
+];
+
 impl Protocol for DbxTc {
     const INFO: ProtocolInfo = ProtocolInfo {
         name: "dbx-tc",
@@ -143,20 +150,32 @@ impl Protocol for DbxTc {
             snapshots: Freshness::Eventual,
             strict: true,
             epoch_order: true,
-            tid_order: false,
             column_groups: true,
             pieces: true,
-            detach: true,
-            repair: false,
-            partitions: false,
-            regulated: false,
+            commits_in_regions: true,
+            ..Capabilities::NONE
         },
         options: &OPTIONS,
-        strict_unless: Some(&DEFER),
+        effects: &EFFECTS,
     };
     const HEADER_BYTES: usize = snapshot_numbered::HEADER_BYTES;
     const VERSION_HEADER_BYTES: usize = snapshot_numbered::VERSION_HEADER_BYTES;
     type Worker = Worker<State>;
+
+    fn check(options: &Options, settings: &DatabaseSettings<'_>) -> Result<(), String> {
+        let is_durable = options.get(&DURABLE_SNAPSHOTS) > 0;
+        let Some(given) = options.given(&SNAPSHOT_INTERVAL).filter(|_| is_durable) else { return Ok(()) };
+        let otherwise = settings.epoch_interval.filter(|&interval| interval != Duration::from_millis(given));
+        if given > 0 && otherwise.is_none() {
+            return Ok(());
+        }
+        let epochs = otherwise.map_or(String::new(), |interval| format!(", and epochs every {interval:?}"));
+        Err(format!(
+            "with option {} each snapshot ends an epoch: {} is above 0, and the epoch interval the same or left out; \
+             here it is {given} ms{epochs}",
+            DURABLE_SNAPSHOTS.name, SNAPSHOT_INTERVAL.name
+        ))
+    }
 
     fn open(options: &Options, environment: &Environment) -> DbxTc {
         let workers = environment.memory.workers_max();
@@ -305,8 +324,7 @@ impl Variant for State {
             true if self.late.defers => self.commit_deferring(attempt, redo),
             true if self.late.is_empty() => self.numbered.commit(attempt, redo),
             true => self.commit_additions(attempt, redo),
-            // It is outside of the set: its reads may be from half of a chain, unless this finds them
-            // unchanged now.
+            // It is outside of the set: its reads may be from half of a chain, unless this finds them unchanged now.
             false if self.numbered.reading.is_none() && !self.publishes => {
                 let _closed = self.epochs.windows().close();
                 if attempt.base.writes.is_empty() {

@@ -299,48 +299,6 @@ fn who_must_not_meet_half_of_a_chain_waits_for_its_end() {
     }
 }
 
-/// As when decisions are ordered, or the transaction has inserted rows that are linked when it is decided.
-#[test]
-fn an_addition_that_went_on_from_a_newer_sum_before_it_is_published_adds_once() {
-    let add_more = |bench: &Bench<DbxTc>, units| {
-        let mut other = procedure(bench);
-        add(bench, &mut other, 1, units);
-        commit(&mut other);
-    };
-    for when in ["prepared", "looked at again", "decided"] {
-        for bench in benches(&[0, 0]) {
-            let mut worker = procedure_with_notes(&bench);
-            worker.detach().expect("it can be held").hold();
-            add(&bench, &mut worker, 1, 5);
-            touch(&bench, &mut worker, 0);
-            if when == "looked at again" {
-                assert!(worker.detach().expect("as before").prepare().is_ok());
-            }
-            add_more(&bench, 100);
-            let held = worker.detach().expect("as before");
-            match when {
-                "prepared" => assert!(held.prepare().is_ok()),
-                "looked at again" => assert!(held.recheck().is_ok_and(|prepared| prepared.is_some())),
-                _ => {
-                    let staged = worker.stage(&bench.cells).expect("memory");
-                    bench.set(staged.row, 0);
-                    assert_eq!(worker.insert(&bench.cells, Key::Word8(2), staged, OnExists::Refuse), Ok(Inserted::New));
-                }
-            }
-            if when == "decided" {
-                amid(&mut worker, 2, |has_seen| {
-                    has_seen();
-                    add_more(&bench, 1000);
-                });
-            } else {
-                add_more(&bench, 1000);
-                commit(&mut worker);
-            }
-            assert_eq!(bench.state(&[1]), [1105], "{when}");
-        }
-    }
-}
-
 /// The value is at the very end of where there is room, and the amount the largest.
 #[test]
 fn each_worker_may_add_its_share_at_a_time_to_a_sum_that_has_room() {

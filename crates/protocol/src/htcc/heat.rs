@@ -89,6 +89,21 @@ pub(super) const RECORDS_MAX: Knob = Knob {
     source: "ours: bounds the records that the helper looks up in a period",
 };
 
+/// Whether these options agree with each other, and with the tables that are named as hot.
+pub(super) fn check(options: &Options, hot_tables: &[String]) -> Result<(), String> {
+    if !hot_tables.is_empty() && options.given(&HOT).is_some() {
+        let what = format!("either the tables are named whose rows are hot, or option {} is given, not both", HOT.name);
+        return Err(what);
+    }
+    let most = options.get(&FAILURES);
+    match options.given(&FAILURES_KEPT).filter(|&kept| kept > most) {
+        Some(kept) => {
+            Err(format!("option {} is at most {}, which is {most}, not {kept}", FAILURES_KEPT.name, FAILURES.name))
+        }
+        None => Ok(()),
+    }
+}
+
 const FAILURES_BITS: u64 = u32::MAX as u64;
 const PERIOD_SHIFT: u32 = 32;
 const PERIOD_BITS: u64 = 0xFFFF << PERIOD_SHIFT;

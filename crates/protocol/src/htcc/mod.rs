@@ -14,8 +14,8 @@ use seriatim_htm::Budget;
 use seriatim_memory::{CountedVec, Pinned};
 use seriatim_store::RecordPtr;
 use seriatim_txn::{
-    Capabilities, Core, Environment, Freshness, HotRecord, Knob, Mode, OpError, Options, Outcome, Peeked, Protocol,
-    ProtocolInfo, REPAIR_ALL, REPAIR_FROM, REPAIR_SHARE_MAX, Redo, Requirements, RowBuffer, Table, VALIDATE,
+    Capabilities, Core, DatabaseSettings, Environment, HotRecord, Knob, Mode, OpError, Options, Outcome, Peeked,
+    Protocol, ProtocolInfo, REPAIR_ALL, REPAIR_FROM, REPAIR_SHARE_MAX, Redo, Requirements, RowBuffer, Table, VALIDATE,
 };
 
 use crate::shared::gc;
@@ -99,24 +99,25 @@ impl Protocol for Htcc {
         requirements: Requirements { plan: false, regions: false },
         capabilities: Capabilities {
             ad_hoc: true,
-            snapshots: Freshness::None,
             strict: true,
             epoch_order: true,
-            tid_order: false,
             column_groups: true,
-            pieces: false,
-            detach: true,
             repair: true,
-            partitions: false,
-            regulated: false,
+            commits_in_regions: true,
+            hot_tables: true,
+            ..Capabilities::NONE
         },
         options: &OPTIONS,
-        strict_unless: None,
+        effects: &[],
     };
     /// TID word with the hot bit, version word, lock and failures.
     const HEADER_BYTES: usize = record_header::bytes(1);
     const VERSION_HEADER_BYTES: usize = 0;
     type Worker = Worker<State>;
+
+    fn check(options: &Options, settings: &DatabaseSettings<'_>) -> Result<(), String> {
+        heat::check(options, settings.hot_tables)
+    }
 
     fn open(options: &Options, environment: &Environment) -> Htcc {
         let budget = region::budget(options, environment);

@@ -15,8 +15,8 @@ use seriatim_htm::Budget;
 use seriatim_memory::{CountedVec, Pinned};
 use seriatim_store::RecordPtr;
 use seriatim_txn::{
-    Capabilities, Core, Environment, Freshness, Knob, Mode, OpError, Options, Outcome, Peeked, Protocol, ProtocolInfo,
-    Redo, Requirements, RowBuffer, Table,
+    Capabilities, Core, Environment, Knob, Mode, OpError, Options, Outcome, Peeked, Protocol, ProtocolInfo, Redo,
+    Requirements, RowBuffer, Table,
 };
 
 use crate::shared::gc;
@@ -50,19 +50,13 @@ impl Protocol for Hto {
         requirements: Requirements { plan: false, regions: false },
         capabilities: Capabilities {
             ad_hoc: true,
-            snapshots: Freshness::None,
             strict: true,
             epoch_order: true,
-            tid_order: false,
-            column_groups: false,
-            pieces: false,
-            detach: false,
-            repair: false,
-            partitions: false,
-            regulated: false,
+            commits_in_regions: true,
+            ..Capabilities::NONE
         },
         options: &OPTIONS,
-        strict_unless: None,
+        effects: &[],
     };
     /// TID word, version word, timestamps of the last writer and reader.
     const HEADER_BYTES: usize = record_header::bytes(2);
@@ -106,7 +100,6 @@ pub struct State {
 
 impl Variant for State {
     type By = Entry;
-    const DETACHES: bool = false;
 
     #[inline]
     fn begin(&mut self, _: &mut Core, _: Mode) {

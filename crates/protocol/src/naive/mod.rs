@@ -14,8 +14,8 @@ use seriatim_htm::{Budget, Htm, SpinLock, Whole};
 use seriatim_memory::Pinned;
 use seriatim_store::RecordPtr;
 use seriatim_txn::{
-    Capabilities, Core, Environment, Fault, Freshness, Knob, Mode, OpError, Options, Outcome, Peeked, Protocol,
-    ProtocolInfo, Redo, Requirements, RowBuffer, Table,
+    Capabilities, Core, Environment, Fault, Knob, Mode, OpError, Options, Outcome, Peeked, Protocol, ProtocolInfo,
+    Redo, Requirements, RowBuffer, Table,
 };
 
 use crate::shared::epoch_commit;
@@ -65,21 +65,9 @@ impl Protocol for Naive {
         source: "Wang et al., Using Restricted Transactional Memory to Build a Scalable In-Memory Database, EuroSys \
             2014, §7.3.2; DBX-TC, §2.2",
         requirements: Requirements { plan: false, regions: true },
-        capabilities: Capabilities {
-            ad_hoc: true,
-            snapshots: Freshness::None,
-            strict: true,
-            epoch_order: true,
-            tid_order: false,
-            column_groups: false,
-            pieces: false,
-            detach: false,
-            repair: false,
-            partitions: false,
-            regulated: false,
-        },
+        capabilities: Capabilities { ad_hoc: true, strict: true, epoch_order: true, ..Capabilities::NONE },
         options: &OPTIONS,
-        strict_unless: None,
+        effects: &[],
     };
     /// TID word, version word.
     const HEADER_BYTES: usize = record_header::bytes(0);
@@ -130,7 +118,6 @@ pub struct State {
 
 impl Variant for State {
     type By = Entry;
-    const DETACHES: bool = false;
 
     fn claim(&self) -> impl gc::Claim {
         LockBit

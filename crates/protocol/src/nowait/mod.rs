@@ -1,8 +1,7 @@
 //! No-wait strict two-phase locking with gap locks.
 //!
-//! Source: Bernstein, Hadzilacos, Goodman, Concurrency Control and Recovery in Database Systems, 1987, ch. 3;
-//! the no-wait rule as in Yu et al., Staring into the Abyss, VLDB 2014. `README.md` beside this file has the
-//! argument.
+//! Source: Bernstein, Hadzilacos, Goodman, Concurrency Control and Recovery in Database Systems, 1987, ch. 3; the
+//! no-wait rule as in Yu et al., Staring into the Abyss, VLDB 2014. `README.md` beside this file has the argument.
 
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -10,8 +9,7 @@ use std::time::Duration;
 use seriatim_memory::Pinned;
 use seriatim_store::RecordPtr;
 use seriatim_txn::{
-    Capabilities, Core, Environment, Freshness, Knob, Options, Peeked, Protocol, ProtocolInfo, Requirements, RowBuffer,
-    Table,
+    Capabilities, Core, Environment, Knob, Options, Peeked, Protocol, ProtocolInfo, Requirements, RowBuffer, Table,
 };
 
 use crate::shared::locking::{self, GapClaim, Worker, lock_of};
@@ -42,21 +40,9 @@ impl Protocol for NoWait {
         summary: "strict two-phase locking; aborts instead of waiting; locks the gaps of what it scans",
         source: "Bernstein, Hadzilacos, Goodman 1987, ch. 3; Yu et al., Staring into the Abyss, VLDB 2014",
         requirements: Requirements { plan: false, regions: false },
-        capabilities: Capabilities {
-            ad_hoc: true,
-            snapshots: Freshness::None,
-            strict: true,
-            epoch_order: true,
-            tid_order: false,
-            column_groups: false,
-            pieces: false,
-            detach: false,
-            repair: false,
-            partitions: false,
-            regulated: false,
-        },
+        capabilities: Capabilities { ad_hoc: true, strict: true, epoch_order: true, ..Capabilities::NONE },
         options: &[LOCK_STEPS],
-        strict_unless: None,
+        effects: &[],
     };
     /// TID word, version word, lock word.
     const HEADER_BYTES: usize = record_header::bytes(locking::OWN_WORDS);

@@ -14,8 +14,8 @@ use seriatim_base::{Backoff, Tid};
 use seriatim_memory::{CountedVec, Pinned};
 use seriatim_store::RecordPtr;
 use seriatim_txn::{
-    Capabilities, Core, Environment, Freshness, Knob, Mode, OpError, Options, Outcome, Peeked, Protocol, ProtocolInfo,
-    Redo, Requirements, RowBuffer, Table,
+    Capabilities, Core, Environment, Knob, Mode, OpError, Options, Outcome, Peeked, Protocol, ProtocolInfo, Redo,
+    Requirements, RowBuffer, Table,
 };
 
 use crate::shared::absences::Absences;
@@ -54,19 +54,13 @@ impl Protocol for Occ {
         requirements: Requirements { plan: false, regions: false },
         capabilities: Capabilities {
             ad_hoc: true,
-            snapshots: Freshness::None,
             strict: true,
             epoch_order: true,
             tid_order: true,
-            column_groups: false,
-            pieces: false,
-            detach: true,
-            repair: false,
-            partitions: false,
-            regulated: false,
+            ..Capabilities::NONE
         },
         options: &[LOCK_STEPS],
-        strict_unless: None,
+        effects: &[],
     };
     /// TID word, version word, read timestamp.
     const HEADER_BYTES: usize = record_header::bytes(1);

@@ -127,8 +127,7 @@ impl Marks {
             }
             crate::step(Touch::Header, word);
         }
-        // ORDERING: pairs with the release in `change`: the versions that the awaited transactions installed
-        // are seen.
+        // ORDERING: pairs with the release in `change`: the versions that the awaited transactions installed are seen.
         fence(Ordering::Acquire);
     }
 
@@ -140,7 +139,7 @@ impl Marks {
 }
 
 impl AccessLocks for Marks {
-    const ANNOUNCES: bool = true;
+    const HOLDS: bool = true;
 
     #[inline]
     fn look(

@@ -12,8 +12,8 @@ use seriatim_batch::Settings;
 use seriatim_memory::Pinned;
 use seriatim_store::RecordPtr;
 use seriatim_txn::{
-    Batching, Capabilities, Core, Environment, Freshness, Mode, OpError, Options, Outcome, Peeked, Protocol,
-    ProtocolInfo, Redo, Requirements, RowBuffer, Table, Validator,
+    Batching, Capabilities, Core, Environment, Mode, OpError, Options, Outcome, Peeked, Protocol, ProtocolInfo, Redo,
+    Requirements, RowBuffer, Table, Validator,
 };
 
 use crate::shared::epoch_commit::{self, LOCK_STEPS};
@@ -48,19 +48,14 @@ impl Protocol for OccBatch {
         requirements: Requirements { plan: false, regions: false },
         capabilities: Capabilities {
             ad_hoc: true,
-            snapshots: Freshness::None,
             strict: true,
             epoch_order: true,
-            tid_order: false,
             column_groups: true,
-            pieces: false,
             detach: true,
-            repair: false,
-            partitions: false,
-            regulated: false,
+            ..Capabilities::NONE
         },
         options: validator::OPTIONS,
-        strict_unless: None,
+        effects: &[],
     };
     /// TID word, version word, mark.
     const HEADER_BYTES: usize = record_header::bytes(1);

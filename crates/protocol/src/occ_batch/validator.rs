@@ -11,6 +11,7 @@ use std::hash::{BuildHasherDefault, Hasher};
 use std::num::NonZeroUsize;
 use std::time::Duration;
 
+use seriatim_base::thread::{self, BatchWork};
 use seriatim_batch::{ALGORITHMS, Batch, Decided, Member, POLICIES, Settings};
 use seriatim_catalog::ColumnSet;
 use seriatim_txn::{Batching, Environment, Fault, Knob, Options, Ordered, Prepared, Validator};
@@ -54,6 +55,8 @@ impl Validator for Orders {
     }
 
     fn order(&self, batch: &[Prepared]) -> Ordered {
+        let of = |of: &Prepared| of.reads.len() + of.writes.len() + of.nodes.len() + of.inserts.len();
+        thread::batch_work(BatchWork::Access, batch.iter().map(of).sum::<usize>() as u64);
         if batch.len() < 2 || !self.reorders {
             return Ordered { order: (0..batch.len()).collect(), ..Ordered::default() };
         }
@@ -84,6 +87,7 @@ impl Validator for Orders {
                 .writes(writes.chain(inserts));
         }
         let Decided { mut order, mut edges, aborted: mut left_out, looked, .. } = graph.reorder(&self.settings);
+        thread::batch_work(BatchWork::GraphVisit, looked);
         if self.faults.reverse {
             order.reverse();
             edges.iter_mut().for_each(|(first, second)| std::mem::swap(first, second));
@@ -93,7 +97,7 @@ impl Validator for Orders {
         }
         order.iter_mut().chain(&mut left_out).for_each(|at| *at = members[*at]);
         edges.iter_mut().for_each(|(first, second)| (*first, *second) = (members[*first], members[*second]));
-        Ordered { order, edges: self.batching.parallel.then_some(edges), left_out, looked }
+        Ordered { order, edges: self.batching.parallel.then_some(edges), left_out }
     }
 }
 
@@ -122,8 +126,7 @@ impl Orders {
     }
 }
 
-/// Hashes addresses, and the numbers of columns. They are the protocol's own, so no user can choose many that
-/// collide.
+/// Hashes addresses, and the numbers of columns. They are the protocol's own, so no user can choose many that collide.
 type Addresses = BuildHasherDefault<Folded>;
 
 /// Multiplies, and folds both halves of the product.
@@ -187,9 +190,8 @@ impl Written {
         written
     }
 
-    /// The parts of a record that these columns touch, if the record matters: a transaction that changes a
-    /// column which another uses has a part in common with it. Where all change the same columns the record is
-    /// one part.
+    /// The parts of a record that these columns touch, if the record matters: a transaction that changes a column which
+    /// another uses has a part in common with it. Where all change the same columns the record is one part.
     fn parts(written: Option<&Written>, columns: ColumnSet) -> impl Iterator<Item = u16> {
         let (whole, apart) = match written {
             None => (false, ColumnSet::EMPTY),
@@ -232,10 +234,9 @@ const WAIT: Knob = Knob {
     unit: "microseconds",
     default: 0,
     min: 0,
-    max: 1_000_000,
+    max: 30_000_000,
     about: "how long a batch that is not full waits for more, at most. It does not wait if no other transaction is \
-            open; \
-        0: never",
+        open; 0: never. It must be less than a transaction may be open",
     source: "ours: while a batch is decided the next one gathers, and a thread that waits does nothing else",
 };
 

@@ -14,8 +14,8 @@ use std::time::Duration;
 use seriatim_memory::Pinned;
 use seriatim_store::{RecordPtr, read_key};
 use seriatim_txn::{
-    Capabilities, Cause, Core, Environment, Fault, Freshness, Knob, Mode, OpError, Options, Outcome, PartitionSet,
-    Partitions, Peeked, Phase, Placement, Protocol, ProtocolInfo, Reason, Redo, Requirements, RowBuffer, Table,
+    Capabilities, Cause, Core, Environment, Fault, Knob, Mode, OpError, Options, Outcome, PartitionSet, Partitions,
+    Peeked, Phase, Placement, Protocol, ProtocolInfo, Reason, Redo, Requirements, RowBuffer, Table,
 };
 
 use crate::shared::epoch_commit;
@@ -71,19 +71,13 @@ impl Protocol for Partitioned {
         requirements: Requirements { plan: false, regions: false },
         capabilities: Capabilities {
             ad_hoc: true,
-            snapshots: Freshness::None,
             strict: true,
             epoch_order: true,
-            tid_order: false,
-            column_groups: false,
-            pieces: false,
-            detach: false,
-            repair: false,
             partitions: true,
-            regulated: false,
+            ..Capabilities::NONE
         },
         options: &OPTIONS,
-        strict_unless: None,
+        effects: &[],
     };
     /// TID word, version word.
     const HEADER_BYTES: usize = record_header::bytes(0);
@@ -154,7 +148,6 @@ impl State {
 
 impl Variant for State {
     type By = Entry;
-    const DETACHES: bool = false;
 
     fn claim(&self) -> impl gc::Claim {
         LockBit
@@ -171,8 +164,7 @@ impl Variant for State {
     }
 
     fn commit(&mut self, attempt: &mut Optimistic<Entry>, redo: &mut dyn Redo) -> Result<Outcome, OpError> {
-        // A whole run owns the partitions that it writes already. A transaction without writes conflicts with
-        // no owner.
+        // A whole run owns the partitions that it writes already. A transaction without writes conflicts with no owner.
         let is_covered = attempt.locks.is_whole() || attempt.base.writes.is_empty();
         let owned = if is_covered || attempt.base.core.injects(Fault::CommitUnowned) {
             None

@@ -82,17 +82,14 @@ impl Absences {
         newest.max().unwrap_or_default()
     }
 
-    /// The lower bound for a transaction that is about to commit these writes, which are linked and locked. If
-    /// it gives a key its first row, it must be above the timestamps of all transactions that relied on
-    /// absences, and above those of deletions of which nothing is left. (Absences that held insertions noted
-    /// came before they were linked.) A fence came before.
+    /// The lower bound for a transaction that is about to commit these writes, which are linked and locked. If it gives
+    /// a key its first row, it must be above the timestamps of all transactions that relied on absences. (Above those
+    /// of deletions of which nothing is left it is already: `Attempt::note_unlinked`.) A fence came before.
     pub(crate) fn below_first_rows<O: Origin>(&self, entries: &[Write<O>]) -> Tid {
-        let first_rows = entries.iter().filter(|write| write.expected.tid() == Tid::ZERO);
-        let (mut newest, mut tables) = (Tid::ZERO, Lanes::default());
-        for write in first_rows {
+        let mut tables = Lanes::default();
+        for write in entries.iter().filter(|write| write.expected.tid() == Tid::ZERO) {
             tables.add(write.table().id);
-            newest = newest.max(write.table().unlinked.newest());
         }
-        newest.max(Tid::from_bits(self.newest(tables)))
+        Tid::from_bits(self.newest(tables))
     }
 }

@@ -89,8 +89,10 @@ pub(crate) trait AccessLocks: Send {
     #[inline(always)]
     fn use_next(&mut self, _used: impl FnOnce() -> ColumnSet) {}
 
+    /// Whether transactions can be held until they are decided ([`seriatim_txn::Detach`]). What follows is of these.
+    const HOLDS: bool = false;
+
     /// As [`seriatim_txn::Detach::may_wait`].
-    #[inline(always)]
     fn may_wait(&mut self) {}
 
     /// Whether an access has waited for a held transaction.
@@ -98,10 +100,7 @@ pub(crate) trait AccessLocks: Send {
         false
     }
 
-    /// Whether the attempt, when it has been executed and is held, announces what it is going to write.
-    const ANNOUNCES: bool = false;
-
-    /// These columns of a record are going to be changed.
+    /// The attempt has been executed, and these columns of a record are going to be changed.
     fn announce(&mut self, _: TableRef, _: RecordPtr, _changed: ColumnSet) {}
 
     /// Whether anything is announced.

@@ -8,8 +8,8 @@ use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU64, Ordering, fence};
 
 use seriatim_base::thread::Touch;
-use seriatim_base::{TableId, Tid, abort_on_unwind};
-use seriatim_catalog::{ColumnSet, Key, KeyBuf, KeyClass};
+use seriatim_base::{TableId, abort_on_unwind};
+use seriatim_catalog::{Key, KeyBuf, KeyClass};
 use seriatim_htm::Access;
 use seriatim_memory::{CountedVec, OutOfMemory};
 use seriatim_store::{Inserted as Linked, NodeVersion, Observer, RecordPtr, read_key};
@@ -226,7 +226,7 @@ impl<O: Origin> Optimistic<O> {
     /// `None` after noting the absence.
     #[inline(never)]
     fn miss(&mut self, table: &Table, key: Key<'_>, node_version: NodeVersion) -> Result<Option<RecordPtr>, OpError> {
-        if !self.base.writes.deferred.is_empty()
+        if O::Locks::HOLDS
             && let Some(own) = self.base.writes.find_deferred(table, key)
         {
             return Ok(Some(own));
@@ -320,7 +320,7 @@ impl<O: Origin> Optimistic<O> {
         }
         O::prepare(table, staged.record);
         self.locks.linking(table, staged.record);
-        let (link, linked) = match self.base.defers {
+        let (link, linked) = match O::Locks::HOLDS && self.base.defers {
             false => (Link::Own, self.link(table, key, staged.record)),
             true => (Link::Deferred, self.defer(table, key, staged.record)),
         };
@@ -376,13 +376,13 @@ impl<O: Origin> Optimistic<O> {
     }
 
     /// Links what was deferred: the decision begins. Unless something is refuted already, for then no node
-    /// version is to move. Whether the attempt was rebased.
+    /// version is to move.
     ///
     /// # Errors
     /// A conflict; `abort` unlinks again.
     #[cold]
-    pub(crate) fn link_deferred(&mut self) -> Result<bool, OpError> {
-        let rebased = self.validate_executed()?;
+    pub(crate) fn link_deferred(&mut self) -> Result<(), OpError> {
+        self.validate_executed()?;
         for at in 0..self.base.writes.deferred.len() {
             let Deferred { record, .. } = self.base.writes.deferred[at];
             let Some(entry) = self.base.writes.find(record) else { continue };
@@ -403,7 +403,7 @@ impl<O: Origin> Optimistic<O> {
             }
         }
         self.base.writes.clear_deferred();
-        Ok(rebased)
+        Ok(())
     }
 
     /// An insert that found a linked record: live, deleted, or a placeholder.
@@ -565,7 +565,7 @@ impl<O: Origin> Optimistic<O> {
     pub(super) fn next_leaf(&mut self, table: &Table, scan: &mut Scan) -> bool {
         let Attempt { core, writes, .. } = &mut self.base;
         let pin = core.local.pinned();
-        if writes.deferred.is_empty() {
+        if !O::Locks::HOLDS || writes.deferred.is_empty() {
             return table.index.next_leaf(&mut scan.cursor, pin);
         }
         // SAFETY: the keys of deferred records of the table are set, and the records are this attempt's until it ends.
@@ -696,12 +696,9 @@ impl<O: Origin> Optimistic<O> {
         let place = |deferred: &Deferred| deferred.table().index.get(deferred.key(), core.local.pinned()).err();
         let address = |node_version: &NodeVersion| node_version.address() as usize;
         let read = |read: &Read<O>| (read.record().addr(), read.seen.tid());
-        let locked = locks.held().filter(|&(record, _)| writes.find(record).is_none());
-        let locked: Vec<(usize, Tid)> = locked.map(|(record, tid)| (record.addr(), tid)).collect();
-        // A record that was locked, and is not to be written, may have been used whole.
-        let read_columns = self.columns_read().into_iter().chain(locked.iter().map(|_| ColumnSet::ALL));
+        let read_columns = self.columns_read().into_iter();
         Prepared {
-            reads: reads.iter().map(read).chain(locked.iter().copied()).chain(builds_on().map(seen)).collect(),
+            reads: reads.iter().map(read).chain(builds_on().map(seen)).collect(),
             read_columns: read_columns.chain(builds_on().map(|(_, (used, _))| *used)).collect(),
             writes: there().map(|(write, _)| write.record.addr()).collect(),
             write_columns: there().map(|(_, (_, changed))| *changed).collect(),
@@ -714,7 +711,7 @@ impl<O: Origin> Optimistic<O> {
 
     /// Has others know what the executed attempt, of which this was prepared, is going to write.
     pub(crate) fn announce(&mut self, prepared: &Prepared) {
-        if !O::Locks::ANNOUNCES || self.locks.has_announced() {
+        if self.locks.has_announced() {
             return;
         }
         let there = self.base.writes.entries().iter().filter(|write| write.link == Link::There);
@@ -729,9 +726,8 @@ impl<O: Origin> Optimistic<O> {
         self.base.abandon(claim);
     }
 
-    /// Whether all notes are of one version and its TID is the newest that was seen: a transaction that
-    /// overwrites it has a TID above. (The TID of an absence may be older than deletions that were unlinked
-    /// since.)
+    /// Whether all notes are of one version and its TID is the newest that was seen: a transaction that overwrites it
+    /// has a TID above. (The TID of an absence may be older than deletions that were unlinked since.)
     pub(crate) fn saw_one_version(&self) -> bool {
         let one = self.reads.iter().all(|read| read.seen.tid() == self.base.newest);
         one && self.reads.len() <= 1 && self.node_set.is_empty()

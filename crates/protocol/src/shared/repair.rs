@@ -56,11 +56,9 @@ impl<O: Origin> Optimistic<O> {
         reads.retain(|read| !read.by.is_of(runs));
         bases.ranges.retain(|entry| !node_set[entry].by.is_of(runs));
         node_set.retain(|entry| !entry.by.is_of(runs));
-        // A record that is not linked before the decision is gone with its run.
-        let keeps = again && !base.defers;
         touches.retain(|touch| {
             let stands = !touch.by.is_of(runs);
-            if !stands && keeps {
+            if !stands && again {
                 workset.keep(*touch);
             }
             stands
@@ -139,13 +137,9 @@ impl<O: Origin> Optimistic<O> {
     }
 
     /// The runs whose reads no longer hold, each once, without those that can be rebased, which are. `None`
-    /// where an entry is stale that belongs to no run, or nothing can be repaired because the transaction is
-    /// held.
+    /// where an entry is stale that belongs to no run.
     #[cold]
     pub(crate) fn stale_runs(&mut self) -> Option<Vec<Runs>> {
-        if self.base.defers || self.base.taken().is_some() {
-            return None;
-        }
         // In a procedure that follows a schedule all operations are named.
         self.base.by.run()?;
         // ORDERING: as in `validate`.

@@ -31,8 +31,6 @@ pub(crate) trait Variant: Send {
     /// such an update needs a row, whichever it is. Otherwise only after an attempt was refuted recently, for
     /// tables whose rows are distinguishable.
     const REBASES_ALL: bool = false;
-    /// Whether it holds transactions until they are decided.
-    const DETACHES: bool = true;
 
     /// How records are claimed that are to be unlinked.
     fn claim(&self) -> impl Claim;
@@ -94,6 +92,8 @@ pub(crate) trait Variant: Send {
     /// Gives back what a large transaction made its scratch take.
     fn rest(&mut self);
 }
+
+type Locks<V> = <<V as Variant>::By as Origin>::Locks;
 
 /// A worker that reads optimistically and commits as `V` does.
 #[allow(private_bounds, reason = "the trait is of this crate's protocols")]
@@ -306,8 +306,8 @@ impl<V: Variant> seriatim_txn::Worker for Worker<V> {
 
     #[inline]
     fn commit(&mut self, redo: &mut dyn Redo) -> Result<Outcome, OpError> {
-        if !self.attempt.base.writes.deferred.is_empty() && self.attempt.link_deferred()? {
-            self.variant.rolled_back();
+        if Locks::<V>::HOLDS && !self.attempt.base.writes.deferred.is_empty() {
+            self.attempt.link_deferred()?;
         }
         self.variant.commit(&mut self.attempt, redo)
     }
@@ -336,7 +336,7 @@ impl<V: Variant> seriatim_txn::Worker for Worker<V> {
     }
 
     fn detach(&mut self) -> Option<&mut dyn Detach> {
-        if V::DETACHES { Some(self) } else { None }
+        if Locks::<V>::HOLDS { Some(self) } else { None }
     }
 
     fn repair(&mut self) -> Option<&mut dyn Repair> {
@@ -364,20 +364,14 @@ impl<V: Variant> Detach for Worker<V> {
     }
 
     fn prepare(&mut self) -> Result<Prepared, OpError> {
-        if self.attempt.validate_executed()? {
-            self.variant.rolled_back();
-        }
+        self.attempt.validate_executed()?;
         let prepared = self.attempt.prepared();
         self.attempt.announce(&prepared);
         Ok(prepared)
     }
 
     fn recheck(&mut self) -> Result<Option<Prepared>, OpError> {
-        if !self.attempt.validate_executed()? {
-            return Ok(None);
-        }
-        self.variant.rolled_back();
-        Ok(Some(self.attempt.prepared()))
+        Ok(self.attempt.validate_executed()?.then(|| self.attempt.prepared()))
     }
 
     fn may_wait(&mut self) {

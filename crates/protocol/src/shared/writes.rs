@@ -325,7 +325,6 @@ impl<O: Origin> WriteSet<O> {
                 }
             }
         }
-        self.forget_deferred();
     }
 
     /// Takes an entry out, with the one row version that the attempt made for it; the last one takes its place.

@@ -6,7 +6,7 @@
 use seriatim_memory::Pinned;
 use seriatim_store::RecordPtr;
 use seriatim_txn::{
-    Capabilities, Core, Environment, Freshness, Options, Peeked, Protocol, ProtocolInfo, Requirements, RowBuffer, Table,
+    Capabilities, Core, Environment, Options, Peeked, Protocol, ProtocolInfo, Requirements, RowBuffer, Table,
 };
 
 use crate::shared::epoch_commit::{LOCK_STEPS, State};
@@ -31,19 +31,13 @@ impl Protocol for Silo {
         requirements: Requirements { plan: false, regions: false },
         capabilities: Capabilities {
             ad_hoc: true,
-            snapshots: Freshness::None,
             strict: true,
             epoch_order: true,
-            tid_order: false,
             column_groups: true,
-            pieces: false,
-            detach: true,
-            repair: false,
-            partitions: false,
-            regulated: false,
+            ..Capabilities::NONE
         },
         options: &[LOCK_STEPS, REBASES_MAX],
-        strict_unless: None,
+        effects: &[],
     };
     /// TID word (the paper's TID word), version word.
     const HEADER_BYTES: usize = record_header::bytes(0);
@@ -246,24 +240,6 @@ mod tests {
         assert_eq!(add(&mut worker, 1), 61);
         assert!(matches!(worker.commit(&mut NoRedo), Ok(Outcome::Committed(_))));
         assert_eq!(bench.state(&[0, 1, 2]), [2, 61, 101]);
-    }
-
-    /// A key whose insertion was undone has no record that a lookup would find.
-    #[test]
-    fn a_held_insertion_that_was_forgotten_is_made_again() {
-        let bench = Bench::<Repairing>::open(HtmMode::Absent, &[1]);
-        let mut worker = bench.worker();
-        worker.begin(Mode::ReadWrite, Priority::NONE);
-        worker.detach().expect("it holds").hold();
-        worker.repair().expect("it repairs").operation(0, 0);
-        assert_eq!(insert(&bench, &mut worker, LOG, 1), Ok(Inserted::New));
-        let repair = worker.repair().expect("it repairs");
-        repair.forget(Runs::all(0), true);
-        repair.operation(0, 0);
-        assert_eq!(insert(&bench, &mut worker, LOG, 2), Ok(Inserted::New));
-        assert_eq!(bench.read(&mut worker, LOG), Ok(Some(2)));
-        assert!(matches!(worker.commit(&mut NoRedo), Ok(Outcome::Committed(_))));
-        assert_eq!(bench.state(&[0, LOG]), [1, 2]);
     }
 
     /// Garbage collection does not touch a record that a commit has locked: restoring its word later would

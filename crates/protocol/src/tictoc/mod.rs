@@ -13,8 +13,8 @@ use seriatim_base::{Backoff, Tid};
 use seriatim_memory::{CountedVec, Pinned};
 use seriatim_store::RecordPtr;
 use seriatim_txn::{
-    Capabilities, Core, Environment, Freshness, Knob, Mode, OpError, Options, Outcome, Peeked, Protocol, ProtocolInfo,
-    Redo, Requirements, RowBuffer, Table,
+    Capabilities, Core, Environment, Knob, Mode, OpError, Options, Outcome, Peeked, Protocol, ProtocolInfo, Redo,
+    Requirements, RowBuffer, Table,
 };
 
 use crate::shared::absences::Absences;
@@ -51,21 +51,9 @@ impl Protocol for TicToc {
             commit; not in real-time order",
         source: "Yu et al., TicToc: Time Traveling Optimistic Concurrency Control, SIGMOD 2016",
         requirements: Requirements { plan: false, regions: false },
-        capabilities: Capabilities {
-            ad_hoc: true,
-            snapshots: Freshness::None,
-            strict: false,
-            epoch_order: true,
-            tid_order: true,
-            column_groups: false,
-            pieces: false,
-            detach: true,
-            repair: false,
-            partitions: false,
-            regulated: false,
-        },
+        capabilities: Capabilities { ad_hoc: true, epoch_order: true, tid_order: true, ..Capabilities::NONE },
         options: &[LOCK_STEPS],
-        strict_unless: None,
+        effects: &[],
     };
     /// TID word, version word, read timestamp.
     const HEADER_BYTES: usize = record_header::bytes(1);

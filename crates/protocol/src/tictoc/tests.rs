@@ -152,8 +152,7 @@ fn what_a_reader_saw_stays_valid_up_to_the_newest_of_it() {
     for gives_up in [false, true] {
         let mut stage = Stage::new();
         stage.promise_x();
-        // It comes after the transaction that overwrites Y, which it has read, but not after those that have
-        // read HOT.
+        // It comes after the transaction that overwrites Y, which it has read, but not after those that have read HOT.
         let mut late = stage.begin();
         stage.read(&mut late, Y);
         let mut reader = stage.begin();

@@ -10,8 +10,7 @@ use std::time::Duration;
 use seriatim_memory::Pinned;
 use seriatim_store::RecordPtr;
 use seriatim_txn::{
-    Capabilities, Core, Environment, Freshness, Knob, Options, Peeked, Protocol, ProtocolInfo, Requirements, RowBuffer,
-    Table,
+    Capabilities, Core, Environment, Knob, Options, Peeked, Protocol, ProtocolInfo, Requirements, RowBuffer, Table,
 };
 
 use crate::shared::locking::{self, GapClaim, Worker, lock_of};
@@ -42,21 +41,9 @@ impl Protocol for WaitDie {
         summary: "strict two-phase locking; older transactions wait for younger ones, younger ones abort; locks gaps",
         source: "Rosenkrantz, Stearns, Lewis, System Level Concurrency Control, TODS 1978",
         requirements: Requirements { plan: false, regions: false },
-        capabilities: Capabilities {
-            ad_hoc: true,
-            snapshots: Freshness::None,
-            strict: true,
-            epoch_order: true,
-            tid_order: false,
-            column_groups: false,
-            pieces: false,
-            detach: false,
-            repair: false,
-            partitions: false,
-            regulated: false,
-        },
+        capabilities: Capabilities { ad_hoc: true, strict: true, epoch_order: true, ..Capabilities::NONE },
         options: &[WAIT_MAX],
-        strict_unless: None,
+        effects: &[],
     };
     /// TID word, version word, lock word.
     const HEADER_BYTES: usize = record_header::bytes(locking::OWN_WORDS);

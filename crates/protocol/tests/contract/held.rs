@@ -5,10 +5,10 @@ use std::ops::Bound;
 
 use seriatim_base::{Rng, rng};
 use seriatim_catalog::{ColumnSet, ColumnUse, Key};
+use seriatim_protocol::occ_batch::OccBatch;
 use seriatim_store::Direction;
 use seriatim_txn::{Inserted, Mode, OnExists, OpError, Priority, Protocol, Savepoint, Scan, Worker};
 
-use crate::all_hot::NAME as ALL_HOT;
 use crate::common::{Bench, modes};
 use crate::tids::delete;
 use crate::{commit, commits, insert};
@@ -16,11 +16,10 @@ use crate::{commit, commits, insert};
 const VALUES: [i64; 3] = [1, 10, 100];
 const ABSENT: u64 = 9;
 
-fn holds<P: Protocol>() -> bool {
-    P::INFO.capabilities.detach
-}
+/// The worker of the protocol that holds transactions.
+type Held = <OccBatch as Protocol>::Worker;
 
-fn begin<P: Protocol>(bench: &Bench<P>) -> P::Worker {
+fn begin(bench: &Bench<OccBatch>) -> Held {
     let mut worker = bench.worker();
     worker.begin(Mode::ReadWrite, Priority::NONE);
     worker.detach().expect("it holds").hold();
@@ -28,9 +27,9 @@ fn begin<P: Protocol>(bench: &Bench<P>) -> P::Worker {
 }
 
 /// Ids and values of the rows from `low` to `high`.
-fn scan<P: Protocol>(
-    bench: &Bench<P>,
-    worker: &mut P::Worker,
+fn scan(
+    bench: &Bench<OccBatch>,
+    worker: &mut Held,
     (low, high): (u64, u64),
     direction: Direction,
 ) -> Result<Vec<(u64, i64)>, OpError> {
@@ -49,16 +48,13 @@ fn scan<P: Protocol>(
 
 /// One transaction holds an insertion, the other has looked where the row will be: the reader can be decided
 /// first, and then both commit; decided second it cannot.
-fn reader_and_inserter<P: Protocol>(look: impl Fn(&Bench<P>, &mut P::Worker) -> Result<(), OpError>) {
-    if !holds::<P>() {
-        return;
-    }
+fn reader_and_inserter(look: impl Fn(&Bench<OccBatch>, &mut Held) -> Result<(), OpError>) {
     for mode in modes() {
         for inserter_is_executed_first in [true, false] {
             for reader_is_decided_first in [true, false] {
-                let bench = Bench::<P>::open(mode, &VALUES);
+                let bench = Bench::<OccBatch>::open(mode, &VALUES);
                 let (mut inserter, mut reader) = (begin(&bench), begin(&bench));
-                let execute = |worker: &mut P::Worker| {
+                let execute = |worker: &mut Held| {
                     assert_eq!(insert(&bench, worker, ABSENT, 5), Ok(Inserted::New));
                 };
                 if inserter_is_executed_first {
@@ -76,35 +72,35 @@ fn reader_and_inserter<P: Protocol>(look: impl Fn(&Bench<P>, &mut P::Worker) -> 
                     true => [commits(&mut reader, Ok(())), commits(&mut inserter, Ok(()))],
                     false => [commits(&mut inserter, Ok(())), commits(&mut reader, Ok(()))],
                 };
-                assert_eq!(committed, [true, reader_is_decided_first], "{} on {mode}", P::INFO.name);
+                assert_eq!(committed, [true, reader_is_decided_first], "{mode}");
                 assert_eq!(bench.state(&[ABSENT, 0]), [5, if reader_is_decided_first { 2 } else { 1 }]);
             }
         }
     }
 }
 
-pub(crate) fn a_scan_and_an_insertion_into_its_range_both_commit<P: Protocol>() {
-    reader_and_inserter::<P>(|bench, worker| {
+#[test]
+fn a_scan_and_an_insertion_into_its_range_both_commit() {
+    reader_and_inserter(|bench, worker| {
         assert_eq!(scan(bench, worker, (0, 100), Direction::Forward)?, [(0, 1), (1, 10), (2, 100)]);
         Ok(())
     });
 }
 
-pub(crate) fn an_absence_and_its_insertion_both_commit<P: Protocol>() {
-    reader_and_inserter::<P>(|bench, worker| {
+#[test]
+fn an_absence_and_its_insertion_both_commit() {
+    reader_and_inserter(|bench, worker| {
         assert_eq!(bench.read(worker, ABSENT)?, None);
         Ok(())
     });
 }
 
-pub(crate) fn only_a_decision_moves_node_versions<P: Protocol>() {
-    if !holds::<P>() {
-        return;
-    }
+#[test]
+fn only_a_decision_moves_node_versions() {
     for mode in modes() {
-        let bench = Bench::<P>::open(mode, &VALUES);
+        let bench = Bench::<OccBatch>::open(mode, &VALUES);
         let (mut inserter, mut watcher) = (begin(&bench), begin(&bench));
-        let unmoved = |watcher: &mut P::Worker| {
+        let unmoved = |watcher: &mut Held| {
             let pin = watcher.core().local.pinned();
             bench.cells.index.get(Key::Word8(ABSENT + 1), pin).expect_err("it is absent")
         };
@@ -120,14 +116,7 @@ pub(crate) fn only_a_decision_moves_node_versions<P: Protocol>() {
         assert_eq!(insert(&bench, &mut stale, ABSENT, 5), Ok(Inserted::New));
         let mut other = begin(&bench);
         let changed = bench.change(&mut other, 0, |value| value + 1);
-        // A transaction that has locked its reads is not overtaken.
-        let overtaken = commits(&mut other, changed);
-        assert_eq!(overtaken, P::INFO.name != ALL_HOT);
-        if overtaken {
-            assert!(!commits(&mut stale, Ok(())));
-        } else {
-            stale.abort();
-        }
+        assert!(commits(&mut other, changed) && !commits(&mut stale, Ok(())));
         assert_eq!(unmoved(&mut watcher), before, "a decision against it");
         let mut deletes = begin(&bench);
         assert_eq!(insert(&bench, &mut deletes, ABSENT, 5), Ok(Inserted::New));
@@ -142,12 +131,10 @@ pub(crate) fn only_a_decision_moves_node_versions<P: Protocol>() {
     }
 }
 
-pub(crate) fn of_two_that_insert_one_key_the_second_fails<P: Protocol>() {
-    if !holds::<P>() {
-        return;
-    }
+#[test]
+fn of_two_that_insert_one_key_the_second_fails() {
     for mode in modes() {
-        let bench = Bench::<P>::open(mode, &VALUES);
+        let bench = Bench::<OccBatch>::open(mode, &VALUES);
         let mut workers = [begin(&bench), begin(&bench)];
         for (worker, value) in workers.iter_mut().zip([5, 6]) {
             assert_eq!(insert(&bench, worker, ABSENT, value), Ok(Inserted::New));
@@ -162,13 +149,11 @@ pub(crate) fn of_two_that_insert_one_key_the_second_fails<P: Protocol>() {
 }
 
 /// The absence that told a savepoint's insertion stays read when that is taken back.
-pub(crate) fn the_absence_that_was_rolled_back_stays_read<P: Protocol>() {
-    if !holds::<P>() {
-        return;
-    }
+#[test]
+fn the_absence_that_was_rolled_back_stays_read() {
     for mode in modes() {
         for taken_before_the_rollback in [true, false] {
-            let bench = Bench::<P>::open(mode, &VALUES);
+            let bench = Bench::<OccBatch>::open(mode, &VALUES);
             let mut held = begin(&bench);
             let savepoint = held.savepoint();
             assert_eq!(insert(&bench, &mut held, ABSENT, 5), Ok(Inserted::New));
@@ -186,30 +171,28 @@ pub(crate) fn the_absence_that_was_rolled_back_stays_read<P: Protocol>() {
                 take();
             }
             let changed = bench.change(&mut held, 0, |value| value + 1);
-            assert!(!commits(&mut held, changed), "{} on {mode}", P::INFO.name);
+            assert!(!commits(&mut held, changed), "{mode}");
             assert_eq!(bench.state(&[0, ABSENT]), [1, 6]);
         }
     }
 }
 
 /// What a transaction answers does not depend on whether it is held.
-pub(crate) fn answers_are_those_of_one_that_is_not_held<P: Protocol>() {
-    if !holds::<P>() {
-        return;
-    }
+#[test]
+fn answers_are_those_of_one_that_is_not_held() {
     let seed = rng::given_seed().unwrap_or(0);
     for mode in modes() {
         for seed in seed..seed + 60 {
-            let benches = [(); 2].map(|()| Bench::<P>::open(mode, &[7; 40]));
+            let benches = [(); 2].map(|()| Bench::<OccBatch>::open(mode, &[7; 40]));
             let mut told = benches.each_ref().map(|bench| run(bench, seed, std::ptr::eq(bench, &raw const benches[0])));
             let [held, plain] = &mut told;
-            assert_eq!(held, plain, "{} on {mode}, seed {seed}", P::INFO.name);
+            assert_eq!(held, plain, "{mode}, seed {seed}");
         }
     }
 }
 
 /// Runs some transactions of random operations; everything they answered.
-fn run<P: Protocol>(bench: &Bench<P>, seed: u64, held: bool) -> Vec<String> {
+fn run(bench: &Bench<OccBatch>, seed: u64, held: bool) -> Vec<String> {
     const KEYS: u64 = 120;
     let (mut rng, mut told) = (Rng::from_seed(seed), Vec::new());
     let mut worker = bench.worker();
@@ -277,19 +260,17 @@ fn run<P: Protocol>(bench: &Bench<P>, seed: u64, held: bool) -> Vec<String> {
     told
 }
 
-pub(crate) fn memory_of_what_was_given_up_comes_back<P: Protocol>() {
-    if !holds::<P>() {
-        return;
-    }
+#[test]
+fn memory_of_what_was_given_up_comes_back() {
     // The keys of the second table lie beside their records.
     for (mode, columns) in modes().into_iter().flat_map(|mode| [(mode, &["id"][..]), (mode, &["a", "b", "c"])]) {
-        let bench = Bench::<P>::empty(mode, columns);
+        let bench = Bench::<OccBatch>::empty(mode, columns);
         let mut worker = bench.worker();
         let key = |id: u64, work: &mut dyn FnMut(Key<'_>)| match columns.len() {
             1 => work(Key::Word8(id)),
             _ => work(Key::Bytes(format!("cell number {id:012}").as_bytes())),
         };
-        let insert = |worker: &mut P::Worker, key: Key<'_>| {
+        let insert = |worker: &mut Held, key: Key<'_>| {
             let staged = worker.stage(&bench.cells).expect("memory");
             assert_eq!(worker.insert(&bench.cells, key, staged, OnExists::Refuse), Ok(Inserted::New));
         };
@@ -310,20 +291,18 @@ pub(crate) fn memory_of_what_was_given_up_comes_back<P: Protocol>() {
             worker.core().local.live_bytes()
         };
         let after_one = round();
-        (0..10).for_each(|_| assert_eq!(round(), after_one, "{} on {mode}, {columns:?}", P::INFO.name));
+        (0..10).for_each(|_| assert_eq!(round(), after_one, "{mode}, {columns:?}"));
     }
 }
 
 /// By what a batcher is told, it orders: each record that was read, also by writing it, and each that is written.
-pub(crate) fn what_is_prepared_is_all_that_was_read_and_written<P: Protocol>() {
-    if !holds::<P>() {
-        return;
-    }
+#[test]
+fn what_is_prepared_is_all_that_was_read_and_written() {
     for mode in modes() {
-        let bench = Bench::<P>::open(mode, &VALUES);
+        let bench = Bench::<OccBatch>::open(mode, &VALUES);
         let mut worker = begin(&bench);
         let mut reads = Vec::new();
-        let mut saw = |worker: &P::Worker| {
+        let mut saw = |worker: &Held| {
             let seen = worker.seen();
             reads.push((seen.record.expect("it is there").addr(), seen.tid));
         };
@@ -344,21 +323,18 @@ pub(crate) fn what_is_prepared_is_all_that_was_read_and_written<P: Protocol>() {
         let mut writes: Vec<usize> = reads[1..].iter().map(|(record, _)| *record).collect();
         writes.sort_unstable();
         reads.sort_unstable();
-        let name = P::INFO.name;
-        assert_eq!((prepared.reads, prepared.writes), (reads, writes), "{name} on {mode}");
-        assert_eq!((prepared.nodes, prepared.inserts), (vec![], vec![node as usize]), "{name} on {mode}");
+        assert_eq!((prepared.reads, prepared.writes), (reads, writes), "{mode}");
+        assert_eq!((prepared.nodes, prepared.inserts), (vec![], vec![node as usize]), "{mode}");
         worker.abort();
     }
 }
 
 /// A transaction that inserts comes after the deletion that made the key absent, although it looks at the
 /// index again only at the decision.
-pub(crate) fn an_insertion_comes_after_the_deletion_of_its_key<P: Protocol>() {
-    if !holds::<P>() {
-        return;
-    }
+#[test]
+fn an_insertion_comes_after_the_deletion_of_its_key() {
     for mode in modes() {
-        let bench = Bench::<P>::open(mode, &VALUES);
+        let bench = Bench::<OccBatch>::open(mode, &VALUES);
         let (mut deleting, mut inserting) = (bench.worker(), bench.worker());
         let deleted = delete(&bench, &mut deleting);
         deleting.collect_garbage(usize::MAX);
@@ -367,22 +343,20 @@ pub(crate) fn an_insertion_comes_after_the_deletion_of_its_key<P: Protocol>() {
         let pin = inserting.core().local.pinned();
         assert!(bench.cells.index.get(Key::Word8(1), pin).is_err(), "nothing is left of it");
         assert_eq!(insert(&bench, &mut inserting, 1, 5), Ok(Inserted::New));
-        assert!(inserting.newest() >= deleted, "{} on {mode}", P::INFO.name);
+        assert!(inserting.newest() >= deleted, "{mode}");
         let inserted = commit(&mut inserting).expect("alone");
-        assert!(inserted > deleted, "{} on {mode}: {inserted}, and the delete {deleted}", P::INFO.name);
+        assert!(inserted > deleted, "{mode}: {inserted}, and the delete {deleted}");
     }
 }
 
 /// In whatever order rows are inserted, their own transaction finds each, and scans them by key.
-pub(crate) fn many_rows_in_any_order_are_found<P: Protocol>() {
+#[test]
+fn many_rows_in_any_order_are_found() {
     const ROWS: u64 = 300;
-    if !holds::<P>() {
-        return;
-    }
     let mut shuffled: Vec<u64> = (0..ROWS).collect();
     Rng::from_seed(1).shuffle(&mut shuffled);
     for ids in [(0..ROWS).collect(), (0..ROWS).rev().collect(), shuffled] {
-        let bench = Bench::<P>::open(modes()[0], &[]);
+        let bench = Bench::<OccBatch>::open(modes()[0], &[]);
         let mut worker = begin(&bench);
         for (at, &id) in ids.iter().enumerate() {
             assert_eq!(insert(&bench, &mut worker, id, id as i64), Ok(Inserted::New));

@@ -178,9 +178,8 @@ fn read(disk: &FaultyDisk, loggers: usize) -> Found {
     found
 }
 
-/// A random run of writers, ticker and loggers. It lasts for `steps` steps, or until the power is cut at
-/// operation `crash_at` after the log was opened. Returns the number of operations and of durable groups, or
-/// the problem.
+/// A random run of writers, ticker and loggers. It lasts for `steps` steps, or until the power is cut at operation
+/// `crash_at` after the log was opened. Returns the number of operations and of durable groups, or the problem.
 fn run(seed: u64, fault: LogFault, crash_at: Option<u64>, steps: usize) -> Result<(u64, usize), String> {
     let mut rng = Rng::from_seed(seed);
     let (loggers, writers) = (rng.range(1, 4) as usize, rng.range(1, 6) as usize);

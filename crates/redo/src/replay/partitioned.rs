@@ -1,12 +1,11 @@
 //! Distributes versions from many blocks over threads. One thread gets all versions of a key, in the order of
 //! their TIDs.
 //!
-//! Threads work in rounds of three steps, with a barrier after each step. First, one thread plans the round.
-//! Second, all threads decode its blocks: each takes the next block when it is free, and copies every entry
-//! into a partition by the hash of the key. Third, each thread sorts its partition by TID, and applies the
-//! versions of completed epochs, some dozens at a time. Other versions stay for the next round. There is no
-//! allocation per entry. Memory is bounded by a round and the versions of incomplete epochs. A single thread
-//! runs the same steps without barriers.
+//! Threads work in rounds of three steps, with a barrier after each step. First, one thread plans the round. Second,
+//! all threads decode its blocks: each takes the next block when it is free, and copies every entry into a partition by
+//! the hash of the key. Third, each thread sorts its partition by TID, and applies the versions of completed epochs,
+//! some dozens at a time. Other versions stay for the next round. There is no allocation per entry. Memory is bounded
+//! by a round and the versions of incomplete epochs. A single thread runs the same steps without barriers.
 //!
 //! Invariant: in the third step one thread accesses a partition. Entries of one TID and key are applied
 //! together, in the order in which they were written.
@@ -47,8 +46,7 @@ pub(crate) trait Source: Sync {
 pub(crate) struct Round {
     /// Blocks.
     pub tasks: Vec<usize>,
-    /// After this round, all versions up to this epoch have been read; all versions that exist if this is
-    /// `None`.
+    /// After this round, all versions up to this epoch have been read; all versions that exist if this is `None`.
     pub until: Option<Epoch>,
     /// Bytes of the blocks.
     pub bytes: u64,
@@ -231,8 +229,7 @@ enum Failure {
     Panic(Box<dyn Any + Send>),
 }
 
-/// Passes every version of a source to `apply`, on `threads` threads, or fewer if the operating system refuses
-/// some.
+/// Passes every version of a source to `apply`, on `threads` threads, or fewer if the operating system refuses some.
 pub(crate) fn replay<S: Source>(
     source: &S,
     tables: &Tables,

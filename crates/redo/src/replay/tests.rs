@@ -1,5 +1,4 @@
-//! Replay of handmade logs: valid entries come back, void ones do not, and damage is told apart from torn
-//! tails.
+//! Replay of handmade logs: valid entries come back, void ones do not, and damage is told apart from torn tails.
 
 use std::collections::BTreeMap;
 
@@ -298,8 +297,7 @@ fn a_segment_that_was_never_finished_is_no_damage() {
     }
 }
 
-/// A segment has its full length before its first batch is written. So a shorter one was cut, wherever that
-/// was.
+/// A segment has its full length before its first batch is written. So a shorter one was cut, wherever that was.
 #[test]
 fn a_segment_that_was_cut_or_is_missing_is_damage_wherever_its_log_ends() {
     let (database, places) = two_loggers();

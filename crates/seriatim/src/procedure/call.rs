@@ -16,7 +16,7 @@ use seriatim_txn::{Mode, PartitionSet, Partitions};
 use super::check::{self, PlanChecker};
 use super::registry::{CallStrategy, Entry, Registry};
 use super::schedule::run_with_checker;
-use super::{Data, Datum, Declared, EvaluationError, Schedule};
+use super::{Data, Declared, EvaluationError, Schedule, Value};
 use crate::{Abort, Session, TransactError, Tx};
 
 /// The procedures a session has called, by type.
@@ -192,11 +192,11 @@ impl Session {
         step
     }
 
-    /// Runs the registered procedure of this name on arguments whose types are checked now: one datum if it has one parameter,
+    /// Runs the registered procedure of this name on arguments whose types are checked now: one value if it has one parameter,
     /// else a tuple of them.
     ///
     /// ```
-    /// # use seriatim::procedure::{Data, Datum};
+    /// # use seriatim::procedure::{Data, Value};
     /// # use seriatim::{Abort, Database, Table, Tx, procedure, procedures};
     /// # #[derive(Table)] #[table(name = "counter", key(id), hash)] struct Counter { id: u32, n: u64 }
     /// # #[procedure]
@@ -210,9 +210,9 @@ impl Session {
     /// # let mut session = db.session();
     /// # session.transact(|tx| tx.insert(&counters, &Counter { id: 7, n: 41 }))?;
     /// # db.register(procedures![count])?;
-    /// let committed = session.call_by_name("count", &7u32.to_datum())?;
-    /// assert_eq!(committed.value, 42u64.to_datum());
-    /// let error = session.call_by_name("count", &Datum::Text("seven".to_owned()));
+    /// let committed = session.call_by_name("count", &7u32.to_value())?;
+    /// assert_eq!(committed.value, 42u64.to_value());
+    /// let error = session.call_by_name("count", &Value::Text("seven".to_owned()));
     /// assert!(error.is_err_and(|error| error.to_string().contains("wrong arguments for procedure count")));
     /// # Ok(())
     /// # }
@@ -220,7 +220,7 @@ impl Session {
     ///
     /// # Errors
     /// As [`Session::call`]; [`TransactError::Arguments`], saying what was given and what would be right.
-    pub fn call_by_name(&mut self, name: &str, arguments: &Datum) -> Result<Committed<Datum>, TransactError> {
+    pub fn call_by_name(&mut self, name: &str, arguments: &Value) -> Result<Committed<Value>, TransactError> {
         let mut result = self.call_named(name, arguments);
         if self.runner.tx.is_overtaken() {
             result = self.call_named(name, arguments);
@@ -230,12 +230,12 @@ impl Session {
     }
 
     /// As [`Session::call_by_name`], without waiting until the result is durable: the next transaction can begin meanwhile.
-    pub fn submit_by_name(&mut self, name: &str, arguments: &Datum) -> Pending<Datum> {
+    pub fn submit_by_name(&mut self, name: &str, arguments: &Value) -> Pending<Value> {
         let result = self.call_named(name, arguments);
         self.runner.pending(result)
     }
 
-    fn call_named(&mut self, name: &str, arguments: &Datum) -> Result<Committed<Datum>, TransactError> {
+    fn call_named(&mut self, name: &str, arguments: &Value) -> Result<Committed<Value>, TransactError> {
         self.runner.tx.renew();
         let at = self.find_by_name(name)?;
         let call = self.called.entries[at].call_by_name;
@@ -308,7 +308,7 @@ impl<P: Declared> Body for Straight<'_, P> {
 }
 
 impl<P: Declared> reach::Arguments for Straight<'_, P> {
-    fn part(&self, path: &[Arc<str>]) -> Option<Datum> {
+    fn part(&self, path: &[Arc<str>]) -> Option<Value> {
         self.arguments.part(path)
     }
 
@@ -364,16 +364,16 @@ fn follow_schedule(
 /// Calls a procedure on dynamic values.
 pub(crate) fn by_name<P: Declared>(
     session: &mut Session,
-    arguments: &Datum,
-) -> Result<Committed<Datum>, TransactError> {
-    let arguments = P::Arguments::from_datum(arguments).map_err(|error| unfit::<P>(&error))?;
-    session.call_declared::<P>(&arguments).map(to_datum)
+    arguments: &Value,
+) -> Result<Committed<Value>, TransactError> {
+    let arguments = P::Arguments::from_value(arguments).map_err(|error| unfit::<P>(&error))?;
+    session.call_declared::<P>(&arguments).map(to_value)
 }
 
 /// The value as data.
-pub(crate) fn to_datum<R: Data>(committed: Committed<R>) -> Committed<Datum> {
+pub(crate) fn to_value<R: Data>(committed: Committed<R>) -> Committed<Value> {
     let Committed { value, receipt, attempts } = committed;
-    Committed { value: value.to_datum(), receipt, attempts }
+    Committed { value: value.to_value(), receipt, attempts }
 }
 
 /// Arguments are not of the procedure's types.

@@ -14,14 +14,15 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use seriatim_base::ColumnId;
 use seriatim_catalog::watch::{self, Touched};
-use seriatim_catalog::{ColumnSet, KeyBuf, KeyCodec, Value};
+use seriatim_catalog::{ColumnSet, KeyBuf, KeyCodec};
 use seriatim_engine::procedure::watch::{Accessed, KeysSeen};
 use seriatim_engine::{Committed, Origin, Runner, TxCore, with_value};
+use seriatim_procedure::check_column;
 use seriatim_procedure::ir::{Procedure, StepId};
 use seriatim_procedure::plan::{Kind, Operation, Plan, Symbol};
 
 use super::registry::Entry;
-use super::{Access, Data, Datum, Declared, IntegerType, Keys, Touch};
+use super::{Access, Data, Declared, IntegerType, Keys, Touch, Value};
 use crate::{Abort, TransactError, Tx};
 
 /// Calls a procedure and panics if it leaves its plan.
@@ -72,16 +73,16 @@ pub(crate) struct PlanChecker<'j> {
     /// What the footprint told, if it could.
     told: Option<Vec<Told>>,
     declaration: &'j Procedure,
-    arguments: Datum,
+    arguments: Value,
 }
 
 impl<'j> PlanChecker<'j> {
     pub(crate) fn of<P: Declared>(entry: &'j Entry, arguments: &P::Arguments) -> PlanChecker<'j> {
         let handles = entry.handles::<P>();
-        PlanChecker::new(entry, arguments.to_datum(), &|visit| P::footprint(handles, arguments, visit))
+        PlanChecker::new(entry, arguments.to_value(), &|visit| P::footprint(handles, arguments, visit))
     }
 
-    fn new(entry: &'j Entry, arguments: Datum, footprint: &Footprint<'_>) -> PlanChecker<'j> {
+    fn new(entry: &'j Entry, arguments: Value, footprint: &Footprint<'_>) -> PlanChecker<'j> {
         let mut told = Vec::new();
         let tell = AssertUnwindSafe(|| footprint(&mut |touch| told.push(Told::from(touch))));
         // Where it ends early, or panics, keys are judged by what the execution does.
@@ -204,26 +205,27 @@ impl Pass<'_> {
             Some(at) => (&set.indexes.get(at)?.table.codec, &set.definition.indexes.get(at)?.parts),
         };
         let values = parts.iter().zip(&operation.key).map(|(part, symbol)| {
-            let column = &set.definition.columns[part.column.index()];
-            self.value(symbol)?.to_value(column).ok()
+            let value = self.value(symbol)?;
+            check_column(&value, &set.definition.columns[part.column.index()]).ok()?;
+            Some(value)
         });
         let values: Vec<Value> = values.collect::<Option<_>>()?;
         codec.encode_values(&values).ok()
     }
 
-    fn value(&self, symbol: &Symbol) -> Option<Datum> {
+    fn value(&self, symbol: &Symbol) -> Option<Value> {
         match symbol {
             Symbol::Parameter(name) => {
                 let parameters = &self.declaration.variables[..self.declaration.parameters];
                 let at = parameters.iter().position(|parameter| parameter.name == *name)?;
                 match &self.arguments {
                     one if parameters.len() == 1 => Some(one.clone()),
-                    Datum::Tuple(values) => values.get(at).cloned(),
+                    Value::Tuple(values) => values.get(at).cloned(),
                     _ => None,
                 }
             }
-            Symbol::Field(base, name) => self.value(base)?.field(name).ok().cloned(),
-            Symbol::Literal(text) => text.parse().ok().map(|number| Datum::Integer(number, None::<IntegerType>)),
+            Symbol::Field(base, name) => self.value(base)?.field(name).cloned(),
+            Symbol::Literal(text) => text.parse().ok().map(|number| Value::Integer(number, None::<IntegerType>)),
             Symbol::Element(..) | Symbol::Result(_) | Symbol::Other(..) => None,
         }
     }

@@ -1,9 +1,12 @@
 //! The reference execution: procedures run by the interpreter instead of by their generated code.
 
+use seriatim_engine::procedure::{Reference, Stopped};
 use seriatim_engine::{Committed, with_value};
+use seriatim_procedure::ir::Procedure;
+use seriatim_procedure::plan::Plan;
 
-use super::call::{to_datum, unfit};
-use super::{Data, Datum, Declared};
+use super::call::{to_value, unfit};
+use super::{Data, Declared, Value};
 use crate::{Session, TransactError};
 
 impl Session {
@@ -19,7 +22,7 @@ impl Session {
         _procedure: P,
         arguments: &P::Arguments,
     ) -> Result<Committed<P::Output>, TransactError> {
-        let mut result = self.interpret_declared::<P>(&arguments.to_datum());
+        let mut result = self.interpret_declared::<P>(&arguments.to_value());
         self.runner.answer(&mut result);
         result
     }
@@ -28,7 +31,7 @@ impl Session {
     ///
     /// # Errors
     /// As [`Session::call_by_name`].
-    pub fn interpret_by_name(&mut self, name: &str, arguments: &Datum) -> Result<Committed<Datum>, TransactError> {
+    pub fn interpret_by_name(&mut self, name: &str, arguments: &Value) -> Result<Committed<Value>, TransactError> {
         self.runner.tx.renew();
         let at = self.find_by_name(name)?;
         let interpret = self.called.entry(at).interpret_by_name;
@@ -37,7 +40,20 @@ impl Session {
         result
     }
 
-    fn interpret_declared<P: Declared>(&mut self, arguments: &Datum) -> Result<Committed<P::Output>, TransactError> {
+    /// Calls `run` with a transaction as the interpreter sees it, and rolls back. For `seriatim-check`.
+    #[doc(hidden)]
+    pub fn interpret_with(
+        &mut self,
+        name: &str,
+        run: &mut dyn FnMut(&Procedure, &Plan, &Reference<'_>) -> Result<(), Stopped>,
+    ) -> Result<(), TransactError> {
+        let at = self.find_by_name(name)?;
+        let entry = self.called.entry(at);
+        let run = &mut |database: &Reference<'_>| run(&entry.declaration, &entry.plan, database);
+        self.runner.interpret_with(entry.mode(), &entry.declaration, run)
+    }
+
+    fn interpret_declared<P: Declared>(&mut self, arguments: &Value) -> Result<Committed<P::Output>, TransactError> {
         self.runner.tx.renew();
         let at = self.find_declared::<P>()?;
         self.runner.tx.name_procedure(P::NAME);
@@ -45,7 +61,7 @@ impl Session {
         let mut output = None;
         let committed =
             self.runner.interpret(entry.mode(), &entry.declaration, &entry.columns, arguments, &mut |value| {
-                output = Some(P::Output::from_datum(value)?);
+                output = Some(P::Output::from_value(value)?);
                 Ok(())
             })?;
         Ok(with_value(committed, output))
@@ -55,8 +71,8 @@ impl Session {
 /// Interprets a procedure on dynamic values; what it gives has the types that it declares.
 pub(crate) fn by_name<P: Declared>(
     session: &mut Session,
-    arguments: &Datum,
-) -> Result<Committed<Datum>, TransactError> {
-    P::Arguments::from_datum(arguments).map_err(|error| unfit::<P>(&error))?;
-    session.interpret_declared::<P>(arguments).map(to_datum)
+    arguments: &Value,
+) -> Result<Committed<Value>, TransactError> {
+    P::Arguments::from_value(arguments).map_err(|error| unfit::<P>(&error))?;
+    session.interpret_declared::<P>(arguments).map(to_value)
 }

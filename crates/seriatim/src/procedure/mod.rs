@@ -34,7 +34,6 @@
 //! db.register(procedures![transfer])?;
 //! assert_eq!(session.call(transfer, &(1, 2, 30))?.value, 70);
 //! assert_eq!(session.interpret(transfer, &(1, 2, 30))?.value, 40);
-//! assert_eq!(session.check_dependencies(transfer, &(1, 2, 30), 7)?, Ok(()));
 //! println!("{}", db.plan("transfer").expect("it is registered"));
 //! # Ok(())
 //! # }
@@ -48,7 +47,6 @@ mod declared;
 pub mod divided;
 mod interpret;
 mod kept;
-mod mutate;
 pub(crate) mod registry;
 #[cfg(test)]
 mod runs;
@@ -62,7 +60,7 @@ mod values;
 pub use seriatim_engine::procedure::{Aborted, ExecutionMode};
 pub use seriatim_procedure::analysis::{ChopError, Refusal, Refusals};
 pub use seriatim_procedure::{
-    Data, Datum, EvaluationError, IntegerType, Pack, Pure, checked, ir, methods, pack, plan, show,
+    Data, EvaluationError, IntegerType, Pack, Pure, Value, checked, field, ir, methods, pack, plan, show,
 };
 
 pub use seriatim_procedure_macros::{procedure, pure};

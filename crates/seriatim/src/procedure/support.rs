@@ -5,6 +5,7 @@ use std::any::{Any, TypeId};
 pub use seriatim_catalog::{ColumnSet, ColumnUse};
 use seriatim_catalog::{OutOfMemory, RowRef, Table, TableKey, kind};
 pub use seriatim_engine::Operations;
+pub use seriatim_engine::procedure::{Reference, Stopped};
 use seriatim_engine::{TxCore, unless_failed};
 use seriatim_procedure::ir;
 use seriatim_txn::OnExists;
@@ -13,12 +14,12 @@ use super::divided::Compiled;
 pub use super::kept::*;
 pub use super::slots::*;
 pub use super::values::*;
-use super::{Datum, Declared, call, interpret};
+use super::{Declared, Value, call, interpret};
 pub use crate::scan::{Limit, Steps};
 use crate::{Abort, Committed, Database, Handle, IndexHandle, ReadTx, Scan, SchemaError, Session, TransactError, Tx};
 pub use seriatim_catalog::watch::unwatched;
 
-pub(crate) type CallByName = fn(&mut Session, &Datum) -> Result<Committed<Datum>, TransactError>;
+pub(crate) type CallByName = fn(&mut Session, &Value) -> Result<Committed<Value>, TransactError>;
 
 /// Finds a procedure's tables and notes the columns of its operations.
 type MakeHandles = fn(&Database, &[ColumnUse]) -> Result<Box<dyn Any + Send + Sync>, SchemaError>;

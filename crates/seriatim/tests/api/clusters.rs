@@ -5,7 +5,7 @@
 use std::ops::{Bound, ControlFlow};
 
 use seriatim::catalog::{ColumnDef, ColumnType, Reverse, TableDef, Value};
-use seriatim::rng::seed;
+use seriatim::rng::{seed, tries};
 use seriatim::{
     Abort, Database, Handle, MissingRow, ReadTx, Rng, Savepoint, SchemaError, Session, Table, Text, Transaction,
 };
@@ -264,8 +264,8 @@ twins!(pairs, u64, key => |group, number| (group, Reverse(number)), [group, desc
 fn random_programs_on_runs_agree_with_records() {
     let seed = seed("clusters");
     each(|setting| {
-        words::program(setting, seed, 40);
-        pairs::program(setting, seed, 40);
+        words::program(setting, seed, tries(12, 40) as usize);
+        pairs::program(setting, seed, tries(12, 40) as usize);
     });
 }
 
@@ -466,23 +466,22 @@ fn run_time_tables_are_clustered_too() {
         definition.name = "again".into();
         let items = db.declare(definition).expect("a table");
         let mut session = db.session();
-        let row = |order: u64, number: u64| {
-            vec![Value::UInt(order), Value::UInt(number), Value::UInt(7), Value::Text("label".to_owned())]
-        };
-        let key = |order: u64, number: u64| [Value::UInt(order), Value::UInt(number)];
+        let row =
+            |order: u32, number: u32| -> Vec<Value> { vec![order.into(), number.into(), 7u64.into(), "label".into()] };
+        let key = |order: u32, number: u32| [order, number].map(Value::from);
         let done = session.transact(|tx| {
             for number in 0..20 {
                 tx.insert_dyn(&items, &row(1, number * 7 % 20))?;
             }
-            tx.update_dyn(&items, &key(1, 4), &[("amount", Value::UInt(8))])?;
+            tx.update_dyn(&items, &key(1, 4), &[("amount", 8u64.into())])?;
             tx.delete_dyn(&items, &key(1, 5))?;
             let four = tx.get_dyn(&items, &key(1, 4))?.expect("it is there").get("amount");
-            assert_eq!(four, Some(Value::UInt(8)));
+            assert_eq!(four, Some(8u64.into()));
             tx.scan_dyn(&items, &key(1, 0)[..1])?
                 .map(|row| Ok(row?.values()[1].clone()))
                 .collect::<Result<Vec<_>, Abort>>()
         });
-        let wanted: Vec<Value> = (0..20).filter(|number| *number != 5).map(Value::UInt).collect();
+        let wanted: Vec<Value> = (0..20u32).filter(|number| *number != 5).map(Value::from).collect();
         assert_eq!(*done.expect("alone"), wanted);
     });
 }

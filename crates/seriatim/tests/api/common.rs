@@ -6,21 +6,12 @@ use seriatim::htm::{Emulation, HtmMode};
 use seriatim::{Builder, Database, Decimal, Handle, ProtocolInfo, Session, Table, Text, Timestamp};
 pub(crate) use seriatim_engine::protocol::copying::NAME as COPYING;
 
-/// A protocol on a back end, with queued decisions or without.
+/// A protocol on a back end.
 pub(crate) struct Setting {
     pub(crate) protocol: ProtocolInfo,
     htm: HtmMode,
-    queued: Queued,
     /// All records are hot, under the protocol that has hot ones.
     pub(crate) hot: bool,
-}
-
-/// Whether decisions are queued, and in which order those of a batch are made.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Queued {
-    No,
-    Arrival,
-    Reversed,
 }
 
 /// All records are hot, every call can be repaired; and one thread, which here is all sessions, does not wait for itself for long.
@@ -34,14 +25,7 @@ impl Setting {
         let builder =
             Database::builder().protocol(self.protocol.name).htm(self.htm).workers(4).transaction_age_max(age);
         let hot: &[(&str, u64)] = if self.hot { &HOT } else { &[] };
-        let builder = hot.iter().fold(builder, |builder, &(name, value)| builder.protocol_option(name, value));
-        match self.queued {
-            Queued::No => builder,
-            Queued::Arrival => builder.queue_decisions(4, Duration::ZERO),
-            Queued::Reversed => {
-                builder.queue_decisions(4, Duration::ZERO).order_decisions(|batch| (0..batch.len()).rev().collect())
-            }
-        }
+        hot.iter().fold(builder, |builder, &(name, value)| builder.protocol_option(name, value))
     }
 
     /// A database in this setting.
@@ -65,24 +49,27 @@ pub(crate) fn protocols() -> Vec<ProtocolInfo> {
     all.iter().copied().chain([ProtocolInfo { name: COPYING, ..*default }]).collect()
 }
 
-/// Runs a test under every protocol, on the default back end and on emulated regions that abort now and then, also with all records
-/// hot where the protocol has hot ones; and with queued decisions, in either order, where the protocol holds transactions.
+/// Protocols that order batches of decisions: options for a database whose batches have so many decisions, and wait
+/// for so long until they are full.
+pub(crate) fn in_batches(batch_max: u64, wait: Duration) -> impl Iterator<Item = Builder> {
+    let orders = seriatim::protocols().iter().filter(|protocol| protocol.capabilities.detach);
+    assert!(orders.clone().next().is_some(), "there is a protocol that orders batches of decisions");
+    orders.map(move |protocol| {
+        let builder = Database::builder().protocol(protocol.name).protocol_option("batch_max", batch_max);
+        builder.protocol_option("batch_wait_us", wait.as_micros() as u64)
+    })
+}
+
+/// Runs a test under every protocol, on the default back end and on emulated regions that abort now and then; also with
+/// all records hot where the protocol has hot ones.
 pub(crate) fn each(test: impl Fn(&Setting)) {
     let emulation = Emulation { seed: 7, abort_one_in: 16, yields: false };
-    let (auto, emulated) = (HtmMode::Auto, HtmMode::Emulated(emulation));
-    let queues = [Queued::Arrival, Queued::Reversed].map(|queued| (auto, queued));
-    for (htm, queued) in [(auto, Queued::No), (emulated, Queued::No)].into_iter().chain(queues) {
-        let direct = queued == Queued::No;
-        let protocols = protocols()
-            .into_iter()
-            .filter(|protocol| protocol.opens_on(htm) && (protocol.capabilities.detach || direct));
-        let has_hot = |protocol: &ProtocolInfo| direct && protocol.name == "htcc";
-        for (protocol, hot) in protocols
-            .flat_map(|protocol| [(protocol, false)].into_iter().chain(has_hot(&protocol).then_some((protocol, true))))
-        {
-            let setting = Setting { protocol, htm, queued, hot };
-            eprintln!("under {} on {htm}, queued: {queued:?}, all hot: {hot}", protocol.name);
-            test(&setting);
+    for htm in [HtmMode::Auto, HtmMode::Emulated(emulation)] {
+        for protocol in protocols().into_iter().filter(|protocol| protocol.opens_on(htm)) {
+            for &hot in if protocol.name == "htcc" { &[false, true][..] } else { &[false] } {
+                eprintln!("under {} on {htm}, all hot: {hot}", protocol.name);
+                test(&Setting { protocol, htm, hot });
+            }
         }
     }
 }

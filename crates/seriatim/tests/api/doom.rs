@@ -43,8 +43,8 @@ fn note(id: u32) -> Note {
     Note { id, seen: 0, text: "short".to_owned() }
 }
 
-fn memo(id: u64, text: &str) -> [Value; 3] {
-    [Value::UInt(id), Value::UInt(0), Value::Text(text.to_owned())]
+fn memo(id: u32, text: &str) -> [Value; 3] {
+    [id.into(), 0u32.into(), text.into()]
 }
 
 /// What a statement came to: whether it was refused.
@@ -75,8 +75,8 @@ const FATAL: [(&str, Statement); 10] = [
     ("an insert by values", |world, tx| tx.insert_dyn(&world.memos, &memo(9, &world.huge))),
     ("a put by values", |world, tx| tx.put_dyn(&world.memos, &memo(1, &world.huge))),
     ("an update by values", |world, tx| {
-        let changes = [("seen", Value::UInt(77)), ("text", Value::Text(world.huge.clone()))];
-        tx.update_dyn(&world.memos, &[Value::UInt(1)], &changes).map(drop)
+        let changes = [("seen", 77u32.into()), ("text", Value::Text(world.huge.clone()))];
+        tx.update_dyn(&world.memos, &[1u32.into()], &changes).map(drop)
     }),
     ("updates of the rows of a scan", |world, tx| {
         for row in tx.scan(&world.letters, ..) {
@@ -107,11 +107,11 @@ const HARMLESS: [(&str, Statement); 10] = [
     }),
     ("a row that must be there", |world, tx| tx.require(&world.letters, &9).map(drop)),
     ("values that do not fit", |world, tx| {
-        let changes = [("seen", Value::UInt(77)), ("text", Value::Bool(true))];
-        tx.update_dyn(&world.memos, &[Value::UInt(1)], &changes).map(drop)
+        let changes = [("seen", 77u32.into()), ("text", Value::Bool(true))];
+        tx.update_dyn(&world.memos, &[1u32.into()], &changes).map(drop)
     }),
     ("a column that is not there", |world, tx| {
-        tx.update_dyn(&world.memos, &[Value::UInt(1)], &[("colour", Value::UInt(1))]).map(drop)
+        tx.update_dyn(&world.memos, &[1u32.into()], &[("colour", 1u32.into())]).map(drop)
     }),
     ("a table of another database", |world, tx| tx.insert(&world.foreign, &note(9))),
     ("a savepoint that is gone", |_, tx| {

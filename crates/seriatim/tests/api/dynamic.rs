@@ -3,7 +3,7 @@
 use std::ops::ControlFlow;
 
 use seriatim::catalog::{ColumnDef, ColumnType, Organization, Reverse, TableDef, Value, ValueError, desc};
-use seriatim::{Abort, Database, Decimal, DynHandle, DynScan, MissingRow, Table, TransactError};
+use seriatim::{Abort, Database, Decimal, DynHandle, DynRow, DynScan, MissingRow, Table, TransactError};
 
 use crate::common::{Person, each, person, text};
 
@@ -45,26 +45,31 @@ fn money(units: i64) -> Value {
     Value::Decimal { units, scale: 2 }
 }
 
-fn item(shop: u64, code: &str, price: i64) -> Vec<Value> {
+fn item(shop: u16, code: &str, price: i64) -> Vec<Value> {
     vec![
-        Value::UInt(shop),
+        shop.into(),
         code.into(),
         money(price),
-        Value::Int(price / 10),
+        Some(price as i32 / 10).into(),
         Value::Text(format!("maker of {code}")),
-        Value::Null,
+        Value::NONE,
         Value::Bytes(code.bytes().take(4).collect()),
-        Value::Timestamp(-1),
+        Value::Timestamp(-1).some(),
         Value::Bool(true),
     ]
 }
 
-fn key(shop: u64, code: &str) -> [Value; 2] {
-    [Value::UInt(shop), code.into()]
+fn key(shop: u16, code: &str) -> [Value; 2] {
+    [shop.into(), code.into()]
+}
+
+fn code(row: &DynRow<'_>) -> String {
+    let Some(Value::Text(code)) = row.get("code") else { panic!("{:?}", row.values()) };
+    code
 }
 
 fn codes(scan: DynScan<'_>) -> Result<Vec<String>, Abort> {
-    scan.map(|row| Ok(row?.get("code").expect("a column").to_string())).collect()
+    scan.map(|row| Ok(code(&row?))).collect()
 }
 
 fn shop(db: &Database) -> DynHandle {
@@ -84,20 +89,20 @@ fn a_declared_table_is_written_and_read_by_values() {
             let row = tx.get_dyn(&items, &key(1, "bolt"))?.expect("there");
             assert_eq!(row.values(), item(1, "bolt", 250));
             assert_eq!((row.get("price"), row.get("nothing")), (Some(money(250)), None));
-            assert_eq!((row.value(5), row.value(8)), (Value::Null, Value::Bool(true)));
+            assert_eq!((row.value(5), row.value(8)), (Value::NONE, Value::Bool(true)));
             assert!(tx.get_dyn(&items, &key(3, "bolt"))?.is_none());
             assert_eq!(codes(tx.scan_dyn(&items, &[])?)?, ["bolt", "nut", "", "axle"]);
-            assert_eq!(codes(tx.scan_dyn(&items, &[Value::UInt(2)])?)?, ["", "axle"]);
+            assert_eq!(codes(tx.scan_dyn(&items, &[2u16.into()])?)?, ["", "axle"]);
             assert_eq!(codes(tx.scan_dyn(&items, &key(1, "nut"))?)?, ["nut"]);
             assert_eq!(codes(tx.find_dyn(&items, "by_price", &[])?)?, ["axle", "bolt", "nut", ""]);
             let mut shown = Vec::new();
             let stopped = tx.scan_dyn(&items, &[])?.try_for_each_row(|row| {
-                shown.push(row.get("code").expect("a column").to_string());
+                shown.push(code(&row));
                 Ok(if shown.len() == 3 { ControlFlow::Break(row.value(0)) } else { ControlFlow::Continue(()) })
             })?;
             assert_eq!(
                 (shown, stopped),
-                (["bolt", "nut", ""].map(String::from).to_vec(), ControlFlow::Break(Value::UInt(2)))
+                (["bolt", "nut", ""].map(String::from).to_vec(), ControlFlow::Break(2u16.into()))
             );
             assert_eq!(codes(tx.find_dyn(&items, "by_price", &[money(120)])?)?, ["nut", ""]);
             assert_eq!(codes(tx.find_dyn(&items, "by_digest", &[Value::Bytes(b"axle".to_vec())])?)?, ["axle"]);
@@ -107,7 +112,7 @@ fn a_declared_table_is_written_and_read_by_values() {
         read.expect("no conflict");
 
         let written = session.transact(|tx| {
-            let changes = [("stock", Value::Null), ("weight", Value::Float(0.25)), ("price", money(130))];
+            let changes = [("stock", Value::NONE), ("weight", Value::Float(0.25)), ("price", money(130))];
             tx.update_dyn(&items, &key(1, "nut"), &changes)?;
             assert_eq!(tx.update_if_dyn(&items, &key(9, "nut"), &changes)?, Err(MissingRow));
             tx.delete_dyn(&items, &key(1, "bolt"))?;
@@ -118,9 +123,9 @@ fn a_declared_table_is_written_and_read_by_values() {
         written.expect("no conflict");
         let read = session.snapshot(|tx| {
             let row = tx.get_dyn(&items, &key(1, "nut"))?.expect("there");
-            assert_eq!((row.get("stock"), row.get("weight")), (Some(Value::Null), Some(Value::Float(0.25))));
+            assert_eq!((row.get("stock"), row.get("weight")), (Some(Value::NONE), Some(Some(0.25).into())));
             assert_eq!(codes(tx.find_dyn(&items, "by_price", &[])?)?, ["nut", "", "gear", "axle"]);
-            assert_eq!(codes(tx.find_dyn(&items, "by_stock", &[Value::Null])?)?, ["nut"]);
+            assert_eq!(codes(tx.find_dyn(&items, "by_stock", &[Value::NONE])?)?, ["nut"]);
             assert_eq!(codes(tx.find_dyn(&items, "by_digest", &[Value::Bytes(b"bolt".to_vec())])?)?, [""; 0]);
             codes(tx.scan_dyn(&items, &[])?)
         });
@@ -145,11 +150,8 @@ fn a_value_that_does_not_fit_is_named_and_nothing_is_written() {
             row
         };
         let cases = [
-            (
-                with(0, Value::UInt(70_000)),
-                "column `shop`: the value 70000 does not fit; it must be a value of type u16",
-            ),
-            (with(0, Value::Null), "column `shop`: the value NULL does not fit; it must be a value of type u16"),
+            (with(0, 70_000u32.into()), "column `shop`: the value 70000 does not fit; it must be a value of type u16"),
+            (with(0, Value::NONE), "column `shop`: the value NULL does not fit; it must be a value of type u16"),
             (with(1, "ninebytes".into()), "column `code`: the value has 9 bytes; the column has room for 8"),
             (
                 with(2, Value::Decimal { units: 1, scale: 3 }),
@@ -157,10 +159,10 @@ fn a_value_that_does_not_fit_is_named_and_nothing_is_written() {
             ),
             (
                 with(3, "many".into()),
-                "column `stock`: the value many does not fit; it must be a value of type i32 or NULL",
+                "column `stock`: the value \"many\" does not fit; it must be a value of type i32 or NULL",
             ),
             (with(6, Value::Bytes(vec![0; 5])), "column `digest`: the value has 5 bytes; the column has room for 4"),
-            (with(8, Value::Int(1)), "column `live`: the value 1 does not fit; it must be a value of type bool"),
+            (with(8, 1i32.into()), "column `live`: the value 1 does not fit; it must be a value of type bool"),
             (item(5, "new", 1)[1..].to_vec(), "8 values given where there are 9 columns"),
         ];
         for (row, message) in cases {
@@ -179,19 +181,19 @@ fn a_value_that_does_not_fit_is_named_and_nothing_is_written() {
                 Value::Bool(true),
                 "column `price`: the value true does not fit; it must be a value of type decimal(2)",
             ),
-            ("live", Value::Null, "column `live`: the value NULL does not fit; it must be a value of type bool"),
+            ("live", Value::NONE, "column `live`: the value NULL does not fit; it must be a value of type bool"),
             ("maker", "another".into(), "column \"maker\" is part of the key or immutable"),
             ("code", "another".into(), "column \"code\" is part of the key or immutable"),
-            ("colour", Value::Null, "table \"item\" has no column \"colour\""),
+            ("colour", Value::NONE, "table \"item\" has no column \"colour\""),
         ];
         for (column, value, message) in changes {
             let error = session.transact(|tx| {
-                let changes = [("stock", Value::Int(77)), (column, value.clone())];
+                let changes = [("stock", 77.into()), (column, value.clone())];
                 tx.update_dyn(&items, &key(1, "bolt"), &changes)
             });
             assert_eq!(error.map(|_| ()).expect_err("it does not fit").to_string(), format!("{message}"));
         }
-        let lookups = session.transact(|tx| tx.get_dyn(&items, &[Value::UInt(1)]).map(|_| ()));
+        let lookups = session.transact(|tx| tx.get_dyn(&items, &[1u16.into()]).map(|_| ()));
         assert!(matches!(lookups, Err(TransactError::User(_))), "{lookups:?}");
         let lookups = session.transact(|tx| tx.scan_dyn(&items, &["bolt".into()]).map(|_| ()));
         assert!(matches!(lookups, Err(TransactError::User(_))), "{lookups:?}");
@@ -213,7 +215,7 @@ fn an_update_that_does_not_fit_and_was_shrugged_off_changes_nothing() {
         let mut session = db.session();
         // The body goes on: the transaction refuses to commit, or the update was taken back as a whole.
         let _ = session.transact(|tx| {
-            let changes = [("stock", Value::Int(77)), ("live", Value::Null)];
+            let changes = [("stock", 77.into()), ("live", Value::NONE)];
             assert!(tx.update_dyn(&items, &key(1, "bolt"), &changes).is_err());
             Ok(())
         });
@@ -234,11 +236,11 @@ fn a_text_beyond_the_memory_limit_is_out_of_memory_by_values_too() {
             .expect("valid");
         let notes = db.declare(notes).expect("space");
         let mut session = db.session();
-        session.transact(|tx| tx.insert_dyn(&notes, &[Value::UInt(1), "short".into()])).expect("space");
+        session.transact(|tx| tx.insert_dyn(&notes, &[1u32.into(), "short".into()])).expect("space");
         let huge = Value::Text("x".repeat(16 << 20));
-        let inserted = session.transact(|tx| tx.insert_dyn(&notes, &[Value::UInt(2), huge.clone()]));
+        let inserted = session.transact(|tx| tx.insert_dyn(&notes, &[2u32.into(), huge.clone()]));
         assert!(matches!(inserted, Err(TransactError::OutOfMemory { .. })), "{inserted:?}");
-        let updated = session.transact(|tx| tx.update_dyn(&notes, &[Value::UInt(1)], &[("text", huge.clone())]));
+        let updated = session.transact(|tx| tx.update_dyn(&notes, &[1u32.into()], &[("text", huge.clone())]));
         assert!(matches!(updated, Err(TransactError::OutOfMemory { .. })), "{updated:?}");
     });
 }
@@ -252,7 +254,7 @@ fn a_derived_table_shows_the_same_values_by_name() {
         let by_name = db.open_dyn("person").expect("there");
         assert_eq!(by_name.definition(), people.definition());
         let seen = session.transact(|tx| {
-            let row = tx.get_dyn(&by_name, &[Value::UInt(1), Value::UInt(7)])?.expect("there");
+            let row = tx.get_dyn(&by_name, &[1u8.into(), 7u32.into()])?.expect("there");
             let found = tx.find_dyn(&by_name, "by_city", &["London".into()])?;
             let found = found.map(|row| Ok(row?.values())).collect::<Result<Vec<_>, Abort>>()?;
             assert_eq!(found, [row.values()]);
@@ -261,27 +263,27 @@ fn a_derived_table_shows_the_same_values_by_name() {
         assert_eq!(
             seen.expect("no conflict").value,
             [
-                Value::UInt(1),
-                Value::UInt(7),
+                1u8.into(),
+                7u32.into(),
                 Value::Timestamp(-5),
                 "born in region 1".into(),
                 "Ada".into(),
                 "Lovelace".into(),
-                Value::Int(36),
-                Value::UInt(1007),
+                Some(36i16).into(),
+                1007u32.into(),
                 "1007@example.org".into(),
                 "London".into(),
                 money(-12_34),
                 Value::Float(0.5),
                 Value::Bool(true),
                 "a note of some length about number 7 of region 1".into(),
-                "Ada".into(),
+                Some("Ada").into(),
             ]
         );
         // And the other way round: written by values, read by type.
         let changed = session.transact(|tx| {
-            let changes = [("age", Value::Null), ("badge", Value::UInt(5)), ("nickname", Value::Null)];
-            tx.update_dyn(&by_name, &[Value::UInt(1), Value::UInt(7)], &changes)?;
+            let changes = [("age", Value::NONE), ("badge", 5u32.into()), ("nickname", Value::NONE)];
+            tx.update_dyn(&by_name, &[1u8.into(), 7u32.into()], &changes)?;
             Ok(tx.get_by(&people.index(Person::BY_BADGE), &5)?.map(|row| row.to_owned()))
         });
         let wanted = Person { age: None, badge: 5, nickname: None, ..ada };
@@ -296,7 +298,7 @@ fn a_table_declared_as_a_type_declares_it_is_opened_as_that_type() {
         let by_name = db.declare(Twin::definition()).expect("valid");
         let twins = db.table::<Twin>().expect("the same declaration");
         let mut session = db.session();
-        let values = vec![Value::UInt(1), "bolt".into(), money(5), Value::Null, "Smith".into()];
+        let values = vec![1u16.into(), "bolt".into(), money(5), Value::NONE, "Smith".into()];
         let twin =
             Twin { shop: 2, code: text("nut"), price: Decimal::from_units(6), stock: Some(-1), maker: String::new() };
         let read = session.transact(|tx| {
@@ -313,7 +315,7 @@ fn a_table_declared_as_a_type_declares_it_is_opened_as_that_type() {
         let bolt =
             Twin { shop: 1, code: text("bolt"), price: Decimal::from_units(5), stock: None, maker: "Smith".to_owned() };
         assert_eq!(typed, Some(bolt));
-        let wanted = vec![Value::UInt(2), "nut".into(), money(6), Value::Int(-1), Value::Text(String::new())];
+        let wanted = vec![2u16.into(), "nut".into(), money(6), Some(-1i32).into(), "".into()];
         assert_eq!((dynamic, order), (Some(wanted), vec![2, 1]));
     });
 }

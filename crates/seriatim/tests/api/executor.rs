@@ -16,7 +16,7 @@ use seriatim::{
     procedures, thread,
 };
 
-use crate::common::{Setting, each};
+use crate::common::{Setting, each, in_batches};
 
 #[derive(Table)]
 #[table(name = "counter", key(id))]
@@ -149,8 +149,8 @@ fn wait_for<R>(running: Running<R>) -> R {
 
 /// Runs a test in databases whose decisions are queued in batches of 8, which wait until they are full.
 fn each_in_batches(test: impl Fn(Database, Handle<Counter>)) {
-    for protocol in seriatim::protocols().iter().filter(|protocol| protocol.capabilities.detach) {
-        let db = Database::builder().protocol(protocol.name).queue_decisions(8, LONG).open().expect("it holds them");
+    for builder in in_batches(8, LONG) {
+        let db = builder.open().expect("valid options");
         let counters = db.create::<Counter>().expect("a valid table");
         // As many as are needed: a transaction alone would wait for company.
         let executor = db.executor(1).expect("a thread");
@@ -377,11 +377,11 @@ fn what_runs_by_itself_may_wait_for_what_was_given_before() {
 
 #[test]
 fn where_procedures_run_in_pieces_or_are_checked_calls_are_whole() {
-    for protocol in seriatim::protocols().iter().filter(|protocol| protocol.capabilities.detach) {
+    for builder in in_batches(4, Duration::ZERO) {
         for pieces in [false, true] {
-            let builder = Database::builder().protocol(protocol.name).queue_decisions(4, Duration::ZERO);
             let execution_mode = if pieces { ExecutionMode::Pieces } else { ExecutionMode::Whole };
-            let db = builder.execution_mode(execution_mode).check_plans(!pieces).open().expect("a valid setting");
+            let builder = builder.clone().execution_mode(execution_mode);
+            let db = builder.check_plans(!pieces).open().expect("a valid setting");
             let counters = db.create::<Counter>().expect("a valid table");
             db.session().transact(|tx| tx.insert(&counters, &Counter { id: 1, n: 0 })).expect("a new key");
             db.register(procedures![add]).expect("a sound set");
@@ -528,12 +528,11 @@ fn an_executor_that_its_own_work_drops_runs_what_it_was_given() {
 /// Of a batch that waits, a transaction becomes too old, and is not committed.
 #[test]
 fn a_transaction_that_became_too_old_in_the_queue_is_not_committed() {
-    for protocol in seriatim::protocols().iter().filter(|protocol| protocol.capabilities.detach) {
+    for builder in in_batches(8, LONG) {
         // Time passes by steps alone, in each of them as much.
         let open = |interval: Duration| {
-            let builder = Database::builder().protocol(protocol.name).queue_decisions(8, LONG).step_helpers(true);
-            let builder = builder.epoch_interval(interval).transaction_age_max(2 * LONG);
-            let db = builder.open().expect("it holds them");
+            let builder = builder.clone().step_helpers(true).epoch_interval(interval).transaction_age_max(2 * LONG);
+            let db = builder.open().expect("valid options");
             let counters = db.create::<Counter>().expect("a valid table");
             (db, counters)
         };
@@ -582,13 +581,13 @@ fn a_transaction_that_became_too_old_in_the_queue_is_not_committed() {
 #[test]
 fn a_batch_that_waits_for_as_long_as_a_transaction_may_be_open_is_refused() {
     let age = Duration::from_millis(250);
-    let open =
-        |wait| Database::builder().protocol("silo").transaction_age_max(age).queue_decisions(8, wait).open().map(drop);
-    open(age - Duration::from_millis(1)).expect("it is below");
+    let open = |wait| in_batches(8, wait).map(|builder| builder.transaction_age_max(age).open().map(drop));
+    open(age - Duration::from_millis(1)).for_each(|opened| opened.expect("it is below"));
     for wait in [age, Duration::from_millis(750)] {
-        let refused = open(wait).expect_err("nothing would be committed");
-        let said = refused.to_string();
-        assert!(said.contains(&format!("{wait:?}")) && said.contains("250ms"), "{said}");
+        for refused in open(wait) {
+            let said = refused.expect_err("nothing would be committed").to_string();
+            assert!(said.contains(&format!("{wait:?}")) && said.contains("250ms"), "{said}");
+        }
     }
 }
 
@@ -645,11 +644,10 @@ fn answered_beside_a_long_body(db: &Database, counters: &Handle<Counter>, is_bus
 
 #[test]
 fn what_a_thread_has_executed_is_decided_and_answered_while_it_runs_another_body() {
-    for protocol in seriatim::protocols().iter().filter(|protocol| protocol.capabilities.detach) {
+    for builder in in_batches(8, Duration::ZERO) {
         for is_busy in [false, true] {
-            println!("{}, busy: {is_busy}", protocol.name);
-            let db = Database::builder().protocol(protocol.name).queue_decisions(8, Duration::ZERO);
-            let db = db.open().expect("it holds them");
+            println!("busy: {is_busy}");
+            let db = builder.clone().open().expect("valid options");
             let counters = db.create::<Counter>().expect("a valid table");
             answered_beside_a_long_body(&db, &counters, is_busy);
         }

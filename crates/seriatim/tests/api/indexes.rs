@@ -315,18 +315,20 @@ fn null_in_a_unique_index_of_a_declared_table() {
         let entries = db.declare(definition).expect("valid");
         let mut session = db.session();
         let mut insert = |id, loose: Value, strict: Value| {
-            session.transact(|tx| tx.insert_dyn(&entries, &[Value::UInt(id), loose.clone(), strict.clone()])).map(drop)
+            session
+                .transact(|tx| tx.insert_dyn(&entries, &[Value::Integer(id, None), loose.clone(), strict.clone()]))
+                .map(drop)
         };
-        insert(1, Value::Null, Value::Int(1)).expect("the first");
-        insert(2, Value::Null, Value::Int(2)).expect("NULL is no key");
-        insert(3, Value::Int(3), Value::Null).expect("the first NULL");
-        let taken = insert(4, Value::Null, Value::Null).expect_err("NULL is a key here");
+        insert(1, Value::NONE, 1.into()).expect("the first");
+        insert(2, Value::NONE, 2.into()).expect("NULL is no key");
+        insert(3, 3.into(), Value::NONE).expect("the first NULL");
+        let taken = insert(4, Value::NONE, Value::NONE).expect_err("NULL is a key here");
         assert_eq!(taken.to_string(), "duplicate key strict NULL in entry.by_strict");
-        let taken = insert(4, Value::Int(3), Value::Int(4)).expect_err("the key exists");
+        let taken = insert(4, 3.into(), 4.into()).expect_err("the key exists");
         assert_eq!(taken.to_string(), "duplicate key loose 3 in entry.by_loose");
         let found = db.session().transact(|tx| {
             let count = |index: &str, value: Value| tx.find_dyn(&entries, index, &[value])?.try_count();
-            Ok([count("by_loose", Value::Null)?, count("by_loose", Value::Int(3))?, count("by_strict", Value::Null)?])
+            Ok([count("by_loose", Value::NONE)?, count("by_loose", 3.into())?, count("by_strict", Value::NONE)?])
         });
         assert_eq!(found.expect("no conflict").value, [2, 1, 1]);
         db.check_indexes().expect("indexes agree with their rows");

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use seriatim::{Abort, Database, Handle, Session, Table, TableStatistics, TransactError};
+use seriatim::{Abort, Database, Freshness, Handle, Session, Table, TableStatistics, TransactError};
 
 use crate::common::each;
 use crate::settle::settle;
@@ -398,4 +398,73 @@ fn the_limit_names_a_snapshot_that_holds_memory_and_a_setting_ends_it() {
         let error = exhaust(&mut writer, &table, 50);
         assert!(error.is_none(), "{error:?}");
     }
+}
+
+/// Replaces rows, in `rounds` of 50, and lets helpers do their work after each.
+fn replace(db: &Database, session: &mut Session, table: &Handle<Bulky>, rounds: u32) {
+    for round in 0..rounds {
+        for id in 0..50 {
+            let put = session.transact(|tx| tx.put(table, &Bulky { half: round, ..bulky(id) }));
+            put.unwrap_or_else(|error| panic!("writers are not refused for a snapshot, as in round {round}: {error}"));
+        }
+        db.step();
+    }
+}
+
+/// A snapshot that holds back more than is permitted is ended, whether it is explicit or a closure; writers go on.
+#[test]
+fn a_snapshot_that_holds_back_too_much_memory_is_ended() {
+    each(|setting| {
+        // Elsewhere a snapshot locks what it reads, and holds writers up.
+        if setting.protocol.capabilities.snapshots == Freshness::None {
+            return;
+        }
+        let builder = setting.builder().memory_limit(2 << 20).snapshot_bytes_max(128 << 10).step_helpers(true);
+        let db = builder.open().expect("valid");
+        let table = db.create::<Bulky>().expect("valid");
+        let (mut writer, mut reader) = (db.session(), db.session());
+        writer.transact(|tx| (0..50).try_for_each(|id| tx.insert(&table, &bulky(id)))).expect("they fit");
+        settle(&db);
+        let is_ended = |result: Result<(), TransactError>| match result {
+            Err(error @ TransactError::HoldsMemory) => {
+                assert!(error.to_string().contains("snapshot_bytes_max") && error.is_retryable());
+                true
+            }
+            other => other.map(|()| false).expect("no other error"),
+        };
+
+        let snapshot = reader.begin_snapshot().expect("a worker");
+        let look = |id: u32| snapshot.get(&table, &id).map(|row| assert!(row.is_some()));
+        replace(&db, &mut writer, &table, 2);
+        look(7).expect("so much is permitted");
+        replace(&db, &mut writer, &table, 60);
+        assert!(look(7).is_err(), "2 MB of versions do not fit");
+        assert!(is_ended(snapshot.finish().map(drop)));
+        settle(&db);
+
+        let begun = reader.snapshot(|tx| {
+            (0..60).try_for_each(|_| {
+                replace(&db, &mut writer, &table, 1);
+                tx.get(&table, &7).map(drop)
+            })
+        });
+        assert!(is_ended(begun.map(drop)));
+        settle(&db);
+        replace(&db, &mut writer, &table, 10);
+        reader.snapshot(|tx| tx.get(&table, &7).map(drop)).expect("the next is another snapshot");
+    });
+}
+
+/// Unless something else is said, one snapshot does not fill the memory, and many small ones are left alone.
+#[test]
+fn by_default_one_snapshot_does_not_fill_the_memory() {
+    let db = Database::builder().protocol("dbx").memory_limit(LIMIT).step_helpers(true).open().expect("valid");
+    let table = db.create::<Bulky>().expect("valid");
+    let (mut writer, mut reader) = (db.session(), db.session());
+    writer.transact(|tx| (0..1000).try_for_each(|id| tx.insert(&table, &bulky(id)))).expect("they fit");
+    let snapshot = reader.begin_snapshot().expect("a worker");
+    replace(&db, &mut writer, &table, 10);
+    assert!(snapshot.get(&table, &7).is_ok(), "much more is free");
+    replace(&db, &mut writer, &table, 150);
+    assert!(matches!(snapshot.finish(), Err(TransactError::HoldsMemory)));
 }

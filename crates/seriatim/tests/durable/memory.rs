@@ -116,6 +116,7 @@ fn page(id: u64) -> Page {
 /// Filled to the error, closed or killed, with or without a checkpoint: it opens again with the limit it has, and all that can be
 /// done at the limit goes on.
 #[test]
+#[ignore = "nightly: ten seconds"]
 fn a_database_filled_to_its_limit_opens_again_with_that_limit() {
     const LIMIT: usize = 3 << 20;
     for protocol in available_protocols() {

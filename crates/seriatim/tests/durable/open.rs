@@ -2,7 +2,6 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
 
 use seriatim::{
     Abort, Batch, Database, RecoveryPhase, SchemaError, StorageError, Table, TransactError, Tx, backup, procedure,
@@ -67,15 +66,15 @@ fn tables_are_created_or_opened_and_other_definitions_refused() {
     assert_eq!(count(&home.at("db")), 30);
 }
 
-/// A batch would wait for a minute.
+/// A batch would wait for half a minute.
 #[test]
 fn neither_indexes_that_are_made_again_nor_their_check_go_through_the_queue_of_decisions() {
     let home = Home::new("unqueued");
     insert(&Database::open(home.at("db")).expect("the database opens"), 0..300);
     for protocol in seriatim::protocols().iter().filter(|protocol| protocol.capabilities.detach) {
         let builder = Database::builder().protocol(protocol.name).path(home.at("db"));
-        let builder = builder.transaction_age_max(Duration::from_secs(3600));
-        let db = builder.queue_decisions(64, Duration::from_secs(60)).open().expect("it recovers");
+        let builder = builder.protocol_option("batch_max", 64).protocol_option("batch_wait_us", 30_000_000);
+        let db = builder.open().expect("it recovers");
         assert_eq!(db.recovery().map(|recovery| recovery.indexed_rows), Some(300));
         assert_eq!(db.check_indexes().expect("indexes agree with their table")[0].rows, 300);
         assert_eq!(db.statistics().queue.map(|queue| queue.decisions), Some(0));
@@ -86,11 +85,9 @@ fn neither_indexes_that_are_made_again_nor_their_check_go_through_the_queue_of_d
 #[test]
 fn what_an_executor_was_given_is_durable_when_it_is_told() {
     let home = Home::new("executor");
-    for (round, queued) in [false, true].into_iter().enumerate() {
+    for (round, protocol) in ["dbx", "occ-batch"].into_iter().enumerate() {
         let ids = round as u64 * 100..round as u64 * 100 + 100;
-        let builder = Database::builder().path(home.at("db"));
-        let builder = if queued { builder.queue_decisions(8, Duration::ZERO) } else { builder };
-        let db = builder.open().expect("the database opens");
+        let db = Database::builder().path(home.at("db")).protocol(protocol).open().expect("the database opens");
         let accounts = db.create_or_open::<Account>().expect("the table opens");
         let executor = db.executor(2).expect("threads");
         let running: Vec<_> = ids

@@ -235,6 +235,7 @@ fn a_checkpoint_that_panics_counts_as_failed_and_is_tried_again() {
 }
 
 #[test]
+#[ignore = "nightly: ten seconds"]
 fn indexes_are_rebuilt_whatever_the_retry_policy() {
     for protocol in available_protocols() {
         for seed in 0..2 {

@@ -13,6 +13,7 @@ use seriatim::{
     Abort, Database, Durability, Handle, Pending, Table, TransactError, Tx, available_protocols, procedure, procedures,
 };
 use seriatim_base::disk::{FaultyDisk, Operation, Times};
+use seriatim_check::check_dependencies;
 
 use crate::accounts::{Account, account, small};
 
@@ -114,14 +115,14 @@ fn every_end_of_a_transaction_that_saw_something_waits_for_it() {
             assert!(withheld && result.expect("it is called") == 70, "{name}: a call");
         });
         on(&|db, _| {
-            let (withheld, result) = was_withheld(db, db.session().submit_by_name("take", &(1u64, 30i64).to_datum()));
-            assert!(withheld && result.expect("it is called") == 70i64.to_datum(), "{name}: a call by name");
+            let (withheld, result) = was_withheld(db, db.session().submit_by_name("take", &(1u64, 30i64).to_value()));
+            assert!(withheld && result.expect("it is called") == 70i64.to_value(), "{name}: a call by name");
         });
         on(&|db, _| {
             let before = db.durable_epoch();
             assert_eq!(db.session().interpret(take, &(1, 30)).expect("interpreted").value, 70);
             assert!(db.durable_epoch() > before, "{name}: interpreted");
-            assert_eq!(db.session().check_dependencies(take, &(1, 30), 1).expect("interpreted"), Ok(()));
+            assert_eq!(check_dependencies(&mut db.session(), take, &(1, 30), 1).expect("interpreted"), Ok(()));
         });
         on(&|db, accounts| {
             let mut session = db.session();
@@ -144,7 +145,7 @@ fn every_end_of_a_transaction_that_saw_something_waits_for_it() {
             // What the transaction before saw is of no matter to one that never began.
             let earlier = session.submit(|tx| Ok(tx.get(accounts, &1)?.is_some()));
             assert!(!earlier.is_ready());
-            let unknown = session.submit_by_name("give", &1u64.to_datum());
+            let unknown = session.submit_by_name("give", &1u64.to_value());
             assert!(unknown.is_ready() && matches!(unknown.wait(), Err(TransactError::UnknownProcedure { .. })));
         });
     }

@@ -1,6 +1,6 @@
 //! Order entry: loops over arguments, scans, branches, matches, optional and text columns, lists and records built on the way.
 
-use seriatim::procedure::{Access, Datum, Declared, EvaluationError, ir};
+use seriatim::procedure::{Access, Declared, EvaluationError, Value, ir};
 use seriatim::rng::seed;
 use seriatim::{
     Abort, Builder, Data, Database, Decimal, Rng, Session, Table, Text, Timestamp, TransactError, Tx, procedure,
@@ -456,22 +456,22 @@ fn overflow_aborts() {
 }
 
 #[test]
-fn values_survive_the_way_to_a_datum_and_back() {
+fn values_survive_the_way_to_a_value_and_back() {
     let order = order(Who::Mail { address: Text::literal("a@b") }, &[(1, 2, 3)]);
-    assert_eq!(Order::from_datum(&order.to_datum()), Ok(order.clone()));
-    assert_eq!(Refused::from_datum(&Refused::Nothing.to_datum()), Ok(Refused::Nothing));
+    assert_eq!(Order::from_value(&order.to_value()), Ok(order.clone()));
+    assert_eq!(Refused::from_value(&Refused::Nothing.to_value()), Ok(Refused::Nothing));
     assert_eq!(
-        order.to_datum().to_string(),
+        order.to_value().to_string(),
         "Order { who: Mail { address: \"a@b\" }, entered: 1970-01-01T00:00:00.000077Z, lines: [Line { item: 1u32, place: 2u16, quantity: 3u8 }] }"
     );
-    let error = Who::from_datum(&order.to_datum()).expect_err("not one of them");
+    let error = Who::from_value(&order.to_value()).expect_err("not one of them");
     assert_eq!(error.to_string(), "expected Who: one of Id, Name, Mail, found a `Order`");
     let pure = <replenished as seriatim::procedure::Pure>::evaluate;
-    assert_eq!(pure(&[30i16.to_datum(), 5u8.to_datum()]), Ok(25i16.to_datum()));
+    assert_eq!(pure(&[30i16.to_value(), 5u8.to_value()]), Ok(25i16.to_value()));
     assert_eq!(pure(&[]).unwrap_err().to_string(), "`replenished` takes 2 arguments, found 0");
     assert_eq!(
-        <longer as seriatim::procedure::Pure>::evaluate(&[1u32.to_datum(), Datum::Text("x".into())]),
-        Ok(Datum::Text("1 x".into()))
+        <longer as seriatim::procedure::Pure>::evaluate(&[1u32.to_value(), Value::Text("x".into())]),
+        Ok(Value::Text("1 x".into()))
     );
 }
 

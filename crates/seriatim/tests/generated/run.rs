@@ -31,7 +31,7 @@ pub(crate) fn contents(db: &Database) -> Vec<String> {
     all
 }
 
-/// Results agree, and failures are of one kind: what is aborted with is a value here and a datum there.
+/// Results agree, and failures are of one kind: an abort has a typed value here and a `Value` there.
 pub(crate) fn agree<R: Debug + PartialEq>(
     got: &Result<R, TransactError>,
     wanted: &Result<R, TransactError>,

@@ -79,7 +79,7 @@ fn column(row: u16, name: &str) -> Expression {
 }
 
 fn number(value: i128) -> Expression {
-    expression(ExpressionKind::Literal(seriatim::procedure::Datum::Integer(value, None)))
+    expression(ExpressionKind::Literal(seriatim::procedure::Value::Integer(value, None)))
 }
 
 fn variables(names: &[&str]) -> Vec<Variable> {

@@ -1,14 +1,14 @@
 //! Registering and calling.
 
-use seriatim::procedure::{Data, Datum, IntegerType, RegisterError};
+use seriatim::procedure::{Data, IntegerType, RegisterError, Value};
 use seriatim::rng::seed;
 use seriatim::{Database, Rng, TransactError, procedures};
 
 use crate::bank::{self, Account, balance, transfer};
 use crate::common::each;
 
-fn unsigned(number: i128) -> Datum {
-    Datum::Integer(number, Some(IntegerType::U64))
+fn unsigned(number: i128) -> Value {
+    Value::Integer(number, Some(IntegerType::U64))
 }
 
 #[test]
@@ -18,10 +18,10 @@ fn a_registered_procedure_is_called_by_type_and_by_name() {
         assert_eq!(db.procedure_names(), ["transfer", "balance"]);
         let committed = session.call(transfer, &(0, 1, 30)).expect("both exist");
         assert_eq!((committed.value, committed.attempts), (70, 1));
-        let arguments = Datum::Tuple(vec![unsigned(1), unsigned(0), 10i64.to_datum()]);
-        assert_eq!(session.call_by_name("transfer", &arguments).expect("both exist").value, 20i64.to_datum());
+        let arguments = Value::Tuple(vec![unsigned(1), unsigned(0), 10i64.to_value()]);
+        assert_eq!(session.call_by_name("transfer", &arguments).expect("both exist").value, 20i64.to_value());
         assert_eq!(session.call(balance, &0).expect("no conflict").value, Some(80));
-        assert_eq!(session.call_by_name("balance", &unsigned(9)).expect("no conflict").value, Datum::NONE);
+        assert_eq!(session.call_by_name("balance", &unsigned(9)).expect("no conflict").value, Value::NONE);
         assert_eq!(bank::state(&db), (vec![80, 20], 2));
     });
 }
@@ -33,14 +33,14 @@ fn what_is_not_registered_is_said_with_what_is() {
     let error = session.call(balance, &0).expect_err("nothing is registered");
     assert!(error.to_string().contains("\"balance\" is not registered; no procedure is"), "{error}");
     let (_, mut session) = bank::open(Database::builder(), &[]);
-    let error = session.call_by_name("transfers", &Datum::UNIT).expect_err("no such procedure");
+    let error = session.call_by_name("transfers", &Value::UNIT).expect_err("no such procedure");
     assert_eq!(error.to_string(), "procedure \"transfers\" is not registered; registered are transfer, balance");
 }
 
 #[test]
 fn wrong_arguments_are_said_and_nothing_runs() {
     let (db, mut session) = bank::open(Database::builder(), &[100, 0]);
-    for wrong in [Datum::UNIT, Datum::Tuple(vec![unsigned(0), unsigned(1)]), Datum::Text("0".to_owned())] {
+    for wrong in [Value::UNIT, Value::Tuple(vec![unsigned(0), unsigned(1)]), Value::Text("0".to_owned())] {
         let error = session.call_by_name("transfer", &wrong).expect_err("wrong arguments");
         assert!(matches!(&error, TransactError::Arguments { procedure, .. } if procedure == "transfer"), "{error}");
     }

@@ -7,6 +7,7 @@ use seriatim::procedure::support::Operations;
 use seriatim::procedure::{Access, Declared, Touch, support};
 use seriatim::rng::seed;
 use seriatim::{Abort, Database, Rng, SchemaError, Tx, procedures};
+use seriatim_check::check_dependencies;
 
 use crate::bank::{self, Handles, balance, transfer};
 use crate::common::each;
@@ -19,8 +20,10 @@ fn what_the_plans_declare_is_all_that_depends() {
         let mut rng = Rng::from_seed(seed);
         for _ in 0..10 {
             let arguments = (rng.below(2), rng.below(2), rng.below(50) as i64);
-            assert_eq!(session.check_dependencies(transfer, &arguments, rng.next_u64()).expect("both exist"), Ok(()));
-            assert_eq!(session.check_dependencies(balance, &arguments.0, rng.next_u64()).expect("no conflict"), Ok(()));
+            let found = check_dependencies(&mut session, transfer, &arguments, rng.next_u64());
+            assert_eq!(found.expect("both exist"), Ok(()));
+            let found = check_dependencies(&mut session, balance, &arguments.0, rng.next_u64());
+            assert_eq!(found.expect("no conflict"), Ok(()));
         }
         assert_eq!(bank::state(&db), (vec![100, 200], 0), "nothing of it stays");
     });

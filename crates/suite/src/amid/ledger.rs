@@ -2,7 +2,7 @@
 
 use std::cell::Cell;
 
-use seriatim::procedure::{Data, Datum};
+use seriatim::procedure::{Data, Value};
 use seriatim::{Abort, Builder, Database, Handle, ReadTx, Rng, Table, Tx, procedure, procedures, thread};
 
 use super::said;
@@ -149,7 +149,7 @@ pub fn open(builder: Builder) -> Result<Database, String> {
 }
 
 /// So many calls of each procedure, one after the other.
-pub fn calls(seed: u64, count: usize) -> Vec<(String, Datum)> {
+pub fn calls(seed: u64, count: usize) -> Vec<(String, Value)> {
     let mut rng = Rng::from_seed(seed);
     let mut calls = Vec::new();
     for _ in 0..count {
@@ -157,13 +157,13 @@ pub fn calls(seed: u64, count: usize) -> Vec<(String, Datum)> {
         let mut branches: Vec<u32> = (0..BRANCHES).collect();
         rng.shuffle(&mut branches);
         let mut call = |name: &str, arguments| calls.push((name.to_owned(), arguments));
-        call("deposit", (account, branches[0], amount).to_datum());
-        call("share", (account, branches[0], branches[1], amount).to_datum());
-        call("labelled", (account, branches[0]).to_datum());
+        call("deposit", (account, branches[0], amount).to_value());
+        call("share", (account, branches[0], branches[1], amount).to_value());
+        call("labelled", (account, branches[0]).to_value());
         let note = "long".repeat(NOTE_BYTES / 4 + rng.below(1000) as usize);
-        call("noted", (account, branches[0], note).to_datum());
+        call("noted", (account, branches[0], note).to_value());
         branches.truncate(3);
-        call("spread", (account, branches, amount).to_datum());
+        call("spread", (account, branches, amount).to_value());
     }
     calls
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use seriatim::clock::Instant;
-use seriatim::procedure::Datum;
+use seriatim::procedure::Value;
 use seriatim::{Builder, Database, Session, TransactError, TransactionOptions, procedures, thread};
 use seriatim_base::disk::FaultyDisk;
 use seriatim_base::thread::interrupt;
@@ -138,7 +138,7 @@ fn refused(error: &TransactError) -> bool {
 /// missing at the end.
 pub fn stall(
     setting: &Setting,
-    (name, arguments): (&str, &Datum),
+    (name, arguments): (&str, &Value),
     (pays, stands): (i64, Duration),
     seed: u64,
     prepare: &dyn Fn(Builder) -> Builder,
@@ -161,7 +161,7 @@ pub fn stall(
 fn stand(
     on: &dyn Fn(&FaultyDisk) -> Builder,
     strict: bool,
-    (name, arguments): (&str, &Datum),
+    (name, arguments): (&str, &Value),
     (pays, stands): (i64, Duration),
     step: usize,
     seed: u64,

@@ -144,24 +144,22 @@ fn plan_end(disk: &FaultyDisk, rng: &mut Rng, most: u64) {
     if rng.percent(75) { disk.crash_at(n) } else { disk.kill_at(n) }
 }
 
-/// Every protocol on absent regions, unless it needs regions, and on emulated ones. In addition: with queued
-/// decisions where it holds transactions; with durability by snapshot where it has that; and with deferral
-/// where it has that, with both kinds of durability.
+/// Every protocol on absent regions, unless it needs regions, and on emulated ones. In addition: with durability by
+/// snapshot where it has that; and with deferral where it has that, with both kinds of durability.
 pub fn settings(seed: u64) -> Vec<Setting> {
     let emulation = Emulation { seed, abort_one_in: 16, yields: false };
     let backends = [HtmMode::Absent, HtmMode::Emulated(emulation)];
     let of = |htm: HtmMode| Setting::each_of(protocols(), htm);
     let direct: Vec<Setting> = backends.into_iter().flat_map(of).collect();
-    let queued: Vec<Setting> = direct.iter().filter_map(Setting::queued).collect();
     let durable: Vec<Setting> = direct.iter().filter_map(Setting::with_durable_snapshots).collect();
     let deferring: Vec<Setting> = direct.iter().filter_map(Setting::that_defers).collect();
     let both: Vec<Setting> = deferring.iter().filter_map(Setting::with_durable_snapshots).collect();
-    [direct, queued, durable, deferring, both].concat()
+    [direct, durable, deferring, both].concat()
 }
 
 /// Whether it is one of those that a window has a few cases of.
 pub(super) fn is_rare(setting: &Setting) -> bool {
-    setting.queued || setting.durable_snapshots || setting.defers
+    setting.durable_snapshots || setting.defers
 }
 
 /// Most attempts to open that are cut short.
@@ -186,7 +184,6 @@ impl Case {
         let direct = settings.iter().filter(|setting| !is_rare(setting)).count() as u64;
         let setting = settings.swap_remove((seed % direct) as usize);
         let rare = match seed / direct % 6 {
-            1 => setting.queued(),
             2 => setting.with_durable_snapshots(),
             3 => setting.that_defers(),
             4 => setting.that_defers_with_durable_snapshots(),

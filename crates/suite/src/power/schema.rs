@@ -3,6 +3,7 @@
 use std::sync::LazyLock;
 
 use seriatim::catalog::{ColumnDef, ColumnType, Organization, TableDef, Value, desc};
+use seriatim::procedure::Data;
 
 /// The columns of a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -71,16 +72,16 @@ impl Kind {
     /// The values of a key's columns.
     pub(crate) fn key_values(&self, key: u32) -> Vec<Value> {
         match self.key {
-            Key::Word => vec![Value::UInt(key.into())],
-            Key::Pair => vec![Value::UInt((key / 4).into()), Value::UInt((key % 4).into())],
+            Key::Word => vec![key.into()],
+            Key::Pair => [key / 4, key % 4].map(Value::from).to_vec(),
             Key::Text => vec![Value::Text(format!("{key:03}{}", &"abcdefghij"[..key as usize % 11]))],
         }
     }
 
     fn key_of(&self, values: &[Value]) -> Option<u32> {
         match (self.key, values) {
-            (Key::Word, [Value::UInt(key), ..]) => u32::try_from(*key).ok(),
-            (Key::Pair, [Value::UInt(high), Value::UInt(low), ..]) => u32::try_from(high * 4 + low).ok(),
+            (Key::Word, [Value::Integer(key, _), ..]) => u32::try_from(*key).ok(),
+            (Key::Pair, [Value::Integer(high, _), Value::Integer(low, _), ..]) => u32::try_from(high * 4 + low).ok(),
             (Key::Text, [Value::Text(text), ..]) => text.get(..3)?.parse().ok(),
             _ => None,
         }
@@ -150,11 +151,11 @@ impl Row {
     pub(crate) fn values(&self, kind: &Kind) -> Vec<Value> {
         let mut values = kind.key_values(self.key);
         values.extend([
-            Value::UInt(self.group.into()),
-            Value::UInt(self.tag.into()),
-            Value::UInt(self.born.into()),
-            Value::Int(self.amount),
-            note_value(self.note.as_deref()),
+            self.group.into(),
+            self.tag.into(),
+            self.born.into(),
+            self.amount.into(),
+            self.note.as_deref().into(),
         ]);
         values
     }
@@ -163,23 +164,15 @@ impl Row {
     pub(crate) fn of(kind: &Kind, values: &[Value]) -> Option<Row> {
         let key = kind.key_of(values)?;
         match &values[kind.key_columns()..] {
-            [Value::UInt(group), Value::UInt(tag), Value::UInt(born), Value::Int(amount), note] => Some(Row {
+            [group, tag, born, amount, note] => Some(Row {
                 key,
-                group: u16::try_from(*group).ok()?,
-                tag: u32::try_from(*tag).ok()?,
-                born: u32::try_from(*born).ok()?,
-                amount: *amount,
-                note: match note {
-                    Value::Null => None,
-                    Value::Text(text) => Some(text.clone()),
-                    _ => return None,
-                },
+                group: u16::from_value(group).ok()?,
+                tag: u32::from_value(tag).ok()?,
+                born: u32::from_value(born).ok()?,
+                amount: i64::from_value(amount).ok()?,
+                note: Option::from_value(note).ok()?,
             }),
             _ => None,
         }
     }
-}
-
-pub(crate) fn note_value(note: Option<&str>) -> Value {
-    note.map_or(Value::Null, |note| Value::Text(note.to_owned()))
 }

@@ -3,7 +3,7 @@
 use seriatim::catalog::Value;
 use seriatim::{Abort, DynHandle, ReadTx, Rng, Savepoint, Tx};
 
-use super::schema::{KINDS, NOTE_MAX, Row, note_value};
+use super::schema::{KINDS, NOTE_MAX, Row};
 
 /// One operation. Tables are numbered as in [`KINDS`].
 #[derive(Clone, Debug)]
@@ -214,12 +214,12 @@ impl Runner<'_> {
             Op::Scan(table) => self.rows(tx, *table, tx.scan_dyn(self.handle(*table), &[])?),
             Op::Group(table, group) => {
                 let index = KINDS[*table].group_index().expect("the author knows").name;
-                let found = tx.find_dyn(self.handle(*table), index, &[Value::UInt((*group).into())])?;
+                let found = tx.find_dyn(self.handle(*table), index, &[(*group).into()])?;
                 self.rows(tx, *table, found)
             }
             Op::Tag(table, tag) => {
                 let index = KINDS[*table].tag_index().expect("the author knows").name;
-                let found = tx.find_dyn(self.handle(*table), index, &[Value::UInt((*tag).into())])?;
+                let found = tx.find_dyn(self.handle(*table), index, &[(*tag).into()])?;
                 self.rows(tx, *table, found)
             }
             _ => unreachable!("not a read"),
@@ -251,10 +251,10 @@ impl Runner<'_> {
                 let key = kind.key_values(*key);
                 let Some(row) = tx.get_dyn(handle, &key)? else { return Ok(Seen::Row(None)) };
                 let row = known(tx, *table, &row.values())?;
-                let mut changes = vec![("amount", Value::Int(change.set.unwrap_or(row.amount) + change.add))];
-                changes.extend(change.group.map(|group| ("group", Value::UInt(group.into()))));
-                changes.extend(change.tag.map(|tag| ("tag", Value::UInt(tag.into()))));
-                changes.extend(change.note.as_ref().map(|note| ("note", note_value(note.as_deref()))));
+                let mut changes = vec![("amount", Value::from(change.set.unwrap_or(row.amount) + change.add))];
+                changes.extend(change.group.map(|group| ("group", group.into())));
+                changes.extend(change.tag.map(|tag| ("tag", tag.into())));
+                changes.extend(change.note.as_ref().map(|note| ("note", note.as_deref().into())));
                 tx.update_dyn(handle, &key, &changes)?;
                 Ok(Seen::Row(Some(row)))
             }

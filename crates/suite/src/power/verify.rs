@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 
-use seriatim::catalog::Value;
 use seriatim::{Abort, Database, DynHandle, DynScan, ReadTx};
 
 use super::case::Tally;
@@ -255,7 +254,7 @@ fn compare(
         let column = |row: &Row| if index.is_unique { row.tag } else { u32::from(row.group) };
         for value in 0..if index.is_unique { domain.tags } else { domain.groups.into() } {
             let wanted: Vec<&Row> = expected.values().filter(|row| column(row) == value).collect();
-            match rows(tx.find_dyn(handle, index.name, &[Value::UInt(value.into())])?)? {
+            match rows(tx.find_dyn(handle, index.name, &[value.into()])?)? {
                 Ok(mut found) => {
                     found.sort_unstable_by_key(|row| row.key);
                     if !found.iter().eq(wanted.iter().copied()) {

@@ -126,7 +126,7 @@ fn a_delete_from_a_scanned_range_refutes_the_scan_and_is_unlinked_when_that_has_
     }
 }
 
-/// Inserts odd ids until nodes split, at once or, where decisions are queued, with the decision.
+/// Inserts odd ids until nodes split: at once or, where transactions are held, with the decision.
 fn split(setting: &Setting, tx: &Tx, cells: &Handle<Cell>, odd: &[u32]) -> Result<(), Abort> {
     let (inserted, [leaves, interiors]) = counting([RarePath::LeafSplit, RarePath::InteriorSplit], || {
         odd.iter().try_for_each(|&id| tx.insert(cells, &cell(id)))

@@ -1,9 +1,8 @@
 //! Zipf's law: rank r of n is drawn with probability 1/(r+1)^theta / zeta(n, theta).
 //!
-//! Drawing: J. Gray et al., "Quickly generating billion-record synthetic databases", SIGMOD 1994, section 3,
-//! exact for the two hottest ranks and a close approximation below. zeta is summed over the first ranks and
-//! continued by the Euler–Maclaurin formula, so that n may be 10^10 and may grow. Scrambled: YCSB's
-//! ScrambledZipfianGenerator.
+//! Drawing: J. Gray et al., "Quickly generating billion-record synthetic databases", SIGMOD 1994, section 3, exact for
+//! the two hottest ranks and a close approximation below. zeta is summed over the first ranks and continued by the
+//! Euler–Maclaurin formula, so that n may be 10^10 and may grow. Scrambled: YCSB's ScrambledZipfianGenerator.
 
 use seriatim::Rng;
 

@@ -28,9 +28,8 @@ pub trait UserTable: Table<Key = u64> + Send + Sync + 'static {
     /// See [`UserTable::OPERATIONS`].
     type Operations: Declared<Arguments = OperationsInput, Output = u64>;
 
-    /// Runs the operations in order. What the reads saw comes back as a sum, so that none can be optimized
-    /// away. Aborts with [`NoSuchOperation`]; a row missing that was loaded, or one to insert that is there,
-    /// fails.
+    /// Runs the operations in order. What the reads saw comes back as a sum, so that none can be optimized away. Aborts
+    /// with [`NoSuchOperation`]; a row missing that was loaded, or one to insert that is there, fails.
     const OPERATIONS: Self::Operations;
 
     /// The procedure, to be registered.

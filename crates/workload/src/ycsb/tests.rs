@@ -31,9 +31,9 @@ fn core_workloads_run_their_mixes_and_stay_whole() {
         (Core::F, [50, 0, 0, 0, 50]),
     ] {
         for protocol in available_protocols() {
-            let (db, workload, kinds) = run(protocol.name, small(Options::core(core, 300, SEED)), 2, 2000);
+            let (db, workload, kinds) = run(protocol.name, small(Options::core(core, 300, SEED)), 2, 1000);
             for (kind, percent) in kinds.iter().zip(expected) {
-                let share = f64::from(*kind) / 40.0;
+                let share = f64::from(*kind) / 20.0;
                 assert!((share - f64::from(percent)).abs() < 4.0, "core {core:?}: {kinds:?}");
             }
             assert_consistent(&db, &workload);

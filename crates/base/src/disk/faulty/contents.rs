@@ -1,9 +1,8 @@
 //! The contents of one file of the simulated disk: in the page cache, and on the disk.
 //!
-//! Invariant: reads see `sectors` and `bytes`. Where these are not durable, `unsynced` and `unsynced_bytes`
-//! have the values that the disk may hold instead: the last durable value, and the values written between it
-//! and the newest. A sector is never torn.
-//! before the newest. A sector is whole: it is never found half written.
+//! Invariant: reads see `sectors` and `bytes`. Where these are not durable, `unsynced` and `unsynced_bytes` have the
+//! values that the disk may hold instead: the last durable value, and the values written between it and the newest. A
+//! sector is never torn. before the newest. A sector is whole: it is never found half written.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -71,8 +70,7 @@ impl<T: Clone> Past<T> {
         Err(if older == 0 { self.durable.clone() } else { self.between.swap_remove(older - 1) })
     }
 
-    /// As [`Past::settle`], for a failed sync. Returns the remaining values if the newest one did not reach the
-    /// disk.
+    /// As [`Past::settle`], for a failed sync. Returns the remaining values if the newest one did not reach the disk.
     fn fail_sync(mut self, rng: &mut Rng, survival: u64) -> Option<Past<T>> {
         let durable = self.settle(rng, survival).err()?;
         Some(Past { durable, between: Vec::new(), dropped: true })

@@ -7,10 +7,9 @@
 //!   write. So long writes are torn, and writes are reordered. A sector itself is never torn.
 //! - *The length of a file*, likewise. A sector within the length that never arrived reads as zeros. One that
 //!   arrived beyond it is cut off. So bytes that a truncation removed may come back.
-//! - *The names of a directory*: those created, renamed or removed since [`Disk::sync_dir`]. Changes of one
-//!   name keep their order, so a name leads where it led at some moment since. A rename changes two names at
-//!   once, and is never half done. A file with synced contents is lost if its name was not synced, or if its
-//!   directory's name was not.
+//! - *The names of a directory*: those created, renamed or removed since [`Disk::sync_dir`]. Changes of one name keep
+//!   their order, so a name leads where it led at some moment since. A rename changes two names at once, and is never
+//!   half done. A file with synced contents is lost if its name was not synced, or if its directory's name was not.
 //!
 //! This is what POSIX permits, and worse than a journalling file system (Pillai et al., "All File Systems Are
 //! Not Created Equal", OSDI 2014, table 1). A program that survives it relies on nothing but syncs. Not
@@ -179,8 +178,7 @@ impl FaultyDisk {
         self.state().tree.sectors() * SECTOR_BYTES as u64
     }
 
-    /// The number of operations of a kind, including failed ones, but not those refused because the power was
-    /// off.
+    /// The number of operations of a kind, including failed ones, but not those refused because the power was off.
     pub fn count(&self, operation: Operation) -> u64 {
         self.state().faults.count(operation)
     }
@@ -190,8 +188,7 @@ impl FaultyDisk {
         self.state().faults.total()
     }
 
-    /// Inverts a bit (modulo 8) of the byte at `offset`, on the disk and in the page cache. Works without
-    /// power.
+    /// Inverts a bit (modulo 8) of the byte at `offset`, on the disk and in the page cache. Works without power.
     ///
     /// # Errors
     /// `NotFound`, `IsADirectory`, `InvalidInput` if the file is shorter.

@@ -1,8 +1,7 @@
 //! The names in one directory of the simulated disk.
 //!
-//! Invariant: `live` is `durable` after all of `unsynced`, except for changes that a failed sync dropped. A
-//! power cut keeps a prefix of the changes of each name. A rename changes two names, and survives for both or
-//! for neither.
+//! Invariant: `live` is `durable` after all of `unsynced`, except for changes that a failed sync dropped. A power cut
+//! keeps a prefix of the changes of each name. A rename changes two names, and survives for both or for neither.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::{OsStr, OsString};

@@ -55,6 +55,7 @@ fn other_workloads_run_without_a_line_of_their_own() {
 }
 
 #[test]
+#[ignore = "nightly: ten seconds"]
 fn partitions_on_disk_keep_the_conditions_and_can_be_opened_again() {
     for scheme in [Scheme::Blocking, Scheme::Speculation, Scheme::Locking] {
         let mut length = Duration::from_millis(120);

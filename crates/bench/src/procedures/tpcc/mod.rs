@@ -1,5 +1,4 @@
-//! The arms of TPC-C: New-Order and Payment as closures and as procedures, for the terminals of all warehouses
-//! in turn.
+//! The arms of TPC-C: New-Order and Payment as closures and as procedures, for the terminals of all warehouses in turn.
 
 mod closures;
 
@@ -22,8 +21,7 @@ pub(super) struct Bench {
     tables: Tables,
     scale: Scale,
     constants: Constants,
-    /// The next row of history.
-    /// The number of the next history row.
+    /// The next row of history. The number of the next history row.
     h_number: Cell<u32>,
 }
 

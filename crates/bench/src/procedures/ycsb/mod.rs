@@ -82,8 +82,7 @@ mod tests {
             let mut inputs = workload.inputs(3);
             (0..200).for_each(|at| drop(both(inputs.operations(T::FIELDS), at % 2 == 0)));
         }
-        // Operations that the mix lacks: inserts, also of an existing key, and blind writes, also of a missing
-        // row.
+        // Operations that the mix lacks: inserts, also of an existing key, and blind writes, also of a missing row.
         let operation = |kind, key| Operation { kind, key, field: 0, letter: 3, rows: 1 };
         let records = setting.records;
         let failures = [(INSERT, 7), (UPDATE, records + 9), (9, 0)].map(|last| vec![(UPDATE, 1), last]);

@@ -32,7 +32,6 @@ fn messages() -> Vec<Bytes> {
     ]
 }
 
-/// A session that has not authenticated.
 fn unready(templates: &str) -> Session {
     let mut session = Session::new(parsed(templates), Arc::default(), START, true, true);
     session.to_upstream.clear();
@@ -91,8 +90,7 @@ fn states_of_sessions() -> Vec<State> {
     ]
 }
 
-/// Every prefix of a message, with its length and with a matching length, and the message with each byte
-/// changed.
+/// Every prefix of a message, with its length and with a matching length, and the message with each byte changed.
 fn mutations(message: &Bytes) -> Vec<Bytes> {
     let mut mutations = vec![message.clone()];
     for end in 0..message.len() {

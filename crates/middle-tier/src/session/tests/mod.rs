@@ -77,13 +77,11 @@ fn session(templates: &str) -> Session {
     session
 }
 
-/// Sends messages of the upstream.
 fn says(session: &mut Session, messages: &[Bytes]) {
     session.upstream_in.extend_from_slice(&messages.concat());
     session.advance().expect("no violation of the protocol");
 }
 
-/// Sends messages of the client.
 fn sends(session: &mut Session, messages: &[Bytes]) {
     session.client_in.extend_from_slice(&messages.concat());
     session.advance().expect("no violation of the protocol");
@@ -287,7 +285,6 @@ fn memory_for_a_client_is_bounded() {
         says(&mut session, &[encode(&ParseComplete::new()), idle()]);
     }
     assert_eq!(session.statements.len(), STATEMENTS_MAX);
-    // Owed answers are bounded.
     for _ in 0..OWED_MAX {
         session.to_upstream.clear();
         assert!(session.reads_client());
@@ -417,7 +414,6 @@ fn an_upstream_that_dies_leaves_no_outcome_unreported() {
         says(&mut session, &[complete("ROLLBACK"), idle()][..steps]);
         assert_eq!(lost(&mut session), ["40001", "08006"]);
     }
-    // For forwarded messages.
     let mut session = session(EXAMPLE);
     assert_eq!(lost(&mut session), ["08006"]);
     let mut open = self::session(EXAMPLE);
@@ -458,8 +454,7 @@ fn copying_and_replication_do_not_confuse_what_is_owed() {
     says(&mut simple, &[complete("COPY 1"), idle()]);
     sends(&mut simple, &[query(TRANSFER)]);
     assert!(simple.is_queued());
-    // In the extended protocol a server ignores Sync while it copies: from then on no transaction is
-    // recognized.
+    // In the extended protocol a server ignores Sync while it copies: from then on no transaction is recognized.
     let mut extended = session(EXAMPLE);
     sends(&mut extended, &[encode(&Parse::new(None, "copy t from stdin".into(), vec![])), encode(&Sync::new())]);
     says(&mut extended, &[encode(&ParseComplete::new()), copy.clone()]);
@@ -473,7 +468,6 @@ fn copying_and_replication_do_not_confuse_what_is_owed() {
     // request for data, or the client's data.
     says(&mut extended, &[complete("COMMIT"), idle()]);
     assert!(extended.is_idle());
-    // Whatever it sends meanwhile.
     let mut several = session(EXAMPLE);
     sends(&mut several, &[encode(&Parse::new(None, "copy t from stdin".into(), vec![])), encode(&Sync::new())]);
     says(&mut several, &[encode(&ParseComplete::new()), encode(&CopyInResponse::new(0, 1, vec![0]))]);

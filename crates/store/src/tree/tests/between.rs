@@ -71,6 +71,7 @@ fn word16() {
 }
 
 #[test]
+#[ignore = "nightly: half a minute"]
 fn bytes() {
     every_interruption::<Bytes>();
 }
@@ -163,6 +164,7 @@ fn removals_word8() {
 }
 
 #[test]
+#[ignore = "nightly: half a minute"]
 fn removals_bytes() {
     every_interrupted_removal::<Bytes>();
 }

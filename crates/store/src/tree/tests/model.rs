@@ -5,6 +5,7 @@ use crate::record::{Bytes, RecordPtr, Word8, Word16};
 use crate::tree::Tree;
 use crate::{Cursor, Direction, Inserted, LeafHint, Unobserved};
 use seriatim_base::Rng;
+use seriatim_base::rng::tries;
 use seriatim_catalog::{Key, KeyBuf};
 use seriatim_htm::HtmMode;
 use std::collections::BTreeMap;
@@ -54,6 +55,7 @@ fn real_nodes_bytes() {
 
 fn run<K: TestKind, const LEAF: usize, const FAN: usize>(test: &str, operations: usize, universe: u64) {
     let (seed, mut rng) = seeded(test);
+    let operations = tries(operations as u64 / 3, operations as u64) as usize;
     for mode in modes(seed) {
         let world = World::new(mode);
         let mut worker = world.worker();

@@ -7,6 +7,7 @@ use crate::observer::GAP_CLOSED;
 use crate::record::{Bytes, RecordPtr, Word8, Word16};
 use crate::tree::Tree;
 use crate::{Direction, Inserted, Observer, Tidy, Unobserved};
+use seriatim_base::rng;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -33,7 +34,7 @@ fn run<K: TestKind, const LEAF: usize, const FAN: usize>(test: &str, universe: u
         let tree = Tree::<K, LEAF, FAN>::new(&world.htm, &mut worker.cx()).expect("memory");
         let mut model: BTreeMap<Vec<u8>, RecordPtr> = BTreeMap::new();
         let mut earlier: Vec<(NodeVersion, Vec<RecordPtr>)> = Vec::new();
-        for operation in 0..1_500 {
+        for operation in 0..rng::tries(600, 1_500) {
             let growing = operation / 300 % 2 == 0;
             let key = K::key(rng.below(universe));
             let (probe, bytes) = (K::probe(key.as_key()), bytes_of(key.as_key()));

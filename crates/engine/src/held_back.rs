@@ -1,0 +1,68 @@
+//! How much memory a snapshot keeps from being used again.
+//!
+//! What is replaced or deleted while a snapshot is open may be read by it, and stays in memory. So the memory that is
+//! in use and is no part of a table, the *waste*, grows while the snapshot is open. What was waste before is freed
+//! meanwhile, so the growth counts from the least waste that was seen. It is not less than what the snapshot holds
+//! back, but for what the least includes; it is more by what open transactions have written.
+
+use crate::settings::Settings;
+
+/// What is permitted by default is at least this part of the memory limit.
+const PART_MIN: usize = 64;
+
+/// What one snapshot may hold back.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Bound {
+    bytes: Option<usize>,
+    least: usize,
+}
+
+impl Bound {
+    pub(crate) fn new(settings: &Settings) -> Bound {
+        let least = settings.limit_bytes().map_or(usize::MAX, |limit| limit / PART_MIN);
+        Bound { bytes: settings.snapshot_bytes_max, least }
+    }
+
+    /// A snapshot has begun, with so many bytes of waste, and so many free below the limit.
+    pub(crate) fn begin(self, waste: usize, free: usize) -> HeldBack {
+        HeldBack { waste_least: waste, bytes_max: self.bytes.unwrap_or((free / 2).max(self.least)) }
+    }
+}
+
+/// What a snapshot has held back.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct HeldBack {
+    waste_least: usize,
+    bytes_max: usize,
+}
+
+impl HeldBack {
+    /// Whether it holds back more than it may, now that there is so much waste.
+    pub(crate) fn exceeds(&mut self, waste: usize) -> bool {
+        self.waste_least = self.waste_least.min(waste);
+        waste - self.waste_least > self.bytes_max
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_held_back_counts_from_the_least_waste() {
+        let mut held = Bound { bytes: Some(100), least: 0 }.begin(1000, 0);
+        assert!(!held.exceeds(1100));
+        assert!(!held.exceeds(500) && !held.exceeds(600), "others held the waste from before");
+        assert!(held.exceeds(601));
+    }
+
+    #[test]
+    fn half_of_what_is_free_is_permitted_by_default() {
+        let bound = |limit| Bound::new(&Settings { memory_limit: Some(limit), ..Settings::default() });
+        let mut held = bound(6400).begin(0, 1000);
+        assert!(!held.exceeds(500) && held.exceeds(501));
+        let mut held = bound(6400).begin(0, 20);
+        assert!(!held.exceeds(100) && held.exceeds(101), "a little is always permitted");
+        assert!(!bound(usize::MAX).begin(0, usize::MAX).exceeds(usize::MAX / 2));
+    }
+}

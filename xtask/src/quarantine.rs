@@ -1,0 +1,115 @@
+//! Tests that failed without a cause found: `xtask/quarantine.txt` names each with the date.
+//!
+//! Invariant: at most [`ROWS_MAX`] tests are quarantined, each for at most [`DAYS_MAX`] days, and none that judges
+//! serializability or durability. A quarantined test runs in the nightly run only.
+
+use std::collections::BTreeSet;
+
+use seriatim_base::clock;
+
+use crate::files::Tree;
+use crate::runs::date;
+use crate::tidy::Finding;
+
+/// The list.
+const TABLE: &str = "xtask/quarantine.txt";
+
+/// The attribute of a quarantined test.
+const MARK: &str = "#[ignore = \"quarantined\"]";
+
+const ROWS_MAX: usize = 5;
+const DAYS_MAX: i64 = 14;
+
+/// Places of tests that judge serializability or durability.
+const NEVER: &[&str] = &[
+    "crates/history/",
+    "crates/participant/",
+    "crates/partition/",
+    "crates/procedure/tests/",
+    "crates/protocol/",
+    "crates/redo/",
+    "crates/seriatim/tests/durable/",
+    "crates/store/",
+    "crates/suite/",
+];
+
+/// The list agrees with the sources and keeps to its bounds today.
+pub(crate) fn check(tree: &Tree) -> Vec<Finding> {
+    at(tree, clock::unix_microseconds())
+}
+
+fn at(tree: &Tree, now: i64) -> Vec<Finding> {
+    let lately: BTreeSet<String> = (0..=DAYS_MAX).map(|days| date(now - days * 86_400_000_000)).collect();
+    let marked = tree.ending(".rs").filter(|(path, _)| *path != "xtask/src/quarantine.rs").flat_map(|(path, text)| {
+        let lines: Vec<&str> = text.lines().map(str::trim).collect();
+        let names = (0..lines.len()).filter(|at| lines[*at] == MARK).filter_map(|at| {
+            let signature = lines[at..].iter().find_map(|line| line.strip_prefix("fn "))?;
+            Some((path.to_owned(), signature.split('(').next()?.to_owned()))
+        });
+        names.collect::<Vec<_>>()
+    });
+    let mut marked: BTreeSet<(String, String)> = marked.collect();
+    let (mut findings, mut rows) = (Vec::new(), 0);
+    let text = tree.text(TABLE).unwrap_or_default();
+    for (at, line) in text.lines().enumerate().filter(|(_, line)| !line.is_empty() && !line.starts_with('#')) {
+        rows += 1;
+        let mut tell = |message: String| findings.push(Finding::new(TABLE, at + 1, message));
+        let [day, path, test, _seen] = line.splitn(4, ' ').collect::<Vec<_>>()[..] else {
+            tell("a row is the date, the file, the test and what was seen".to_owned());
+            continue;
+        };
+        if !lately.contains(day) {
+            tell(format!("`{test}`: {day} is not within {DAYS_MAX} days: find the cause, or delete the test"));
+        }
+        if NEVER.iter().any(|place| path.starts_with(place)) {
+            tell(format!("`{test}` judges serializability or durability and is never quarantined"));
+        }
+        if !marked.remove(&(path.to_owned(), test.to_owned())) {
+            tell(format!("{path} has no test `{test}` with {MARK}"));
+        }
+    }
+    if rows > ROWS_MAX {
+        findings.push(Finding::new(TABLE, 0, format!("{rows} tests are quarantined, more than {ROWS_MAX}")));
+    }
+    let without_row =
+        marked.iter().map(|(path, test)| Finding::new(path, 0, format!("`{test}` has no row in {TABLE}")));
+    findings.extend(without_row);
+    findings
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tidy::assert_one;
+
+    /// 2026-11-28.
+    const NOW: i64 = 1_795_824_000_000_000;
+
+    fn checked(place: &str, rows: &str) -> Vec<Finding> {
+        let source = format!("//! A.\n#[test]\n{MARK}\nfn one() {{}}\n");
+        at(&Tree::of(&[(place, &source), (TABLE, rows)]), NOW)
+    }
+
+    #[test]
+    fn a_quarantined_test_has_a_row_for_two_weeks() {
+        let place = "crates/cli/src/a.rs";
+        assert_eq!(checked(place, "2026-11-28 crates/cli/src/a.rs one It waited for ever.\n"), []);
+        assert_eq!(checked(place, "# Rows.\n2026-11-14 crates/cli/src/a.rs one It waited for ever.\n"), []);
+        assert_one(&checked(place, "2026-11-13 crates/cli/src/a.rs one It waited.\n"), &["`one`", "14 days"]);
+        assert_one(&checked(place, "2026-11-29 crates/cli/src/a.rs one It waited.\n"), &["`one`", "14 days"]);
+        assert_one(&checked(place, ""), &["`one` has no row"]);
+        assert_one(
+            &checked(place, "2026-11-28 crates/cli/src/a.rs one It.\n2026-11-28 crates/cli/src/a.rs two It.\n"),
+            &["quarantine.txt:2", "no test `two`"],
+        );
+    }
+
+    #[test]
+    fn canary_what_judges_durability_and_a_sixth_test_are_refused() {
+        let place = "crates/redo/src/a.rs";
+        assert_one(&checked(place, "2026-11-28 crates/redo/src/a.rs one It.\n"), &["never quarantined"]);
+        let rows = "2026-11-28 crates/cli/src/a.rs one It waited.\n".repeat(6);
+        let findings = checked("crates/cli/src/a.rs", &rows);
+        assert!(findings.iter().any(|finding| finding.to_string().contains("6 tests")), "{findings:?}");
+    }
+}
