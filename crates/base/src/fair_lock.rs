@@ -201,7 +201,7 @@ mod tests {
                     let (lock, order) = (&lock, &order);
                     move || {
                         assert!(lock.take(LONG));
-                        order.lock().expect("nobody panics").push(number);
+                        order.lock().expect("no panic").push(number);
                         assert!(!lock.try_take());
                         lock.give();
                     }
@@ -212,7 +212,7 @@ mod tests {
             }
             lock.give();
         });
-        assert_eq!(*order.lock().expect("nobody panics"), [0, 1, 2]);
+        assert_eq!(*order.lock().expect("no panic"), [0, 1, 2]);
         assert!(lock.try_take() && lock.queue().is_empty());
     }
 

@@ -216,14 +216,14 @@ mod tests {
             let order = &order;
             let body: Box<dyn FnOnce() + Send + '_> = Box::new(move || {
                 for _ in 0..20 {
-                    order.lock().expect("nobody panics").push(me);
+                    order.lock().expect("no panic").push(me);
                     step();
                 }
             });
             body
         };
-        take_turns(seed, 2, vec![body(0), body(1)]).into_iter().for_each(|ended| ended.expect("nobody panics"));
-        order.into_inner().expect("nobody panics")
+        take_turns(seed, 2, vec![body(0), body(1)]).into_iter().for_each(|ended| ended.expect("no panic"));
+        order.into_inner().expect("no panic")
     }
 
     #[test]

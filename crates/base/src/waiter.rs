@@ -6,10 +6,10 @@ use crate::clock::Instant;
 
 /// A thread or a simulated core that can be woken.
 #[derive(Clone, Debug)]
-pub struct Waiter(Who);
+pub struct Waiter(Target);
 
 #[derive(Clone, Debug)]
-enum Who {
+enum Target {
     Thread(std::thread::Thread),
     #[cfg(feature = "simulate")]
     Core(usize),
@@ -20,18 +20,18 @@ impl Waiter {
     pub fn current() -> Waiter {
         #[cfg(feature = "simulate")]
         if let Some(core) = crate::simulated::core() {
-            return Waiter(Who::Core(core));
+            return Waiter(Target::Core(core));
         }
-        Waiter(Who::Thread(std::thread::current()))
+        Waiter(Target::Thread(std::thread::current()))
     }
 
     /// Ends its [`wait`], or the next one if it does not wait now. A simulated core can be woken only by cores
     /// of its machine.
     pub fn wake(&self) {
         match &self.0 {
-            Who::Thread(thread) => thread.unpark(),
+            Target::Thread(thread) => thread.unpark(),
             #[cfg(feature = "simulate")]
-            Who::Core(core) => crate::simulated::wake(*core),
+            Target::Core(core) => crate::simulated::wake(*core),
         }
     }
 }
@@ -92,12 +92,12 @@ mod tests {
 
     #[test]
     fn a_waiter_is_woken_even_if_it_waits_later() {
-        let (who, told) = mpsc::channel();
+        let (sender, receiver) = mpsc::channel();
         let waits = crate::thread::spawn("waits", move || {
-            who.send(Waiter::current()).expect("a listener");
+            sender.send(Waiter::current()).expect("a listener");
             wait(None);
         });
-        told.recv().expect("it says who it is").wake();
+        receiver.recv().expect("a waiter").wake();
         waits.expect("a thread").join().expect("it was woken");
     }
 

@@ -216,7 +216,7 @@ impl Apply for Counter {
     fn apply(&self, _: usize, version: &Version<'_>) -> Result<Outcome, StorageError> {
         let table = self.names.get(version.table.index()).cloned().unwrap_or_default();
         let key = version.key.to_bytes().len() as u64;
-        let mut bytes = self.bytes.lock().expect("nobody panicked");
+        let mut bytes = self.bytes.lock().expect("no panic");
         for change in version.changes {
             let payload = match change {
                 Change::Row(bytes) | Change::Patch(bytes) | Change::Delta(bytes) => bytes.len(),
@@ -240,7 +240,7 @@ fn bytes_by_table(directory: &Path) -> Result<Bytes, StorageError> {
     }
     let counter = Counter { names, bytes: Mutex::default() };
     Replay::open(disk.as_ref(), directory, &manifest)?.run(disk.as_ref(), 1, &counter, &|_| {})?;
-    Ok(counter.bytes.into_inner().expect("nobody panicked"))
+    Ok(counter.bytes.into_inner().expect("no panic"))
 }
 
 /// All results.
@@ -311,7 +311,7 @@ fn measure_all(
     // Memory is touched beforehand, as for the run.
     let opening = builder(setting, directory).prefault(end.memory_bytes);
     let db = opening.on_recovery(move |at| {
-        let mut noted = noted.lock().expect("nobody panicked");
+        let mut noted = noted.lock().expect("no panic");
         match at.phase {
             RecoveryPhase::Checkpoint => noted.0 = Some(Instant::now()),
             RecoveryPhase::Log => noted.1 = Some(Instant::now()),
@@ -319,7 +319,7 @@ fn measure_all(
         }
     });
     let db = db.open()?;
-    let replay_seconds = match *phases.lock().expect("nobody panicked") {
+    let replay_seconds = match *phases.lock().expect("no panic") {
         (Some(loaded), Some(replayed)) => replayed.since(loaded).as_secs_f64(),
         _ => 0.0,
     };
@@ -504,7 +504,7 @@ mod tests {
 
     #[test]
     #[ignore = "nightly: seconds"]
-    fn what_is_logged_is_counted_by_table_and_recovered() {
+    fn log_entries_are_counted_by_table_and_recovered() {
         let name = format!("seriatim-bench-durability-{:016x}", seriatim::rng::entropy());
         let home = std::env::temp_dir().join(name);
         let setting = Setting::small("auto", 2, 200);

@@ -215,7 +215,7 @@ mod tests {
                 assert!(maps.run(Work::Transfer, length, 3) > 0.0);
                 assert!(embedded.run(&mut session, (form, Work::Read), length, 3) > 0.0);
             }
-            let wanted = maps.accounts.lock().expect("nobody panics with it");
+            let wanted = maps.accounts.lock().expect("no panic");
             let mut moved = 0;
             for (id, balance) in wanted.iter() {
                 let found = session.transact(|tx| Ok(tx.require(&embedded.accounts, id)?.balance()));

@@ -381,7 +381,7 @@ mod tests {
     }
 
     #[test]
-    fn every_way_runs_on_every_back_end_and_leaves_what_was_done() {
+    fn every_way_runs_on_every_back_end_and_passes_the_check() {
         let rtm = detect().probe_commits.then_some(HtmMode::Rtm);
         let emulated = HtmMode::Emulated(Emulation { seed: 5, abort_one_in: 8, yields: false });
         for htm in [HtmMode::Absent, emulated].into_iter().chain(rtm) {
@@ -399,7 +399,7 @@ mod tests {
     }
 
     #[test]
-    fn canary_what_was_done_by_half_or_not_counted_is_told() {
+    fn canary_half_done_or_uncounted_changes_are_reported() {
         let shared = load(options(Organization::Ordered, Way::Changes, HtmMode::Absent)).expect("memory");
         assert_eq!(check(&shared, &Measured::default()), Ok(()));
         for (done, word) in [

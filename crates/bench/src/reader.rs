@@ -54,7 +54,7 @@ struct Account {
 
 /// The results of readers, in all rounds.
 #[derive(Debug, Default)]
-struct Found {
+struct ReaderResults {
     /// The number of snapshots, and of sums in them.
     snapshots: u64,
     sums: u64,
@@ -92,7 +92,14 @@ fn transfer(db: &Database, table: &Handle<Account>, accounts: u64, seed: u64, go
 ///
 /// # Panics
 /// If a sum is not the initial one: the snapshot was inconsistent.
-fn read(db: &Database, table: &Handle<Account>, accounts: u64, held: f64, stop: &AtomicBool, found: &mut Found) {
+fn read(
+    db: &Database,
+    table: &Handle<Account>,
+    accounts: u64,
+    held: f64,
+    stop: &AtomicBool,
+    found: &mut ReaderResults,
+) {
     let mut session = db.session();
     loop {
         let taken = Instant::now();
@@ -146,7 +153,7 @@ fn report(
     let loaded_bytes = db.statistics().memory_bytes;
     // More than a version takes, since it includes the record and the index.
     let row_bytes = loaded_bytes.saturating_sub(empty_bytes) as f64 / accounts as f64;
-    let mut found = Found { loaded_bytes, ..Found::default() };
+    let mut found = ReaderResults { loaded_bytes, ..ReaderResults::default() };
     let write = |length: Length, seed, beside: &mut (dyn FnMut(&AtomicBool) + Send)| {
         let (stop, began) = (AtomicBool::new(false), Instant::now());
         thread::scope(|scope| {
@@ -171,7 +178,7 @@ fn report(
     let arms: &mut [Arm<'_>] = &mut [&mut with, &mut without];
     let rates = alternate(arms, setting.rounds, setting.length, setting.seed);
     let mut report = Report::new("reader", ["beside", "idle"], setting);
-    let Found { snapshots, sums, version_bytes, ages, .. } = found;
+    let ReaderResults { snapshots, sums, version_bytes, ages, .. } = found;
     // The bound in the protocol's README: one version for each update, during two intervals and the age of the
     // oldest transaction.
     let interval = db.protocol_options().find(|(knob, _)| knob.name == "snapshot_interval_ms").map_or(0, |(_, ms)| ms);
@@ -234,6 +241,6 @@ mod tests {
         let table = db.create::<Account>().expect("a valid table");
         let account = Account { id: 0, balance: BALANCE + 1, written: 0, note: Bytes::default() };
         db.session().transact(|tx| tx.insert(&table, &account)).expect("alone");
-        read(&db, &table, 1, 0.0, &AtomicBool::new(false), &mut Found::default());
+        read(&db, &table, 1, 0.0, &AtomicBool::new(false), &mut ReaderResults::default());
     }
 }

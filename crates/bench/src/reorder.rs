@@ -188,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn transactions_are_what_the_workloads_are() {
+    fn transactions_match_the_workloads() {
         let mut rng = Rng::from_seed(1);
         let law = Zipfian::new(FIVE_FIVE_OBJECTS, 0.9);
         let (reads, writes) = draw(&options(Footprints::FiveFive, 0.9, "trim"), &law, &mut rng);

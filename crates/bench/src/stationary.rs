@@ -37,7 +37,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_start_up_is_told_from_what_goes_on() {
+    fn a_start_up_is_distinguished_from_a_stationary_run() {
         assert!(!is_settled(&[100; 7]), "too few");
         assert!(is_settled(&[0, 0, 5, 100, 99, 101, 100, 100, 98, 102, 100]));
         assert!(!is_settled(&[10, 20, 40, 80, 90, 100, 100, 100]));

@@ -16,7 +16,7 @@ use seriatim::thread::{self, Thread};
 use seriatim::{Batch, Database, Executor};
 use seriatim_workload::{ExecutorClient, LoadError, Outcome, Started, Terminal, Workload};
 
-use crate::runner::{self, MEASURE, Measured, Part, Plan, STOP};
+use crate::runner::{self, MEASURE, Measured, Plan, STOP, ThreadResults};
 
 /// Calls in progress for each thread of the executor, at least: a batch of 4 for each thread runs while the
 /// next batch gathers (Ding, Kot, Gehrke, §5.5).
@@ -74,12 +74,12 @@ pub(crate) fn serve(
     seats: Seats,
     phase: &AtomicU8,
     count: &AtomicU64,
-) -> Part {
+) -> ThreadResults {
     let client = ExecutorClient::new(executor, db.session());
     let ended = Arc::new(Ended { list: Mutex::default(), owner: thread::current() });
     let seat = |(at, terminals)| Seat::new(terminals, Waker::from(Arc::new(Notice { at, ended: Arc::clone(&ended) })));
     let seats = seats.into_iter().enumerate().map(seat).collect();
-    Caller { client, seats, ended, part: Part::new(workload), measures: false }.run(phase, count)
+    Caller { client, seats, ended, part: ThreadResults::new(workload), measures: false }.run(phase, count)
 }
 
 /// Calls that have ended: their seats and times.
@@ -159,13 +159,13 @@ struct Caller {
     client: ExecutorClient,
     seats: Vec<Seat>,
     ended: Arc<Ended>,
-    part: Part,
+    part: ThreadResults,
     /// Whether transactions that end are counted.
     measures: bool,
 }
 
 impl Caller {
-    fn run(mut self, phase: &AtomicU8, count: &AtomicU64) -> Part {
+    fn run(mut self, phase: &AtomicU8, count: &AtomicU64) -> ThreadResults {
         let (mut total, mut begin) = (0, Instant::now());
         let mut last = begin;
         let mut ended = Vec::with_capacity(self.seats.len());

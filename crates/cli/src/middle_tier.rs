@@ -146,7 +146,7 @@ pub(crate) fn run(matches: &ArgMatches) -> Result<(), Failure> {
     let runtime = Builder::new_multi_thread().worker_threads(threads).enable_all().build().map_err(Failure::run)?;
     runtime.block_on(serve(matches, settings, Arc::clone(&counts)))?;
     drop(runtime);
-    // The log may still have lines. They are lost if nobody reads them.
+    // The log may still have lines. They are lost without a reader.
     let _ = writer.recv_timeout(LOG_END_MAX);
     match args::is_json(matches) {
         true => say!("{}\n", serde_json::to_value(counts.counted()).map_err(Failure::run)?)?,

@@ -164,7 +164,7 @@ fn histogram() -> Histogram<u64> {
     Histogram::new_with_max(LATENCY_MAX, 3).expect("three digits up to a minute")
 }
 
-pub(crate) struct Part {
+pub(crate) struct ThreadResults {
     /// From its first measured transaction to the end of its last.
     pub(crate) seconds: f64,
     /// As in [`Measured`].
@@ -177,9 +177,9 @@ pub(crate) struct Part {
     pub(crate) is_full: bool,
 }
 
-impl Part {
-    pub(crate) fn new(workload: &dyn Workload) -> Part {
-        Part {
+impl ThreadResults {
+    pub(crate) fn new(workload: &dyn Workload) -> ThreadResults {
+        ThreadResults {
             seconds: 0.0,
             processor_seconds: None,
             kinds: kinds(workload),
@@ -240,7 +240,7 @@ struct Client<'r> {
     phase: &'r AtomicU8,
     /// Transactions so far, including the warm-up.
     count: &'r AtomicU64,
-    part: Part,
+    part: ThreadResults,
     /// Whether transactions count.
     measures: bool,
     /// When the last transaction ended.
@@ -256,7 +256,7 @@ struct Waiting {
 
 impl Client<'_> {
     /// Runs until the end of the run. `one` runs a transaction of the terminal at an index.
-    fn run(mut self, mut one: impl FnMut(&mut Self, usize), end: impl FnOnce(&mut Self)) -> Part {
+    fn run(mut self, mut one: impl FnMut(&mut Self, usize), end: impl FnOnce(&mut Self)) -> ThreadResults {
         let (mut next, mut total, mut begin) = (0, 0, self.last);
         let mut processor = thread_processor_time();
         loop {
@@ -353,8 +353,8 @@ pub(crate) fn serve(
     terminals: Vec<Box<dyn Terminal>>,
     phase: &AtomicU8,
     count: &AtomicU64,
-) -> Part {
-    let (session, part, last) = (db.session(), Part::new(workload), Instant::now());
+) -> ThreadResults {
+    let (session, part, last) = (db.session(), ThreadResults::new(workload), Instant::now());
     let client = Client { session, terminals, phase, count, part, measures: false, last };
     if !plan.waits() {
         return client.run(Client::run_one, |_| {});
@@ -391,7 +391,7 @@ pub(crate) fn drive<I: Send, C>(
     workload: &dyn Workload,
     plan: &Plan,
     inputs: Vec<I>,
-    one: impl Fn(I, &AtomicU8, &AtomicU64) -> Part + Sync,
+    one: impl Fn(I, &AtomicU8, &AtomicU64) -> ThreadResults + Sync,
     counted: impl Fn() -> C,
     mut tick: impl FnMut(u64, u64, bool),
 ) -> (Measured, C) {
@@ -475,7 +475,8 @@ pub(crate) fn drive<I: Send, C>(
         let is_measured = phase.load(Ordering::Relaxed) != WARM_UP;
         let seconds = if is_measured { from.elapsed().as_secs_f64() } else { 0.0 };
         phase.store(STOP, Ordering::Relaxed);
-        let join = |thread: thread::ScopedJoinHandle<'_, Part>| thread.join().expect("a terminal does not panic");
+        let join =
+            |thread: thread::ScopedJoinHandle<'_, ThreadResults>| thread.join().expect("a terminal does not panic");
         let unmeasured = unmeasured.iter().sum::<u64>();
         let halves = first_half.map(|count| [count - unmeasured, sum() - count]);
         let warmup = (if is_measured { warm } else { 0.0 }, settled);
@@ -515,7 +516,7 @@ fn growth(grown: f64, times: f64, memory: Option<u64>) -> usize {
 struct Count(AtomicU64);
 
 /// Adds up the results of the threads. A thread without memory ended the measurement early.
-pub(crate) fn merge(mut measured: Measured, parts: Vec<Part>, seconds: f64) -> Measured {
+pub(crate) fn merge(mut measured: Measured, parts: Vec<ThreadResults>, seconds: f64) -> Measured {
     let longest = parts.iter().map(|part| part.seconds).fold(0.0, f64::max);
     measured.seconds = if parts.iter().any(|part| part.is_full) { longest } else { seconds };
     for part in parts {

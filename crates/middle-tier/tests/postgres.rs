@@ -434,13 +434,13 @@ fn an_upstream_that_is_not_postgresql_is_reported() {
     closed.bind("127.0.0.1:0".parse().expect("an address")).expect("a port");
     let address = closed.local_addr().expect("it is bound");
     let tier = MiddleTier::start(&format!("postgres://{address}"), "", None, None);
-    let refused = Client::connect(tier.address).err().expect("nobody is there");
+    let refused = Client::connect(tier.address).err().expect("there is no server");
     assert_eq!((refused.errors, refused.is_complete), (vec!["08001".to_owned()], false));
     let mute = TcpListener::bind("127.0.0.1:0").expect("a port");
     let url = format!("postgres://{}?connect_timeout=1", mute.local_addr().expect("it is bound"));
     let tier = MiddleTier::start(&url, "", None, None);
     let began = Instant::now();
-    let refused = Client::connect(tier.address).err().expect("nobody answers");
+    let refused = Client::connect(tier.address).err().expect("there is no answer");
     assert_eq!(refused.errors, ["08001"]);
     assert!(began.elapsed() >= Duration::from_secs(1));
     assert_eq!(tier.counted().upstream_failures, 1);

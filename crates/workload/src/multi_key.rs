@@ -394,7 +394,7 @@ mod tests {
     }
 
     #[test]
-    fn knobs_out_of_range_are_refused_with_what_would_be_right() {
+    fn options_out_of_range_are_refused_with_the_valid_range() {
         assert_eq!(test_support::open(&ENTRY, &[("records", "10"), ("theta", "0.8")]), Ok(()));
         for (knob, wants) in
             [(("records", "9"), "from 10"), (("theta", "1"), "from 0 to 0.999"), (("theta", "x"), "number")]

@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn mistakes_say_what_would_be_right() {
+    fn mistakes_are_reported_with_the_valid_values() {
         let misuse = Entry::find("tpcd").map(|_| ()).unwrap_err().to_string();
         assert!(misuse.contains("\"tpcd\"") && misuse.contains("tpcc"), "{misuse}");
         let entry = Entry::find("tpcc").expect("it is registered");

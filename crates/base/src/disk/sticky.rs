@@ -124,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn a_sync_of_nothing_is_no_failure_of_what_comes_to_be_there() {
+    fn a_failed_sync_of_a_missing_directory_does_not_affect_a_later_one() {
         let disk = sticky_errors(Arc::new(FaultyDisk::new(2)));
         assert_eq!(disk.sync_dir(Path::new("/db")).unwrap_err().kind(), ErrorKind::NotFound);
         disk.create_dir_all(Path::new("/db")).unwrap();
@@ -147,7 +147,7 @@ mod tests {
             if dir == Path::new("/slow") {
                 // Only a failing test waits this long.
                 let waited = self.fast.lock().unwrap().recv_timeout(Duration::from_secs(600));
-                waited.map_err(|_| io::Error::other("nobody synced /fast meanwhile"))?;
+                waited.map_err(|_| io::Error::other("no thread synced /fast meanwhile"))?;
             }
             self.disk.sync_dir(dir)
         }
@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn of_syncs_of_one_directory_at_once_none_succeeds_after_a_failure() {
+    fn no_concurrent_sync_of_a_directory_succeeds_after_a_failure() {
         for n in 1..=4 {
             let faulty = FaultyDisk::new(4);
             let disk = sticky_errors(Arc::new(faulty.clone()));

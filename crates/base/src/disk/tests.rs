@@ -261,7 +261,7 @@ fn use_held(disk: &dyn Disk, others: &dyn Disk, dir: &Path, now: &Path) {
 }
 
 #[test]
-fn a_held_directory_is_used_by_its_path_whatever_has_that() {
+fn a_held_directory_is_used_by_its_path_whatever_is_there() {
     on_both_held("held", |disk, others, dir| {
         let (db, moved) = (dir.join("db"), dir.join("moved"));
         others.create_dir_all(&db).unwrap();

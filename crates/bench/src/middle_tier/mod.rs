@@ -111,7 +111,7 @@ pub fn run(options: &Options) -> Result<Measured, Refused> {
     let connected: Vec<Client> = (0..clients).map(connect).collect::<Result<_, String>>()?;
     let [warmup, measured] = seconds.map(Duration::from_secs_f64);
     let (began, mut seeds) = (Instant::now(), Rng::from_seed(options.seed));
-    let parts: Vec<Result<Part, String>> = thread::scope(|scope| {
+    let parts: Vec<Result<ClientResults, String>> = thread::scope(|scope| {
         let one = |client: Client| {
             let rng = Rng::from_seed(seeds.next_u64());
             scope.spawn(move || serve(client, options, rng, began, [warmup, warmup + measured]))
@@ -121,7 +121,7 @@ pub fn run(options: &Options) -> Result<Measured, Refused> {
     });
     let (mut sum, mut brought) = (Measured::default(), 0);
     for part in parts {
-        let Part { measured, brought: cents } = part?;
+        let ClientResults { measured, brought: cents } = part?;
         sum.committed += measured.committed;
         sum.aborted += measured.aborted;
         sum.latencies.extend(measured.latencies);
@@ -135,7 +135,7 @@ pub fn run(options: &Options) -> Result<Measured, Refused> {
 }
 
 /// The results of a client, and the cents that it deposited minus those that it withdrew.
-struct Part {
+struct ClientResults {
     measured: Measured,
     brought: i64,
 }
@@ -147,9 +147,9 @@ fn serve(
     mut rng: Rng,
     began: Instant,
     [from, until]: [Duration; 2],
-) -> Result<Part, String> {
+) -> Result<ClientResults, String> {
     let inputs = smallbank::Inputs::new(options.accounts, options.theta);
-    let mut part = Part { measured: Measured::default(), brought: 0 };
+    let mut part = ClientResults { measured: Measured::default(), brought: 0 };
     while began.elapsed() < until {
         let (transaction, first) = (inputs.draw(&mut rng), Instant::now());
         let text = transaction.text();

@@ -18,7 +18,7 @@ use seriatim_simulate::validation::{Verdict, judge};
 use seriatim_simulate::{Core, Costs, Guard, Machine, Role, Step, Work};
 use seriatim_workload::Workload;
 
-use crate::runner::{self, MEASURE, Measured, Part, Plan, STOP, WARM_UP};
+use crate::runner::{self, MEASURE, Measured, Plan, STOP, ThreadResults, WARM_UP};
 use crate::working_sets::Region;
 use crate::{Failure, callers};
 
@@ -178,7 +178,7 @@ pub(crate) struct Charged<'t> {
 
 /// The result of a core.
 enum Ended {
-    Terminal(Box<Part>),
+    Terminal(Box<ThreadResults>),
     /// The counts of the database and its executor at the beginning and at the end of the measurement.
     Phases(Box<[(Statistics, Option<BatchStatistics>); 2]>),
     /// A core without a result.
@@ -195,7 +195,7 @@ impl Charged<'_> {
         // The versions that loading replaced become old.
         (0..4).for_each(|_| db.step());
         let (phase, count, cut, interval) = (&phase, &count, &cut, EPOCH);
-        let ended = |part: Part| Ended::Terminal(Box::new(part));
+        let ended = |part: ThreadResults| Ended::Terminal(Box::new(part));
         let mut roles: Vec<Role<'_, Ended>> = Vec::new();
         // The cores that execute transactions come first.
         let executor = match plan.batch {

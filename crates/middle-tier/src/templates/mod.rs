@@ -75,10 +75,10 @@ enum Kind {
 
 /// A key of a template: text and parameters.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct KeyPattern(Vec<Part>);
+struct KeyPattern(Vec<KeyPiece>);
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Part {
+enum KeyPiece {
     Text(String),
     Value(usize),
 }
@@ -281,13 +281,15 @@ impl KeyPattern {
             return Err("a key is empty: it must name a row or a table, as \"accounts/:from\"".into());
         }
         let mut parts = text.split(':');
-        let mut list = vec![Part::Text(parts.next().unwrap_or_default().to_owned())];
+        let mut list = vec![KeyPiece::Text(parts.next().unwrap_or_default().to_owned())];
         for part in parts {
             let end = part.find(|c: char| !c.is_ascii_alphanumeric() && c != '_').unwrap_or(part.len());
             let (name, rest) = part.split_at(end);
             let place = place(name);
-            list.push(Part::Value(place.ok_or_else(|| format!("`:{name}` of the key `{text}` is not a parameter"))?));
-            list.push(Part::Text(rest.to_owned()));
+            list.push(KeyPiece::Value(
+                place.ok_or_else(|| format!("`:{name}` of the key `{text}` is not a parameter"))?,
+            ));
+            list.push(KeyPiece::Text(rest.to_owned()));
         }
         Ok(KeyPattern(list))
     }
@@ -296,8 +298,8 @@ impl KeyPattern {
         let mut key = Vec::new();
         for part in &self.0 {
             match part {
-                Part::Text(text) => key.extend_from_slice(text.as_bytes()),
-                Part::Value(place) => match &values[*place] {
+                KeyPiece::Text(text) => key.extend_from_slice(text.as_bytes()),
+                KeyPiece::Value(place) => match &values[*place] {
                     Some(Some(value)) => key.extend_from_slice(value),
                     _ => key.extend_from_slice(b"NULL"),
                 },

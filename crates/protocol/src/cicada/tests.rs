@@ -430,7 +430,7 @@ fn an_unlocked_record_has_nothing_pending() {
     let x = open.worker.seen().record.expect("a row is of a record");
     let (at, layout) = (open.worker.attempt().locks.timestamp(), &stage.bench.cells.record_layout);
     let words = Words::of(layout, x);
-    let Sight::Newest(word, version) = words.sight(at, Tid::ZERO.epoch()) else { panic!("nobody is about") };
+    let Sight::Newest(word, version) = words.sight(at, Tid::ZERO.epoch()) else { panic!("nothing is pending") };
     versions::pend(layout, x, at);
     assert_eq!(words.sight(at + 1, Tid::ZERO.epoch()), Sight::Held, "the reader looks again, with a bound");
     versions::unpend(layout, x, 0);

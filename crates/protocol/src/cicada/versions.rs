@@ -5,7 +5,7 @@
 //!
 //! ```text
 //! 63                                                            1        0
-//! |  wts of the newest version, or at most that of the pending one | PENDING |
+//! |  wts of the newest version, or a lower bound of a pending one's | PENDING |
 //!
 //! 63                                                                        0
 //! |  rts: the newest timestamp that has seen the newest version             |
@@ -19,10 +19,10 @@
 //!    then either restores the word, or installs version word, wts and TID word in this order; the last store
 //!    unlocks. The version word refers only to committed versions.
 //! 2. A locked record without PENDING is being unlinked, or is about to become pending, or is about to be
-//!    unlocked. Its wts is not above that of a pending version that follows or precedes.
-//! 3. Any transaction may raise the rts. A writer makes its version pending, fences, and reads the rts. A
-//! 2. A locked record without PENDING is being unlinked, or is about to become pending, or is about to be
 //!    unlocked. Its wts is not above that of the version that is pending under the same lock, if there is one.
+//! 3. Any transaction may raise the rts. A writer makes its version pending, fences, and reads the rts. A
+//!    reader raises the rts, fences, and checks that its version is still the one that it sees. So one of the
+//!    two detects the other.
 //! 4. A new version is above all others of the record, and above the rts. So each timestamp sees the same older
 //!    version for ever, and only the newest version needs an rts.
 

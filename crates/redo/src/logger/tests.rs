@@ -131,7 +131,7 @@ impl Stepped {
 }
 
 /// The result of a recovery.
-struct Found {
+struct Recovered {
     groups: Vec<Committed>,
     /// The smallest epoch recorded as closed.
     recorded: Epoch,
@@ -140,8 +140,8 @@ struct Found {
     batches: u64,
 }
 
-fn read(disk: &FaultyDisk, loggers: usize) -> Found {
-    let mut found = Found { groups: Vec::new(), recorded: Epoch(u64::MAX), known: Epoch(0), batches: 0 };
+fn read(disk: &FaultyDisk, loggers: usize) -> Recovered {
+    let mut found = Recovered { groups: Vec::new(), recorded: Epoch(u64::MAX), known: Epoch(0), batches: 0 };
     for (index, directory) in directories(loggers).iter().enumerate() {
         let (mut recorded, mut number) = (Epoch(FIRST.0 - 1), None);
         for segment in segment::list(disk, directory).expect("a directory") {

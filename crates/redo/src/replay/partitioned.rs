@@ -169,7 +169,7 @@ impl BuildHasher for Mixed {
 
 /// The state that one thread keeps between rounds.
 #[derive(Default)]
-struct Part {
+struct Partition {
     /// In the order of application.
     items: Vec<Item>,
     chunks: Vec<Chunk>,
@@ -276,7 +276,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 impl<S: Source> Shared<'_, S> {
     fn run(&self, number: usize) -> Counts {
-        let mut part = Part::default();
+        let mut part = Partition::default();
         let mut scatter = Scatter { tables: self.tables, chunks: Vec::new() };
         let mut buffer = Vec::new();
         loop {
@@ -353,7 +353,7 @@ impl<S: Source> Shared<'_, S> {
         Ok(())
     }
 
-    fn apply(&self, number: usize, round: &Round, part: &mut Part) -> Result<(), LogError> {
+    fn apply(&self, number: usize, round: &Round, part: &mut Partition) -> Result<(), LogError> {
         for mut chunk in mem::take(&mut *lock(&self.full[number])) {
             let index = part.chunks.len() as u32;
             part.items.extend(chunk.items.drain(..).map(|item| Item { chunk: index, ..item }));
@@ -366,7 +366,7 @@ impl<S: Source> Shared<'_, S> {
         }
         let until = round.until.map_or(u64::MAX, end_of);
         let complete = part.items.partition_point(|item| item.tid.bits() < until);
-        let Part { items, chunks, baseless, counts } = part;
+        let Partition { items, chunks, baseless, counts } = part;
         let mut run = Run::default();
         let mut left = &mut items[..complete];
         while let Some(first) = left.first() {

@@ -130,7 +130,7 @@ fn replay_runs_on_fewer_threads_if_the_system_refuses_some() {
 }
 
 #[test]
-fn what_the_slowest_logger_has_not_closed_is_void_also_in_later_recoveries() {
+fn epochs_that_the_slowest_logger_has_not_closed_are_void_in_later_recoveries_too() {
     let mut database = Database::new(2, 2);
     database.batch((1, 0), 11, 9, &[(tid(10, 1), vec![row(1, 1)]), (tid(11, 1), vec![row(2, 2)])]);
     database.batch((1, 1), 10, 9, &[(tid(14, 1), vec![row(3, 3)])]);

@@ -394,7 +394,7 @@ mod tests {
     }
 
     #[test]
-    fn what_parts_have_changed_can_be_put_back() {
+    fn changes_of_parts_can_be_undone() {
         let (seed, extent) = (5, Extent { orders: 32, lines: 512, ..Extent::SMALL });
         println!("seed {seed}");
         let mut rng = Rng::from_seed(seed);

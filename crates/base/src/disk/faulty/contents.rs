@@ -275,13 +275,13 @@ fn zeros() -> Arc<[u8; SECTOR_BYTES]> {
 }
 
 /// The part of a range of bytes that lies in one sector.
-struct Part {
+struct SectorRange {
     sector: usize,
     within: Range<usize>,
     buffer: Range<usize>,
 }
 
-fn parts(offset: u64, length: usize) -> impl Iterator<Item = Part> {
+fn parts(offset: u64, length: usize) -> impl Iterator<Item = SectorRange> {
     let mut done = 0;
     std::iter::from_fn(move || {
         let position = offset + done as u64;
@@ -290,6 +290,6 @@ fn parts(offset: u64, length: usize) -> impl Iterator<Item = Part> {
         let buffer = done..done + count;
         done += count;
         let sector = (position / SECTOR_BYTES as u64) as usize;
-        (count > 0).then_some(Part { sector, within: start..start + count, buffer })
+        (count > 0).then_some(SectorRange { sector, within: start..start + count, buffer })
     })
 }

@@ -22,7 +22,7 @@ use seriatim_base::thread;
 use seriatim_participant::{
     Caller, Deployed, Fragments, Participant, Program, Role, Taken, begin, coordinator, highest, number_of,
 };
-use seriatim_partition::{CoordinatorId, Left, LockMode, OwnerRecord, Partition, PartitionId, TransactionId};
+use seriatim_partition::{CoordinatorId, LockMode, OwnerRecord, Partition, PartitionId, RecoveredState, TransactionId};
 use seriatim_transport::{Application, Begin};
 use seriatim_workload::{Loading, Workload};
 
@@ -133,8 +133,8 @@ impl Partition for Costly {
     }
 
     /// Uses the defaults of the rest: undo and work are the same.
-    fn left(&mut self) -> Option<Left<Costly>> {
-        self.participant.left().map(Left::of_same)
+    fn left(&mut self) -> Option<RecoveredState<Costly>> {
+        self.participant.left().map(RecoveredState::of_same)
     }
 
     fn footprint(&self, work: &Fragment, locks: &mut Vec<(Vec<u8>, LockMode)>) {

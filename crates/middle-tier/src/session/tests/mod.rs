@@ -445,7 +445,7 @@ fn a_waiting_transaction_can_be_cancelled() {
 }
 
 #[test]
-fn copying_and_replication_do_not_confuse_what_is_owed() {
+fn copying_and_replication_do_not_confuse_the_owed_answers() {
     let copy = encode(&CopyInResponse::new(0, 1, vec![0]));
     let mut simple = session(EXAMPLE);
     sends(&mut simple, &[query("copy t from stdin")]);
