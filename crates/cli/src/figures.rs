@@ -1,4 +1,4 @@
-//! `seriatim figures`: draws the papers' figures. Each point is a command of this program, run in its own process.
+//! `seriatim figures`: draws the papers' figures. Each point is a command of this program, run in a process of its own.
 
 use std::io::{ErrorKind, Read};
 use std::path::{Path, PathBuf};
@@ -17,8 +17,7 @@ use seriatim_figures::{Answer, Cores, Event, Figure, Job, Origin, Setting, Size,
 use crate::Failure;
 use crate::machine::{self, Machine};
 
-/// The time that a point may take in addition to its measurement: loading and checking many warehouses on a
-/// slow machine.
+/// The longest time of a point, with loading and checking many warehouses on a slow machine.
 const PATIENCE: Duration = Duration::from_secs(1800);
 
 pub(crate) fn run(matches: &ArgMatches) -> Result<(), Failure> {
@@ -47,9 +46,8 @@ pub(crate) fn run(matches: &ArgMatches) -> Result<(), Failure> {
     match crate::args::is_json(matches) {
         true => say!("{report}\n")?,
         false => say!(
-            "{figures_drawn} figures in {}: {} points measured, of these {} before, {} not here, {} failed; {} \
-             relations \
-             hold, {} differ, {} cannot be told\n",
+            "{figures_drawn} figures in {}: {} points measured, of these {} before, {} not here, {} failed; \
+             {} relations hold, {} differ, {} cannot be told\n",
             directory.display(),
             summary.measured,
             summary.reused,
@@ -106,14 +104,14 @@ fn measure(
     Ok(summary)
 }
 
-/// Identifies this program by a checksum, since the working tree may have changed since its revision.
+/// This program, by a checksum, since the sources may have changed after the revision.
 fn origin(program: &Path) -> Result<Origin, Failure> {
     let bytes = std::fs::read(program).map_err(|error| Failure::Run(format!("{}: {error}", program.display())))?;
     let program = format!("crc32 {:08x}", crc32fast::hash(&bytes));
     Ok(Origin { revision: machine::revision().to_owned(), program, machine: json!(Machine::here()) })
 }
 
-/// Runs commands of this program in order, `jobs` at a time.
+/// Runs commands of this program in their order, `jobs` at a time.
 fn points(program: &Path, commands: &[&[String]], jobs: usize, hear: &mut dyn FnMut(usize, Answer)) {
     let (next, (sender, answers)) = (AtomicUsize::new(0), mpsc::channel());
     thread::scope(|scope| {
@@ -123,7 +121,7 @@ fn points(program: &Path, commands: &[&[String]], jobs: usize, hear: &mut dyn Fn
                 loop {
                     let at = next.fetch_add(1, Ordering::Relaxed);
                     let Some(arguments) = commands.get(at) else { return };
-                    // The receiver lives until the last sender has ended.
+                    // The receiver lives until all threads have ended.
                     let _ = sender.send((at, point(program, arguments)));
                 }
             });
@@ -133,6 +131,7 @@ fn points(program: &Path, commands: &[&[String]], jobs: usize, hear: &mut dyn Fn
     });
 }
 
+/// Runs a command of this program.
 fn point(program: &Path, arguments: &[String]) -> Answer {
     let mut command = Command::new(program);
     command.args(arguments).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -142,7 +141,7 @@ fn point(program: &Path, arguments: &[String]) -> Answer {
     }
 }
 
-/// The result of a process, which is killed when it exceeds its time.
+/// The outcome of a process, which is killed after `patience`.
 fn answer(mut child: Child, patience: Duration) -> Answer {
     let (Some(mut stdout), Some(mut stderr)) = (child.stdout.take(), child.stderr.take()) else {
         unreachable!("both are pipes")
@@ -157,13 +156,13 @@ fn answer(mut child: Child, patience: Duration) -> Answer {
         match ended {
             Ok(Some(status)) => match (status.code(), serde_json::from_str(&output)) {
                 (Some(0), Ok(report)) => Answer::Report(report),
-                (Some(0), Err(error)) => Answer::Failed(format!("its output is not a JSON object: {error}")),
-                // Invalid arguments: this program lacks the protocol, option or back end, or this machine does.
+                (Some(0), Err(error)) => Answer::Failed(format!("its output is no object of JSON: {error}")),
+                // Wrong arguments: this program or machine has no such protocol, option or back end.
                 (Some(2), _) => Answer::NotHere(last),
                 (Some(_), _) => Answer::Failed(last),
                 (None, _) => Answer::Failed(format!("{status}: {last}")),
             },
-            Ok(None) => Answer::Failed(format!("it was killed after {} s: {last}", patience.as_secs())),
+            Ok(None) => Answer::Failed(format!("it was ended after {} s: {last}", patience.as_secs())),
             Err(error) => Answer::Failed(format!("it cannot be waited for: {error}")),
         }
     })
@@ -171,12 +170,12 @@ fn answer(mut child: Child, patience: Duration) -> Answer {
 
 fn text(from: &mut impl Read) -> String {
     let mut bytes = Vec::new();
-    // On an error, the bytes read so far are returned.
+    // After an error, the text is what was read before.
     let _ = from.read_to_end(&mut bytes);
     String::from_utf8_lossy(&bytes).into_owned()
 }
 
-/// Waits for the process. Returns `None` if it had to be killed.
+/// Waits for the end; `None` if the process had to be killed.
 fn wait(child: &mut Child, patience: Duration) -> std::io::Result<Option<ExitStatus>> {
     let begin = Instant::now();
     let mut pause = Duration::from_millis(1);
@@ -199,42 +198,37 @@ mod tests {
     use super::*;
     use seriatim_figures::FIGURES;
 
-    /// Options and protocols that figures use and this program lacks. Their points are left out, and the page says so.
-    const AWAITED: [&str; 3] = ["--simulate-cores", "occ", "hto"];
-
     /// A mistake in a figure's command would look like a program that cannot run it.
     #[test]
-    fn commands_of_figures_are_valid_or_known_to_be_missing() {
-        for (size, figure) in
-            [Size::Small, Size::Large].into_iter().flat_map(|size| FIGURES.iter().map(move |figure| (size, figure)))
-        {
+    fn commands_of_figures_are_valid() {
+        let (mut command, mut seen) = (crate::args::command(), std::collections::HashSet::new());
+        for size in [Size::Small, Size::Large] {
             let setting = Setting { size, processors: 2, has_regions: true, seconds: None, rounds: None, seed: 1 };
-            for point in figure.points(&setting) {
-                let arguments = std::iter::once("seriatim").chain(point.arguments.iter().map(String::as_str));
-                if let Err(error) = crate::args::command().try_get_matches_from(arguments) {
-                    let error = error.to_string();
-                    let is_awaited = AWAITED.iter().any(|word| error.contains(&format!("'{word}'")));
-                    assert!(is_awaited, "{}: {:?}: {error}", figure.id(), point.arguments);
+            let points = FIGURES.iter().flat_map(|figure| figure.points(&setting));
+            for arguments in points.map(|point| point.arguments).filter(|arguments| seen.insert(arguments.clone())) {
+                let all = std::iter::once("seriatim").chain(arguments.iter().map(String::as_str));
+                if let Err(error) = command.try_get_matches_from_mut(all) {
+                    panic!("{arguments:?}: {error}");
                 }
-                check_options(&point.arguments);
+                check_options(&arguments);
             }
         }
     }
 
-    /// Checks options of a protocol, which are otherwise known only when the database opens.
+    /// The protocol and its options, which are only known when the database opens.
     fn check_options(arguments: &[String]) {
         let after = |name: &str| {
             let pairs = arguments.windows(2).filter(move |pair| pair[0] == name).map(|pair| pair[1].as_str());
             pairs.map(str::to_owned).collect::<Vec<_>>()
         };
-        let Some(protocol) = seriatim::protocols().iter().find(|protocol| after("--protocol") == [protocol.name])
-        else {
-            return;
-        };
-        for option in after("--option") {
+        let (named, options) = (after("--protocol"), after("--option"));
+        let Some(named) = named.first() else { return assert!(options.is_empty(), "{arguments:?}") };
+        let protocol = seriatim::protocols().iter().find(|protocol| protocol.name == *named);
+        let protocol = protocol.unwrap_or_else(|| panic!("there is no protocol {named}: {arguments:?}"));
+        for option in options {
             let (name, value) = option.split_once('=').expect("NAME=VALUE");
             let knob = protocol.options.iter().find(|knob| knob.name == name);
-            let knob = knob.unwrap_or_else(|| panic!("{} has no option {name}", protocol.name));
+            let knob = knob.unwrap_or_else(|| panic!("{named} has no option {name}"));
             assert!(value.parse().is_ok_and(|value: u64| (knob.min..=knob.max).contains(&value)), "{option}");
         }
     }

@@ -218,6 +218,9 @@ impl Report<'_> {
             let lag = &self.measured.lag;
             line("lag", format!("{:.1} epochs until durable, at most {}", lag.mean(), lag.most));
             line("checkpoints", log.checkpoints.to_string());
+            if let Some(warning) = &log.epochs_warning {
+                line("epochs", warning.clone());
+            }
         }
         if let Some(simulated) = &self.measured.simulated {
             line("simulated", simulated::line(simulated));
@@ -410,6 +413,8 @@ impl Report<'_> {
                 "flush_us_mean": mean_flush_us(log), "flush_us_max": log.flush_time_max.as_secs_f64() * 1e6,
                 "lag_epochs": { "mean": lag.mean(), "max": lag.most }, "checkpoints": log.checkpoints,
                 "durable_epoch": log.durable_epoch, "durable_snapshot": log.durable_snapshot,
+                "epochs_left": log.epochs_left,
+                "epochs_lasting_seconds": log.epochs_lasting.map(|lasting| lasting.as_secs_f64()),
             })
         })
     }

@@ -1,7 +1,8 @@
-//! Copies of database directories, and their verification. A copy can be taken while the database is in use, by this process or
-//! another: it is consistent, and holds all that was acknowledged before it began. A copy is a database directory itself.
+//! Copies of database directories, and their verification. A copy can be taken while this process or another
+//! uses the database. It is consistent, and contains all commits that were acknowledged before it began. A copy
+//! is itself a database directory.
 //!
-//! `seriatim_redo::backup` says why.
+//! The argument is in `seriatim_redo::backup`.
 //!
 //! ```
 //! use seriatim::{Database, Table, backup};
@@ -36,22 +37,22 @@ use seriatim_redo::backup as copies;
 use crate::durability::lock_to_read;
 use crate::{Engine, OpenError, StorageError};
 
-/// Told bytes done, and bytes in all.
+/// Called with the bytes done and the bytes in all.
 pub type Progress<'a> = dyn Fn(u64, u64) + 'a;
 
-/// What a copy consists of.
+/// The contents of a copy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Copied {
     /// Bytes of checkpoint and log.
     pub bytes: u64,
-    /// How often it was begun: anew when another process took a checkpoint of the database meanwhile.
+    /// How often it was begun. It begins again if another process took a checkpoint of the database meanwhile.
     pub attempts: usize,
-    /// The newest epoch that it holds.
+    /// The newest epoch that it contains.
     pub durable_epoch: u64,
 }
 
-/// What a directory was found to hold, without fault.
+/// The contents of a directory without faults.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Verified {
@@ -61,13 +62,13 @@ pub struct Verified {
     pub checkpoint_bytes: u64,
     /// Batches of the log.
     pub batches: u64,
-    /// Entries of the log, also such as a recovery leaves out.
+    /// Entries of the log, including those that a recovery ignores.
     pub entries: u64,
     /// Bytes of the log.
     pub log_bytes: u64,
     /// The newest epoch that a recovery keeps.
     pub durable_epoch: u64,
-    /// What is worth knowing and no fault, in words: a torn tail, say.
+    /// Findings that are not faults, in words, for instance a torn tail.
     pub notices: Vec<String>,
 }
 
@@ -92,18 +93,19 @@ impl From<copies::Verified> for Verified {
     }
 }
 
-/// Copies the database in `from`, which another process may have open, into the directory `to`, which is new or empty. The copy is
-/// verified. `Database::backup` does the same from within.
+/// Copies the database in `from`, which another process may have open, into the directory `to`, which is new or
+/// empty. The copy is verified. `Database::backup` does the same for an open database.
 ///
-/// # Errors Where there is no database, or `to` is no new or empty directory outside of it; damage; what the file
-/// system says, also that the database was busy: it changed each time that the copy was begun.
+/// # Errors
+/// There is no database; `to` is not a new or empty directory outside of it; damage; an error of the file
+/// system. Also a busy database, which changed each time that the copy was begun.
 pub fn take(from: impl AsRef<Path>, to: impl AsRef<Path>, progress: &Progress<'_>) -> Result<Copied, StorageError> {
     let (disk, from) = (disk::real(), from.as_ref());
     let _held = hold(disk.as_ref(), from)?;
     copies::backup(disk.as_ref(), from, to.as_ref(), progress).map(Copied::from)
 }
 
-/// Has a directory be the same for as long as it is read; `None` where there is none, which is said later.
+/// Keeps a directory from being replaced while it is read. `None` if there is none: the caller reports that.
 fn hold(disk: &dyn Disk, from: &Path) -> Result<Option<Box<dyn DiskHold>>, StorageError> {
     match disk.hold(from) {
         Ok(held) => Ok(Some(held)),
@@ -122,11 +124,11 @@ pub fn restore(from: impl AsRef<Path>, to: impl AsRef<Path>, progress: &Progress
     copies::restore(disk.as_ref(), from, to.as_ref(), progress).map(Copied::from)
 }
 
-/// Reads a whole database directory that nobody has open, and verifies every checksum.
+/// Reads a whole database directory that no process has open, and verifies every checksum.
 ///
 /// # Errors
-/// The first fault found, as [`StorageError::Corrupt`]; where there is no database; what the file system says, also that somebody
-/// has it open.
+/// The first fault found, as [`StorageError::Corrupt`]; a directory without a database; an error of the file
+/// system, or a database that is open.
 pub fn verify(directory: impl AsRef<Path>, progress: &Progress<'_>) -> Result<Verified, StorageError> {
     verify_on(disk::real().as_ref(), directory.as_ref(), progress)
 }
@@ -134,7 +136,7 @@ pub fn verify(directory: impl AsRef<Path>, progress: &Progress<'_>) -> Result<Ve
 /// As [`verify`], on another disk.
 #[doc(hidden)]
 pub fn verify_on(disk: &dyn Disk, directory: &Path, progress: &Progress<'_>) -> Result<Verified, StorageError> {
-    // Where there is no directory that is said below.
+    // The verification below reports a missing directory.
     let _lock = match lock_to_read(disk, directory) {
         Err(OpenError::Locked { .. }) => {
             let problem = format!("{} is open: close it, or verify a backup of it", directory.display());
@@ -146,12 +148,12 @@ pub fn verify_on(disk: &dyn Disk, directory: &Path, progress: &Progress<'_>) -> 
 }
 
 impl Engine {
-    /// Copies the database into the directory `to`, which is new or empty, while transactions go on. Checkpoints wait
-    /// until it is done, and so does closing the database. `None` in memory, and where the directory was only looked
-    /// at.
+    /// Copies the database into the directory `to`, which is new or empty, while transactions continue.
+    /// Checkpoints, and closing the database, wait for the copy. `None` in memory, and for a directory that is
+    /// open for inspection.
     ///
     /// # Errors
-    /// As [`take`]; that the log has stopped, or that what is committed was not durable in time.
+    /// As [`take`]; the log has stopped, or the commits were not durable in time.
     pub fn backup(&self, to: impl AsRef<Path>) -> Result<Option<Copied>, StorageError> {
         let Some(persistence) = &self.inner().persistence else { return Ok(None) };
         self.inner().check_process()?;
@@ -159,9 +161,9 @@ impl Engine {
             let problem = "the disk did not take within the bound of waits what the copy should hold: try again";
             return Err(StorageError::io("backing up")(Error::new(ErrorKind::TimedOut, problem)));
         }
-        // Until it is done nothing that it copies is deleted.
+        // No file of the copy may be deleted meanwhile.
         let _no_checkpoint = persistence.checkpointing.lock().unwrap_or_else(PoisonError::into_inner);
-        // A database that was closed while this waited has given its directory back.
+        // If the database was closed while this waited, its directory is unlocked.
         if persistence.is_closing() {
             return Err(StorageError::Closed);
         }

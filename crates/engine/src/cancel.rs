@@ -1,29 +1,29 @@
 //! Ending a session's transaction from another thread.
 //!
-//! The word that holds the end of the transaction's age is shared: to cancel is to make it lie in the past. So a
-//! transaction looks at one word, and learns the reason afterwards. The ticker ends a snapshot in the same way.
+//! The word with the end of the transaction's age is shared: a cancellation moves that end into the past. So a
+//! transaction checks one word, and learns the reason afterwards. The ticker ends a snapshot in the same way.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use seriatim_txn::{Cause, Phase, Reason};
 
-/// No time is before it.
+/// The transaction was cancelled: no time is earlier.
 const CANCELLED: u64 = 0;
 
 /// A snapshot that holds too much memory was ended. The ticker's time is later by then.
 const HOLDS_MEMORY: u64 = 1;
 
-/// The first time, as the ticker counts it, at which an attempt that has not been decided is over.
+/// The first time of the ticker at which an undecided attempt is over.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Deadline(Arc<AtomicU64>);
 
 impl Deadline {
-    /// Sets the last time at which an attempt may be open. The first of a transaction takes no notice of what was
-    /// cancelled before.
+    /// Sets the last time at which an attempt may be open. The first attempt of a transaction ignores earlier
+    /// cancellations.
     #[inline]
     pub(crate) fn set(&self, last: u64, is_first: bool) {
-        // ORDERING: release pairs with the acquire in `end_if`. A cancellation tells nothing else.
+        // ORDERING: release pairs with the acquire in `end_if`. A cancellation publishes nothing else.
         let before = self.0.load(Ordering::Relaxed);
         let time = last.saturating_add(1).max(HOLDS_MEMORY + 1);
         if is_first {
@@ -34,23 +34,23 @@ impl Deadline {
         }
     }
 
-    /// Ends the attempt as a snapshot that holds too much memory, if it `is_open` after this has read its deadline.
-    /// A later attempt of the session has another deadline, and is left alone.
+    /// Ends the attempt as a snapshot that holds too much memory. `is_open` is called after the deadline was
+    /// read. A later attempt of the session has set another deadline, and is not ended.
     pub(crate) fn end_if(&self, is_open: impl FnOnce() -> bool) {
-        // ORDERING: pairs with the release in `set`: of a deadline that a later attempt has set, `is_open` sees that
-        // the one before is over.
+        // ORDERING: pairs with the release in `set`. If a later attempt has set the deadline, `is_open` sees
+        // that the earlier one is over.
         let before = self.0.load(Ordering::Acquire);
         if before > HOLDS_MEMORY && is_open() {
             let _ = self.0.compare_exchange(before, HOLDS_MEMORY, Ordering::Relaxed, Ordering::Relaxed);
         }
     }
 
-    /// Whether both are of the same session.
+    /// Whether it is the deadline with this address.
     pub(crate) fn is_of(&self, address: usize) -> bool {
         self.address() == address
     }
 
-    /// What tells it from the deadlines of other sessions that are there.
+    /// Distinguishes it from the deadlines of other live sessions.
     pub(crate) fn address(&self) -> usize {
         Arc::as_ptr(&self.0).addr()
     }
@@ -86,25 +86,25 @@ impl Deadline {
 pub struct Canceller(Arc<AtomicU64>);
 
 impl Canceller {
-    /// Cancels the transaction that the session runs now: it ends, without a trace, with
-    /// [`TransactError::Cancelled`](crate::TransactError::Cancelled) at its next operation, its next look at what it
-    /// waits for, or its next attempt. If none is running, or the decision is being made, nothing happens; a wait
-    /// until the result is durable goes on. A chain of pieces of which one is visible goes on, too.
+    /// Cancels the transaction that the session runs now. It ends without effects, with
+    /// [`TransactError::Cancelled`](crate::TransactError::Cancelled). It notices at its next operation, at the
+    /// next check of a wait, or at its next attempt. Nothing happens if no transaction is running, or if it is
+    /// being decided. A wait until the result is durable continues. A chain of pieces continues if one piece is
+    /// visible.
     pub fn cancel(&self) {
         self.0.store(CANCELLED, Ordering::Relaxed);
     }
 }
 
-/// Whether a call of an executor is cancelled, in whichever sessions it runs.
+/// Whether a call of an executor is cancelled, in any session that runs it.
 ///
-/// The lock orders a cancellation and the beginning of an attempt, which sets the session's deadline anew: one
-/// that is cancelled before the attempt looks is found by it; one that is cancelled later finds the deadline set,
-/// and replaces it.
+/// The lock orders a cancellation and the beginning of an attempt, which sets the session's deadline again. The
+/// attempt finds an earlier cancellation. A later one finds the deadline set, and replaces it.
 #[derive(Debug, Default)]
 pub(crate) struct Cancelled(Mutex<bool>);
 
 impl Cancelled {
-    /// Cancels the call, and the attempt in this session if there is one.
+    /// Cancels the call, and its attempt in this session, if there is one.
     pub(crate) fn cancel(&self, session: Option<&Canceller>) {
         let mut is_cancelled = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         *is_cancelled = true;

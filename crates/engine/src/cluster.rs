@@ -1,16 +1,20 @@
-//! Clustered tables: rows that share the first columns of their keys lie together in runs, each of which is one record of an ordinary
-//! table, so that protocols, log and recovery see no more than that. Decision record 13 says why, and what conflicts.
+//! Clustered tables: rows that share the first columns of their keys are stored together in runs. A run is one
+//! record of an ordinary table, so protocols, log and recovery see only records. Decision record 13 gives the
+//! reasons and says what conflicts.
 //!
 //! Invariants, at the end of each operation and so in each committed state:
-//! - The rows of a run share a prefix, have keys no less than the run's own, less than that of the next run of the prefix, and are
-//!   in key order. A run that is not the first of its prefix has at least one row.
-//! - If a prefix has rows, it has a run whose key is the smallest that begins with it: the first one. Where there are more, that run
-//!   says so. So a key is found by one lookup, or, in a prefix of several runs, by the greatest run whose key is no greater.
+//! - The rows of a run share a prefix and are in key order. Their keys are at least the run's own key, and less
+//!   than that of the next run of the prefix. A run that is not the first of its prefix has at least one row.
+//! - If a prefix has rows, it has a *first* run, whose key is the smallest that begins with the prefix. If the
+//!   prefix has more runs, the first run is marked as followed. So one lookup finds a key, or, in a prefix of
+//!   several runs, a search for the greatest run whose key is no greater.
 //!
-//! Whoever inserts or deletes rows, or splits a run, writes the run in which others have found, or missed, a row; so no other phantoms
-//! need be kept out than those of the prefixes that have no run, which are those of the records.
+//! A transaction that inserts or deletes rows, or splits a run, writes the run in which other transactions
+//! found, or missed, a row. So the only phantoms left are those of prefixes without a run, and these are
+//! phantoms of records.
 //!
-//! A transaction copies a run when it first changes it, and changes the copy in place as long as nobody can tell: see [`OpenRun`].
+//! A transaction copies a run before its first change, and changes the copy in place while no reader can
+//! notice: see [`OpenRun`].
 
 use std::cell::Cell;
 use std::hint::cold_path;
@@ -25,26 +29,26 @@ use crate::error::Abort;
 use crate::table::TableSet;
 use crate::tx::TxCore;
 
-/// Bytes of rows that a run has at most, if those are [`ROWS_MIN`] rows or more.
+/// Most bytes of a run's rows, unless they are fewer than [`ROWS_MIN`] rows.
 const BYTES_MAX: Size = Size::new(2048, if cfg!(any(test, feature = "test-support")) { 256 } else { 2048 });
-/// Rows that a run can have in any case.
+/// Rows for which a run always has room.
 const ROWS_MIN: usize = 3;
-/// Rows that there is room for in a new run; one that grows has room for a multiple.
+/// Rows for which a new run has room; a run that grows has room for a multiple.
 const ROWS_STEP: usize = 4;
 
 /// How the rows of a table are clustered.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Cluster {
-    /// Bytes of a row; zero where each row is a record.
+    /// Bytes of a row; zero if the table is not clustered.
     row_bytes: u32,
     /// Rows of a run at most.
     rows_max: u16,
-    /// Bits of a key behind the columns that rows share.
+    /// Bits of a key behind the shared columns.
     suffix_bits: u8,
-    /// How many columns those are.
+    /// The number of shared columns.
     columns: u8,
     class: KeyClass,
-    /// Where a row has those bits, if they are one number's.
+    /// Where a row has those bits, if they are those of one number.
     word: Option<RowWord>,
 }
 
@@ -59,7 +63,7 @@ pub(crate) fn bits(key: Key<'_>) -> u128 {
 }
 
 impl Cluster {
-    /// As the table is declared, whose rows have so many bytes.
+    /// As the table is declared. Its rows have this many bytes.
     pub(crate) fn new(definition: &TableDef, codec: &KeyCodec, class: KeyClass, row_bytes: u32) -> Cluster {
         if !definition.is_clustered() {
             return Cluster { row_bytes: 0, rows_max: 0, suffix_bits: 0, columns: 0, class, word: None };
@@ -83,7 +87,7 @@ impl Cluster {
         self.row_bytes as usize
     }
 
-    /// The bits that a key does not share with others of its prefix.
+    /// A mask of the key bits that rows of one prefix do not share.
     #[inline(always)]
     fn suffix(&self) -> u128 {
         (1 << self.suffix_bits) - 1
@@ -95,7 +99,7 @@ impl Cluster {
         bits & !self.suffix()
     }
 
-    /// A key of these bits.
+    /// The key with these bits.
     #[inline(always)]
     pub(crate) fn key(&self, bits: u128) -> Key<'static> {
         match self.class {
@@ -112,7 +116,7 @@ impl Cluster {
 }
 
 impl TableSet {
-    /// Whether rows lie in runs, and a write of one is of its run alone.
+    /// Whether rows are stored in runs, and a write changes no index.
     #[inline(always)]
     fn has_runs_alone(&self) -> bool {
         self.cluster.is_on() && self.indexes.is_empty()
@@ -126,7 +130,7 @@ impl TableSet {
         self.primary.codec.encode_row(row, bits)
     }
 
-    /// What that key does not share with the others of its prefix.
+    /// The bits of that key that rows of one prefix do not share.
     #[inline(always)]
     fn suffix_at(&self, run: Run, at: usize) -> u128 {
         // SAFETY: as in `key_at`.
@@ -134,7 +138,8 @@ impl TableSet {
         self.primary.codec.encode_rest(row, self.cluster.columns.into())
     }
 
-    /// Where the run has a row with this key, which is of its prefix, or would have it.
+    /// The position of the row with this key in the run of its prefix, or the position where it would be
+    /// inserted.
     #[inline]
     fn search(&self, run: Run, key: u128) -> Result<usize, usize> {
         let key = key & self.cluster.suffix();
@@ -145,7 +150,7 @@ impl TableSet {
         }
     }
 
-    /// Each row that a record of its table stands for, with its key.
+    /// Gives each row of a record to `see`, with the row's key.
     pub(crate) fn each_row<E>(
         &self,
         key: Key<'_>,
@@ -165,7 +170,8 @@ impl TableSet {
     }
 }
 
-/// Where a key is among so many ascending ones, or would be. Keys that follow one another are found at once.
+/// The position of a key among `len` ascending keys, or where it would be inserted. Consecutive keys are found
+/// in one step.
 #[inline(always)]
 fn search<K: Ord + Copy + Sub<Output = K> + TryInto<usize>>(
     len: usize,
@@ -177,7 +183,7 @@ fn search<K: Ord + Copy + Sub<Output = K> + TryInto<usize>>(
     if key >= greatest {
         return if key == greatest { Ok(last) } else { Err(last + 1) };
     }
-    // Where it is if the keys from here to the last follow one another, and above no other.
+    // Its position if the keys from there to the last one are consecutive; it is at no higher position.
     let mut low = 0;
     let mut high = last;
     let mut probe = last.saturating_sub((greatest - key).try_into().unwrap_or(usize::MAX));
@@ -196,15 +202,17 @@ fn search<K: Ord + Copy + Sub<Output = K> + TryInto<usize>>(
     Err(low)
 }
 
-/// The run that a transaction changed last: a copy of its own, to be changed in place as long as it can.
+/// The run that a transaction changed last: a private copy that it changes in place while that is possible.
 ///
-/// A row that was given out must stay as it was read, and what a savepoint keeps must not change. So the copy is
-/// - forgotten when a position is taken to which the writes can be rolled back, when they are, and when the attempt begins;
-/// - changed in place while none of its rows was given out since it was made; rows can be added behind the others even then;
-/// - otherwise replaced by a copy, to which the transaction's row version of the record refers from then on. The one before stays
-///   readable until the transaction ends.
+/// A row that was given out must stay as it was read, and rows that a savepoint keeps must not change. So the
+/// copy is
+/// - forgotten when a savepoint is taken, when the transaction rolls back to one, and when the attempt begins;
+/// - changed in place while none of its rows was given out since it was made; rows can be appended even
+///   afterwards;
+/// - replaced by a new copy otherwise. The transaction's row version of the record then refers to the new copy.
+///   The old one stays readable until the transaction ends.
 ///
-/// Runs of operations that may be repaired have a copy each.
+/// Each execution of an operation that may be repaired uses a copy of its own.
 #[derive(Debug)]
 pub(crate) struct OpenRun {
     /// The table; null if there is none.
@@ -213,17 +221,17 @@ pub(crate) struct OpenRun {
     key: Cell<u128>,
     /// The address of the copy.
     address: Cell<u64>,
-    /// The transaction's row version of the record, where it is known.
+    /// The transaction's row version of the record, if it is known.
     row: Cell<Option<RowPtr>>,
     /// Whether the prefix has no other run.
     is_alone: Cell<bool>,
-    /// Whether a row of it was given out.
+    /// Whether one of its rows was given out.
     is_lent: Cell<bool>,
-    /// How many rows more there is room for behind the last one, where the last change was an insertion there; zero otherwise.
+    /// Rows for which there is room behind the last one, if the last change appended a row; zero otherwise.
     left: Cell<usize>,
     /// The key of the last row, where `left` is not zero.
     last: Cell<u128>,
-    /// The first run that was prefetched last: of rows of one prefix, which come together, it is asked for once.
+    /// The first run that was prefetched last: consecutive rows of one prefix prefetch it once.
     fetched: Cell<(*const TableSet, u128)>,
 }
 
@@ -244,30 +252,30 @@ impl Default for OpenRun {
 }
 
 impl OpenRun {
-    /// What is written from here on is written to a new copy.
+    /// Later writes go to a new copy.
     #[inline(always)]
     pub(crate) fn forget(&self) {
         self.set.set(std::ptr::null());
         self.fetched.set((std::ptr::null(), 0));
     }
 
-    /// Whether it is this run.
+    /// Whether this run is the open one.
     #[inline(always)]
     fn is(&self, run: Run) -> bool {
         !self.set.get().is_null() && self.address.get() == run.address()
     }
 
-    /// The run, if it must have the row with this key.
+    /// The open run, if the row with this key can be in no other run.
     #[inline(always)]
     fn covering(&self, set: &TableSet, key: u128) -> Option<Located> {
         if std::ptr::eq(self.set.get(), set) && self.key.get() == set.cluster.first(key) && self.is_alone.get() {
-            // SAFETY: a run of the open transaction's, which changes it in operations only.
+            // SAFETY: a run of the open transaction, which changes it only inside operations.
             return Some(Located { key: self.key.get(), run: unsafe { Run::at(self.address.get()) } });
         }
         None
     }
 
-    /// A row of the run is given out.
+    /// Notes that a row of the run is given out.
     #[inline(always)]
     pub(crate) fn lend(&self, run: Run) {
         if self.address.get() == run.address() {
@@ -285,14 +293,15 @@ impl OpenRun {
         self.left.set(0);
     }
 
-    /// The run that the last row was added to, if a row with this key is to be added behind that, and there is room.
+    /// The run to which the last row was appended, if a row with this key comes behind that one and there is
+    /// room.
     #[inline(always)]
     fn appending(&self, set: &TableSet, key: u128) -> Option<Run> {
         let is_next = self.left.get() > 0 && key > self.last.get();
         if is_next && let Some(Located { run, .. }) = self.covering(set, key) { Some(run) } else { None }
     }
 
-    /// A row with this key was added behind all others of the run, if it is the open one.
+    /// Notes that a row with this key was appended to the run, if that is the open one.
     #[inline(always)]
     fn appended(&self, cluster: &Cluster, run: Run, key: u128) {
         if self.is(run) {
@@ -309,16 +318,16 @@ struct Located {
     run: Run,
 }
 
-/// What is to be done to the rows of a run.
+/// How the rows of a run are going to change.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Change {
-    /// They stay; others may come behind them.
+    /// Rows stay where they are; new ones may be appended.
     Append,
-    /// They are changed or moved.
+    /// Rows are changed or moved.
     Any,
 }
 
-/// The row to be written, and a copy of the one before: see [`TxCore::scratch`].
+/// Memory for the row to be written and for a copy of its old version: see [`TxCore::scratch`].
 pub(crate) struct Scratch {
     words: Cell<Vec<u64>>,
 }
@@ -328,7 +337,7 @@ impl Scratch {
         Scratch { words: Cell::default() }
     }
 
-    /// Two places for rows of so many bytes. They stay where they are as long as no longer rows are asked for.
+    /// Two places for rows of this size. They do not move until longer rows are requested.
     fn rows(&self, row_bytes: usize) -> (*mut u8, *mut u8) {
         let words = row_bytes / 8;
         let mut room = self.words.take();
@@ -349,7 +358,7 @@ impl std::fmt::Debug for Scratch {
 }
 
 impl<W: Worker + ?Sized> TxCore<W> {
-    /// The first wave of fetching the record of the row with this key, which has the first run of its prefix.
+    /// The first wave of a prefetch for the row with this key: of the first run of its prefix.
     pub(crate) fn prefetch_run(&self, set: &TableSet, key: Key<'_>) {
         let first = set.cluster.first(bits(key));
         if self.open_run.fetched.replace((set, first)) != (std::ptr::from_ref(set), first) {
@@ -357,7 +366,7 @@ impl<W: Worker + ?Sized> TxCore<W> {
         }
     }
 
-    /// A zeroed place for a row that is to be inserted into a clustered table.
+    /// A zeroed place for a row to be inserted into a clustered table.
     pub(crate) fn scratch_row(&self, set: &TableSet) -> *mut u8 {
         let row = self.scratch.rows(set.cluster.row_bytes()).0;
         // SAFETY: the place is ours, and has room for a row.
@@ -365,7 +374,7 @@ impl<W: Worker + ?Sized> TxCore<W> {
         row
     }
 
-    /// The row at an encoded key of the table, of which these columns are read.
+    /// The row at an encoded key of the table. The transaction reads these columns of it.
     ///
     /// # Errors
     /// A conflict.
@@ -388,7 +397,7 @@ impl<W: Worker + ?Sized> TxCore<W> {
 
     /// The run that has the row with this key, or would have it.
     fn locate(&self, set: &TableSet, key: u128) -> Result<Option<Located>, Abort> {
-        // What is recorded has a read for each operation.
+        // A recorded history has a read for each operation.
         if self.log.is_none()
             && let Some(open) = self.open_run.covering(set, key)
         {
@@ -428,7 +437,7 @@ impl<W: Worker + ?Sized> TxCore<W> {
         Ok(Some(Located { key: bits(key), run }))
     }
 
-    /// The key of the first run that a scan from `low` on has to look at.
+    /// The key of the first run that a scan from `low` must visit.
     pub(crate) fn first_run(&self, set: &TableSet, low: u128) -> Result<u128, Abort> {
         let first = set.cluster.first(low);
         if low == first {
@@ -437,7 +446,7 @@ impl<W: Worker + ?Sized> TxCore<W> {
         Ok(self.locate(set, low)?.map_or(first, |located| located.key))
     }
 
-    /// Records that were read one after the other do not belong to one state, so the transaction cannot commit.
+    /// The abort for records that were read one after the other and do not belong to one state.
     #[cold]
     fn torn(&self) -> Abort {
         match self.validate() {
@@ -446,7 +455,7 @@ impl<W: Worker + ?Sized> TxCore<W> {
         }
     }
 
-    /// The transaction's own copy of a run that it has located, with room for so many rows, to be changed as said.
+    /// The transaction's own copy of a located run, with room for `rows` rows, to be changed as `change` says.
     fn own_run(&self, set: &TableSet, located: Located, rows: usize, change: Change) -> Result<Run, Abort> {
         let Located { key, run } = located;
         let (open, cluster) = (&self.open_run, &set.cluster);
@@ -485,7 +494,7 @@ impl<W: Worker + ?Sized> TxCore<W> {
         Ok(copy)
     }
 
-    /// A copy of a run with room for so many rows, no fewer than it has.
+    /// A copy of a run with room for at least `rows` rows, and for all that it has.
     fn copy_run(&self, cluster: &Cluster, run: Run, rows: usize) -> Result<Run, Abort> {
         let row_bytes = cluster.row_bytes();
         let copy = self.new_run(cluster, rows.max(run.len()))?;
@@ -497,7 +506,7 @@ impl<W: Worker + ?Sized> TxCore<W> {
         Ok(copy)
     }
 
-    /// A run without rows, with room for so many.
+    /// A run without rows, with room for `rows`.
     fn new_run(&self, cluster: &Cluster, rows: usize) -> Result<Run, Abort> {
         let bytes = Run::bytes(rows, cluster.row_bytes());
         let address = self.worker().out_of_line_room(bytes).map_err(|_| self.out_of_memory())?;
@@ -509,10 +518,10 @@ impl<W: Worker + ?Sized> TxCore<W> {
         }
     }
 
-    /// Makes room at a position of a run of ours, and writes a row there.
+    /// Makes room at a position of a private run, and writes a row there.
     ///
     /// # Safety
-    /// The run is ours, has room for a row more, and none of its rows from there on was given out.
+    /// The run is private and has room for another row, and none of its rows from `at` on was given out.
     unsafe fn write_row_at(cluster: &Cluster, run: Run, at: usize, row: *const u8) -> *mut u8 {
         let (row_bytes, rows) = (cluster.row_bytes(), run.len());
         let place = cluster.row(run, at);
@@ -527,7 +536,7 @@ impl<W: Worker + ?Sized> TxCore<W> {
         place
     }
 
-    /// Inserts a run as a record of its own, which must not be there.
+    /// Inserts a run as a new record. The record must not exist.
     fn insert_run(&self, set: &TableSet, key: u128, run: Run) -> Result<(), Abort> {
         let (table, encoded) = (&set.primary, set.cluster.key(key));
         let staged = self.operate(|worker| worker.stage(table))?;
@@ -542,8 +551,8 @@ impl<W: Worker + ?Sized> TxCore<W> {
         Ok(())
     }
 
-    /// The place for a row of a table without indexes that is to be inserted behind the one inserted last, zeroed, if it is known to
-    /// belong there. [`TxCore::end_append`] follows once it is written.
+    /// The zeroed place for a row that is appended to the open run, if its key is known to belong there. Only
+    /// in tables without indexes. The caller writes the row, then calls [`TxCore::end_append`].
     #[inline(always)]
     pub(crate) fn append_place(&self, set: &TableSet, key: Key<'_>) -> Option<*mut u8> {
         if !set.has_runs_alone() {
@@ -556,7 +565,7 @@ impl<W: Worker + ?Sized> TxCore<W> {
         Some(place)
     }
 
-    /// The row at [`TxCore::append_place`] is written.
+    /// Appends the row that was written at [`TxCore::append_place`].
     #[inline(always)]
     pub(crate) fn end_append(&self, key: Key<'_>) {
         let open = &self.open_run;
@@ -619,7 +628,7 @@ impl<W: Worker + ?Sized> TxCore<W> {
         }
     }
 
-    /// A copy of a row that is going to be changed in place, where somebody wants to know what it was.
+    /// A copy of a row that is about to be changed in place, for callers that need its old version.
     fn keep_before(&self, set: &TableSet, row: *mut u8) -> *mut u8 {
         let row_bytes = set.cluster.row_bytes();
         let (_, copy) = self.scratch.rows(row_bytes);
@@ -635,8 +644,8 @@ impl<W: Worker + ?Sized> TxCore<W> {
         Ok(true)
     }
 
-    /// Inserts a row at a position of a run that has as many as it can: a run of its own follows it, with the row alone where that is
-    /// the last one, so that ascending keys fill their runs, else with the greater half.
+    /// Inserts a row at a position of a full run. A new run follows it. If the row is the last one, the new run
+    /// has that row alone, so that ascending keys fill their runs. Otherwise it gets the greater half.
     #[cold]
     fn split(&self, set: &TableSet, located: Located, at: usize, row: *const u8) -> Result<*mut u8, Abort> {
         let (cluster, Located { key, run }) = (&set.cluster, located);
@@ -674,7 +683,7 @@ impl<W: Worker + ?Sized> TxCore<W> {
         Ok(after)
     }
 
-    /// The row of a clustered table that is going to be updated: as it was, and where it is changed.
+    /// The row of a clustered table that is to be updated: its old version, and the place to change.
     pub(crate) fn update_clustered(
         &self,
         set: &TableSet,
@@ -689,8 +698,8 @@ impl<W: Worker + ?Sized> TxCore<W> {
         Ok(rows.map(|(before, after)| seriatim_txn::Updating { before, after }))
     }
 
-    /// The row at a key of a clustered table without indexes, where it can be changed in place, and nobody need know what it was: the
-    /// run is the transaction's own copy, and the only one of its prefix.
+    /// The row at a key of a clustered table without indexes, if it can be changed in place and its old version
+    /// is not needed. The run must be the transaction's own copy, and the only one of its prefix.
     #[inline]
     pub(crate) fn own_row(&self, set: &TableSet, key: Key<'_>) -> Option<RowPtr> {
         if !set.has_runs_alone() || self.open_run.is_lent.get() {
@@ -701,7 +710,8 @@ impl<W: Worker + ?Sized> TxCore<W> {
         RowPtr::new(set.cluster.row(run, set.search(run, key).ok()?))
     }
 
-    /// Deletes the row at a key of a clustered table; the row it was, until the next operation.
+    /// Deletes the row at a key of a clustered table. Returns the deleted row, which is readable until the next
+    /// operation.
     pub(crate) fn delete_clustered(&self, set: &TableSet, key: Key<'_>) -> Result<Option<RowPtr>, Abort> {
         let (cluster, key) = (&set.cluster, bits(key));
         let Some(located) = self.locate(set, key)? else { return Ok(None) };
@@ -726,7 +736,7 @@ impl<W: Worker + ?Sized> TxCore<W> {
         Ok(RowPtr::new(before))
     }
 
-    /// Whether the run, which is going to have no rows, can be deleted: the first one stays while others follow.
+    /// Whether a run whose last row is deleted can be deleted: the first run stays while others follow.
     fn may_go(&self, set: &TableSet, located: Located) -> Result<bool, Abort> {
         let first = set.cluster.first(located.key);
         Ok(located.key != first || !located.run.is_followed() || !self.has_later_run(set, first)?)
@@ -739,7 +749,7 @@ impl<W: Worker + ?Sized> TxCore<W> {
         Ok(later.is_some())
     }
 
-    /// A later run of the prefix was deleted: if the first one has no rows and was kept for its sake, it goes too.
+    /// Deletes the first run of a prefix after a later run was deleted, if it has no rows and no run follows.
     #[cold]
     fn delete_first_if_last(&self, set: &TableSet, first: u128) -> Result<(), Abort> {
         let row = self.read_at(&set.primary, set.cluster.key(first), ColumnSet::ALL)?;
@@ -764,24 +774,24 @@ impl<W: Worker + ?Sized> TxCore<W> {
     }
 }
 
-/// The rows of one run that a scan has still to yield, and the keys that it is to yield at all.
+/// The rows of one run that a scan has still to yield, and the range of the scan.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct RunScan {
     /// The next row.
     row: *mut u8,
     /// Rows that are left.
     left: usize,
-    /// From one row to the next, in bytes.
+    /// Bytes from one row to the next.
     step: isize,
-    /// The least and the greatest key.
+    /// The least and the greatest key of the range.
     low: u128,
     high: u128,
-    /// Whether a prefix has either all keys between them or none.
+    /// Whether the range has either all keys of a prefix or none.
     is_whole: bool,
 }
 
 impl RunScan {
-    /// Of the keys between two bounds; none if there can be none.
+    /// A scan of the keys between two bounds; `None` if there can be none.
     pub(crate) fn new(set: &TableSet, low: &Bound<u128>, high: &Bound<u128>, direction: Direction) -> Option<RunScan> {
         let low = match low {
             Bound::Included(low) => *low,
@@ -805,7 +815,8 @@ impl RunScan {
         self.low
     }
 
-    /// Goes on with the run of this record's row, whose rows are going to be given out; how many of them are in the range.
+    /// Enters the run of this record's row. Its rows are going to be given out; returns how many are in the
+    /// range.
     #[inline]
     pub(crate) fn enter(&mut self, set: &TableSet, open: &OpenRun, row: RowPtr) -> usize {
         // SAFETY: a row of the table; its run is readable until the transaction ends.
@@ -848,7 +859,7 @@ mod tests {
     use crate::tx::Origin;
     use crate::{DynHandle, Engine, Settings};
 
-    /// Lines of four columns: a record has room for so many.
+    /// A table of order lines.
     fn lines() -> (Engine, DynHandle) {
         let engine = Settings { step_helpers: true, ..Settings::default() }.open().expect("memory");
         let column = |name: &'static str, ty| ColumnDef::new(name, ty);
@@ -867,7 +878,7 @@ mod tests {
         [order, number].map(Value::from)
     }
 
-    /// Adds one to an amount, as a typed table does: without a savepoint.
+    /// Adds one to an amount as a typed table does: without a savepoint.
     fn increment(tx: &TxCore, lines: &DynHandle, order: u64, number: u64) -> Result<(), Abort> {
         let (set, place) = (&lines.set, lines.set.layout.places[2]);
         let key = set.primary.codec.encode_values(&key(order, number)).expect("a key");
@@ -925,7 +936,7 @@ mod tests {
         engine.runner().transact(work).expect("nobody is about");
     }
 
-    /// How many records the table has.
+    /// The number of records of the table.
     fn records(engine: &Engine, lines: &DynHandle) -> usize {
         let mut records = 0;
         let index = &lines.set.primary.index;
@@ -939,7 +950,7 @@ mod tests {
         let (engine, lines) = lines();
         let most = u64::from(lines.set.cluster.rows_max);
         let mut runner = engine.runner();
-        // The rows of the first run go first, which stays for the others' sake; or last.
+        // The rows of the first run are deleted first, so that it stays for the others' sake; or last.
         let orders: [&mut dyn Iterator<Item = u64>; 2] = [&mut (0..3 * most), &mut (0..3 * most).rev()];
         for numbers in orders {
             let insert = |tx: &TxCore| (0..3 * most).try_for_each(|at| tx.insert_dyn(&lines, &values(1, at, 0)));
@@ -949,7 +960,7 @@ mod tests {
                 let deleted = runner.transact(|tx| tx.delete_dyn(&lines, &key(1, number)));
                 assert!(*deleted.expect("nobody is about"));
             }
-            // What was deleted is unlinked a grace period later.
+            // Deleted records are unlinked a grace period later.
             (0..9).for_each(|_| engine.step());
             assert_eq!(records(&engine, &lines), 0);
         }
@@ -981,7 +992,7 @@ mod tests {
                 for number in numbers {
                     tx.insert_dyn(&lines, &values(order, number, 0))?;
                 }
-                // And some whose lower bytes are those of others.
+                // Also numbers whose lower bytes equal those of others.
                 for number in (0..70u64).chain([256, 261, 60_000, 60_001]) {
                     let found = tx.get_dyn(&lines, &key(order, number))?.is_some();
                     assert_eq!(found, numbers.contains(&number), "{order}, {number}");

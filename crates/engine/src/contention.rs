@@ -1,8 +1,9 @@
-//! Who is in whose way: conflicts by row, cause, and the two transactions.
+//! Conflicts, counted by row, cause, and the two transactions in conflict.
 //!
-//! Conflicts are the slow path, and are counted under a lock. That the other transaction can be named, commits note for each row they
-//! write which procedure wrote it: in a table of fixed size, by the hash of the key, so that a name can be that of the last writer of
-//! another row with the same hash. Nothing of this is there unless it is asked for.
+//! Conflicts are rare, and are counted under a lock. To name the other transaction, each commit notes for each
+//! row that it writes which procedure wrote it. The notes are in a table of fixed size, by the hash of the key.
+//! So a name may be that of the last writer of another row with the same hash. The whole module is inactive
+//! unless it is requested.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -18,13 +19,13 @@ use seriatim_txn::{Before, Cause, ConflictInfo, HotRecord, Redo, RowPtr, Table};
 /// Rows whose last writers are known at one time.
 const WRITERS: usize = 1 << 16;
 
-/// Combinations of row, cause and transactions that are counted apart.
+/// Combinations of row, cause and transactions that are counted separately.
 const PLACES_MAX: usize = 1 << 16;
 
 /// A kind of transaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Contender {
-    /// Not known: it has not committed a write of the row since the database was opened.
+    /// Not known: no transaction committed a write of the row since the database was opened.
     Unknown,
     /// A closure or an explicit transaction.
     AdHoc,
@@ -42,31 +43,32 @@ impl fmt::Display for Contender {
     }
 }
 
-/// Attempts that ended by one cause at one place.
+/// Attempts that ended by one cause at one row.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Contended {
     /// The table or index, if the conflict was at one.
     pub table: Option<String>,
     /// The key, if the conflict was at one row.
     pub key: Option<String>,
-    /// What the attempts were doing, and what stood in the way.
+    /// The phase of the attempts, and the reason why they ended.
     pub cause: Cause,
-    /// Whose attempts they were.
+    /// The transactions that were aborted.
     pub aborted: Contender,
-    /// Who last committed a write of the row. (Where a lock was in the way, its holder may have been another.)
+    /// The transaction that last committed a write of the row. (The holder of a conflicting lock may be
+    /// another.)
     pub by: Contender,
-    /// How many attempts.
+    /// The number of attempts.
     pub count: u64,
 }
 
 /// A row that the protocol has found contended: transactions lock it when they access it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HotRow {
-    /// The table or index; `None` once that is dropped.
+    /// The table or index; `None` once it is dropped.
     pub table: Option<String>,
     /// The key.
     pub key: Option<String>,
-    /// Waits and conflicts at it in the period for which the protocol last looked whether it is to stay hot, or became so.
+    /// Waits and conflicts at the row in the period before the protocol last decided that it is hot.
     pub failures: u64,
     /// For how long it has been hot.
     pub hot_for: Duration,
@@ -75,22 +77,23 @@ pub struct HotRow {
 /// The conflicts of a database since it was opened.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Contention {
-    /// By place, cause and transactions, the most frequent first.
+    /// By row, cause and transactions, the most frequent first.
     pub places: Vec<Contended>,
-    /// Attempts at places beyond the first 65,536.
+    /// Attempts beyond the first 65,536 combinations.
     pub elsewhere: u64,
-    /// The rows that are hot now, those with the most failures first; `None` under protocols that do not find out which are (and where
-    /// an option makes all or none hot).
+    /// The rows that are hot now, those with the most failures first. `None` if the protocol does not detect
+    /// hot rows, or if an option makes all or none hot.
     pub hot: Option<Vec<HotRow>>,
 }
 
 impl Contention {
-    /// All attempts that conflicts ended.
+    /// The number of attempts that ended by conflicts.
     pub fn count(&self) -> u64 {
         self.elsewhere + self.places.iter().map(|place| place.count).sum::<u64>()
     }
 
-    /// The attempts by what `of` tells of them, the most frequent first: by table, by cause, by pair of procedures.
+    /// The number of attempts for each value of `of`, the most frequent first: by table, by cause, by pair of
+    /// procedures.
     ///
     /// ```
     /// # use seriatim_engine::Contention;
@@ -108,7 +111,7 @@ impl Contention {
     }
 }
 
-/// Where a conflict was, and whose.
+/// The row of a conflict, its cause, and the two transactions.
 #[derive(Debug, PartialEq, Eq, Hash)]
 struct Place {
     at: Option<(TableId, Option<KeyBuf>)>,
@@ -126,7 +129,7 @@ struct Counted {
 /// Counts conflicts.
 #[derive(Debug)]
 pub(crate) struct Tracker {
-    /// Of procedures, by number: the first has [`FIRST`].
+    /// Names of procedures, by number: the first has [`FIRST`].
     names: RwLock<Vec<&'static str>>,
     /// Numbers of the last writers, by hash of the key.
     writers: Box<[AtomicU32]>,
@@ -134,7 +137,7 @@ pub(crate) struct Tracker {
 }
 
 const UNKNOWN: u32 = 0;
-/// The number of transactions that are of no procedure.
+/// The number of all transactions that are no procedure.
 pub(crate) const AD_HOC: u32 = 1;
 const FIRST: u32 = 2;
 
@@ -164,12 +167,13 @@ impl Tracker {
         &self.writers[hasher.finish() as usize % WRITERS]
     }
 
-    /// What a commit of the transaction with this number writes to, before it goes to `redo`.
+    /// The redo buffer for a commit of the transaction with this number: it notes the writes and passes them to
+    /// `redo`.
     pub(crate) fn note_writes<'c>(&'c self, redo: &'c mut dyn Redo, by: u32) -> NotesWrites<'c> {
         NotesWrites { tracker: self, redo, by }
     }
 
-    /// A conflict ended an attempt of the transaction with this number.
+    /// Counts a conflict that ended an attempt of the transaction with this number.
     #[cold]
     pub(crate) fn count(&self, cause: Cause, info: Option<&ConflictInfo>, aborted: u32) {
         let at = info.and_then(|info| Some((info.table?, info.key.clone())));
@@ -188,7 +192,7 @@ impl Tracker {
         }
     }
 
-    /// What was counted, and what is hot; `describe` names tables and keys.
+    /// The counts and the hot rows; `describe` names tables and keys.
     pub(crate) fn contention(
         &self,
         hot: Option<Vec<HotRecord>>,
@@ -228,7 +232,7 @@ impl Tracker {
     }
 }
 
-/// Notes who writes a row, then hands the write on.
+/// Notes the writer of each row, then passes the write on.
 pub(crate) struct NotesWrites<'c> {
     tracker: &'c Tracker,
     redo: &'c mut dyn Redo,

@@ -1,12 +1,15 @@
-//! Publishes what transactions have deferred: one ordinary transaction of a worker of its own, for whoever has closed the windows.
+//! Publishes deferred additions. A thread that has closed the windows runs one ordinary transaction on the
+//! publisher's own worker.
 //!
-//! It commits while no window is open: nobody of those who defer, or use what is deferred, publishes meanwhile, and no
-//! epoch ends. So what it logs is of the epoch of those who deferred, and recovery has both or neither. It cannot be
-//! refused for good: the rows are there, their sums have room, and memory was set aside when each was deferred, which
-//! others may have taken since; then the limit is lifted for it. Nor does it ask the log, which may be full: what it
-//! adds to is no more than what the log has taken already. An attempt fails where another transaction has a row locked
-//! for a moment, or the system gives no memory. There are [`ATTEMPTS_MAX`] of them; if none succeeds the process ends,
-//! and says why.
+//! The transaction commits while no window is open: no transaction that defers, or uses deferred rows,
+//! publishes meanwhile, and no epoch ends. So its log entries are of the same epoch as the deferring
+//! transactions, and recovery has both or neither.
+//!
+//! No refusal is permanent. The rows exist, and their sums have room. Memory was reserved when each addition
+//! was deferred; if other transactions took it since, the limit is lifted for the publisher. It writes to the
+//! log even if that is full: its additions are no larger than what the log has accepted already. An attempt
+//! fails only if another transaction has a row locked for a moment, or the system provides no memory. After
+//! [`ATTEMPTS_MAX`] failures the process ends, and reports the cause.
 
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
@@ -25,17 +28,18 @@ use crate::durability::{CommitLog, WholeBefore};
 use crate::engine::Foundation;
 use crate::error::OpenError;
 
-/// Deleted records that the worker looks at each time.
+/// Deleted records that the worker examines after each publication.
 const CHORES_MAX: usize = 64;
 
-/// Attempts at most (promise d).
+/// Most attempts (promise d).
 const ATTEMPTS_MAX: u32 = 10_000;
 
-/// Between two attempts, once as many as a [`Backoff`] has steps have failed: so that all of them take ten seconds at
-/// least.
+/// The pause between two attempts once the [`Backoff`] is exhausted, so that all attempts take at least ten
+/// seconds.
 const PAUSE: Duration = Duration::from_millis(1);
 
-/// What was deferred could not be published. Those who deferred it have been answered, so the database cannot go on.
+/// Deferred additions could not be published. Their transactions have been acknowledged, so the database must
+/// stop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Unpublished {
     /// Why the last attempt failed.
@@ -46,11 +50,11 @@ struct Unpublished {
 impl fmt::Display for Unpublished {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Unpublished { cause, attempts } = self;
-        write!(f, "what was deferred was not published in {attempts} attempts; the last stopped {cause}")
+        write!(f, "deferred additions were not published in {attempts} attempts; the last stopped {cause}")
     }
 }
 
-/// Makes attempts until one succeeds, so many at most.
+/// Makes attempts until one succeeds, at most `attempts_max`.
 fn persist(
     attempts_max: u32,
     pause: Duration,
@@ -72,21 +76,21 @@ fn persist(
 
 pub(crate) struct Publisher {
     worker: Box<dyn Worker>,
-    /// Its end of the log, if the database has one, and what a checkpoint wants of it.
+    /// The publisher's log writer, if the database has a log, and the state that checkpoints need of it.
     log: Option<(Writer, Arc<WholeBefore>)>,
     recording: Option<Recording>,
     environment: Environment,
     memory_limit: Option<usize>,
-    /// What a deliberate fault has published the next time.
+    /// Rows that a deliberate fault publishes the next time.
     #[cfg(feature = "canary")]
     held_back: Vec<PendingRow>,
 }
 
 impl Publisher {
-    /// Publishes what is deferred, for as long as the answer is kept; none where nothing is.
+    /// Publishes deferred additions while the returned value exists; `None` if transactions do not defer.
     ///
     /// # Errors
-    /// No worker.
+    /// No worker is left.
     pub(crate) fn start(
         foundation: &Foundation,
         log: Option<(Writer, Arc<WholeBefore>)>,
@@ -108,10 +112,10 @@ impl Publisher {
             #[cfg(feature = "canary")]
             held_back: Vec::new(),
         }));
-        // The environment, which has this, is the publisher's too.
+        // A weak reference: the environment owns this closure, and the publisher holds the environment.
         let weak: Weak<Mutex<Publisher>> = Arc::downgrade(&publisher);
         deferrals.apply_by(Box::new(move |rows| {
-            // If it is gone, nobody is left who would see them.
+            // Without a publisher no reader is left for these rows.
             if let Some(publisher) = weak.upgrade() {
                 publisher.lock().unwrap_or_else(PoisonError::into_inner).publish(rows);
             }
@@ -134,8 +138,8 @@ impl Publisher {
             attempted
         });
         if let Err(error) = published {
-            // The caller aborts the process: nothing else is acknowledged, and recovery has both these additions and
-            // what they belong to, or neither.
+            // The caller aborts the process: nothing else is acknowledged, and recovery has both these
+            // additions and their transactions, or neither.
             panic!("{error}");
         }
         if is_lifted {
@@ -148,7 +152,7 @@ impl Publisher {
     fn attempt(&mut self, rows: &[PendingRow]) -> Result<(), Cause> {
         let Publisher { worker, log, recording, environment, .. } = self;
         worker.begin(Mode::ReadWrite, Priority::NONE);
-        worker.pieces().expect("who defers publishes in steps").publish_deferred();
+        worker.pieces().expect("a protocol that defers publishes in pieces").publish_deferred();
         for row in rows {
             add(worker.as_mut(), row)?;
         }
@@ -165,7 +169,7 @@ impl Publisher {
         committed
     }
 
-    /// What a deliberate fault makes of it.
+    /// The rows as a deliberate fault changes them.
     fn disturbed(&mut self, rows: Vec<PendingRow>) -> Vec<PendingRow> {
         #[cfg(feature = "canary")]
         {
@@ -185,12 +189,12 @@ impl Publisher {
     }
 }
 
-/// Adds to one row.
+/// Applies the additions to one row.
 fn add(worker: &mut dyn Worker, row: &PendingRow) -> Result<(), Cause> {
     let table = row.table();
     let columns = ColumnUse::adding(row.sums.iter().map(|sum| sum.column));
     let updating = match worker.update(table, row.key.as_key(), columns) {
-        Ok(updating) => updating.expect("a transaction that deletes rows has what was deferred published first"),
+        Ok(updating) => updating.expect("deferred additions are published before a transaction deletes rows"),
         Err(OpError::Abort(cause)) => return Err(cause),
         Err(OpError::Wait) => unreachable!("a protocol that defers does not wait for locks"),
     };
@@ -198,7 +202,7 @@ fn add(worker: &mut dyn Worker, row: &PendingRow) -> Result<(), Cause> {
     for sum in &row.sums {
         // SAFETY: a private row version of the table, until this returns.
         let has_room = unsafe { wire.rows.add(updating.after.as_ptr(), sum.column, sum.up - sum.down) };
-        assert!(has_room, "who deferred it has found room");
+        assert!(has_room, "the deferring transaction found room");
     }
     Ok(())
 }
@@ -211,12 +215,12 @@ fn commit(worker: &mut dyn Worker, redo: &mut dyn Redo) -> Result<(), Cause> {
     }
 }
 
-/// Reports what is published to the log, and as of those who had deferred it.
+/// Reports published rows to the log, and to the history as writes of the transactions that deferred them.
 struct Published<'p, 'w> {
     rows: &'p [PendingRow],
     recording: Option<&'p Recording>,
     log: Option<&'p mut CommitLog<'w>>,
-    /// When it was visible, all of it; 0: that was not asked.
+    /// When all of them were visible; 0 before that is known.
     ended: u64,
 }
 
@@ -267,6 +271,6 @@ mod tests {
         });
         let error = never.expect_err("it was never admitted");
         assert_eq!((error.cause.reason, error.attempts, made), (Reason::OutOfMemory, 100, 100));
-        assert!(error.to_string().contains("was not published in 100 attempts"), "{error}");
+        assert!(error.to_string().contains("were not published in 100 attempts"), "{error}");
     }
 }

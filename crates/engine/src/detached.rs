@@ -1,4 +1,4 @@
-//! Transactions whose thread does not wait for their decisions, so that it can have many of them.
+//! Transactions whose thread does not wait for their decisions, so that a thread can have many of them.
 //!
 //! ```text
 //!          ┌────────── a conflict, after a pause ─────────┐
@@ -24,53 +24,53 @@ use crate::runner::{Failure, Receipt, Runner};
 use crate::tx::{Origin, TxCore, Waiting};
 use crate::{Committed, TransactError};
 
-/// A transaction, between its steps. The body is given to each step, and is the same.
+/// A transaction between its steps. The caller passes the same body to each step.
 pub struct Detached<R> {
     origin: Origin,
     attempts: u32,
-    /// Of the attempt that is to be decided.
+    /// The value of the attempt that is to be decided.
     value: Option<R>,
-    /// For what the decision has had to wait.
+    /// The waits of the decision so far.
     waiting: Waiting,
-    /// Before the next attempt, if the last one was refused.
+    /// The pause before the next attempt, if the last one was refused.
     pause: Option<Duration>,
-    /// Asked at each attempt.
+    /// Checked at each attempt.
     cancelled: Option<Arc<Cancelled>>,
 }
 
-/// How far a step has come.
+/// The outcome of a step.
 #[derive(Debug)]
 pub enum Step<R> {
     /// The transaction has been executed: its decision is to be queued, by [`Runner::queue`].
     Decide(Prepared),
-    /// No worker was free, or it was refused and is to pause, and it was not to wait: to be executed again.
+    /// No worker was free, or a refused transaction must pause, and the step was not to wait. Step again.
     Stalled,
     /// It has ended. The result may not be durable yet.
     Done(Result<Committed<R>, TransactError>),
 }
 
-/// What came of a queued decision.
+/// The outcome of a queued decision.
 #[derive(Debug)]
 pub struct Decided(thread::Result<Result<Outcome, OpError>>);
 
 impl<R> Detached<R> {
-    /// One that has not begun; `origin` says whether a closure or a procedure opens it.
+    /// A transaction that has not begun; `origin` says whether a closure or a procedure opens it.
     pub fn new(origin: Origin) -> Detached<R> {
         Detached { origin, attempts: 1, value: None, waiting: Waiting::default(), pause: None, cancelled: None }
     }
 
-    /// The transaction ends when this says so.
+    /// The transaction ends when `cancelled` is set.
     pub(crate) fn cancelled_by(&mut self, cancelled: Arc<Cancelled>) {
         self.cancelled = Some(cancelled);
     }
 
-    /// Runs `body` until it can be decided, or until there is no next attempt; or goes on after the decision, and runs
-    /// it again if others were in the way. A thread that holds other transactions does not `wait` for a worker: it may
-    /// have what it waits for. Nor does it sleep between attempts, so that nobody who waits for those has to wait for
-    /// that.
+    /// Runs `body` until the transaction can be decided, or until no attempt is left. With a decision it
+    /// continues, and runs `body` again after a conflict. Without `wait` it does not wait for a worker: this
+    /// thread may hold transactions on which the worker's owner waits. It does not sleep between attempts
+    /// either, as others may wait for those transactions.
     ///
     /// # Panics
-    /// If the body panics on values that held together; if the decision did.
+    /// If the body panics and its reads were consistent; or if the decision panicked.
     pub fn step(
         &mut self,
         runner: &mut Runner,
@@ -145,7 +145,7 @@ impl<R> Detached<R> {
         let outcome = decided.0.unwrap_or_else(|panic| resume_unwind(panic));
         let cause = match runner.tx.decided(outcome) {
             Ok(Outcome::Committed(tid)) => return self.committed(runner.tx.receipt(tid)),
-            // As of any closure: it cannot run in parts.
+            // As for any closure: its attempts cannot be repaired.
             Ok(Outcome::Repair(_)) => Cause { phase: Phase::Validate, reason: Reason::RecordChanged },
             Err(OpError::Abort(cause)) => cause,
             Err(OpError::Wait) => {
@@ -165,7 +165,7 @@ impl<R> Detached<R> {
         }
     }
 
-    /// The executed transaction waits for its decision; or is committed, if decisions of its kind are not queued.
+    /// Prepares the executed transaction for its decision, or commits it if its decisions are not queued.
     fn prepare(&mut self, runner: &mut Runner) -> Result<Step<R>, Cause> {
         let prepared = loop {
             match runner.tx.prepare() {
@@ -193,8 +193,8 @@ impl<R> std::fmt::Debug for Detached<R> {
 }
 
 impl Runner {
-    /// Queues the decision of a transaction that has been executed ([`Step::Decide`]) in the runner of `holder`. When
-    /// it has been made, by this thread or another, `then` is given the holder again. `then` does not panic.
+    /// Queues the decision of a transaction that was executed in the runner of `holder` ([`Step::Decide`]).
+    /// After the decision, `then` gets the holder back, on this thread or another. `then` does not panic.
     pub fn queue<H: AsMut<Runner> + Send + 'static>(
         mut holder: H,
         prepared: Prepared,
@@ -206,7 +206,7 @@ impl Runner {
     }
 }
 
-/// An executed transaction whose thread goes on.
+/// An executed transaction whose thread does not wait.
 struct Queued<H, T> {
     holder: H,
     then: T,

@@ -13,7 +13,7 @@ use seriatim_catalog::{ColumnSet, ColumnUse, Key, TableDef, Value};
 use seriatim_history::{Columns, History, Recording};
 use seriatim_procedure::analysis::{self, Schema};
 use seriatim_procedure::plan::{Deferrable, Plan};
-use seriatim_txn::{Capabilities, Environment, Eventual, Freshness, Knob, Options, Partitions, ProtocolInfo};
+use seriatim_txn::{Capabilities, Environment, Eventual, Freshness, Knob, Options, Partitions, ProtocolInfo, RowPtr};
 
 use crate::contention::{Contention, Tracker};
 use crate::deferred::Publisher;
@@ -27,7 +27,7 @@ use crate::protocol::{self, OpenProtocol};
 use crate::queue::Queue;
 use crate::record::Groups;
 use crate::regulation::Regulation;
-use crate::runtime::DynHandle;
+use crate::runtime::{DynHandle, DynRow};
 use crate::settings::Settings;
 use crate::snapshot_ages::SnapshotAges;
 use crate::table::TableSet;
@@ -36,68 +36,69 @@ use crate::{Advance, Receipt, Runner, Statistics, TableStatistics, TransactError
 /// An open database, on encoded keys. Clones share it; it ends with the last clone, runner and pending result.
 #[derive(Clone)]
 pub struct Engine {
-    /// Dropped first: the last one dropped waits for what still uses the database.
+    /// Dropped first: the last handle that is dropped waits until no thread uses the database.
     open: Arc<OpenHandle>,
     inner: Arc<Inner>,
 }
 
-/// What an open database consists of.
+/// The state of an open database.
 pub(crate) struct Inner {
     /// Dropped first: stops the epoch ticker.
     _ticker: Option<Periodic>,
-    /// Makes snapshots, where they are made every so often.
+    /// Makes snapshots periodically, if the protocol's snapshots have an interval.
     _snapshots: Option<Periodic>,
     /// Gives memory back to the system.
     _returner: Option<Periodic>,
-    /// Where it is kept, if it is: dropped before the pool, to flush what the workers wrote.
+    /// The directory and the log, if the database has one. Dropped before the pool, to flush what the workers
+    /// wrote.
     pub(crate) persistence: Option<Persistence>,
-    /// What opening it found; `None` in memory and where the directory was new.
+    /// The result of the recovery at opening; `None` in memory and where the directory was new.
     recovery: OnceLock<Recovery>,
     pub(crate) options: Settings,
-    /// The time that ages are counted in. The ticker tells it, or [`Engine::step`].
+    /// The clock for ages. The ticker advances it, or [`Engine::step`].
     pub(crate) clock: Arc<CoarseClock>,
-    /// By how many nanoseconds it may be late.
+    /// The most nanoseconds by which `clock` may lag.
     pub(crate) clock_resolution: u64,
     memory_limit: Option<usize>,
     pub(crate) pool: Arc<Pool>,
-    /// What the protocol offers with its options.
+    /// The protocol's capabilities with the options in use.
     pub(crate) capabilities: Capabilities,
-    /// There if transactions defer. Behind what needs it to close the log.
+    /// Present if transactions defer. Declared after the fields that need it to close the log.
     _publisher: Option<Arc<Mutex<Publisher>>>,
     tables: RwLock<Tables>,
-    /// Held while somebody gets a handle of a table, and while one is converted.
+    /// Held while a caller gets a handle of a table, and while a table is converted.
     opening: Mutex<()>,
-    /// Held while indexes are checked: one set of helpers has workers set aside for it.
+    /// Held while helpers walk over tables: only one set of workers is reserved for them.
     checking: Mutex<()>,
-    /// There if the protocol brings a validator, which orders decisions.
+    /// Present if the protocol has a validator, which orders decisions.
     pub(crate) queue: Option<Queue>,
-    /// There if procedures run in pieces.
+    /// Present if procedures run in pieces.
     pub(crate) gate: Option<Arc<Gate>>,
     sessions: AtomicUsize,
     recording: Option<Recording>,
     pub(crate) groups: Groups,
-    /// There if conflicts are tracked.
+    /// Present if conflicts are tracked.
     pub(crate) contention: Option<Tracker>,
-    /// There if pauses after conflicts are regulated.
+    /// Present if pauses after conflicts are regulated.
     pub(crate) regulation: Option<Arc<Regulation>>,
-    /// Dropped last: everything above lives in its memory.
+    /// Dropped last: all fields above use its memory.
     foundation: Foundation,
 }
 
 impl Foundation {
-    /// Whether what transactions add to may be published later.
+    /// Whether additions of transactions may be published later.
     pub(crate) fn defers(&self) -> bool {
         self.environment.epochs.windows().deferrals().are_allowed()
     }
 }
 
-/// What tables and workers are made of.
+/// The parts from which tables and workers are made.
 pub(crate) struct Foundation {
     pub(crate) protocol: Box<dyn OpenProtocol>,
     pub(crate) environment: Environment,
-    /// Unlike that of any other open database.
+    /// Unique among the open databases of this process.
     pub(crate) number: u64,
-    /// The one that has its threads.
+    /// The process that has the database's threads.
     pub(crate) process: Process,
 }
 
@@ -109,37 +110,41 @@ impl Deref for Inner {
     }
 }
 
-/// A period of the regulation of pauses ends.
+/// Ends a period of the regulation of pauses.
 fn regulate(regulation: &Regulation, pool: &Pool, now: Instant) {
     let (commits, conflicts) = pool.decided();
     regulation.climb(commits, conflicts, now.nanoseconds());
 }
 
-/// Epochs between two looks at idle workers.
+/// Epochs between two collections of idle workers' garbage.
 const TICKS_A_COLLECTION: u32 = 8;
 
-/// Epochs between two looks at what snapshots keep in memory: the tables' sizes are summed up if one is open.
+/// Epochs between two checks of the memory that snapshots keep. A check sums up the tables' sizes if a snapshot
+/// is open.
 const TICKS_A_LOOK: u32 = 4;
 
-/// The time that ages are counted in moves by at most so many intervals at once, however late the ticker comes: an attempt that began
-/// while the ticker was late is not taken for an old one.
+/// `clock` advances by at most this many intervals at once, however late the ticker runs. An attempt that began
+/// while the ticker was late is then not taken for an old one.
 const TICK_INTERVALS_MAX: u32 = 4;
 
-/// How often it is looked whether so much memory is free that some of it goes back to the system.
+/// The error at the limit names free memory of no use for other sizes if it is at least the limit divided by this.
+const UNUSABLE_PART: usize = 16;
+
+/// The interval between checks whether free memory can be returned to the system.
 const MEMORY_LOOK: Duration = Duration::from_secs(1);
 
 /// How often [`Engine::check_structure`] waits for all workers.
 const LOOKS_MAX: u32 = 3;
 
-/// Most tables and indexes of a database: protocols keep the id beside an address in one word.
+/// Most tables and indexes of a database: protocols keep the id and an address in one word.
 const TABLES_MAX: usize = 1 << 14;
 
 #[derive(Default)]
 pub(crate) struct Tables {
     pub(crate) sets: Vec<Arc<TableSet>>,
-    /// Those that others took the place of, and those that were to take it: workers may still refer to them.
+    /// Tables that a conversion replaced, and tables of conversions under way. Workers may still refer to them.
     pub(crate) replaced: Vec<Arc<TableSet>>,
-    /// Ids given out; an index is a table and has one too.
+    /// Ids that were given out. An index is a table and has an id too.
     pub(crate) ids: u32,
 }
 
@@ -156,7 +161,7 @@ impl Engine {
         if let Some(validator) = &validator {
             Queue::check_wait(&**validator, options.transaction_age_max)?;
         }
-        // Recovery may need more than was in use: rows that the log deletes again are there for a while.
+        // Recovery may need more memory than was in use: rows that the log deletes later exist for a while.
         environment.memory.set_limit(None);
         let opened = match &options.place {
             Some(place) => durability::open(&options, place, &foundation)?,
@@ -172,7 +177,7 @@ impl Engine {
             None => (None, None),
         };
         let recording = options.record_history.then(Recording::new);
-        // There is one more than the pool has workers.
+        // The log has one writer more than the pool has workers.
         let writer = if foundation.defers() { writers.as_mut().and_then(Vec::pop) } else { None };
         let own = writer.zip(persistence.as_ref().map(|persistence| Arc::clone(&persistence.whole_before)));
         let publisher = Publisher::start(&foundation, own, recording.clone(), options.limit_bytes())?;
@@ -227,9 +232,9 @@ impl Engine {
             let ticker = Periodic::spawn("seriatim-epoch", interval, tick);
             Some(ticker.map_err(OpenError::Thread)?)
         };
-        // What was restored is in the first that anybody takes.
+        // The first snapshot shows the restored rows.
         environment.advance_snapshot();
-        // Where they end epochs, the ticker makes them.
+        // Snapshots that end epochs are made by the ticker.
         let snapshots = environment.epochs.snapshots();
         let interval = snapshots.eventual().filter(|_| !snapshots.end_epochs()).map(Eventual::interval);
         let snapshots = match interval.filter(|_| !options.step_helpers) {
@@ -285,7 +290,7 @@ impl Engine {
             persistence.skip_unlogged();
         }
         inner.environment.memory.set_limit(inner.memory_limit);
-        // Only now: a checkpoint beside the rebuild would slow it down, and nobody waits for it.
+        // Checkpoints start only now: one beside the rebuild would slow it down, and no caller waits for it.
         database.open.start_checkpoints().map_err(OpenError::Thread)?;
         if let Some(recovery) = recovery {
             let duration = began.elapsed();
@@ -305,19 +310,20 @@ impl Engine {
         Schema::new(tables.sets.iter().map(|set| set.definition.clone()))
     }
 
-    /// Tells each table what registered procedures with these plans, which are all that do not run on snapshots, leave alone in it, where the
-    /// protocol publishes piece by piece. Transactions that do so look at that again in their windows.
+    /// Tells each table which columns all procedures with these plans only add to or leave alone. `plans` are
+    /// all registered procedures that do not run on snapshots. Only protocols that publish in pieces use this;
+    /// their transactions read it again in their windows.
     pub fn agree<'p>(&self, plans: impl IntoIterator<Item = &'p Plan>) {
         if !self.inner.protocol.info().capabilities.pieces {
             return;
         }
-        // Who closes windows waits for no lock of others, who may be waiting to close them.
+        // A thread that closes windows must hold no lock: the holder may itself wait to close them.
         let (plans, sets): (Vec<&Plan>, _) = (plans.into_iter().collect(), self.inner.sets());
         let is_clustered = |table: &str| {
             let set = sets.iter().find(|set| &*set.definition.name == table);
             set.is_some_and(|set| set.primary.has_runs)
         };
-        // A chain of pieces would be in several intervals between two publications of what is deferred.
+        // A chain of pieces would be in several intervals between two publications of deferred additions.
         let later = match self.inner.defers() && self.inner.gate.is_none() {
             true => analysis::deferrable(&plans, |_| false, is_clustered),
             false => Deferrable::default(),
@@ -340,18 +346,19 @@ impl Engine {
         windows.deferrals().tell();
     }
 
-    /// The options that it was opened with.
+    /// The options with which the database was opened.
     pub fn settings(&self) -> &Settings {
         &self.inner.options
     }
 
-    /// What keeps chains of pieces and other transactions apart, if procedures run in pieces.
+    /// The gate that excludes chains of pieces and other transactions from each other, if procedures run in
+    /// pieces.
     pub fn gate(&self) -> Option<&Gate> {
         self.inner.gate.as_deref()
     }
 
-    /// From now on there are chains, which transactions that are open already do not know of: waits for them to end. `false` if they
-    /// stay open for longer than the bound of 1 s.
+    /// Announces chains of pieces, of which open transactions do not know: waits until these have ended.
+    /// `false` if some stay open for longer than the bound of 1 s.
     #[must_use]
     pub fn arm_gate(&self) -> bool {
         let inner = &self.inner;
@@ -388,7 +395,7 @@ impl Engine {
     /// An existing table, by name, for access by values known at run time.
     ///
     /// # Errors
-    /// No such table.
+    /// There is no such table.
     pub fn open_dyn(&self, name: &str) -> Result<DynHandle, SchemaError> {
         self.inner.find(name).map(DynHandle::new).ok_or_else(|| SchemaError::Unknown(name.to_owned()))
     }
@@ -402,7 +409,7 @@ impl Engine {
     /// Creates a table: durable when this returns.
     ///
     /// # Errors
-    /// A declaration that contradicts itself, a name that is taken, no memory, what the file system says.
+    /// A definition that contradicts itself, a name that is taken, no memory, an error of the file system.
     pub fn create(&self, definition: TableDef) -> Result<Arc<TableSet>, SchemaError> {
         Ok(self.create_all(vec![definition])?.remove(0))
     }
@@ -439,11 +446,12 @@ impl Engine {
         Ok(sets)
     }
 
-    /// The table of a declaration's name. In a database on disk it is converted first if it is clustered otherwise than the declaration
-    /// says, and could be opened by that but for this; unless somebody has a handle of it, or a transaction is open.
+    /// The table that a declaration names. A database on disk first converts the table if only its clustering
+    /// differs from the declaration. It does so only while no handle of the table exists and no transaction is
+    /// open.
     ///
     /// # Errors
-    /// No such table; a table that cannot be clustered so; no memory, what the file system says.
+    /// No such table; a table that cannot be clustered so; no memory; an error of the file system.
     pub fn find_clustered(&self, wanted: &TableDef) -> Result<Arc<TableSet>, SchemaError> {
         let find = || self.find(&wanted.name).ok_or_else(|| SchemaError::Unknown(wanted.name.to_string()));
         let set = find()?;
@@ -459,13 +467,14 @@ impl Engine {
         }
     }
 
-    /// Converts the table of this name to this declaration, if nobody uses it.
+    /// Converts the table of this name to this definition, unless the table is in use.
     fn convert(&self, persistence: &Persistence, definition: TableDef) -> Result<(), SchemaError> {
         definition.validate().map_err(SchemaError::Invalid)?;
         let inner = &self.inner;
         inner.check_process().map_err(|error| SchemaError::Storage(Box::new(error)))?;
         let _no_checkpoint = persistence.checkpointing.lock().unwrap_or_else(PoisonError::into_inner);
-        // Nobody gets a handle meanwhile; who has none, and no transaction, cannot reach the table.
+        // No caller gets a handle meanwhile. Without a handle or an open transaction no thread can reach the
+        // table.
         let _no_handles = inner.opening.lock().unwrap_or_else(PoisonError::into_inner);
         let (old, new) = {
             let mut tables = inner.tables.write().unwrap_or_else(PoisonError::into_inner);
@@ -478,12 +487,12 @@ impl Engine {
             }
             let (old, new) = (Arc::clone(old), inner.make_table(definition, tables.ids)?);
             tables.ids += 1 + new.indexes.len() as u32;
-            // Whatever becomes of it.
+            // Kept even if the conversion fails.
             tables.replaced.push(Arc::clone(&new));
             (old, new)
         };
         durability::convert(inner, &self.open, persistence, &old, &new)?;
-        // Whoever gets a handle finds the rows, whatever snapshot it takes.
+        // A caller that gets a handle from now on finds the rows in every snapshot that it takes.
         inner.environment.epochs.renew_snapshot(&inner.environment.htm);
         let mut tables = inner.tables.write().unwrap_or_else(PoisonError::into_inner);
         if let Some(at) = tables.sets.iter().position(|set| Arc::ptr_eq(set, &old)) {
@@ -493,13 +502,13 @@ impl Engine {
         Ok(())
     }
 
-    /// Runs transactions. Runners are cheap; a thread has its own.
+    /// A runner of transactions. Runners are cheap; each thread has its own.
     pub fn runner(&self) -> Runner {
         let number = self.inner.sessions.fetch_add(1, Ordering::Relaxed);
         Runner::new(Arc::clone(&self.inner), Arc::clone(&self.open), number)
     }
 
-    /// For a thread that has submitted decisions ([`Runner::queue`]) and nothing else to do: see [`Advance`].
+    /// For a thread that has submitted decisions ([`Runner::queue`]) and has no other work: see [`Advance`].
     pub fn advance_queue(&self, gather: bool) -> Advance {
         self.inner.queue.as_ref().map_or(Advance::Decided, |queue| queue.advance(gather))
     }
@@ -521,19 +530,20 @@ impl Engine {
         self.inner.queue.as_ref().and_then(|queue| queue.look_again(at_latest))
     }
 
-    /// Transactions that each of so many threads may have executed and undecided at a time: as many as a batch takes, within its share of
-    /// the workers. One where decisions are not queued; and where chains of pieces wait for other transactions to end, which must not
-    /// wait for each other then.
+    /// The most transactions that each of `threads` threads may hold executed and undecided: a batch, within
+    /// the thread's share of the workers. One if decisions are not queued. One too where chains of pieces wait
+    /// for other transactions: these must not wait for each other then.
     pub fn held_max(&self, threads: usize) -> usize {
         let queue = self.inner.queue.as_ref().filter(|_| self.inner.gate.is_none());
         let batch_max = queue.map_or(1, Queue::batch_max);
         batch_max.min(self.inner.options.workers / threads).max(1)
     }
 
-    /// Shows all rows of a table, which nobody changes meanwhile, some dozens at a time.
+    /// Gives all rows of a table to `see`, some dozens at a time. No transaction may change the table
+    /// meanwhile.
     ///
     /// # Errors
-    /// What `see` reports; no worker.
+    /// Errors of `see`; no free worker.
     pub fn each_row(
         &self,
         table: &DynHandle,
@@ -542,12 +552,42 @@ impl Engine {
         durability::copy_rows(&self.inner, &table.set, see)
     }
 
-    /// The partitions of the database, if its protocol has some.
+    /// Calls `see` with each row of a table of any organization at a moment at which no transaction is open, and returns
+    /// their number. New transactions wait meanwhile, as for a worker.
+    ///
+    /// # Errors
+    /// [`TransactError::Excluded`] if a transaction stays open; no worker; a table of another database.
+    pub fn each_row_at_rest(&self, set: &TableSet, see: &mut dyn FnMut(RowPtr)) -> Result<usize, TransactError> {
+        self.inner.check_process().map_err(|_| TransactError::Forked)?;
+        if set.database != self.inner.number {
+            return Err(TransactError::ForeignHandle);
+        }
+        let listed = self.inner.pool.quietly(|| {
+            // What was deferred is published, and no transaction defers more.
+            drop(self.inner.environment.epochs.windows().close());
+            durability::each_row(&self.inner, set, see)
+        });
+        listed.unwrap_or(Err(TransactError::Excluded { by: "open transactions" }))
+    }
+
+    /// As [`Engine::each_row_at_rest`], by values.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn each_row_at_rest_dyn(
+        &self,
+        table: &DynHandle,
+        see: &mut dyn FnMut(DynRow<'_>),
+    ) -> Result<usize, TransactError> {
+        self.each_row_at_rest(&table.set, &mut |row| see(DynRow::new(&table.set, row)))
+    }
+
+    /// The partitions of the database, if its protocol has any.
     pub fn partitions(&self) -> Option<Arc<Partitions>> {
         self.inner.protocol.partitions().map(|(partitions, _)| partitions)
     }
 
-    /// Makes the secondary indexes of recovered tables again: the rows entered.
+    /// Rebuilds the secondary indexes of recovered tables; returns the number of rows entered.
     fn rebuild_indexes(&self) -> Result<u64, OpenError> {
         let options = &self.inner.options;
         let entered = AtomicU64::new(0);
@@ -560,7 +600,7 @@ impl Engine {
         Ok(entered.into_inner())
     }
 
-    /// What opening the database found in its directory; `None` in memory and where the directory was new.
+    /// The result of the recovery at opening; `None` in memory and where the directory was new.
     pub fn recovery(&self) -> Option<&Recovery> {
         self.inner.recovery.get()
     }
@@ -568,7 +608,7 @@ impl Engine {
     /// Takes a checkpoint now. `None` in memory.
     ///
     /// # Errors
-    /// What the file system says, or that the log has stopped. The checkpoint before still counts.
+    /// An error of the file system, or a log that has stopped. The previous checkpoint stays valid.
     pub fn checkpoint(&self) -> Result<Option<Checkpoint>, StorageError> {
         self.inner.check_process()?;
         let persistence = self.inner.persistence.as_ref();
@@ -578,15 +618,16 @@ impl Engine {
     /// Makes everything committed so far durable. At once in memory.
     ///
     /// # Errors
-    /// That the log has stopped, that the disk is full, or that it took too long.
+    /// The log has stopped, the disk is full, or the flush took too long.
     pub fn flush(&self) -> Result<(), TransactError> {
         self.inner.flush(self.inner.options.wait_max)
     }
 
-    /// Closes the database, and says whether all that was committed is durable. In a fork nothing is closed.
+    /// Closes the database, and reports whether all committed transactions are durable. In a forked process it
+    /// does nothing.
     ///
     /// # Errors
-    /// What was not durable and is lost.
+    /// Some committed transactions are not durable and are lost.
     pub fn close(self) -> Result<(), CloseError> {
         if self.inner.check_process().is_err() {
             return Ok(());
@@ -595,13 +636,14 @@ impl Engine {
         self.inner.persistence.as_ref().map_or(Ok(()), Persistence::close)
     }
 
-    /// What survives a power cut now: every transaction of an epoch up to this one. It never moves back. `None` in memory, where
-    /// nothing does.
+    /// The durable epoch: every transaction of an epoch up to it survives a power cut. It never decreases.
+    /// `None` in memory, where nothing survives.
     pub fn durable_epoch(&self) -> Option<Epoch> {
         self.inner.persistence.as_ref().map(Persistence::durable_epoch)
     }
 
-    /// Somebody waits until this epoch is durable: it ends, and is flushed, as soon as the disk is free. Never waits; nothing in memory.
+    /// Asks for an epoch to become durable: it ends, and is flushed, as soon as the disk is free. Never waits;
+    /// does nothing in memory.
     ///
     /// # Errors
     /// [`TransactError::LogStopped`]: nothing more becomes durable.
@@ -618,12 +660,12 @@ impl Engine {
         Ok(())
     }
 
-    /// Whether a power cut takes back neither the transaction nor what it read.
+    /// Whether both the transaction and what it read survive a power cut.
     pub fn is_durable(&self, receipt: &Receipt) -> bool {
         self.durable_epoch().is_some_and(|durable| receipt.epoch() <= durable)
     }
 
-    /// The protocol in use, with the capabilities that it has with its options.
+    /// The protocol in use, with its capabilities under the options in use.
     pub fn protocol(&self) -> ProtocolInfo {
         ProtocolInfo { capabilities: self.inner.capabilities, ..*self.inner.protocol.info() }
     }
@@ -643,7 +685,7 @@ impl Engine {
         self.inner.environment.htm.backend()
     }
 
-    /// What the database has done so far.
+    /// Counts since the database was opened.
     pub fn statistics(&self) -> Statistics {
         let (memory, sets) = (&self.inner.environment.memory, self.inner.sets());
         let is_missing = |name: &&String| !sets.iter().flat_map(|set| set.physical()).any(|table| table.name == **name);
@@ -668,17 +710,17 @@ impl Engine {
     /// Maps and touches this many bytes now, so that no transaction waits for fresh pages.
     ///
     /// # Errors
-    /// When the operating system does not give them.
+    /// The operating system does not provide them.
     pub fn prefault(&self, bytes: usize) -> Result<(), OpenError> {
         self.inner.environment.memory.prefault(bytes).map_err(|error| OpenError::Memory(error.to_string()))
     }
 
-    /// How fresh snapshots are as this database was opened: no less than the protocol's line says.
+    /// How fresh snapshots of this database are: no less than the protocol's entry in the registry says.
     pub fn freshness(&self) -> Freshness {
         self.inner.freshness()
     }
 
-    /// Does what helper threads do, once.
+    /// Does the work of the helper threads, once.
     pub fn step(&self) {
         if self.inner.check_process().is_err() {
             return;
@@ -700,15 +742,15 @@ impl Engine {
         environment.memory.give_back();
     }
 
-    /// What was in whose way since the database was opened, if that is tracked.
+    /// The conflicts since the database was opened, if they are tracked.
     pub fn contention(&self) -> Option<Contention> {
         let tracker = self.inner.contention.as_ref()?;
         Some(tracker.contention(self.inner.protocol.hot_records(), |id, key| self.inner.describe(id, key)))
     }
 
-    /// What was recorded since the last call, if the database records.
+    /// The history since the last call, if the database records one.
     pub fn take_history(&self) -> Option<History> {
-        // What is deferred is a part of who deferred it.
+        // Deferred additions belong to the transactions that deferred them, so they are published first.
         drop(self.inner.environment.epochs.windows().close());
         let transactions = self.inner.recording.as_ref()?.take();
         let tables = self.inner.tables.read().unwrap_or_else(PoisonError::into_inner);
@@ -717,7 +759,8 @@ impl Engine {
         let mut groups = vec![Vec::new(); if has_groups { names.len() } else { 0 }];
         for set in tables.sets.iter().chain(&tables.replaced) {
             set.physical().for_each(|table| names[table.id.index()].clone_from(&table.name));
-            // Entries of indexes are inserted and deleted, and have no columns of their own. Rows of a run are one record.
+            // Entries of indexes are inserted and deleted, and have no columns of their own. Rows of a run are
+            // one record.
             if has_groups && !set.primary.has_runs {
                 let columns = set.definition.updatable();
                 groups[set.primary.id.index()] =
@@ -730,7 +773,7 @@ impl Engine {
     /// Checks the structure of every table and index against itself. New transactions wait meanwhile.
     ///
     /// # Errors
-    /// The first fault found, in words; or that a transaction is open.
+    /// The first fault found, in words; or a transaction that is open.
     pub fn check_structure(&self) -> Result<(), String> {
         self.inner.check_process().map_err(|error| error.to_string())?;
         let tables = self.inner.tables.read().unwrap_or_else(PoisonError::into_inner);
@@ -740,12 +783,12 @@ impl Engine {
         };
         let all = || tables.sets.iter().flat_map(|set| set.physical()).try_for_each(check);
         let busy = || Err("a transaction is open: end it before the structure is checked".to_owned());
-        // A helper that looks after an idle worker may be at it for longer than a session waits.
+        // A helper that looks after an idle worker may hold it for longer than a session waits.
         (0..LOOKS_MAX).find_map(|_| self.inner.pool.quietly(all)).unwrap_or_else(busy)
     }
 
-    /// Compares every secondary index with its table, both ways, and counts the rows. Let writing transactions come to rest first:
-    /// what is committed meanwhile may look like a fault.
+    /// Compares every secondary index with its table, both ways, and counts the rows. Writing transactions
+    /// should have ended: a commit during the comparison may look like a fault.
     ///
     /// # Errors
     /// The first fault found, in words; or why the rows could not be read.
@@ -765,7 +808,7 @@ fn end_holders(pool: &Pool, bound: Bound, environment: &Environment, limit: Opti
     });
 }
 
-/// Ends what is parked and too old.
+/// Ends parked transactions that are too old.
 fn reap(pool: &Pool, now: u64, age: u64, gate: Option<&Gate>) {
     pool.reap(now, age, || gate.into_iter().for_each(Gate::leave_other));
 }
@@ -775,7 +818,7 @@ fn nanoseconds(duration: Duration) -> u64 {
 }
 
 impl Inner {
-    /// Makes a table, which nobody knows yet; `ids` have been given out.
+    /// Makes a table that is not published yet. The ids below `ids` have been given out.
     fn make_table(&self, definition: TableDef, ids: u32) -> Result<Arc<TableSet>, SchemaError> {
         if ids as usize + 1 + definition.indexes.len() > TABLES_MAX {
             return Err(SchemaError::TooMany { most: TABLES_MAX });
@@ -790,14 +833,19 @@ impl Inner {
         made.map(Arc::new)
     }
 
-    /// Held while helpers walk over tables: one set of workers is set aside for them.
+    /// Held while helpers walk over tables: only one set of workers is reserved for them.
     pub(crate) fn helping(&self) -> MutexGuard<'_, ()> {
         self.checking.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The tables.
     pub(crate) fn sets(&self) -> Vec<Arc<TableSet>> {
         self.tables.read().unwrap_or_else(PoisonError::into_inner).sets.clone()
+    }
+
+    /// Bytes at the memory limit that are free and serve only what has about the same size, if that is much of it.
+    pub(crate) fn unusable_bytes(&self) -> usize {
+        let (free, limit) = (self.environment.memory.free_bytes(), self.memory_limit.unwrap_or(usize::MAX));
+        if free >= limit / UNUSABLE_PART { free } else { 0 }
     }
 
     fn table_statistics(&self, set: &TableSet) -> TableStatistics {
@@ -825,7 +873,7 @@ impl Inner {
         self.recording.as_ref()
     }
 
-    /// The name of the table or index of that id, and a key of it, in words.
+    /// The name of the table or index with this id, and the key in words.
     pub(crate) fn describe(&self, id: TableId, key: Option<Key<'_>>) -> (Option<String>, Option<String>) {
         let tables = self.tables.read().unwrap_or_else(PoisonError::into_inner);
         let table = tables.sets.iter().flat_map(|set| set.physical()).find(|table| table.id == id);

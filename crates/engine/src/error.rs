@@ -1,5 +1,5 @@
-//! What can go wrong, one type a stage: opening, declaring, transacting. Each message says what was wrong and what would be
-//! right.
+//! Errors, one type for each stage: opening, declaring, transacting. Each message says what was wrong and what
+//! would be right.
 
 use std::error::Error;
 use std::fmt;
@@ -15,40 +15,40 @@ use seriatim_txn::{Cause, OptionError, Reason};
 pub(crate) use seriatim_catalog::SchemaError as InvalidSchema;
 pub use seriatim_redo::LogError as StorageError;
 
-/// A database could not be opened.
+/// Why a database could not be opened.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum OpenError {
     /// No protocol of that name.
     UnknownProtocol {
-        /// What was asked for.
+        /// The name that was requested.
         name: String,
     },
-    /// An option that the protocol does not have, or not with this value.
+    /// An option that the protocol does not have, or a value that it does not take.
     Option(OptionError),
     /// The protocol needs regions, and there are none.
     NeedsRegions {
         /// The protocol.
         protocol: &'static str,
     },
-    /// The wanted region back end does not work here.
+    /// The requested region back end does not work on this machine.
     Htm(seriatim_htm::Unavailable),
-    /// The operating system did not give the memory.
+    /// The operating system did not provide the memory.
     Memory(String),
     /// A setting is out of its range.
     Setting {
         /// The method of `Builder` that sets it, with the field if it takes a struct.
         setting: &'static str,
-        /// What was given.
+        /// The value that was given.
         value: String,
-        /// What is permitted, in words.
+        /// The permitted values, in words.
         permitted: String,
     },
     /// Settings contradict each other, or the database.
     Invalid(String),
     /// A helper thread could not be started.
     Thread(std::io::Error),
-    /// There is no database in a directory that is only to be looked at.
+    /// The directory, which was to be opened for reading only, has no database.
     NoDatabase {
         /// The directory.
         directory: PathBuf,
@@ -79,8 +79,8 @@ impl fmt::Display for OpenError {
             OpenError::NeedsRegions { protocol } => {
                 write!(
                     f,
-                    "protocol {protocol} needs regions: choose those of the processor if it has them (`--htm rtm`), emulated ones, which are \
-                     slow and work everywhere (`--htm emulated`), or another protocol"
+                    "protocol {protocol} needs regions: choose those of the processor if it has them (`--htm rtm`), \
+                     emulated ones, which are slow and work everywhere (`--htm emulated`), or another protocol"
                 )
             }
             OpenError::Htm(error) => error.fmt(f),
@@ -110,16 +110,16 @@ impl Error for OpenError {
     }
 }
 
-/// A database was closed, and not all that was committed is durable.
+/// A database was closed, and not all committed transactions are durable.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct CloseError {
-    /// Every transaction of an epoch up to this one is durable ([`Receipt::epoch`](crate::Receipt::epoch)); of later ones what wrote
-    /// something is lost, if the next opening does not find it on the disk.
+    /// Every transaction of an epoch up to this one is durable ([`Receipt::epoch`](crate::Receipt::epoch)).
+    /// Writes of later epochs are lost, unless the next opening finds them on the disk.
     pub durable_epoch: seriatim_base::Epoch,
     /// Bytes of log that were not flushed.
     pub lost_bytes: u64,
-    /// Why not.
+    /// Why the rest is not durable.
     pub reason: String,
 }
 
@@ -134,7 +134,7 @@ impl fmt::Display for CloseError {
         let CloseError { durable_epoch, lost_bytes, reason } = self;
         write!(
             f,
-            "what was committed after epoch {} is not durable, {lost_bytes} bytes of log: {reason}",
+            "commits after epoch {} are not durable, {lost_bytes} bytes of log are lost: {reason}",
             durable_epoch.0
         )
     }
@@ -142,7 +142,7 @@ impl fmt::Display for CloseError {
 
 impl Error for CloseError {}
 
-/// A table could not be declared or found.
+/// Why a table could not be declared or found.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum SchemaError {
@@ -152,7 +152,7 @@ pub enum SchemaError {
     Exists(String),
     /// No table of that name.
     Unknown(String),
-    /// The table exists with another definition than the type's.
+    /// The table exists with another definition than the type declares.
     Mismatch {
         /// The table.
         table: String,
@@ -195,19 +195,19 @@ impl fmt::Display for SchemaError {
 
 impl Error for SchemaError {}
 
-/// Why a transaction's body must stop. Pass it on with `?`: from a closure, the session turns it into a retry or a
-/// [`TransactError`]. An abort stands for its own cause, whatever the transaction does after it was made. That of an
-/// explicit transaction knows all that there is to know: it says so itself, and `?` makes it a [`TransactError`].
+/// Why a transaction's body must stop. Pass it on with `?`: the session of a closure turns it into a retry or a
+/// [`TransactError`]. An abort keeps its own cause, whatever the transaction does afterwards. An abort of an
+/// explicit transaction carries the complete error, and `?` converts it to a [`TransactError`].
 #[derive(Debug, Clone)]
 #[must_use]
 pub struct Abort(Told);
 
-/// As large as its kind alone: most operations return it.
+/// As large as its kind alone, as most operations return it.
 #[derive(Debug, Clone)]
 enum Told {
     /// The kind says all, or the session knows the rest.
     Kind(AbortKind),
-    /// The error that it stands for.
+    /// The complete error.
     All(Arc<(AbortKind, TransactError)>),
 }
 
@@ -229,7 +229,7 @@ pub(crate) enum AbortKind {
     Duplicate,
     /// A row that must exist does not.
     Missing,
-    /// A number left the range of its type; where, if it is known.
+    /// A number left the range of its type, at this place if it is known.
     Overflow(Option<&'static Location<'static>>),
     /// The body's own error.
     User,
@@ -240,7 +240,7 @@ impl Abort {
         Abort(Told::Kind(kind))
     }
 
-    /// An abort of this kind that stands for this error.
+    /// An abort of this kind that carries this error.
     pub(crate) fn explained(kind: AbortKind, error: TransactError) -> Abort {
         Abort(Told::All(Arc::new((kind, error))))
     }
@@ -252,7 +252,7 @@ impl Abort {
         }
     }
 
-    /// Whether it knows the error that it stands for.
+    /// Whether it carries the complete error.
     pub(crate) fn is_explained(&self) -> bool {
         matches!(self.0, Told::All(_))
     }
@@ -281,7 +281,8 @@ impl Abort {
     }
 }
 
-/// A setter found no memory for a long text: pass it on with `?`, and the transaction ends with [`TransactError::OutOfMemory`].
+/// A setter found no memory for a long text. Pass it on with `?`: the transaction ends with
+/// [`TransactError::OutOfMemory`].
 ///
 /// ```
 /// # use seriatim::{Abort, Database, Table};
@@ -330,7 +331,7 @@ impl Error for Abort {
     }
 }
 
-/// For `?` in functions that hold an explicit transaction.
+/// For `?` in functions that use an explicit transaction.
 ///
 /// ```
 /// # use seriatim::{Database, Session, Table, TransactError};
@@ -359,7 +360,7 @@ impl From<Abort> for TransactError {
     }
 }
 
-/// The place is where the `?` stands that converts it.
+/// The place is the `?` that converts the error.
 impl From<Overflow> for Abort {
     #[track_caller]
     fn from(_: Overflow) -> Abort {
@@ -367,7 +368,7 @@ impl From<Overflow> for Abort {
     }
 }
 
-/// One conflict: why, and where it is known.
+/// One conflict: its cause, and its table and key where they are known.
 #[derive(Clone, Debug)]
 pub struct Conflict {
     /// Phase and reason.
@@ -392,21 +393,21 @@ impl fmt::Display for Conflict {
     }
 }
 
-/// A transaction did not commit.
+/// Why a transaction did not commit.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum TransactError {
-    /// The body asked for it with `Tx::abort`. What it read held together at that moment. It is shown as the body's
-    /// error shows itself; [`TransactError::user`] gives that error with its type.
+    /// The body called `Tx::abort`. Its reads were consistent at that moment. The message is that of the body's
+    /// error; [`TransactError::user`] returns that error with its type.
     User(Box<dyn Error + Send + Sync>),
-    /// An insert met its key. What it read held together at that moment.
+    /// An insert found its key taken. The transaction's reads were consistent at that moment.
     Duplicate {
         /// The table, or the unique index.
         table: String,
         /// The key as its columns read.
         key: String,
     },
-    /// A row that had to exist did not (`ReadTx::require`). What was read held together at that
+    /// A row that had to exist did not (`ReadTx::require`). The transaction's reads were consistent at that
     /// moment.
     MissingRow {
         /// The table, or the index.
@@ -414,7 +415,7 @@ pub enum TransactError {
         /// The key as its columns read.
         key: String,
     },
-    /// A number left the range of its type. What was read held together at that moment.
+    /// A number left the range of its type. The transaction's reads were consistent at that moment.
     Overflow {
         /// The procedure; empty in a transaction that is not one.
         procedure: String,
@@ -423,19 +424,19 @@ pub enum TransactError {
     },
     /// No procedure of that name is registered with this database.
     UnknownProcedure {
-        /// What was called.
+        /// The name that was called.
         name: String,
-        /// What is registered.
+        /// The registered names.
         known: Vec<String>,
     },
-    /// The arguments of a call by name are not what the procedure takes.
+    /// The arguments of a call by name are not those that the procedure takes.
     Arguments {
         /// The procedure.
         procedure: String,
-        /// What was given and what would be right.
+        /// What was given, and what would be right.
         problem: String,
     },
-    /// Other transactions were in the way at every attempt.
+    /// Every attempt met a conflict with other transactions.
     Conflict {
         /// The last conflict.
         last: Conflict,
@@ -444,77 +445,84 @@ pub enum TransactError {
     },
     /// The memory limit is reached. Reads and deletes still work.
     OutOfMemory {
-        /// A transaction that has been open for more than a second, and since: what others replaced and deleted
-        /// meanwhile cannot be used again.
+        /// A transaction that has been open for more than a second. Memory of rows that were replaced or
+        /// deleted since it began cannot be reused.
         held: Option<MemoryHeld>,
+        /// Bytes that are free, but only for rows of about the sizes that were deleted; 0 if that is less than a
+        /// sixteenth of the limit.
+        free: usize,
     },
     /// The transaction stayed open for longer than the configured age.
     TooOld,
     /// The snapshot was ended: it kept more replaced and deleted rows in memory than the settings permit
     /// ([`Settings::snapshot_bytes_max`](crate::Settings::snapshot_bytes_max)).
     HoldsMemory,
-    /// Another thread cancelled it: [`Canceller::cancel`](crate::Canceller::cancel).
+    /// Another thread cancelled the transaction: [`Canceller::cancel`](crate::Canceller::cancel).
     Cancelled,
-    /// The request itself cannot work: a scan of a hash table, use of a transaction inside its own update closure.
+    /// The request itself cannot work: a scan of a hash table, or use of a transaction inside its own update
+    /// closure.
     Unsupported(Cause),
-    /// The protocol runs registered procedures only, and snapshots; this was a closure or an explicit transaction.
+    /// The protocol runs only registered procedures and snapshots; this was a closure or an explicit
+    /// transaction.
     NeedsPlan {
         /// The protocol.
         protocol: &'static str,
     },
-    /// A table handle of another database.
+    /// The table handle belongs to another database.
     ForeignHandle,
-    /// A procedure, or a closure on a named partition, touched a key of another partition than it said, or wrote where a transaction has to
-    /// have all partitions: a replicated table, or an index without the column by which its table is partitioned. Nothing was written.
+    /// A key lies outside the partitions that the procedure or closure named, or a write needs all partitions.
+    /// Such a write is to a replicated table, or to an index without the column by which its table is
+    /// partitioned. Nothing was written.
     OtherPartition {
         /// The table or index.
         table: String,
-        /// The key as its columns read; empty of a range of keys.
+        /// The key as its columns read; empty for a range of keys.
         key: String,
     },
-    /// The partition function ([`Builder::partition_by`]) panicked on a value, or named a partition that is not there. Nothing was written.
+    /// The partition function ([`Builder::partition_by`]) panicked on a value, or returned a partition that
+    /// does not exist. Nothing was written.
     ///
     /// [`Builder::partition_by`]: https://docs.rs/seriatim/latest/seriatim/struct.Builder.html#method.partition_by
     NoPartition {
-        /// The table or index; empty of a value among the arguments of a call.
+        /// The table or index; empty for a value among the arguments of a call.
         table: String,
         /// The key as its columns read, or the value.
         key: String,
     },
     /// There is no partition of that number.
     UnknownPartition {
-        /// What was asked for.
+        /// The number that was requested.
         partition: usize,
-        /// How many there are, numbered from 0; none in a database that has no partitions.
+        /// The number of partitions, which are numbered from 0; 0 in a database without partitions.
         partitions: usize,
     },
-    /// The receipt is of another database, or of this one before it was opened again.
+    /// The receipt belongs to another database, or to this one before it was opened again.
     ForeignReceipt,
-    /// The receipt is of an epoch that has not come: of no commit of this database.
+    /// The receipt is of a future epoch, so it is of no commit of this database.
     FutureReceipt {
-        /// Of the receipt.
+        /// The receipt's epoch.
         epoch: seriatim_base::Epoch,
-        /// The current one.
+        /// The current epoch.
         now: seriatim_base::Epoch,
     },
     /// Every worker has an open transaction.
     WorkersBusy,
     /// The database was closed (`Database::close`) before the transaction ran, or while it ran. Nothing was written.
     Closed,
-    /// The log has failed for good and takes no commits. Nothing was written. Transactions that write nothing and see durable data
-    /// only still work.
+    /// The log has failed for good and takes no commits. Nothing was written. Transactions that write nothing
+    /// and read only durable data still work.
     LogStopped {
         /// What happened to it, and what to do.
         reason: String,
     },
-    /// The disk of the log is full. Nothing was written, nothing is lost, and commits go on when there is space again.
-    /// Transactions that write nothing and see durable data only still work.
+    /// The disk of the log is full. Nothing was written, nothing is lost, and commits continue when there is
+    /// space again. Transactions that write nothing and read only durable data still work.
     DiskFull {
         /// Where space is needed.
         directory: PathBuf,
     },
-    /// More is committed than the disk takes, and that did not change within a second. Nothing was written. Or, where durability is by snapshot, a
-    /// snapshot would have to be made that is too far ahead of what the disk has said.
+    /// More is committed than the disk takes, and that did not change within a second. Nothing was written.
+    /// Where durability is by snapshot: a new snapshot would be too far ahead of the durable epoch.
     DiskBehind {
         /// Bytes of log of this session's worker that wait for the disk.
         backlog_bytes: u64,
@@ -525,33 +533,35 @@ pub enum TransactError {
         table: String,
         /// Bytes of the text.
         bytes: usize,
-        /// The most that a text of this table may have.
+        /// The most bytes that a text of this table may have.
         most: usize,
     },
-    /// The process was forked from the one that opened the database, and has none of its threads. Nothing was written.
+    /// The process was forked from the one that opened the database, and lacks its threads. Nothing was
+    /// written.
     Forked,
-    /// The log stopped before this result was durable. What the transaction wrote or read may be there after the database is opened
-    /// again, or may not. Snapshots that begin afterwards show the durable epoch, where the protocol has them.
+    /// The log stopped before this result was durable. What the transaction wrote or read may or may not be
+    /// there after the database is opened again. Snapshots that begin afterwards show the durable epoch, if the
+    /// protocol supports that.
     NotDurable {
         /// What happened to the log, and what to do.
         reason: String,
     },
-    /// The call waited for the disk as long as it may (`Builder::wait_max`), and its result is not durable
-    /// yet. It is decided in memory, others see it, and it becomes durable if the disk takes it after all: if it wrote something, it may
-    /// be there after the database is opened again, or may not.
+    /// The call waited for the disk as long as it may (`Builder::wait_max`), and its result is not durable yet.
+    /// The transaction is committed in memory, and other transactions see it. It becomes durable if the disk
+    /// recovers; otherwise its writes may or may not be there after the next opening.
     NotDurableYet {
-        /// How long that was.
+        /// How long the call waited.
         waited: Duration,
-        /// Whether the transaction wrote something. If not, it may be run again.
+        /// Whether the transaction wrote something. If not, running it again is safe.
         wrote: bool,
-        /// What is known to be wrong with the disk: that it is full, say.
+        /// A known fault of the disk, for instance that it is full.
         reason: Option<String>,
     },
     /// Procedures that run in pieces and other transactions exclude each other
     /// ([`ExecutionMode::Pieces`](crate::procedure::ExecutionMode)), and the other side stayed open for longer than the
-    /// bound of 1 s.
+    /// bound of 1 s. Or transactions were open when rows were to be listed (`Database::each_row`).
     Excluded {
-        /// The other side.
+        /// The kind of transactions that excluded this one.
         by: &'static str,
     },
     /// A procedure that ran in pieces ([`ExecutionMode::Pieces`](crate::procedure::ExecutionMode)) is committed with
@@ -563,7 +573,7 @@ pub enum TransactError {
 }
 
 impl TransactError {
-    /// Whether the same transaction may succeed if run again as it is, now or, where the disk is full, later.
+    /// Whether the same transaction may succeed if it runs again unchanged, now or, if the disk is full, later.
     pub fn is_retryable(&self) -> bool {
         matches!(
             self,
@@ -578,9 +588,10 @@ impl TransactError {
         )
     }
 
-    /// Whether the transaction may have committed although this error was returned: [`TransactError::Unfinished`] says that it has, and
-    /// after [`TransactError::NotDurable`], and after [`TransactError::NotDurableYet`] if it wrote something, it may be found done when the
-    /// database is opened again. In memory: no other.
+    /// Whether the transaction may have committed although this error was returned. After
+    /// [`TransactError::Unfinished`] it has committed. After [`TransactError::NotDurable`], and after
+    /// [`TransactError::NotDurableYet`] if it wrote something, the next opening may find it. In memory: no
+    /// other.
     pub fn is_maybe_committed(&self) -> bool {
         matches!(
             self,
@@ -590,7 +601,7 @@ impl TransactError {
         )
     }
 
-    /// An attempt that ended for its partitions.
+    /// The error of an attempt that violated its partitions.
     #[cold]
     pub(crate) fn partition(conflict: Conflict) -> TransactError {
         let Conflict { cause, table, key } = conflict;
@@ -601,7 +612,7 @@ impl TransactError {
         }
     }
 
-    /// What an abort of this kind stands for, where no more is known.
+    /// The error of an abort of this kind, without further knowledge.
     pub(crate) fn of(kind: AbortKind) -> TransactError {
         let (table, key) = (String::new(), String::new());
         match kind {
@@ -615,7 +626,7 @@ impl TransactError {
             AbortKind::Stopped(cause) => match cause.reason {
                 Reason::Forked => TransactError::Forked,
                 Reason::ForeignHandle => TransactError::ForeignHandle,
-                Reason::OutOfMemory => TransactError::OutOfMemory { held: None },
+                Reason::OutOfMemory => TransactError::OutOfMemory { held: None, free: 0 },
                 Reason::TooOld => TransactError::TooOld,
                 Reason::HoldsMemory => TransactError::HoldsMemory,
                 Reason::Cancelled => TransactError::Cancelled,
@@ -631,7 +642,7 @@ impl TransactError {
         }
     }
 
-    /// The error that an [`Abort`] stands for, another time.
+    /// A copy of the error that an [`Abort`] carries.
     fn again(told: &Arc<(AbortKind, TransactError)>) -> TransactError {
         match &told.1 {
             TransactError::User(_) => TransactError::User(Box::new(Shared(Arc::clone(told)))),
@@ -656,7 +667,7 @@ impl TransactError {
             TransactError::NoPartition { table, key } => {
                 TransactError::NoPartition { table: table.clone(), key: key.clone() }
             }
-            TransactError::OutOfMemory { held } => TransactError::OutOfMemory { held: *held },
+            TransactError::OutOfMemory { held, free } => TransactError::OutOfMemory { held: *held, free: *free },
             TransactError::TooOld => TransactError::TooOld,
             TransactError::HoldsMemory => TransactError::HoldsMemory,
             TransactError::Cancelled => TransactError::Cancelled,
@@ -680,7 +691,7 @@ impl TransactError {
     }
 }
 
-/// A body's own error, shared by the aborts and errors that stand for it: it shows itself as the error does.
+/// A body's own error, shared by the aborts and errors that carry it. It displays as that error does.
 struct Shared(Arc<(AbortKind, TransactError)>);
 
 impl Shared {
@@ -738,10 +749,16 @@ impl fmt::Display for TransactError {
             TransactError::Conflict { last, attempts } => {
                 write!(f, "gave up after {attempts} attempts; the last stopped {last}")
             }
-            TransactError::OutOfMemory { held: None } => {
-                f.write_str("the memory limit is reached; delete rows or raise the limit")
+            TransactError::OutOfMemory { held, free } => {
+                match held {
+                    None => f.write_str("the memory limit is reached; delete rows or raise the limit")?,
+                    Some(held) => write!(f, "the memory limit is reached, and {held}")?,
+                }
+                match free >> 10 {
+                    0 => Ok(()),
+                    free => write!(f, "; {free} KiB are free, but only for rows of about the sizes that were deleted"),
+                }
             }
-            TransactError::OutOfMemory { held: Some(held) } => write!(f, "the memory limit is reached, and {held}"),
             TransactError::TooOld => f.write_str("the transaction was open for longer than the configured age"),
             TransactError::HoldsMemory => f.write_str(
                 "the snapshot was ended: it kept more replaced and deleted rows in memory than `snapshot_bytes_max` \
@@ -763,8 +780,8 @@ impl fmt::Display for TransactError {
                 let (of, key) = if key.is_empty() { ("a range of keys", "") } else { ("key ", key.as_str()) };
                 write!(
                     f,
-                    "{of}{key} of {table} is not in the partitions that the transaction has: run it in all of them, or declare \
-                     the table so that this one is"
+                    "{of}{key} of {table} is not in the partitions of the transaction: run it in all partitions, or \
+                     partition the table by another column"
                 )
             }
             TransactError::UnknownPartition { partition, partitions: 0 } => {
@@ -784,7 +801,8 @@ impl fmt::Display for TransactError {
                 write!(f, "the procedure is committed, but its result could not be read to the end: {cause}")
             }
             TransactError::ForeignReceipt => f.write_str(
-                "the receipt is of another database, or of this one before it was opened again: a snapshot comes after receipts of its own",
+                "the receipt belongs to another database, or to this one before it was opened again: use a \
+                 receipt of a commit since then",
             ),
             TransactError::FutureReceipt { epoch, now } => write!(
                 f,
@@ -826,15 +844,15 @@ impl fmt::Display for TransactError {
 impl Error for TransactError {
     fn source(&self) -> Option<&(dyn Error + 'static)> {
         match self {
-            // It shows itself as the error does.
+            // Its message is that of the body's error.
             TransactError::User(error) => error.source(),
             _ => None,
         }
     }
 }
 
-/// A transaction that keeps memory from being used again, as it may still read what was replaced and deleted since it
-/// began.
+/// A transaction that keeps memory from being reused: it may still read rows that were replaced or deleted
+/// since it began.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct MemoryHeld {
@@ -847,7 +865,7 @@ pub struct MemoryHeld {
 }
 
 impl MemoryHeld {
-    /// A transaction that is younger is not told of: the memory limit is not reached because of it.
+    /// A younger transaction is not reported: it is not why the memory limit is reached.
     pub(crate) const AGE_MIN: Duration = Duration::from_secs(1);
 }
 

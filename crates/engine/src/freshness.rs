@@ -1,12 +1,17 @@
-//! How fresh the snapshots of a session are to be, where they may be older than the present.
+//! How fresh the snapshots of a session must be, under protocols whose snapshots may be older than the present.
 //!
-//! A session's snapshot shows what the session did before, whatever its read-write transactions committed or read, and what had
-//! committed when the session was opened; and what it was told to read after. There are two measures of that, by where snapshots come from:
+//! A session's snapshot shows all that the session's read-write transactions committed or read before, and all
+//! that had committed when the session was opened. It also shows the commits of receipts that the session was
+//! given ([`SessionFreshness::read_after`]). There are two measures of this, by the kind of snapshots:
 //!
-//! - Where they are made every so often ([`seriatim_txn::Snapshots`]), *epochs*. All that is wanted has ended, so a snapshot that is made now has it,
-//!   and the newest has it if that is whole up to the epoch. What one snapshot has, all later ones have: then nothing is wanted any more.
-//! - Where they are of the past, and nobody makes them, *places* in the protocol's order ([`seriatim_txn::Worker::place`]). The place of a
-//!   snapshot is what its session saw; what it was told, and what there was when it was opened, has no place: that is all that has ended.
+//! - If snapshots are made periodically ([`seriatim_txn::Snapshots`]): *epochs*. The wanted transactions have
+//!   ended, so a snapshot that is made now shows them. The newest snapshot shows them if it is complete up to
+//!   the wanted epoch. Later snapshots show all that earlier ones show, so one such snapshot satisfies the
+//!   session.
+//! - If snapshots are of the past and need not be made: *places* in the protocol's order
+//!   ([`seriatim_txn::Worker::place`]). A snapshot's place must come after that of the session's own
+//!   transactions. Receipts, and commits before the session was opened, have no place: the snapshot must then
+//!   show all that has ended.
 
 use std::cell::Cell;
 use std::num::NonZeroU64;
@@ -16,23 +21,24 @@ use seriatim_txn::{Freshness, Mode, TakenSnapshot};
 
 use crate::engine::Inner;
 
-/// What the next snapshot of a session is to show.
+/// The state that the next snapshot of a session must show.
 #[derive(Debug)]
 pub(crate) struct SessionFreshness {
     measure: Measure,
-    /// Everything up to this one that has ended, as the session was there or did it.
+    /// All that has ended up to this measure must be shown: the session did it, or was opened after it.
     own: Cell<u64>,
-    /// The same, as the session was told.
+    /// The same for receipts that the session was given.
     told: Cell<u64>,
-    /// Always all that has committed: a chain of pieces that is not whole may be older than the snapshot.
+    /// Snapshots always show all commits: a chain of pieces that is not complete may be older than the
+    /// snapshot.
     present: bool,
     /// Whether durability is by snapshot.
     durable: bool,
-    /// The number of the last that was taken, if it is.
+    /// The number of the snapshot that was taken last, if durability is by snapshot.
     taken: Cell<Option<NonZeroU64>>,
 }
 
-/// What is counted: see the module comment.
+/// The unit of freshness: see the module comment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Measure {
     Epochs,
@@ -41,11 +47,11 @@ pub(crate) enum Measure {
 
 const NONE: u64 = 0;
 
-/// What no snapshot has that was made before.
+/// All that has ended: no snapshot that was made before shows it.
 pub(crate) const ALL: u64 = u64::MAX;
 
 impl SessionFreshness {
-    /// Of a session that is being opened; `None` where each snapshot is of the present, or there are none.
+    /// For a session that is being opened. `None` if each snapshot is of the present, or if there are none.
     pub(crate) fn of(inner: &Inner) -> Option<SessionFreshness> {
         let epochs = &inner.environment.epochs;
         let (measure, own, told) = match inner.capabilities.snapshots {
@@ -63,9 +69,9 @@ impl SessionFreshness {
         self.durable
     }
 
-    /// A snapshot has been taken.
+    /// Notes that a snapshot was taken.
     pub(crate) fn took(&self, snapshot: Option<TakenSnapshot>) {
-        // Its number is the epoch that it ended.
+        // A snapshot's number is the epoch that it ended.
         self.taken.set(snapshot.filter(|_| self.durable).and_then(|taken| NonZeroU64::new(taken.whole.0)));
     }
 
@@ -80,16 +86,17 @@ impl SessionFreshness {
         self.measure
     }
 
-    /// It has ended a transaction that depends on epochs up to this one, and has this place; whether snapshots come after it now, and did not.
+    /// Notes a transaction of the session that has ended: it depends on epochs up to `epoch`, and has this
+    /// place. Returns whether later snapshots must be newer than before.
     #[inline]
     pub(crate) fn did(&self, mode: Mode, epoch: Epoch, place: impl FnOnce() -> u64) -> bool {
         let done = match (self.measure, mode) {
-            // It has shown what was wanted, and nothing more is.
+            // The snapshot showed all that was wanted, and adds nothing.
             (Measure::Epochs, Mode::ReadOnly) => return false,
             (Measure::Epochs, Mode::ReadWrite) => epoch.0,
             (Measure::Places, _) => place(),
         };
-        // One that accessed nothing has no place of its own.
+        // A transaction that accessed nothing has no place of its own.
         let is_newer = done > self.own.get();
         if is_newer {
             self.own.set(done);
@@ -105,18 +112,20 @@ impl SessionFreshness {
         self.told.set(self.told.get().max(told));
     }
 
-    /// Another caller has it now, who may have seen anything.
+    /// The session has another caller now, which may know of any commit.
     pub(crate) fn change_hands(&self) {
         self.own.set(ALL);
     }
 
-    /// Up to where a snapshot has to have everything that has ended; `own`: what the session did, too.
+    /// The measure up to which a snapshot must show all that has ended. `own`: including the session's own
+    /// transactions.
     pub(crate) fn wanted(&self, own: bool) -> u64 {
         let done = if own { self.own.get() } else { NONE };
         if self.present { ALL } else { self.told.get().max(done) }
     }
 
-    /// It has had a snapshot that was asked for so, if one was made for it. Whether another was right is seen when that has ended.
+    /// Notes that a snapshot was requested with `own`, and made if needed. By places this is known only when it
+    /// has ended.
     pub(crate) fn had(&self, own: bool) {
         if self.measure == Measure::Epochs {
             self.told.set(NONE);
@@ -128,7 +137,7 @@ impl SessionFreshness {
 }
 
 impl Inner {
-    /// How fresh snapshots are: as the protocol says, or of the present where procedures run in pieces.
+    /// How fresh snapshots are: as the protocol says, or of the present if procedures run in pieces.
     pub(crate) fn freshness(&self) -> Freshness {
         match self.capabilities.snapshots {
             Freshness::Eventual if self.gate.is_some() => Freshness::Latest,

@@ -1,16 +1,16 @@
-//! How much memory a snapshot keeps from being used again.
+//! The memory that a snapshot keeps from being reused.
 //!
-//! What is replaced or deleted while a snapshot is open may be read by it, and stays in memory. So the memory that is
-//! in use and is no part of a table, the *waste*, grows while the snapshot is open. What was waste before is freed
-//! meanwhile, so the growth counts from the least waste that was seen. It is not less than what the snapshot holds
-//! back, but for what the least includes; it is more by what open transactions have written.
+//! Rows that are replaced or deleted while a snapshot is open may be read by it, so they stay in memory. Memory
+//! that is in use and belongs to no table is *waste*; it grows while the snapshot is open. Earlier waste is
+//! freed meanwhile, so the growth counts from the least waste seen. The growth is at least what the snapshot
+//! holds back, less its part of that least waste. It also includes what open transactions have written.
 
 use crate::settings::Settings;
 
-/// What is permitted by default is at least this part of the memory limit.
+/// By default at least this part of the memory limit is permitted.
 const PART_MIN: usize = 64;
 
-/// What one snapshot may hold back.
+/// How much one snapshot may hold back.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Bound {
     bytes: Option<usize>,
@@ -23,13 +23,13 @@ impl Bound {
         Bound { bytes: settings.snapshot_bytes_max, least }
     }
 
-    /// A snapshot has begun, with so many bytes of waste, and so many free below the limit.
+    /// A snapshot begins, with `waste` bytes of waste and `free` bytes below the limit.
     pub(crate) fn begin(self, waste: usize, free: usize) -> HeldBack {
         HeldBack { waste_least: waste, bytes_max: self.bytes.unwrap_or((free / 2).max(self.least)) }
     }
 }
 
-/// What a snapshot has held back.
+/// How much a snapshot holds back.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct HeldBack {
     waste_least: usize,
@@ -37,7 +37,7 @@ pub(crate) struct HeldBack {
 }
 
 impl HeldBack {
-    /// Whether it holds back more than it may, now that there is so much waste.
+    /// Whether the snapshot holds back more than it may, with this much waste now.
     pub(crate) fn exceeds(&mut self, waste: usize) -> bool {
         self.waste_least = self.waste_least.min(waste);
         waste - self.waste_least > self.bytes_max

@@ -1,8 +1,8 @@
-//! Secondary indexes: tables whose rows are primary keys, changed through the same protocol calls as the rows they index.
+//! Secondary indexes: tables whose rows are primary keys, changed by the same protocol calls as indexed rows.
 //!
-//! An entry's key is the indexed columns, followed by the primary key where the index is not unique; its row is the primary key.
-//! So an index read is protected exactly as a table read is (decision record 6), and taking a row out of an index is a delete,
-//! which needs no memory (the same record).
+//! An entry's key is the indexed columns, followed by the primary key if the index is not unique; its row is
+//! the primary key. So an index read is protected as a table read is (decision record 6). Removing a row from
+//! an index is a delete, which needs no memory (the same record).
 
 use std::hint::cold_path;
 
@@ -67,8 +67,8 @@ pub(crate) unsafe fn read_primary<'t>(row: RowPtr, primary: KeyClass) -> Key<'t>
 }
 
 impl<W: Worker + ?Sized> TxCore<W> {
-    /// Brings the indexes of `set` from the row `before` to the row `after`, both with this primary key; `dirty` are the columns that
-    /// may differ.
+    /// Updates the indexes of `set` for a row with this primary key that changes from `before` to `after`. Only
+    /// the columns `dirty` may differ.
     pub(crate) fn maintain(
         &self,
         set: &TableSet,
@@ -80,7 +80,7 @@ impl<W: Worker + ?Sized> TxCore<W> {
         for index in set.indexes.iter().filter(|index| index.columns.intersects(dirty)) {
             if self.watching.get() {
                 cold_path();
-                // What indexes read is not what the body reads.
+                // Reads for index maintenance are not reads of the body.
                 seriatim_catalog::watch::unwatched(|| self.maintain_one(index, primary, before, after))?;
             } else {
                 self.maintain_one(index, primary, before, after)?;

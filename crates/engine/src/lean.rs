@@ -1,10 +1,11 @@
-//! Operations of procedures, compiled for the worker.
+//! Operations of procedures, compiled for a type of worker.
 //!
-//! A procedure's body is compiled for each way that its operations may run: for any transaction, and once for each protocol of
-//! [`for_each_lean_protocol`], where an operation is a direct call that knows the worker's type and the key's class. Those leave out
-//! what a registered procedure cannot need: its tables are of its database, it is no explicit transaction, it does not use the
-//! transaction inside an update, and a panic there is not caught by itself. Histories and watched executions are of the other kind.
-//! Which kind it is, is decided once an attempt.
+//! A procedure's body is compiled once for any worker, and once for each protocol of
+//! [`for_each_lean_protocol`]. There an operation is a direct call that knows the worker's type and the key's
+//! class. These operations omit checks that a registered procedure does not need. Its tables are of its
+//! database, and it is no explicit transaction. It does not use the transaction inside an update, and a panic
+//! there is caught outside. Recorded histories and watched executions use the general kind. Each attempt
+//! chooses its kind once.
 
 use std::any::TypeId;
 use std::ptr::NonNull;
@@ -16,7 +17,7 @@ use crate::error::Abort;
 use crate::table::TableSet;
 use crate::tx::{OutOfLineValues, TxCore};
 
-/// The operations for which code differs. All others are those of [`Operations::core`].
+/// The operations whose code differs. All others are those of [`Operations::core`].
 pub trait Operations {
     /// The transaction.
     fn core(&self) -> &TxCore;
@@ -51,7 +52,7 @@ pub trait Operations {
         exists: OnExists,
     ) -> Result<bool, Abort>;
 
-    /// The first wave of fetching the row with this key: [`TxCore::begin_prefetch`].
+    /// The first wave of a prefetch of the row with this key: [`TxCore::begin_prefetch`].
     fn prefetch_at(&self, set: &TableSet, key: Key<'_>);
 }
 
@@ -90,25 +91,25 @@ impl Operations for TxCore {
 
     #[inline]
     fn prefetch_at(&self, set: &TableSet, key: Key<'_>) {
-        // The tables of procedures are of their database, and their calls need not be told.
+        // The tables of procedures belong to their database, and their calls need not be announced.
         self.prefetch_at(set, key);
     }
 }
 
-/// What runs in an attempt of a procedure, by either kind of operations.
+/// The body of an attempt of a procedure, for either kind of operations.
 pub trait Body {
-    /// What it returns.
+    /// The body's result.
     type Output;
 
-    /// Runs it.
+    /// Runs the body.
     ///
     /// # Errors
-    /// Its own abort, a conflict.
+    /// Its own abort; a conflict.
     fn run<O: Operations>(&self, operations: &O) -> Result<Self::Output, Abort>;
 }
 
-/// Calls a macro with `Variant => protocol` of the protocols for which procedures are compiled: each costs a user's program the code
-/// of all its procedures once more.
+/// Calls a macro with `Variant => protocol` for the protocols for which procedures are compiled. Each adds the
+/// code of all its procedures once more to an application.
 macro_rules! for_each_lean_protocol {
     ($callback:path) => {
         $callback! {
@@ -139,7 +140,7 @@ macro_rules! lean {
         }
 
         impl TxCore {
-            /// Runs a body in the open attempt, by the operations that are compiled for its worker if there are some.
+            /// Runs a body in the open attempt, with the operations compiled for its worker if there are any.
             ///
             /// # Errors
             /// As [`Body::run`].
@@ -161,7 +162,7 @@ for_each_lean_protocol!(lean);
 /// An attempt of a procedure whose worker is a `W`.
 pub(crate) struct Lean<'t, W> {
     core: &'t TxCore,
-    /// That of the lease, which lasts as long as the attempt.
+    /// The worker of the lease, which lasts as long as the attempt.
     worker: NonNull<W>,
 }
 
@@ -173,7 +174,7 @@ impl<W: Worker> Lean<'_, W> {
         unsafe { &mut *self.worker.as_ptr() }
     }
 
-    /// As [`TxCore::operate`], with the first try compiled for the worker. `again` makes what tries again.
+    /// As [`TxCore::operate`], with the first try compiled for the worker; `again` is used for later tries.
     #[inline(always)]
     fn operate<R, A: FnMut(&mut (dyn Worker + 'static)) -> Result<R, OpError>>(
         &self,
@@ -196,7 +197,7 @@ impl<W: Worker> Lean<'_, W> {
         self.operate(|worker| worker.read(table, key, columns), again)
     }
 
-    /// Keys of one word go by register. One copy of each of these for all tables stays in the instruction cache.
+    /// Keys of one word go by register. One copy of this code for all tables stays in the instruction cache.
     #[inline(never)]
     fn read_word(&self, table: &Table, key: u64, columns: ColumnSet) -> Result<Option<RowPtr>, Abort> {
         self.read(table, Key::Word8(key), columns)
@@ -271,12 +272,13 @@ impl<W: Worker> Operations for Lean<'_, W> {
             self.core.count_operation()?;
             Some(row)
         } else {
-            // A run is copied, or index entries follow: by the general way.
+            // A run must be copied, or index entries maintained: the general operation does it.
             return self.core.change_at(set, key, columns, change);
         };
         if let Some(row) = row {
             let mut out_of_line_values = OutOfLineValues::of(self.core, set);
-            // SAFETY: a private row version of the table's layout, which nobody reads before the body's next operation.
+            // SAFETY: a private row version of the table's layout, which is not read before the body's next
+            // operation.
             change(unsafe { RowWriter::for_update(row.as_ptr(), &mut out_of_line_values) }.only(columns.either()));
         }
         Ok(())
@@ -296,7 +298,8 @@ impl<W: Worker> Operations for Lean<'_, W> {
                 return self.core.insert_at(set, key, encode, exists);
             };
             self.core.count_operation()?;
-            // SAFETY: a zeroed row of the table's layout, which has no fixed part; ours until the next operation.
+            // SAFETY: a zeroed row of the table's layout, which has no fixed part; private until the next
+            // operation.
             let mut writer = unsafe { RowWriter::for_insert(row, std::ptr::null_mut(), &mut out_of_line_values) };
             return match encode(&mut writer) {
                 Ok(()) => {
@@ -307,7 +310,7 @@ impl<W: Worker> Operations for Lean<'_, W> {
             };
         }
         let staged = self.stage(&set.primary)?;
-        // SAFETY: a staged row is ours, zeroed, and of the table's layout.
+        // SAFETY: a staged row is private, zeroed, and of the table's layout.
         let mut writer =
             unsafe { RowWriter::for_insert(staged.row.as_ptr(), staged.fixed.as_ptr(), &mut out_of_line_values) };
         match encode(&mut writer) {
@@ -334,7 +337,7 @@ mod tests {
     use crate::tx::Origin;
     use crate::{Runner, Settings, available_protocols};
 
-    /// Tells by which operations it runs.
+    /// Reports which kind of operations runs it.
     struct Kind;
 
     impl Body for Kind {

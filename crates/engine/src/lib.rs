@@ -1,12 +1,13 @@
 //! The engine without row types: an open database, transactions on encoded keys, retries, durability.
 //!
-//! Derived tables, tables declared at run time and the interpreter of procedures are all calls of one transaction, [`TxCore`], whose
-//! operations take keys as the store orders them and give out rows as bytes of a table's layout. [`Runner`] runs bodies on it and
-//! repeats them, [`Engine`] is what is open, [`Settings`] how.
+//! Derived tables, tables declared at run time and the interpreter of procedures all use one transaction,
+//! [`TxCore`]. Its operations take keys in the store's encoding and return rows as bytes of a table's layout.
+//! [`Runner`] runs bodies on it and retries them. [`Engine`] is an open database, [`Settings`] are its options.
 //!
-//! Internal to Seriatim: nothing here is stable. The crate `seriatim` is what others use; what it shows of this one, it exports.
+//! Internal to Seriatim: nothing here is stable. Users depend on the crate `seriatim`, which re-exports what is
+//! public.
 //!
-//! Invariant of this crate: it knows no row type, and no protocol but by its name in the registry.
+//! Invariant of this crate: it knows no row type, and knows protocols only by their names in the registry.
 
 pub mod backup;
 mod cancel;

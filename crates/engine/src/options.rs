@@ -1,11 +1,11 @@
-//! What a caller can set for one transaction.
+//! Options that a caller can set for one transaction.
 
 use std::time::Duration;
 
 use crate::settings::Settings;
 
-/// Bounds of one transaction. What is not set here is as the session says (`Session::set_options`),
-/// and what is not set there as the database's [`Settings`].
+/// Bounds of one transaction. The session's options (`Session::set_options`) apply where none is set here, and
+/// the database's [`Settings`] where the session has none either.
 ///
 /// ```
 /// # use std::time::Duration;
@@ -25,52 +25,54 @@ use crate::settings::Settings;
 pub struct TransactionOptions {
     /// How long an attempt may be open: see [`Settings::transaction_age_max`].
     pub age_max: Option<Duration>,
-    /// How long a call waits until its result is durable: see [`Settings::wait_max`]. [`Duration::MAX`] is for as long as it takes.
+    /// How long a call waits until its result is durable: see [`Settings::wait_max`]. [`Duration::MAX`] is
+    /// without a bound.
     pub wait_max: Option<Duration>,
-    /// Whether a snapshot shows what its session did before: see [`TransactionOptions::own_commits`].
+    /// Whether a snapshot shows earlier transactions of its session: see [`TransactionOptions::own_commits`].
     pub own_commits: Option<bool>,
-    /// What the commit is worth: [`TransactionOptions::weight`].
+    /// The weight of the commit: see [`TransactionOptions::weight`].
     pub weight: Option<u64>,
 }
 
 impl TransactionOptions {
-    /// Everything as the session or the database says.
+    /// All options as the session or the database has them.
     pub fn new() -> TransactionOptions {
         TransactionOptions::default()
     }
 
-    /// How long an attempt may be open: its next call, or its commit, then fails with
+    /// How long an attempt may be open. Its next call, or its commit, then fails with
     /// [`TransactError::TooOld`](crate::TransactError::TooOld). See [`Settings::transaction_age_max`].
     #[must_use]
     pub fn age_max(self, age: Duration) -> TransactionOptions {
         TransactionOptions { age_max: Some(age), ..self }
     }
 
-    /// How long a call waits for the disk until its result is durable: it then fails with
-    /// [`TransactError::NotDurableYet`](crate::TransactError::NotDurableYet), which says whether it may be committed. With
-    /// [`Duration::MAX`] it waits for as long as it takes. See [`Settings::wait_max`].
+    /// How long a call waits for the disk until its result is durable. It then fails with
+    /// [`TransactError::NotDurableYet`](crate::TransactError::NotDurableYet), which says whether the
+    /// transaction may be committed. [`Duration::MAX`] is without a bound. See [`Settings::wait_max`].
     #[must_use]
     pub fn wait_max(self, wait: Duration) -> TransactionOptions {
         TransactionOptions { wait_max: Some(wait), ..self }
     }
 
-    /// Whether a snapshot shows what its session committed and read before, and what had committed when the session was opened: yes,
-    /// unless it is told otherwise. It matters where snapshots are made every so often
-    /// ([`Freshness::Eventual`](seriatim_txn::Freshness)): a snapshot that is to show what the newest lacks is made when it begins, which
-    /// costs those that write a version of each row they change next. One that need not show it is as old as it happens to be.
+    /// Whether a snapshot shows what its session committed and read before, and all commits before the session
+    /// was opened. Default: yes. It matters where snapshots are made periodically
+    /// ([`Freshness::Eventual`](seriatim_txn::Freshness)). If the newest snapshot lacks something of these, a
+    /// new one is made when the transaction begins. Writers then keep a version of each row that they change
+    /// next. Without this option a transaction takes the newest snapshot, whatever its age.
     #[must_use]
     pub fn own_commits(self, shown: bool) -> TransactionOptions {
         TransactionOptions { own_commits: Some(shown), ..self }
     }
 
-    /// What the commit is worth, in whatever unit; 1 unless it is said. Under `occ-batch` with option `policy` 6, of transactions of a batch
-    /// that are in each other's way one with the least weight is left out, and runs again; others pay no attention to it.
+    /// The weight of the commit, in any unit; 1 by default. Used by `occ-batch` with option `policy` 6: of
+    /// conflicting transactions of a batch, one with the least weight is left out and runs again.
     #[must_use]
     pub fn weight(self, weight: u64) -> TransactionOptions {
         TransactionOptions { weight: Some(weight), ..self }
     }
 
-    /// These, and of `others` what these leave open.
+    /// These options; `others` fills those that are not set.
     pub(crate) fn or(&self, others: &TransactionOptions) -> TransactionOptions {
         TransactionOptions {
             age_max: self.age_max.or(others.age_max),
@@ -80,7 +82,7 @@ impl TransactionOptions {
         }
     }
 
-    /// What holds in a database that was opened so.
+    /// The bounds in a database with these settings.
     pub(crate) fn bounds(&self, database: &Settings) -> Bounds {
         let age = self.age_max.unwrap_or(database.transaction_age_max);
         let wait = match self.wait_max {
@@ -103,12 +105,12 @@ impl TransactionOptions {
 pub(crate) struct Bounds {
     /// Nanoseconds that an attempt may be open.
     pub(crate) age: u64,
-    /// Nanoseconds that an attempt may be open that only reads.
+    /// Nanoseconds that a read-only attempt may be open.
     pub(crate) snapshot_age: u64,
     /// How long a result waits until it is durable.
     pub(crate) wait: Option<Duration>,
-    /// Whether snapshots show what the session did before.
+    /// Whether snapshots show earlier transactions of the session.
     pub(crate) own_commits: bool,
-    /// What its commit is worth.
+    /// The weight of the commit.
     pub(crate) weight: u64,
 }

@@ -7,13 +7,13 @@
 //!    └─────enter───────┘
 //! ```
 //! Access rules:
-//! 1. While the word is `CALLING`, worker, slot and gate are the caller's, as of any transaction.
-//! 2. The thread that turns `PARKED` into `ENDING` has them instead, until it says `ENDED`; then they are the
-//!    pool's again.
-//! 3. A call that finds `ENDING` waits for `ENDED`: it lasts as long as a roll-back. After `ENDED` the caller
-//!    touches none of them.
+//! 1. While the word is `CALLING`, the caller owns worker, slot and gate, as in any transaction.
+//! 2. The thread that turns `PARKED` into `ENDING` owns them until it sets `ENDED`; then they belong to the
+//!    pool.
+//! 3. A call that finds `ENDING` waits for `ENDED`, which takes as long as a roll-back. After `ENDED` the
+//!    caller uses none of them.
 //!
-//! So a transaction in a call is never ended, be it in the closure of an update that never returns.
+//! So a transaction in a call is never ended, even in the closure of an update that never returns.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -38,15 +38,15 @@ const ENDED: u32 = 3;
 #[derive(Debug)]
 pub(crate) struct Parking {
     state: AtomicU32,
-    /// When it is over. The session sets it anew only after this transaction.
+    /// When the transaction is over. The session sets it again only after this transaction.
     deadline: Deadline,
     /// Whether it is a snapshot.
     pub(crate) snapshot: bool,
-    /// Whether it keeps chains of pieces away.
+    /// Whether it excludes chains of pieces.
     pub(crate) gated: bool,
-    /// A canary: the reaper does not look whether the transaction is in a call.
+    /// For a canary: the reaper also ends transactions in calls.
     reaped_in_calls: bool,
-    /// Of a snapshot that shows the durable epoch while the disk is behind.
+    /// For a snapshot that shows the durable epoch while the disk is behind.
     hold: Mutex<Option<Hold>>,
 }
 
@@ -62,17 +62,17 @@ impl Parking {
         Arc::new(Parking { state, deadline, snapshot, gated, reaped_in_calls, hold })
     }
 
-    /// The worker is offline and reads nothing more.
+    /// The worker is offline and reads nothing more: releases the hold.
     pub(crate) fn release(&self) {
         let hold = self.hold.lock().unwrap_or_else(PoisonError::into_inner).take();
         drop(hold);
     }
 
-    /// A call begins; `false` if the transaction has been ended.
+    /// Begins a call; `false` if the transaction has been ended.
     #[must_use]
     pub(crate) fn enter(&self) -> bool {
-        // The loop ends: the thread that has seized the transaction rolls it back without waiting, and sets ENDED also
-        // if that panics.
+        // The loop ends: the thread that has seized the transaction rolls it back without waiting, and sets
+        // ENDED even if that panics.
         loop {
             // ORDERING: acquire pairs with the release in `leave`, and with that of `Ending` where it fails.
             match self.state.compare_exchange(PARKED, CALLING, Ordering::Acquire, Ordering::Acquire) {
@@ -84,10 +84,10 @@ impl Parking {
         }
     }
 
-    /// The call ends.
+    /// Ends a call.
     ///
     /// # Panics
-    /// If the transaction was ended meanwhile: then the call has used a worker that was another transaction's.
+    /// If the transaction was ended meanwhile: the call has then used a worker of another transaction.
     pub(crate) fn leave(&self) {
         // ORDERING: release pairs with the acquire in `enter` and `seize`.
         let before = self.state.swap(PARKED, Ordering::Release);
@@ -99,7 +99,7 @@ impl Parking {
         self.deadline.cause()
     }
 
-    /// Seizes the transaction if it is parked and over: it is the caller's to end.
+    /// Seizes the transaction if it is parked and over. The calling thread must then end it.
     #[must_use]
     pub(crate) fn seize(&self, now: u64) -> Option<Ending<'_>> {
         let is_parked = || {
@@ -111,7 +111,7 @@ impl Parking {
     }
 }
 
-/// A seized transaction. Dropped, it has ended, also when its roll-back panicked.
+/// A seized transaction. Dropping it sets `ENDED`, also when the roll-back panicked.
 pub(crate) struct Ending<'p>(&'p Parking);
 
 impl Drop for Ending<'_> {
@@ -154,7 +154,7 @@ mod tests {
                 let reaper = scope.spawn(|| parking.seize(51).is_some());
                 let entered = parking.enter();
                 if entered {
-                    // The reaper came too late, and must not come now.
+                    // The reaper came too late, and must not seize it now.
                     assert_eq!(parking.state.load(Ordering::Relaxed), CALLING);
                 }
                 (entered, reaper.join().expect("no panic"))

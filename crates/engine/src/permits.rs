@@ -1,16 +1,16 @@
-//! A bounded number of permits, which callers wait for in turn: an executor gives one for each call that waits in
-//! its queue.
+//! A bounded number of permits, for which callers wait in turn. An executor needs one for each call in its
+//! queue.
 //!
 //! ```text
 //! word:  | permits taken | WAITED: callers wait; a permit that is given back goes to the first of them |
 //! ```
-//! A caller takes a free permit at once. Where none is free it enters the list and sleeps. While callers are in
-//! the list no other caller takes a permit, so each waits for those before it. WAITED and the list change under
-//! the mutex only, in which no thread waits.
+//! A caller takes a free permit at once. If none is free, it enters the list and sleeps. While callers are in
+//! the list no other caller takes a permit, so each waits only for those before it. WAITED and the list change
+//! only under the mutex, under which no thread waits.
 //!
-//! No wake-up is lost, as one word says both whether a permit is free and whether callers wait, and each change of
-//! it is an exchange: one that gives a permit back before WAITED is set leaves a free one, which the caller finds
-//! before it sets WAITED.
+//! No wake-up is lost: one word says both whether a permit is free and whether callers wait, and each change of
+//! it is an exchange. A permit that is given back before WAITED is set is free, and the caller finds it before
+//! it sets WAITED.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -22,7 +22,7 @@ use seriatim_base::thread::{self, Thread};
 const WAITED: usize = 1;
 const TAKEN: usize = 2;
 
-/// Permits, at most so many.
+/// At most `most` permits.
 #[derive(Debug)]
 pub(crate) struct Permits {
     most: usize,
@@ -33,7 +33,7 @@ pub(crate) struct Permits {
 #[derive(Debug)]
 struct Waiter {
     thread: Thread,
-    /// It has a permit. Set under the mutex.
+    /// Whether it has a permit. Set under the mutex.
     is_served: AtomicBool,
 }
 
@@ -47,12 +47,10 @@ impl Permits {
         Arc::new(Permits { most, word: CacheAligned::default(), waiters: Mutex::default() })
     }
 
-    /// How many there are.
     pub(crate) fn most(&self) -> usize {
         self.most
     }
 
-    /// How many are taken.
     pub(crate) fn taken(&self) -> usize {
         self.word.load(Ordering::Relaxed) / TAKEN
     }
@@ -64,7 +62,7 @@ impl Permits {
         self.word.fetch_update(Ordering::Relaxed, Ordering::Relaxed, free).is_ok().then(|| Permit(Arc::clone(self)))
     }
 
-    /// Takes a permit, when one is free.
+    /// Waits until a permit is free, and takes it.
     pub(crate) fn take(self: &Arc<Permits>) -> Permit {
         if let Some(permit) = self.try_take() {
             return permit;
@@ -88,7 +86,7 @@ impl Permits {
         self.waiters.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Enters the list; or has a permit, which has become free.
+    /// Enters the list; `None` if a permit has become free and is taken.
     fn enter(&self) -> Option<Arc<Waiter>> {
         let mut waiters = self.waiters();
         let free = |word| (waiters.is_empty() && word / TAKEN < self.most).then_some(word + TAKEN);
@@ -124,7 +122,7 @@ impl Permits {
     fn hand_on(&self) {
         let mut waiters = self.waiters();
         let Some(first) = waiters.pop_front() else {
-            // Other permits were handed to all of them since.
+            // All callers have got other permits meanwhile.
             self.word.fetch_sub(TAKEN, Ordering::Relaxed);
             return;
         };

@@ -1,4 +1,4 @@
-//! The one place that turns a protocol's name into its code.
+//! The only place that maps a protocol's name to its code.
 //!
 //! A closure cannot be generic over the protocol, so a session holds its worker behind `dyn Worker`: one predictable indirect
 //! call per operation (decision record 2; `docs/performance.md` has the measurement).
@@ -29,13 +29,13 @@ use seriatim_txn::{
 
 use crate::{OpenError, Settings};
 
-/// The registry of protocols: name, paper, needs, gives.
+/// The registry of protocols, each with its name, paper, requirements and capabilities.
 pub fn protocols() -> &'static [ProtocolInfo] {
     PROTOCOLS
 }
 
-/// Those of [`protocols`] whose databases open on this machine without further options: not those that need regions where the processor
-/// has none.
+/// Those of [`protocols`] whose databases open on this machine without further options. Protocols that need
+/// regions are missing if the processor has none.
 pub fn available_protocols() -> &'static [ProtocolInfo] {
     static AVAILABLE: LazyLock<Vec<ProtocolInfo>> =
         LazyLock::new(|| PROTOCOLS.iter().filter(|info| info.opens_on(HtmMode::Auto)).copied().collect());
@@ -43,7 +43,6 @@ pub fn available_protocols() -> &'static [ProtocolInfo] {
 }
 
 /// A protocol opened for one database.
-#[allow(dead_code, reason = "peeking and restoring are for checkpoints and recovery")]
 pub(crate) trait OpenProtocol: Send + Sync {
     fn worker(&self, core: Core) -> Box<dyn Worker>;
     fn worker_type(&self) -> TypeId;
@@ -160,10 +159,11 @@ impl<P: Recover> OpenProtocol for P {
     }
 }
 
-/// What `auto` stands for: the newest snapshots, and as fast without regions as any.
+/// The protocol of `auto`: it has the freshest snapshots, and without regions no protocol is faster.
 const DEFAULT: &str = "dbx";
 
-/// Whether the protocol has what it needs of the database. (A protocol that needs a plan refuses transactions, not the database.)
+/// Checks that the machine has what the protocol requires. (A protocol that needs a plan refuses transactions,
+/// not databases.)
 fn meet(info: &ProtocolInfo, environment: &Environment) -> Result<(), OpenError> {
     match info.requirements.admit(environment.htm.backend()) {
         true => Ok(()),
@@ -171,10 +171,10 @@ fn meet(info: &ProtocolInfo, environment: &Environment) -> Result<(), OpenError>
     }
 }
 
-/// The options of a protocol, as the settings have them.
+/// The options of a protocol, from the settings.
 ///
 /// # Errors
-/// Options that it does not take.
+/// Options that the protocol does not take.
 pub(crate) fn options(info: &'static ProtocolInfo, settings: &Settings) -> Result<Options, OpenError> {
     let Settings { protocol_options: given, hot_tables, without_validation, .. } = settings;
     let options = Options::new(info, given).map_err(OpenError::Option)?;
@@ -193,7 +193,7 @@ pub(crate) fn options(info: &'static ProtocolInfo, settings: &Settings) -> Resul
     }
 }
 
-/// What the protocol that these settings name offers with its options, if they are valid.
+/// The capabilities of the protocol that these settings name, with its options, if they are valid.
 pub(crate) fn capabilities(settings: &Settings) -> Option<Capabilities> {
     let info = protocols().iter().find(|info| info.name == wanted(&settings.protocol))?;
     options(info, settings).ok().map(|options| info.capabilities_with(&options))
@@ -287,7 +287,7 @@ mod tests {
             assert_eq!(refused(protocol.name, unvalidated).is_none(), has("validate"), "{}", protocol.name);
         }
         assert!(refused("htcc", twice).is_some_and(|said| said.contains("not both")));
-        // Each is in its range.
+        // Each value is in its range.
         let with = |given: &[(&str, u64)]| {
             let protocol_options = given.iter().map(|&(name, value)| (name.to_owned(), value)).collect();
             let settings =
@@ -421,7 +421,7 @@ mod tests {
             core.local.leave();
             assert!(guess.is_some());
             assert_eq!(restore(&mut core, key, guess, tids[0], Change::Delete), Ok(Restored::Older));
-            // A record of another key is no answer.
+            // A record of another key is not used.
             assert_eq!(restore(&mut core, Key::Word8(8), guess, tids[2], Change::Delete), Ok(Restored::Applied));
             let peek = |core: &mut Core| {
                 core.local.enter();

@@ -1,7 +1,6 @@
-//! The queue of decisions, of a protocol that brings a [`Validator`]: executed transactions wait in it and are
-//! decided in batches, in an order that the validator chooses for each batch. They are decided one by one, or at
-//! the same time where the order says that they do not conflict.
-//!
+//! The queue of decisions of a protocol with a [`Validator`]: executed transactions wait in it and are decided
+//! in batches. The validator chooses an order for each batch. Its transactions are decided one by one, or at
+//! the same time if the order says that they do not conflict.
 //! The queue has no thread of its own. The first caller leads: it decides the batch while the others sleep, and
 //! hands the lead to a caller that waits by then (flat combining: Hendler, Incze, Shavit, Tzafrir, SPAA 2010). A
 //! caller that is alone pays six allocations and six locks. Each transaction also pays for the input of the order: a
@@ -66,7 +65,7 @@ pub(crate) struct Queue {
     /// How the validator wants batches to be made.
     batching: Batching,
     turns: Turns,
-    /// Knows how many transactions are open; `None`: it is not known.
+    /// Knows how many transactions are open; `None`: the number is not known.
     pool: Option<Arc<Pool>>,
     state: Mutex<State>,
 }
@@ -74,7 +73,7 @@ pub(crate) struct Queue {
 #[derive(Debug, Default)]
 struct State {
     waiting: Vec<Entry>,
-    /// Since when the first of them waits for company, if batches wait.
+    /// When the first of them began to wait for more, if batches wait.
     since: Option<Instant>,
     /// A thread leads, or was told to: it takes the next batch out.
     led: bool,
@@ -87,25 +86,25 @@ struct State {
     counted: QueueStatistics,
 }
 
-/// An executed transaction, as the leader of its batch has it end.
+/// An executed transaction, as the leader of its batch ends it.
 pub(crate) trait Turn: Send {
-    /// What comes of it.
+    /// The outcome of the decision.
     type Result;
 
-    /// Before the order of the batch is chosen: what was prepared, if that is different now; or that it cannot commit
-    /// any more.
+    /// Called before the order of the batch is chosen. Returns the changed input of the order, if it has
+    /// changed, or why the transaction can no longer commit.
     fn recheck(&mut self) -> Result<Option<Prepared>, Cause> {
         Ok(None)
     }
 
-    /// The decision will be to abort, and is made when the others of the batch have been decided.
+    /// The transaction will be aborted, when the others of the batch have been decided.
     fn refuse(&mut self) {}
 
-    /// Makes the decision, which is to abort for this cause if it was refused. It is asked once.
+    /// Makes the decision, once: an abort with this cause if the transaction was refused.
     fn decide(self, refused: Option<Cause>) -> Self::Result;
 }
 
-/// A [`Turn`] of a thread that goes on.
+/// A [`Turn`] of a thread that does not wait for the decision.
 trait Submitted: Send {
     fn recheck(&mut self) -> Result<Option<Prepared>, Cause>;
     fn refuse(&mut self);
@@ -131,11 +130,11 @@ impl<T: Turn<Result = ()>> Submitted for T {
 struct Entry {
     prepared: Prepared,
     decision: Decision,
-    /// When it came.
+    /// When it was queued.
     came: Instant,
 }
 
-/// How long the transactions of a batch are in each stage.
+/// The time of a batch's transactions in each stage.
 struct Stages {
     transactions: u32,
     since: Instant,
@@ -143,14 +142,14 @@ struct Stages {
 }
 
 impl Stages {
-    /// Those of a batch that is taken out now.
+    /// The stages of a batch that is taken out now.
     fn of(batch: &[Entry]) -> Stages {
         let (since, mut times) = (Instant::now(), [Duration::ZERO; QUEUE_STAGES.len()]);
         times[0] = batch.iter().map(|entry| since.since(entry.came)).sum();
         Stages { transactions: batch.len() as u32, since, times }
     }
 
-    /// This stage is over.
+    /// Ends this stage.
     fn end(&mut self, stage: usize) {
         let now = Instant::now();
         self.times[stage] += now.since(self.since) * self.transactions;
@@ -159,9 +158,9 @@ impl Stages {
 }
 
 enum Decision {
-    /// Of a caller that sleeps.
+    /// Of a caller that sleeps until the decision.
     Awaited(NonNull<Head>, &'static Awaited),
-    /// Of a thread that goes on, and is woken when no thread leads any more.
+    /// Of a thread that does not wait, and is woken when no thread leads any more.
     Submitted(Box<dyn Submitted>, Thread),
 }
 
@@ -175,7 +174,7 @@ impl Decision {
         }
     }
 
-    /// The head of its caller, if that waits for it and is not the one that has this head.
+    /// The head of the caller that waits for it, unless it is `own`.
     fn of_another(&self, own: Option<NonNull<Head>>) -> Option<NonNull<Head>> {
         match self {
             Decision::Awaited(head, _) if Some(*head) != own => Some(*head),
@@ -184,7 +183,7 @@ impl Decision {
     }
 }
 
-/// What a leader does with a caller's frame.
+/// A leader's operations on a caller's frame.
 struct Awaited {
     recheck: unsafe fn(NonNull<Head>) -> Result<Option<Prepared>, Cause>,
     refuse: unsafe fn(NonNull<Head>),
@@ -203,15 +202,15 @@ impl std::fmt::Debug for Decision {
     }
 }
 
-/// What `Queue::advance` did.
+/// The outcome of `Queue::advance`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Advance {
     /// A batch was decided by this thread, or nothing is queued.
     Decided,
-    /// The batch waits for more, at most for this long.
+    /// The batch waits for more, for at most this long.
     Gathers(Duration),
-    /// Another thread leads, or has a batch under way. The submitter is unparked when its decisions are made, and when
-    /// it may lead before.
+    /// Another thread leads, or has a batch under way. The submitter is unparked when its decisions are made,
+    /// or earlier if it may lead.
     Led,
 }
 
@@ -219,37 +218,37 @@ pub enum Advance {
 struct Head {
     state: AtomicU8,
     caller: Thread,
-    /// The round that it is told to join. Written before that is told.
+    /// The round that the caller is told to join. Written before the caller is told.
     joins: Mutex<Option<Joins>>,
-    /// What it found when it looked whether its transaction is stale.
+    /// The result of the caller's recheck of its transaction.
     rechecked: Mutex<Option<Rechecked>>,
     telling: Telling,
 }
 
-/// A round, the caller's place there, and what it does: [`RECHECKS`] or [`DECIDES`].
+/// A round, the caller's place in it, and its task: [`RECHECKS`] or [`DECIDES`].
 struct Joins {
     round: Arc<Round>,
     at: usize,
     what: u8,
 }
 
-/// Whether a transaction can still commit: what was prepared, if it is different now.
+/// Whether a transaction can still commit, and the new input of the order if that has changed.
 type Rechecked = Result<Option<Prepared>, Cause>;
 
 const WAITING: u8 = 0;
-/// Its caller is to lead.
+/// The caller is to lead.
 const LEADS: u8 = 1;
 const DONE: u8 = 2;
-/// Its caller is to look whether its transaction is stale, unless the leader does.
+/// The caller is to recheck its transaction, unless the leader does.
 const RECHECKS: u8 = 3;
-/// Its caller is to make the decision, likewise.
+/// The caller is to make the decision, unless the leader does.
 const DECIDES: u8 = 4;
 
-/// For how many steps of [`Backoff`] a thread that waits for decisions of others stays awake, where the end is
-/// near: 63 pauses and some yields, in which a decision or two are made.
+/// Steps of [`Backoff`] for which a thread stays awake while it waits for decisions that will come soon: 63 pauses
+/// and some yields, in which one or two decisions are made.
 const AWAKE_STEPS: u32 = Backoff::SPINS + 10;
 
-/// Waits a little: awake for [`AWAKE_STEPS`], then asleep until it is unparked.
+/// Waits for one step: awake for [`AWAKE_STEPS`], then asleep until it is unparked.
 fn settle(awake: &mut Backoff) {
     if !awake.wait() {
         thread::park();
@@ -259,14 +258,14 @@ fn settle(awake: &mut Backoff) {
 /// The stack frame of a caller.
 #[repr(C)]
 struct Frame<T: Turn> {
-    /// First: a pointer to it is one to the frame.
+    /// First, so that a pointer to the head is a pointer to the frame.
     head: Head,
     turn: UnsafeCell<ManuallyDrop<T>>,
     result: UnsafeCell<Option<thread::Result<T::Result>>>,
 }
 
 impl Head {
-    /// That of this thread, which waits.
+    /// The head of this thread, which waits.
     fn new() -> Head {
         Head {
             state: AtomicU8::new(WAITING),
@@ -277,10 +276,10 @@ impl Head {
         }
     }
 
-    /// Tells the caller, which may be gone as soon as it sees it.
+    /// Sets the caller's state. The caller may return, and free its frame, as soon as it sees the state.
     ///
     /// # Safety
-    /// The caller has not been told that it is done.
+    /// The caller's state was not set to done before.
     unsafe fn tell(head: NonNull<Head>, state: u8) {
         // SAFETY: the access rule.
         let Head { state: told, caller, telling, .. } = unsafe { head.as_ref() };
@@ -292,7 +291,7 @@ impl Head {
         caller.unpark();
     }
 
-    /// Tells the caller to join a round, at this place, and for what.
+    /// Tells the caller to join a round at this place, for the task `what`.
     ///
     /// # Safety
     /// The caller waits, and its piece of the round is not claimed.
@@ -306,7 +305,7 @@ impl Head {
         unsafe { Head::tell(head, what) };
     }
 
-    /// Sleeps until told something else than this.
+    /// Sleeps until the state differs from `known`.
     fn wait(&self, known: u8) -> u8 {
         let mut awake = Backoff::bounded(AWAKE_STEPS);
         loop {
@@ -318,9 +317,9 @@ impl Head {
         }
     }
 
-    /// The round that the caller was told to join, if it has not joined it. The next round may be there before the
-    /// caller is told of it. That one is left: the thread that tells it still uses the caller's frame, which is gone
-    /// when the decision of that round is made.
+    /// The round that the caller was told to join, if it has not joined it. The next round may be stored before
+    /// the caller is told of it. The caller leaves that one: the telling thread still uses the frame, which is
+    /// gone when that round's decision is made.
     fn joins(&self, told: u8) -> Option<Joins> {
         let mut joins = self.joins.lock().unwrap_or_else(PoisonError::into_inner);
         joins.take_if(|joins| joins.what == told)
@@ -328,7 +327,7 @@ impl Head {
 }
 
 impl Joins {
-    /// Waits for the turn of the caller's piece; whether that is the caller's to do.
+    /// Waits for the turn of the caller's piece. Returns whether the caller has claimed it.
     fn claim(&self) -> bool {
         let mut awake = Backoff::bounded(AWAKE_STEPS);
         loop {
@@ -345,18 +344,18 @@ impl<T: Turn> Frame<T> {
     const AWAITED: &Awaited =
         &Awaited { recheck: Frame::<T>::recheck, refuse: Frame::<T>::refuse, decide: Frame::<T>::decide };
 
-    /// Asks the transaction of a frame.
+    /// Rechecks the transaction of a frame.
     ///
     /// # Safety
     /// `head` is that of a `Frame<T>` that is not done, and this thread leads its batch.
     unsafe fn recheck(head: NonNull<Head>) -> Result<Option<Prepared>, Cause> {
         // SAFETY: the caller's promise, and the access rule.
         let frame = unsafe { head.cast::<Frame<T>>().as_ref() };
-        // SAFETY: it is taken when the frame is decided, which it is not yet.
+        // SAFETY: the turn is taken when the frame is decided, which it is not yet.
         unsafe { &mut *frame.turn.get() }.recheck()
     }
 
-    /// Tells the transaction of a frame.
+    /// Refuses the transaction of a frame.
     ///
     /// # Safety
     /// As of `recheck`.
@@ -376,16 +375,16 @@ impl<T: Turn> Frame<T> {
         let frame = unsafe { head.cast::<Frame<T>>().as_ref() };
         // SAFETY: the caller's promise.
         unsafe { frame.make(refused) };
-        // SAFETY: it was not told before; the frame is not used any more.
+        // SAFETY: the caller was not told before; this thread does not use the frame any more.
         unsafe { Head::tell(head, DONE) };
     }
 
-    /// Makes its decision.
+    /// Makes the frame's decision.
     ///
     /// # Safety
-    /// It is not decided, and this thread leads its batch, or has claimed the decision.
+    /// The frame is not decided, and this thread leads its batch or has claimed the decision.
     unsafe fn make(&self, refused: Option<Cause>) {
-        // SAFETY: it is taken once, as a frame is decided once.
+        // SAFETY: a frame is decided once, so the turn is taken once.
         let turn = unsafe { ManuallyDrop::take(&mut *self.turn.get()) };
         let result = catch_unwind(AssertUnwindSafe(|| turn.decide(refused)));
         // SAFETY: the access rule.
@@ -394,8 +393,8 @@ impl<T: Turn> Frame<T> {
 }
 
 impl State {
-    /// Whether a thread is to take the next batch out: another one that is under way leaves room for full ones only.
-    /// So many `workers` order at the same time, and one batch beside those is decided.
+    /// Whether a thread is to take the next batch out. While another batch is under way, only full ones are
+    /// taken. At most `workers` batches are ordered at the same time, and one more is decided.
     fn wants_leader(&self, Batching { batch_max, workers, .. }: Batching) -> bool {
         let may_order = self.unordered < workers && self.under_way <= workers;
         let has_room = self.under_way == 0 || may_order && self.waiting.len() >= batch_max;
@@ -404,7 +403,7 @@ impl State {
 }
 
 impl Queue {
-    /// Whether the settings leave room for the waits of this validator's batches.
+    /// Checks that the settings leave time for the waits of this validator's batches.
     ///
     /// # Errors
     /// Batches would wait for as long as a transaction may be open.
@@ -433,41 +432,42 @@ impl Queue {
         self.state().counted
     }
 
-    /// Whether a transaction with so many restarts is not queued any more, but executed and decided while nothing else
-    /// is decided ([`Queue::hold`]).
+    /// Whether a transaction with this many restarts is no longer queued, but executed and decided while
+    /// nothing else is decided ([`Queue::hold`]).
     pub(crate) fn has_lost_patience(&self, restarts: u32) -> bool {
         restarts >= self.batching.patience
     }
 
-    /// Has no batch decided until [`Queue::release`], or until that lasts too long: what the caller reads meanwhile
-    /// does not change.
+    /// No batch is decided until [`Queue::release`], or until that takes too long: the caller's reads do not
+    /// change meanwhile.
     pub(crate) fn hold(&self) -> u64 {
         self.state().counted.alone += 1;
         self.turns.take(true)
     }
 
-    /// Ends what [`Queue::hold`] began.
+    /// Ends a [`Queue::hold`].
     pub(crate) fn release(&self, turn: u64) {
         self.turns.end(turn);
     }
 
-    /// Decisions of a batch, at most.
+    /// Most decisions of a batch.
     pub(crate) fn batch_max(&self) -> usize {
         self.batching.batch_max
     }
 
-    /// Has the decision made, by this thread or by another, when its place in the order has come: what it answers.
+    /// Waits until this thread or another has made the decision, when its place in the order has come. Returns
+    /// the outcome.
     pub(crate) fn decide<T: Turn<Result: Send>>(&self, prepared: Prepared, turn: T) -> T::Result {
         let frame =
             Frame { head: Head::new(), turn: UnsafeCell::new(ManuallyDrop::new(turn)), result: UnsafeCell::new(None) };
-        // Nothing here unwinds: the frame would be gone while others use it.
+        // Nothing here may unwind: the frame would be freed while other threads use it.
         abort_on_unwind("a queue of decisions", || {
             let own: NonNull<Head> = NonNull::from(&frame).cast();
             let leads = self.enter(prepared, Decision::Awaited(own, Frame::<T>::AWAITED), true);
             let mut told = if leads { LEADS } else { frame.head.wait(WAITING) };
             while told != DONE {
                 if told == LEADS {
-                    // Its own decision is in the batch, or behind as many of threads that submit.
+                    // This thread's decision is in the batch, or behind decisions of threads that submit.
                     frame.head.state.store(WAITING, Ordering::Relaxed);
                     self.lead(true, Some(own));
                     told = frame.head.wait(WAITING);
@@ -476,11 +476,11 @@ impl Queue {
                 frame.head.telling.meet();
                 if let Some(joins) = frame.head.joins(told).filter(Joins::claim) {
                     if joins.what == DECIDES {
-                        // SAFETY: it is claimed.
+                        // SAFETY: this thread has claimed the decision.
                         unsafe { frame.make(None) };
                         return joins.round.done(joins.at);
                     }
-                    // SAFETY: it is claimed.
+                    // SAFETY: this thread has claimed the piece.
                     let rechecked = unsafe { Frame::<T>::recheck(own) };
                     *frame.head.rechecked.lock().unwrap_or_else(PoisonError::into_inner) = Some(rechecked);
                     joins.round.done(joins.at);
@@ -494,17 +494,17 @@ impl Queue {
         }
     }
 
-    /// Queues a decision that this thread or another makes later, when its place in the order has come. It tells the
-    /// result itself, and does not panic. A full batch is decided now, unless another thread leads; a smaller one is
-    /// decided by `Queue::advance`.
+    /// Queues a decision that this thread or another makes later, when its place in the order has come. The
+    /// turn reports its result itself, and does not panic. A full batch is decided now, unless another thread
+    /// leads; `Queue::advance` decides a smaller one.
     pub(crate) fn submit(&self, prepared: Prepared, turn: impl Turn<Result = ()> + 'static) {
         if self.enter(prepared, Decision::Submitted(Box::new(turn), thread::current()), false) {
             abort_on_unwind("a queue of decisions", || self.lead(false, None));
         }
     }
 
-    /// For a thread that has submitted decisions and has nothing else to do: decides a batch, unless another thread
-    /// does, if the batch has waited long enough for more or is not to `gather` any more.
+    /// For a thread that has submitted decisions and has no other work. Decides a batch that has waited long
+    /// enough, or any batch unless `gather`. Does nothing if another thread leads.
     pub(crate) fn advance(&self, gather: bool) -> Advance {
         let Batching { batch_max, wait, .. } = self.batching;
         let mut state = self.state();
@@ -524,8 +524,8 @@ impl Queue {
         Advance::Decided
     }
 
-    /// Decides a batch that has waited for its time, by a thread that has other work. Where batches do not wait they
-    /// gather meanwhile.
+    /// For a thread with other work: decides a batch that has waited long enough. Where batches do not wait,
+    /// they gather meanwhile.
     pub(crate) fn end_wait(&self) {
         let wait = self.batching.wait;
         let is_over = || {
@@ -537,26 +537,26 @@ impl Queue {
         }
     }
 
-    /// Whether a batch can have to wait for more.
+    /// Whether batches wait for more.
     pub(crate) fn has_wait(&self) -> bool {
         !self.batching.wait.is_zero()
     }
 
-    /// For a thread that has nothing to do and submitted nothing: when it is to look whether the threads that
-    /// submitted decisions see to them, at the latest; where batches wait, when a batch has waited long enough.
-    /// `None`: nothing waits.
+    /// For a thread without work that has submitted nothing: how long it may sleep before it checks for
+    /// decisions that no thread handles. Where batches wait: until a batch has waited long enough. `None` if
+    /// nothing is queued.
     pub(crate) fn look_again(&self, at_latest: Duration) -> Option<Duration> {
         let wait = self.batching.wait;
         let state = self.state();
         if state.waiting.is_empty() && state.under_way == 0 {
             return None;
         }
-        // A thread has the batch under way if its wait is over.
+        // Once the wait is over, a thread has the batch under way.
         Some(state.since.map_or(at_latest, |since| wait.saturating_sub(since.elapsed()).max(GATHER_SLICE)))
     }
 
-    /// Puts a decision behind the others. Whether the caller leads: one that can wait for more, or one whose batch is
-    /// full.
+    /// Queues a decision. Returns whether the caller leads: it may lead any batch with `any`, else only a full
+    /// one.
     fn enter(&self, prepared: Prepared, decision: Decision, any: bool) -> bool {
         let Batching { batch_max, .. } = self.batching;
         let came = Instant::now();
@@ -575,14 +575,14 @@ impl Queue {
         leads
     }
 
-    /// Whether a transaction is open that does not wait in the queue. Asked while no batch is under way: beside one,
-    /// only full ones are led.
+    /// Whether a transaction is open that is not in the queue. Called while no batch is under way: otherwise
+    /// only full batches are led.
     fn has_company(&self, state: &State) -> bool {
         self.pool.as_ref().is_none_or(|pool| pool.busy() > state.waiting.len())
     }
 
-    /// Takes a batch out, gives the lead up, which is this thread's, and decides the batch. The thread's own decision,
-    /// if it waits for one, has this head.
+    /// Takes a batch out, gives up the lead, which this thread has, and decides the batch. `own` is the head of
+    /// this thread's own decision, if it waits for one.
     fn lead(&self, gather: bool, own: Option<NonNull<Head>>) {
         let Batching { batch_max, wait, .. } = self.batching;
         let mut state = self.state();
@@ -612,10 +612,10 @@ impl Queue {
         self.hand_on(state);
     }
 
-    /// The stages of a batch.
+    /// Takes a batch through its stages.
     fn order_and_validate(&self, mut batch: Vec<Entry>, own: Option<NonNull<Head>>, stages: &mut Stages) {
         if batch.len() == 1 {
-            // The decision alone says whether it is stale.
+            // The decision itself finds out whether it is stale.
             let (_, decisions) = split(batch);
             return self.validate(decisions, Vec::new(), Ordered::default(), own, stages);
         }
@@ -646,7 +646,7 @@ impl Queue {
         self.validate(decisions, refused, ordered, own, stages);
     }
 
-    /// Whether each of a batch is stale by now. Those that wait for it look themselves, at the same time.
+    /// Rechecks each transaction of a batch. Callers that wait recheck their own at the same time.
     fn recheck(&self, batch: &mut [Entry], own: Option<NonNull<Head>>) -> Vec<Rechecked> {
         let others: Vec<_> = batch.iter().map(|entry| entry.decision.of_another(own)).collect();
         if !self.batching.parallel || others.iter().all(Option::is_none) {
@@ -656,7 +656,7 @@ impl Queue {
         let mut own: Vec<Option<Rechecked>> = batch.iter().map(|_| None).collect();
         lead(round, &others, RECHECKS, |at| own[at] = Some(batch[at].decision.recheck()));
         let of_caller = |head: NonNull<Head>| {
-            // SAFETY: its caller waits: it has not been told of its decision.
+            // SAFETY: the caller waits: it has not been told of its decision.
             let rechecked = unsafe { &head.as_ref().rechecked };
             rechecked.lock().unwrap_or_else(PoisonError::into_inner).take()
         };
@@ -664,19 +664,19 @@ impl Queue {
         found.map(|rechecked| rechecked.expect("a piece is done by its caller or by the leader")).collect()
     }
 
-    /// What chooses an order chose; nothing if it panics.
+    /// The order that `choose` returns; an empty one if it panics.
     fn contain(&self, choose: impl FnOnce() -> Ordered) -> Ordered {
         catch_unwind(AssertUnwindSafe(choose)).unwrap_or_else(|panic| {
-            // What it carries may panic again when it is dropped, and nothing may unwind here.
+            // The panic's payload may panic when it is dropped, and nothing may unwind here.
             std::mem::forget(panic);
             self.state().counted.orders_failed += 1;
             Ordered::default()
         })
     }
 
-    /// Decides a batch, which has been ordered, in this order, and those that it does not name as they came, when no
-    /// other batch is being decided. Where the order says which come before which, others may be decided at the same
-    /// time.
+    /// Decides an ordered batch when no other batch is being decided: in this order, then the transactions that
+    /// the order does not name. If the order has edges, transactions without a path between them may be decided
+    /// at the same time.
     fn validate(
         &self,
         mut decisions: Vec<Option<Decision>>,
@@ -687,7 +687,7 @@ impl Queue {
     ) {
         let mut state = self.state();
         state.unordered -= 1;
-        // The next one can be ordered while this one is decided.
+        // The next batch can be ordered while this one is decided.
         self.hand_on(state);
         let Ordered { order, edges, .. } = ordered;
         let mut places = vec![usize::MAX; decisions.len()];
@@ -718,8 +718,8 @@ impl Queue {
         refused.into_iter().for_each(|(decision, cause)| decision.make(Some(cause)));
     }
 
-    /// Gives the lead to a thread, if a batch is to be led. A caller that sleeps gets it, as a thread that submitted
-    /// may be busy. If none sleeps, the threads that submitted are woken.
+    /// Gives the lead to a thread if a batch is to be led. A sleeping caller comes first, as a thread that
+    /// submitted may be busy. Without a sleeping caller the threads that submitted are woken.
     fn hand_on(&self, mut state: MutexGuard<'_, State>) {
         if !state.wants_leader(self.batching) {
             return;
@@ -731,7 +731,7 @@ impl Queue {
         match sleeper {
             Some(head) => {
                 state.led = true;
-                // SAFETY: its caller waits, and is not done.
+                // SAFETY: the caller waits, and its decision is not made.
                 unsafe { Head::tell(head, LEADS) };
             }
             None => {
@@ -744,7 +744,7 @@ impl Queue {
         }
     }
 
-    /// Waits until the batch is full or has waited long enough, or no other transaction can come.
+    /// Waits until the batch is full or has waited long enough, or no other transaction can join it.
     #[cold]
     fn gather<'q>(&'q self, mut state: MutexGuard<'q, State>) -> MutexGuard<'q, State> {
         let Batching { batch_max, wait, .. } = self.batching;
@@ -763,21 +763,21 @@ impl Queue {
     }
 }
 
-/// Has a round done by these callers and by this thread, which does its pieces by `work`.
+/// Runs a round: these callers claim their pieces, and this thread does the others by `work`.
 fn lead(round: Round, callers: &[Option<NonNull<Head>>], what: u8, work: impl FnMut(usize)) {
     let round = Arc::new(round);
     let comes: Vec<bool> = callers.iter().map(Option::is_some).collect();
     for (at, head) in callers.iter().enumerate() {
         if let Some(head) = head {
-            // SAFETY: it waits for its decision. Its piece is not claimed: it was not told, and this thread has not
-            // claimed it.
+            // SAFETY: the caller waits for its decision. Its piece is not claimed: the caller was not told, and
+            // this thread has not claimed it.
             unsafe { Head::join(*head, &round, at, what) };
         }
     }
     round.lead(&comes, work);
 }
 
-/// What an order is told of a batch, and what it orders.
+/// Splits a batch into the inputs of the order and the decisions.
 fn split(batch: Vec<Entry>) -> (Vec<Prepared>, Vec<Option<Decision>>) {
     batch.into_iter().map(|entry| (entry.prepared, Some(entry.decision))).unzip()
 }
@@ -789,7 +789,7 @@ impl std::fmt::Debug for Queue {
 }
 
 impl Decision {
-    /// Asks the transaction, on the thread that leads.
+    /// Rechecks the transaction, on the leading thread.
     fn recheck(&mut self) -> Result<Option<Prepared>, Cause> {
         match self {
             // SAFETY: the caller of the frame waits, or is this thread; it is not decided.
@@ -798,7 +798,7 @@ impl Decision {
         }
     }
 
-    /// Tells the transaction, on the thread that leads.
+    /// Refuses the transaction, on the leading thread.
     fn refuse(&mut self) {
         match self {
             // SAFETY: as in `recheck`.
@@ -807,10 +807,10 @@ impl Decision {
         }
     }
 
-    /// Makes the decision, on the thread that leads.
+    /// Makes the decision, on the leading thread.
     fn make(self, refused: Option<Cause>) {
         match self {
-            // SAFETY: the caller of the frame waits, or is this thread; it is decided once.
+            // SAFETY: the caller of the frame waits, or is this thread; a frame is decided once.
             Decision::Awaited(head, awaited) => unsafe { (awaited.decide)(head, refused) },
             Decision::Submitted(turn, _) => turn.decide(refused),
         }

@@ -1,7 +1,8 @@
-//! Records histories for the checker: what committed transactions read and wrote, by version.
+//! Records histories for the checker: which versions committed transactions read and wrote.
 //!
-//! Hooks sit where every protocol passes: reads are noted as the contract's `seen` reports them, writes as the redo buffer gets
-//! them, with the columns in which the row differs from the one before. So a protocol cannot forget to record, and an unrecorded version is a finding.
+//! The hooks are in code that every protocol uses. Reads are recorded as the contract's `seen` reports them.
+//! Writes are recorded as the redo buffer gets them, with the columns that the write changed. So a protocol
+//! cannot forget to record, and an unrecorded version is a finding.
 
 use std::collections::{BTreeSet, HashMap};
 use std::ops::{Bound, RangeBounds};
@@ -12,13 +13,14 @@ use seriatim_catalog::{ColumnSet, Key, RowRef};
 use seriatim_history::{Columns, Recorder, Saw};
 use seriatim_txn::{Before, Redo, RowPtr, Runs, Seen, Table};
 
-/// By procedure, the group that it is ordered in, where what others use may be published later.
+/// For each procedure the group in which it is ordered, where deferred additions may be published later.
 #[derive(Debug, Default)]
 pub(crate) struct Groups(Mutex<HashMap<String, u32>>);
 
 impl Groups {
-    /// The set is another, of which each procedure is in this group. Before the windows are opened: between transactions of this set and those of
-    /// the one before lies the end of an interval, so no group has a number that one had before.
+    /// Replaces the set of procedures and their groups. Called before the windows are opened: the end of an
+    /// interval separates transactions of this set from those of the previous one. So no group has a number
+    /// that another had before.
     pub(crate) fn set<'p>(&self, groups: impl Iterator<Item = (&'p str, usize)>) {
         let mut numbers = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let first = numbers.values().max().map_or(0, |last| last + 1);
@@ -32,20 +34,21 @@ pub(crate) struct Log {
     session: u32,
     /// The procedure that the session runs.
     procedure: &'static str,
-    /// What had ended by then the open transaction shows, and what the session's snapshots of the past show.
+    /// The open transaction shows all that had ended by this time.
     shows: u64,
+    /// Snapshots of the past show at least what had ended by this time.
     shown: u64,
-    /// Keys on which a write of the open transaction lies, in the order in which they were written.
+    /// Keys that the open transaction has written, in this order.
     written: Vec<(Place, Run)>,
-    /// Keys on which one lay that was taken back.
+    /// Keys of writes that were rolled back.
     taken_back: Vec<Place>,
-    /// The run that is going on, and those of each read and of each scan that was noted.
+    /// The current run, and the run of each noted read and scan.
     run: Run,
     reads: Vec<Run>,
     scans: Vec<Run>,
 }
 
-/// A run of an operation, where the protocol repairs: the operation and the iteration.
+/// An execution of an operation, if the protocol repairs: the operation and the iteration.
 type Run = Option<(u16, u32)>;
 
 fn is_of(run: Run, runs: Runs) -> bool {
@@ -56,18 +59,18 @@ fn is_of(run: Run, runs: Runs) -> bool {
 
 type Place = (TableId, Vec<u8>);
 
-/// A finished scan: its bounds, shortened to what it looked at, and the rows it saw.
+/// A finished scan: its bounds, shortened to the range that it visited, and the rows that it saw.
 pub(crate) struct Scanned {
     pub(crate) low: Bound<Vec<u8>>,
     pub(crate) high: Bound<Vec<u8>>,
     pub(crate) rows: Vec<(Vec<u8>, Saw)>,
-    /// What is used of each.
+    /// The columns that the reader uses of each row.
     pub(crate) columns: ColumnSet,
-    /// [`Log::scan_begins`] when it began.
+    /// The value of [`Log::scan_begins`] when the scan began.
     pub(crate) began: usize,
 }
 
-/// What `seen` says of a key.
+/// The observation of a key that `seen` reports.
 pub(crate) fn saw(seen: Seen) -> Saw {
     match (seen.absent, seen.record) {
         (false, _) => Saw::Row(seen.tid.bits()),
@@ -90,7 +93,7 @@ impl Log {
         Log { recorder, session, procedure: "", shows: 0, shown: 0, written, taken_back, run: None, reads, scans }
     }
 
-    /// A transaction begins that shows the present, on a snapshot or not.
+    /// Begins a transaction that shows the present, on a snapshot or not.
     pub(crate) fn begin(&mut self, on_snapshot: bool) {
         let now = clock::Instant::now().nanoseconds();
         self.recorder.begin(self.session, now);
@@ -105,19 +108,19 @@ impl Log {
         }
     }
 
-    /// Procedures that follow are this one.
+    /// Sets the procedure that the session runs.
     pub(crate) fn name_procedure(&mut self, procedure: &'static str) {
         self.procedure = procedure;
     }
 
-    /// The open transaction is a procedure of the set, as the worker knows by now.
+    /// The open transaction is a procedure of `groups`: its worker has them now.
     pub(crate) fn follow(&mut self, Groups(groups): &Groups) {
         if let Some(group) = groups.lock().unwrap_or_else(PoisonError::into_inner).get(self.procedure) {
             self.recorder.in_group(*group);
         }
     }
 
-    /// The open transaction goes to its commit.
+    /// The open transaction begins its commit.
     pub(crate) fn decides(&mut self) {
         self.recorder.decides(clock::Instant::now().nanoseconds());
     }
@@ -128,12 +131,13 @@ impl Log {
         self.shows = made;
     }
 
-    /// It runs on a snapshot of the past: not older than what its session was shown, if it is to show that.
+    /// The open transaction runs on a snapshot of the past. With `own` it shows what earlier snapshots of its
+    /// session showed.
     pub(crate) fn shows_past(&mut self, own: bool) {
         self.shows_from(if own { self.shown } else { 0 });
     }
 
-    /// The session's snapshots come after the open transaction from now on.
+    /// Later snapshots of the session come after the open transaction.
     pub(crate) fn was_shown(&mut self) {
         self.shown = self.shown.max(self.shows);
     }
@@ -145,12 +149,12 @@ impl Log {
         }
     }
 
-    /// What follows is of this run of an operation.
+    /// The following accesses belong to this run of an operation.
     pub(crate) fn run(&mut self, operation: u16, iteration: u32) {
         self.run = Some((operation, iteration));
     }
 
-    /// What these runs saw and wrote is of no account: a repair has dropped it.
+    /// Forgets the accesses of these runs: a repair has dropped them.
     pub(crate) fn forget(&mut self, runs: Runs) {
         let Log { recorder, written, taken_back, reads, scans, .. } = self;
         recorder.retain(|read| !is_of(reads[read], runs), |scan| !is_of(scans[scan], runs));
@@ -159,17 +163,17 @@ impl Log {
         taken_back.extend(written.extract_if(.., |(_, run)| is_of(*run, runs)).map(|(place, _)| place));
     }
 
-    /// The transaction wrote a key, and reads its own write there from now on.
+    /// The transaction wrote a key. Its later reads of the key see its own write.
     pub(crate) fn wrote(&mut self, table: TableId, key: Key<'_>) {
         self.written.push(((table, key.to_bytes().into_owned()), self.run));
     }
 
-    /// Where the transaction is, to go back to.
+    /// The transaction's position, for a rollback.
     pub(crate) fn savepoint(&self) -> usize {
         self.written.len()
     }
 
-    /// What it wrote since is taken back.
+    /// Rolls back the writes since a savepoint.
     pub(crate) fn rollback_to(&mut self, savepoint: usize) {
         self.taken_back.extend(self.written.drain(savepoint..).map(|(place, _)| place));
     }
@@ -179,8 +183,8 @@ impl Log {
         self.taken_back.len()
     }
 
-    /// Notes a scan. Where a write of the transaction lay while it went on, it says nothing: the write may stay, or be taken back
-    /// and then is not in the history.
+    /// Records a scan. It makes no claim about keys on which a write of the transaction lay meanwhile. Such a
+    /// write may stay, or be rolled back, and then it is not in the history.
     pub(crate) fn scan(&mut self, table: TableId, scanned: Scanned) {
         let Scanned { low, high, rows, columns, began } = scanned;
         let range = (borrowed(&low), borrowed(&high));
@@ -203,7 +207,7 @@ impl Log {
     }
 }
 
-/// The columns in which two rows of a table differ; `None` where it has no declaration of them.
+/// The columns in which two rows of a table differ; `None` if the table has no declaration of its columns.
 fn differing(table: &Table, before: RowPtr, after: RowPtr) -> Option<Columns> {
     let wire = table.wire.as_ref()?;
     // SAFETY: rows of the table, readable during the call (the contract of `Redo`).

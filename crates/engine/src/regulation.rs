@@ -1,12 +1,15 @@
-//! Contention regulation: how long transactions pause at most after a conflict, found by hill climbing.
+//! Contention regulation: hill climbing finds the longest pause after a conflict.
 //!
-//! One number for the database, which is read after conflicts only. A helper that ticks anyway moves it, once a period: up or down by half an
-//! octave, on as long as throughput rises, and back when it falls. Between the steps of the ladder nothing is tried, and beyond its ends
-//! neither: no pause at all, and `RetryPolicy::pause_max`. Too few conflicts say nothing about pauses: then a period goes on until there are enough,
-//! or, where they are too rare for that, ends with a step towards where it began, so that what a burst left is not there for ever.
+//! The database has one such number, read only after conflicts. A helper that ticks anyway changes it once a
+//! period: up or down by half an octave. It continues in one direction while throughput rises, and turns when
+//! throughput falls. Only these steps are tried, from no pause at all to `RetryPolicy::pause_max`.
 //!
-//! Source: Lim, Kaminsky, Andersen, Cicada, SIGMOD 2017, §3.9. The paper climbs by 0.5 µs every 5 ms; pauses that do best here lie between
-//! none and a millisecond, and periods are those of the ticker, so a step is a factor.
+//! With few conflicts throughput says nothing about pauses. So a period lasts until there are enough conflicts.
+//! If they are too rare for that, it ends with a step towards the initial pause, so that the effect of a burst
+//! fades.
+//!
+//! Source: Lim, Kaminsky, Andersen, Cicada, SIGMOD 2017, §3.9. The paper climbs by 0.5 µs every 5 ms. Here the
+//! best pauses lie between zero and a millisecond, and periods are those of the ticker, so a step is a factor.
 
 use std::sync::Mutex;
 use std::sync::PoisonError;
@@ -15,43 +18,44 @@ use std::time::Duration;
 
 use seriatim_base::{CacheAligned, Rng};
 
-/// The first rung above none.
+/// The first step above zero.
 const FIRST_NS: u64 = 250;
 
-/// Where it begins: 2 µs, as the first pause of `RetryPolicy`.
+/// The initial step: 2 µs, as the first pause of `RetryPolicy`.
 const BEGIN: usize = 7;
 
-/// Conflicts in a period below which it is not judged: the throughput then is that of other things.
+/// Conflicts that a period needs to be judged: with fewer, the throughput depends on other things.
 const CONFLICTS_MIN: u64 = 64;
 
-/// Ticks for which a period goes on, at most: 200 ms at the default `Builder::epoch_interval`. Two threads under `silo` with YCSB's θ of 0.99 have some
-/// 8 conflicts a tick, so that they are judged after 8; and from 1 ms back to 2 µs are 18 steps, less than 4 s.
+/// Most ticks of a period: 200 ms at the default `Builder::epoch_interval`. Two threads under `silo` with
+/// YCSB's θ of 0.99 have some 8 conflicts a tick, so their periods have 8 ticks. From 1 ms back to 2 µs there
+/// are 18 steps, which take less than 4 s.
 const TICKS_MAX: u32 = 20;
 
-/// How long pauses are at most, and how that is found.
+/// The longest pause, and the search for it.
 #[derive(Debug)]
 pub(crate) struct Regulation {
     pause_max_ns: CacheAligned<AtomicU64>,
-    /// Rungs, by their nanoseconds.
+    /// The steps, in nanoseconds.
     ladder: Box<[u64]>,
     climber: Mutex<Climber>,
 }
 
-/// What the helper knows.
+/// The state of the search.
 #[derive(Debug)]
 struct Climber {
     rung: usize,
     is_rising: bool,
-    /// Commits and conflicts of before this period, and since when it lasts.
+    /// Commits and conflicts before this period, and when it began.
     before: Option<(u64, u64, u64)>,
     /// Ticks of this period.
     ticks: u32,
-    /// Commits a second of the period before.
+    /// Commits a second of the previous period.
     rate: f64,
 }
 
 impl Regulation {
-    /// No pause is longer than `pause_max`.
+    /// A regulation whose pauses are at most `pause_max`.
     pub(crate) fn new(pause_max: Duration) -> Regulation {
         let most = u64::try_from(pause_max.as_nanos()).unwrap_or(u64::MAX);
         // Half an octave each, to the nanosecond.
@@ -68,18 +72,18 @@ impl Regulation {
         }
     }
 
-    /// The longest pause now.
+    /// The current longest pause.
     pub(crate) fn pause_max(&self) -> Duration {
-        // ORDERING: a number by itself.
+        // ORDERING: an independent number.
         Duration::from_nanos(self.pause_max_ns.load(Ordering::Relaxed))
     }
 
-    /// The pause before another attempt, anything up to the longest.
+    /// The pause before another attempt: random, up to the longest.
     pub(crate) fn pause(&self, rng: &mut Rng) -> Duration {
         Duration::from_nanos(rng.range(0, self.pause_max_ns.load(Ordering::Relaxed)))
     }
 
-    /// The ticker ticks: so many commits and conflicts there have been.
+    /// Called at each tick, with the commits and conflicts so far.
     pub(crate) fn climb(&self, commits: u64, conflicts: u64, now_ns: u64) {
         let mut climber = self.climber.lock().unwrap_or_else(PoisonError::into_inner);
         let (commits_before, conflicts_before, since) = *climber.before.get_or_insert((commits, conflicts, now_ns));
@@ -98,7 +102,7 @@ impl Regulation {
 }
 
 impl Climber {
-    /// On in the direction in which it went, or back; at an end always back.
+    /// Continues in the current direction, or turns; at either end it always turns.
     fn step(&mut self, rate: f64, last: usize) {
         if rate < self.rate {
             self.is_rising = !self.is_rising;
@@ -112,7 +116,7 @@ impl Climber {
         self.rung = if self.is_rising { (self.rung + 1).min(last) } else { self.rung.saturating_sub(1) };
     }
 
-    /// One towards where it began. The throughput of before is that of another time.
+    /// Moves one step towards the initial pause. The old throughput does not count any more.
     fn rest(&mut self, last: usize) {
         let begin = BEGIN.min(last);
         self.rung = if self.rung < begin { self.rung + 1 } else { self.rung.saturating_sub(1).max(begin) };
@@ -127,7 +131,7 @@ mod tests {
     use super::*;
     use crate::Settings;
 
-    /// Runs so many periods under a throughput that depends on the pause; the pauses of the last quarter.
+    /// Runs `periods` periods whose throughput depends on the pause. Returns the pauses of the last quarter.
     fn climbed(regulation: &Regulation, periods: u64, rate: impl Fn(f64) -> f64) -> Vec<u64> {
         let (mut commits, mut conflicts) = (0, 0);
         let mut pauses = Vec::new();
@@ -176,7 +180,8 @@ mod tests {
         }
     }
 
-    /// So many conflicts for each tick: how often the longest pause has changed, and how long it is at the end.
+    /// Runs ticks with this many conflicts each. Returns how often the longest pause changed, and its last
+    /// value.
     fn changes(regulation: &Regulation, ticks: u64, conflicts: u64) -> (usize, Duration) {
         let pauses: Vec<Duration> = (0..ticks)
             .map(|tick| {

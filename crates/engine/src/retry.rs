@@ -1,4 +1,4 @@
-//! How often and after which pause a transaction is run again.
+//! How often, and after which pause, a transaction is retried.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use seriatim_base::{Rng, thread};
 pub struct RetryPolicy {
     /// Attempts before [`TransactError::Conflict`](crate::TransactError::Conflict). At least 1. Default 1000.
     pub attempts_max: u32,
-    /// Attempts that follow each other at once, before any pause. Default 3.
+    /// Attempts that follow each other without a pause. Default 3.
     pub immediate: u32,
     /// The first pause; it doubles with each further attempt. At most [`RetryPolicy::PAUSE_MAX`]. Default 2 µs.
     pub pause_first: Duration,
@@ -29,8 +29,7 @@ impl Default for RetryPolicy {
 }
 
 impl RetryPolicy {
-    /// The longest pause that can be asked for. A transaction that pauses is not ended meanwhile, neither by its age
-    /// nor by a cancellation.
+    /// The longest permitted pause. During a pause neither age nor a cancellation ends the transaction.
     pub const PAUSE_MAX: Duration = Duration::from_secs(60);
 
     /// No retry: the first conflict is reported.
@@ -44,7 +43,8 @@ pub fn pause(policy: &RetryPolicy, next: u32, rng: &mut Rng) {
     make(pause_before(policy, next, rng));
 }
 
-/// The pause before attempt `next`: between half and all of the backoff so far; zero before the first ones.
+/// The pause before attempt `next`: between half and all of the current backoff; zero before the first
+/// attempts.
 pub(crate) fn pause_before(policy: &RetryPolicy, next: u32, rng: &mut Rng) -> Duration {
     let Some(doublings) = next.checked_sub(policy.immediate.saturating_add(2)) else {
         return Duration::ZERO;
@@ -54,7 +54,7 @@ pub(crate) fn pause_before(policy: &RetryPolicy, next: u32, rng: &mut Rng) -> Du
     Duration::from_nanos(rng.range(nanoseconds / 2, nanoseconds.max(1)))
 }
 
-/// Makes this pause; zero lets another thread run.
+/// Pauses for this long; zero lets another thread run.
 pub(crate) fn make(pause: Duration) {
     match pause {
         Duration::ZERO => thread::yield_now(),

@@ -1,4 +1,4 @@
-//! The retry loop: where transactions are run, one at a time, by bodies on encoded keys.
+//! The retry loop: runs bodies on encoded keys as transactions, one at a time.
 
 use std::any::Any;
 use std::num::NonZeroU64;
@@ -17,21 +17,21 @@ use crate::retry::{self, pause_before};
 use crate::tx::{Origin, TxCore};
 use crate::{TransactError, TransactionOptions};
 
-/// Runs transactions, one at a time, and runs them again where others were in the way.
+/// Runs transactions, one at a time, and retries them after conflicts.
 pub struct Runner {
     /// The transaction, open or not.
     pub tx: TxCore,
-    /// The jitter of retries.
+    /// For the jitter of retries.
     pub rng: Rng,
-    /// Of transactions that have none of their own.
+    /// The bounds of transactions without bounds of their own.
     options: TransactionOptions,
-    /// The database, for results that wait.
+    /// The database, for pending results.
     waiting: Arc<durability::Shared>,
-    /// Runs procedures whole, if the protocol wants that; and what its regions had counted when that was last noted.
+    /// Runs procedures whole, if the protocol wants that; and its region counts when they were last noted.
     whole: Option<(Whole, RegionStatistics)>,
-    /// The partitions of the database, if the protocol has some, and how long an attempt waits for one.
+    /// The partitions of the database, if its protocol has any, and how long an attempt waits for one.
     partitions: Option<(Arc<Partitions>, Duration)>,
-    /// Those of the next call, if somebody has said which; else those of procedures are all.
+    /// The partitions of the next call, if they were named. Otherwise procedures take all.
     reach: Option<PartitionSet>,
     /// Attempts after the first, of all transactions.
     pub(crate) retries: u64,
@@ -39,20 +39,21 @@ pub struct Runner {
 
 /// How an attempt failed.
 pub enum Failure {
-    /// Others were in the way, or the attempt cannot go on.
+    /// A conflict, or another cause for which the attempt cannot continue.
     Conflict(Cause),
-    /// The body's.
+    /// The body returned an abort.
     Abort(Abort),
-    /// The body's.
+    /// The body panicked.
     Panic(Box<dyn Any + Send>),
 }
 
 /// Proof of a commit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Receipt {
-    /// Orders the transaction among those it conflicts with; of a transaction that wrote nothing: the newest TID it read.
+    /// Orders the transaction among those that it conflicts with. If it wrote nothing: the newest TID that it
+    /// read.
     pub tid: Tid,
-    /// Which opening of which database it is of.
+    /// The number of the opened database.
     pub(crate) database: u64,
     pub(crate) snapshot: Option<NonZeroU64>,
 }
@@ -63,10 +64,14 @@ impl Receipt {
         self.tid.epoch()
     }
 
-    /// Where durability is by snapshot (option `durable_snapshots` of `dbx-tc`), the number of a snapshot: of a read-only transaction the one that it read,
-    /// else the first that has the transaction and what it read. The first recovery after it has the transaction if its snapshot
-    /// ([`Recovery::durable_snapshot`](crate::Recovery::durable_snapshot)) is not below that one; later ones have greater numbers, whatever was lost. `None` elsewhere, and of a read-write transaction that
-    /// saw nothing.
+    /// A snapshot's number, where durability is by snapshot (option `durable_snapshots` of `dbx-tc`). For a
+    /// read-only transaction it is the snapshot that it read. Otherwise it is the first snapshot that shows the
+    /// transaction and what it read.
+    ///
+    /// The next recovery keeps the transaction if its snapshot
+    /// ([`Recovery::durable_snapshot`](crate::Recovery::durable_snapshot)) is not below this one. Later
+    /// snapshots have greater numbers, whatever was lost. `None` elsewhere, and for a read-write transaction
+    /// that read nothing.
     pub fn snapshot(&self) -> Option<u64> {
         self.snapshot.map(NonZeroU64::get)
     }
@@ -79,12 +84,12 @@ pub struct Committed<R> {
     pub value: R,
     /// Proof of the commit.
     pub receipt: Receipt,
-    /// Attempts it took; 1 if nothing was in the way.
+    /// Attempts that it took; 1 without conflicts.
     pub attempts: u32,
 }
 
 impl<R> Committed<R> {
-    /// What was committed in partitions with databases of their own. Its receipt is of none that is open here, and opens nothing.
+    /// A commit in partitions with databases of their own. Its receipt is valid for no open database.
     pub fn elsewhere(value: R) -> Committed<R> {
         Committed { value, receipt: Receipt { tid: Tid::ZERO, database: u64::MAX, snapshot: None }, attempts: 1 }
     }
@@ -102,16 +107,16 @@ impl<R> std::ops::Deref for Committed<R> {
     }
 }
 
-/// What a body that left its value with its caller has committed.
+/// Adds the value of a body that left it with its caller.
 ///
 /// # Panics
-/// If it left none.
+/// If there is no value.
 pub fn with_value<R>(committed: Committed<()>, value: Option<R>) -> Committed<R> {
     let Committed { receipt, attempts, .. } = committed;
     Committed { value: value.expect("a body that succeeds leaves its value"), receipt, attempts }
 }
 
-/// One attempt, which has begun: the body and the commit.
+/// One attempt that has begun: the body and the commit.
 #[inline(always)]
 fn attempt<R>(tx: &mut TxCore, mut body: impl FnMut(&mut TxCore) -> Result<R, Abort>) -> Result<(R, Tid), Failure> {
     match catch_unwind(AssertUnwindSafe(|| body(tx))) {
@@ -124,7 +129,7 @@ fn attempt<R>(tx: &mut TxCore, mut body: impl FnMut(&mut TxCore) -> Result<R, Ab
     }
 }
 
-/// As [`attempt`], at once with respect to all others that are run so.
+/// As [`attempt`], isolated from all other attempts that run so.
 #[cold]
 #[inline(never)]
 fn attempt_whole<R>(
@@ -132,7 +137,8 @@ fn attempt_whole<R>(
     tx: &mut TxCore,
     body: &mut dyn FnMut(&mut TxCore) -> Result<R, Abort>,
 ) -> Result<(R, Tid), Failure> {
-    // Those of the attempt before: a worker has the counts, and when this attempt has ended it has none.
+    // The counts of the previous attempt: only a worker can add them, and after this attempt the transaction
+    // has no worker.
     let counted = whole.statistics();
     tx.begin_whole(counted.since(noted));
     *noted = counted;
@@ -141,7 +147,7 @@ fn attempt_whole<R>(
     ended.expect("what is run whole runs to its end")
 }
 
-/// Owns the partitions of an attempt, which has begun; the cause if others do for too long.
+/// Takes the partitions of an attempt that has begun; an error if other attempts hold them for too long.
 #[inline(never)]
 fn own<'p>(
     partitions: &'p Partitions,
@@ -166,18 +172,19 @@ impl Runner {
         Runner { tx: TxCore::new(inner, number), rng, options, waiting, whole, partitions, reach: None, retries: 0 }
     }
 
-    /// Whether procedures are run whole: their attempts cannot end in parts.
+    /// Whether procedures run whole, so that their attempts cannot end in parts.
     pub fn runs_whole(&self) -> bool {
         self.whole.is_some() || self.partitions.is_some()
     }
 
-    /// The partitions of the database, if it has some.
+    /// The partitions of the database, if it has any.
     #[inline]
     pub fn partitions(&self) -> Option<&Partitions> {
         self.partitions.as_ref().map(|(partitions, _)| &**partitions)
     }
 
-    /// The next transaction of a body runs alone in these partitions, and touches no others; in none: it runs as if there were no partitions.
+    /// The next transaction runs alone in these partitions, and accesses no others. An empty set: it runs as if
+    /// there were no partitions.
     #[inline]
     pub fn reach(&mut self, partitions: PartitionSet) {
         self.reach = Some(partitions);
@@ -188,7 +195,7 @@ impl Runner {
         self.tx.inner().is_closed()
     }
 
-    /// Whether the protocol takes a transaction without a plan.
+    /// Whether the protocol admits a transaction without a plan.
     #[inline]
     pub(crate) fn admit(&self, mode: Mode) -> Result<(), TransactError> {
         match self.tx.takes_unplanned(mode) {
@@ -197,13 +204,13 @@ impl Runner {
         }
     }
 
-    /// Runs `body` as one serializable transaction, commits, and waits until the result may leave.
+    /// Runs `body` as one serializable transaction, commits, and waits until the result may be returned.
     ///
     /// # Errors
     /// The body's own abort, a duplicate key, or a conflict that outlasted the retries.
     ///
     /// # Panics
-    /// If the body panics on values that held together.
+    /// If the body panics and its reads were consistent.
     #[inline]
     pub fn transact<R>(
         &mut self,
@@ -224,10 +231,11 @@ impl Runner {
         self.pending(result)
     }
 
-    /// Runs `body` as a read-only transaction: on a snapshot where the protocol gives them, else validated and retried.
+    /// Runs `body` as a read-only transaction: on a snapshot if the protocol has them, else validated and
+    /// retried.
     ///
     /// # Errors
-    /// As [`Runner::transact`]; no conflicts where the protocol gives snapshots.
+    /// As [`Runner::transact`]; no conflicts if the protocol has snapshots.
     ///
     /// # Panics
     /// As [`Runner::transact`].
@@ -245,11 +253,11 @@ impl Runner {
         result
     }
 
-    /// Opens an explicit transaction, which is committed by [`Runner::commit_explicit`] or [`Runner::submit_explicit`], and rolled back
-    /// by [`Runner::end_explicit`].
+    /// Opens an explicit transaction. [`Runner::commit_explicit`] or [`Runner::submit_explicit`] commits it,
+    /// [`Runner::end_explicit`] rolls it back.
     ///
     /// # Errors
-    /// When every worker is busy.
+    /// Every worker is busy.
     pub fn begin(&mut self, mode: Mode) -> Result<(), TransactError> {
         self.admit(mode)?;
         self.tx.open(mode, 1, Origin::Explicit)
@@ -258,7 +266,7 @@ impl Runner {
     /// Commits the explicit transaction.
     ///
     /// # Errors
-    /// A conflict; that the log stopped before the result was durable.
+    /// A conflict; or the log stopped before the result was durable.
     pub fn commit_explicit(&mut self) -> Result<Receipt, TransactError> {
         let result = self.tx.commit_explicit();
         self.tx.wait_until_durable()?;
@@ -271,17 +279,17 @@ impl Runner {
         self.pending(result.map(|receipt| Committed { value: (), receipt, attempts: 1 }))
     }
 
-    /// The explicit transaction is dropped: rolled back, if it is open. The rows that it gave out are gone.
+    /// Drops the explicit transaction: rolls it back if it is open, and frees the rows that it gave out.
     pub fn end_explicit(&mut self) {
         let stopped = self.tx.stopped();
         self.tx.roll_back(stopped);
         self.tx.drop_kept();
     }
 
-    /// Snapshots of this session show, from now on, what the receipt is of, and all that this depends on.
+    /// From now on, snapshots of this session show the receipt's transaction and all that it depends on.
     ///
     /// # Errors
-    /// The receipt is of another database, or of no commit of this one.
+    /// The receipt belongs to another database, or to no commit of this one.
     pub fn read_after(&mut self, receipt: Receipt) -> Result<(), TransactError> {
         let inner = self.tx.inner();
         if receipt.database != inner.number {
@@ -297,31 +305,32 @@ impl Runner {
         Ok(())
     }
 
-    /// For another caller, who may have been told of anything: snapshots show what has committed when they begin.
+    /// For another caller, which may know of any commit: snapshots show all commits before they begin.
     pub(crate) fn change_hands(&mut self) {
         if let Some(freshness) = &self.tx.freshness {
             freshness.change_hands();
         }
     }
 
-    /// The bounds of transactions that are not given their own.
+    /// The bounds of transactions without bounds of their own.
     pub fn options(&self) -> TransactionOptions {
         self.options
     }
 
-    /// Transactions that are not given their own bounds have these.
+    /// Sets the bounds of transactions without bounds of their own.
     pub fn set_options(&mut self, options: TransactionOptions) {
         self.options = options;
         self.bound(&TransactionOptions::default());
     }
 
-    /// The transactions opened from now on have these bounds, and what these leave open as is set.
+    /// Sets the bounds of the transactions that are opened from now on; the session's bounds fill what these
+    /// leave open.
     pub fn bound(&self, options: &TransactionOptions) {
         self.tx.set_bounds(options.or(&self.options).bounds(&self.tx.inner().options));
     }
 
-    /// Waits until the result may leave; the reason instead of it if it may not.
-    // Where it lies: results can be large.
+    /// Waits until the result may be returned. If it may not, replaces it by the reason.
+    // In place: results can be large.
     #[inline]
     pub fn answer<R>(&self, result: &mut Result<Committed<R>, TransactError>) {
         if let Err(error) = self.tx.wait_until_durable() {
@@ -335,7 +344,7 @@ impl Runner {
         Pending::new(result, self.tx.dependency(), self.tx.wait_max(), &self.waiting)
     }
 
-    /// Runs `body` until it commits, or until there is no next attempt. The result may not be durable yet.
+    /// Runs `body` until it commits, or until no attempt is left. The result may not be durable yet.
     ///
     /// # Errors
     /// As [`Runner::transact`].
@@ -352,7 +361,7 @@ impl Runner {
         self.run_mut(mode, origin, |tx| body(tx))
     }
 
-    /// As [`Runner::run`], of a body that may want the transaction for itself. It leaves it open.
+    /// As [`Runner::run`], for a body that may need the transaction exclusively. The body leaves it open.
     #[inline]
     pub(crate) fn run_mut<R>(
         &mut self,
@@ -366,7 +375,7 @@ impl Runner {
         loop {
             self.tx.open(mode, attempts, origin)?;
             let alone = self.tx.decide_alone();
-            // It ends when the attempt has committed, or has come to nothing: what is told of that was true in these partitions.
+            // Kept until the attempt has committed or failed: a reported failure was true in these partitions.
             let owned = match &self.partitions {
                 Some((partitions, wait)) if !reach.is_empty() => own(partitions, *wait, reach, &self.tx),
                 _ => Ok(None),
@@ -384,7 +393,7 @@ impl Runner {
         }
     }
 
-    /// The partitions in which the transaction that begins runs alone.
+    /// The partitions in which the next transaction runs alone.
     #[inline]
     fn take_reach(&mut self, origin: Origin) -> PartitionSet {
         if self.partitions.is_none() {
@@ -394,7 +403,8 @@ impl Runner {
         self.reach.take().unwrap_or(unless_told)
     }
 
-    /// As [`Runner::run`], compiled once: where a call through a pointer does not matter. The body leaves its value with the caller.
+    /// As [`Runner::run`], compiled once, for callers that can afford a call through a pointer. The body leaves
+    /// its value with the caller.
     pub fn run_dyn(
         &mut self,
         mode: Mode,
@@ -404,7 +414,7 @@ impl Runner {
         self.run(mode, origin, body)
     }
 
-    /// An attempt failed: pauses before the next, or reports that there is none.
+    /// After a failed attempt: pauses before the next, or returns the error if there is none.
     #[cold]
     #[inline(never)]
     pub fn failed(&mut self, failure: Failure, attempts: &mut u32) -> Result<(), TransactError> {
@@ -414,7 +424,7 @@ impl Runner {
         Ok(())
     }
 
-    /// An attempt failed: the pause before the next, if there is one, or that there is no next.
+    /// After a failed attempt: the pause before the next, if any, or the error if there is no next attempt.
     pub(crate) fn next_pause(
         &mut self,
         failure: Failure,
@@ -431,8 +441,9 @@ impl Runner {
         self.conflicted(cause, attempts)
     }
 
-    /// The body panicked. Promise (g): that is its own doing only if what it read held together, else the conflict. A panic is a
-    /// result: it is returned when what it may tell of is durable.
+    /// The body panicked. By promise (g) the panic is the body's own only if its reads were consistent;
+    /// otherwise the conflict is reported. A panic is a result: it is returned when the data that it may reveal
+    /// is durable.
     fn panicked(&mut self, panic: Box<dyn Any + Send>) -> Result<Cause, TransactError> {
         match self.tx.validate() {
             Ok(()) => {
@@ -458,7 +469,7 @@ impl Runner {
     fn conflicted(&mut self, cause: Cause, attempts: &mut u32) -> Result<Option<Duration>, TransactError> {
         let policy = self.tx.inner().options.retry;
         let is_last = *attempts >= policy.attempts_max || !cause.reason.is_conflict();
-        // This puts table and key into words, which not every attempt should pay for.
+        // Formatting table and key is too expensive for every attempt.
         let last = is_last.then(|| self.tx.conflict(cause));
         self.tx.roll_back(Some(cause));
         if let Some(last) = last {
@@ -478,7 +489,7 @@ impl Runner {
         *attempts += 1;
         self.retries += 1;
         if cause.reason == Reason::LeftOut {
-            // Who was in its way has been decided: there is nothing to wait for.
+            // The conflicting transaction has been decided: there is nothing to wait for.
             return Ok(None);
         }
         Ok(Some(match &self.tx.inner().regulation {
@@ -499,13 +510,13 @@ mod tests {
     fn procedures_run_whole_where_the_protocol_wants_that_and_nothing_else_does() {
         for info in protocols() {
             let htm = HtmMode::Emulated(Emulation::default());
-            // What regions did is not told while a helper has the worker.
+            // Region counts are not added while a helper has the worker.
             let step_helpers = true;
             let settings =
                 Settings { protocol: info.name.to_owned(), htm, workers: 1, step_helpers, ..Settings::default() };
             let engine = settings.open().expect("a protocol of this name");
             let mut runner = engine.runner();
-            // On emulated regions under the lock.
+            // Emulated regions run under the fallback lock.
             let fallbacks = || engine.statistics().regions.fallback;
             (0..3).for_each(|_| runner.transact(|_| Ok(())).map(Committed::into_value).expect("nobody is about"));
             assert_eq!(fallbacks(), 0, "{}", info.name);
@@ -517,7 +528,7 @@ mod tests {
             let panic = catch_unwind(AssertUnwindSafe(|| call(&mut runner, || panic!("deliberately"))));
             assert!(panic.is_err());
             assert!(matches!(call(&mut runner, || Ok(8)), Ok(8)), "the lock was given back");
-            // The last will be noted with the next.
+            // The counts of the last attempt are added with the next.
             assert_eq!(fallbacks(), if runner.whole.is_some() { 3 } else { 0 }, "{}", info.name);
             assert_eq!(runner.whole.is_some(), info.name == "naive");
             assert_eq!(runner.runs_whole(), info.name == "naive" || info.capabilities.partitions);

@@ -1,4 +1,4 @@
-//! Tables declared at run time, read and written by values whose types are checked then.
+//! Tables declared at run time. Their values have types that are checked at run time.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use crate::scan::{RawScan, Target};
 use crate::table::TableSet;
 use crate::tx::{NotEncoded, TxCore};
 
-/// A table by its declaration.
+/// A table declared at run time.
 #[derive(Clone)]
 pub struct DynHandle {
     pub(crate) set: Arc<TableSet>,
@@ -23,7 +23,7 @@ impl DynHandle {
         DynHandle { set }
     }
 
-    /// How the table is declared.
+    /// The declaration of the table.
     pub fn definition(&self) -> &TableDef {
         &self.set.definition
     }
@@ -44,7 +44,8 @@ pub struct DynRow<'t> {
 
 impl<'t> DynRow<'t> {
     pub(crate) fn new(set: &'t TableSet, row: RowPtr) -> DynRow<'t> {
-        // SAFETY: a row of this table, readable for `'t`, which the caller ties to the borrow of the `TxCore` or to one step of a scan.
+        // SAFETY: a row of this table, readable for `'t`. The caller ties `'t` to the borrow of the `TxCore` or
+        // to one step of a scan.
         DynRow { set, row: unsafe { RowRef::from_raw(row.as_ptr()) } }
     }
 
@@ -80,7 +81,7 @@ pub struct DynScan<'t> {
 }
 
 impl DynScan<'_> {
-    /// How many rows are left.
+    /// The number of remaining rows.
     ///
     /// # Errors
     /// A conflict.
@@ -88,10 +89,11 @@ impl DynScan<'_> {
         self.raw.count()
     }
 
-    /// Shows each row that is left to `visit`, until it breaks; what it broke with. The row lives for that call only.
+    /// Calls `visit` for each remaining row until it breaks; returns the value of the break. The row is
+    /// readable only during that call.
     ///
     /// # Errors
-    /// A conflict; those of `visit`.
+    /// A conflict; errors of `visit`.
     pub fn try_for_each_row<B>(
         self,
         mut visit: impl FnMut(DynRow<'_>) -> Result<ControlFlow<B>, Abort>,
@@ -130,7 +132,7 @@ impl TxCore {
         row.map(|row| Ok(DynRow::new(set, self.lend(set, row)?))).transpose()
     }
 
-    /// The rows whose keys begin with these values, in key order; all rows for none.
+    /// The rows whose keys begin with these values, in key order; without values, all rows.
     ///
     /// # Errors
     /// Values that are not of the key's types; a table that is not ordered. The scan itself reports conflicts.
@@ -144,8 +146,8 @@ impl TxCore {
     /// The rows that the index of this name finds for these values, in index order.
     ///
     /// # Errors
-    /// No such index, or values that are not of its types; of a hash index, fewer values than it has columns. The scan itself reports
-    /// conflicts.
+    /// No such index; values that are not of its types; for a hash index, fewer values than it has columns. The
+    /// scan itself reports conflicts.
     pub fn find_dyn<'t>(&'t self, table: &'t DynHandle, index: &str, prefix: &[Value]) -> Result<DynScan<'t>, Abort> {
         let set = self.own(&table.set)?;
         let Some(at) = set.definition.index(index) else {
@@ -157,7 +159,7 @@ impl TxCore {
 }
 
 impl TxCore {
-    /// Inserts the row of these values, one a column; `false` if its key exists and was to be left.
+    /// Inserts a row of these values, one for each column; `false` if its key exists and must not be replaced.
     fn write_values(&self, set: &TableSet, values: &[Value], exists: OnExists) -> Result<bool, Abort> {
         let (columns, places) = (&set.definition.columns, &set.layout.places);
         if values.len() != columns.len() {
@@ -191,7 +193,7 @@ impl TxCore {
         self.key_of(set, &key)
     }
 
-    /// Inserts a row of these values, one a column.
+    /// Inserts a row of these values, one for each column.
     pub(crate) fn insert_values(&self, set: &TableSet, values: &[Value]) -> Result<(), Abort> {
         if self.write_values(set, values, OnExists::Refuse)? {
             return Ok(());
@@ -199,7 +201,7 @@ impl TxCore {
         Err(self.duplicate(&set.primary, self.key_in(set, values)?.as_key()))
     }
 
-    /// Inserts a row of these values, one a column.
+    /// Inserts a row of these values, one for each column.
     ///
     /// # Errors
     /// As [`TxCore::insert_at`]; or values that do not fit.
@@ -215,7 +217,7 @@ impl TxCore {
         self.write_values(self.own(&table.set)?, values, OnExists::Replace).map(|_| ())
     }
 
-    /// Sets columns of the row with these key values; whether there is such a row.
+    /// Sets columns of the row with these key values. Returns whether there is such a row.
     ///
     /// # Errors
     /// A conflict; a column that does not exist or may not change; values that do not fit.
@@ -233,7 +235,7 @@ impl TxCore {
             }
         }
         let key = self.key_of(set, key)?;
-        // A body may ignore that a value does not fit: then no other value of this update stays either.
+        // A body may ignore the error of one value: then no value of this update may remain.
         self.whole(|| {
             let updated = self.update_at(set, key.as_key(), named.into(), |mut writer| {
                 let (defs, places) = (&set.definition.columns, &set.layout.places);
@@ -250,7 +252,7 @@ impl TxCore {
         })
     }
 
-    /// An abort that says that there is no row with these key values, of the types of the table's key.
+    /// An abort for a missing row with these key values, of the types of the table's key.
     ///
     /// # Errors
     /// Values that are not of the key's types; a handle of another database.
@@ -259,7 +261,7 @@ impl TxCore {
         Ok(self.missing_at(&set.primary, self.key_of(set, key)?.as_key()))
     }
 
-    /// Deletes the row with these key values; whether there was one.
+    /// Deletes the row with these key values. Returns whether there was one.
     ///
     /// # Errors
     /// A conflict, or values that are not of the key's types.

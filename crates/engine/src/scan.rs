@@ -16,12 +16,12 @@ use crate::record::{Scanned, saw};
 use crate::table::TableSet;
 use crate::tx::TxCore;
 
-/// What a scan walks over.
+/// What a scan visits.
 #[derive(Clone, Copy, Debug)]
 pub enum Target {
     /// The rows of the table.
     Rows,
-    /// The entries of an index, each leading to its row.
+    /// The entries of an index, and through each its row.
     Index(usize),
 }
 
@@ -32,31 +32,31 @@ pub struct RawScan<'t, W: Worker + ?Sized = dyn Worker> {
     set: &'t TableSet,
     target: Target,
     direction: Direction,
-    /// Columns that are read of the rows.
+    /// The columns that the reader uses of the rows.
     columns: ColumnSet,
-    /// What its steps ask for: those of rows, or all of an index's entries.
+    /// The columns that each step reads: those of rows, or all of an index's entries.
     stepped: ColumnSet,
     state: Option<Box<seriatim_txn::Scan>>,
-    /// Of the rows of a clustered table.
+    /// For the rows of a clustered table.
     run: Option<RunScan>,
     failed: Option<Abort>,
-    /// The entry still to be followed, of one key of a hash index.
+    /// The entry of a hash index's key whose row is still to be read.
     found: Option<RowPtr>,
     record: Option<Box<Noted>>,
-    /// The access it is, if the transaction is watched.
+    /// The number of the access, if the transaction is watched.
     watched: Option<usize>,
-    /// The rows of a run are given out as they lie there, and nobody watches.
+    /// Whether rows of a run are given out where they are, as the transaction is not watched.
     is_plain: bool,
 }
 
-/// What a recorded scan saw so far.
+/// The observations of a recorded scan so far.
 struct Noted {
     low: Bound<Vec<u8>>,
     high: Bound<Vec<u8>>,
     rows: Vec<(Vec<u8>, Saw)>,
     last: Option<Vec<u8>>,
     ended: bool,
-    /// When it began, for the log.
+    /// The value of `Log::scan_begins` when the scan began.
     began: usize,
 }
 
@@ -92,7 +92,7 @@ impl<'t, W: Worker + ?Sized> RawScan<'t, W> {
         RawScan { tx, set, target, direction, columns, stepped, state, run, failed, found, record, watched, is_plain }
     }
 
-    /// Notes the range for those who watch or record.
+    /// Notes the range, if the transaction is watched or recorded.
     #[inline(always)]
     fn watch(&mut self, low: Bound<KeyBuf>, high: Bound<KeyBuf>) {
         let RawScan { tx, set, target, .. } = *self;
@@ -100,7 +100,7 @@ impl<'t, W: Worker + ?Sized> RawScan<'t, W> {
         self.record(low, high);
     }
 
-    /// Notes the range of records for those who record.
+    /// Notes the range of records, if the transaction is recorded.
     #[inline(always)]
     fn record(&mut self, low: Bound<KeyBuf>, high: Bound<KeyBuf>) {
         let RawScan { tx, .. } = *self;
@@ -137,8 +137,8 @@ impl<'t, W: Worker + ?Sized> RawScan<'t, W> {
         Ok(RawScan::of_range(tx, set, at, range))
     }
 
-    /// The rows that one key finds of a hash index whose keys rows may share: the entries that begin with it. A scan that fails if
-    /// there is no whole key.
+    /// The rows of one key of a hash index with shared keys: the entries that begin with the key. Without a
+    /// whole key the scan fails.
     pub fn of_range(tx: &'t TxCore<W>, set: &'t TableSet, at: usize, range: Option<KeyRange>) -> RawScan<'t, W> {
         let mut scan = RawScan::idle(tx, set, Target::Index(at), Direction::Forward);
         match range {
@@ -151,7 +151,7 @@ impl<'t, W: Worker + ?Sized> RawScan<'t, W> {
         scan
     }
 
-    /// The row that one key of a unique hash index finds; a scan that fails if there is no whole key.
+    /// The row of one key of a unique hash index. Without a whole key the scan fails.
     pub fn of_key(tx: &'t TxCore<W>, set: &'t TableSet, at: usize, key: Option<KeyBuf>) -> RawScan<'t, W> {
         let target = Target::Index(at);
         let mut scan = RawScan::idle(tx, set, target, Direction::Forward);
@@ -173,7 +173,7 @@ impl<'t, W: Worker + ?Sized> RawScan<'t, W> {
         self.tx.read_at(self.table(), key.as_key(), ColumnSet::ALL)
     }
 
-    /// How what it walks over was declared to find rows.
+    /// The declared organization of the scanned table or index.
     fn organization(&self) -> Organization {
         match self.target {
             Target::Rows => self.set.primary.organization,
@@ -181,7 +181,7 @@ impl<'t, W: Worker + ?Sized> RawScan<'t, W> {
         }
     }
 
-    /// The table or index that it walks over.
+    /// The scanned table or index.
     pub fn table(&self) -> &'t seriatim_txn::Table {
         match self.target {
             Target::Rows => &self.set.primary,
@@ -199,7 +199,7 @@ impl<'t, W: Worker + ?Sized> RawScan<'t, W> {
         }
         let mut state = self.tx.scans.borrow_mut().pop().unwrap_or_default();
         state.restart();
-        // An entry is followed at once, and the rows of an explicit transaction are kept by itself.
+        // An entry is followed at once, and an explicit transaction keeps its rows itself.
         state.transient = matches!(self.target, Target::Index(_)) || self.tx.keeps_rows();
         let bounds = (low.as_ref().map(KeyBuf::as_key), high.as_ref().map(KeyBuf::as_key));
         if table.index.scan(bounds.0, bounds.1, self.direction, &mut state.cursor).is_err() {
@@ -209,7 +209,7 @@ impl<'t, W: Worker + ?Sized> RawScan<'t, W> {
         Ok(())
     }
 
-    /// Begins to walk over the rows of a clustered table: over those of its runs that can have any.
+    /// Begins a scan of the rows of a clustered table, over the runs that can have any.
     #[inline(never)]
     fn start_in_runs(&mut self, low: Bound<KeyBuf>, high: Bound<KeyBuf>) -> Result<(), Abort> {
         let RawScan { tx, set, .. } = *self;
@@ -230,14 +230,14 @@ impl<'t, W: Worker + ?Sized> RawScan<'t, W> {
         };
         self.start(&low, &high)?;
         if let Some(state) = &mut self.state {
-            // Runs are readable until the transaction ends, whatever becomes of the row that names one.
+            // Runs stay readable until the transaction ends, even if the record's row does not.
             state.transient = true;
         }
         self.record(low, high);
         Ok(())
     }
 
-    /// The scan, of whose rows these columns are read only.
+    /// The scan, reading only these columns of its rows.
     #[inline]
     pub fn with_columns(mut self, columns: ColumnSet) -> RawScan<'t, W> {
         self.columns = columns;
@@ -247,10 +247,10 @@ impl<'t, W: Worker + ?Sized> RawScan<'t, W> {
         self
     }
 
-    /// The scan, of whose rows the caller uses each only until the next step, which may overwrite it.
+    /// The scan, for a caller that uses each row only until the next step, which may overwrite it.
     #[inline]
     pub fn transient(mut self) -> RawScan<'t, W> {
-        // In a watched execution rows are told apart by their addresses.
+        // A watched execution identifies rows by their addresses.
         if self.watched.is_none()
             && let Some(state) = &mut self.state
         {
@@ -259,7 +259,7 @@ impl<'t, W: Worker + ?Sized> RawScan<'t, W> {
         self
     }
 
-    /// Shows each row that is left to `visit`, until it breaks; its row lives for that call only.
+    /// Calls `visit` for each remaining row until it breaks. The row is readable only during that call.
     ///
     /// # Errors
     /// A conflict; those of `visit`.
@@ -277,13 +277,13 @@ impl<'t, W: Worker + ?Sized> RawScan<'t, W> {
         Ok(ControlFlow::Continue(()))
     }
 
-    /// Columns that are read of its rows.
+    /// The columns that are read of its rows.
     #[inline(always)]
     pub fn columns(&self) -> ColumnSet {
         self.columns
     }
 
-    /// The scan, or why it did not begin.
+    /// The scan, or the reason why it did not begin.
     ///
     /// # Errors
     /// A conflict, a table that is not ordered, a handle of another database.
@@ -299,7 +299,7 @@ impl<'t, W: Worker + ?Sized> RawScan<'t, W> {
         self.set
     }
 
-    /// How many rows are left.
+    /// The number of remaining rows.
     ///
     /// # Errors
     /// A conflict.
@@ -331,13 +331,13 @@ impl<'t, W: Worker + ?Sized> RawScan<'t, W> {
         self.next_kept()
     }
 
-    /// As [`RawScan::next`], if the row is to be read yet, or kept.
+    /// As [`RawScan::next`], if the next row must be read, or kept.
     #[inline(never)]
     fn next_kept(&mut self) -> Option<Result<RowPtr, Abort>> {
         self.next_as(|tx, set, row| tx.lend(set, row))
     }
 
-    /// The next row of the table, as it is given to the caller.
+    /// The next row of the table, as `give` returns it.
     #[inline(always)]
     fn next_as(
         &mut self,
@@ -359,7 +359,7 @@ impl<'t, W: Worker + ?Sized> RawScan<'t, W> {
         next
     }
 
-    /// The transaction was ended between two steps: that is the last item.
+    /// The transaction was ended between two steps: the last item is the abort.
     #[cold]
     fn refused(&mut self, abort: Abort) -> Option<Result<RowPtr, Abort>> {
         let is_over = self.state.is_none() && self.found.is_none() && self.failed.is_none();
@@ -395,7 +395,8 @@ impl<'t, W: Worker + ?Sized> RawScan<'t, W> {
                 Target::Rows => return Some(Ok(row)),
                 Target::Index(_) => match self.follow(row).transpose() {
                     Some(row) => return Some(row),
-                    // The entry's row is gone: the two were not read from one state. Commit will say so; go on.
+                    // The entry's row is gone: the two are not of one state, and the commit will fail.
+                    // Continue.
                     None => continue,
                 },
             }
@@ -442,7 +443,7 @@ impl<'t, W: Worker + ?Sized> RawScan<'t, W> {
         }
     }
 
-    /// Returns the reusable part.
+    /// Keeps the reusable part.
     fn put_back(&mut self) {
         if let Some(state) = self.state.take() {
             let mut scans = self.tx.scans.borrow_mut();
@@ -473,10 +474,10 @@ impl<W: Worker + ?Sized> Drop for RawScan<'_, W> {
             let Noted { mut low, mut high, rows, last, ended, began } = *noted;
             match (ended, last, self.direction) {
                 (true, _, _) => {}
-                // Stopped early: it claims nothing beyond the last row it looked at.
+                // Stopped early: the scan claims nothing beyond the last row that it visited.
                 (false, Some(last), Direction::Forward) => high = Bound::Included(last),
                 (false, Some(last), Direction::Backward) => low = Bound::Included(last),
-                // Never moved.
+                // The scan made no step.
                 (false, None, _) => return,
             }
             let scanned = Scanned { low, high, rows, columns: self.stepped, began };

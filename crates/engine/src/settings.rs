@@ -21,7 +21,7 @@ use crate::procedure::ExecutionMode;
 use crate::protocol;
 use crate::{Durability, Engine, OpenError, RetryPolicy, protocols};
 
-/// The options of a database. What each says is told where the builder sets it.
+/// The options of a database. The builder's methods document each.
 #[derive(Clone, Debug)]
 pub struct Settings {
     /// The protocol by name, or `auto`.
@@ -30,11 +30,11 @@ pub struct Settings {
     pub protocol_options: Vec<(String, u64)>,
     /// Tables whose rows are hot from the start, by name.
     pub hot_tables: Vec<String>,
-    /// How many partitions the database has, if somebody says so.
+    /// How many partitions the database has; `None` for the default.
     pub partitions: Option<usize>,
-    /// Which of them a value belongs to.
+    /// To which of them a value belongs.
     pub partition_by: PartitionBy,
-    /// Whether commits leave out the validation of what was read.
+    /// Whether commits skip the validation of reads.
     pub without_validation: bool,
     /// How regions run.
     pub htm: HtmMode,
@@ -42,7 +42,7 @@ pub struct Settings {
     pub budget: Budget,
     /// Transactions that can be open at the same time.
     pub workers: usize,
-    /// Bytes to map and touch when it is opened.
+    /// Bytes to map and touch when the database is opened.
     pub prefault_bytes: usize,
     /// Whether the kernel is asked for large pages.
     pub huge_pages: bool,
@@ -50,48 +50,48 @@ pub struct Settings {
     pub memory_limit: Option<usize>,
     /// Whether histories are recorded.
     pub record_history: bool,
-    /// Whether conflicts are counted by row and by the procedures that were in each other's way.
+    /// Whether conflicts are counted by row and by the procedures that conflict.
     pub track_contention: bool,
     /// How conflicts are retried.
     pub retry: RetryPolicy,
     /// How long an attempt may be open.
     pub transaction_age_max: Duration,
-    /// How long an attempt may be open that only reads, if that is less.
+    /// How long a read-only attempt may be open, if that is less.
     pub snapshot_age_max: Duration,
-    /// Bytes that a snapshot may keep from being used again, if that was said.
+    /// Bytes that a snapshot may keep from being reused; `None` for the default.
     pub snapshot_bytes_max: Option<usize>,
-    /// How often the epoch advances, if that was said.
+    /// How often the epoch advances; `None` for the default.
     pub epoch_interval: Option<Duration>,
     /// No helper threads.
     pub step_helpers: bool,
-    /// In place of as many as there are processors.
+    /// Helper threads; `None` for as many as there are processors.
     pub helper_threads: Option<usize>,
     /// Operations of an attempt between two validations.
     pub operations_max: u32,
-    /// Whether pauses after conflicts are found by hill climbing (`RetryPolicy` says how long they are at most) instead of doubled; none: where
-    /// the protocol wants it.
+    /// Whether pauses after conflicts are found by hill climbing, up to the maximum of `RetryPolicy`, instead
+    /// of doubled. `None`: if the protocol wants it.
     pub regulate_pauses: Option<bool>,
-    /// Of the jitter of retries.
+    /// For the jitter of retries.
     pub seed: u64,
     /// Whether procedures fetch ahead.
     pub prefetch: bool,
-    /// Whether procedures that only read do so from snapshots, where the protocol gives them.
+    /// Whether read-only procedures read from snapshots, if the protocol has them.
     pub snapshots: bool,
     /// How executors batch calls.
     pub batch: Batch,
-    /// What threads of executors get of a batch.
+    /// How a batch is distributed over the threads of an executor.
     pub batch_placement: Placement,
-    /// Calls that wait to begin in an executor, at most.
+    /// The most calls that wait in an executor's queue.
     pub executor_queue_max: usize,
     /// How procedures are run.
     pub execution_mode: ExecutionMode,
     /// Whether accesses are checked against plans.
     pub check_plans: bool,
-    /// Where it is kept; `None`: in memory only.
+    /// Where the database is stored; `None`: in memory only.
     pub place: Option<Place>,
-    /// Whether it is created if there is none.
+    /// Whether a database is created if the directory has none.
     pub create: bool,
-    /// When transactions are answered.
+    /// When results are returned.
     pub durability: Option<Durability>,
     /// How long a call waits for the disk.
     pub wait_max: Option<Duration>,
@@ -99,11 +99,11 @@ pub struct Settings {
     pub log: LogSettings,
     /// Bytes of log between checkpoints.
     pub checkpoint_bytes: Option<u64>,
-    /// Bytes a second that a checkpoint writes at most.
+    /// Most bytes a second that a checkpoint writes.
     pub checkpoint_bytes_per_second: Option<u64>,
-    /// Percent of the time that a checkpoint works.
+    /// Percent of the time in which a checkpoint works.
     pub checkpoint_share: u32,
-    /// The listener that is told how far a recovery is.
+    /// The listener for the progress of a recovery.
     pub on_recovery: Listener,
     /// A fault of the protocol, for tests.
     #[cfg(feature = "canary")]
@@ -113,7 +113,7 @@ pub struct Settings {
     pub log_fault: seriatim_redo::LogFault,
 }
 
-/// A partition function of the user's.
+/// A partition function of the application.
 #[derive(Clone, Default)]
 pub struct PartitionBy(pub Option<PartitionFunction>);
 
@@ -123,19 +123,19 @@ impl fmt::Debug for PartitionBy {
     }
 }
 
-/// Percent of the memory there is that rows may take, if nothing else is said.
+/// Percent of the available memory that rows may take by default.
 const MEMORY_PERCENT: u64 = 80;
 
-/// How often the epoch advances, unless something else is said.
+/// How often the epoch advances by default.
 const EPOCH_INTERVAL: Duration = Duration::from_millis(10);
 
-/// The longest interval between two epochs: what is deleted can be used again only as epochs pass.
+/// The longest interval between two epochs: memory of deleted rows can be reused only as epochs pass.
 const EPOCH_INTERVAL_MAX: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// The largest buffer of a worker's log: each worker has one.
 const BUFFER_BYTES_MAX: usize = 64 << 20;
 
-/// Most bytes that are mapped beforehand where no limit is known: more than any machine has.
+/// Most bytes that are mapped beforehand if no limit is known: more than any machine has.
 const PREFAULT_BYTES_MAX: usize = 1 << 47;
 
 /// An error that names the setting, unless its value is in the range.
@@ -151,47 +151,49 @@ fn within<T: PartialOrd + fmt::Debug>(
     Err(OpenError::Setting { setting, value: format!("{value:?}"), permitted })
 }
 
-/// Most threads that recover, take a checkpoint, or make or check indexes.
+/// Most threads that recover, take a checkpoint, or build or check indexes.
 const HELPERS_MAX: usize = 8;
 
-/// Sets of helpers that are at work at the same time, each helper with a worker of its own: those of a checkpoint, and those that go
-/// through indexes. Those that recover are gone before either.
+/// Sets of helpers that can work at the same time: one for a checkpoint, one for indexes. Each helper has a worker
+/// of its own. The helpers of a recovery end before either set starts.
 const HELPER_SETS: usize = 2;
 
-/// Calls that wait to begin in an executor, unless something else is said: some 10 MB of small calls, and what threads do in a tenth of a
-/// second or more.
+/// Calls that wait in an executor's queue by default: some 10 MB of small calls, and the work of its threads
+/// for a tenth of a second or more.
 const EXECUTOR_QUEUE_MAX: usize = 1 << 16;
 
-/// Where a database is kept.
+/// Where a database is stored.
 #[derive(Clone, Debug)]
 pub struct Place {
     /// The directory.
     pub directory: PathBuf,
-    /// Only to look at.
+    /// Opened for inspection only.
     pub inspect: bool,
-    /// The disk that it is on; `None`: this machine's.
+    /// The disk of the directory; `None`: this machine's.
     pub disk: Option<Arc<dyn Disk>>,
 }
 
-/// Bytes of log between checkpoints, if nothing else is said.
+/// Bytes of log between checkpoints by default.
 pub(crate) const CHECKPOINT_BYTES: u64 = 1 << 30;
 
 /// How an executor batches the calls of procedures.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Batch {
-    /// Not at all: calls begin in the order in which they came.
+    /// Not at all: calls begin in the order of their arrival.
     #[default]
     Off,
-    /// In batches of 4 for each thread while conflicts cost more than batches do: of two threads from one retry of a call on average, and half of
-    /// one more for each doubling of the threads, until there is less than half of that. It is measured now and then without batches, over 1024 calls.
+    /// In batches of 4 calls for each thread while conflicts cost more than batches do. With two threads,
+    /// batches start at one retry of a call on average. Each doubling of the threads adds half a retry. They
+    /// stop below half of that. Retries are measured now and then without batches, over 1024 calls.
     Auto,
-    /// In batches of so many calls at most, 1 to 4096; 4 for each thread is a good size (Ding, Kot, Gehrke, §5.5).
+    /// In batches of at most this many calls, 1 to 4096; 4 for each thread is a good size (Ding, Kot, Gehrke,
+    /// §5.5).
     Size(usize),
 }
 
 impl Batch {
-    /// Calls of a batch at most, of an executor with so many threads.
+    /// Most calls of a batch in an executor with this many threads.
     pub(crate) fn size(self, threads: usize) -> usize {
         match self {
             Batch::Off => 0,
@@ -229,19 +231,20 @@ impl FromStr for Batch {
 /// Calls of a batch for each thread (Ding, Kot, Gehrke, §5.5).
 const CALLS_EACH: usize = 4;
 
-/// Most calls of a batch: what 1024 threads take of 4 each. To place a batch takes time that grows with the square of its size.
+/// Most calls of a batch: 4 for each of 1024 threads. Placing a batch takes time that grows with the square of
+/// its size.
 const BATCH_CALLS_MAX: usize = 4096;
 
 /// How the log is written.
 #[derive(Clone, Debug)]
 pub struct LogSettings {
-    /// Empty: the database's own.
+    /// Directories of the log; empty for the database's own.
     pub directories: Vec<PathBuf>,
     /// Bytes of a segment.
     pub segment_bytes: u64,
     /// Bytes of a worker's buffer.
     pub buffer_bytes: usize,
-    /// Bytes that wait to be written beyond which commits are refused; of each worker that writes.
+    /// Bytes of each writing worker that may wait to be written; beyond this, commits are refused.
     pub backlog_bytes: usize,
 }
 
@@ -308,7 +311,7 @@ impl Default for Settings {
 }
 
 impl Settings {
-    /// The limit, by default a share of what there is.
+    /// The memory limit, by default a share of the available memory.
     pub(crate) fn limit_bytes(&self) -> Option<usize> {
         match self.memory_limit {
             Some(usize::MAX) => None,
@@ -317,18 +320,18 @@ impl Settings {
         }
     }
 
-    /// Threads that recover, and that take a checkpoint.
+    /// Threads that recover, or take a checkpoint.
     pub(crate) fn helpers(&self) -> usize {
         let threads = if self.step_helpers { 1 } else { thread::processors() };
         self.helper_threads.unwrap_or(threads).clamp(1, HELPERS_MAX)
     }
 
-    /// Threads that make or check indexes: each needs one of the workers of sessions besides.
+    /// Threads that build or check indexes: each also needs one of the sessions' workers.
     pub(crate) fn index_helpers(&self) -> usize {
         self.helpers().min(self.workers)
     }
 
-    /// A directory for the log, inside the database's, that would be taken for a checkpoint.
+    /// A log directory inside the database's directory whose name would be taken for a checkpoint's.
     fn log_named_as_a_checkpoint(&self) -> Option<&Path> {
         let home = std::path::absolute(&self.place.as_ref()?.directory).ok()?;
         self.log.directories.iter().map(PathBuf::as_path).find(|log| {
@@ -337,7 +340,7 @@ impl Settings {
         })
     }
 
-    /// The protocol by name. Partitions ask for one that has some.
+    /// The protocol's name. If partitions are requested, `auto` is a protocol that has them.
     fn protocol_name(&self) -> String {
         let partitions = self.partitions.is_some() || self.partition_by.0.is_some();
         let has = |info: &&ProtocolInfo| info.capabilities.partitions;
@@ -345,7 +348,7 @@ impl Settings {
         wanted.map_or_else(|| self.protocol.clone(), |info| info.name.to_owned())
     }
 
-    /// Checks that the partitions can be, under the protocol of this name.
+    /// Checks that the protocol of this name has partitions, if they are requested.
     fn check_partitions(&self, protocol: &str) -> Result<(), OpenError> {
         let is_for = |info: &ProtocolInfo| info.name == protocol && !info.capabilities.partitions;
         match protocols().iter().find(|info| is_for(info)) {
@@ -353,7 +356,7 @@ impl Settings {
                 let has = protocols().iter().filter(|info| info.capabilities.partitions);
                 let has: Vec<&str> = has.map(|info| info.name).collect();
                 Err(OpenError::Invalid(format!(
-                    "protocol {} has no partitions: choose {}, or leave out what is said of partitions",
+                    "protocol {} has no partitions: choose {}, or leave out the settings of partitions",
                     info.name,
                     has.join(" or ")
                 )))
@@ -367,10 +370,10 @@ impl Settings {
         self.epoch_interval.unwrap_or(EPOCH_INTERVAL)
     }
 
-    /// Unless it was said how often the epoch advances, it does so with each snapshot, where each ends one.
+    /// Unless it was set, the epoch interval is that of the snapshots, if each snapshot ends an epoch.
     ///
     /// # Errors
-    /// No such interval.
+    /// The interval is out of range.
     pub(crate) fn settle_epoch_interval(&mut self, snapshots: &Snapshots) -> Result<(), OpenError> {
         let of_snapshots = snapshots.eventual().filter(|_| snapshots.end_epochs()).map(Eventual::interval);
         self.epoch_interval = self.epoch_interval.or(of_snapshots);
@@ -413,7 +416,7 @@ impl Settings {
         }
         if let Some(log) = self.log_named_as_a_checkpoint() {
             return Err(OpenError::Invalid(format!(
-                "the log directory {} has a name that checkpoints get, and would be deleted as one: choose another",
+                "the log directory {} has the name of a checkpoint, and would be deleted as one: choose another",
                 log.display()
             )));
         }
@@ -429,11 +432,13 @@ impl Settings {
             _ => {}
         }
         if self.without_validation && self.place.is_some() {
-            return invalid("without validation transactions are wrong: what they leave is not kept on disk");
+            return invalid(
+                "without validation transactions are not serializable and not kept on disk: leave out the path",
+            );
         }
         let defers = protocol::capabilities(&self).is_some_and(|capabilities| capabilities.defers);
         let options = Options {
-            // And one that publishes what others have deferred.
+            // One more for the publisher of deferred additions.
             workers_max: self.workers + HELPER_SETS * HELPERS_MAX + usize::from(defers),
             huge_pages: self.huge_pages,
             prefault_bytes: self.prefault_bytes,

@@ -1,4 +1,4 @@
-//! Counters of a database: kept per worker, shared with nobody, added up when asked for.
+//! Counters of a database: each worker counts for itself, and readers add the counts up.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -10,7 +10,7 @@ use crate::snapshot_ages::{AgeCounters, SnapshotAges};
 
 const PHASES: [Phase; 3] = [Phase::Execute, Phase::Lock, Phase::Validate];
 
-/// What a database has done so far.
+/// Counts since the database was opened.
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct Statistics {
@@ -20,88 +20,92 @@ pub struct Statistics {
     pub user_aborted: u64,
     /// Attempts ended by a conflict; each was retried or gave up.
     pub conflict_aborted: u64,
-    /// The longest pause after a conflict, now, where pauses are regulated.
+    /// The current maximum of pauses after conflicts, if pauses are regulated.
     pub pause_max: Option<Duration>,
-    /// The same by phase and reason; only those that happened.
+    /// `conflict_aborted` by phase and reason, without zeros.
     pub aborts: Vec<(Cause, u64)>,
-    /// Repairs of attempts whose reads went stale, under a protocol that repairs: each instead of a retry.
+    /// Repairs of attempts whose reads went stale, under a protocol that repairs. Each replaced a retry.
     pub repairs: u64,
-    /// Runs of operations that repairs made again.
+    /// Executions of operations that repairs repeated.
     pub runs_repaired: u64,
-    /// Lookups in indexes that these did not need, as their keys were the same.
+    /// Index lookups that repairs did not need, as their keys had not changed.
     pub lookups_saved: u64,
-    /// Partitions of the database; zero where the protocol has none.
+    /// Partitions of the database; zero if the protocol has none.
     pub partitions: usize,
     /// Attempts that owned one partition.
     pub owned_one: u64,
     /// Attempts that owned several, or all.
     pub owned_several: u64,
-    /// Regions of all workers. Of a worker in the middle of a transaction: as of up to 1024 transactions ago.
+    /// Regions of all workers. The counts of a worker inside a transaction may be up to 1024 transactions old.
     pub regions: RegionStatistics,
-    /// Bytes in use: records, row versions, index nodes, and what transactions note. What counts against the limit, but for blocks
-    /// that are free.
+    /// Bytes in use: records, row versions, index nodes, and lists of transactions. They count against the
+    /// limit; so do free blocks, which are not included here.
     pub memory_bytes: usize,
-    /// Of these, bytes by which the lists of transactions have grown: what they read, write, lock and retire. They shrink when the
-    /// transactions after a large one are small, or there are none.
+    /// Of these, bytes by which the lists of transactions have grown: what they read, write, lock and retire.
+    /// They shrink when the transactions after a large one are small, or when there are none.
     pub transaction_bytes: usize,
     /// Bytes mapped.
     pub reserved_bytes: usize,
-    /// Bytes beyond which memory is refused (`Builder::memory_limit`); `None` where there is no limit.
+    /// Bytes beyond which allocations are refused (`Builder::memory_limit`); `None` without a limit.
     pub memory_limit: Option<usize>,
-    /// What each table holds, in order of creation. Exact when no transaction is in the middle of its commit.
+    /// The contents of each table, in order of creation. Exact while no transaction is in its commit.
     pub tables: Vec<TableStatistics>,
-    /// Names given to `Builder::hot_tables` that no table or index has, or not yet.
+    /// Names given to `Builder::hot_tables` of which no table or index exists yet.
     pub hot_tables_missing: Vec<String>,
-    /// Transactions that are open now for longer than `Builder::transaction_age_max`, and cannot
-    /// be ended: a closure that does not return, or a call of an explicit transaction. What others delete and replace meanwhile is
-    /// kept for them and counts in `memory_bytes`.
+    /// Transactions that are open for longer than `Builder::transaction_age_max` and cannot be ended. Each is a
+    /// closure that does not return, or a call of an explicit transaction. Rows that others delete and replace
+    /// meanwhile are kept for them and count in `memory_bytes`.
     pub overdue: usize,
-    /// How old snapshots were when they were taken, where they are made every so often; those that were made for their readers are new.
+    /// Ages of snapshots when they were taken, if snapshots are made periodically. A snapshot made for its
+    /// reader has age zero.
     pub snapshot_ages: Option<SnapshotAges>,
-    /// Of a database on disk.
+    /// The log, of a database on disk.
     pub log: Option<LogStatistics>,
-    /// Of a database whose decisions are queued.
+    /// The queue of decisions, if decisions are queued.
     pub queue: Option<QueueStatistics>,
 }
 
-/// What a queue of decisions has done since the database was opened.
+/// Counts of a queue of decisions since the database was opened.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct QueueStatistics {
     /// Transactions decided.
     pub decisions: u64,
-    /// Batches that they were decided in.
+    /// Batches in which they were decided.
     pub batches: u64,
-    /// Batches whose order panicked, so that they were decided as they came.
+    /// Batches whose ordering panicked, so that they were decided in order of arrival.
     pub orders_failed: u64,
     /// Decisions of the largest batch since the database was opened.
     pub largest: u64,
-    /// Transactions that a validator left out, as they conflicted with others of their batch in every order. Each was executed again, or gave up.
+    /// Transactions that a validator left out, as they conflicted with others of their batch in every order.
+    /// Each was executed again, or gave up.
     pub left_out: u64,
-    /// Transactions that were found stale before their batch was ordered: likewise.
+    /// Transactions that were stale before their batch was ordered. Each was executed again, or gave up.
     pub stale: u64,
-    /// Transactions decided of which a read had waited for one that was going to overwrite the row.
+    /// Decided transactions in which a read waited for another transaction that was going to overwrite the row.
     pub waited: u64,
-    /// Times that a transaction was executed while nothing else was decided, since it had been refused too often. These are no decisions of batches.
+    /// Executions of transactions while nothing else was decided, as they had been refused too often. These
+    /// decisions are not in batches.
     pub alone: u64,
-    /// Time that validators took to order batches, over all threads that did.
+    /// Time in which validators ordered batches, over all threads.
     pub order_time: Duration,
-    /// Time of transactions in each of [`QUEUE_STAGES`], summed over transactions: all of a batch take as long as the batch.
+    /// Time of transactions in each of [`QUEUE_STAGES`], summed over transactions. Each transaction of a batch
+    /// counts the time of the batch.
     pub stages: [Duration; QUEUE_STAGES.len()],
 }
 
-/// What executed transactions wait for: until their batch is taken out; is looked through for what is stale; is ordered; has its turn; is
-/// decided and installed.
+/// The stages of executed transactions: until their batch is taken out; until it is checked for stale
+/// transactions; until it is ordered; until its turn comes; until it is decided and installed.
 pub const QUEUE_STAGES: [&str; 5] = ["gather", "recheck", "order", "turn", "decide"];
 
-/// What a table holds: of each row its newest version; those that are kept for readers or for the log are in
-/// [`Statistics::memory_bytes`] only.
+/// The contents of a table: the newest version of each row. Older versions, kept for readers or for the log,
+/// count in [`Statistics::memory_bytes`] only.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct TableStatistics {
     /// The table's name.
     pub name: String,
-    /// Rows.
+    /// The number of rows.
     pub rows: u64,
     /// Bytes of rows, keys, long texts, and of the table's own index, as allocated.
     pub bytes: u64,
@@ -109,13 +113,14 @@ pub struct TableStatistics {
     pub index_bytes: u64,
 }
 
-/// What log and checkpoints of a database have done since it was opened.
+/// Counts of the log and the checkpoints since the database was opened.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct LogStatistics {
-    /// Writes of the log, one flush each.
+    /// Writes of the log, with one flush each.
     pub flushes: u64,
-    /// Commits in them, those that changed nothing left out; one of more than 1 MiB counts several times.
+    /// Commits that they contain, except those that changed nothing. A commit of more than 1 MiB counts several
+    /// times.
     pub commits: u64,
     /// Bytes written, with headers and padding.
     pub bytes: u64,
@@ -125,34 +130,41 @@ pub struct LogStatistics {
     pub flush_time: Duration,
     /// The longest flush since the database was opened.
     pub flush_time_max: Duration,
-    /// Bytes committed that wait for the disk now.
+    /// Committed bytes that wait for the disk now.
     pub backlog_bytes: u64,
-    /// The epoch now.
+    /// The current epoch.
     pub epoch: u64,
-    /// The newest epoch that a power cut does not take back.
+    /// Epochs that are left. A database uses each epoch once; its log stops after the last one.
+    pub epochs_left: u64,
+    /// How long they last at the rate at which epochs ended since the database was opened; `None` in its first second.
+    /// The ticker ends an epoch in each `epoch_interval`, and each flush that a caller awaits ends one.
+    pub epochs_lasting: Option<Duration>,
+    /// A warning with advice, if that is less than a year.
+    pub epochs_warning: Option<String>,
+    /// The newest durable epoch.
     pub durable_epoch: u64,
-    /// Where durability is by snapshot (option `durable_snapshots` of `dbx-tc`), the number of the newest snapshot that a power cut does not take
-    /// back.
+    /// The number of the newest durable snapshot, where durability is by snapshot (option `durable_snapshots`
+    /// of `dbx-tc`).
     pub durable_snapshot: Option<u64>,
     /// Why commits are refused now, if they are: the log has stopped, or its disk is full.
     pub refusal: Option<String>,
-    /// Whether the log has stopped for good: `durable_epoch` stays what it is, and snapshots show it.
+    /// Whether the log has stopped for good: `durable_epoch` no longer changes, and snapshots show that epoch.
     pub stopped: bool,
     /// Checkpoints completed.
     pub checkpoints: u64,
-    /// Checkpoints that failed. The next is tried after a pause that grows with each.
+    /// Checkpoints that failed. A retry follows after a pause that grows with each failure.
     pub checkpoints_failed: u64,
-    /// How long the last completed one took.
+    /// The duration of the last completed checkpoint.
     pub checkpoint_duration: Duration,
-    /// Why the last one failed, if it did.
+    /// Why the last checkpoint failed, if it did.
     pub checkpoint_error: Option<String>,
-    /// Why a log segment or checkpoint that is not needed any more could not be deleted, if so: the next checkpoint tries again. Nothing
-    /// but space is lost.
+    /// Why a log segment or checkpoint that is no longer needed could not be deleted, if so. The next
+    /// checkpoint tries again. Only space is lost.
     pub deletion_error: Option<String>,
 }
 
 impl LogStatistics {
-    /// What was counted since `earlier`; the rest as of now.
+    /// The counts since `earlier`; the other values as of now.
     fn since(&self, earlier: &LogStatistics) -> LogStatistics {
         LogStatistics {
             flushes: self.flushes - earlier.flushes,
@@ -168,7 +180,7 @@ impl LogStatistics {
 }
 
 impl QueueStatistics {
-    /// What was counted since `earlier`.
+    /// The counts since `earlier`.
     fn since(self, earlier: QueueStatistics) -> QueueStatistics {
         QueueStatistics {
             decisions: self.decisions - earlier.decisions,
@@ -186,7 +198,7 @@ impl QueueStatistics {
 }
 
 impl Statistics {
-    /// What was counted since `earlier`; memory and tables as of now.
+    /// The counts since `earlier`; memory and tables as of now.
     pub fn since(&self, earlier: &Statistics) -> Statistics {
         let before = |cause: Cause| earlier.aborts.iter().find(|(other, _)| *other == cause).map_or(0, |(_, n)| *n);
         let aborts = self.aborts.iter().map(|&(cause, count)| (cause, count - before(cause)));
@@ -217,7 +229,7 @@ impl Statistics {
     }
 }
 
-/// One worker's counters. Written by the worker's current lessee, read by anyone.
+/// One worker's counters. Only the current lessee of the worker writes them; any thread reads them.
 #[derive(Debug, Default)]
 pub(crate) struct Counters {
     committed: AtomicU64,
@@ -248,14 +260,14 @@ impl Counters {
         bump(&self.user_aborted);
     }
 
-    /// A repair has made so many runs of operations again, and saved so many lookups.
+    /// A repair has repeated `runs` executions of operations and saved `saved` lookups.
     pub(crate) fn repaired(&self, runs: u64, saved: u64) {
         bump(&self.repairs);
         self.lookups_saved.store(self.lookups_saved.load(Ordering::Relaxed) + saved, Ordering::Relaxed);
         self.runs_repaired.store(self.runs_repaired.load(Ordering::Relaxed) + runs, Ordering::Relaxed);
     }
 
-    /// An attempt owns so many partitions.
+    /// An attempt owns this many partitions.
     #[inline]
     pub(crate) fn owned(&self, partitions: usize) {
         bump(if partitions == 1 { &self.owned_one } else { &self.owned_several });

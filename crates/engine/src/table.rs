@@ -1,4 +1,4 @@
-//! Tables and their indexes: what lies behind handles.
+//! Tables and their indexes, as handles refer to them.
 
 use seriatim_base::{LayoutId, TableId};
 use seriatim_catalog::wire::RowWire;
@@ -10,24 +10,24 @@ use crate::engine::Foundation;
 use crate::error::SchemaError;
 use crate::index;
 
-/// A table with its secondary indexes. What each operation looks at comes first, in one cache line.
+/// A table with its secondary indexes. The fields that each operation reads come first, in one cache line.
 #[repr(C, align(32))]
 pub struct TableSet {
-    /// The database it belongs to: handles of another are refused.
+    /// The number of its database: handles of another database are refused.
     pub(crate) database: u64,
-    /// How its rows lie in the records of `primary`.
+    /// How rows are stored in the records of `primary`.
     pub(crate) cluster: Cluster,
-    /// How it is declared.
+    /// The declaration.
     pub definition: TableDef,
-    /// Its rows; of a clustered table its runs.
+    /// Its rows; if the table is clustered, its runs.
     pub primary: seriatim_txn::Table,
-    /// Where the columns of its rows are.
+    /// The places of the columns in its rows.
     pub layout: Layout,
-    /// Its indexes, in order of their declaration.
+    /// Its indexes, in order of declaration.
     pub indexes: Vec<Secondary>,
-    /// Bytes that a long text may have, so that a row with its key fits a log entry.
+    /// Most bytes of a long text, so that a row with its key fits a log entry.
     pub(crate) text_bytes_max: usize,
-    /// Keeps the memory that records and nodes lie in.
+    /// Keeps the memory of records and nodes alive.
     _memory: seriatim_memory::Memory,
 }
 
@@ -37,19 +37,19 @@ pub struct Secondary {
     pub table: seriatim_txn::Table,
     /// The indexed columns.
     pub(crate) columns: ColumnSet,
-    /// How it was declared to find rows; its entries may be stored otherwise.
+    /// The declared organization; the entries may be stored in another.
     pub organization: Organization,
     unique: bool,
     shares_keys: bool,
 }
 
 impl Secondary {
-    /// Whether rows may not share a key, but perhaps one with a NULL.
+    /// Whether the index is unique. Rows may still share a key with a NULL.
     pub fn is_unique(&self) -> bool {
         self.unique
     }
 
-    /// Whether an entry's row is one primary key and its key the indexed columns alone, always.
+    /// Whether an entry's key is the indexed columns alone, so that each key has one entry.
     pub fn is_single(&self) -> bool {
         !self.shares_keys
     }
@@ -58,8 +58,8 @@ impl Secondary {
 /// The most bytes of a long text.
 const TEXT_BYTES_MAX: usize = if cfg!(test) { 1 << 16 } else { 1 << 30 };
 
-/// Bytes that each long text of a row of this table may have. Together, and those of the key a second time with every byte escaped,
-/// they stay below 3 of the 4 GiB that an entry can have.
+/// Most bytes of each long text of a row of this table. All long texts together stay below 3 of the 4 GiB of an
+/// entry. Those of the key count twice more, with every byte escaped.
 fn text_bytes_max(definition: &TableDef) -> usize {
     let is_long = |column: usize| definition.columns[column].ty == ColumnType::LongText;
     let columns = (0..definition.columns.len()).filter(|&column| is_long(column)).count();
@@ -77,7 +77,7 @@ impl TableSet {
     ) -> Result<TableSet, SchemaError> {
         let Foundation { protocol, environment, number, .. } = foundation;
         let (header, version_header) = (protocol.header_bytes(), protocol.version_header_bytes());
-        // Bytes of the empty indexes, counted when all of them are there.
+        // Bytes of the empty indexes, added to the counts when all of them exist.
         let mut made = Vec::new();
         let mut make = |id: TableId, index: Option<(&IndexDef, Layout)>, core: &mut Core| {
             core.local.enter();
@@ -88,7 +88,7 @@ impl TableSet {
             table.map_err(|_| SchemaError::OutOfMemory)
         };
         let mut primary = make(first, None, core)?;
-        // One version of its columns so far, so the table's id will do.
+        // The columns have only one version so far, so the table's id serves as the layout's.
         let wire = Wire { layout: LayoutId(first.0), rows: RowWire::new(&definition, &primary.layout) };
         primary.wire = Some(Box::new(wire));
         let mut indexes: Vec<Secondary> = Vec::new();
@@ -99,7 +99,7 @@ impl TableSet {
                 Err(error) => {
                     let made = indexes.into_iter().map(|index| index.table);
                     for table in std::iter::once(primary).chain(made) {
-                        // SAFETY: nobody else has seen the table.
+                        // SAFETY: no other thread has seen the table.
                         unsafe { table.index.dispose(&mut core.local) };
                     }
                     return Err(error);
@@ -118,19 +118,20 @@ impl TableSet {
         Ok(TableSet { database: *number, cluster, definition, primary, layout, indexes, text_bytes_max, _memory })
     }
 
-    /// Whether each row is a record, and a write is of that alone.
+    /// Whether each row is a record, and a write changes no index.
     #[inline(always)]
     pub(crate) fn is_plain(&self) -> bool {
         !self.cluster.is_on() && self.indexes.is_empty()
     }
 
-    /// Whether a write can fail after the row itself was written.
+    /// Whether a write can fail after the row was written.
     #[inline]
     pub(crate) fn has_unique_index(&self) -> bool {
         self.indexes.iter().any(|index| index.unique)
     }
 
-    /// The columns that an update of these columns reads or changes: also those of the indexes that follow it.
+    /// The columns that an update of these columns reads or changes, with those of the indexes that it must
+    /// maintain.
     pub(crate) fn with_indexed(&self, columns: ColumnUse) -> ColumnUse {
         let followed = self.indexes.iter().filter(|index| index.columns.intersects(columns.either()));
         followed.fold(columns, |all, index| all.union(index.columns.into()))

@@ -1,4 +1,5 @@
-//! What tests look through: every row there is, results before they may leave, and what others do between two chunks of a checkpoint.
+//! Hooks for tests: all rows, results before they may be returned, and actions between two chunks of a
+//! checkpoint.
 
 use std::cell::Cell;
 
@@ -7,7 +8,7 @@ use seriatim_store::read_key;
 
 use crate::{Abort, Committed, DynHandle, DynRow, Engine, Pending, TransactError};
 
-/// What others do between two chunks of a checkpoint.
+/// An action between two chunks of a checkpoint.
 pub type Between = Box<dyn FnMut()>;
 
 thread_local! {
@@ -22,7 +23,7 @@ pub fn between_chunks<R>(between: Between, take: impl FnOnce() -> R) -> R {
     result
 }
 
-/// A chunk of a checkpoint was written.
+/// Called after a chunk of a checkpoint was written.
 pub(crate) fn after_chunk() {
     if let Some(mut between) = BETWEEN.take() {
         between();
@@ -31,38 +32,38 @@ pub(crate) fn after_chunk() {
 }
 
 impl DynHandle {
-    /// The number that the log knows the table by; those of its indexes follow.
+    /// The table's number in the log; those of its indexes follow.
     pub fn number(&self) -> u32 {
         self.set.primary.id.0
     }
 }
 
 impl<R> Pending<R> {
-    /// What it will answer if it becomes durable. Not for a caller that could be asked later what it saw.
+    /// The result that it will return once durable. Not for a caller that reports what it saw.
     pub fn decided(&self) -> Option<&Result<Committed<R>, TransactError>> {
         self.result()
     }
 }
 
 impl Engine {
-    /// Makes a snapshot, where those are made every so often.
+    /// Makes a snapshot, if snapshots are made periodically.
     pub fn make_snapshot(&self) {
         self.inner().environment.advance_snapshot();
     }
 
-    /// Advances the epoch, and makes a snapshot where those are made every so often.
+    /// Advances the epoch, and makes a snapshot if snapshots are made periodically.
     pub fn advance_epoch(&self) {
         self.inner().environment.advance_epoch();
     }
 
-    /// Steps one logger, if there are so many.
+    /// Steps the logger with this number, if it exists.
     pub fn step_logger(&self, logger: usize) {
         if let Some(persistence) = &self.inner().persistence {
             persistence.step_logger(logger);
         }
     }
 
-    /// Whether something was deferred that is not published. Nobody else may be about.
+    /// Whether deferred additions are not yet published. No transaction may run meanwhile.
     pub fn has_deferred(&self) -> bool {
         self.inner().environment.epochs.windows().deferrals().are_pending()
     }
@@ -72,7 +73,7 @@ impl Engine {
         self.inner().environment.epochs.current().0
     }
 
-    /// Every row of every table in words, sorted. Nobody may be about.
+    /// Every row of every table in words, sorted. No transaction may run meanwhile.
     ///
     /// # Errors
     /// A transaction is open.

@@ -1,22 +1,22 @@
 //! The queue of an executor: which work a thread begins next.
 //!
-//! Without batching it is first come, first served. With it, calls whose footprints are known are taken from the
-//! queue in batches and placed on threads, those that conflict one after another on one thread ([`Batch::place`]);
-//! or in equal shares ([`Placement::Shares`]), of which one is what is called a component here. Nothing is waited
-//! for: a batch is what is queued when a thread comes for work, up to its size. It executes nothing and knows no
-//! thread but by its number.
+//! Without batching it is first come, first served. With batching, calls with known footprints are taken from
+//! the queue in batches and placed on threads. Conflicting calls of a batch form a component, which runs on one
+//! thread ([`Batch::place`]). Alternatively each thread gets an equal share ([`Placement::Shares`]), which is
+//! called a component here too. Batches do not wait: a batch is what is queued when a thread comes for work, up
+//! to the batch size. The queue executes nothing, and knows threads only by number.
 //!
-//! 1. *What is not batched is not delayed.* It begins in the order in which it came, and nothing begins before it
-//!    that came after it.
-//! 2. *Work that runs by itself may wait for what came before it.* A batch has calls from one side of it only, and
-//!    it begins when every call before it has begun, or is behind one that has, on a thread that does not run such
-//!    work.
-//! 3. *A component stays on one thread.* A thread without work takes over a component that has not begun, whole.
-//! 4. *Calls are overtaken by a bounded number of batches.* No batch is formed while a call waits that
-//!    [`OVERTAKING_BATCHES_MAX`] later ones may have overtaken: it begins first, on whatever thread there is.
-//!    There rule 3 ends; the protocol decides, as always.
+//! 1. *Work that is not batched is not delayed.* It begins in order of arrival, and no later work begins before
+//!    it.
+//! 2. *Work that runs by itself may wait for earlier work.* A batch has calls of only one side of it. It begins
+//!    when every earlier call has begun, or is behind a call that has begun on another thread.
+//! 3. *A component stays on one thread.* A thread without work takes over a whole component that has not begun.
+//! 4. *A call is overtaken by a bounded number of batches.* No batch is formed while a call waits that
+//!    [`OVERTAKING_BATCHES_MAX`] later batches may have overtaken. That call begins first, on any thread. This
+//!    is an exception to rule 3; the protocol then resolves conflicts, as always.
 //!
-//! A batch is placed outside of the queue's lock: between [`Next::Batch`] and [`WorkQueue::place`] the thread has it.
+//! A batch is placed outside of the queue's lock: from [`Next::Batch`] to [`WorkQueue::place`] its thread owns
+//! it.
 
 use std::collections::VecDeque;
 use std::hash::{BuildHasherDefault, DefaultHasher, Hash, Hasher};
@@ -27,24 +27,24 @@ use seriatim_catalog::Key;
 
 use switch::Switch;
 
-/// Batches formed after its own that a call is overtaken by, at most. Threads that take equal shares are one or
-/// two batches apart; more means that a thread is held up.
+/// Most later batches that may overtake a call. Threads that take equal shares are one or two batches apart;
+/// more means that a thread is delayed.
 pub const OVERTAKING_BATCHES_MAX: u64 = 4;
 
-/// Rows of a footprint beyond which a call is not batched. To order a call takes some 50 ns for each of its rows;
-/// of so many, it would be likely to conflict with all others of its batch.
+/// Most rows of a footprint of a batched call. Placing a call takes some 50 ns for each of its rows. A call
+/// with more rows would probably conflict with all others of its batch.
 const FOOTPRINT_ROWS_MAX: usize = 256;
 
-/// The rows that a call will touch, as far as is known before it runs: a hint, which may be wrong.
+/// The rows that a call will access, as far as they are known before it runs: a hint, which may be wrong.
 #[derive(Clone, Debug, Default)]
 pub struct Footprint {
-    /// Hashes of table and key. Two rows with one hash are taken for one.
+    /// Hashes of table and key. Two rows with the same hash count as one.
     reads: Vec<u64>,
     writes: Vec<u64>,
 }
 
 impl Footprint {
-    /// The call will read this row, or write it.
+    /// Adds a row that the call will read, or write.
     pub fn add(&mut self, table: &str, key: Key<'_>, writes: bool) {
         if self.reads.len() > FOOTPRINT_ROWS_MAX {
             return;
@@ -57,45 +57,46 @@ impl Footprint {
             Key::Bytes(bytes) => bytes.hash(&mut hasher),
         }
         let row = hasher.finish();
-        // What a write builds on, or finds absent, is read.
+        // A write reads the row too, or its absence.
         self.reads.push(row);
         if writes {
             self.writes.push(row);
         }
     }
 
-    /// It has been computed.
+    /// Reports the cost of computing it.
     pub(crate) fn pass_time(&self) {
         thread::batch_work(BatchWork::FootprintRow, self.reads.len() as u64);
     }
 
-    /// Whether calls are batched by it: it has rows, and not too many.
+    /// Whether calls can be batched by it: it has rows, and not too many.
     pub fn is_usable(&self) -> bool {
         (1..=FOOTPRINT_ROWS_MAX).contains(&self.reads.len())
     }
 }
 
-/// What batching has done.
+/// Counts of batching.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct BatchStatistics {
-    /// Batches formed, those of one call included.
+    /// Batches formed, including those of one call.
     pub batches: u64,
     /// Calls in them.
     pub calls: u64,
-    /// Components of calls that conflict with each other, those of one call included; or shares.
+    /// Components of conflicting calls, including those of one call; or shares.
     pub components: u64,
     /// Components that another thread took over before they began.
     pub taken_over: u64,
-    /// Calls that began on another thread than the rest of their component, because too many batches had overtaken
+    /// Calls that began on another thread than the rest of their component, as too many batches had overtaken
     /// them.
     pub overdue: u64,
-    /// Times that [`Batch::Auto`](crate::Batch::Auto) began to batch. Batches formed while it does not are of one call.
+    /// Times that [`Batch::Auto`](crate::Batch::Auto) switched batching on. While it is off, batches have one
+    /// call.
     pub switched: u64,
 }
 
 impl BatchStatistics {
-    /// What was counted since `earlier`.
+    /// The counts since `earlier`.
     pub fn since(self, earlier: BatchStatistics) -> BatchStatistics {
         BatchStatistics {
             batches: self.batches - earlier.batches,
@@ -108,16 +109,16 @@ impl BatchStatistics {
     }
 }
 
-/// Work, and when it came.
+/// Work, and the number of its arrival.
 struct Queued<W> {
     arrival: u64,
     work: W,
 }
 
-/// Calls that run one after another.
+/// Calls that run one after another on one thread.
 struct Component<W> {
     batch: u64,
-    /// Its thread has one of it.
+    /// Its thread has begun a call of it.
     has_begun: bool,
     calls: VecDeque<Queued<W>>,
 }
@@ -128,23 +129,23 @@ impl<W> Component<W> {
     }
 }
 
-/// Rule 4: whether calls of a batch may have been overtaken as often as they are to be, when so many batches have
-/// been formed.
+/// Rule 4: whether calls of this batch may have been overtaken by the most batches, when `batches` have been
+/// formed.
 fn is_overdue(batch: u64, batches: u64) -> bool {
     batch + OVERTAKING_BATCHES_MAX <= batches
 }
 
-/// What a thread does next.
+/// The next action of a thread.
 pub(crate) enum Next<W> {
-    /// It begins this.
+    /// Begin this work.
     Work(W),
-    /// It places this.
+    /// Place this batch.
     Batch(OpenBatch<W>),
-    /// There is nothing that it can begin.
+    /// Nothing can begin.
     Nothing,
 }
 
-/// A batch that a thread has taken and is to place.
+/// A batch that a thread has taken and must place.
 pub(crate) struct OpenBatch<W> {
     batch: u64,
     calls: Vec<(Queued<W>, Footprint)>,
@@ -154,21 +155,21 @@ pub(crate) struct OpenBatch<W> {
 }
 
 pub(crate) struct WorkQueue<W> {
-    /// Calls of a batch at most; 0: nothing is batched.
+    /// Most calls of a batch; 0 without batching.
     size: usize,
     placement: Placement,
-    /// Whether batches have more than one call, if that is decided here.
+    /// Decides whether batches have more than one call; `None` if they always may.
     switch: Option<Switch>,
     arrivals: u64,
-    /// What is not batched; and whether it runs by itself.
+    /// Work that is not batched, and whether it runs by itself.
     works: VecDeque<(Queued<W>, bool)>,
-    /// When work came that runs by itself, and has not begun.
+    /// Arrivals of work that runs by itself and has not begun.
     alone: VecDeque<u64>,
-    /// What is to be batched.
+    /// Calls to be batched.
     calls: VecDeque<(Queued<W>, Footprint)>,
-    /// Batches that threads have and have not placed yet.
+    /// Batches that threads have taken and not placed yet.
     open_batches: Vec<u64>,
-    /// Of each thread, what was placed on it and has not begun.
+    /// For each thread, the components on it that are not finished.
     threads: Vec<VecDeque<Component<W>>>,
     /// Threads that run work by itself, which may take any time.
     away: Vec<bool>,
@@ -176,8 +177,8 @@ pub(crate) struct WorkQueue<W> {
 }
 
 impl<W> WorkQueue<W> {
-    /// The queue of so many threads, with batches of `size` calls at most. Of one thread, or for batches of one,
-    /// nothing is to be placed.
+    /// A queue for this many threads, with batches of at most `size` calls. With one thread, or batches of one,
+    /// nothing is batched.
     pub(crate) fn new(threads: usize, size: usize) -> WorkQueue<W> {
         WorkQueue {
             size: if threads < 2 || size < 2 { 0 } else { size },
@@ -194,17 +195,17 @@ impl<W> WorkQueue<W> {
         }
     }
 
-    /// The same, with batches placed so.
+    /// The queue with another placement of batches.
     pub(crate) fn placing(self, placement: Placement) -> WorkQueue<W> {
         WorkQueue { placement, ..self }
     }
 
-    /// The same, with batches while they pay.
+    /// The queue with batching only while it pays.
     pub(crate) fn switched(self) -> WorkQueue<W> {
         WorkQueue { switch: Some(Switch::new(self.size)), ..self }
     }
 
-    /// So many calls with footprints have ended, after so many retries.
+    /// Counts calls with footprints that have ended, and their retries.
     pub(crate) fn ended(&mut self, calls: u64, retries: u64) {
         if let Some(switch) = &mut self.switch
             && switch.ended(calls, retries)
@@ -213,7 +214,7 @@ impl<W> WorkQueue<W> {
         }
     }
 
-    /// Whether calls are batched, now or at times.
+    /// Whether calls are batched, always or at times.
     pub(crate) fn batches(&self) -> bool {
         self.size > 0
     }
@@ -222,7 +223,7 @@ impl<W> WorkQueue<W> {
         self.counted
     }
 
-    /// The number of the first work that is not batched, if there is one, and of the last work that came.
+    /// The arrival of the first work that is not batched, if any, and of the last work that came.
     pub(crate) fn numbers(&self) -> (Option<u64>, u64) {
         (self.works.front().map(|(work, _)| work.arrival), self.arrivals)
     }
@@ -247,8 +248,8 @@ impl<W> WorkQueue<W> {
         self.arrivals
     }
 
-    /// What the thread does next. One that holds undecided transactions begins no call of a batch, which could
-    /// conflict with them, and no work that runs by itself.
+    /// The next action of the thread. A thread that holds undecided transactions begins no call of a batch,
+    /// which could conflict with them, and no work that runs by itself.
     pub(crate) fn next(&mut self, thread: usize, holds: bool) -> Next<W> {
         self.away[thread] = false;
         let first = self.works.front().map_or(u64::MAX, |(work, _)| work.arrival);
@@ -273,7 +274,7 @@ impl<W> WorkQueue<W> {
         self.begin_work(thread)
     }
 
-    /// Whether [`WorkQueue::next`] has something for the thread.
+    /// Whether [`WorkQueue::next`] has anything for the thread.
     pub(crate) fn has_next(&self, thread: usize, holds: bool) -> bool {
         if self.batches() && holds {
             return self.can_begin_while_holding(thread);
@@ -285,8 +286,8 @@ impl<W> WorkQueue<W> {
             || self.threads.iter().flatten().any(|component| !component.has_begun)
     }
 
-    /// Calls that came before are not overtaken by what can be begun now: the thread has its transactions decided, and
-    /// comes for them.
+    /// Whether a thread that holds transactions may begin the first unbatched work. It may not overtake earlier
+    /// calls: the thread first has its transactions decided, and then comes for these calls.
     fn can_begin_while_holding(&self, thread: usize) -> bool {
         let own = self.threads[thread].front().map(Component::next);
         let calls = own.into_iter().chain(self.calls.front().map(|(call, _)| call.arrival));
@@ -294,7 +295,7 @@ impl<W> WorkQueue<W> {
         self.works.front().is_some_and(|(work, runs_alone)| !runs_alone && work.arrival < first)
     }
 
-    /// Rule 1: the first of what is not batched.
+    /// Rule 1: begins the first work that is not batched.
     fn begin_work(&mut self, thread: usize) -> Next<W> {
         let Some((queued, runs_alone)) = self.works.pop_front() else { return Next::Nothing };
         self.away[thread] = runs_alone;
@@ -304,7 +305,7 @@ impl<W> WorkQueue<W> {
         Next::Work(queued.work)
     }
 
-    /// The next call of what is placed on the thread.
+    /// Begins the next call of the thread's components.
     fn begin_call(&mut self, thread: usize) -> Next<W> {
         let components = &mut self.threads[thread];
         let Some(component) = components.front_mut() else { return Next::Nothing };
@@ -318,7 +319,7 @@ impl<W> WorkQueue<W> {
         Next::Work(work)
     }
 
-    /// Rule 3: a component that has not begun is moved to this thread, which has none: the one that came first.
+    /// Rule 3: moves the oldest wanted component that has not begun to this thread, which has none.
     fn take_over(&mut self, thread: usize, is_wanted: impl Fn(&Component<W>) -> bool) -> bool {
         let waiting = self.threads.iter().enumerate().flat_map(|(owner, components)| {
             components.iter().enumerate().map(move |(at, component)| (owner, at, component))
@@ -332,13 +333,13 @@ impl<W> WorkQueue<W> {
         true
     }
 
-    /// The thread that has a component that is overdue.
+    /// A thread with an overdue component.
     fn overdue(&self) -> Option<usize> {
         let is_overdue = |component: &Component<W>| is_overdue(component.batch, self.counted.batches);
         self.threads.iter().position(|components| components.iter().any(is_overdue))
     }
 
-    /// Rule 4: a call that is overdue, if it came before `first`.
+    /// Rule 4: begins an overdue call that arrived before `first`.
     fn begin_overdue(&mut self, thread: usize, first: u64) -> Option<Next<W>> {
         let batches = self.counted.batches;
         let is_wanted = |component: &Component<W>| is_overdue(component.batch, batches) && component.next() < first;
@@ -346,13 +347,13 @@ impl<W> WorkQueue<W> {
             self.counted.taken_over += 1;
             return Some(self.begin_call(thread));
         }
-        // All of it are behind a call that runs.
+        // Every overdue component is behind a call that runs.
         let owner = self.threads.iter().position(|components| components.front().is_some_and(is_wanted))?;
         self.counted.overdue += 1;
         Some(self.begin_call(owner))
     }
 
-    /// Whether a batch may be formed of what came before `first`.
+    /// Whether a batch can be formed of calls that arrived before `first`.
     fn can_form(&self, first: u64) -> bool {
         let is_first =
             self.calls.front().is_some_and(|(call, _)| call.arrival < first && !self.is_behind(call.arrival));
@@ -361,7 +362,7 @@ impl<W> WorkQueue<W> {
             && !self.open_batches.iter().any(|&batch| is_overdue(batch, self.counted.batches))
     }
 
-    /// Rule 2: whether it came after work that runs by itself and has not begun.
+    /// Rule 2: whether the call arrived after work that runs by itself and has not begun.
     fn is_behind(&self, arrival: u64) -> bool {
         self.alone.front().is_some_and(|alone| *alone < arrival)
     }
@@ -381,14 +382,14 @@ impl<W> WorkQueue<W> {
         self.open_batches.push(batch);
         let waiting = |at: usize| self.threads[at].iter().map(|component| component.calls.len()).sum::<usize>();
         let load = |at: usize| if self.away[at] { waiting(at) + self.size } else { waiting(at) };
-        // The thread that forms it comes first of those that have as little.
+        // The forming thread comes first among the least loaded.
         let mut loads: Vec<usize> = (0..self.threads.len()).map(load).collect();
         loads.rotate_left(thread);
         let (calls, placement) = (self.calls.drain(..ready).collect(), self.placement);
         Next::Batch(OpenBatch { batch, calls, loads, placement, placed: Vec::new() })
     }
 
-    /// Places a batch that the thread has taken; where each component went.
+    /// Places a batch that the thread has taken; returns the thread of each component.
     pub(crate) fn place(&mut self, thread: usize, open_batch: OpenBatch<W>) -> Vec<usize> {
         let OpenBatch { batch, calls, placed, .. } = open_batch;
         self.open_batches.retain(|open| *open != batch);
@@ -406,7 +407,7 @@ impl<W> WorkQueue<W> {
     }
 }
 
-/// Resources of a batch are hashes already.
+/// Resources of a batch are already hashes.
 #[derive(Default)]
 pub(crate) struct HashedAlready(u64);
 
@@ -425,7 +426,7 @@ impl Hasher for HashedAlready {
 }
 
 impl<W> OpenBatch<W> {
-    /// Decides where its calls go, and in which order.
+    /// Decides on which thread, and in which order, its calls run.
     pub(crate) fn decide(&mut self) {
         let mut batch: Batch<u64, (), BuildHasherDefault<HashedAlready>> = Batch::default();
         for (_, Footprint { reads, writes }) in &self.calls {

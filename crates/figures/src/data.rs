@@ -11,7 +11,7 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use toml::{Table, Value};
 
-use crate::figure::{At, Axis, Bars, Claim, Figure, Paper, Point, Quantity, Shows, View};
+use crate::figure::{At, Axis, Bars, Claim, Figure, Paper, Point, Shows, View, folded};
 use crate::measured::Size;
 use crate::metric::{FUNCTIONS, Metric};
 use crate::plan::{Plan, Words};
@@ -63,6 +63,7 @@ struct CommonFile {
 #[serde(deny_unknown_fields)]
 struct PaperFile {
     title: String,
+    #[serde(deserialize_with = "folded")]
     source: String,
     #[serde(default)]
     words: Words,
@@ -81,7 +82,9 @@ type Lists = BTreeMap<String, Vec<Value>>;
 struct FigureFile {
     number: String,
     title: String,
+    #[serde(deserialize_with = "folded")]
     paper: String,
+    #[serde(deserialize_with = "folded")]
     here: String,
     runs: Vec<Table>,
     views: Vec<Table>,
@@ -110,87 +113,13 @@ enum XFile {
     Named(Vec<String>),
 }
 
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct ClaimFile {
-    says: String,
-    /// The title of a view; without it, the first.
-    view: Option<String>,
-    of: Names,
-    over: Option<Names>,
-    #[serde(default)]
-    lowest: bool,
-    at: Option<AtFile>,
-    min: Option<f64>,
-    max: Option<f64>,
-    threads: Option<usize>,
-    #[serde(default)]
-    regions: bool,
-    #[serde(default)]
-    ours: bool,
-    /// A reason's name.
-    reason: Option<String>,
-    /// In its place: a text.
-    because: Option<String>,
-}
-
-#[derive(Deserialize)]
-#[serde(untagged, expecting = "curves are a name, or a list of names")]
-enum Names {
-    One(String),
-    Many(Vec<String>),
-}
-
-#[derive(Deserialize)]
-#[serde(untagged, expecting = "a place is a number, two numbers, or least, most, growth, scaling, step or fall")]
-enum AtFile {
-    X(f64),
-    Between(f64, f64),
-    Named(AtName),
-}
-
-#[derive(Deserialize)]
-#[serde(rename_all = "lowercase")]
-enum AtName {
-    Least,
-    Most,
-    Growth,
-    Scaling,
-    Step,
-    Fall,
-}
-
-impl Names {
-    fn list(self) -> Vec<String> {
-        match self {
-            Names::One(name) => vec![name],
-            Names::Many(names) => names,
-        }
-    }
-}
-
-impl AtFile {
-    fn at(self) -> At {
-        match self {
-            AtFile::X(x) => At::X(x),
-            AtFile::Between(from, to) => At::Between(from, to),
-            AtFile::Named(AtName::Least) => At::Least,
-            AtFile::Named(AtName::Most) => At::Most,
-            AtFile::Named(AtName::Growth) => At::Growth,
-            AtFile::Named(AtName::Scaling) => At::Scaling,
-            AtFile::Named(AtName::Step) => At::Step,
-            AtFile::Named(AtName::Fall) => At::Fall,
-        }
-    }
-}
-
 /// The figures of a paper's file.
 fn read(name: &'static str, text: &str, common: &str) -> Result<Vec<Figure>, String> {
     let common: CommonFile = toml::from_str(common).map_err(|error| format!("common.toml: {error}"))?;
     let file: PaperFile = toml::from_str(text).map_err(|error| format!("{name}.toml: {error}"))?;
     let mut words = common.words;
     words.extend(file.words);
-    let paper = Arc::new(Paper { name, title: file.title, source: fold(&file.source), words });
+    let paper = Arc::new(Paper { name, title: file.title, source: file.source, words });
     let reader = Reader { paper, lists: file.lists, reasons: file.reasons, metrics: common.metrics };
     let mut figures: Vec<Figure> = Vec::new();
     for table in file.figure {
@@ -224,8 +153,8 @@ impl Reader {
             paper: Arc::clone(&self.paper),
             number: file.number,
             title: file.title,
-            paper_shows: fold(&file.paper),
-            here: fold(&file.here),
+            paper_shows: file.paper,
+            here: file.here,
             plans: Vec::new(),
             views: Vec::new(),
             claims: Vec::new(),
@@ -244,7 +173,7 @@ impl Reader {
         }
         for table in self.expand(file.claims)? {
             let says = table.get("says").and_then(Value::as_str).unwrap_or_default().to_owned();
-            let claim = self.claim(table, &figure.views, &points).map_err(|why| format!("claim {says:?}: {why}"))?;
+            let claim = self.claim(table, &figure, &points).map_err(|why| format!("claim {says:?}: {why}"))?;
             figure.claims.push(claim);
         }
         let is_shown = |plan: &Plan| figure.views.iter().any(|view| view.part == plan.part);
@@ -322,53 +251,34 @@ impl Reader {
         }
     }
 
-    fn claim(&self, table: Table, views: &[View], points: &[Point]) -> Result<Claim, String> {
-        let file: ClaimFile = parse(table)?;
-        let at = match &file.view {
-            None => Some(0),
-            Some(title) => views.iter().position(|view| view.title == *title),
+    fn claim(&self, mut table: Table, figure: &Figure, points: &[Point]) -> Result<Claim, String> {
+        if let Some(name) = table.remove("reason") {
+            let name = name.as_str().ok_or("a reason is a name")?;
+            let Some(text) = self.reasons.get(name) else {
+                return Err(format!("there is no reason {name:?}; there are {}", names(self.reasons.keys())));
+            };
+            if table.insert("because".to_owned(), Value::String(text.clone())).is_some() {
+                return Err("a claim has either `reason` or `because`".to_owned());
+            }
+        }
+        let mut claim: Claim = parse(table)?;
+        let Some(view) = figure.view(&claim.view).map(|at| &figure.views[at]) else {
+            let titles = names(figure.views.iter().map(|view| &view.title));
+            return Err(format!("there is no view {:?}; there are {titles}", claim.view));
         };
-        let title = || file.view.as_deref().unwrap_or_default();
-        let Some((at, view)) = at.and_then(|at| Some((at, views.get(at)?))) else {
-            let titles = names(views.iter().map(|view| &view.title));
-            return Err(format!("there is no view {:?}; there are {titles}", title()));
-        };
-        let because = match (file.reason, file.because) {
-            (None, because) => because.unwrap_or_default(),
-            (Some(name), None) => match self.reasons.get(&name) {
-                Some(text) => text.clone(),
-                None => return Err(format!("there is no reason {name:?}; there are {}", names(self.reasons.keys()))),
-            },
-            (Some(_), Some(_)) => return Err("a claim has either `reason` or `because`".to_owned()),
-        };
-        if file.min.is_none() && file.max.is_none() {
+        if claim.min.is_infinite() && claim.max.is_infinite() {
             return Err("without `min` and `max` it holds of everything".to_owned());
         }
-        let quantity = Quantity {
-            of: file.of.list(),
-            over: file.over.map(Names::list).unwrap_or_default(),
-            lowest: file.lowest,
-            at: file.at.map_or(At::Last, AtFile::at),
-        };
-        measures(&quantity, view, points)?;
-        Ok(Claim {
-            says: fold(&file.says.replace("{view}", &view.title)),
-            view: at,
-            quantity,
-            min: file.min.unwrap_or(f64::NEG_INFINITY),
-            max: file.max.unwrap_or(f64::INFINITY),
-            threads: file.threads.unwrap_or(1),
-            regions: file.regions,
-            ours: file.ours,
-            because: fold(&because),
-        })
+        measures(&claim, view, points)?;
+        claim.says = claim.says.replace("{view}", &view.title);
+        Ok(claim)
     }
 }
 
 /// Whether a view has the curves that a quantity is computed of, at the places where it is taken: otherwise it would
 /// never be judged.
-fn measures(quantity: &Quantity, view: &View, points: &[Point]) -> Result<(), String> {
-    let xs = match quantity.at {
+fn measures(claim: &Claim, view: &View, points: &[Point]) -> Result<(), String> {
+    let xs = match claim.at {
         At::X(x) => vec![x],
         At::Between(from, to) => vec![from, to],
         _ => Vec::new(),
@@ -388,7 +298,7 @@ fn measures(quantity: &Quantity, view: &View, points: &[Point]) -> Result<(), St
             shown.map(|point| (point.series.as_str(), x(point))).collect()
         }
     };
-    for curve in quantity.series() {
+    for curve in claim.series() {
         if !places.iter().any(|(name, _)| *name == curve) {
             let mut known = places.iter().map(|(name, _)| *name).collect::<Vec<_>>();
             known.dedup();
@@ -406,11 +316,6 @@ fn measures(quantity: &Quantity, view: &View, points: &[Point]) -> Result<(), St
 
 fn parse<T: DeserializeOwned>(table: Table) -> Result<T, String> {
     table.try_into().map_err(|error: toml::de::Error| error.to_string().trim().replace('\n', " "))
-}
-
-/// A text on one line.
-fn fold(text: &str) -> String {
-    text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
 fn names(all: impl IntoIterator<Item = impl AsRef<str>>) -> String {
@@ -518,8 +423,8 @@ mod tests {
         let figure = file(RUNS, VIEWS, CLAIMS).expect("it is right").remove(0);
         assert_eq!((figure.id().as_str(), figure.paper_shows.as_str()), ("p/1", "p q"));
         let claims: Vec<_> =
-            figure.claims.iter().map(|claim| (claim.says.as_str(), claim.view, claim.threads)).collect();
-        assert_eq!(claims, [("a: equal", 0, 4), ("b: equal", 1, 1)]);
+            figure.claims.iter().map(|claim| (&claim.says[..], &claim.view[..], claim.threads)).collect();
+        assert_eq!(claims, [("a: equal", "a", 4), ("b: equal", "b", 1)]);
         assert_eq!(figure.points(&large())[0].arguments.join(" "), "bench --protocol silo --threads 1");
     }
 

@@ -26,12 +26,12 @@ const NAMES: u32 = 150;
 const HEADER: u32 = 34;
 /// Height of a line of notes.
 const LINE: u32 = 16;
-/// Curves whose absence is said on a panel; the page has all.
+/// Reasons for missing curves that a panel shows; the page has all.
 const NOTES_MAX: usize = 3;
 /// Letters of a note.
 const NOTE_LETTERS: usize = 84;
 
-/// Colours that differ for the colour-blind too (Okabe and Ito), then darker ones.
+/// Colours that the colour-blind distinguish too (Okabe and Ito), then darker ones.
 const COLOURS: [RGBColor; 10] = [
     RGBColor(213, 94, 0),
     RGBColor(0, 114, 178),
@@ -106,7 +106,7 @@ fn shows_nothing(view: &View, shown: &Curves) -> Option<String> {
     {
         return Some("one point alone was measured".to_owned());
     }
-    // What a stand-in counts is its own doing and nothing of a processor's.
+    // The counts of a stand-in say nothing about a processor.
     let counts_regions = ["aborted regions", "fallbacks"].iter().any(|what| view.shows.label().starts_with(what));
     let stand_in = shown.stand_in.as_ref().filter(|_| counts_regions)?;
     Some(format!("regions are {stand_in}"))
@@ -170,7 +170,7 @@ fn title_size(title: &str, width: u32) -> u32 {
 }
 
 fn write(area: &Area<'_>, text: &str, at: (i32, i32), size: u32, colour: &RGBColor) -> Done {
-    // plotters takes sizes for those of the em square.
+    // plotters takes the size of the em square.
     let style = TextStyle::from(("sans-serif", f64::from(size) * 1.24).into_font()).color(colour);
     Ok(area.draw_text(text, &style, at)?)
 }
@@ -189,7 +189,7 @@ fn panel(area: &Area<'_>, Panel { view, cores, shown }: &Panel<'_>, names: &[Str
     chart.caption(title(view, *cores), ("sans-serif", 19)).margin(8).x_label_area_size(36).y_label_area_size(58);
     let mut chart = chart.build_cartesian_2d(low..high, 0.0..top)?;
     let label = |place: &f64| {
-        // Labels are wanted where places are.
+        // Only places have labels.
         let at = place.round();
         let is_place = (place - at).abs() < 1e-6 && at >= 0.0 && (at as usize) < xs.len();
         if is_place { x_name(&view.x, xs[at as usize]) } else { String::new() }
@@ -231,7 +231,7 @@ fn panel(area: &Area<'_>, Panel { view, cores, shown }: &Panel<'_>, names: &[Str
     Ok(())
 }
 
-/// How a place of x is called.
+/// The name of a place of x.
 pub(crate) fn x_name(axis: &Axis, x: f64) -> String {
     match axis {
         Axis::Number(_) => shortly(x),
@@ -239,13 +239,13 @@ pub(crate) fn x_name(axis: &Axis, x: f64) -> String {
     }
 }
 
-/// What is said below a panel: who ran regions, and what is missing.
+/// The notes below a panel: the back end that ran regions, and missing curves.
 fn panel_notes(shown: &Curves) -> Vec<String> {
     let mut notes = Vec::new();
     if !shown.backends.is_empty() {
         notes.push(format!("regions: {}", shown.backends.join(", ")));
     }
-    // Curves that are missing for one reason are said together.
+    // Curves that are missing for one reason share a note.
     let mut reasons: Vec<(&str, Vec<&str>)> = Vec::new();
     for (series, why) in &shown.missing {
         match reasons.iter_mut().find(|(known, _)| known == why) {

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use serde::Deserialize;
+use serde::{Deserialize, Deserializer};
 use serde_json::Value;
 
 use crate::measured::Cores;
@@ -61,6 +61,11 @@ impl Figure {
             Some(number) => format!("Table {number}"),
             None => format!("Figure {}", self.number),
         }
+    }
+
+    /// The index of the view that a claim is about.
+    pub(crate) fn view(&self, title: &str) -> Option<usize> {
+        self.views.iter().position(|view| title.is_empty() || view.title == title)
     }
 
     /// The points to measure, each once.
@@ -173,52 +178,73 @@ impl Bars {
     }
 }
 
-/// A relation that the paper shows, or one of ours: a quantity and the interval that it should lie in.
-#[derive(Clone, Debug)]
+/// A relation that the paper shows, or one of ours: a quantity of a view's curves and the interval that it should be
+/// in.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Claim {
     /// The relation, with the paper's numbers if it gives some.
+    #[serde(deserialize_with = "folded")]
     pub says: String,
-    /// Index of the view whose curves decide.
-    pub view: usize,
-    /// What is computed of them.
-    pub quantity: Quantity,
+    /// The title of the view whose curves decide; empty for the first.
+    #[serde(default)]
+    pub view: String,
+    /// The curves: the quantity is computed of each, and the least counts.
+    #[serde(deserialize_with = "one_or_many")]
+    pub of: Vec<String>,
+    /// What each place is divided by: the highest of these curves; nothing if there are none.
+    #[serde(default, deserialize_with = "one_or_many")]
+    pub over: Vec<String>,
+    /// Whether it is divided by the lowest of them.
+    #[serde(default)]
+    pub lowest: bool,
+    /// Where it is taken.
+    #[serde(default)]
+    pub at: At,
     /// The least it should be.
+    #[serde(default = "no_least")]
     pub min: f64,
     /// The most it should be.
+    #[serde(default = "no_most")]
     pub max: f64,
     /// Threads from which the paper says so: with fewer it is not shown.
+    #[serde(default = "one_thread")]
     pub threads: usize,
     /// Whether it is about regions of a processor, or modelled ones: with emulated or absent ones it is not shown.
+    #[serde(default)]
     pub regions: bool,
     /// Whether it is not the paper's: a requirement of ours, or a setting that the paper does not have.
+    #[serde(default)]
     pub ours: bool,
     /// The known reason why it differs, if it does.
+    #[serde(default, deserialize_with = "folded")]
     pub because: String,
 }
 
-/// A number computed of a view's curves: of several curves the least number.
-#[derive(Clone, Debug)]
-pub struct Quantity {
-    /// The curves.
-    pub of: Vec<String>,
-    /// What each place is divided by: the highest of these curves; nothing if there are none.
-    pub over: Vec<String>,
-    /// Whether it is divided by the lowest of them.
-    pub lowest: bool,
-    /// Where it is taken.
-    pub at: At,
-}
-
-/// Where a quantity is taken. "The largest x" is that of the view: a curve that was not measured there gives no number.
-#[derive(Clone, Copy, Debug, PartialEq)]
+/// Where a quantity is taken: by default at the largest x of the view. A curve that was not measured there gives no
+/// number.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Deserialize)]
+#[serde(untagged, expecting = "a place is a number, two numbers, or least, most, growth, scaling, step or fall")]
 pub enum At {
-    /// At the largest x.
-    Last,
     /// At this x.
     X(f64),
-    /// The least over all x.
+    /// The value at the second x over that at the first.
+    Between(f64, f64),
+    /// At the largest x.
+    #[default]
+    #[serde(skip)]
+    Last,
+    /// Of all x.
+    All(All),
+}
+
+/// What is computed of the values at all x.
+#[derive(Clone, Copy, Debug, PartialEq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum All {
+    /// The least.
     Least,
-    /// The most over all x.
+    /// The most.
     Most,
     /// The value at the largest x over that at the smallest.
     Growth,
@@ -228,6 +254,35 @@ pub enum At {
     Step,
     /// The value at the largest x over the highest: 1 if it does not fall again.
     Fall,
-    /// The value at the second x over that at the first.
-    Between(f64, f64),
+}
+
+fn no_least() -> f64 {
+    f64::NEG_INFINITY
+}
+
+fn no_most() -> f64 {
+    f64::INFINITY
+}
+
+fn one_thread() -> usize {
+    1
+}
+
+/// A text on one line.
+pub(crate) fn folded<'de, D: Deserializer<'de>>(from: D) -> Result<String, D::Error> {
+    let text = String::deserialize(from)?;
+    Ok(text.split_whitespace().collect::<Vec<_>>().join(" "))
+}
+
+fn one_or_many<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<String>, D::Error> {
+    #[derive(Deserialize)]
+    #[serde(untagged, expecting = "curves are a name, or a list of names")]
+    enum Names {
+        One(String),
+        Many(Vec<String>),
+    }
+    Ok(match Names::deserialize(from)? {
+        Names::One(name) => vec![name],
+        Names::Many(names) => names,
+    })
 }

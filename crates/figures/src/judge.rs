@@ -1,33 +1,32 @@
 //! Whether a claim holds of what was measured.
 //!
-//! A quantity that cannot be computed, or that says nothing here, is *not shown here*, with the reason: it is never
-//! taken for one that holds or differs. That is also said of simulations that are not proven.
+//! A quantity that cannot be computed, or that means nothing here, is *not shown here*, with the reason. It neither
+//! holds nor differs. The same applies to simulations that are not proven.
 //!
-//! On threads of the machine the quantity is computed of each round, and an interval that covers its median with a
-//! probability of nine tenths or more is compared with where it should lie. Where the interval covers a bound, or is of
-//! too few or too short rounds, the relation *cannot be told*. Simulations repeat to the last digit and have no
-//! interval.
+//! On threads of the machine the quantity is computed for each round. An interval that covers its median with a
+//! probability of at least nine tenths is compared with the bounds. If the interval covers a bound, or has too few or
+//! too short rounds, the relation *cannot be told*. Simulations repeat to the last digit and have no interval.
 
 use serde::Serialize;
 
-use crate::figure::{At, Claim, Quantity};
+use crate::figure::{All, At, Claim};
 use crate::measured::{Cores, Curve, Curves, Size};
 
-/// What is to be said of a claim.
+/// The verdict on a claim.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "snake_case", tag = "verdict")]
 pub enum Verdict {
-    /// The quantity lies where it should.
+    /// The quantity lies within the bounds.
     Holds {
-        /// It, and where it should lie.
+        /// The quantity, and where it should lie.
         numbers: String,
     },
-    /// It does not.
+    /// The quantity lies outside the bounds.
     Differs {
-        /// It, and where it should lie.
+        /// The quantity, and where it should lie.
         numbers: String,
     },
-    /// What was measured does not decide it.
+    /// The measurements do not decide it.
     CannotTell {
         /// The quantity, where it should lie, and what is missing.
         numbers: String,
@@ -54,10 +53,10 @@ impl std::fmt::Display for Verdict {
 pub(crate) const ROUNDS_MIN: usize = 5;
 pub(crate) const SECONDS_MIN: f64 = 2.0;
 
-/// How much shorter a run may be than it should, as it ends when threads look.
+/// How much shorter a run may be: threads check the time now and then.
 const SECONDS_SLACK: f64 = 0.05;
 
-/// With what probability an interval misses the median, at most.
+/// The highest probability that an interval misses the median.
 const MISSED_MAX: f64 = 0.1;
 
 fn not_shown(reason: impl Into<String>) -> Verdict {
@@ -72,19 +71,20 @@ pub(crate) fn judge(claim: &Claim, shown: &Curves, size: Size, cores: Cores) -> 
     if shown.curves.is_empty() {
         return not_shown(first_reason(shown, &[]));
     }
-    let value = match value(&claim.quantity, shown) {
+    let value = match value(claim, shown) {
         Some(value) => value,
-        None => return not_shown(first_reason(shown, &claim.quantity.series())),
+        None => return not_shown(first_reason(shown, &claim.series())),
     };
-    let measured = format!("{} {}", claim.quantity, shortly(value));
+    let measured = format!("{claim} {}", shortly(value));
     if shown.threads < claim.threads {
         let here = cores.count(shown.threads);
-        return not_shown(format!("the paper says so of {} and more, here are {here} ({measured})", claim.threads));
+        let says = if claim.ours { "this is claimed" } else { "the paper says so" };
+        return not_shown(format!("{says} of {} and more, here are {here} ({measured})", claim.threads));
     }
     if let Some(backend) = shown.stand_in.as_ref().filter(|_| claim.regions) {
         return not_shown(format!("regions are {backend} ({measured})"));
     }
-    let series = claim.quantity.series();
+    let series = claim.series();
     let is_of = |names: &[String]| names.iter().find(|name| series.contains(&name.as_str())).cloned();
     if let Some(name) = is_of(&shown.unproven) {
         return not_shown(format!("the simulation of {name} is not proven ({measured})"));
@@ -97,7 +97,7 @@ pub(crate) fn judge(claim: &Claim, shown: &Curves, size: Size, cores: Cores) -> 
     let (low, high, numbers) = match cores {
         Cores::Simulated => (value, value, format!("{measured}, {should}")),
         Cores::Real => {
-            let rounds = shown.rounds.iter().filter_map(|round| self::value(&claim.quantity, &of(round)));
+            let rounds = shown.rounds.iter().filter_map(|round| self::value(claim, &of(round)));
             let values: Vec<f64> = rounds.collect();
             let (count, seconds) = (values.len(), shown.seconds);
             let is_short = seconds.is_some_and(|seconds| seconds < SECONDS_MIN * (1.0 - SECONDS_SLACK));
@@ -123,12 +123,12 @@ fn of(round: &[Curve]) -> Curves {
     Curves { curves: round.to_vec(), ..Curves::default() }
 }
 
-/// The narrowest interval between two of the values, as many from either end, that misses the median of what they are
-/// drawn from with at most [`MISSED_MAX`], whatever its distribution; all values where there is none.
+/// The narrowest interval between two values, equally far from either end, that misses the median of their distribution
+/// with at most [`MISSED_MAX`], whatever the distribution; the interval of all values if there is none.
 fn around_the_median(mut values: Vec<f64>) -> (f64, f64) {
     values.sort_by(f64::total_cmp);
     let count = values.len();
-    // The probability that at most so many values lie on one side of the median.
+    // The probability that at most `cut` values lie on one side of the median.
     let (mut cut, mut choices) = (0, 1.0);
     let mut below = 0.5f64.powi(count as i32);
     loop {
@@ -141,7 +141,7 @@ fn around_the_median(mut values: Vec<f64>) -> (f64, f64) {
     }
 }
 
-/// Why there is nothing of these curves, or of any if there are none.
+/// Why these curves are missing; why all are, if no curve is named.
 fn first_reason(shown: &Curves, series: &[&str]) -> String {
     let of = |name: &str| series.is_empty() || series.contains(&name);
     if let Some((name, why)) = shown.missing.iter().find(|(name, _)| of(name)) {
@@ -178,14 +178,15 @@ pub(crate) fn shortly(value: f64) -> String {
     }
 }
 
-impl Quantity {
+impl Claim {
     /// The curves it needs.
     pub(crate) fn series(&self) -> Vec<&str> {
         self.of.iter().chain(&self.over).map(String::as_str).collect()
     }
 }
 
-impl std::fmt::Display for Quantity {
+/// What is computed, in words.
+impl std::fmt::Display for Claim {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let of = self.of.join(", ");
         let of = match (&self.over[..], self.lowest) {
@@ -197,50 +198,50 @@ impl std::fmt::Display for Quantity {
         match self.at {
             At::Last => write!(f, "{of}"),
             At::X(x) => write!(f, "{of} at {}", shortly(x)),
-            At::Least => write!(f, "{of} at least"),
-            At::Most => write!(f, "{of} at most"),
-            At::Growth => write!(f, "growth of {of}"),
-            At::Scaling if self.of.len() > 1 => write!(f, "least growth over that of x of {of}"),
-            At::Scaling => write!(f, "growth of {of} over that of x"),
-            At::Step => write!(f, "{of} over its value before at least"),
-            At::Fall => write!(f, "{of} over its highest"),
+            At::All(All::Least) => write!(f, "{of} at least"),
+            At::All(All::Most) => write!(f, "{of} at most"),
+            At::All(All::Growth) => write!(f, "growth of {of}"),
+            At::All(All::Scaling) if self.of.len() > 1 => write!(f, "least growth over that of x of {of}"),
+            At::All(All::Scaling) => write!(f, "growth of {of} over that of x"),
+            At::All(All::Step) => write!(f, "{of} over its value before at least"),
+            At::All(All::Fall) => write!(f, "{of} over its highest"),
             At::Between(from, to) => write!(f, "{of} at {} over {}", shortly(to), shortly(from)),
         }
     }
 }
 
-/// The quantity; `None` if a curve or a place is missing.
-fn value(quantity: &Quantity, shown: &Curves) -> Option<f64> {
+/// The quantity of a claim; `None` if a curve or a place is missing.
+fn value(claim: &Claim, shown: &Curves) -> Option<f64> {
     let xs = shown.xs();
     let (first, last) = (*xs.first()?, *xs.last()?);
     let measured = |name: &str, x: f64| shown.curve(name)?.at(x);
     let at = |name: &str, x: f64| {
-        let others: Option<Vec<f64>> = quantity.over.iter().map(|other| measured(other, x)).collect();
-        let pick = if quantity.lowest { f64::min } else { f64::max };
+        let others: Option<Vec<f64>> = claim.over.iter().map(|other| measured(other, x)).collect();
+        let pick = if claim.lowest { f64::min } else { f64::max };
         Some(measured(name, x)? / others?.into_iter().reduce(pick).unwrap_or(1.0))
     };
     let everywhere =
         |name: &str| -> Vec<f64> { xs.iter().filter_map(|&x| at(name, x)).filter(|value| value.is_finite()).collect() };
     let between = |name: &str, from: f64, to: f64| Some(at(name, to)? / at(name, from)?).filter(|_| to != from);
-    let of = |name: &String| match quantity.at {
+    let of = |name: &String| match claim.at {
         At::Last => at(name, last),
         At::X(x) => at(name, x),
-        At::Least => everywhere(name).into_iter().reduce(f64::min),
-        At::Most => everywhere(name).into_iter().reduce(f64::max),
-        At::Growth => between(name, first, last),
-        At::Scaling => Some(between(name, first, last)? / (last / first)),
-        At::Step => {
+        At::All(All::Least) => everywhere(name).into_iter().reduce(f64::min),
+        At::All(All::Most) => everywhere(name).into_iter().reduce(f64::max),
+        At::All(All::Growth) => between(name, first, last),
+        At::All(All::Scaling) => Some(between(name, first, last)? / (last / first)),
+        At::All(All::Step) => {
             at(name, last)?;
             let values = everywhere(name);
             values.windows(2).filter(|step| step[0] > 0.0).map(|step| step[1] / step[0]).reduce(f64::min)
         }
-        At::Fall => {
+        At::All(All::Fall) => {
             let highest = everywhere(name).into_iter().reduce(f64::max)?;
             Some(at(name, last).filter(|_| xs.len() > 1)? / highest)
         }
         At::Between(from, to) => between(name, from, to),
     };
-    let values: Option<Vec<f64>> = quantity.of.iter().map(of).collect();
+    let values: Option<Vec<f64>> = claim.of.iter().map(of).collect();
     values?.into_iter().reduce(f64::min).filter(|value| value.is_finite())
 }
 
@@ -250,16 +251,18 @@ mod tests {
     use crate::FIGURES;
 
     /// Curves of which the quantity is `value`.
-    fn example(quantity: &Quantity, value: f64) -> Curves {
-        let places: &[(f64, f64)] = match quantity.at {
+    fn example(claim: &Claim, value: f64) -> Curves {
+        let places: &[(f64, f64)] = match claim.at {
             At::Last => &[(1.0, 77.0), (4.0, value)],
             At::X(x) => &[(x, value), (x + 1.0, 77.0)],
-            At::Least => &[(1.0, value), (4.0, value + 1.0)],
-            At::Most => &[(1.0, value), (4.0, value / 2.0)],
-            At::Growth => &[(1.0, 2.0), (4.0, 2.0 * value)],
-            At::Scaling => &[(1.0, 2.0), (4.0, 8.0 * value)],
-            At::Step => &[(1.0, 0.0), (2.0, 2.0), (4.0, 2.0 * value + 2.0), (8.0, (2.0 * value + 2.0) * value)],
-            At::Fall => &[(1.0, 1.0), (2.0, 4.0), (4.0, 4.0 * value)],
+            At::All(All::Least) => &[(1.0, value), (4.0, value + 1.0)],
+            At::All(All::Most) => &[(1.0, value), (4.0, value / 2.0)],
+            At::All(All::Growth) => &[(1.0, 2.0), (4.0, 2.0 * value)],
+            At::All(All::Scaling) => &[(1.0, 2.0), (4.0, 8.0 * value)],
+            At::All(All::Step) => {
+                &[(1.0, 0.0), (2.0, 2.0), (4.0, 2.0 * value + 2.0), (8.0, (2.0 * value + 2.0) * value)]
+            }
+            At::All(All::Fall) => &[(1.0, 1.0), (2.0, 4.0), (4.0, 4.0 * value)],
             At::Between(from, to) => &[(from, 2.0), (to, 2.0 * value)],
         };
         let curve = |name: &String, by: f64| {
@@ -269,19 +272,19 @@ mod tests {
         let flat =
             |name: &String, y: f64| Curve { name: name.clone(), points: places.iter().map(|(x, _)| (*x, y)).collect() };
         // The first of the others is the one that counts.
-        let rest = if quantity.lowest { 3.0 } else { 1.0 };
-        let others = quantity.over.iter().enumerate().map(|(at, name)| flat(name, if at == 0 { 2.0 } else { rest }));
-        let by = if quantity.over.is_empty() { 1.0 } else { 2.0 };
-        let curves: Vec<Curve> = quantity.of.iter().map(|name| curve(name, by)).chain(others).collect();
+        let rest = if claim.lowest { 3.0 } else { 1.0 };
+        let others = claim.over.iter().enumerate().map(|(at, name)| flat(name, if at == 0 { 2.0 } else { rest }));
+        let by = if claim.over.is_empty() { 1.0 } else { 2.0 };
+        let curves: Vec<Curve> = claim.of.iter().map(|name| curve(name, by)).chain(others).collect();
         let rounds = vec![curves.clone(); ROUNDS_MIN];
         let backends = vec!["rtm".to_owned()];
         Curves { curves, threads: usize::MAX, backends, rounds, seconds: Some(SECONDS_MIN), ..Curves::default() }
     }
 
-    /// A quantity of the curve `a` over these.
-    fn a(over: &[&str], at: At) -> Quantity {
+    /// A claim of the curve `a` over these.
+    fn a(over: &[&str], at: At) -> Claim {
         let over = over.iter().map(|&name| name.to_owned()).collect();
-        Quantity { of: vec!["a".to_owned()], over, lowest: false, at }
+        Claim { over, at, ..toml::from_str("says = ''\nof = 'a'\nmin = 2").expect("a claim") }
     }
 
     fn verdict(claim: &Claim, shown: &Curves) -> Verdict {
@@ -302,7 +305,7 @@ mod tests {
         (inside, outside)
     }
 
-    /// The canary of every claim there is: points that contradict it are told, those that agree are not.
+    /// The canary of every claim: points that contradict it are told, and points that agree are not.
     #[test]
     fn canary_points_that_contradict_a_claim_are_told() {
         for (figure, claim) in FIGURES.iter().flat_map(|figure| figure.claims.iter().map(move |claim| (figure, claim)))
@@ -310,28 +313,19 @@ mod tests {
             let (inside, outside) = values(claim);
             assert!(!outside.is_empty(), "{}: whatever is measured, {:?} holds", figure.id(), claim.says);
             for value in inside {
-                let said = verdict(claim, &example(&claim.quantity, value));
+                let said = verdict(claim, &example(claim, value));
                 assert!(matches!(said, Verdict::Holds { .. }), "{}, {value}: {claim:?} {said}", figure.id());
             }
             for value in outside {
-                let said = verdict(claim, &example(&claim.quantity, value));
+                let said = verdict(claim, &example(claim, value));
                 assert!(matches!(said, Verdict::Differs { .. }), "{}, {value}: {claim:?} {said}", figure.id());
             }
         }
     }
 
+    /// `a` is twice as fast as `b`.
     fn claim() -> Claim {
-        Claim {
-            says: "a is twice as fast as b".to_owned(),
-            view: 0,
-            quantity: a(&["b"], At::Last),
-            min: 2.0,
-            max: f64::INFINITY,
-            threads: 8,
-            regions: true,
-            ours: false,
-            because: String::new(),
-        }
+        Claim { threads: 8, regions: true, ..a(&["b"], At::Last) }
     }
 
     fn reason(said: &Verdict) -> &str {
@@ -341,14 +335,16 @@ mod tests {
 
     #[test]
     fn what_cannot_be_said_is_not_shown_with_the_reason() {
-        let twice = example(&claim().quantity, 3.0);
+        let twice = example(&claim(), 3.0);
         assert_eq!(
             verdict(&claim(), &twice).to_string(),
             "**holds**: a over b 3 (3 to 3 in 5 rounds), should be at least 2"
         );
         let few = Curves { threads: 2, ..twice.clone() };
         let said = verdict(&claim(), &few);
-        assert!(["8", "2 threads", "a over b 3"].iter().all(|word| reason(&said).contains(word)), "{said}");
+        assert_eq!(reason(&said), "the paper says so of 8 and more, here are 2 threads (a over b 3)");
+        let ours = verdict(&Claim { ours: true, ..claim() }, &few);
+        assert!(reason(&ours).starts_with("this is claimed of 8 and more, "), "{ours}");
         let emulated = Curves { stand_in: Some("emulated".to_owned()), ..twice.clone() };
         assert!(reason(&verdict(&claim(), &emulated)).contains("emulated"));
         assert!(reason(&judge(&claim(), &twice, Size::Small, Cores::Real)).contains("small"));
@@ -366,8 +362,8 @@ mod tests {
 
     #[test]
     fn an_interval_that_covers_the_bound_decides_nothing() {
-        let mut shown = example(&claim().quantity, 2.5);
-        let ratio = |to: f64| example(&claim().quantity, to).curves;
+        let mut shown = example(&claim(), 2.5);
+        let ratio = |to: f64| example(&claim(), to).curves;
         let mut judged = |ratios: [f64; 5]| {
             shown.rounds = ratios.map(ratio).into();
             verdict(&claim(), &shown)
@@ -380,21 +376,21 @@ mod tests {
 
     #[test]
     fn few_or_short_rounds_decide_nothing_and_say_what_would() {
-        let full = example(&claim().quantity, 3.0);
+        let full = example(&claim(), 3.0);
         let few = Curves { rounds: full.rounds[1..].to_vec(), ..full.clone() };
         let said = verdict(&claim(), &few).to_string();
         assert!(said.starts_with("cannot be told: ") && said.ends_with("5 rounds of 2 s, here are 4 of 2 s"), "{said}");
         let short = Curves { seconds: Some(0.2), ..full.clone() };
         let said = verdict(&claim(), &short).to_string();
         assert!(said.starts_with("cannot be told: ") && said.ends_with("here are 5 of 0.2 s"), "{said}");
-        // What has no length is as it is.
+        // Without a length the time is not checked.
         assert!(matches!(verdict(&claim(), &Curves { seconds: None, ..full }), Verdict::Holds { .. }));
     }
 
     #[test]
     fn simulations_that_are_not_proven_hold_nothing() {
         for value in [3.0, 1.0] {
-            let mut shown = Curves { rounds: Vec::new(), ..example(&claim().quantity, value) };
+            let mut shown = Curves { rounds: Vec::new(), ..example(&claim(), value) };
             let proven = judge(&claim(), &shown, Size::Large, Cores::Simulated);
             assert_eq!(matches!(proven, Verdict::Holds { .. }), value > 2.0, "{proven}");
             shown.unproven = vec!["c".to_owned()];
@@ -407,7 +403,7 @@ mod tests {
 
     #[test]
     fn what_changes_while_it_is_measured_decides_nothing() {
-        let mut shown = example(&claim().quantity, 3.0);
+        let mut shown = example(&claim(), 3.0);
         shown.unsteady = vec!["a".to_owned()];
         let said = verdict(&claim(), &shown).to_string();
         assert!(said.starts_with("cannot be told: ") && said.ends_with("a changed while it was measured"), "{said}");
@@ -425,29 +421,29 @@ mod tests {
     fn a_curve_with_one_place_neither_scales_nor_widens() {
         let curve = |name: &str| Curve { name: name.to_owned(), points: vec![(1.0, 2.0)] };
         let shown = Curves { curves: vec![curve("a"), curve("b")], threads: 1, ..Curves::default() };
-        for at in [At::Scaling, At::Growth, At::Step, At::Fall] {
+        for at in [At::All(All::Scaling), At::All(All::Growth), At::All(All::Step), At::All(All::Fall)] {
             assert_eq!(value(&a(&[], at), &shown), None, "{at:?}");
             assert_eq!(value(&a(&["b"], at), &shown), None, "{at:?}");
         }
         assert_eq!(value(&a(&["b"], At::Last), &shown), Some(1.0));
     }
 
-    /// What is said of all others, or of many threads, is not judged by those of them that were measured.
+    /// A claim about all curves, or about many threads, is not judged by those that were measured.
     #[test]
     fn a_curve_that_is_missing_or_ends_early_is_not_passed_over() {
         let curve = |name: &str, points: &[(f64, f64)]| Curve { name: name.to_owned(), points: points.to_vec() };
         let both = |y| [(1.0, y), (4.0, y)];
         let mut shown = Curves { curves: vec![curve("a", &both(6.0)), curve("b", &both(2.0))], ..Curves::default() };
-        for (at, lowest) in [(At::Last, false), (At::Least, false), (At::Last, true)] {
+        for (at, lowest) in [(At::Last, false), (At::All(All::Least), false), (At::Last, true)] {
             for (others, wanted) in [(&["b"][..], Some(3.0)), (&["b", "c"], None)] {
-                let quantity = Quantity { lowest, ..a(others, at) };
-                assert_eq!(value(&quantity, &shown), wanted, "{quantity}");
+                let claim = Claim { lowest, ..a(others, at) };
+                assert_eq!(value(&claim, &shown), wanted, "{claim}");
             }
         }
-        let both = |at| Quantity { of: vec!["a".to_owned(), "b".to_owned()], ..a(&[], at) };
+        let both = |at| Claim { of: vec!["a".to_owned(), "b".to_owned()], ..a(&[], at) };
         assert_eq!(value(&both(At::Last), &shown), Some(2.0), "the least");
         shown.curves[1].points.pop();
-        for at in [At::Last, At::Growth, At::Step, At::Fall] {
+        for at in [At::Last, At::All(All::Growth), At::All(All::Step), At::All(All::Fall)] {
             assert_eq!(value(&both(at), &shown), None, "{at:?}");
             assert_eq!(value(&a(&["b"], at), &shown), None, "{at:?}");
         }
@@ -458,7 +454,7 @@ mod tests {
         let of = |ys: &[f64]| {
             let points = ys.iter().enumerate().map(|(at, y)| (at as f64, *y)).collect();
             let shown = Curves { curves: vec![Curve { name: "a".to_owned(), points }], ..Curves::default() };
-            [At::Step, At::Fall].map(|at| value(&a(&[], at), &shown))
+            [At::All(All::Step), At::All(All::Fall)].map(|at| value(&a(&[], at), &shown))
         };
         assert_eq!(of(&[0.0, 0.0, 1.0, 2.0, 3.0]), [Some(1.5), Some(1.0)]);
         assert_eq!(of(&[1.0, 4.0, 2.0, 3.0]), [Some(0.5), Some(0.75)]);
@@ -516,8 +512,8 @@ mod tests {
         assert_eq!((said("a is ahead of b at 20 %"), said("up to 0.7 a is best")), (any, any));
     }
 
-    /// A claim that names a number, or says how far, is not held by less. Where a lesser curve is over a greater, by
-    /// what that comes to.
+    /// A claim that names a number or a distance has bounds that are no wider, or the inverse ones if the lower curve
+    /// is divided by the higher.
     #[test]
     fn intervals_judge_what_claims_say() {
         for (figure, claim) in FIGURES.iter().flat_map(|figure| figure.claims.iter().map(move |claim| (figure, claim)))
@@ -538,9 +534,9 @@ mod tests {
     fn a_division_by_nothing_is_no_value() {
         let curve = |name: &str, y| Curve { name: name.to_owned(), points: vec![(1.0, y), (2.0, y)] };
         let shown = Curves { curves: vec![curve("a", 1.0), curve("b", 0.0)], threads: 1, ..Curves::default() };
-        let of_b = |at| Quantity { of: vec!["b".to_owned()], ..a(&[], at) };
-        for quantity in [a(&["b"], At::Last), of_b(At::Growth), of_b(At::Fall)] {
-            assert_eq!(value(&quantity, &shown), None, "{quantity}");
+        let of_b = |at| Claim { of: vec!["b".to_owned()], ..a(&[], at) };
+        for claim in [a(&["b"], At::Last), of_b(At::All(All::Growth)), of_b(At::All(All::Fall))] {
+            assert_eq!(value(&claim, &shown), None, "{claim}");
         }
     }
 

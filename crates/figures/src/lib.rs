@@ -24,7 +24,7 @@ mod setting;
 mod test_support;
 
 pub use data::{FIGURES, PAPERS, find};
-pub use figure::{At, Axis, Bars, Claim, Figure, Paper, Place, Point, Quantity, Shows, View};
+pub use figure::{All, At, Axis, Bars, Claim, Figure, Paper, Place, Point, Shows, View};
 pub use judge::Verdict;
 pub use measured::{Answer, Cores, Origin, Size};
 pub use metric::Metric;

@@ -1,4 +1,4 @@
-//! What was measured of a figure, as its file keeps it; and the curves that its views show of that.
+//! The measurements of a figure, as its file keeps them, and the curves of its views.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +8,7 @@ use serde_json::Value;
 use crate::figure::{Place, Shows, View};
 use crate::metric;
 
-/// The form of the files: others are not read.
+/// The format of the files; others are not read.
 pub(crate) const FORMAT: u32 = 2;
 
 /// What threads run on.
@@ -25,7 +25,7 @@ impl Cores {
     /// Both.
     pub const ALL: [Cores; 2] = [Cores::Real, Cores::Simulated];
 
-    /// So many of them, in words.
+    /// A number of them, in words.
     pub(crate) fn count(self, threads: usize) -> String {
         match (self, threads) {
             (Cores::Real, 1) => "1 thread".to_owned(),
@@ -40,13 +40,13 @@ impl Cores {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Size {
-    /// Enough to see that every command runs and the figure is drawn: says nothing of speed, so nothing is judged.
+    /// Enough to see that every command runs and the figure is drawn. It says nothing of speed, so nothing is judged.
     Small,
     /// Enough to judge.
     Large,
 }
 
-/// What measured the points on one kind of cores: runs of another are not mixed with these.
+/// What measured the points on one kind of cores. Runs of different origins are not mixed.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Origin {
     /// The revision it was built from.
@@ -57,7 +57,7 @@ pub struct Origin {
     pub machine: Value,
 }
 
-/// What came of a command.
+/// The outcome of a command.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Answer {
@@ -69,7 +69,7 @@ pub enum Answer {
     Failed(String),
 }
 
-/// A command and what came of it.
+/// A command and its outcome.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Run {
     pub(crate) command: String,
@@ -123,13 +123,13 @@ pub(crate) struct Curves {
     pub(crate) threads: usize,
     /// The back ends that ran regions.
     pub(crate) backends: Vec<String>,
-    /// What stood in for regions of a processor, or modelled ones, where a command did not ask to do without.
+    /// The back end that replaced regions of a processor or modelled ones, if a command did not ask for it.
     pub(crate) stand_in: Option<String>,
     /// Why points are missing: the curve and the reason, each once.
     pub(crate) missing: Vec<(String, String)>,
     /// Curves of simulations that are not proven.
     pub(crate) unproven: Vec<String>,
-    /// Curves of runs whose throughput was not the same from their beginning to their end.
+    /// Curves of runs whose throughput changed while they were measured.
     pub(crate) unsteady: Vec<String>,
     /// The curves of each round alone.
     pub(crate) rounds: Vec<Vec<Curve>>,
@@ -163,10 +163,10 @@ impl Measured {
         Cores::ALL.into_iter().filter(|cores| self.points.iter().any(|point| point.cores == *cores)).collect()
     }
 
-    /// What a view shows: of points that ran several times, medians. Of points that ran the same code, the first.
+    /// What a view shows: medians of points that ran several times. Of points that ran the same code, only the first.
     pub(crate) fn curves(&self, view: &View, cores: Cores) -> Curves {
         let mut shown = Curves::default();
-        // By what ran and where it is shown, the curve.
+        // The code that ran at each x, and its curve.
         let mut ran: Vec<(String, String)> = Vec::new();
         'points: for point in self.points.iter().filter(|point| point.part == view.part && point.cores == cores) {
             // Values of the runs, by curve and x.
@@ -252,8 +252,8 @@ fn add(curves: &mut Vec<Curve>, name: &str, x: f64, y: f64) {
     }
 }
 
-/// What a command runs where regions have this back end: the command without its seed, and without what says how
-/// regions run. Where there are none, nothing depends on how often they begin.
+/// The code that a command runs if regions have this back end: the command without its seed and without the options of
+/// regions. Without regions nothing depends on how often they begin.
 fn code(command: &str, backend: &str) -> String {
     let mut words = command.split_whitespace();
     let mut kept = vec![backend];
@@ -276,7 +276,7 @@ fn note<T: PartialEq>(list: &mut Vec<T>, item: T) {
     }
 }
 
-/// The median; of an even number the mean of the two in the middle.
+/// The median; of an even number of values the mean of the middle two.
 fn median(mut values: Vec<f64>) -> f64 {
     values.sort_by(f64::total_cmp);
     let middle = values.len() / 2;

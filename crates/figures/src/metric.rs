@@ -47,9 +47,11 @@ fn number(report: &Value, path: &str) -> Option<f64> {
     }
 }
 
-/// What makes the places of views that no path describes, by the names that views call them; and what their numbers
-/// are.
-pub(crate) const FUNCTIONS: [(&str, &str, fn(f64, &Value) -> Vec<Place>); 3] = [
+/// Computes the places of a view from x and a report.
+type Function = fn(f64, &Value) -> Vec<Place>;
+
+/// Functions for the places of views that no path describes: the name in a view, the unit, the function.
+pub(crate) const FUNCTIONS: [(&str, &str, Function); 3] = [
     ("shares of tables", "percent of aborts", shares_of_tables),
     ("model and measurement", "thousand transactions a second", model_and_measurement),
     ("schemes over the best", "of the best scheme", schemes_over_the_best),

@@ -1,4 +1,4 @@
-//! The page of a paper: each figure beside the paper's claims, what is found here, and the commands.
+//! The page of a paper: each figure with the paper's claims, the verdicts here, and the commands.
 
 use std::fmt::Write;
 
@@ -12,7 +12,7 @@ use crate::judge::{Verdict, shortly};
 use crate::measured::{Answer, Cores, Curves, Measured, Origin, Size};
 use crate::run::verdicts;
 
-/// The page, of all figures of the paper that the directory has.
+/// The page, with all figures of the paper that the directory has.
 pub(crate) fn page(paper: &Paper, home: &Home<'_>) -> String {
     let mut text = format!(
         "# Figures of {}\n\n{}.\n\nWritten by `seriatim figures {}`. What the paper shows is judged as relations: \
@@ -61,7 +61,7 @@ fn section(figure: &Figure, measured: &Measured) -> String {
     text
 }
 
-/// What measured, once if it is the same everywhere.
+/// The programs and machines that measured, once if there is one.
 fn origins(measured: &Measured) -> String {
     let mut origins = measured.cores().into_iter().filter_map(|cores| Some((cores, measured.origins.get(&cores)?)));
     match (origins.next(), origins.next()) {
@@ -105,7 +105,7 @@ fn claims(figure: &Figure, measured: &Measured) -> String {
     text
 }
 
-/// The verdicts of a figure's claims that are the paper's, or of those that are ours; and why they differ.
+/// The verdicts of a figure's claims that are the paper's, or of those that are ours, and why they differ.
 fn relations(figure: &Figure, measured: &Measured, title: &str, ours: bool) -> String {
     let all = measured.cores();
     let mut text = format!("| {title} |");
@@ -150,9 +150,9 @@ fn table(view: &View, cores: Cores, shown: &Curves) -> String {
     text
 }
 
-/// What could not be run, by the reason; and what failed, each.
+/// The points that could not be run, by the reason, and each that failed.
 fn missing(measured: &Measured) -> String {
-    // Why, where, of which curves, on how many.
+    // The reason, the cores, the curves, and the counts of threads.
     let mut left_out: Vec<(String, Cores, Vec<&str>, Vec<usize>)> = Vec::new();
     let mut failed = String::new();
     for (point, run) in measured.points.iter().flat_map(|point| point.runs.iter().map(move |run| (point, run))) {
@@ -196,13 +196,13 @@ fn missing(measured: &Measured) -> String {
     text
 }
 
-/// Options of which a line shows all values that were run.
+/// Options whose values are joined on one line.
 const VARIED: [&str; 3] = ["--threads", "--simulate-cores", "--seed"];
 
 fn commands(measured: &Measured) -> String {
     let mut text = "<details><summary>The commands</summary>\n\n```text\n".to_owned();
     let runs = measured.points.iter().flat_map(|point| &point.runs);
-    // Words, of which each may have several values.
+    // Each word of a line may have several values.
     let mut lines: Vec<Vec<Vec<&str>>> = Vec::new();
     for run in runs.filter(|run| matches!(run.answer, Answer::Report(_))) {
         let words: Vec<&str> = run.command.split(' ').collect();

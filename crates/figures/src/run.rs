@@ -9,42 +9,42 @@ use serde_json::{Map, Value, json};
 
 use crate::data::PAPERS;
 use crate::draw;
-use crate::figure::Figure;
+use crate::figure::{Claim, Figure};
 use crate::home::{Home, Reports};
 use crate::judge::{self, Verdict};
 use crate::measured::{Answer, Cores, Curves, FORMAT, Measured, MeasuredPoint, Origin, Run};
 use crate::page;
 use crate::setting::Setting;
 
-/// Runs the program with each of these arguments, on these cores, and passes on what came of each, by its place, in
-/// any order. On simulated cores several may run at a time: they do not mind each other.
+/// Runs the program with each of these arguments on these cores, and reports the answer of each with its index, in any
+/// order. On simulated cores several may run at a time, since they do not disturb each other.
 pub type Ask<'a> = dyn FnMut(Cores, &[&[String]], &mut dyn FnMut(usize, Answer)) + 'a;
 
-/// What to draw, how, where.
+/// What to draw, with what, and where.
 #[derive(Debug)]
 pub struct Job<'a> {
     /// The figures.
     pub figures: &'a [&'static Figure],
     /// What they are measured with.
     pub setting: &'a Setting,
-    /// Measures points on these alone; of others it shows what the directory has.
+    /// Measures only points on these; the others are shown as the directory has them.
     pub cores: Option<Cores>,
-    /// What measures.
+    /// The program and machine that measure.
     pub origin: &'a Origin,
     /// Where the files go.
     pub directory: &'a Path,
 }
 
-/// What the one who waits may want to know.
+/// What happens while figures are measured.
 #[derive(Debug)]
 pub enum Event<'a> {
-    /// A file that is there was not used; why.
+    /// An existing file was not used; why.
     PassedOver(&'a str),
-    /// So many commands of so many are done, and one of this figure comes next.
+    /// Progress: a command of this figure comes next.
     Next {
-        /// Commands that are done, those of earlier runs included.
+        /// Commands that are done, including those of earlier runs.
         done: usize,
-        /// All of them.
+        /// All commands.
         of: usize,
         /// The figure.
         figure: &'a str,
@@ -58,12 +58,12 @@ pub enum Event<'a> {
     },
 }
 
-/// What came of it.
+/// Counts of commands and verdicts.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Summary {
     /// Commands that printed a report, now or in an earlier run.
     pub measured: usize,
-    /// Of these, those that an earlier run or another figure had.
+    /// Those of them that an earlier run or another figure had.
     pub reused: usize,
     /// Commands that cannot be run here.
     pub left_out: usize,
@@ -79,7 +79,7 @@ pub struct Summary {
 
 /// Measures and draws figures, and writes a page for each of their papers.
 ///
-/// `ask` runs the program; `tell` hears what happens.
+/// `ask` runs the program, and `tell` is called with what happens.
 ///
 /// # Errors
 /// When the directory cannot be read or written.
@@ -101,8 +101,7 @@ pub fn draw_all(job: &Job<'_>, ask: &mut Ask<'_>, tell: &mut dyn FnMut(Event<'_>
     Ok(summary)
 }
 
-/// Draws and judges what the directory has of these figures, by whichever program it was measured, and measures
-/// nothing.
+/// Draws and judges what the directory has of these figures, whichever program measured it. It measures nothing.
 ///
 /// # Errors
 /// When the directory has none of them, or cannot be read or written.
@@ -128,7 +127,7 @@ pub fn draw_again(figures: &[&'static Figure], directory: &Path) -> io::Result<S
     Ok(summary)
 }
 
-/// Writes the pages of the figures' papers, and counts what became of claims.
+/// Writes the pages of the figures' papers, and counts the verdicts.
 fn summarize(figures: &[&'static Figure], home: &Home<'_>, summary: &mut Summary) -> io::Result<()> {
     for name in PAPERS {
         if let Some(figure) = figures.iter().find(|figure| figure.paper.name == name) {
@@ -148,14 +147,15 @@ fn summarize(figures: &[&'static Figure], home: &Home<'_>, summary: &mut Summary
     Ok(())
 }
 
-/// What is to be said of each claim of a figure, on each kind of cores that it has points for.
+/// The verdicts of each claim of a figure, on each kind of cores that it has points for.
 pub(crate) fn verdicts<'a>(figure: &'a Figure, measured: &Measured) -> Vec<(&'a str, Vec<(Cores, Verdict)>)> {
     let all = measured.cores();
     let curves = |view| all.iter().map(|&cores| (cores, measured.curves(view, cores))).collect();
     let shown: Vec<Vec<(Cores, Curves)>> = figure.views.iter().map(curves).collect();
-    let of = |claim: &crate::Claim| {
+    let of = |claim: &Claim| {
         let judge = |(cores, shown): &(Cores, Curves)| (*cores, judge::judge(claim, shown, measured.size, *cores));
-        shown[claim.view].iter().map(judge).collect()
+        let view = figure.view(&claim.view).expect("reading the data has looked it up");
+        shown[view].iter().map(judge).collect()
     };
     figure.claims.iter().map(|claim| (claim.says.as_str(), of(claim))).collect()
 }
@@ -187,8 +187,8 @@ struct Asked {
 }
 
 impl Work<'_> {
-    /// Measures a figure's points: those on simulated cores at once, the others in rounds, so that what the machine
-    /// does meanwhile meets all curves alike.
+    /// Measures a figure's points: those on simulated cores at once, the others in rounds, so that other work of the
+    /// machine affects all curves equally.
     fn measure(&mut self, figure: &Figure, ask: &mut Ask<'_>) -> io::Result<()> {
         let setting = self.job.setting;
         let points = figure.points(setting);
@@ -215,12 +215,12 @@ impl Work<'_> {
             Asked { at, command: format!("seriatim {}", arguments.join(" ")), arguments }
         };
         let on = |cores| (0..points.len()).filter(|&at| points[at].cores == cores).collect::<Vec<_>>();
-        // Those that take longest begin first.
+        // The longest runs begin first.
         let mut simulated = on(Cores::Simulated);
         simulated.sort_by_key(|&at| Reverse(points[at].threads));
         let simulated = simulated.into_iter().map(|at| asked(at, 0)).collect();
         let (real, rounds) = (on(Cores::Real), 0..setting.rounds(Cores::Real));
-        // In every other round backwards, so that what drifts meets curves alike.
+        // Every other round goes backwards, so that drift affects all curves equally.
         let mut turns = Vec::new();
         for round in rounds {
             let turn = real.iter().map(|&at| asked(at, round));
@@ -230,15 +230,15 @@ impl Work<'_> {
         let (wanted, left): (Vec<_>, Vec<_>) = [(Cores::Simulated, simulated), (Cores::Real, real)]
             .into_iter()
             .partition(|(cores, _)| self.job.cores.is_none_or(|wanted| wanted == *cores));
-        // First what the file has, which is written again after each command.
+        // What the file has comes first, since the file is replaced after each command.
         left.into_iter().for_each(|(cores, runs)| self.leave(&mut drawing, cores, runs));
         wanted.into_iter().try_for_each(|(cores, runs)| self.run(ask, &mut drawing, cores, runs))?;
         keep(&self.home, figure, &drawing.measured)?;
         draw(&self.home, figure, &drawing.measured)
     }
 
-    /// Answers runs on cores that nothing is measured on now by what the figure's file has of their points, whichever
-    /// program measured it, for however long and however often.
+    /// Answers runs on cores that are not measured now from the figure's file, whichever program measured them, for
+    /// whatever time and number of rounds.
     fn leave(&mut self, drawing: &mut Drawing, cores: Cores, runs: Vec<Asked>) {
         let before = self.home.measured(&drawing.file).filter(|before| before.size == drawing.measured.size);
         let (origins, points) = before.map(|before| (before.origins, before.points)).unwrap_or_default();
@@ -253,7 +253,7 @@ impl Work<'_> {
                         self.note(drawing, &Asked { command, ..run.clone() }, answer);
                     }
                 }
-                // Its first run had all that is kept of it.
+                // The first run of the point took all that the file has.
                 Some(_) => {}
                 None => self.note(drawing, &run, Answer::NotHere("left to another run (--cores)".to_owned())),
             }
@@ -261,7 +261,7 @@ impl Work<'_> {
         self.done = done;
     }
 
-    /// Answers runs on one kind of cores: by what is known, or else by asking.
+    /// Answers runs on one kind of cores: from known reports, or else by asking.
     fn run(&mut self, ask: &mut Ask<'_>, drawing: &mut Drawing, cores: Cores, runs: Vec<Asked>) -> io::Result<()> {
         let (mut again, mut new) = (Vec::new(), Vec::<Asked>::new());
         for run in runs {
@@ -275,7 +275,7 @@ impl Work<'_> {
             self.say(drawing);
             ask(cores, &arguments, &mut |at, answer| {
                 self.note(drawing, &new[at], answer);
-                // What is concluded of it follows when all of it is there.
+                // Views and verdicts are added when all answers are there.
                 let text = serde_json::to_string(&drawing.measured).map_err(io::Error::other);
                 let written = text.and_then(|text| self.home.write(&format!("{}.json", drawing.file), &text));
                 kept = std::mem::replace(&mut kept, Ok(())).and(written.map(drop));
@@ -303,13 +303,13 @@ impl Work<'_> {
         }
     }
 
-    /// Notes what came of a run.
+    /// Records the answer of a run.
     fn note(&mut self, drawing: &mut Drawing, Asked { at, command, .. }: &Asked, mut answer: Answer) {
         self.done += 1;
         match &mut answer {
             Answer::Report(report) => {
                 self.summary.measured += 1;
-                // Said once, of all runs.
+                // The origin has it once for all runs.
                 if let Some(fields) = report.as_object_mut() {
                     fields.remove("machine");
                 }
@@ -326,7 +326,7 @@ impl Work<'_> {
 }
 
 impl Drawing {
-    /// What came of a command that was run.
+    /// The answer of a command that was run.
     fn answer(&self, command: &str) -> Answer {
         let mut runs = self.measured.points.iter().flat_map(|point| &point.runs);
         runs.find(|run| run.command == command).expect("it was run").answer.clone()
@@ -342,7 +342,7 @@ fn draw(home: &Home<'_>, figure: &Figure, measured: &Measured) -> io::Result<()>
     }
 }
 
-/// Writes a figure's file: what was measured, and what is shown and concluded of it.
+/// Writes a figure's file: the measurements, the curves of the views, and the verdicts.
 fn keep(home: &Home<'_>, figure: &Figure, measured: &Measured) -> io::Result<()> {
     let mut file = serde_json::to_value(measured).map_err(io::Error::other)?;
     let fields = file.as_object_mut().ok_or_else(|| io::Error::other("a figure's file is an object"))?;

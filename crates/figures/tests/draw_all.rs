@@ -1,4 +1,4 @@
-//! Figures from made-up points: what contradicts the paper is told, what is missing is said, what was measured is kept.
+//! Figures from made-up points: contradictions of the paper are told, missing points are named, measurements are kept.
 
 use std::cell::RefCell;
 use std::path::PathBuf;
@@ -104,7 +104,7 @@ fn drawn_on(
     let summary = draw_all(
         &job,
         &mut |cores, commands, hear| {
-            // Those that run at a time end in any order.
+            // Commands that run at the same time end in any order.
             for (at, arguments) in commands.iter().enumerate().rev() {
                 assert_eq!(arguments.iter().any(|argument| argument == "--simulate-cores"), cores == Cores::Simulated);
                 asked.push(arguments.join(" "));
@@ -215,7 +215,7 @@ fn what_cannot_be_run_here_is_left_out_visibly() {
     let silo = page.lines().filter(|line| line.contains("--protocol silo --threads "));
     assert_eq!(silo.map(|line| line.contains(" --threads 1|2 ")).collect::<Vec<_>>(), [true], "{page}");
     assert!(page.lines().any(|line| line.contains("no protocol \\| occ here")), "{page}");
-    // The relation that the paper shows of 16 threads is not shown of two, and says so.
+    // The relation that the paper shows of 40 threads is not shown of two, and the reason says so.
     let twice = verdict(&file, "HTCC commits twice as much as SOCC", "real");
     assert_eq!(twice["verdict"], "not_shown");
     assert!(twice["reason"].as_str().is_some_and(|reason| reason.contains("2 threads")), "{twice}");
@@ -317,11 +317,11 @@ fn one_kind_of_cores_is_measured_after_the_other() {
     assert!(!home.text("htcc.md").contains("left to another run"));
 }
 
-/// Threads are measured where it is quiet, cores anywhere and later.
+/// Threads are measured on a quiet machine, simulated cores anywhere and later.
 #[test]
 fn one_kind_of_cores_is_measured_again_by_another_program_and_the_other_stays() {
     let home = Home::new("two");
-    // Threads ran for another time than is usual, and once.
+    // Threads ran once, for a time that is not the usual one.
     let short = Setting { seconds: Some(0.2), rounds: Some(1), ..large() };
     let on_for = |setting: &Setting, cores, program, rate| {
         drawn_on(cores, &home, &["htcc/14"], program, setting, |_| report(rate));
@@ -342,7 +342,7 @@ fn one_kind_of_cores_is_measured_again_by_another_program_and_the_other_stays() 
         let runs = point["runs"].as_array().expect("a list");
         assert!(!runs.is_empty() && runs.iter().all(|run| run["report"]["committed_per_second"] == rate), "{point}");
     }
-    // Who measures both mixes nothing.
+    // A program that measures both mixes nothing.
     assert!(!on(None, "third", 3000.0).contains("program new"));
 }
 
@@ -367,7 +367,7 @@ fn what_was_measured_by_another_program_is_drawn_again_as_it_is() {
     assert!(home.text("htcc.md").contains("old"), "the page says what measured");
 }
 
-/// Figures get curves that files of earlier programs do not have.
+/// Figures may have curves that files of earlier programs lack.
 #[test]
 fn a_curve_that_was_not_measured_is_not_shown_when_the_rest_is_drawn_again() {
     const CURVE: &str = "htcc -S";

@@ -100,7 +100,7 @@ impl Arena {
         let batch = if spare.head.is_some() { Some(spare) } else { heap.take_batch(class) };
         match batch {
             Some(batch) => self.take_in(class, batch),
-            None => match self.carve(heap, class) {
+            None => match self.carve(heap, class, false) {
                 Ok(()) => {}
                 Err(OutOfMemory) => self.refill_late(heap, class)?,
             },
@@ -123,7 +123,11 @@ impl Arena {
                 self.take_in(class, batch);
                 Ok(())
             }
-            None => self.carve(heap, class).or_else(|OutOfMemory| self.split(heap, class)),
+            None => {
+                let carved = self.carve(heap, class, false);
+                let split = carved.or_else(|OutOfMemory| self.split(heap, class));
+                split.or_else(|OutOfMemory| self.carve(heap, class, true))
+            }
         }
     }
 
@@ -144,12 +148,12 @@ impl Arena {
     }
 
     /// Cuts a run of blocks from the span, of which the lowest will be used first.
-    fn carve(&mut self, heap: &Heap, class: Class) -> Result<(), OutOfMemory> {
+    fn carve(&mut self, heap: &Heap, class: Class, beyond: bool) -> Result<(), OutOfMemory> {
         let block_bytes = class.bytes();
         let least = block_bytes.next_multiple_of(LINE);
         let mut run_bytes = RUN_BYTES.get().max(least);
         if self.span.bytes < least {
-            let span = heap.take(least, SPAN.get().max(least))?;
+            let span = heap.take(least, SPAN.get().max(least), beyond)?;
             let rest = std::mem::replace(&mut self.span, span);
             self.dice(heap, rest);
         }

@@ -13,7 +13,8 @@
 //! 2. Maps live as long as the heap. Memory that workers were given may be used until then.
 //!
 //! The limit counts the memory that was taken, spans and large maps, and the notes of transactions
-//! (`counted`). Free blocks can be reused at the limit. There is no reserve below it: operations that must
+//! (`counted`). Free blocks can be reused at the limit. If much is free in blocks that are too small for a request,
+//! a little more is taken ([`BEYOND_PART`]). There is no reserve below it: operations that must
 //! continue at the limit (reads, deletes, roll-backs) allocate nothing. Once a request was refused memory is
 //! *scarce*: workers at rest give their free blocks to running ones.
 
@@ -36,6 +37,10 @@ const STEP_MAX: usize = 64 << 20;
 /// of the limit if that is more. So reads and deletes go on where no row fits any more: 16 MiB are some 600,000 reads,
 /// or 100,000 deletes, of one transaction.
 const NOTES_MIN: usize = 16 << 20;
+/// The part of the limit by which more may be taken, for blocks of sizes that free blocks do not serve, while at least
+/// as much is free: else nodes of indexes find no place after half of the rows were deleted, every second one, and no
+/// row at a new key is inserted. They take some 4 bytes for 100 of rows.
+const BEYOND_PART: usize = 16;
 /// The rest of a span returns to the heap if it has at least this many bytes; smaller rests become blocks.
 const LEFTOVER_MIN: usize = 1 << 10;
 
@@ -172,6 +177,18 @@ impl Heap {
         Ok(room)
     }
 
+    /// As [`Heap::room`], after all that is free was tried.
+    fn room_beyond(&self, state: &State, bytes: usize) -> Result<usize, OutOfMemory> {
+        let limit = self.limit.load(Ordering::Relaxed);
+        let beyond = limit / BEYOND_PART;
+        let room = limit.saturating_add(beyond).saturating_sub(state.taken.saturating_add(state.noted));
+        // Nobody who has the lock of a pool takes that of the state.
+        if bytes > room || self.pooled_bytes() < beyond {
+            return Err(self.refuse(state));
+        }
+        Ok(room)
+    }
+
     #[cold]
     fn refuse(&self, state: &State) -> OutOfMemory {
         self.scarce.store(true, Ordering::Relaxed);
@@ -238,12 +255,13 @@ impl Heap {
         state.maps.push(map);
     }
 
-    /// A touched span of at least `least` and at most `most` bytes (multiples of [`LINE`]).
-    pub(crate) fn take(&self, least: usize, most: usize) -> Result<Span, OutOfMemory> {
+    /// A touched span of at least `least` and at most `most` bytes (multiples of [`LINE`]). `beyond` the limit if all
+    /// that is free was tried.
+    pub(crate) fn take(&self, least: usize, most: usize, beyond: bool) -> Result<Span, OutOfMemory> {
         debug_assert!(least.is_multiple_of(LINE) && most.is_multiple_of(LINE) && least <= most);
         let span = {
             let mut state = lock(&self.state);
-            let room = self.room(&state, least)?;
+            let room = if beyond { self.room_beyond(&state, least)? } else { self.room(&state, least)? };
             let (touched, at) = match state.find(least) {
                 Some(found) => found,
                 None => {

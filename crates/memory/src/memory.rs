@@ -24,6 +24,8 @@ pub struct Options {
     /// span is free ([`Memory::give_back`]). Lists that grow with a transaction ([`CountedVec`]) count too: they leave
     /// less for allocations, and may themselves go on above the limit by an eighth of it, or by 16 MiB if that is
     /// more; and so above what allocations have taken, if that is more than the limit ([`Memory::set_limit`]).
+    /// Where at least a sixteenth of the limit is free, in blocks that are too small for a request, a sixteenth more is
+    /// taken.
     /// Default: no limit.
     ///
     /// [`CountedVec`]: crate::CountedVec
@@ -162,6 +164,11 @@ impl Memory {
     /// memory, have grown.
     pub fn noted_bytes(&self) -> usize {
         self.0.heap.noted()
+    }
+
+    /// Bytes of free blocks between workers: they serve allocations of their own size, and at the limit smaller ones.
+    pub fn free_bytes(&self) -> usize {
+        self.0.heap.pooled_bytes()
     }
 
     /// Changes the limit. Below what was taken already it frees nothing: requests that free blocks cannot

@@ -10,7 +10,9 @@ use std::convert::Infallible;
 use std::fmt;
 use std::sync::Arc;
 
-pub use crate::encoded::{Encode, Encoded, Encoder};
+use serde::{Deserialize, Serialize};
+
+pub use crate::encoded::{Called, Constant, Encoded, Readable, Written};
 use crate::{EvaluationError, Pure, Value};
 
 /// A position in a source text.
@@ -33,7 +35,7 @@ impl fmt::Display for Span {
 macro_rules! id {
     ($(#[$doc:meta])* $name:ident) => {
         $(#[$doc])*
-        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
         pub struct $name(pub u16);
 
         impl $name {
@@ -50,7 +52,7 @@ id!(/** An operation of a procedure: dense, in source order. */ OperationId);
 id!(/** A variable: parameters first, then in order of declaration; shadowing makes a new one. */ VariableId);
 
 /// A procedure.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Deserialize)]
 pub struct Procedure {
     /// Its name, unique in a set of registered procedures.
     pub name: Arc<str>,
@@ -74,7 +76,7 @@ pub struct Procedure {
 }
 
 /// A variable.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Deserialize)]
 pub struct Variable {
     /// Its name in the source; empty for one the front end made.
     pub name: Arc<str>,
@@ -85,9 +87,10 @@ pub struct Variable {
 }
 
 /// A table that a procedure uses.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Deserialize)]
 pub struct TableUse {
     /// The table's name.
+    #[serde(deserialize_with = "crate::encoded::table")]
     pub table: Arc<str>,
     /// Where it is first used.
     pub span: Span,
@@ -175,7 +178,8 @@ impl Notation for Decoded {
 }
 
 /// Steps in order.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Deserialize)]
+#[serde(bound = "N: Readable")]
 pub struct Block<N: Notation = Decoded>(pub Vec<Step<N>>);
 
 impl<N: Notation> Default for Block<N> {
@@ -185,7 +189,8 @@ impl<N: Notation> Default for Block<N> {
 }
 
 /// A step: executed at once, or with blocks of its own.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(bound(serialize = "N: Written", deserialize = "N: Readable"))]
 pub struct Step<N: Notation = Decoded> {
     /// Its id.
     pub id: StepId,
@@ -196,7 +201,8 @@ pub struct Step<N: Notation = Decoded> {
 }
 
 /// What a step does.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(bound(serialize = "N: Written", deserialize = "N: Readable"))]
 pub enum StepKind<N: Notation = Decoded> {
     /// Declares a variable that later steps assign before they read it.
     Declare(VariableId),
@@ -278,11 +284,13 @@ pub enum StepKind<N: Notation = Decoded> {
     /// In the body of an update: its value.
     Yield(Expression<N>),
     /// A scope of names, where the source is kept. It has no id of its own.
+    #[serde(skip)]
     Scope(N::Kept, Block<N>),
 }
 
 /// An arm of a match.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(bound(serialize = "N: Written", deserialize = "N: Readable"))]
 pub struct Arm<N: Notation = Decoded> {
     /// What to match.
     pub pattern: N::Pattern,
@@ -293,19 +301,22 @@ pub struct Arm<N: Notation = Decoded> {
 }
 
 /// A pattern.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(bound(serialize = "N: Written", deserialize = "N: Readable"))]
 pub enum Pattern<N: Notation = Decoded> {
     /// Matches anything.
     Any,
     /// Matches anything and binds it.
     Bind(VariableId),
     /// A value that compares equal.
-    Literal(N::Constant),
+    Literal(#[serde(deserialize_with = "N::constant")] N::Constant),
     /// `low..=high` or `low..high` of literals.
     Range {
         /// Smallest.
+        #[serde(deserialize_with = "N::constant")]
         low: N::Constant,
         /// Largest, or the first too large.
+        #[serde(deserialize_with = "N::constant")]
         high: N::Constant,
         /// Whether `high` matches.
         inclusive: bool,
@@ -329,7 +340,8 @@ pub enum Pattern<N: Notation = Decoded> {
 }
 
 /// The target of an assignment.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(bound(serialize = "N: Written", deserialize = "N: Readable"))]
 pub struct Target<N: Notation = Decoded> {
     /// A mutable variable; in the body of an update it may be the row.
     pub variable: VariableId,
@@ -338,7 +350,8 @@ pub struct Target<N: Notation = Decoded> {
 }
 
 /// A step from a value to a part of it.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(bound(serialize = "N: Written", deserialize = "N: Readable"))]
 pub enum Selector<N: Notation = Decoded> {
     /// A field of a record (of a tuple: "0", "1", …), or a column of a row.
     Field(N::Field),
@@ -347,7 +360,8 @@ pub enum Selector<N: Notation = Decoded> {
 }
 
 /// An access to the database.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(bound(serialize = "N: Written", deserialize = "N: Readable"))]
 pub struct Operation<N: Notation = Decoded> {
     /// Its id.
     pub id: OperationId,
@@ -356,13 +370,15 @@ pub struct Operation<N: Notation = Decoded> {
     /// Index into [`Procedure::tables`].
     pub table: usize,
     /// The index used instead of the primary key, by its name; [`OperationKind::Get`] and [`OperationKind::Scan`] only.
+    #[serde(deserialize_with = "N::index")]
     pub index: Option<N::Index>,
     /// What it does.
     pub kind: OperationKind<N>,
 }
 
 /// The kind of an operation, and its result.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(bound(serialize = "N: Written", deserialize = "N: Readable"))]
 pub enum OperationKind<N: Notation = Decoded> {
     /// Reads one row. Result: `Option` of a row, or, if required, the row, and an abort if there is none.
     Get {
@@ -409,7 +425,8 @@ pub enum OperationKind<N: Notation = Decoded> {
 }
 
 /// The keys that a scan covers.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(bound(serialize = "N: Written", deserialize = "N: Readable"))]
 pub enum KeyRange<N: Notation = Decoded> {
     /// Keys that begin with these values; all keys if there are none.
     Prefix(N::Key),
@@ -425,7 +442,7 @@ pub enum KeyRange<N: Notation = Decoded> {
 }
 
 /// What a scan does with its rows.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Take {
     /// The body of a [`StepKind::ForEach`] runs for each.
     Each,
@@ -438,7 +455,8 @@ pub enum Take {
 }
 
 /// A pure expression.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Deserialize)]
+#[serde(bound = "N: Readable")]
 pub struct Expression<N: Notation = Decoded> {
     /// Where it stands.
     pub span: N::Mark,
@@ -450,10 +468,11 @@ pub struct Expression<N: Notation = Decoded> {
 pub type ValueArm<N> = (<N as Notation>::Pattern, Option<Expression<N>>, Expression<N>);
 
 /// What an expression is.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(bound(serialize = "N: Written", deserialize = "N: Readable"))]
 pub enum ExpressionKind<N: Notation = Decoded> {
     /// A constant. Integers without a suffix take the type of their surroundings.
-    Literal(N::Constant),
+    Literal(#[serde(deserialize_with = "N::constant")] N::Constant),
     /// A variable.
     Variable(VariableId),
     /// A field of a record or tuple, or a column of a row.
@@ -472,7 +491,7 @@ pub enum ExpressionKind<N: Notation = Decoded> {
     /// A list.
     List(Vec<Expression<N>>),
     /// `[value; count]`.
-    Repeat(Expression<N>, N::Count),
+    Repeat(Expression<N>, #[serde(deserialize_with = "N::count")] N::Count),
     /// A struct, or a variant of an enum with fields; names as in [`Pattern::Record`].
     Record(N::Path, Vec<(N::Field, Expression<N>)>),
     /// `None`.
@@ -480,8 +499,10 @@ pub enum ExpressionKind<N: Notation = Decoded> {
     /// `Some(x)`.
     Some(Expression<N>),
     /// `&x`, where the source is kept: the value of `x`.
+    #[serde(skip)]
     Reference(N::Kept, Expression<N>),
     /// `*x`, likewise.
+    #[serde(skip)]
     Dereference(N::Kept, Expression<N>),
     /// One of two values.
     If(Expression<N>, Expression<N>, Expression<N>),
@@ -536,7 +557,7 @@ impl fmt::Debug for Function {
 }
 
 /// A prefix operator.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[allow(missing_docs)]
 pub enum UnaryOperator {
     Not,
@@ -544,7 +565,7 @@ pub enum UnaryOperator {
 }
 
 /// An infix operator.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[allow(missing_docs)]
 pub enum BinaryOperator {
     Add,

@@ -72,6 +72,9 @@ fn chopped(procedures: &[Procedure]) -> Chopping {
 }
 
 /// Operations of `serve` that are claimed.
+/// No operation is claimed.
+const NONE: [usize; 0] = [];
+
 fn claimed(procedures: &[Procedure]) -> Vec<usize> {
     chopped(procedures).claims.iter().map(|claim| claim.operation.operation).collect()
 }
@@ -94,30 +97,30 @@ fn rows_of_a_key_that_was_taken_are_claimed() {
 #[test]
 fn without_a_record_nothing_is_claimed() {
     let bare = enter_as(queue);
-    assert_eq!(claimed(&[bare.clone(), serve()]), []);
+    assert_eq!(claimed(&[bare.clone(), serve()]), NONE);
     let again = Procedure { name: "again".into(), ..bare };
-    assert_eq!(claimed(&[enter(), again, serve()]), [], "one that does not record is enough");
+    assert_eq!(claimed(&[enter(), again, serve()]), NONE, "one that does not record is enough");
     let forget = procedure("forget", &["shop", "number"], |b| {
         b.delete_if("", "ticket", "shop, number");
         b.return_("1");
     });
-    assert_eq!(claimed(&[enter(), forget, serve()]), [], "a record forgets nothing");
+    assert_eq!(claimed(&[enter(), forget, serve()]), NONE, "a record forgets nothing");
     let sometimes = enter_as(|b| {
         b.if_("number < 3", ticket, |_| {});
         queue(b);
     });
-    assert_eq!(claimed(&[sometimes, serve()]), []);
+    assert_eq!(claimed(&[sometimes, serve()]), NONE);
     let early = enter_as(|b| {
         queue(b);
         b.if_("number < 3", |b| b.return_("0"), |_| {});
         ticket(b);
     });
-    assert_eq!(claimed(&[early, serve()]), [], "an exit between the two");
+    assert_eq!(claimed(&[early, serve()]), NONE, "an exit between the two");
     let other = enter_as(|b| {
         b.insert("ticket", "shop, number: lines, state: 0");
         queue(b);
     });
-    assert_eq!(claimed(&[other, serve()]), [], "another key");
+    assert_eq!(claimed(&[other, serve()]), NONE, "another key");
 }
 
 #[test]
@@ -126,17 +129,17 @@ fn only_who_has_taken_the_key_has_a_claim() {
         b.delete_if("", "queue", "shop, number");
         work(b);
     });
-    assert_eq!(claimed(&[enter(), perhaps]), [], "a delete that may have found nothing");
+    assert_eq!(claimed(&[enter(), perhaps]), NONE, "a delete that may have found nothing");
     let before = serve_as(|b| {
         work(b);
         b.delete("queue", "shop, number");
     });
-    assert_eq!(claimed(&[enter(), before]), []);
+    assert_eq!(claimed(&[enter(), before]), NONE);
     let aside = serve_as(|b| {
         b.if_("number < 3", |b| b.delete("queue", "shop, number"), |_| {});
         work(b);
     });
-    assert_eq!(claimed(&[enter(), aside]), [], "in another block");
+    assert_eq!(claimed(&[enter(), aside]), NONE, "in another block");
     let other = serve_as(|b| {
         b.delete("queue", "shop, number");
         b.update_if("", "ticket", "shop, 7", "row", |b| b.assign("row.state", "=", "1"));

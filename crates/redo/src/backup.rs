@@ -87,14 +87,18 @@ pub struct Verified {
 /// - [`LogError::Corrupt`] if the database is damaged.
 /// - [`LogError::Io`], with [`ErrorKind::ResourceBusy`] if the database changed during each attempt.
 ///
-/// After an error `to` is empty again, as far as possible.
+/// After an error `to` is as it was before; the error says so if that is not possible.
 pub fn backup(disk: &dyn Disk, from: &Path, to: &Path, progress: &Progress<'_>) -> Result<Copied, LogError> {
-    let _room = prepare(disk, from, to)?;
+    let room = prepare(disk, from, to)?;
+    attempts(disk, from, to, progress).map_err(|error| room.clear(disk, error))
+}
+
+/// Copies what another process may have open, until that is not interrupted.
+fn attempts(disk: &dyn Disk, from: &Path, to: &Path, progress: &Progress<'_>) -> Result<Copied, LogError> {
     let mut damage: Option<Damage> = None;
     for attempts in 1..=ATTEMPTS {
         let before = Manifest::read(disk, from)?;
         let copied = attempt(disk, from, to, &before, progress);
-        let removed = || empty(disk, to).map_err(LogError::io(WHAT));
         match copied {
             Ok(Some(copied)) => return Ok(Copied { attempts, ..copied }),
             Ok(None) => damage = None,
@@ -102,19 +106,14 @@ pub fn backup(disk: &dyn Disk, from: &Path, to: &Path, progress: &Progress<'_>) 
                 let is_same = Manifest::read(disk, from)? == before;
                 let found = Damage { manifest: before, file: file.clone(), offset };
                 if is_same && damage.as_ref() == Some(&found) {
-                    let _ = removed();
                     return Err(LogError::Corrupt { file, offset, problem, advice });
                 }
                 damage = is_same.then_some(found);
             }
             Err(LogError::Io { source, .. }) if source.kind() == ErrorKind::NotFound => damage = None,
-            Err(error) => {
-                // The first error is more useful than an error of the clean-up.
-                let _ = removed();
-                return Err(error);
-            }
+            Err(error) => return Err(error),
         }
-        removed()?;
+        empty(disk, to).map_err(LogError::io(WHAT))?;
     }
     let problem = format!(
         "it is busy: it changed {ATTEMPTS} times while it was copied; try again, or have the process that has it open \
@@ -144,7 +143,7 @@ pub fn backup_open(
     to: &Path,
     progress: &Progress<'_>,
 ) -> Result<Copied, LogError> {
-    let _room = prepare(disk, from, to)?;
+    let room = prepare(disk, from, to)?;
     let copy = || {
         let scan = LogScan::up_to_ends(disk, from, manifest)?;
         copy(disk, from, to, manifest, &scan, progress)
@@ -153,31 +152,56 @@ pub fn backup_open(
         copy.write(disk, to)?;
         Ok(copied)
     });
-    copied.inspect_err(|_| {
-        // The first error is more useful than an error of the clean-up.
-        let _ = empty(disk, to);
-    })
+    copied.map_err(|error| room.clear(disk, error))
 }
 
 /// The directory of an unfinished copy. The handle keeps the same directory even if its path changes, and the
 /// lock excludes other processes.
 struct Room {
+    directory: PathBuf,
+    /// The directories that were made for it, the outermost first.
+    made: Vec<PathBuf>,
     _hold: Box<dyn DiskHold>,
     /// `None` if the file system cannot lock directories.
     _lock: Option<Box<dyn DiskLock>>,
 }
 
-/// Creates the directory of a copy, or checks that it is empty. It must not be inside of the database.
-fn prepare(disk: &dyn Disk, from: &Path, to: &Path) -> Result<Room, LogError> {
-    let refused = |problem: &str| LogError::NotADatabase { directory: to.to_owned(), problem: problem.to_owned() };
-    let looking = || LogError::io(WHAT);
+impl Room {
+    /// The copy is not complete, because of this error: removes what is there of it, and the directories that were made
+    /// for it. If that fails the error says so, too.
+    fn clear(self, disk: &dyn Disk, error: LogError) -> LogError {
+        let Room { directory, made, .. } = &self;
+        let Err(left) = empty(disk, directory).and_then(|()| unmake(disk, made)) else { return error };
+        let note = format!("what is left of the copy in {} could not be removed: {left}", directory.display());
+        match error {
+            LogError::Io { what, source } => LogError::Io { what: format!("{what} ({note})"), source },
+            LogError::Corrupt { file, offset, problem, advice } => {
+                LogError::Corrupt { file, offset, problem, advice: format!("{advice} ({note})") }
+            }
+            error => error,
+        }
+    }
+}
+
+fn refused(to: &Path, problem: &str) -> LogError {
+    LogError::NotADatabase { directory: to.to_owned(), problem: problem.to_owned() }
+}
+
+const NOT_EMPTY: &str = "it is not empty: name a new or empty directory for the copy";
+
+/// Refuses what cannot become a copy; nothing is made. Whether the directory is there.
+fn check(disk: &dyn Disk, from: &Path, to: &Path) -> Result<bool, LogError> {
+    let (refused, looking) = (|problem| refused(to, problem), || LogError::io(WHAT));
     refuse_empty(from)?;
     refuse_empty(to)?;
-    // Checked before any directory is created. A missing database is reported later.
-    if let Ok(from) = disk.canonical(from)
-        && canonical_above(disk, to).map_err(looking())?.starts_with(from)
-    {
-        return Err(refused("it is in the database's own directory: name one outside of it for the copy"));
+    // The database's directory may have been moved since it was opened: then it has another path than `from`. Where
+    // there is no database that is said later.
+    if let Ok(Some(own)) = disk.identity(from) {
+        for above in canonical_above(disk, to).map_err(looking())?.ancestors() {
+            if disk.identity(above).map_err(looking())? == Some(own) {
+                return Err(refused("it is in the database's own directory: name one outside of it for the copy"));
+            }
+        }
     }
     if to.iter().any(is_reserved) {
         return Err(refused(
@@ -185,12 +209,24 @@ fn prepare(disk: &dyn Disk, from: &Path, to: &Path) -> Result<Room, LogError> {
         ));
     }
     match disk.find(to).map_err(looking())? {
-        Some(found) if !found.is_dir => {
-            return Err(refused("it is a file: name a new or empty directory for the copy"));
-        }
-        Some(_) => {}
-        None => make(disk, to).map_err(looking())?,
+        Some(found) if !found.is_dir => Err(refused("it is a file: name a new or empty directory for the copy")),
+        Some(_) if !disk.list(to).map_err(looking())?.is_empty() => Err(refused(NOT_EMPTY)),
+        found => Ok(found.is_some()),
     }
+}
+
+/// Makes an empty directory, or finds one, which is not in the database's.
+fn prepare(disk: &dyn Disk, from: &Path, to: &Path) -> Result<Room, LogError> {
+    let made = if check(disk, from, to)? { Vec::new() } else { make(disk, to).map_err(LogError::io(WHAT))? };
+    take(disk, to, &made).inspect_err(|_| {
+        // The first error says more.
+        let _ = unmake(disk, &made);
+    })
+}
+
+/// Takes a directory that is to be empty.
+fn take(disk: &dyn Disk, to: &Path, made: &[PathBuf]) -> Result<Room, LogError> {
+    let (refused, looking) = (|problem| refused(to, problem), || LogError::io(WHAT));
     let hold = disk.hold(to).map_err(looking())?;
     let lock = match disk.lock(to, Locking::Exclusive) {
         Ok(Some(lock)) => Some(lock),
@@ -201,8 +237,8 @@ fn prepare(disk: &dyn Disk, from: &Path, to: &Path) -> Result<Room, LogError> {
         Err(error) => return Err(looking()(error)),
     };
     match disk.list(to).map_err(looking())?.is_empty() {
-        true => Ok(Room { _hold: hold, _lock: lock }),
-        false => Err(refused("it is not empty: name a new or empty directory for the copy")),
+        true => Ok(Room { directory: to.to_owned(), made: made.to_vec(), _hold: hold, _lock: lock }),
+        false => Err(refused(NOT_EMPTY)),
     }
 }
 
@@ -228,17 +264,42 @@ fn canonical_above(disk: &dyn Disk, path: &Path) -> Result<PathBuf, Error> {
     Ok(absolute)
 }
 
-/// Creates a directory and its parents, durably.
-fn make(disk: &dyn Disk, to: &Path) -> Result<(), Error> {
-    let mut above = Vec::new();
-    for parent in to.ancestors().skip(1) {
-        above.push(parent);
-        if parent.as_os_str().is_empty() || disk.find(parent)?.is_some() {
+/// Makes a directory and those above it, durably: which ones, the outermost first. If that fails nothing is left: an
+/// attempt that finds the directory would not know that its name is not durable.
+fn make(disk: &dyn Disk, to: &Path) -> Result<Vec<PathBuf>, Error> {
+    let mut missing = Vec::new();
+    for directory in to.ancestors().filter(|directory| !directory.as_os_str().is_empty()) {
+        if disk.find(directory)?.is_some() {
             break;
         }
+        missing.push(directory.to_owned());
     }
-    disk.create_dir_all(to)?;
-    above.iter().rev().filter(|parent| !parent.as_os_str().is_empty()).try_for_each(|parent| disk.sync_dir(parent))
+    missing.reverse();
+    let make = || {
+        disk.create_dir_all(to)?;
+        let parents = missing.iter().filter_map(|made| made.parent());
+        parents.filter(|parent| !parent.as_os_str().is_empty()).try_for_each(|parent| disk.sync_dir(parent))
+    };
+    match make() {
+        Ok(()) => Ok(missing),
+        Err(error) => {
+            // The first error says more.
+            let _ = unmake(disk, &missing);
+            Err(error)
+        }
+    }
+}
+
+/// Removes directories that were made, unless something is in them by now.
+fn unmake(disk: &dyn Disk, made: &[PathBuf]) -> Result<(), Error> {
+    for directory in made.iter().rev() {
+        match disk.remove_dir(directory) {
+            Err(error) if error.kind() == ErrorKind::NotFound => {}
+            Err(error) if error.kind() == ErrorKind::DirectoryNotEmpty => return Ok(()),
+            removed => removed?,
+        }
+    }
+    Ok(())
 }
 
 /// Removes the contents of a directory, the manifest first.
@@ -478,8 +539,8 @@ fn verify_as(
 /// # Errors
 /// As [`verify`] and [`backup`].
 pub fn restore(disk: &dyn Disk, from: &Path, to: &Path, progress: &Progress<'_>) -> Result<Copied, LogError> {
-    // Refuses an unsuitable target before it reads the whole backup.
-    drop(prepare(disk, from, to)?);
+    // What is refused is refused before it is read all through. Nothing is made for a backup that is damaged.
+    check(disk, from, to)?;
     verify(disk, from, &|_, _| {})?;
     backup(disk, from, to, progress)
 }

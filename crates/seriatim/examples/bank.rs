@@ -1,8 +1,9 @@
 //! A bank: threads transfer money between accounts while an auditor adds them all up, and the sum never changes.
 //!
-//! `cargo run -p seriatim --example bank`. What to look at: a transfer is a closure that may run again, a refused one is an
-//! error of the program's own that rolls the transaction back, and the audit reads one moment of the whole bank while the
-//! transfers go on.
+//! `cargo run -p seriatim --example bank`. What to look at:
+//! - A transfer is a closure that may run again.
+//! - A refused transfer returns an error of the program's own, which rolls the transaction back.
+//! - The audit reads the whole bank at one moment while transfers run.
 
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -15,7 +16,7 @@ const ACCOUNTS: u32 = 100;
 const TELLERS: u64 = 3;
 const TRANSFERS: u32 = 2_000;
 
-/// An account. Ordered by its number, so that it can be scanned.
+/// An account. The table is ordered by number, so that it can be scanned.
 #[derive(Table)]
 #[table(name = "account", key(number), ordered)]
 #[table(index(name = "by_owner", columns(owner), ordered))]
@@ -25,7 +26,7 @@ struct Account {
     balance: Money,
 }
 
-/// A transfer that went through.
+/// A completed transfer.
 #[derive(Table)]
 #[table(name = "transfer", key(teller, number), ordered)]
 struct Transfer {
@@ -36,7 +37,7 @@ struct Transfer {
     amount: Money,
 }
 
-/// The account does not hold enough.
+/// The account's balance is too low.
 #[derive(Debug)]
 struct Insufficient {
     balance: Money,
@@ -50,7 +51,7 @@ impl fmt::Display for Insufficient {
 
 impl std::error::Error for Insufficient {}
 
-/// Moves money, or says why not. Nothing of a refused transfer stays.
+/// Moves money, or returns why not. A refused transfer has no effect.
 fn transfer(
     session: &mut Session,
     accounts: &Handle<Account>,
@@ -76,7 +77,7 @@ fn transfer(
     Ok(done.attempts)
 }
 
-/// Makes transfers; how many went through, were refused, and had to be repeated.
+/// Makes transfers; returns how many were made, refused and repeated.
 fn teller(mut session: Session, accounts: &Handle<Account>, transfers: &Handle<Transfer>, teller: u64) -> [u32; 3] {
     let mut rng = Rng::from_seed(teller);
     let [mut made, mut refused, mut repeated] = [0; 3];
@@ -96,7 +97,7 @@ fn teller(mut session: Session, accounts: &Handle<Account>, transfers: &Handle<T
     [made, refused, repeated]
 }
 
-/// Adds up all balances, as of one moment.
+/// Adds up all balances at one moment.
 fn audit(session: &mut Session, accounts: &Handle<Account>) -> Result<Money, TransactError> {
     let total = session.snapshot(|tx| {
         let mut total = Money::ZERO;

@@ -1,7 +1,10 @@
-//! A shop's checkout: a basket is sold as a whole or not at all, and a coupon is redeemed as often as it says and not once more.
+//! A shop's checkout: a basket is sold as a whole or not at all, and a coupon is redeemed at most as often as it
+//! allows.
 //!
-//! `cargo run -p seriatim --example checkout`. What to look at: `checkout` gives up in three ways, each of which leaves nothing behind; what
-//! a product has sold is only added to, so that those additions are in nobody's way; the last lines show into which pieces the set may be cut.
+//! `cargo run -p seriatim --example checkout`. What to look at:
+//! - `checkout` gives up in three ways, and then has no effect.
+//! - Sales of a product are only added to a column, so these additions do not conflict.
+//! - The last lines show into which pieces the set may be cut.
 
 use std::fmt;
 
@@ -44,14 +47,14 @@ struct Order {
     coupon: Option<u32>,
 }
 
-/// So many of a product.
+/// A product and how many of it.
 #[derive(Data, Clone, Debug)]
 struct Line {
     product: u32,
     count: i64,
 }
 
-/// A basket with the number that the buyer gave it.
+/// A basket; its number is unique for the buyer.
 #[derive(Data, Clone, Debug)]
 struct Basket {
     buyer: u32,
@@ -60,7 +63,7 @@ struct Basket {
     coupon: Option<u32>,
 }
 
-/// Why a basket was not sold.
+/// Why a basket is not sold.
 #[derive(Data, Clone, Debug, PartialEq)]
 enum Refused {
     SoldOut(u32),
@@ -83,7 +86,7 @@ fn reduced(total: Money, percent: i64) -> Money {
     Money::from_units(total.units() - total.units() * percent / 100)
 }
 
-/// Sells a basket; what it costs.
+/// Sells a basket; returns its price.
 #[procedure]
 fn checkout(tx: &Tx, basket: &Basket) -> Result<Money, Abort> {
     let mut total = Money::from_units(0);
@@ -107,14 +110,14 @@ fn checkout(tx: &Tx, basket: &Basket) -> Result<Money, Abort> {
         if left < 0 {
             return Err(tx.abort(Refused::SoldOut(line.product)));
         }
-        // It is there, so this cannot fail, and may be published after the rest.
+        // The row exists, so this cannot fail, and may be published after the rest.
         let _ = tx.update_if::<Product>(line.product, |product| product.sold += line.count)?;
     }
     tx.insert(Order { buyer: basket.buyer, number: basket.number, total, coupon: basket.coupon })?;
     Ok(total)
 }
 
-/// What is left and was sold of all products, and how many orders there are with this coupon.
+/// The stock and the sales of all products, and the number of orders with this coupon.
 #[procedure]
 fn stock_taking(tx: &Tx, coupon: u32) -> Result<(i64, i64, u32), Abort> {
     let (mut left, mut sold, mut redeemed) = (0i64, 0i64, 0u32);
@@ -137,7 +140,7 @@ fn basket(rng: &mut Rng, buyer: u32, number: u32) -> Basket {
     Basket { buyer, number, lines, coupon: rng.percent(30).then_some(7) }
 }
 
-/// A new database, with its rows and procedures.
+/// Opens a database, with its rows and procedures.
 pub(crate) fn open(builder: Builder) -> Result<Database, Box<dyn std::error::Error>> {
     let db = builder.open()?;
     let (products, coupons) = (db.create::<Product>()?, db.create::<Coupon>()?);
@@ -153,7 +156,7 @@ pub(crate) fn open(builder: Builder) -> Result<Database, Box<dyn std::error::Err
     Ok(db)
 }
 
-/// Runs the example under this protocol; into which pieces its procedures may be cut.
+/// Runs the example under this protocol; returns into which pieces its procedures may be cut.
 pub(crate) fn run(protocol: &str) -> Result<Chopping, Box<dyn std::error::Error>> {
     let db = open(Database::builder().protocol(protocol))?;
     let mut session = db.session();

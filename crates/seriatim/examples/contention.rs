@@ -1,9 +1,9 @@
-//! Contention: the same transactions of one's own under several protocols and options, with the rows at which they
-//! conflict.
+//! Contention: the same transactions under several protocols and options, with the rows at which they conflict.
 //!
-//! `cargo run --release -p seriatim --example contention`. What to look at: the transactions know no protocol, so
-//! comparing two takes two databases; the report names the rows and procedures that conflict; the sum shows that no
-//! update was lost.
+//! `cargo run --release -p seriatim --example contention`. What to look at:
+//! - The transactions know no protocol, so comparing two protocols takes two databases.
+//! - The report names the rows and procedures that conflict.
+//! - The sum shows that no update was lost.
 
 use std::error::Error;
 
@@ -29,7 +29,7 @@ fn order(tx: &Tx, products: &Handle<Product>, wanted: [u64; 2]) -> Result<(), Ab
     Ok(())
 }
 
-/// Runs the orders under a protocol with these options: orders a second, and where attempts were ended.
+/// Runs the orders under a protocol with these options; prints orders per second, and where attempts were aborted.
 fn measure(protocol: &str, options: &[(&str, u64)]) -> Result<(), Box<dyn Error>> {
     let builder = Database::builder().protocol(protocol).track_contention(true);
     let db = options.iter().fold(builder, |builder, (name, value)| builder.protocol_option(name, *value)).open()?;
@@ -42,7 +42,7 @@ fn measure(protocol: &str, options: &[(&str, u64)]) -> Result<(), Box<dyn Error>
             scope.spawn(move || {
                 let mut rng = Rng::from_seed(seed);
                 for _ in 0..ORDERS {
-                    // Every other order is for three products that all want.
+                    // Half of the orders are for three products only.
                     let most = if rng.percent(50) { 3 } else { PRODUCTS };
                     // Drawn before the transaction, which may run again.
                     let wanted = [rng.below(most), rng.below(most)];

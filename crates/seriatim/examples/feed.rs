@@ -1,7 +1,9 @@
 //! A feed: posts, followers, and counters beside both.
 //!
-//! `cargo run -p seriatim --example feed`. What to look at: `publish` numbers an author's posts by a column that it reads back, so two posts of one author
-//! follow each other; likes and followers are counted in columns that are only added to; a timeline is one moment of all authors.
+//! `cargo run -p seriatim --example feed`. What to look at:
+//! - `publish` numbers an author's posts by a column that it reads back, so two posts of an author follow each other.
+//! - Likes and followers are counted in columns that are only added to.
+//! - A timeline shows all authors at one moment.
 
 use seriatim::procedure::plan::{Chopping, Options};
 use seriatim::{Abort, Builder, Data, Database, Rng, Table, Text, TransactError, Tx, procedure, procedures, thread};
@@ -28,7 +30,7 @@ struct Post {
     likes: i64,
 }
 
-/// Who follows whom.
+/// A user who follows an author.
 #[derive(Table)]
 #[table(name = "follows", key(follower, author), ordered)]
 struct Follows {
@@ -53,7 +55,7 @@ struct Shown {
     likes: i64,
 }
 
-/// Publishes a post; its number among those of its author.
+/// Publishes a post; returns its number among those of its author.
 #[procedure]
 fn publish(tx: &Tx, author: u32, text: Text<80>) -> Result<u32, Abort> {
     let number = tx.update::<User>(author, |user| {
@@ -65,7 +67,7 @@ fn publish(tx: &Tx, author: u32, text: Text<80>) -> Result<u32, Abort> {
     Ok(number)
 }
 
-/// Follows an author; whether that is new.
+/// Follows an author; returns whether that is new.
 #[procedure]
 fn follow(tx: &Tx, follower: u32, author: u32) -> Result<bool, Abort> {
     let known = tx.get::<Follows>((follower, author))?;
@@ -77,7 +79,7 @@ fn follow(tx: &Tx, follower: u32, author: u32) -> Result<bool, Abort> {
     Ok(true)
 }
 
-/// Likes a post, once for each user; whether that is new, and the post there.
+/// Likes a post, once per user; returns whether that is new and the post exists.
 #[procedure]
 fn like(tx: &Tx, user: u32, author: u32, number: u32) -> Result<bool, Abort> {
     let known = tx.get::<Like>((user, author, number))?;
@@ -118,7 +120,7 @@ fn counted_rows(rows: u64) -> i64 {
     rows as i64
 }
 
-/// Posts, likes and followers as they are counted, and as there are rows of them.
+/// Posts, followers and likes: by the counters, and by the rows.
 #[procedure]
 fn census(tx: &Tx, users: u32) -> Result<(Vec<i64>, Vec<i64>), Abort> {
     let (mut posts, mut followers, mut likes) = (0i64, 0i64, 0i64);
@@ -145,7 +147,7 @@ fn census(tx: &Tx, users: u32) -> Result<(Vec<i64>, Vec<i64>), Abort> {
     Ok((counted, found))
 }
 
-/// A new database, with its rows and procedures.
+/// Opens a database, with its rows and procedures.
 pub(crate) fn open(builder: Builder) -> Result<Database, Box<dyn std::error::Error>> {
     let db = builder.open()?;
     let users = db.create::<User>()?;
@@ -158,14 +160,14 @@ pub(crate) fn open(builder: Builder) -> Result<Database, Box<dyn std::error::Err
     Ok(db)
 }
 
-/// Runs the example under this protocol; into which pieces its procedures may be cut.
+/// Runs the example under this protocol; returns into which pieces its procedures may be cut.
 pub(crate) fn run(protocol: &str) -> Result<Chopping, Box<dyn std::error::Error>> {
     let db = open(Database::builder().protocol(protocol))?;
     let mut session = db.session();
     let client = |client: u64| -> Result<u64, TransactError> {
         let (mut session, mut rng, mut shown) = (db.session(), Rng::from_seed(client), 0);
         for action in 0..ACTIONS {
-            // A few authors write most of it.
+            // A few authors write most posts.
             let author = rng.below(u64::from(USERS)).min(rng.below(u64::from(USERS))) as u32;
             let user = rng.below(u64::from(USERS)) as u32;
             match rng.below(10) {

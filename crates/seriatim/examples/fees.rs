@@ -1,7 +1,10 @@
-//! Fees by tier: a payment costs a fee that depends on the payer's tier, and the fees of a day are one sum to which all of them add.
+//! Fees by tier: a payment costs a fee that depends on the payer's tier. All payments add their fees to one sum per
+//! day.
 //!
-//! `cargo run -p seriatim --example fees`. What to look at: the sum of a day is the row that everybody writes. It is only added to, so under
-//! `dbx`, `silo` and `dbx-tc` payments that share nothing else are not in each other's way; tiers are read by all and hardly ever change.
+//! `cargo run -p seriatim --example fees`. What to look at:
+//! - Every payment writes the sum of the day, which is only added to. Under `dbx`, `silo` and `dbx-tc` payments that
+//!   share no other row do not conflict.
+//! - Every payment reads a tier, and tiers hardly ever change.
 
 use std::fmt;
 
@@ -27,9 +30,9 @@ struct Account {
 #[table(name = "tier", key(id), hash, replicated)]
 struct Tier {
     id: u8,
-    /// Of the amount, in hundredths of a percent.
+    /// The fee in hundredths of a percent of the amount.
     fee: i64,
-    /// At most so much.
+    /// The highest fee.
     fee_max: Money,
 }
 
@@ -49,7 +52,7 @@ struct Payment {
     amount: Money,
 }
 
-/// The payer has too little for the amount and the fee.
+/// The payer's balance is below the amount and the fee.
 #[derive(Data, Clone, Copy, Debug, PartialEq)]
 struct TooLittle {
     balance: Money,
@@ -68,7 +71,7 @@ fn fee_of(amount: Money, fee: i64, fee_max: Money) -> Money {
     Money::from_units((amount.units() * fee / 10_000).min(fee_max.units()))
 }
 
-/// Pays, and charges the fee of the payer's tier; the fee.
+/// Pays, and charges the fee of the payer's tier; returns the fee.
 #[procedure]
 fn pay(tx: &Tx, payment: &Payment) -> Result<Money, Abort> {
     let payer = tx.require::<Account>(payment.from)?;
@@ -80,7 +83,7 @@ fn pay(tx: &Tx, payment: &Payment) -> Result<Money, Abort> {
     }
     tx.update::<Account>(payment.from, |account| account.balance -= payment.amount + fee)?;
     tx.update::<Account>(payment.to, |account| account.balance += payment.amount)?;
-    // It is there, so this cannot fail, and may be published after the rest.
+    // The row exists, so this cannot fail, and may be published after the rest.
     let _ = tx.update_if::<Day>(payment.day, |day| {
         day.fees += fee;
         day.payments += 1;
@@ -96,7 +99,7 @@ fn promote(tx: &Tx, account: u32, tier: u8) -> Result<(), Abort> {
     Ok(())
 }
 
-/// What all accounts hold, and the fees of all days.
+/// The sum of all balances, the fees of all days, and the number of payments.
 #[procedure]
 fn balance_sheet(tx: &Tx, accounts: u32) -> Result<(Money, Money, i64), Abort> {
     let (mut held, mut fees, mut payments) = (Money::from_units(0), Money::from_units(0), 0i64);
@@ -111,7 +114,7 @@ fn balance_sheet(tx: &Tx, accounts: u32) -> Result<(Money, Money, i64), Abort> {
     Ok((held, fees, payments))
 }
 
-/// A new database, with its rows and procedures.
+/// Opens a database, with its rows and procedures.
 pub(crate) fn open(builder: Builder) -> Result<Database, Box<dyn std::error::Error>> {
     let db = builder.open()?;
     let (accounts, tiers, days) = (db.create::<Account>()?, db.create::<Tier>()?, db.create::<Day>()?);
@@ -127,7 +130,7 @@ pub(crate) fn open(builder: Builder) -> Result<Database, Box<dyn std::error::Err
     Ok(db)
 }
 
-/// Runs the example under this protocol; into which pieces its procedures may be cut.
+/// Runs the example under this protocol; returns into which pieces its procedures may be cut.
 pub(crate) fn run(protocol: &str) -> Result<Chopping, Box<dyn std::error::Error>> {
     let db = open(Database::builder().protocol(protocol))?;
     let mut session = db.session();

@@ -1,7 +1,9 @@
 //! A job queue: jobs are taken oldest first, each by one worker, and done exactly once or put back.
 //!
-//! `cargo run -p seriatim --example job_queue`. What to look at: `take` finds the oldest job and removes it in one transaction, which is all the locking there
-//! is; a worker that fails puts its job back behind the others; what is done is counted by adding only.
+//! `cargo run -p seriatim --example job_queue`. What to look at:
+//! - `take` finds the oldest job and removes it in one transaction; no other lock is needed.
+//! - A worker that fails puts its job back behind the others.
+//! - Completed jobs are counted in a column that is only added to.
 
 use seriatim::procedure::plan::{Chopping, Options};
 use seriatim::{Abort, Builder, Data, Database, Rng, Table, Text, TransactError, Tx, procedure, procedures, thread};
@@ -9,7 +11,7 @@ use seriatim::{Abort, Builder, Data, Database, Rng, Table, Text, TransactError, 
 const JOBS: u64 = 300;
 const WORKERS: u32 = 3;
 
-/// Jobs that wait.
+/// Jobs that wait for a worker.
 #[derive(Table)]
 #[table(name = "waiting", key(queue, number), ordered)]
 struct Waiting {
@@ -20,7 +22,7 @@ struct Waiting {
     attempts: u32,
 }
 
-/// Jobs that a worker has.
+/// Jobs that a worker has taken.
 #[derive(Table)]
 #[table(name = "running", key(queue, number), ordered)]
 struct Running {
@@ -48,7 +50,7 @@ struct Job {
     attempts: u32,
 }
 
-/// Adds a job; its number.
+/// Adds a job; returns its number.
 #[procedure]
 fn enqueue(tx: &Tx, queue: u16, payload: Text<40>) -> Result<u64, Abort> {
     let number = tx.update::<Queue>(queue, |queue| {
@@ -60,7 +62,7 @@ fn enqueue(tx: &Tx, queue: u16, payload: Text<40>) -> Result<u64, Abort> {
     Ok(number)
 }
 
-/// Takes the oldest job, if any waits.
+/// Takes the oldest job, if there is one.
 #[procedure]
 fn take(tx: &Tx, queue: u16, worker: u32) -> Result<Option<Job>, Abort> {
     let oldest = tx.prefix::<Waiting>((queue,)).first()?;
@@ -71,7 +73,7 @@ fn take(tx: &Tx, queue: u16, worker: u32) -> Result<Option<Job>, Abort> {
     Ok(Some(Job { number, payload, attempts }))
 }
 
-/// A job is done.
+/// Completes a job.
 #[procedure]
 fn finish(tx: &Tx, queue: u16, number: u64) -> Result<(), Abort> {
     tx.delete::<Running>((queue, number))?;
@@ -79,7 +81,7 @@ fn finish(tx: &Tx, queue: u16, number: u64) -> Result<(), Abort> {
     Ok(())
 }
 
-/// A job has failed: it waits again, as the newest.
+/// Returns a failed job to the queue, as the newest.
 #[procedure]
 fn put_back(tx: &Tx, queue: u16, number: u64) -> Result<u64, Abort> {
     let job = tx.require::<Running>((queue, number))?;
@@ -94,7 +96,7 @@ fn put_back(tx: &Tx, queue: u16, number: u64) -> Result<u64, Abort> {
     Ok(again)
 }
 
-/// A new database, with its procedures and a queue.
+/// Opens a database, with its procedures and a queue.
 pub(crate) fn open(builder: Builder) -> Result<Database, Box<dyn std::error::Error>> {
     let db = builder.open()?;
     let queues = db.create::<Queue>()?;
@@ -105,7 +107,7 @@ pub(crate) fn open(builder: Builder) -> Result<Database, Box<dyn std::error::Err
     Ok(db)
 }
 
-/// Runs the example under this protocol; into which pieces its procedures may be cut.
+/// Runs the example under this protocol; returns into which pieces its procedures may be cut.
 pub(crate) fn run(protocol: &str) -> Result<Chopping, Box<dyn std::error::Error>> {
     let db = open(Database::builder().protocol(protocol))?;
     let (queues, mut session) = (db.table::<Queue>()?, db.session());
@@ -131,7 +133,8 @@ pub(crate) fn run(protocol: &str) -> Result<Chopping, Box<dyn std::error::Error>
         let workers: Vec<_> = (0..WORKERS).map(|number| scope.spawn(move || worker(number))).collect();
         workers.into_iter().map(|worker| worker.join().expect("no worker panics")).collect::<Result<Vec<_>, _>>()
     })?;
-    // A worker that found the queue empty may have left before another put a job back: that one does it itself.
+    // A worker that finds the queue empty may leave before another puts a job back; the other one then runs that job
+    // itself.
     let failed: u32 = results.iter().map(|(_, failed)| failed).sum();
     let mut done: Vec<_> = results.into_iter().flat_map(|(done, _)| done).collect();
     done.sort_unstable();

@@ -1,7 +1,8 @@
 //! A leaderboard: matches move points between players, and the table of the best is an index.
 //!
-//! `cargo run -p seriatim --example leaderboard`. What to look at: `best` reads the first entries of an ordered index, so a player that enters, leaves or moves
-//! within them while it reads is a conflict, and no two players are shown with the points of different moments.
+//! `cargo run -p seriatim --example leaderboard`. What to look at: `best` reads the first entries of an ordered
+//! index. A player that enters, leaves or moves within them meanwhile is a conflict, so all points shown are of one
+//! moment.
 
 use seriatim::procedure::plan::{Chopping, Options};
 use seriatim::{Abort, Builder, Data, Database, Rng, Table, TransactError, Tx, procedure, procedures, thread};
@@ -20,14 +21,14 @@ struct Player {
     played: i64,
 }
 
-/// A place in the table.
+/// A rank in the table.
 #[derive(Data, Clone, Copy, Debug, PartialEq)]
 struct Ranked {
     player: u32,
     points: i64,
 }
 
-/// The winner takes a tenth of what the loser has; how much that was.
+/// Moves a tenth of the loser's points to the winner; returns how many that is.
 #[procedure]
 fn play(tx: &Tx, winner: u32, loser: u32) -> Result<i64, Abort> {
     let stake = tx.update::<Player>(loser, |player| {
@@ -55,7 +56,7 @@ fn best(tx: &Tx, most: u8) -> Result<Vec<Ranked>, Abort> {
     Ok(table)
 }
 
-/// All points there are.
+/// The sum of all points.
 #[procedure]
 fn total(tx: &Tx, players: u32) -> Result<i64, Abort> {
     let mut sum = 0i64;
@@ -66,7 +67,7 @@ fn total(tx: &Tx, players: u32) -> Result<i64, Abort> {
     Ok(sum)
 }
 
-/// A new database, with its rows and procedures.
+/// Opens a database, with its rows and procedures.
 pub(crate) fn open(builder: Builder) -> Result<Database, Box<dyn std::error::Error>> {
     let db = builder.open()?;
     let players = db.create::<Player>()?;
@@ -77,7 +78,7 @@ pub(crate) fn open(builder: Builder) -> Result<Database, Box<dyn std::error::Err
     Ok(db)
 }
 
-/// Runs the example under this protocol; into which pieces its procedures may be cut.
+/// Runs the example under this protocol; returns into which pieces its procedures may be cut.
 pub(crate) fn run(protocol: &str) -> Result<Chopping, Box<dyn std::error::Error>> {
     let db = open(Database::builder().protocol(protocol))?;
     let mut session = db.session();
@@ -91,7 +92,7 @@ pub(crate) fn run(protocol: &str) -> Result<Chopping, Box<dyn std::error::Error>
                 let table = session.call(best, &10)?.into_value();
                 assert!(table.len() == 10 && table.is_sorted_by(|one, next| one.points >= next.points));
                 let players = table.iter().map(|ranked| ranked.player).collect::<std::collections::BTreeSet<_>>();
-                assert_eq!(players.len(), 10, "nobody is shown twice");
+                assert_eq!(players.len(), 10, "no player is shown twice");
             }
         }
         Ok(())

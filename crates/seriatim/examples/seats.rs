@@ -1,7 +1,8 @@
-//! Seat reservation: seats of a show are reserved together or not at all, and nobody gets one that another has.
+//! Seat reservation: seats of a show are reserved together or not at all, and each seat has at most one holder.
 //!
-//! `cargo run -p seriatim --example seats`. What to look at: two that want overlapping seats at the same time are told apart by the database, not by
-//! locks in the program; how many seats are free is counted in one column that every reservation only adds to.
+//! `cargo run -p seriatim --example seats`. What to look at:
+//! - The database, and no lock in the program, separates concurrent reservations of overlapping seats.
+//! - One column counts the free seats, and every reservation only adds to it.
 
 use std::fmt;
 
@@ -29,7 +30,7 @@ struct Seat {
     holder: Option<u32>,
 }
 
-/// A seat is another's: its row and number.
+/// The seat is taken: its row and number.
 #[derive(Data, Clone, Copy, Debug, PartialEq)]
 struct Taken {
     row: u8,
@@ -63,7 +64,7 @@ fn reserve(tx: &Tx, show: u32, row: u8, seats: &[u8], customer: u32) -> Result<(
     Ok(())
 }
 
-/// Gives back what a customer has in a row; how many seats.
+/// Cancels a customer's seats in a row; returns how many.
 #[procedure]
 fn cancel(tx: &Tx, show: u32, row: u8, customer: u32) -> Result<i64, Abort> {
     let mut held = Vec::new();
@@ -81,7 +82,7 @@ fn cancel(tx: &Tx, show: u32, row: u8, customer: u32) -> Result<i64, Abort> {
     Ok(count)
 }
 
-/// How many seats are said to be free, and how many have no holder.
+/// The number of free seats by the counter, and by the seats.
 #[procedure]
 fn free_seats(tx: &Tx, show: u32) -> Result<(i64, i64), Abort> {
     let said = tx.require::<Show>(show)?;
@@ -94,7 +95,7 @@ fn free_seats(tx: &Tx, show: u32) -> Result<(i64, i64), Abort> {
     Ok((said.free, found))
 }
 
-/// A new database, with its rows and procedures.
+/// Opens a database, with its rows and procedures.
 pub(crate) fn open(builder: Builder) -> Result<Database, Box<dyn std::error::Error>> {
     let db = builder.open()?;
     let (shows, seats) = (db.create::<Show>()?, db.create::<Seat>()?);
@@ -109,7 +110,7 @@ pub(crate) fn open(builder: Builder) -> Result<Database, Box<dyn std::error::Err
     Ok(db)
 }
 
-/// Runs the example under this protocol; into which pieces its procedures may be cut.
+/// Runs the example under this protocol; returns into which pieces its procedures may be cut.
 pub(crate) fn run(protocol: &str) -> Result<Chopping, Box<dyn std::error::Error>> {
     let db = open(Database::builder().protocol(protocol))?;
     let mut session = db.session();

@@ -1,4 +1,4 @@
-//! How a database is opened.
+//! Options with which a database is opened.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -12,24 +12,25 @@ use seriatim_htm::{Budget, HtmMode};
 use crate::procedure::ExecutionMode;
 use crate::{Database, Durability, OpenError, RecoveryProgress, RetryPolicy};
 
-/// Options of a database; every one has a default.
+/// The options of a database. Every option has a default.
 #[derive(Clone, Debug, Default)]
 pub struct Builder {
     settings: Settings,
-    /// Of tests.
+    /// Set by tests only.
     disk: Option<Arc<dyn Disk>>,
 }
 
 impl Builder {
-    /// The protocol by name, or `auto`. [`crate::protocols`] lists them. Default `auto`.
+    /// Sets the concurrency control protocol by name, or `auto`. [`crate::protocols`] lists the names. Default
+    /// `auto`.
     pub fn protocol(mut self, name: &str) -> Builder {
         name.clone_into(&mut self.settings.protocol);
         self
     }
 
-    /// Sets an option of the protocol; what there is to set, with unit, default and range, is in [`ProtocolInfo::options`]. May be
-    /// called several times; of several values for one option the last counts. Opening fails with [`OpenError::Option`] if the
-    /// protocol has no such option, or the value is out of its range.
+    /// Sets an option of the protocol. [`ProtocolInfo::options`] lists each option with its unit, default and range.
+    /// If an option is set several times, the last value counts. Opening fails with [`OpenError::Option`] if the
+    /// protocol has no such option, or if the value is out of its range.
     ///
     /// ```
     /// use seriatim::Database;
@@ -48,9 +49,11 @@ impl Builder {
         self
     }
 
-    /// Rows of these tables are hot from their first commit on, and no others ever, under a protocol that locks hot rows when they are accessed
-    /// (`htcc`); in place of its option `hot`. Default: none, the protocol finds out. Opening fails under other protocols; a name that no table
-    /// gets does nothing, and is told by [`Statistics::hot_tables_missing`](crate::Statistics::hot_tables_missing).
+    /// Declares these tables hot, and all others cold, under a protocol that locks hot rows on access (`htcc`). This
+    /// replaces its option `hot`. Default: none; the protocol detects hot rows.
+    ///
+    /// Opening fails under other protocols. A name that no table has is ignored and listed in
+    /// [`Statistics::hot_tables_missing`](crate::Statistics::hot_tables_missing).
     ///
     /// ```
     /// use seriatim::Database;
@@ -62,12 +65,16 @@ impl Builder {
         self
     }
 
-    /// So many partitions, 1 to 64, under the protocol `partitioned`, which `auto` then stands for; opening fails under another. A call of a
-    /// registered procedure whose arguments tell which partitions it needs runs in them without concurrency control, while nobody else
-    /// commits there; `docs/partitions.md` says when that pays. Default, under that protocol: 4.
+    /// Divides the tables into 1 to 64 partitions, under the protocol `partitioned`, which is then what `auto` means.
+    /// Opening fails under other protocols. Default, under that protocol: 4.
     ///
-    /// A row is in the partition of one column of its key: the first, or that of `#[table(partition(column))]`; a table that is
-    /// `#[table(replicated)]` is in all of them.
+    /// A call of a registered procedure runs without concurrency control if its arguments determine the partitions
+    /// that it needs. No other transaction commits in those partitions meanwhile. `docs/partitions.md` says when this
+    /// pays.
+    ///
+    /// One column of the key determines a row's partition: the first, or the one named in
+    /// `#[table(partition(column))]`.
+    /// A row of a table with `#[table(replicated)]` is in all partitions.
     ///
     /// ```
     /// use seriatim::Database;
@@ -84,10 +91,12 @@ impl Builder {
         self
     }
 
-    /// Which partition a value belongs to, of so many: the value of the column that partitions a table, of all tables. Default: integers
-    /// modulo the number of partitions, all else hashed. A function that panics, or names a partition that is not there, fails the
-    /// transaction with [`TransactError::NoPartition`](crate::TransactError::NoPartition). It is asked for each access, and must answer the
-    /// same each time.
+    /// Sets the function that maps a value of the partitioning column to one of the given number of partitions. It
+    /// applies to all tables. Default: integers modulo the number of partitions; other values are hashed.
+    ///
+    /// The function is called at each access and must always give the same result for the same value. If it panics,
+    /// or returns a partition that does not exist, the transaction fails with
+    /// [`TransactError::NoPartition`](crate::TransactError::NoPartition).
     ///
     /// ```
     /// use seriatim::{Database, PartitionValue};
@@ -109,7 +118,8 @@ impl Builder {
         self
     }
 
-    /// Leaves out validation: results are wrong. For `seriatim bench --without-validation`, which measures what it costs.
+    /// Skips validation, so results are wrong. `seriatim bench --without-validation` measures with it what validation
+    /// costs.
     #[cfg(feature = "without-validation")]
     #[doc(hidden)]
     pub fn without_validation(mut self) -> Builder {
@@ -117,64 +127,70 @@ impl Builder {
         self
     }
 
-    /// How regions run. Default [`HtmMode::Auto`]: in hardware where it works.
+    /// Sets how regions run. Default [`HtmMode::Auto`]: in hardware where it works.
     pub fn htm(mut self, mode: HtmMode) -> Builder {
         self.settings.htm = mode;
         self
     }
 
-    /// Retries of a region, per cause, before its fallback, where the protocol's options do not say otherwise. Default as in the
-    /// DBX paper, §6.1.
+    /// Sets how often a region is retried, per cause of its abort, before it takes its fallback. Options of the
+    /// protocol take precedence. Default as in the DBX paper, §6.1.
     pub fn region_budget(mut self, budget: Budget) -> Builder {
         self.settings.budget = budget;
         self
     }
 
-    /// Transactions that can be open at the same time, 1 to 4096. Default 64.
+    /// Sets how many transactions can be open at the same time, 1 to 4096. Default 64.
     pub fn workers(mut self, workers: usize) -> Builder {
         self.settings.workers = workers;
         self
     }
 
-    /// Bytes to map and touch now, so that no transaction waits for fresh pages; at most [`Builder::memory_limit`].
-    /// Default 0.
+    /// Maps and touches this many bytes while opening, so that no transaction waits for fresh pages. At most
+    /// [`Builder::memory_limit`]. Default 0.
     pub fn prefault(mut self, bytes: usize) -> Builder {
         self.settings.prefault_bytes = bytes;
         self
     }
 
-    /// Whether to ask the kernel for large pages. Default yes.
+    /// Sets whether to ask the kernel for large pages. Default yes.
     pub fn huge_pages(mut self, wanted: bool) -> Builder {
         self.settings.huge_pages = wanted;
         self
     }
 
-    /// Bytes of rows and indexes beyond which writes are refused, for good, with [`TransactError::OutOfMemory`] (a new table with
-    /// [`SchemaError::OutOfMemory`]). `usize::MAX` is no limit. Default: 80 % of the memory that the machine has, or that the control
-    /// group of the process is limited to (versions 1 and 2); none where that is not known, which is outside of Linux. Several
-    /// databases of one process each have a limit of their own.
+    /// Limits the memory of rows and indexes, in bytes. `usize::MAX` is no limit. Default: 80 % of the memory of the
+    /// machine, or of the limit of the process's control group (versions 1 and 2). Outside of Linux the default is no
+    /// limit. Each database of a process has its own limit.
     ///
-    /// What counts is the memory that workers have taken for records, row versions, long texts and keys, nodes and buckets of
-    /// indexes; in steps of 64 KiB for each worker, and more for what is larger. What transactions note of their reads and writes
-    /// counts too, as far as it is more than a few kilobytes each; it leaves less for rows. What does not count: sessions, procedures,
-    /// what waits for the log ([`Builder::log_backlog_bytes`]), and the few megabytes that are mapped ahead of use.
+    /// **What counts**: memory that workers have allocated for records, row versions, long texts and keys, and for
+    /// nodes and buckets of indexes. A worker allocates in steps of 64 KiB, or more for larger objects. Read and
+    /// write sets count too where they exceed a few kilobytes per transaction; they leave less for rows. Sessions,
+    /// procedures, log that is not yet written ([`Builder::log_backlog_bytes`]), and the few megabytes mapped ahead
+    /// of use do not count.
     ///
-    /// At the limit inserts, updates that make a new version, and new tables are refused; the transaction has no effect. Reads,
-    /// scans, snapshots, deletes and roll-backs allocate nothing but what they note, and for that they may go above the limit by an
-    /// eighth of it, or by 16 MiB if that is more: some 600,000 reads or 100,000 deletes of one transaction. Updates go on as far as the versions that earlier ones replaced are given back.
+    /// **At the limit**, inserts, updates that create a version, and new tables fail with
+    /// [`TransactError::OutOfMemory`] or [`SchemaError::OutOfMemory`]. The transaction has no effect and is not
+    /// retried. Reads, scans, snapshots, deletes and rollbacks need memory only for their read and write sets. These
+    /// may exceed the limit by an eighth of it, or by 16 MiB if that is more: enough for some 600,000 reads or
+    /// 100,000 deletes in one transaction. Updates succeed as far as the memory of replaced versions has been
+    /// reclaimed.
     ///
-    /// What was deleted can be used again when the transactions that were open at the time have ended, and the worker that
-    /// deleted it has looked after it: after its own next transactions, or when it rests; and, under
-    /// `dbx` with a log, when the deletion is durable. It serves what has about the same size
-    /// (in steps of an eighth); memory from 32 KiB on serves anything. Where all that lay in a piece of 64 KiB is deleted, the piece
-    /// serves anything too after a second or two, and goes back to the system when more than 64 MiB, and more than an eighth of
-    /// what is in use, is free. Give the limit room for one open transaction's new
-    /// versions, and for 256 KiB of free blocks of each size that a busy worker keeps at hand.
+    /// **Deleted rows** can be reclaimed once all transactions that were open at the deletion have ended. The worker
+    /// that deleted them reclaims them after its own next transactions, or when it is idle. Under `dbx` with a log,
+    /// the deletion must also be durable. Reclaimed memory is reused for objects of about the same size, in steps of
+    /// an eighth; blocks of 32 KiB and more are reused for any size. A piece of 64 KiB in which everything was
+    /// deleted is also reused for any size, after a second or two. Free memory returns to the system when it exceeds
+    /// both 64 MiB and an eighth of the memory in use. Leave room below the limit for the new versions of one open
+    /// transaction. A busy worker also keeps 256 KiB of free blocks of each size. If at least a sixteenth of the limit
+    /// is free and unusable for other sizes, nodes of indexes may take a sixteenth more. If that is not enough, the
+    /// error says how much is free.
     ///
-    /// Opening a database is not held to the limit: what was acknowledged comes back, also where recovery needs more for it than the
-    /// database had in use, say for rows that the log inserts and deletes again. The limit counts from then on, with what recovery took:
-    /// if that is above it, what is free of it is used, and nothing more is taken; what transactions note has its room
-    /// above that. A fifth of the memory is left for that, for checkpoints and for all else by the default.
+    /// **Opening** a database ignores the limit: every acknowledged row is recovered. Recovery may need more memory
+    /// than the database had used, for example for rows that the log inserts and deletes again. Afterwards the limit
+    /// applies, and memory used by recovery counts. If that exceeds the limit, free memory is reused and no more is
+    /// allocated; read and write sets may still grow by their allowance. The default leaves a fifth of the memory for
+    /// this, for checkpoints and for everything else.
     ///
     /// [`TransactError::OutOfMemory`]: crate::TransactError::OutOfMemory
     /// [`SchemaError::OutOfMemory`]: crate::SchemaError::OutOfMemory
@@ -183,40 +199,45 @@ impl Builder {
         self
     }
 
-    /// Whether to record what every committed transaction read and wrote, for [`crate::history::check`]. Default no.
+    /// Sets whether to record the reads and writes of every committed transaction, for [`crate::history::check`].
+    /// Default no.
     pub fn record_history(mut self, wanted: bool) -> Builder {
         self.settings.record_history = wanted;
         self
     }
 
-    /// Whether to count conflicts by row, cause and the procedures that were in each other's way, for
-    /// [`Database::contention`](crate::Database::contention). A transaction then takes about a fifth more instructions. Default no.
+    /// Sets whether to count conflicts by row, cause and the two procedures involved, for
+    /// [`Database::contention`](crate::Database::contention). Transactions then execute about a fifth more
+    /// instructions. Default no.
     pub fn track_contention(mut self, wanted: bool) -> Builder {
         self.settings.track_contention = wanted;
         self
     }
 
-    /// Whether the longest pause after a conflict is found by hill climbing over the throughput, between none and
-    /// [`RetryPolicy::pause_max`], and each pause is anything up to it; else they double, as [`RetryPolicy`] says. The number is one for the
-    /// database, and moves with each epoch in which there are conflicts. Default: where the protocol wants it
-    /// ([`Capabilities::regulated`](crate::Capabilities::regulated)).
+    /// Sets whether the longest pause after a conflict is found by hill climbing over the throughput, between none
+    /// and [`RetryPolicy::pause_max`]. Each pause is then a random time up to that length. Otherwise pauses double,
+    /// as [`RetryPolicy`] says. The database has one such length; it is adjusted in each epoch that has conflicts.
+    /// Default: as the protocol prefers ([`Capabilities::regulated`](crate::Capabilities::regulated)).
     pub fn regulate_pauses(mut self, wanted: bool) -> Builder {
         self.settings.regulate_pauses = Some(wanted);
         self
     }
 
-    /// How conflicts are retried.
+    /// Sets how conflicts are retried.
     pub fn retry(mut self, policy: RetryPolicy) -> Builder {
         self.settings.retry = policy;
         self
     }
 
-    /// How long an attempt of a transaction may be open. One that is older fails at its next call, or when it is to commit, with
-    /// [`TransactError::TooOld`], whether it is a closure, a procedure, a snapshot or an explicit transaction. The time is told
-    /// once in each [`Builder::epoch_interval`]: an attempt may get older by five of them, and never fails before its age. Default
-    /// 60 s; a session, and each transaction, can have its own ([`TransactionOptions`](crate::TransactionOptions)). An explicit
-    /// transaction that is older is ended between two calls, so that it holds neither locks nor memory; those that cannot be ended
-    /// are counted in [`Statistics::overdue`](crate::Statistics::overdue).
+    /// Limits how long an attempt of a transaction may be open: a closure, a procedure, a snapshot or an explicit
+    /// transaction. An older attempt fails with [`TransactError::TooOld`] at its next call or at its commit. Default
+    /// 60 s. A session and a transaction can have their own limits
+    /// ([`TransactionOptions`](crate::TransactionOptions)).
+    ///
+    /// Ages are counted once per [`Builder::epoch_interval`]. An attempt may exceed the limit by up to five
+    /// intervals, and never fails before it. A background thread ends an explicit transaction that is too old between
+    /// two calls and releases its locks and memory. Transactions that cannot be ended so are counted in
+    /// [`Statistics::overdue`](crate::Statistics::overdue).
     ///
     /// [`TransactError::TooOld`]: crate::TransactError::TooOld
     pub fn transaction_age_max(mut self, age: Duration) -> Builder {
@@ -224,11 +245,13 @@ impl Builder {
         self
     }
 
-    /// How long a read-only transaction may be open, where that is less than [`Builder::transaction_age_max`] or than
-    /// the transaction's own [`TransactionOptions::age_max`](crate::TransactionOptions::age_max): as long as it is
-    /// open, rows that are replaced or deleted meanwhile keep their memory, which counts against
-    /// [`Builder::memory_limit`]. One that is older is ended as described there: its holder gets
-    /// [`TransactError::TooOld`] at its next call. Default: [`Duration::MAX`], the age of any transaction.
+    /// Limits how long a read-only transaction may be open. The smallest of this limit,
+    /// [`Builder::transaction_age_max`] and the transaction's own
+    /// [`TransactionOptions::age_max`](crate::TransactionOptions::age_max) applies. While the transaction is open,
+    /// rows that are replaced or deleted keep their memory, which counts against [`Builder::memory_limit`].
+    ///
+    /// An older transaction is ended as [`Builder::transaction_age_max`] describes; its next call fails with
+    /// [`TransactError::TooOld`]. Default: [`Duration::MAX`], so that only the other limits apply.
     ///
     /// [`TransactError::TooOld`]: crate::TransactError::TooOld
     pub fn snapshot_age_max(mut self, age: Duration) -> Builder {
@@ -236,11 +259,13 @@ impl Builder {
         self
     }
 
-    /// Bytes that one read-only transaction may keep from being used again: rows that are replaced or deleted while
-    /// it is open keep their memory. One that keeps more is ended, and its holder gets
-    /// [`TransactError::HoldsMemory`] at its next call. It is measured every few epochs, as the growth of the memory
-    /// that is in use and is no part of a table; what open transactions have written counts too. Default: half of what
-    /// was free under [`Builder::memory_limit`] when the transaction began, but at least a 64th of the limit.
+    /// Limits the bytes that one read-only transaction may keep from being reclaimed: rows that are replaced or
+    /// deleted while it is open keep their memory. A transaction above the limit is ended; its next call fails with
+    /// [`TransactError::HoldsMemory`].
+    ///
+    /// The bytes are measured every few epochs, as the growth of the memory that is in use outside of tables. The
+    /// writes of open transactions therefore count too. Default: half of what was free under
+    /// [`Builder::memory_limit`] when the transaction began, but at least a 64th of the limit.
     ///
     /// [`TransactError::HoldsMemory`]: crate::TransactError::HoldsMemory
     pub fn snapshot_bytes_max(mut self, bytes: usize) -> Builder {
@@ -248,22 +273,23 @@ impl Builder {
         self
     }
 
-    /// How often the epoch advances, at most once a day and not less often than [`Builder::transaction_age_max`] says.
-    /// Default 10 ms; where durability is by snapshot (option `durable_snapshots` of `dbx-tc`), how often a snapshot is
-    /// made, as each ends an epoch: then it may not be said otherwise by `snapshot_interval_ms`.
+    /// Sets the interval of epochs, at most one day and at most [`Builder::transaction_age_max`]. Default 10 ms. With
+    /// durability by snapshot (option `durable_snapshots` of `dbx-tc`) each snapshot ends an epoch, so this also sets
+    /// how often snapshots are made. The option `snapshot_interval_ms` must then not say otherwise.
     pub fn epoch_interval(mut self, interval: Duration) -> Builder {
         self.settings.epoch_interval = Some(interval);
         self
     }
 
-    /// No helper threads: [`Database::step`] does their work when called. For deterministic tests. Default no.
+    /// Starts no background threads; [`Database::step`] does their work when called. For deterministic tests. Default
+    /// no.
     pub fn step_helpers(mut self, wanted: bool) -> Builder {
         self.settings.step_helpers = wanted;
         self
     }
 
-    /// Operations of one attempt after which its read set is validated, and again after as many more; so that a body that
-    /// loops over values that never existed together ends. At least 1. Default 65,536.
+    /// Sets after how many operations of one attempt its read set is validated, and again after as many more. At
+    /// least 1. A loop over an inconsistent state therefore ends. Default 65,536.
     pub fn operations_max(mut self, operations: u32) -> Builder {
         self.settings.operations_max = operations;
         self
@@ -275,45 +301,51 @@ impl Builder {
         self
     }
 
-    /// Whether procedures fetch what their arguments name into the processor's cache before they need it. Default yes; a
-    /// session can change it for itself.
+    /// Sets whether procedures prefetch the rows that their arguments name into the processor's cache. Default yes.
+    /// [`Session::set_prefetch`](crate::Session::set_prefetch) changes this for one session.
     pub fn prefetch(mut self, wanted: bool) -> Builder {
         self.settings.prefetch = wanted;
         self
     }
 
-    /// Whether registered procedures that only read do so from snapshots, where the protocol gives them; without, they are validated as
-    /// others are. For measurements: results are as serializable. Default yes.
+    /// Sets whether registered read-only procedures read from snapshots, where the protocol gives them. Otherwise
+    /// they are validated like other transactions. Results are equally serializable; this exists for measurements.
+    /// Default yes.
     pub fn procedure_snapshots(mut self, wanted: bool) -> Builder {
         self.settings.snapshots = wanted;
         self
     }
 
-    /// Whether an [`Executor`](crate::Executor) of several threads batches the calls of procedures that it is given: of those queued,
-    /// it runs one after another on one thread those of which one writes what another reads or writes. What a call will touch is what
-    /// its arguments tell; procedures that only read, or whose arguments tell no key, and closures are not batched and not delayed. It
-    /// changes which call begins where and when, and nothing else. A batch is what is queued when a thread comes for work: nobody waits for
-    /// more. Pure functions that compute keys run once more, beforehand; should one panic, the hook is told, and the call is not batched.
-    /// Default [`Batch::Off`].
+    /// Sets whether an [`Executor`](crate::Executor) of several threads batches calls of procedures. Among queued
+    /// calls, those that conflict (one writes a row that another reads or writes) run one after another on one
+    /// thread.
+    ///
+    /// The rows of a call are predicted from its arguments. Closures, read-only procedures, and calls whose arguments
+    /// determine no key are neither batched nor delayed. Batching changes only where and when a call begins. A batch
+    /// consists of the calls that are queued when a thread asks for work; no thread waits for more.
+    ///
+    /// Pure functions that compute keys run one extra time for the prediction. If one panics, the panic hook runs and
+    /// the call is not batched. Default [`Batch::Off`].
     pub fn batch(mut self, batch: Batch) -> Builder {
         self.settings.batch = batch;
         self
     }
 
-    /// What each thread gets of a batch of calls: by default whole components of calls that conflict.
+    /// Sets how a batch of calls is divided among threads. Default: whole components of calls that conflict.
     pub fn batch_placement(mut self, placement: BatchPlacement) -> Builder {
         self.settings.batch_placement = placement;
         self
     }
 
-    /// How many calls may wait to begin in an [`Executor`](crate::Executor), at least 1. Beyond that its methods wait, and
-    /// [`Executor::try_reserve`](crate::Executor::try_reserve) answers [`QueueFull`](crate::QueueFull). Default 65,536.
+    /// Limits how many calls may wait to begin in an [`Executor`](crate::Executor), at least 1. Beyond the limit its
+    /// methods wait, and [`Executor::try_reserve`](crate::Executor::try_reserve) returns
+    /// [`QueueFull`](crate::QueueFull). Default 65,536.
     pub fn executor_queue_max(mut self, calls: usize) -> Builder {
         self.settings.executor_queue_max = calls;
         self
     }
 
-    /// How registered procedures are run. Default [`ExecutionMode::Whole`].
+    /// Sets how registered procedures are run. Default [`ExecutionMode::Whole`].
     ///
     /// ```
     /// use seriatim::{Database, procedure::ExecutionMode};
@@ -327,22 +359,22 @@ impl Builder {
         self
     }
 
-    /// Whether every access that a procedure makes is checked against its plan; one outside it panics. In pieces and repairs each
-    /// pass is checked against the operations that run in it. Slow, for tests. Columns read are checked in builds with debug
-    /// assertions only. Default no.
+    /// Sets whether every access of a procedure is checked against its plan; an access outside the plan panics. In
+    /// pieces and repairs each pass is checked against the operations that run in it. Slow, for tests. The columns
+    /// that are read are checked only in builds with debug assertions. Default no.
     pub fn check_plans(mut self, wanted: bool) -> Builder {
         self.settings.check_plans = wanted;
         self
     }
 
-    /// Keeps the database in this directory: opening creates it if there is none, else recovers what was acknowledged. One process
-    /// at a time has it open. Default: nowhere, in memory only.
+    /// Keeps the database in this directory. Opening creates the database if there is none; otherwise it recovers all
+    /// acknowledged transactions. One process at a time can open it. Default: no directory, in memory only.
     pub fn path(self, directory: impl Into<PathBuf>) -> Builder {
         self.at(directory.into(), false)
     }
 
-    /// Loads the database of this directory to look at it: nothing in the directory changes, no right to write is needed, and what is
-    /// written stays in memory.
+    /// Loads the database of this directory for inspection. Nothing in the directory changes, and no right to write
+    /// is needed. Writes stay in memory.
     pub fn inspect(self, directory: impl Into<PathBuf>) -> Builder {
         self.at(directory.into(), true)
     }
@@ -352,13 +384,14 @@ impl Builder {
         self
     }
 
-    /// Whether opening creates the database if there is none; else that is an error. Default yes.
+    /// Sets whether opening creates the database if there is none; otherwise a missing database is an error. Default
+    /// yes.
     pub fn create(mut self, wanted: bool) -> Builder {
         self.settings.create = wanted;
         self
     }
 
-    /// Another disk under the path, whichever is given first, for tests that break it.
+    /// Replaces the disk under the path, for tests that inject faults. The order of the two calls does not matter.
     #[doc(hidden)]
     pub fn disk(mut self, disk: Arc<dyn Disk>) -> Builder {
         if let Some(place) = &mut self.settings.place {
@@ -368,73 +401,82 @@ impl Builder {
         self
     }
 
-    /// When transactions are answered. Default [`Durability::Group`] where there is a path, else [`Durability::Off`].
+    /// Sets when transactions are acknowledged. Default [`Durability::Group`] where there is a path, otherwise
+    /// [`Durability::Off`].
     pub fn durability(mut self, durability: Durability) -> Builder {
         self.settings.durability = Some(durability);
         self
     }
 
-    /// How long a call waits for the disk until its result is durable; beyond that it fails with
-    /// [`TransactError::NotDurableYet`](crate::TransactError::NotDurableYet), which says whether it may be committed. `None`: for as long
-    /// as it takes, also while the disk is full. For sessions of their own: [`Session::set_wait_max`](crate::Session::set_wait_max). Other
-    /// waits, for a worker or a backlog, end after a second. Default 30 s.
+    /// Limits how long a call waits until its result is durable. Beyond the limit the call fails with
+    /// [`TransactError::NotDurableYet`](crate::TransactError::NotDurableYet), which says whether the transaction may
+    /// have committed. `None`: no limit, even while the disk is full. Default 30 s.
+    ///
+    /// A session can have its own limit: [`Session::set_wait_max`](crate::Session::set_wait_max). Other waits, for a
+    /// worker or for the log backlog, end after a second.
     pub fn wait_max(mut self, wait: Option<Duration>) -> Builder {
         self.settings.wait_max = wait;
         self
     }
 
-    /// Directories for the log, one logger thread each; on disks of their own they flush at the same time. Made if they are not there;
-    /// relative ones are inside the database's, where a name like `checkpoint-0000000042` is refused. Default: one, the database's own directory. They may differ from one opening to the
-    /// next; those of before must still be there, until a checkpoint has made what is in them superfluous.
+    /// Sets the directories of the log, one logger thread each. Directories on separate disks are flushed in
+    /// parallel. Missing directories are created. Relative paths are inside the database's directory; a name like
+    /// `checkpoint-0000000042` is refused. Default: the database's own directory only.
+    ///
+    /// The directories may differ from one opening to the next. Former ones must remain until a checkpoint has made
+    /// their logs obsolete.
     pub fn log_directories(mut self, directories: impl IntoIterator<Item = impl Into<PathBuf>>) -> Builder {
         self.settings.log.directories = directories.into_iter().map(Into::into).collect();
         self
     }
 
-    /// Bytes of a log segment, a file that is written with zeros beforehand; 1 to 8 GiB, rounded up to whole pages.
-    /// Default 64 MiB.
+    /// Sets the bytes of a log segment, a file that is filled with zeros beforehand. 1 byte to 8 GiB,
+    /// rounded up to whole pages. Default 64 MiB.
     pub fn segment_bytes(mut self, bytes: u64) -> Builder {
         self.settings.log.segment_bytes = bytes;
         self
     }
 
-    /// Bytes of a worker's log buffer, 1 to 64 MiB, of which it takes as many as it needs. Default 64 KiB.
+    /// Sets the bytes of a worker's log buffer, 1 byte to 64 MiB, of which it uses as many as it needs. Default 64 KiB.
     pub fn log_buffer_bytes(mut self, bytes: usize) -> Builder {
         self.settings.log.buffer_bytes = bytes;
         self
     }
 
-    /// Bytes of log that wait to be written beyond which transactions wait before they begin, and commits are refused if that does not
-    /// help. Default 64 MiB for each worker that writes.
+    /// Limits the bytes of log that wait to be written. Beyond the limit transactions wait before they begin; if that
+    /// does not help, commits are refused. Default 64 MiB for each worker that writes.
     pub fn log_backlog_bytes(mut self, bytes: usize) -> Builder {
         self.settings.log.backlog_bytes = bytes;
         self
     }
 
-    /// Bytes of log after which a checkpoint is taken and the log before it deleted; `None`: only when asked for
-    /// ([`Database::checkpoint`]). Default 1 GiB.
+    /// Sets after how many bytes of log a checkpoint is taken and the older log is deleted. `None`: only by
+    /// [`Database::checkpoint`]. Default 1 GiB.
     pub fn checkpoint_bytes(mut self, bytes: Option<u64>) -> Builder {
         self.settings.checkpoint_bytes = bytes;
         self
     }
 
-    /// Bytes a second that a checkpoint writes at most, at least 1, so that it leaves some of the disk to the log.
-    /// Default: no bound. Under [`Builder::step_helpers`] neither this nor [`Builder::checkpoint_share`] counts: nobody
-    /// waits.
+    /// Limits the bytes per second that a checkpoint writes, at least 1, to leave disk bandwidth to the log. Default:
+    /// no limit. Under [`Builder::step_helpers`] neither this nor [`Builder::checkpoint_share`] applies.
     pub fn checkpoint_rate(mut self, bytes_per_second: Option<u64>) -> Builder {
         self.settings.checkpoint_bytes_per_second = bytes_per_second;
         self
     }
 
-    /// Percent of the time, 1 to 100, for which each thread of a checkpoint works beside transactions: the rest it leaves to them, and
-    /// the checkpoint takes as much longer. Processors that transactions leave idle it uses besides. When the log has grown by [`Builder::checkpoint_bytes`] since it began, or by as much as is in
-    /// memory if that is more, it works for twice as long, then for three times, and so on. Default 10.
+    /// Sets the percentage of time, 1 to 100, for which each thread of a checkpoint works while transactions run. The
+    /// checkpoint takes correspondingly longer. It also uses processors that transactions leave idle. Default 10.
+    ///
+    /// The share grows if the log does: whenever it has grown by [`Builder::checkpoint_bytes`] since the checkpoint
+    /// began, or by the bytes in memory if that is more. The checkpoint then works for twice the share, then three
+    /// times, and so on.
     pub fn checkpoint_share(mut self, percent: u32) -> Builder {
         self.settings.checkpoint_share = percent;
         self
     }
 
-    /// Is told how far the recovery is, now and then and from any thread, while the database is being opened. Default: nobody is.
+    /// Sets a callback that reports the progress of recovery while the database is being opened, from any thread.
+    /// Default: none.
     ///
     /// ```no_run
     /// # use seriatim::Database;
@@ -449,7 +491,7 @@ impl Builder {
         self
     }
 
-    /// Breaks the protocol deliberately, for tests that must notice.
+    /// Breaks the protocol deliberately, for tests that must detect it.
     #[cfg(feature = "canary")]
     #[doc(hidden)]
     pub fn canary(mut self, fault: seriatim_txn::Fault) -> Builder {
@@ -457,7 +499,7 @@ impl Builder {
         self
     }
 
-    /// Breaks the log deliberately, for tests that must notice.
+    /// Breaks the log deliberately, for tests that must detect it.
     #[cfg(feature = "canary")]
     #[doc(hidden)]
     pub fn log_canary(mut self, fault: seriatim_engine::LogFault) -> Builder {
@@ -465,7 +507,8 @@ impl Builder {
         self
     }
 
-    /// So many threads, at most 8, recover, take a checkpoint and go through indexes, however many processors there are; for tests.
+    /// Sets the number of threads, at most 8, for recovery, checkpoints and passes over indexes, whatever the number
+    /// of processors. For tests.
     #[doc(hidden)]
     pub fn helper_threads(mut self, threads: usize) -> Builder {
         self.settings.helper_threads = Some(threads);
@@ -475,8 +518,8 @@ impl Builder {
     /// Opens the database.
     ///
     /// # Errors
-    /// An unknown protocol or option, a back end that does not work here, no memory; a setting that is out of its range
-    /// ([`OpenError::Setting`]), or settings that contradict each other ([`OpenError::Invalid`]).
+    /// An unknown protocol or option; a back end that does not work on this machine; no memory. A setting that is out
+    /// of its range ([`OpenError::Setting`]), or settings that contradict each other ([`OpenError::Invalid`]).
     pub fn open(self) -> Result<Database, OpenError> {
         self.settings.open().map(Database::of)
     }

@@ -1,10 +1,10 @@
-//! The database: what is open, with the types of rows.
+//! An open database, accessed by row types.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, RwLock};
 
 use seriatim_base::Epoch;
-use seriatim_catalog::{Table, TableDef};
+use seriatim_catalog::{RowRef, Table, TableDef};
 use seriatim_engine::{Contention, Engine};
 use seriatim_history::History;
 use seriatim_txn::{Knob, ProtocolInfo};
@@ -14,11 +14,12 @@ use crate::builder::Builder;
 use crate::handle::Handle;
 use crate::procedure::registry::Registry;
 use crate::{
-    Checkpoint, CloseError, DynHandle, Executor, OpenError, Receipt, Recovery, SchemaError, Session, Statistics,
-    StorageError, TableChecked, TransactError,
+    Checkpoint, CloseError, DynHandle, DynRow, Executor, OpenError, Receipt, Recovery, SchemaError, Session,
+    Statistics, StorageError, TableChecked, TransactError,
 };
 
-/// A serializable in-memory database. Clones share it; it ends with the last clone, session and transaction.
+/// A serializable in-memory database. Clones share it. It closes when the last clone, session and transaction is
+/// dropped.
 ///
 /// ```
 /// use seriatim::Database;
@@ -36,8 +37,9 @@ pub struct Database {
 }
 
 impl Database {
-    /// The database of a directory, with default options: creates it if there is none, else recovers what was acknowledged. One
-    /// process at a time has it open. A result is returned when it is durable ([`Durability::Group`](crate::Durability::Group)).
+    /// Opens the database of a directory, with default options: creates it if there is none, otherwise recovers all
+    /// acknowledged transactions. One process at a time can open it. A result is returned when it is durable
+    /// ([`Durability::Group`](crate::Durability::Group)).
     ///
     /// ```
     /// use seriatim::{Database, Table};
@@ -64,25 +66,26 @@ impl Database {
     /// ```
     ///
     /// # Errors
-    /// The directory is open elsewhere, of a newer format, or damaged; no memory or thread; what the file system says.
+    /// The directory is open in another process, has a newer format, or is damaged; no memory or thread; an error of
+    /// the file system.
     pub fn open(directory: impl Into<PathBuf>) -> Result<Database, OpenError> {
         Builder::default().path(directory).open()
     }
 
-    /// A database in memory, with default options: it is gone with the process.
+    /// Opens a database in memory, with default options. Its data is lost when the process ends.
     ///
     /// # Errors
-    /// When the operating system gives no memory or no thread.
+    /// The operating system refuses memory or a thread.
     pub fn in_memory() -> Result<Database, OpenError> {
         Builder::default().open()
     }
 
-    /// Options for a database.
+    /// Returns a builder that sets options of a database.
     pub fn builder() -> Builder {
         Builder::default()
     }
 
-    /// The database that is open.
+    /// Wraps an open engine.
     pub(crate) fn of(engine: Engine) -> Database {
         Database { engine, procedures: Arc::default() }
     }
@@ -99,22 +102,26 @@ impl Database {
         Arc::clone(&self.procedures)
     }
 
-    /// Creates the table that `T` declares: durable when this returns.
+    /// Creates the table that `T` declares. The table is durable when this returns.
     ///
     /// # Errors
-    /// A declaration that contradicts itself, a name that is taken, no memory. [`SchemaError::Storage`] if it could not be written
-    /// down: the table is not there then. If it is not even known whether that was undone, no more transactions commit until the
-    /// database is opened again.
+    /// The declaration contradicts itself, the name is taken, or there is no memory. [`SchemaError::Storage`] if the
+    /// table could not be written to disk: it does not exist then. If the write could not be undone for certain, no
+    /// transaction commits until the database is opened again.
     pub fn create<T: Table>(&self) -> Result<Handle<T>, SchemaError> {
         self.engine.create(T::definition()).map(Handle::new)
     }
 
-    /// The existing table that `T` declares. In a database on disk, one that is clustered otherwise than `T` says is converted: its rows
-    /// are written once more, and it is durable as `T` has it when this returns. While somebody has a handle of it, or a transaction is
-    /// open, it stays as it is. One that was declared as ordered ([`Database::declare`]) serves a `T` that says hashed.
+    /// Opens the existing table that `T` declares. A table that was declared as ordered ([`Database::declare`]) can
+    /// be opened by a `T` that declares it hashed.
+    ///
+    /// In a database on disk, a table whose clustering differs from that of `T` is converted: its rows are written
+    /// again. The conversion is durable when this returns. It does not happen while a handle of the table exists or a
+    /// transaction is open.
     ///
     /// # Errors
-    /// No such table, or one with another definition. Where it is converted, as [`Database::create`]; it is as it was then.
+    /// There is no such table, or it has another definition. A conversion fails as [`Database::create`] does, and
+    /// then leaves the table unchanged.
     pub fn table<T: Table>(&self) -> Result<Handle<T>, SchemaError> {
         let definition = T::definition();
         let set = self.engine.find_clustered(&definition)?;
@@ -124,10 +131,10 @@ impl Database {
         }
     }
 
-    /// The table that `T` declares; created if there is none of its name.
+    /// Opens the table that `T` declares, or creates it if there is none with its name.
     ///
     /// # Errors
-    /// One with another definition ([`SchemaError::Mismatch`]); otherwise as [`Database::create`].
+    /// The table has another definition ([`SchemaError::Mismatch`]); otherwise as [`Database::create`].
     pub fn create_or_open<T: Table>(&self) -> Result<Handle<T>, SchemaError> {
         match self.create() {
             Err(SchemaError::Exists(_)) => self.table(),
@@ -135,7 +142,7 @@ impl Database {
         }
     }
 
-    /// Creates a table declared at run time, with the layout a derived table of the same columns has.
+    /// Creates a table declared at run time. It has the same layout as a derived table of the same columns.
     ///
     /// # Errors
     /// As [`Database::create`].
@@ -143,70 +150,73 @@ impl Database {
         self.engine.declare(definition)
     }
 
-    /// Creates tables declared at run time, all of them or none, in this order. The file that lists the tables of a
-    /// database is written anew for each change: of many tables that are created one by one, each takes longer than the
-    /// one before.
+    /// Creates tables declared at run time, in this order: all of them or none. Each call writes the file that lists
+    /// all tables again, so that creating many tables one by one takes quadratic time.
     ///
     /// # Errors
-    /// As [`Database::create`], for the first that cannot be created.
+    /// As [`Database::create`], for the first table that cannot be created.
     pub fn declare_all(&self, definitions: Vec<TableDef>) -> Result<Vec<DynHandle>, SchemaError> {
         self.engine.declare_all(definitions)
     }
 
-    /// An existing table, by name, for access by values known at run time.
+    /// Opens an existing table by name, for access by values whose types are checked at run time.
     ///
     /// # Errors
-    /// No such table.
+    /// There is no such table.
     pub fn open_dyn(&self, name: &str) -> Result<DynHandle, SchemaError> {
         self.engine.open_dyn(name)
     }
 
-    /// Names of the tables, in order of creation.
+    /// Returns the names of the tables, in order of creation.
     pub fn table_names(&self) -> Vec<String> {
         self.engine.table_names()
     }
 
-    /// A session. Sessions are cheap; a thread that runs transactions has its own.
+    /// Opens a session. Sessions are cheap; each thread that runs transactions has its own.
     pub fn session(&self) -> Session {
         Session::new(self.engine.runner(), Arc::clone(&self.procedures))
     }
 
-    /// Threads that run transactions, for callers that do not wait for each. A transaction needs one of the
-    /// [`workers`](crate::Builder::workers) from when it is executed until it has been decided.
+    /// Starts threads that run transactions for callers that do not wait for each result. A transaction occupies one
+    /// of the [`workers`](crate::Builder::workers) from its execution until it is decided.
     ///
     /// # Errors
-    /// No threads are asked for, or the operating system refuses one.
+    /// `threads` is 0, or the operating system refuses a thread.
     pub fn executor(&self, threads: usize) -> Result<Executor, OpenError> {
         Executor::new(self, threads)
     }
 
-    /// What opening the database found in its directory; `None` in memory and where the directory was new.
+    /// Returns what recovery found in the directory; `None` in memory and for a new directory.
     pub fn recovery(&self) -> Option<&Recovery> {
         self.engine.recovery()
     }
 
-    /// Takes a checkpoint now: writes all rows while transactions go on, and deletes the log that is not needed any more. The database
-    /// takes one by itself after so much log ([`Builder::checkpoint_bytes`]). `None` in memory.
+    /// Takes a checkpoint now: writes all rows while transactions run, then deletes the log that is no longer needed.
+    /// The database takes checkpoints by itself after [`Builder::checkpoint_bytes`] of log. `None` in memory.
     ///
     /// # Errors
-    /// What the file system says, or that the log has stopped. The checkpoint before still counts.
+    /// An error of the file system, or the log has stopped. The previous checkpoint stays valid.
     pub fn checkpoint(&self) -> Result<Option<Checkpoint>, StorageError> {
         self.engine.checkpoint()
     }
 
-    /// Makes everything committed so far durable, whatever the [`Durability`](crate::Durability). At once in memory.
+    /// Makes everything committed so far durable, whatever the [`Durability`](crate::Durability). Returns at once in
+    /// memory.
     ///
     /// # Errors
-    /// [`TransactError::NotDurable`] if the log has stopped, or if the disk is full: then it may be tried again.
-    /// [`TransactError::NotDurableYet`] if it took longer than [`Builder::wait_max`].
+    /// [`TransactError::NotDurable`] if the log has stopped, or if the disk is full; with a full disk the call can be
+    /// repeated. [`TransactError::NotDurableYet`] if it took longer than [`Builder::wait_max`].
     pub fn flush(&self) -> Result<(), TransactError> {
         self.engine.flush()
     }
 
-    /// Closes the database, and says whether all that was committed is durable. Dropping the last handle, session and
-    /// transaction closes it as well, and says nothing. In a fork nothing is closed. Sessions that are still there go on reading as when the log has
-    /// stopped; their writes are refused with [`TransactError::Closed`](crate::TransactError::Closed). Calls that wait in
-    /// an [`Executor`] are not run, and get the same answer. A database in memory has nothing to close.
+    /// Closes the database and reports whether everything committed is durable. Dropping the last handle, session and
+    /// transaction closes it too, without a report. In a forked process nothing is closed. A database in memory has
+    /// nothing to close.
+    ///
+    /// Remaining sessions can still read, as after the log has stopped; their writes fail with
+    /// [`TransactError::Closed`](crate::TransactError::Closed). Calls that wait in an [`Executor`] are not run and
+    /// fail with the same error.
     ///
     /// ```
     /// # use seriatim::{Database, Durability, Table};
@@ -223,18 +233,20 @@ impl Database {
     /// ```
     ///
     /// # Errors
-    /// What was not durable and is lost. The database is closed all the same, and the directory can be opened again.
+    /// Committed transactions that were not durable are lost. The database is closed nevertheless, and the directory
+    /// can be opened again.
     pub fn close(self) -> Result<(), CloseError> {
         self.engine.close()
     }
 
-    /// What survives a power cut now: every transaction of an epoch up to this one. It never moves back. `None` in memory, where
-    /// nothing does.
+    /// Returns the newest durable epoch: every transaction of this epoch and of earlier ones survives a power cut. It
+    /// never moves back. `None` in memory, where nothing is durable.
     pub fn durable_epoch(&self) -> Option<Epoch> {
         self.engine.durable_epoch()
     }
 
-    /// Somebody waits until this epoch is durable: it ends, and is flushed, as soon as the disk is free. Never waits; nothing in memory.
+    /// Asks for this epoch to become durable soon: it ends, and is flushed, as soon as the disk is free. Returns at
+    /// once. Does nothing in memory.
     ///
     /// # Errors
     /// [`TransactError::LogStopped`]: nothing more becomes durable.
@@ -242,8 +254,8 @@ impl Database {
         self.engine.request_durable(epoch)
     }
 
-    /// Whether a power cut takes back neither the transaction nor what it read. For [`Durability::Async`](crate::Durability), where
-    /// receipts are given before; never in memory.
+    /// Whether both the transaction and everything that it read survive a power cut. Needed with
+    /// [`Durability::Async`](crate::Durability), which gives receipts earlier. Always false in memory.
     ///
     /// ```
     /// # use seriatim::{Database, Durability, Table};
@@ -264,22 +276,22 @@ impl Database {
         self.engine.is_durable(receipt)
     }
 
-    /// The protocol in use, with the capabilities that it has with its options.
+    /// Returns the protocol in use, with the capabilities that it has under its current options.
     pub fn protocol(&self) -> ProtocolInfo {
         self.engine.protocol()
     }
 
-    /// The options of the protocol in use, each with its value.
+    /// Returns the options of the protocol in use, each with its value.
     pub fn protocol_options(&self) -> impl Iterator<Item = (&'static Knob, u64)> + '_ {
         self.engine.protocol_options()
     }
 
-    /// How regions run.
+    /// Returns how regions run.
     pub fn backend(&self) -> crate::htm::Backend {
         self.engine.backend()
     }
 
-    /// What the database has done so far.
+    /// Returns counters of the database's work so far.
     pub fn statistics(&self) -> Statistics {
         self.engine.statistics()
     }
@@ -287,19 +299,19 @@ impl Database {
     /// Maps and touches this many bytes now, so that no transaction waits for fresh pages.
     ///
     /// # Errors
-    /// When the operating system does not give them.
+    /// The operating system refuses the memory.
     pub fn prefault(&self, bytes: usize) -> Result<(), OpenError> {
         self.engine.prefault(bytes)
     }
 
-    /// Does what helper threads do, once: advances the epoch, and the time that ages are counted in by
-    /// [`Builder::epoch_interval`], ends parked transactions that are too old, flushes the log, takes a checkpoint if one is due, lets
-    /// idle workers unlink what was deleted, and gives free memory back to the system if there is much.
+    /// Does the work of the background threads once. It advances the epoch, and the clock of ages by
+    /// [`Builder::epoch_interval`]. It ends parked transactions that are too old, flushes the log, and takes a
+    /// checkpoint if one is due. Idle workers unlink deleted rows, and excess free memory returns to the system.
     pub fn step(&self) {
         self.engine.step()
     }
 
-    /// What was in whose way since the database was opened, if that is tracked ([`Builder::track_contention`]).
+    /// Returns which transactions conflicted since the database was opened, if [`Builder::track_contention`] is set.
     ///
     /// ```
     /// # use seriatim::{Abort, Contender, Database, Table, Tx, procedure, procedures};
@@ -318,7 +330,7 @@ impl Database {
     /// session.transact(|tx| {
     ///     let n = tx.require(&counters, &7)?.n();
     ///     if tx.attempt() == 1 {
-    ///         other.call(count, &7).expect("nobody else is about");
+    ///         other.call(count, &7).expect("no conflict");
     ///     }
     ///     tx.insert(&counters, &Counter { id: 8, n })
     /// })?;
@@ -333,35 +345,76 @@ impl Database {
         self.engine.contention()
     }
 
-    /// What was recorded since the last call, if the database records ([`Builder::record_history`]). Let transactions come to
-    /// rest first: one in the middle of its commit may be missing.
+    /// Returns the history recorded since the last call, if [`Builder::record_history`] is set. Call it when no
+    /// transaction is running: one in the middle of its commit may be missing.
     pub fn take_history(&self) -> Option<History> {
         self.engine.take_history()
     }
 
-    /// Checks the structure of every table and index against itself. New transactions wait meanwhile.
+    /// Calls `see` with each row of a table, in no order, and returns their number. The table may be hashed. Under
+    /// every protocol, the rows are those of one moment at which no transaction is open. `see` must not begin a
+    /// transaction.
+    ///
+    /// New transactions wait meanwhile, for at most a second. Then they fail with
+    /// [`TransactError::WorkersBusy`](crate::TransactError::WorkersBusy), so this is for exports and counts.
+    ///
+    /// ```
+    /// # use seriatim::{Database, Table};
+    /// # #[derive(Table)] #[table(name = "counter", key(id), hash)] struct Counter { id: u32, n: u64 }
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let db = Database::in_memory()?;
+    /// # let counters = db.create::<Counter>()?;
+    /// # let mut session = db.session();
+    /// session.transact(|tx| (0..9).try_for_each(|id| tx.insert(&counters, &Counter { id, n: 2 })))?;
+    /// let mut sum = 0;
+    /// assert_eq!((db.each_row(&counters, |row| sum += row.n())?, sum), (9, 18));
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Errors
-    /// The first fault found, in words; or that a transaction is open.
+    /// [`TransactError::Excluded`](crate::TransactError::Excluded) if a transaction stays open for longer than a
+    /// second. A handle of another database.
+    pub fn each_row<T: Table>(
+        &self,
+        table: &Handle<T>,
+        mut see: impl FnMut(T::Row<'_>),
+    ) -> Result<usize, TransactError> {
+        // SAFETY: a row of this table, readable during the call.
+        self.engine.each_row_at_rest(&table.set, &mut |row| see(T::row(unsafe { RowRef::from_raw(row.as_ptr()) })))
+    }
+
+    /// As [`Database::each_row`], for a table declared at run time.
+    ///
+    /// # Errors
+    /// As [`Database::each_row`].
+    pub fn each_row_dyn(&self, table: &DynHandle, mut see: impl FnMut(DynRow<'_>)) -> Result<usize, TransactError> {
+        self.engine.each_row_at_rest_dyn(table, &mut see)
+    }
+
+    /// Checks the structure of every table and index. New transactions wait meanwhile.
+    ///
+    /// # Errors
+    /// A description of the first fault found; or a transaction is open.
     pub fn check_structure(&self) -> Result<(), String> {
         self.engine.check_structure()
     }
 
-    /// Compares every secondary index with its table, both ways, and counts the rows. Let writing transactions come to rest first:
-    /// what is committed meanwhile may look like a fault.
+    /// Compares every secondary index with its table, both ways, and counts the rows. Call it when no transaction is
+    /// writing: concurrent commits may look like faults.
     ///
     /// # Errors
-    /// The first fault found, in words; or why the rows could not be read.
+    /// A description of the first fault found, or of why the rows could not be read.
     pub fn check_indexes(&self) -> Result<Vec<TableChecked>, String> {
         self.engine.check_indexes()
     }
 
-    /// Copies the database into the directory `to`, which is new or empty, while transactions go on. What was committed
-    /// before is in the copy. Checkpoints wait until it is done, and so does closing the database. `None` in memory,
-    /// and where the directory was only looked at.
+    /// Copies the database into the directory `to`, which is new or empty, while transactions run. The copy contains
+    /// everything that was committed before the call. Checkpoints, and closing the database, wait until it is done.
+    /// `None` in memory, and for a database opened for inspection only.
     ///
     /// # Errors
-    /// As [`backup::take`](crate::backup::take); that the log has stopped, or that what is committed was not durable within
+    /// As [`backup::take`](crate::backup::take); the log has stopped; or the commits were not durable within
     /// [`Builder::wait_max`](crate::Builder::wait_max).
     pub fn backup(&self, to: impl AsRef<Path>) -> Result<Option<Copied>, StorageError> {
         self.engine.backup(to)

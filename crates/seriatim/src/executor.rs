@@ -1,4 +1,4 @@
-//! Threads that run transactions for callers with better things to do than to wait.
+//! Executors: threads that run transactions for callers that do not wait for each result.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, PoisonError, RwLock};
@@ -15,45 +15,48 @@ use crate::{
     Abort, BatchStatistics, Committed, Database, OpenError, Running, Session, TransactError, TransactionOptions, Tx,
 };
 
-/// Threads that run what they are given, first come, first served: one caller can have many transactions under way.
+/// Threads that run transactions in the order of submission. One caller can have many transactions in flight.
 ///
-/// Under a protocol that orders batches of decisions (`occ-batch`), a thread does not wait for the decisions of what
-/// it was given by [`Executor::transact`] and [`Executor::call`]. It executes further transactions meanwhile, up to
-/// as many as a batch has and its share of the [`workers`](crate::Builder::workers) allows, and their decisions come
-/// together in one batch. Where procedures run in pieces it executes one at a time. What it was given by
-/// [`Executor::run`] it runs by itself, when its others have ended.
+/// **Batches of decisions.** Some protocols order batches of decisions (`occ-batch`). There a thread does not wait
+/// for the decision of a call to [`Executor::transact`] or [`Executor::call`]. It executes further transactions
+/// meanwhile, and their decisions form one batch. Their number is limited by the batch size and by the thread's share
+/// of the [`workers`](crate::Builder::workers). Where procedures run in pieces, a thread executes one at a time. A
+/// thread runs work for [`Executor::run`] alone, after its other transactions have ended.
 ///
-/// A transaction that has been executed does not wait for the body of the next: when its thread runs that for more
-/// than some 1 ms, another thread of the executor that has nothing to do, or comes between two bodies, decides it
-/// and tells its result. Only where all threads run bodies that take long does it wait for the first of them.
+/// An executed transaction does not wait for the next body of its thread. If that body runs for more than about 1 ms,
+/// another thread of the executor decides the transaction and returns its result. The other thread must be idle or
+/// between two bodies. Only while all threads run long bodies does the transaction wait for the first of them to end.
 ///
-/// **The queue is bounded**: [`Builder::executor_queue_max`](crate::Builder::executor_queue_max) calls wait to
-/// begin, at most. Beyond that the methods that give it work wait for room, which slows down a caller that is
-/// faster than the threads. A caller that must not wait asks with [`Executor::try_reserve`]. What a body gives its
-/// own executor is taken beyond the bound: waiting, it could wait for itself.
+/// **The queue is bounded.** At most [`Builder::executor_queue_max`](crate::Builder::executor_queue_max) calls wait
+/// to begin. Beyond the limit, the methods that submit work wait for room; this slows down a caller that is faster
+/// than the threads. A caller that must not wait uses [`Executor::try_reserve`]. Work that a body submits to its own
+/// executor ignores the limit, as the body could wait for itself.
 ///
-/// A transaction that its caller no longer wants is ended by [`Running::cancel`]. When the database is
-/// [closed](Database::close), what has not begun is not run, and told so: [`TransactError::Closed`].
+/// **Cancelling and closing.** [`Running::cancel`] ends a transaction whose result is no longer needed. When the
+/// database is [closed](Database::close), calls that have not begun are not run and fail with
+/// [`TransactError::Closed`].
 ///
-/// What is given to [`Executor::run`] may wait for work that was given before it. Any other work that waits for
-/// work of the same executor can wait for ever: for what is behind it while all threads wait; and within a
-/// transaction, for one that its own thread is to decide.
+/// **Waiting inside work.** Work for [`Executor::run`] may wait for work that was submitted before it. Any other work
+/// that waits for work of the same executor can wait for ever. All threads may be waiting for work behind them, or a
+/// transaction may wait for another that its own thread must decide.
 ///
-/// Where calls are batched ([`Builder::batch`](crate::Builder::batch)), those of which one writes what another
-/// reads or writes are run one after another on one thread, and not in the order in which they came; a call is
-/// overtaken by those of its own batch and of at most 4 later ones. A thread that runs batched calls waits for
-/// each decision before the next of them.
+/// **Batches of calls.** With [`Builder::batch`](crate::Builder::batch), conflicting calls (one writes a row that
+/// another reads or writes) run one after another on one thread. They may run in another order than that of
+/// submission. A call can be overtaken by calls of its own batch and of at most 4 later ones. A thread that runs
+/// batched calls waits for each decision before the next call.
 ///
-/// Under a protocol with partitions, each thread owns some: of `n` threads, partition `p` belongs to thread `p mod
-/// n`. A call whose arguments tell its partitions is run by the owner of the first of them, and so is what is
-/// given to [`Executor::transact_at`]; all else by any thread. Neither overtakes the other: no thread begins a
-/// call while other work waits that came before it, and no other work while it has such a call. A call that runs
-/// for long holds up others of its own partitions only: what waits behind it in others is begun by threads that
-/// have nothing to do some 2 ms later, and by those that have after 128 of theirs. Who runs a call is a matter of
-/// caches, and never of what is right: partitions have locks. Batches are not formed of calls where threads own
-/// partitions, and threads own none where calls are batched.
+/// **Partitions.** Under a protocol with partitions each thread owns some of them: of `n` threads, partition `p`
+/// belongs to thread `p mod n`. A call whose arguments determine its partitions runs on the owner of the first of
+/// them. [`Executor::transact_at`] also runs on the owner, all other work on any thread. Calls with an owner and
+/// other work do not overtake each other: a thread begins neither while an earlier one of the other kind waits for
+/// it.
 ///
-/// Dropping it waits until all that it was given has been run; but not if its own work drops it.
+/// A long call only delays other calls of its own partitions. Idle threads take over the calls behind it in other
+/// partitions after about 2 ms. Busy threads do so after 128 calls of their own. Owners only improve the use of
+/// caches; correctness rests on the locks of partitions. Threads own no partitions if calls are batched.
+///
+/// Dropping an executor waits until all submitted work has run, unless its own work drops it.
+///
 ///
 /// ```
 /// # use seriatim::{Database, Table};
@@ -79,9 +82,9 @@ pub struct Executor {
     procedures: Arc<RwLock<Registry>>,
 }
 
-/// Room for one call in the queue of an executor: [`Executor::try_reserve`]. Its methods are those of
-/// [`Executor`], and do not wait. Dropping it gives the room back.
-#[must_use = "room that is not used is given back"]
+/// Room for one call in the queue of an executor: [`Executor::try_reserve`]. It has the methods of [`Executor`], which
+/// do not wait here. Dropping it releases the room.
+#[must_use = "dropping reserved room releases it"]
 pub struct Reserved<'e> {
     executor: &'e Executor,
     permit: Permit,
@@ -116,19 +119,18 @@ impl Executor {
         Ok(Executor { inner: executor.inner.spawn(bodies)?, ..executor })
     }
 
-    /// One whose threads are the caller's, as simulated cores are: each runs one of these bodies, until the executor
-    /// is dropped.
+    /// An executor whose threads belong to the caller, such as simulated cores. Each runs one of these bodies until the
+    /// executor is dropped.
     pub fn apart(database: &Database, threads: usize) -> Result<(Executor, Vec<ExecutorBody>), OpenError> {
         let (sessions, engine) = (database.clone(), database.engine());
         let (inner, bodies) = seriatim_engine::Executor::apart(engine, threads, move || sessions.session())?;
         Ok((Executor { inner, procedures: database.shared_procedures() }, bodies))
     }
 
-    /// Room in the queue, if there is some now: the way in for callers that must not wait, such as those of an event
-    /// loop.
+    /// Reserves room in the queue without waiting, for callers that must not wait, such as an event loop.
     ///
     /// # Errors
-    /// [`QueueFull`]: there is none. What waits for an answer may be cancelled, or the call refused.
+    /// [`QueueFull`]: there is no room now. The caller may cancel waiting calls or refuse the new one.
     ///
     /// ```
     /// # use seriatim::{Abort, Database, QueueFull};
@@ -150,17 +152,17 @@ impl Executor {
         Reserved { executor: self, permit: self.inner.reserve() }
     }
 
-    /// How many calls wait to begin now, with the room that is reserved.
+    /// The number of calls that wait to begin now, reserved room included.
     pub fn queued(&self) -> usize {
         self.inner.queued()
     }
 
-    /// Has one of the threads run `work` by itself, with a session as [`Database::session`] gives it.
+    /// Runs `work` alone on one of the threads, with a session as [`Database::session`] returns it.
     pub fn run<R: Send + 'static>(&self, work: impl FnOnce(&mut Session) -> R + Send + 'static) -> Running<R> {
         self.reserve().run(work)
     }
 
-    /// Has one of the threads run `body` as [`Session::transact`] does.
+    /// Runs `body` on one of the threads as [`Session::transact`] does.
     pub fn transact<R: Send + 'static>(
         &self,
         body: impl FnMut(&Tx) -> Result<R, Abort> + Send + 'static,
@@ -168,8 +170,8 @@ impl Executor {
         self.reserve().transact(body)
     }
 
-    /// Has one of the threads run `body` as [`Session::transact_with`] does. The age that it may have counts its
-    /// waiting to be decided.
+    /// Runs `body` on one of the threads as [`Session::transact_with`] does. The wait for a decision counts towards the
+    /// age limit.
     pub fn transact_with<R: Send + 'static>(
         &self,
         options: TransactionOptions,
@@ -178,7 +180,7 @@ impl Executor {
         self.reserve().transact_with(options, body)
     }
 
-    /// Has the thread that owns the partition run `body` as [`AtPartition::transact`](crate::AtPartition::transact)
+    /// Runs `body` on the thread that owns the partition, as [`AtPartition::transact`](crate::AtPartition::transact)
     /// does.
     pub fn transact_at<R: Send + 'static>(
         &self,
@@ -188,9 +190,9 @@ impl Executor {
         self.reserve().transact_at(partition, body)
     }
 
-    /// Has one of the threads run a registered procedure as [`Session::call`] does. Only one that changes something
-    /// and is run from top to bottom leaves its thread to others until it is decided: neither one under a protocol
-    /// that repairs, nor one whose accesses are checked.
+    /// Runs a registered procedure on one of the threads as [`Session::call`] does. While it waits for its decision the
+    /// thread runs other calls, if the procedure is not read-only and runs from top to bottom. This excludes protocols
+    /// that repair, and procedures whose accesses are checked.
     pub fn call<P: Declared>(
         &self,
         procedure: P,
@@ -199,13 +201,13 @@ impl Executor {
         self.reserve().call(procedure, arguments)
     }
 
-    /// What batching has done since the executor was made. All zero where calls are not batched.
+    /// Counters of batching since the executor was created. All are zero where calls are not batched.
     pub fn batch_statistics(&self) -> BatchStatistics {
         self.inner.batch_statistics()
     }
 
-    /// What decides where a call runs, as far as its arguments tell. What goes wrong here goes wrong again where it
-    /// runs, and is told there.
+    /// The accesses that decide where a call runs, as far as its arguments determine them. An error here occurs again
+    /// where the call runs, and is reported there.
     fn predicted<P: Declared>(&self, arguments: &P::Arguments) -> (PredictedAccess, Option<InPartitions>) {
         let partitions = self.inner.partitions();
         if partitions.is_none() && !self.inner.batches() {
@@ -288,19 +290,19 @@ impl Reserved<'_> {
     }
 }
 
-/// The rows that a call will touch, if it can be batched by them.
+/// The rows that a call will access, if it can be batched by them.
 fn footprint<P: Declared>(entry: &Entry, arguments: &P::Arguments) -> Option<Footprint> {
     if !entry.tells_footprint {
         return None;
     }
     let mut footprint = Footprint::default();
     let mut add = |touch: Touch<'_>| {
-        // What a range holds is not known.
+        // The rows in a range are unknown.
         if let Keys::One(key) = touch.keys {
             footprint.add(touch.table, key, touch.access == Access::Write);
         }
     };
-    // A pure function that panics does so where the procedure runs, if it gets there.
+    // A pure function that panics here also panics where the procedure runs, if the procedure calls it.
     let told = catch_unwind(AssertUnwindSafe(|| P::footprint(entry.handles::<P>(), arguments, &mut add)));
     told.is_ok().then_some(footprint)
 }

@@ -1,7 +1,8 @@
 //! Seriatim: a serializable in-memory OLTP database that runs inside your process.
 //!
-//! Declare tables as structs, open a database, run closures as transactions. Every transaction is serializable: the result is
-//! as if they had run one after another. A closure may run several times; conflicts are retried, within bounds.
+//! Declare tables as structs, open a database, run closures as transactions. Every transaction is serializable: the
+//! result is as if transactions had run one after another. A closure may run several times; conflicts are retried,
+//! within bounds.
 //!
 //! ```
 //! use seriatim::{Abort, Database, Decimal, Table};
@@ -29,13 +30,15 @@
 //! # }
 //! ```
 //!
-//! Where to read on: [`Database`] and [`Builder`] to open one, [`Session`] to run transactions, [`Tx`] for what a transaction
-//! can do, [`TransactError`] for what can go wrong, [`mod@procedure`] for transactions declared beforehand, [`catalog`] for columns
-//! and keys.
+//! Where to read on:
+//! - [`Database`] and [`Builder`] open a database, and [`Session`] runs transactions.
+//! - [`Tx`] has the operations of a transaction, and [`TransactError`] the errors.
+//! - [`mod@procedure`] is about transactions declared beforehand, and [`catalog`] about columns and keys.
 //!
-//! Invariant of this crate: one declaration runs under every protocol; nothing here names one. What knows no row type is `seriatim-engine`'s.
+//! Invariant of this crate: one declaration runs under every protocol, and no code here names a protocol. Code that
+//! knows no row type is in `seriatim-engine`.
 
-// What the macros make names this crate by its name, also in its own tests.
+// Generated code names this crate by its name, also in the crate's own tests.
 #[cfg(test)]
 extern crate self as seriatim;
 
@@ -92,17 +95,18 @@ pub use seriatim_engine::LogFault;
 #[doc(hidden)]
 pub use seriatim_txn::Fault;
 
-/// The README's example compiles; it would leave a directory behind. The one of [`Database::open`] runs.
+/// The README's example is compiled but not run, as it would leave a directory behind. That of [`Database::open`]
+/// runs.
 #[cfg(doctest)]
 #[doc = include_str!("../../../README.md")]
 struct Readme;
 
-/// Those of the chapter on procedures run.
+/// The examples of the chapter on procedures run.
 #[cfg(doctest)]
 #[doc = include_str!("../../../docs/procedures.md")]
 struct ProceduresChapter;
 
-/// That of the page on partitions runs.
+/// The example of the page on partitions runs.
 #[cfg(doctest)]
 #[doc = include_str!("../../../docs/partitions.md")]
 struct PartitionsPage;

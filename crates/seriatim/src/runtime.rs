@@ -1,4 +1,4 @@
-//! Tables declared at run time, read and written by values whose types are checked then.
+//! Access to tables declared at run time. The types of values are checked at each call.
 
 use seriatim_catalog::Value;
 use seriatim_engine::{DynHandle, DynRow, DynScan};
@@ -6,7 +6,7 @@ use seriatim_engine::{DynHandle, DynRow, DynScan};
 use crate::{Abort, MissingRow, ReadTx, Tx};
 
 impl ReadTx {
-    /// The row with these key values, if there is one.
+    /// Returns the row with these key values, if there is one.
     ///
     /// # Errors
     /// A conflict, or values that are not of the key's types.
@@ -14,7 +14,7 @@ impl ReadTx {
         self.core.get_dyn(table, key)
     }
 
-    /// The rows whose keys begin with these values, in key order; all rows for none.
+    /// Returns the rows whose keys begin with these values, in key order; without values, all rows.
     ///
     /// # Errors
     /// Values that are not of the key's types; a table that is not ordered. The scan itself reports conflicts.
@@ -22,42 +22,43 @@ impl ReadTx {
         self.core.scan_dyn(table, prefix)
     }
 
-    /// The rows that the index of this name finds for these values, in index order.
+    /// Returns the rows that this index finds for these values, in index order.
     ///
     /// # Errors
-    /// No such index, or values that are not of its types; of a hash index, fewer values than it has columns. The scan itself reports
-    /// conflicts.
+    /// There is no such index, or the values are not of its types. A hash index needs a value for each of its
+    /// columns. The scan itself reports conflicts.
     pub fn find_dyn<'t>(&'t self, table: &'t DynHandle, index: &str, prefix: &[Value]) -> Result<DynScan<'t>, Abort> {
         self.core.find_dyn(table, index, prefix)
     }
 }
 
 impl Tx {
-    /// Inserts a row of these values, one a column.
+    /// Inserts a row of these values, one per column.
     ///
     /// # Errors
-    /// As [`Tx::insert`]; or values that do not fit.
+    /// As [`Tx::insert`]; or values that do not fit the columns.
     pub fn insert_dyn(&self, table: &DynHandle, values: &[Value]) -> Result<(), Abort> {
         self.core.insert_dyn(table, values)
     }
 
-    /// Inserts a row of these values or replaces the one with its key.
+    /// Inserts a row of these values, or replaces the row with its key.
     ///
     /// # Errors
-    /// As [`Tx::put`]; or values that do not fit.
+    /// As [`Tx::put`]; or values that do not fit the columns.
     pub fn put_dyn(&self, table: &DynHandle, values: &[Value]) -> Result<(), Abort> {
         self.core.put_dyn(table, values)
     }
 
-    /// Sets columns of the row with these key values, which must exist. Where it may be missing: [`Tx::update_if_dyn`].
+    /// Sets columns of the row with these key values, which must exist. If the row may be missing, use
+    /// [`Tx::update_if_dyn`].
     ///
     /// # Errors
-    /// A conflict; a missing row; a column that does not exist or may not change; values that do not fit.
+    /// A conflict; a missing row; a column that does not exist or may not change; values that do not fit the columns.
     pub fn update_dyn(&self, table: &DynHandle, key: &[Value], changes: &[(&str, Value)]) -> Result<(), Abort> {
         self.update_if_dyn(table, key, changes)?.or_else(|MissingRow| Err(self.core.missing_dyn(table, key)?))
     }
 
-    /// As [`Tx::update_dyn`], of a row that may be missing: see [`Tx::update_if`].
+    /// As [`Tx::update_dyn`], for a row that may be missing: see [`Tx::update_if`].
     ///
     /// # Errors
     /// As [`Tx::update_dyn`], except for a missing row.
@@ -70,7 +71,7 @@ impl Tx {
         self.core.update_dyn(table, key, changes).map(MissingRow::unless)
     }
 
-    /// Deletes the row with these key values, which must exist. Where it may be missing: [`Tx::delete_if_dyn`].
+    /// Deletes the row with these key values, which must exist. If the row may be missing, use [`Tx::delete_if_dyn`].
     ///
     /// # Errors
     /// A conflict; a missing row; values that are not of the key's types.

@@ -1,4 +1,4 @@
-//! Scans: iterators over rows in key or index order. Decision record 12 says how long their rows live, and why.
+//! Scans: iterators over rows in key or index order. Decision record 12 explains how long their rows live.
 
 use std::marker::PhantomData;
 use std::ops::{Bound, ControlFlow};
@@ -8,11 +8,11 @@ use seriatim_engine::{Direction, RawScan, TableSet, Target, TxCore};
 
 use crate::Abort;
 
-/// Rows of a scan, in order. Each step may report an abort, after which the transaction cannot commit, whether it was looked at or not.
-/// So [`Iterator::count`] may count one; [`Scan::try_count`] does not.
+/// The rows of a scan, in order. Each step may return an abort, after which the transaction cannot commit, even if
+/// the body ignores it. [`Iterator::count`] may therefore count an abort as a row; [`Scan::try_count`] does not.
 ///
-/// The rows that the iterator yields can be kept as long as the transaction is open; under a protocol that hands out copies each takes
-/// memory for as long. [`Scan::for_each_row`] shows rows one at a time, and then none is kept.
+/// Rows from the iterator can be kept while the transaction is open. Under a protocol that copies rows, each copy
+/// occupies memory as long. [`Scan::for_each_row`] passes rows one at a time and keeps none.
 #[must_use = "a scan reads nothing until it is iterated"]
 pub struct Scan<'t, T> {
     raw: RawScan<'t>,
@@ -36,7 +36,8 @@ impl<'t, T: Table> Scan<'t, T> {
         Scan { raw: RawScan::of_range(tx, set, index, range), rows: PhantomData }
     }
 
-    /// The scan, for a body that reads these columns of its rows only: see [`ReadTx::get_columns`](crate::ReadTx::get_columns).
+    /// Restricts the scan to these columns: the body reads no others. See
+    /// [`ReadTx::get_columns`](crate::ReadTx::get_columns).
     ///
     /// ```
     /// # use seriatim::{Database, Table};
@@ -63,7 +64,7 @@ impl<'t, T: Table> Scan<'t, T> {
         Scan { raw: self.raw.with_columns(columns), rows: PhantomData }
     }
 
-    /// How many rows are left.
+    /// Counts the remaining rows.
     ///
     /// ```
     /// # use seriatim::{Database, Table};
@@ -86,9 +87,9 @@ impl<'t, T: Table> Scan<'t, T> {
         self.raw.count()
     }
 
-    /// Shows each row that is left to `visit`. The row lives for that call only, so that however many there are, a transaction that
-    /// keeps copies of what it gives out, as explicit ones do, needs room for one. (A protocol that hands out copies needs room for
-    /// each row that an index finds, and for one of a table.)
+    /// Calls `visit` with each remaining row, which lives for that call only. A transaction that copies rows, as
+    /// explicit ones do, therefore needs room for one row, however many there are. (Under a protocol that copies
+    /// rows, a scan of an index needs room for every row; a scan of a table needs room for one.)
     ///
     /// ```
     /// # use seriatim::{Database, Table};
@@ -133,7 +134,7 @@ impl<'t, T: Table> Scan<'t, T> {
     /// ```
     ///
     /// # Errors
-    /// A conflict; those of `visit`, after which it is not called again.
+    /// A conflict; an abort of `visit`, which is then not called again.
     #[inline]
     pub fn for_each_row(self, mut visit: impl FnMut(T::Row<'_>) -> Result<(), Abort>) -> Result<(), Abort> {
         let visited = self.try_for_each_row(|row| visit(row).map(|()| ControlFlow::<()>::Continue(())))?;
@@ -141,7 +142,7 @@ impl<'t, T: Table> Scan<'t, T> {
         Ok(())
     }
 
-    /// As [`Scan::for_each_row`], until `visit` breaks; what it broke with, or that it did not.
+    /// As [`Scan::for_each_row`], until `visit` breaks. Returns the value of the break, if there was one.
     ///
     /// ```
     /// # use std::ops::ControlFlow;
@@ -164,7 +165,7 @@ impl<'t, T: Table> Scan<'t, T> {
     /// ```
     ///
     /// # Errors
-    /// As there.
+    /// As [`Scan::for_each_row`].
     #[inline]
     pub fn try_for_each_row<B>(
         self,
@@ -180,7 +181,7 @@ impl<'t, T: Table> Scan<'t, T> {
     }
 }
 
-/// A scan in generated code, of whose rows each lives until the next step.
+/// A scan in generated code. Each row lives until the next step.
 #[must_use = "a scan reads nothing until it is stepped"]
 pub struct Steps<'t, T, L> {
     raw: RawScan<'t>,
@@ -188,13 +189,13 @@ pub struct Steps<'t, T, L> {
     rows: PhantomData<fn() -> T>,
 }
 
-/// How many rows a scan steps to.
+/// Limits how many rows a scan returns.
 pub trait Limit {
-    /// Whether there is one row more.
+    /// Whether the scan may return one more row.
     fn admits(&mut self) -> bool;
 }
 
-/// All.
+/// No limit.
 impl Limit for () {
     #[inline(always)]
     fn admits(&mut self) -> bool {
@@ -202,7 +203,7 @@ impl Limit for () {
     }
 }
 
-/// So many.
+/// The number of rows that are still allowed.
 impl Limit for usize {
     #[inline(always)]
     fn admits(&mut self) -> bool {
@@ -222,7 +223,7 @@ impl<'t, T: Table, L: Limit> Steps<'t, T, L> {
         Steps { raw: scan.raw.with_columns(columns).transient(), limit, rows: PhantomData }
     }
 
-    /// The next row, for as long as the scan is not stepped again.
+    /// Returns the next row. It lives until the next call.
     ///
     /// # Errors
     /// A conflict.

@@ -1,4 +1,4 @@
-//! Sessions: where transactions are run and retried.
+//! Sessions run transactions and retry them.
 
 use std::sync::{Arc, RwLock};
 use std::time::Duration;
@@ -11,13 +11,13 @@ use crate::procedure::registry::Registry;
 use crate::transaction::{SnapshotTransaction, Transaction};
 use crate::{Abort, Canceller, ReadTx, TransactError, TransactionOptions, Tx};
 
-/// Runs transactions, one at a time. Sessions are many, cheap, and may move between threads.
+/// Runs transactions, one at a time. A database can have many sessions. They are cheap and may move between threads.
 pub struct Session {
     pub(crate) runner: Runner,
     pub(crate) called: Called,
-    /// Of the database.
+    /// The procedures registered in the database.
     pub(crate) procedures: Arc<RwLock<Registry>>,
-    /// What was called, if it is to be told.
+    /// The calls made, if they are recorded.
     #[cfg(feature = "test-support")]
     pub(crate) told: Option<Vec<crate::test_support::Call>>,
 }
@@ -33,8 +33,9 @@ impl Session {
         }
     }
 
-    /// Runs `body` as one serializable transaction and commits. The body may run several times: it must not have effects
-    /// outside the transaction that a repetition would spoil. [`ReadTx::attempt`] tells which run it is.
+    /// Runs `body` as one serializable transaction and commits. The body may run several times, so it must not have
+    /// effects outside the transaction that a repetition would spoil. [`ReadTx::attempt`] returns the number of the
+    /// run.
     ///
     /// ```
     /// # use seriatim::{Database, Table};
@@ -59,7 +60,7 @@ impl Session {
     /// The body's own abort, a duplicate key, or a conflict that outlasted the retries.
     ///
     /// # Panics
-    /// If the body panics on values that held together; a panic on values that did not is a conflict like any other.
+    /// If the body panics on a consistent state. A panic on an inconsistent state is retried as a conflict.
     pub fn transact<R>(
         &mut self,
         mut body: impl FnMut(&Tx) -> Result<R, Abort>,
@@ -67,23 +68,29 @@ impl Session {
         self.runner.transact(|core| body(Tx::of(core)))
     }
 
-    /// As [`Session::transact`], without waiting until the result is durable: the next transaction can begin meanwhile. A panic of
-    /// the body does wait.
+    /// As [`Session::transact`], without waiting until the result is durable: the next transaction can begin
+    /// meanwhile. If the body panics, the call waits before the panic continues.
     pub fn submit<R>(&mut self, mut body: impl FnMut(&Tx) -> Result<R, Abort>) -> Pending<R> {
         self.runner.submit(|core| body(Tx::of(core)))
     }
 
-    /// Runs `body` as a read-only transaction: on a snapshot that never aborts where the protocol gives them
-    /// ([`crate::protocols`]), else validated and retried. A snapshot shows all that has committed; where it may be older
-    /// ([`Freshness::is_bounded`](crate::Freshness::is_bounded)), all that had when it was made, or that is older than all that is under way; what this
-    /// session did before ([`TransactionOptions::own_commits`]), and what it was told to read after ([`Session::read_after`]); under `cicada` one that
-    /// is to show more than there is yet, and the first of a session, is validated and retried instead. Once the log has stopped
-    /// ([`LogStatistics::stopped`](crate::LogStatistics::stopped)), the durable epoch. So it does while the disk is full or has not
-    /// flushed for 100 ms, rather than wait for it: what was answered is there, what was submitted and is not durable is not. One that is
-    /// under way then may run again.
+    /// Runs `body` as a read-only transaction. Where the protocol gives snapshots ([`crate::protocols`]) it reads a
+    /// snapshot and never aborts; otherwise it is validated and retried.
+    ///
+    /// A snapshot shows everything that has committed, unless snapshots of the protocol may be older
+    /// ([`Freshness::is_bounded`](crate::Freshness::is_bounded)). An older snapshot shows everything that had
+    /// committed when it was made, or that is older than all running transactions. It also shows earlier commits of
+    /// this session ([`TransactionOptions::own_commits`]) and commits named by [`Session::read_after`]. Under
+    /// `cicada`, the session's first snapshot, and one that must show more than exists yet, is validated and retried
+    /// instead.
+    ///
+    /// When the log has stopped ([`LogStatistics::stopped`](crate::LogStatistics::stopped)), a snapshot shows the
+    /// durable epoch. It also does while the disk is full or has not flushed for 100 ms, so that it need not wait. It
+    /// then shows acknowledged commits, and no submitted commits that are not durable. A snapshot that is running at
+    /// that moment may run again.
     ///
     /// # Errors
-    /// As [`Session::transact`]; no conflicts where the protocol gives snapshots.
+    /// As [`Session::transact`], without conflicts where the protocol gives snapshots.
     ///
     /// # Panics
     /// As [`Session::transact`].
@@ -94,8 +101,9 @@ impl Session {
         self.runner.snapshot(|core| body(Tx::of(core)))
     }
 
-    /// The snapshots of this session that begin from now on show what the receipt is of, a commit of any session of this database, and all
-    /// that it depends on. Nothing is waited for; where snapshots are of the present they show it anyway.
+    /// Makes later snapshots of this session show the commit of `receipt` and everything that it depends on. The
+    /// receipt may come from any session of this database. The call does not wait. Where snapshots always show the
+    /// present it has no effect.
     ///
     /// ```
     /// # use seriatim::{Database, Table};
@@ -116,8 +124,9 @@ impl Session {
         self.runner.read_after(receipt)
     }
 
-    /// This session at one partition, from 0: its closures run alone there, without concurrency control, and touch no other. In a database
-    /// with partitions ([`Builder::partitions`](crate::Builder::partitions)).
+    /// Returns this session restricted to one partition, counted from 0. Its closures run alone there, without
+    /// concurrency control, and can access no other partition. For databases with partitions
+    /// ([`Builder::partitions`](crate::Builder::partitions)).
     ///
     /// ```
     /// # use seriatim::{Database, Table, TransactError};
@@ -136,18 +145,20 @@ impl Session {
         AtPartition { session: self, partition }
     }
 
-    /// How long calls of this session wait until their results are durable, if they are not given their own
-    /// ([`TransactionOptions::wait_max`]); at first [`Builder::wait_max`](crate::Builder::wait_max). `None`: for as long as it takes.
+    /// Limits how long calls of this session wait until their results are durable, unless a call has its own limit
+    /// ([`TransactionOptions::wait_max`]). Initially [`Builder::wait_max`](crate::Builder::wait_max). `None`: no
+    /// limit.
     pub fn set_wait_max(&mut self, wait: Option<Duration>) {
         self.set_options(self.options().wait_max(wait.unwrap_or(Duration::MAX)));
     }
 
-    /// The bounds of this session's transactions, procedures included, that are not given their own. At first the database's.
+    /// Sets the bounds of this session's transactions and procedures that have none of their own. Initially those of
+    /// the database.
     pub fn set_options(&mut self, options: TransactionOptions) {
         self.runner.set_options(options);
     }
 
-    /// The bounds of this session's transactions that are not given their own.
+    /// Returns the bounds of this session's transactions that have none of their own.
     pub fn options(&self) -> TransactionOptions {
         self.runner.options()
     }
@@ -191,13 +202,13 @@ impl Session {
         self.with(options).0.snapshot(body)
     }
 
-    /// This session with other bounds, until that is dropped.
+    /// Returns this session with other bounds, until the result is dropped.
     pub(crate) fn with(&mut self, options: &TransactionOptions) -> WithOptions<'_> {
         self.runner.bound(options);
         WithOptions(self)
     }
 
-    /// What cancels this session's transactions, from any thread.
+    /// Returns a handle that cancels this session's transactions, from any thread.
     ///
     /// ```
     /// # use seriatim::{Database, Table, TransactError};
@@ -221,18 +232,18 @@ impl Session {
         self.runner.tx.canceller()
     }
 
-    /// Whether procedures called through this session fetch what their arguments name before they need it. At first as
-    /// [`Builder::prefetch`](crate::Builder::prefetch) says. For measurements: results are the same.
+    /// Sets whether procedures called through this session prefetch the rows that their arguments name. Initially as
+    /// [`Builder::prefetch`](crate::Builder::prefetch). For measurements: results are the same.
     pub fn set_prefetch(&mut self, wanted: bool) {
         self.runner.tx.set_prefetching(wanted);
     }
 
-    /// Opens a transaction to be committed explicitly; dropping it rolls back. What it shows before it is committed is not
-    /// acknowledged: a power cut may take back what it was read from. The rows that it gives out are copies, which count against the
-    /// memory limit until it is dropped: a closure reads many rows at less cost.
+    /// Opens a transaction that is committed explicitly. Dropping it rolls it back. What it reads before its commit
+    /// is not acknowledged: a power cut may undo the commits that it read from. Its rows are copies, which count
+    /// against the memory limit until it is dropped. A closure reads many rows at less cost.
     ///
     /// # Errors
-    /// When every worker is busy.
+    /// Every worker is busy.
     pub fn begin(&mut self) -> Result<Transaction<'_>, TransactError> {
         self.begin_with(&TransactionOptions::default())
     }
@@ -246,10 +257,10 @@ impl Session {
         Ok(Transaction::new(&mut self.runner))
     }
 
-    /// Opens a read-only transaction, as [`Session::snapshot`] does; dropping it ends it.
+    /// Opens a read-only transaction, as [`Session::snapshot`] does. Dropping it ends it.
     ///
     /// # Errors
-    /// When every worker is busy.
+    /// Every worker is busy.
     pub fn begin_snapshot(&mut self) -> Result<SnapshotTransaction<'_>, TransactError> {
         self.begin_snapshot_with(&TransactionOptions::default())
     }
@@ -275,20 +286,21 @@ pub struct AtPartition<'s> {
 }
 
 impl AtPartition<'_> {
-    /// As [`Session::transact`], in the partition. Others who need it wait meanwhile, until this returns: its age limit refuses its next operation.
+    /// As [`Session::transact`], in the partition. Other transactions that need the partition wait until this
+    /// returns. A body that exceeds its age limit is refused its next operation.
     ///
     /// # Errors
-    /// As there; [`TransactError::UnknownPartition`]; [`TransactError::OtherPartition`] for a key of another partition, a range of keys
-    /// that may be in others, and a write of what is in all of them.
+    /// As [`Session::transact`]. [`TransactError::UnknownPartition`]. [`TransactError::OtherPartition`] for a key of
+    /// another partition, for a range of keys that may be in others, and for a write to a replicated table.
     ///
     /// # Panics
-    /// As there, when the partition has been given back.
+    /// As [`Session::transact`], after the partition has been released.
     pub fn transact<R>(&mut self, body: impl FnMut(&Tx) -> Result<R, Abort>) -> Result<Committed<R>, TransactError> {
         self.reach()?;
         self.session.transact(body)
     }
 
-    /// As [`Session::submit`], in the partition, which is not kept until the result is durable.
+    /// As [`Session::submit`], in the partition. The partition is released before the result is durable.
     ///
     /// # Errors
     /// [`TransactError::UnknownPartition`].
@@ -297,7 +309,7 @@ impl AtPartition<'_> {
         Ok(self.session.submit(body))
     }
 
-    /// As [`AtPartition::transact`], and the result may not be durable yet.
+    /// As [`AtPartition::transact`], but the result may not be durable yet.
     pub(crate) fn run<R>(
         &mut self,
         mut body: impl FnMut(&Tx) -> Result<R, Abort>,
@@ -317,7 +329,8 @@ impl AtPartition<'_> {
     }
 }
 
-/// A session whose next transactions have other bounds. Dropped, it has its own again, also when a body panics.
+/// A session whose next transactions have other bounds. Dropping it restores the session's own, also when a body
+/// panics.
 pub(crate) struct WithOptions<'s>(pub(crate) &'s mut Session);
 
 impl Drop for WithOptions<'_> {

@@ -1,7 +1,7 @@
-//! What tests look through: what was called, every row there is, and repairs on demand.
+//! Access for tests: recorded calls, the contents of all tables, and repairs on demand.
 //!
-//! A workload's terminals call procedures whose types they alone know. Told as data, the same calls can be made again in another
-//! database, in every other way to run a procedure, and compared.
+//! The terminals of a workload call procedures by their types. The recorded calls are data, so a test can repeat them
+//! in another database, run procedures there in any other way, and compare.
 
 use std::sync::PoisonError;
 
@@ -17,28 +17,29 @@ use crate::{Committed, Database, Session, TransactError};
 /// The name of the protocol that asks for repairs: [`Session::call_repaired`].
 pub const REPAIRING: &str = repairing::NAME;
 
-/// The name of the protocol that is the default one but notes what it is asked for: [`asked`].
+/// The name of the default protocol in a variant that records the columns that workers are asked for: [`asked`].
 pub const PLAIN: &str = repairing::PLAIN;
 
-/// The name of the protocol that claims to keep all columns apart, over the default one, which lets pass less.
+/// The name of the protocol that claims to keep all columns apart. It wraps the default one, which admits fewer
+/// schedules.
 pub const GROUPED: &str = repairing::GROUPED;
 
-/// A call and what came of it.
+/// A call and its result.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Call {
-    /// The procedure.
+    /// The name of the procedure.
     pub procedure: &'static str,
-    /// Its arguments.
+    /// The arguments of the call.
     pub arguments: Value,
-    /// What it gave.
+    /// The procedure's result, or its error as text.
     pub result: Result<Value, String>,
 }
 
-/// An error in words. Errors of the procedure's own differ in type between ways to run it, and an overflow has no place in the
-/// interpreter: of these only the kind is told.
+/// Describes an error. Errors of the procedure's own have different types in each way to run it, and an overflow has
+/// no place in the interpreter. Of these the text gives only the kind.
 pub fn in_words(error: &TransactError) -> String {
     match error {
-        // A mistake of the interpreter's, and no abort of the procedure's.
+        // A mistake of the interpreter, not an abort of the procedure.
         error if error.user::<EvaluationError>().is_some() => error.to_string(),
         TransactError::User(_) => "it aborted".to_owned(),
         TransactError::Overflow { .. } => "it overflowed".to_owned(),
@@ -46,32 +47,32 @@ pub fn in_words(error: &TransactError) -> String {
     }
 }
 
-/// What came of a call that was repaired.
+/// The outcome of a call that was repaired.
 #[derive(Debug)]
 pub struct Repaired {
-    /// What it gave.
+    /// The result of the call.
     pub result: Result<Committed<Value>, TransactError>,
-    /// How often it was repaired.
+    /// The number of repairs.
     pub repairs: u32,
-    /// Whether the other call came between.
+    /// Whether the disturbing call ran.
     pub disturbed: bool,
 }
 
-/// A call that others make before a repair begins.
+/// A call by another session before a repair begins.
 pub struct Disturbance {
-    /// The procedure.
+    /// The procedure that is called.
     pub procedure: String,
-    /// Calls it, in a session of its own.
+    /// Makes the call, in a session of its own.
     pub call: Box<dyn FnOnce()>,
 }
 
 impl Session {
-    /// From now on notes what procedures are called.
+    /// Starts to record calls of procedures.
     pub fn tell_calls(&mut self) {
         self.told = Some(Vec::new());
     }
 
-    /// What was called since the last time, in order.
+    /// Returns the calls recorded since the last time, in order.
     pub fn take_calls(&mut self) -> Vec<Call> {
         self.told.as_mut().map(std::mem::take).unwrap_or_default()
     }
@@ -87,11 +88,12 @@ impl Session {
         }
     }
 
-    /// Calls a procedure in a database of the protocol [`REPAIRING`], which asks for random operations again, once or twice. If
-    /// others disturb, their call comes before one repair, of all that it may have touched.
+    /// Calls a procedure in a database of the protocol [`REPAIRING`], which asks for random operations to run again,
+    /// once or twice. With a `disturbance`, its call comes before one repair, which covers every operation that the
+    /// call may affect.
     ///
     /// # Errors
-    /// If it is not registered.
+    /// The procedure is not registered.
     pub fn call_repaired(
         &mut self,
         procedure: &str,
@@ -139,10 +141,10 @@ impl Session {
         Ok(Repaired { result, repairs, disturbed })
     }
 
-    /// In how many passes a procedure runs.
+    /// Returns the number of passes in which a procedure runs.
     ///
     /// # Errors
-    /// If it is not registered.
+    /// The procedure is not registered.
     pub fn passes(&mut self, procedure: &str) -> Result<u16, TransactError> {
         let at = self.find_by_name(procedure)?;
         let entry = self.called.entry(at);
@@ -155,7 +157,7 @@ impl Session {
 }
 
 impl Database {
-    /// Makes a snapshot, where they are made every so often.
+    /// Makes a snapshot, under protocols that make them periodically.
     pub fn make_snapshot(&self) {
         self.engine().make_snapshot();
     }
@@ -165,22 +167,22 @@ impl Database {
         self.engine().advance_epoch();
     }
 
-    /// Steps one logger, if there are so many.
+    /// Steps one logger, if the log has that many.
     pub fn step_logger(&self, logger: usize) {
         self.engine().step_logger(logger);
     }
 
-    /// Whether something was deferred that is not published. Nobody else may be about.
+    /// Whether deferred changes are unpublished. No transaction may be running.
     pub fn has_deferred(&self) -> bool {
         self.engine().has_deferred()
     }
 
-    /// The epoch now.
+    /// Returns the current epoch.
     pub fn epoch_now(&self) -> u64 {
         self.engine().epoch_now()
     }
 
-    /// Every row of every table in words, sorted. Nobody may be about.
+    /// Returns every row of every table as text, sorted.
     ///
     /// # Errors
     /// A transaction is open.

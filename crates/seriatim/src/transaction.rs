@@ -1,4 +1,4 @@
-//! Explicit transactions: committed by hand, rolled back on drop.
+//! Explicit transactions: committed by a call, rolled back on drop.
 
 use std::ops::Deref;
 
@@ -6,8 +6,8 @@ use seriatim_engine::{Pending, Receipt, Runner};
 
 use crate::{Abort, ReadTx, TransactError, Tx};
 
-/// An open transaction. [`Deref`]s to [`Tx`]; dropping it rolls back. After an operation returned an [`Abort`] that is a
-/// conflict, every further one does too: roll back and begin again.
+/// An open transaction. [`Deref`]s to [`Tx`]; dropping it rolls back. After an operation returned a conflict, all
+/// further operations return it too: roll back and begin again.
 #[must_use = "a transaction that is dropped rolls back"]
 pub struct Transaction<'s> {
     runner: &'s mut Runner,
@@ -21,21 +21,23 @@ impl<'s> Transaction<'s> {
     /// Commits.
     ///
     /// # Errors
-    /// A conflict: nothing was written; begin again. [`TransactError::NotDurable`] if the log stopped before it was durable.
+    /// A conflict: nothing was written; begin again. [`TransactError::NotDurable`] if the log stopped before the
+    /// commit was durable.
     pub fn commit(self) -> Result<Receipt, TransactError> {
         self.runner.commit_explicit()
     }
 
-    /// As [`Transaction::commit`], without waiting until the result is durable: the next transaction can begin meanwhile.
+    /// As [`Transaction::commit`], without waiting until the result is durable. The next transaction can begin
+    /// meanwhile.
     pub fn submit(self) -> Pending<()> {
         self.runner.submit_explicit()
     }
 
-    /// Rolls back; what dropping does.
+    /// Rolls back, as dropping does.
     pub fn rollback(self) {}
 
-    /// The error that an [`Abort`] of this transaction stands for, with table and key where they are known; `?` makes the same of it. It
-    /// may be asked for again. A body's own error is found with [`TransactError::user`].
+    /// Returns the error behind an [`Abort`] of this transaction, with table and key where they are known; `?`
+    /// converts in the same way. The call can be repeated. [`TransactError::user`] finds a body's own error.
     pub fn explain(&self, abort: &Abort) -> TransactError {
         self.runner.tx.error_of(abort)
     }
@@ -64,16 +66,17 @@ impl<'s> SnapshotTransaction<'s> {
         SnapshotTransaction { runner }
     }
 
-    /// Ends the transaction and says whether what it read held together; a snapshot always does.
+    /// Ends the transaction and reports whether its reads were consistent; those of a snapshot always are.
     ///
     /// # Errors
-    /// A conflict, where the protocol has no snapshots. [`TransactError::NotDurable`] if the log stopped before what was read was
-    /// durable: only where there are no snapshots, and in one that was under way then.
+    /// A conflict, where the protocol has no snapshots. [`TransactError::NotDurable`] if the log stopped before the
+    /// commits that it read were durable. This happens only without snapshots, and in a transaction that was running
+    /// when the log stopped.
     pub fn finish(self) -> Result<Receipt, TransactError> {
         self.runner.commit_explicit()
     }
 
-    /// As [`SnapshotTransaction::finish`], without waiting until what was read is durable.
+    /// As [`SnapshotTransaction::finish`], without waiting until the commits that it read are durable.
     pub fn submit(self) -> Pending<()> {
         self.runner.submit_explicit()
     }

@@ -1,10 +1,10 @@
-//! What a transaction can do, by the types of rows.
+//! Operations of a transaction, by the types of rows.
 //!
-//! A transaction is the engine's [`TxCore`], on encoded keys. [`Tx`] and [`ReadTx`] are what users see of it: they encode keys by the
-//! types of tables, and read rows as their types.
+//! A transaction is the engine's [`TxCore`], which takes encoded keys. [`Tx`] and [`ReadTx`] are its public
+//! interface. They encode keys by the types of tables, and return rows by their types.
 //!
-//! Access rule: rows borrow the `ReadTx` they are read by. Ending its transaction needs it mutably or has the sole owner, so no row
-//! outlives the time during which the engine keeps it readable and unchanged.
+//! Access rule: rows borrow the `ReadTx` that read them. Ending the transaction takes the `ReadTx` mutably or owns
+//! it. So no row outlives the time during which the engine keeps it readable and unchanged.
 
 use std::fmt;
 use std::ops::{Bound, Deref, RangeBounds};
@@ -22,7 +22,7 @@ use crate::handle::{Handle, IndexHandle};
 use crate::procedure::support;
 use crate::scan::Scan;
 
-/// The reading half of a transaction: all that a read-only one can do.
+/// The reading half of a transaction: everything that a read-only transaction can do.
 #[repr(transparent)]
 pub struct ReadTx {
     pub(crate) core: TxCore,
@@ -44,21 +44,21 @@ impl Deref for Tx {
 }
 
 impl Tx {
-    /// The engine's transaction, by types.
+    /// Wraps the engine's transaction.
     #[inline(always)]
     pub(crate) fn of(core: &TxCore) -> &Tx {
         // SAFETY: both layers are transparent, so a `Tx` is a `TxCore`, and neither adds an invariant to it.
         unsafe { &*std::ptr::from_ref(core).cast() }
     }
 
-    /// As [`Tx::of`], for those who may end it.
+    /// As [`Tx::of`], for code that may end the transaction.
     #[inline(always)]
     pub(crate) fn of_mut(core: &mut TxCore) -> &mut Tx {
-        // SAFETY: as in `of`; what is written through either is a whole `TxCore`.
+        // SAFETY: as in `of`; both types allow the same writes.
         unsafe { &mut *std::ptr::from_mut(core).cast() }
     }
 
-    /// The engine's transaction, for those who may end it.
+    /// The engine's transaction, for code that may end it.
     #[inline(always)]
     pub(crate) fn core_mut(&mut self) -> &mut TxCore {
         &mut self.read.core
@@ -67,7 +67,8 @@ impl Tx {
 
 /// Reading.
 impl ReadTx {
-    /// The row at `key`, if there is one. The row stays as it was read, whatever the transaction writes afterwards.
+    /// Reads the row at `key`, if there is one. The row stays as it was read, whatever the transaction writes
+    /// afterwards.
     ///
     /// # Errors
     /// A conflict.
@@ -76,8 +77,9 @@ impl ReadTx {
         support::get(&self.core, table, key, ColumnSet::ALL)
     }
 
-    /// As [`ReadTx::get`], for a body that reads these columns of the row only. A protocol may then leave changes of the others out
-    /// of its account; what they show is not to be relied on, and builds with debug assertions panic when one is read.
+    /// As [`ReadTx::get`], for a body that reads only these columns of the row. A protocol may then ignore concurrent
+    /// changes of the other columns. Their values are unspecified, and reading them panics in builds with debug
+    /// assertions.
     ///
     /// ```
     /// # use seriatim::{Database, Table};
@@ -108,7 +110,7 @@ impl ReadTx {
         support::get(&self.core, table, key, columns.into().set())
     }
 
-    /// The row at `key`, which must exist.
+    /// Reads the row at `key`, which must exist.
     ///
     /// ```
     /// # use seriatim::{Database, Table, TransactError};
@@ -131,7 +133,7 @@ impl ReadTx {
         support::require(&self.core, table, key, ColumnSet::ALL)
     }
 
-    /// The row that a unique index finds, which must exist.
+    /// Reads the row that a unique index finds, which must exist.
     ///
     /// # Errors
     /// As [`ReadTx::require`].
@@ -160,23 +162,23 @@ impl ReadTx {
         }
     }
 
-    /// An abort that says that the row at `key`, which must exist, does not: `return Err(tx.missing(&table, &key))`. The
-    /// session reports it as [`TransactError::MissingRow`](crate::TransactError::MissingRow) once it is certain that what the body
-    /// read held together.
+    /// Returns an abort for a missing row at `key`: `return Err(tx.missing(&table, &key))`. The session reports it as
+    /// [`TransactError::MissingRow`](crate::TransactError::MissingRow), once it has verified that the body's reads
+    /// were consistent.
     #[cold]
     pub fn missing<T: Table>(&self, table: &Handle<T>, key: &T::Key) -> Abort {
         key.encode(|key| self.core.missing_at(&table.set.primary, key))
     }
 
-    /// Whether procedures fetch what their arguments name before they need it: [`Builder::prefetch`](crate::Builder::prefetch)
-    /// and [`Session::set_prefetch`](crate::Session::set_prefetch).
+    /// Whether procedures prefetch the rows that their arguments name:
+    /// [`Builder::prefetch`](crate::Builder::prefetch) and [`Session::set_prefetch`](crate::Session::set_prefetch).
     #[inline]
     pub fn prefetching(&self) -> bool {
         self.core.prefetching()
     }
 
-    /// Starts to fetch the rows with these keys into the processor's cache, all at once, so that reading them one by one does
-    /// not wait for memory each time. Worth it for a handful of keys or more of a large hash table. Only a hint: it reads
+    /// Starts to fetch the rows with these keys into the processor's cache, all at once. Later reads then do not each
+    /// wait for memory. This pays for a handful of keys or more of a large hash table. It is only a hint: it reads
     /// nothing and conflicts with nothing.
     ///
     /// ```
@@ -207,22 +209,22 @@ impl ReadTx {
         self.advance_prefetch();
     }
 
-    /// The first wave of [`ReadTx::prefetch`], for many tables' rows before [`ReadTx::advance_prefetch`] goes on with all of them.
-    /// What is then read in the order in which it was asked for is also found sooner.
+    /// Starts the first wave of [`ReadTx::prefetch`], for rows of several tables. [`ReadTx::advance_prefetch`] then
+    /// continues with all of them. Reads in the order of the requests find their rows faster.
     #[inline]
     pub fn begin_prefetch<T: Table>(&self, table: &Handle<T>, keys: impl IntoIterator<Item = T::Key>) {
         self.core.begin_prefetch(&table.set, keys);
     }
 
-    /// The next wave of everything that [`ReadTx::begin_prefetch`] began in this transaction; there are two. With other work before
-    /// each, what the wave before asked for arrives meanwhile.
+    /// Starts the next wave for everything that [`ReadTx::begin_prefetch`] began in this transaction; there are two.
+    /// Other work between the waves hides the wait for memory.
     #[inline]
     pub fn advance_prefetch(&self) {
         self.core.advance_prefetch();
     }
 
-    /// The rows with keys in `range`, in key order. Ordered tables only. Each step gives a row or a conflict: pass it on with `?`. How
-    /// many rows there are, [`ReadTx::count`] says.
+    /// Returns the rows with keys in `range`, in key order. Ordered tables only. Each step returns a row or a
+    /// conflict: pass the conflict on with `?`. [`ReadTx::count`] returns the number of rows.
     #[inline]
     pub fn scan<'t, T: OrderedTable>(&'t self, table: &'t Handle<T>, range: impl RangeBounds<T::Key>) -> Scan<'t, T> {
         let (low, high) = encode_bounds(&range);
@@ -240,7 +242,7 @@ impl ReadTx {
         Scan::new(&self.core, &table.set, Target::Rows, low, high, Direction::Backward)
     }
 
-    /// The rows whose keys begin with `prefix`: the first columns of the key, as a tuple.
+    /// Returns the rows whose keys begin with `prefix`: the first columns of the key, as a tuple.
     #[inline]
     pub fn prefix<'t, T: OrderedTable, P: KeyPrefix<T::Key>>(
         &'t self,
@@ -262,7 +264,7 @@ impl ReadTx {
         Scan::new(&self.core, &table.set, Target::Rows, range.low, range.high, Direction::Backward)
     }
 
-    /// How many rows there are with keys in `range`. Ordered tables only.
+    /// Counts the rows with keys in `range`. Ordered tables only.
     ///
     /// ```
     /// # use seriatim::{Database, Table};
@@ -284,7 +286,7 @@ impl ReadTx {
         self.scan(table, range).try_count()
     }
 
-    /// How many rows there are with index keys in `range`, of which NULL is no part: see [`ReadTx::scan_by`]. Ordered
+    /// Counts the rows with index keys in `range`, which does not include NULL: see [`ReadTx::scan_by`]. Ordered
     /// indexes only.
     ///
     /// # Errors
@@ -297,8 +299,8 @@ impl ReadTx {
         self.scan_by(index, range).try_count()
     }
 
-    /// The row that a unique index finds. A key with a NULL finds none, as nothing equals NULL, unless the index says
-    /// `nulls_not_distinct`; [`ReadTx::find_by`] gives the rows that have one.
+    /// Reads the row that a unique index finds. A key with a NULL finds none, as nothing equals NULL, unless the
+    /// index says `nulls_not_distinct`. [`ReadTx::find_by`] returns the rows with a NULL.
     ///
     /// # Errors
     /// A conflict.
@@ -322,8 +324,8 @@ impl ReadTx {
         Ok(row.map(|row| T::row(unsafe { RowRef::from_raw(row.as_ptr()) }.only(columns))))
     }
 
-    /// The rows whose index keys begin with `prefix` (the first indexed columns, as a tuple), in index order. A hash index
-    /// finds whole keys only.
+    /// Returns the rows whose index keys begin with `prefix` (the first indexed columns, as a tuple), in index order.
+    /// A hash index only finds whole keys.
     #[inline]
     pub fn find_by<'t, T: Table, K: TableKey, P: KeyPrefix<K>, I: kind::Finds<K, P>>(
         &'t self,
@@ -353,13 +355,15 @@ impl ReadTx {
         Scan::new(&self.core, &index.set, Target::Index(index.at), range.low, range.high, Direction::Backward)
     }
 
-    /// The rows whose index keys lie in `range`, in index order. Ordered indexes only.
+    /// Returns the rows whose index keys lie in `range`, in index order. Ordered indexes only.
     ///
-    /// As in SQL, NULL is neither above nor below a value: a range with one bound, as `Some(10)..` or `..Some(10)`,
-    /// leaves out the rows whose first indexed column is NULL. `..` gives all rows, and [`ReadTx::find_by`] those with
-    /// NULL. A bound may be NULL itself: in an index NULL comes after all values, so `Some(10)..=None` gives the rows
-    /// with NULL too. Between two bounds, rows with equal first columns are in index order, where a later column that
-    /// is NULL comes last.
+    /// As in SQL, NULL is neither above nor below a value. A range with one bound, such as `Some(10)..` or
+    /// `..Some(10)`, excludes rows whose first indexed column is NULL. `..` returns all rows, and [`ReadTx::find_by`]
+    /// those with NULL.
+    ///
+    /// A bound may be NULL itself: an index orders NULL after all values, so `Some(10)..=None` includes rows with
+    /// NULL. Between two bounds, rows with equal first columns are in index order, where NULL in a later column comes
+    /// last.
     ///
     /// ```
     /// # use seriatim::{Database, Table};
@@ -395,7 +399,7 @@ impl ReadTx {
         Scan::new(&self.core, &index.set, Target::Index(index.at), range.low, range.high, Direction::Forward)
     }
 
-    /// As [`ReadTx::scan_by`], in descending index order; of NULL the same is true.
+    /// As [`ReadTx::scan_by`], in descending index order. The same holds for NULL.
     pub fn scan_by_rev<'t, T: Table, K: TableKey, I: kind::Ranged>(
         &'t self,
         index: &'t IndexHandle<T, K, I>,
@@ -405,14 +409,14 @@ impl ReadTx {
         Scan::new(&self.core, &index.set, Target::Index(index.at), range.low, range.high, Direction::Backward)
     }
 
-    /// How many times the body has been run in this transaction; 1 the first time.
+    /// The number of runs of the body in this transaction; 1 in the first.
     pub fn attempt(&self) -> u32 {
         self.core.attempt()
     }
 
-    /// An abort that carries the body's own error: `return Err(tx.abort(error))`. The session reports it as
-    /// [`TransactError::User`](crate::TransactError::User) once it is certain that what the body read held together. In a
-    /// `#[procedure]` the error is one of its values, so its type derives [`Data`](crate::Data).
+    /// Returns an abort that carries the body's own error: `return Err(tx.abort(error))`. The session reports it as
+    /// [`TransactError::User`](crate::TransactError::User), once it has verified that the body's reads were
+    /// consistent. In a `#[procedure]` the error is one of its values, so its type derives [`Data`](crate::Data).
     pub fn abort(&self, error: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Abort {
         self.core.abort(error)
     }
@@ -424,13 +428,13 @@ pub(crate) fn encode_bounds<K: TableKey>(range: &impl RangeBounds<K>) -> (Bound<
     (range.start_bound().map(encode), range.end_bound().map(encode))
 }
 
-/// There was no row to update, add to or delete, and the operation is one whose row may be missing: nothing was done.
-/// Another answer than [`TransactError::MissingRow`](crate::TransactError::MissingRow), with which a transaction ends.
+/// There is no row to update, add to or delete, in an operation that permits this. The operation had no effect.
+/// Unlike [`TransactError::MissingRow`](crate::TransactError::MissingRow), this does not end the transaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MissingRow;
 
 impl MissingRow {
-    /// What an operation that says whether there was a row comes to.
+    /// The result of an operation that reports whether there was a row.
     pub(crate) fn unless(found: bool) -> Result<(), MissingRow> {
         if found { Ok(()) } else { Err(MissingRow) }
     }
@@ -455,7 +459,7 @@ impl Tx {
         support::insert(&self.core, table, row)
     }
 
-    /// Inserts a row unless its key exists; whether it did.
+    /// Inserts a row unless its key exists; returns whether it did.
     ///
     /// # Errors
     /// A conflict; or, if a unique index's key exists, an abort that is reported as
@@ -474,11 +478,11 @@ impl Tx {
         row.key().encode(insert).map(|_| ())
     }
 
-    /// Updates the row at `key`, which must exist, in `change`, which reads and sets its columns; what `change`
-    /// returned. The transaction cannot be used inside `change`. Where the row may be missing: [`Tx::update_if`].
+    /// Updates the row at `key`, which must exist. `change` reads and sets its columns; its result is returned. The
+    /// transaction cannot be used inside `change`. If the row may be missing, use [`Tx::update_if`].
     ///
-    /// A `change` that can fail returns a `Result`, which the body passes on with a second `?`. A body that commits in
-    /// spite of it keeps the columns that were set before.
+    /// A `change` that can fail returns a `Result`, which the body passes on with a second `?`. A body that commits
+    /// despite such an error keeps the columns that were set before it.
     ///
     /// ```
     /// # use seriatim::{Abort, Database, Decimal, Table, TransactError};
@@ -504,9 +508,9 @@ impl Tx {
     /// ```
     ///
     /// # Errors
-    /// A conflict; if there is no such row, an abort that the session reports as
-    /// [`TransactError::MissingRow`](crate::TransactError::MissingRow); or, if an updated column makes a unique index's
-    /// key that exists, one that is reported as [`TransactError::Duplicate`](crate::TransactError::Duplicate).
+    /// A conflict. If there is no such row, an abort that the session reports as
+    /// [`TransactError::MissingRow`](crate::TransactError::MissingRow). If the new key of a unique index exists, one
+    /// that is reported as [`TransactError::Duplicate`](crate::TransactError::Duplicate).
     #[inline]
     pub fn update<T: Table, R>(
         &self,
@@ -517,7 +521,7 @@ impl Tx {
         self.update_columns(table, key, TableColumns::ALL, change)
     }
 
-    /// As [`Tx::update`], of a row that may be missing: then `change` is not called.
+    /// As [`Tx::update`], for a row that may be missing: `change` is then not called.
     ///
     /// ```
     /// # use seriatim::{Database, MissingRow, Table};
@@ -544,7 +548,7 @@ impl Tx {
         self.update_columns_if(table, key, TableColumns::ALL, change)
     }
 
-    /// As [`Tx::update`], for a `change` that reads or sets these columns only: see [`ReadTx::get_columns`].
+    /// As [`Tx::update`], for a `change` that reads or sets only these columns: see [`ReadTx::get_columns`].
     ///
     /// ```
     /// # use seriatim::{Database, Table};
@@ -575,10 +579,10 @@ impl Tx {
         self.update_columns_if(table, key, columns, change)?.map_err(|MissingRow| self.missing(table, key))
     }
 
-    /// As [`Tx::update_columns`], of a row that may be missing: see [`Tx::update_if`].
+    /// As [`Tx::update_columns`], for a row that may be missing: see [`Tx::update_if`].
     ///
     /// # Errors
-    /// As there.
+    /// As [`Tx::update_if`].
     #[inline]
     pub fn update_columns_if<T: Table, R>(
         &self,
@@ -595,8 +599,8 @@ impl Tx {
         Ok(value.ok_or(MissingRow))
     }
 
-    /// Adds `delta` to a column of the row at `key`, which must exist, without reading the row. Under some protocols
-    /// (those that keep column groups apart, see `seriatim protocols`) additions to one column do not conflict.
+    /// Adds `delta` to a column of the row at `key`, which must exist, without reading the row. Under protocols that
+    /// keep column groups apart (see `seriatim protocols`), additions to one column do not conflict.
     ///
     /// ```
     /// # use seriatim::{Database, Table, TransactError};
@@ -616,11 +620,9 @@ impl Tx {
     /// # }
     /// ```
     ///
-    /// # Errors
-    /// A conflict; a missing row, as in [`Tx::update`]; a sum that leaves the range of the column, which the session
-    /// reports as [`TransactError::Overflow`](crate::TransactError::Overflow) at the place of the call; or, if a unique
-    /// index has the column, an abort that is reported as
-    /// [`TransactError::Duplicate`](crate::TransactError::Duplicate).
+    /// A conflict, or a missing row, as in [`Tx::update`]. If the sum leaves the range of the column,
+    /// [`TransactError::Overflow`](crate::TransactError::Overflow) at the place of the call. If a unique index
+    /// contains the column and the new key exists, [`TransactError::Duplicate`](crate::TransactError::Duplicate).
     #[track_caller]
     pub fn add<T: Table, C: Addend>(
         &self,
@@ -629,14 +631,14 @@ impl Tx {
         column: TableColumn<T, C>,
         delta: C,
     ) -> Result<(), Abort> {
-        // No closures: the place is that of the caller.
+        // No closures here: `track_caller` must give the place of the caller.
         match self.add_if(table, key, column, delta)? {
             Ok(()) => Ok(()),
             Err(MissingRow) => Err(self.missing(table, key)),
         }
     }
 
-    /// As [`Tx::add`], to a row that may be missing: then nothing is added.
+    /// As [`Tx::add`], to a row that may be missing: nothing is added then.
     ///
     /// # Errors
     /// As [`Tx::add`], except for a missing row.
@@ -649,12 +651,12 @@ impl Tx {
         delta: C,
     ) -> Result<Result<(), MissingRow>, Abort> {
         let place = Location::caller();
-        // SAFETY: the derive made the constant of a column of this type; those of columns that cannot be updated have another type.
+        // SAFETY: derived constants name columns of this type; columns that cannot be updated have another type.
         let addition = unsafe { Addition::new(column.id(), C::TYPE, delta.units()) };
         key.encode(|key| self.core.add_at(&table.set, key, addition, place)).map(MissingRow::unless)
     }
 
-    /// Deletes the row at `key`, which must exist. Where it may be missing: [`Tx::delete_if`].
+    /// Deletes the row at `key`, which must exist. If the row may be missing, use [`Tx::delete_if`].
     ///
     /// # Errors
     /// A conflict; or, if there is no such row, an abort that the session reports as
@@ -688,19 +690,19 @@ impl Tx {
         key.encode(|key| self.core.delete_at(&table.set, key)).map(MissingRow::unless)
     }
 
-    /// A position to roll back to.
+    /// Returns a position to roll back to.
     ///
     /// # Errors
-    /// If the transaction has stopped.
+    /// The transaction has stopped.
     pub fn savepoint(&self) -> Result<Savepoint, Abort> {
         self.core.savepoint()
     }
 
-    /// Undoes every write since the savepoint, which can be rolled back to again; later savepoints are gone. What was read
-    /// stays read.
+    /// Undoes every write since the savepoint. The savepoint can be used again; later ones become invalid. Reads are
+    /// not undone.
     ///
     /// # Errors
-    /// If the transaction has stopped; or the savepoint is gone or another transaction's.
+    /// The transaction has stopped; or the savepoint is invalid or belongs to another transaction.
     pub fn rollback_to(&self, savepoint: Savepoint) -> Result<(), Abort> {
         self.core.rollback_to(savepoint)
     }

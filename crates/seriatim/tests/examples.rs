@@ -1,5 +1,5 @@
-//! The examples run, and what they assert holds, under protocols that do it in different ways; and `docs/chopping.md` says into how many
-//! pieces their procedures are cut.
+//! The examples run, and their assertions hold, under several kinds of protocols. `docs/chopping.md` states the
+//! number of pieces of their procedures.
 
 const DOCUMENT: &str = include_str!("../../../docs/chopping.md");
 

@@ -1,5 +1,5 @@
-//! What is not in the language of procedures, and what tables and indexes cannot be asked, is refused at the token, with what to write
-//! instead.
+//! Code that is not in the language of procedures, and operations that tables and indexes do not offer, are refused
+//! at the token. The error says what to write instead.
 
 #[path = "../../catalog/tests/shared/refused.rs"]
 mod refused;

@@ -43,7 +43,7 @@ use seriatim_htm::Htm;
 
 /// The eventual snapshots of a database; none, until a protocol that has them [allows](Snapshots::allow) it.
 #[derive(Debug, Default)]
-pub struct Snapshots(OnceLock<Option<Eventual>>);
+pub struct Snapshots(OnceLock<Eventual>);
 
 /// Snapshots that are made every so often.
 #[derive(Debug)]
@@ -117,18 +117,8 @@ impl Snapshots {
             let whole = AtomicU64::new(u64::from(terms.wanted_min == 0));
             let readers = (0..terms.workers).map(|_| CacheAligned::default()).collect();
             let newest = CacheAligned(Newest { whole, made, would_have });
-            Some(Eventual { terms, newest, readers, turn: Mutex::default() })
+            Eventual { terms, newest, readers, turn: Mutex::default() }
         });
-    }
-
-    /// A protocol that has them makes each when it is taken: they are of the present.
-    pub fn make_when_taken(&self) {
-        self.0.get_or_init(|| None);
-    }
-
-    /// Whether a protocol that has eventual snapshots makes each when it is taken.
-    pub fn are_made_when_taken(&self) -> bool {
-        matches!(self.0.get(), Some(None))
     }
 
     /// Whether durability is by snapshot: each ends an epoch, and has its number.
@@ -150,7 +140,7 @@ impl Snapshots {
     /// Those that are made, if they are.
     #[inline]
     pub fn eventual(&self) -> Option<&Eventual> {
-        self.0.get()?.as_ref()
+        self.0.get()
     }
 }
 

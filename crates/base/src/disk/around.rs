@@ -32,6 +32,10 @@ pub trait Around: Debug + Send + Sync {
         self.inner().remove_file(path)
     }
 
+    fn remove_dir(&self, dir: &Path) -> io::Result<()> {
+        self.inner().remove_dir(dir)
+    }
+
     fn remove_dir_all(&self, dir: &Path) -> io::Result<()> {
         self.inner().remove_dir_all(dir)
     }
@@ -46,6 +50,10 @@ pub trait Around: Debug + Send + Sync {
 
     fn find(&self, path: &Path) -> io::Result<Option<Found>> {
         self.inner().find(path)
+    }
+
+    fn identity(&self, path: &Path) -> io::Result<Option<(u64, u64)>> {
+        self.inner().identity(path)
     }
 
     fn canonical(&self, path: &Path) -> io::Result<PathBuf> {
@@ -86,6 +94,10 @@ impl<D: Around> Disk for D {
         Around::remove_file(self, path)
     }
 
+    fn remove_dir(&self, dir: &Path) -> io::Result<()> {
+        Around::remove_dir(self, dir)
+    }
+
     fn remove_dir_all(&self, dir: &Path) -> io::Result<()> {
         Around::remove_dir_all(self, dir)
     }
@@ -100,6 +112,10 @@ impl<D: Around> Disk for D {
 
     fn find(&self, path: &Path) -> io::Result<Option<Found>> {
         Around::find(self, path)
+    }
+
+    fn identity(&self, path: &Path) -> io::Result<Option<(u64, u64)>> {
+        Around::identity(self, path)
     }
 
     fn canonical(&self, path: &Path) -> io::Result<PathBuf> {

@@ -65,6 +65,12 @@ pub trait Disk: Debug + Send + Sync {
     /// `NotFound`, `IsADirectory`, and errors of the file system.
     fn remove_file(&self, path: &Path) -> io::Result<()>;
 
+    /// Removes an empty directory.
+    ///
+    /// # Errors
+    /// `NotFound`, `NotADirectory`, `DirectoryNotEmpty`, and errors of the file system.
+    fn remove_dir(&self, dir: &Path) -> io::Result<()>;
+
     /// Removes a directory with its contents, not atomically.
     ///
     /// # Errors
@@ -89,6 +95,13 @@ pub trait Disk: Debug + Send + Sync {
     /// # Errors
     /// Errors of the file system, but not `NotFound`.
     fn find(&self, path: &Path) -> io::Result<Option<Found>>;
+
+    /// Identifies the file or directory at a path among all that exist, whatever their names are. Returns `None` if
+    /// nothing is there.
+    ///
+    /// # Errors
+    /// Errors of the file system.
+    fn identity(&self, path: &Path) -> io::Result<Option<(u64, u64)>>;
 
     /// The canonical path: absolute, without links.
     ///

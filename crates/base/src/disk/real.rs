@@ -5,7 +5,7 @@
 //! metadata needed to read the data, such as the length. A lock is flock(2). It belongs to the open file or
 //! directory, so it also excludes other guards of this process.
 
-use std::fs::{self, File, TryLockError};
+use std::fs::{self, File, Metadata, TryLockError};
 use std::io;
 use std::os::fd::{AsRawFd, RawFd};
 use std::os::unix::fs::{FileExt, MetadataExt};
@@ -36,6 +36,7 @@ struct HeldDir {
     id: (u64, u64),
     /// Its path when it was opened, without links.
     canonical: PathBuf,
+    links: Links,
 }
 
 /// A path relative to a held directory, or to the working directory of the process.
@@ -100,10 +101,12 @@ impl Disk for RealDisk {
             Opening::Create => (self.named(path), flags::CREATE),
         };
         let file = target.open(flags).map_err(fail)?;
-        match file.metadata().map_err(fail)?.is_dir() {
-            true => Err(fail(io::ErrorKind::IsADirectory.into())),
-            false => Ok(Box::new(RealFile { file, path: path.to_owned(), writable: how != Opening::Read })),
+        let status = file.metadata().map_err(fail)?;
+        if status.is_dir() {
+            return Err(fail(io::ErrorKind::IsADirectory.into()));
         }
+        let links = Links::of(&status);
+        Ok(Box::new(RealFile { file, path: path.to_owned(), writable: how != Opening::Read, links }))
     }
 
     fn list(&self, dir: &Path) -> io::Result<Vec<Found>> {
@@ -143,6 +146,11 @@ impl Disk for RealDisk {
         posix::remove_file(target.dir(), target.path).map_err(|error| at("remove", path, error))
     }
 
+    fn remove_dir(&self, dir: &Path) -> io::Result<()> {
+        let target = self.named(dir);
+        posix::remove_dir(target.dir(), target.path).map_err(|error| at("remove", dir, error))
+    }
+
     fn remove_dir_all(&self, dir: &Path) -> io::Result<()> {
         let target = self.named(dir);
         posix::remove_dir_all(target.dir(), target.path).map_err(|error| at("remove", dir, error))
@@ -165,6 +173,14 @@ impl Disk for RealDisk {
         }
     }
 
+    fn identity(&self, path: &Path) -> io::Result<Option<(u64, u64)>> {
+        match self.at(path).status() {
+            Ok(status) => Ok(Some(status.id)),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(at("find", path, error)),
+        }
+    }
+
     fn canonical(&self, path: &Path) -> io::Result<PathBuf> {
         fs::canonicalize(path).map_err(|error| at("find", path, error))
     }
@@ -177,7 +193,7 @@ impl Disk for RealDisk {
             let path = target.held.as_ref().map_or(dir.to_owned(), |above| above.canonical.join(target.path));
             // A symbolic link in the path may be changed later.
             let canonical = fs::canonicalize(&path).unwrap_or(path);
-            let held = HeldDir { dir: opened, id: (status.dev(), status.ino()), canonical };
+            let held = HeldDir { dir: opened, id: (status.dev(), status.ino()), canonical, links: Links::of(&status) };
             self.holds.add(dir, Arc::new(held), |a, b| a.id == b.id)
         };
         hold().map_err(|error| at("hold", dir, error))
@@ -186,7 +202,7 @@ impl Disk for RealDisk {
     fn whereabouts(&self, dir: &Path) -> Whereabouts {
         let Some(held) = self.holds.held(dir) else { return Whereabouts::InPlace };
         // A directory that was not removed has a link from its own `.` or from its parent.
-        let is_removed = held.dir.metadata().is_ok_and(|opened| opened.nlink() == 0);
+        let is_removed = held.links.are_gone(&held.dir);
         match fs::metadata(&held.canonical) {
             _ if is_removed => Whereabouts::Removed,
             Ok(found) if (found.dev(), found.ino()) == held.id => Whereabouts::InPlace,
@@ -227,6 +243,24 @@ impl Disk for RealDisk {
     }
 }
 
+/// Whether the file system counts links. Some file systems in user space report 0 links for every file.
+#[derive(Clone, Copy, Debug)]
+struct Links {
+    are_counted: bool,
+}
+
+impl Links {
+    /// `status` was read while the file or directory existed.
+    fn of(status: &Metadata) -> Links {
+        Links { are_counted: status.nlink() > 0 }
+    }
+
+    /// Whether the open file or directory has lost its last name since.
+    fn are_gone(self, open: &File) -> bool {
+        self.are_counted && open.metadata().is_ok_and(|status| status.nlink() == 0)
+    }
+}
+
 /// Whether the path leads to the open file.
 fn is_at(file: &File, target: &Target<'_>) -> io::Result<bool> {
     let opened = file.metadata()?;
@@ -249,6 +283,7 @@ struct RealFile {
     file: File,
     path: PathBuf,
     writable: bool,
+    links: Links,
 }
 
 impl RealFile {
@@ -281,7 +316,7 @@ impl DiskFile for RealFile {
     }
 
     fn is_removed(&self) -> bool {
-        self.file.metadata().is_ok_and(|metadata| metadata.nlink() == 0)
+        self.links.are_gone(&self.file)
     }
 
     fn set_bytes(&self, bytes: u64) -> io::Result<()> {
@@ -313,5 +348,24 @@ impl Drop for RealLock {
 impl Found {
     fn of(name: std::ffi::OsString, &Status { is_dir, bytes, .. }: &Status) -> Found {
         Found { name, is_dir, bytes: if is_dir { 0 } else { bytes } }
+    }
+}
+
+#[cfg(all(test, target_os = "linux"))]
+mod tests {
+    use super::*;
+
+    /// A file without a name, opened once more, is like one of a file system that counts no links.
+    #[test]
+    fn a_file_is_not_removed_because_no_links_are_counted() {
+        let path = std::env::temp_dir().join(format!("seriatim-links-{}", std::process::id()));
+        let disk = RealDisk::default();
+        let counted = disk.open(&path, Opening::Create).expect("there is room");
+        assert!(!counted.is_removed());
+        let same = File::open(&path).expect("it is there");
+        fs::remove_file(&path).expect("it is there");
+        assert!(counted.is_removed());
+        let uncounted = disk.open(Path::new(&format!("/proc/self/fd/{}", same.as_raw_fd())), Opening::Read);
+        assert!(!uncounted.expect("it is open").is_removed());
     }
 }

@@ -36,6 +36,12 @@ impl StickyDisk {
         self.directories.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Forgets a removed directory and the directories that were in it.
+    fn removed(&self, dir: &Path) {
+        let gone = absolute(dir);
+        self.directories().retain(|dir, _| !dir.starts_with(&gone));
+    }
+
     /// Forgets a directory without a failure, unless another thread is about to sync it.
     fn forget(&self, key: &Path, directory: &Arc<Directory>) {
         let mut directories = self.directories();
@@ -83,10 +89,15 @@ impl Around for StickyDisk {
         failed.as_ref().map(|failed| remembered(dir, failed))
     }
 
+    fn remove_dir(&self, dir: &Path) -> io::Result<()> {
+        self.disk.remove_dir(dir)?;
+        self.removed(dir);
+        Ok(())
+    }
+
     fn remove_dir_all(&self, dir: &Path) -> io::Result<()> {
         self.disk.remove_dir_all(dir)?;
-        let gone = absolute(dir);
-        self.directories().retain(|dir, _| !dir.starts_with(&gone));
+        self.removed(dir);
         Ok(())
     }
 }

@@ -146,6 +146,15 @@ fn directories_are_created_listed_and_removed_with_all_in_them() {
         assert_eq!(kind(disk.create_dir_all(&dir.join("x/a"))), ErrorKind::AlreadyExists);
         assert_eq!(kind(disk.remove_file(&dir.join("x/y"))), ErrorKind::IsADirectory);
         assert_eq!(kind(disk.remove_dir_all(&dir.join("x/a"))), ErrorKind::NotADirectory);
+        assert_eq!(kind(disk.remove_dir(&dir.join("x/y"))), ErrorKind::DirectoryNotEmpty);
+        assert_eq!(kind(disk.remove_dir(&dir.join("x/a"))), ErrorKind::NotADirectory);
+        disk.remove_dir(&dir.join("x/y/z")).unwrap();
+        disk.remove_dir(&dir.join("x/y")).unwrap();
+        let identity = |name: &str| disk.identity(&dir.join(name)).unwrap();
+        let (a, b) = (identity("x/a"), identity("x/b"));
+        assert!(a.is_some() && b.is_some() && a != b && a != identity("x"));
+        disk.rename(&dir.join("x/a"), &dir.join("x/c")).unwrap();
+        assert_eq!((identity("x/a"), identity("x/c"), identity("no/c")), (None, a, None));
         disk.remove_dir_all(&dir.join("x")).unwrap();
         assert_eq!(disk.list(dir).unwrap(), []);
         assert_eq!(kind(disk.remove_dir_all(&dir.join("x"))), ErrorKind::NotFound);

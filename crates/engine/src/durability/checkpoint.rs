@@ -87,10 +87,13 @@ fn take_alone(inner: &Inner, persistence: &Persistence, limits: Limits<'_>) -> R
     delete_unnamed(persistence);
     let reserve = &persistence.home().reserve;
     let write = || write(inner, persistence, limits).inspect_err(|_| delete_unnamed(persistence));
-    let (begin, complete) = match write() {
-        // It gives more space back than it takes, but for what an opening needs.
-        Err(error) if is_full(&error) && reserve.give(1) => write().inspect_err(|_| reserve.fill())?,
-        written => written?,
+    let (begin, complete) = loop {
+        match write() {
+            // It gives more space back than it takes. What an opening needs comes last: an opening after a power cut finds
+            // that space in what is left of the checkpoint.
+            Err(error) if is_full(&error) && (reserve.give(1) || reserve.give(0)) => {}
+            written => break written.inspect_err(|_| reserve.fill())?,
+        }
     };
     let name = || persistence.change(|manifest| manifest.checkpoint = Some(complete.clone()));
     let named = match name() {

@@ -1,6 +1,6 @@
 //! All rows of a table as values, whatever its organization, while nobody changes it: to divide a database, and to put one together.
 
-use std::sync::Arc;
+use std::sync::{Arc, MutexGuard};
 
 use seriatim_catalog::{Key, Value};
 use seriatim_txn::RowPtr;
@@ -24,28 +24,62 @@ pub(crate) fn rows(
     set: &TableSet,
     see: &mut dyn FnMut(Vec<Vec<Value>>) -> Result<(), TransactError>,
 ) -> Result<(), TransactError> {
-    let _one_at_a_time = inner.helping();
-    let core = inner.environment.core().ok_or(TransactError::WorkersBusy)?;
-    let mut walker = Walker::new(inner.protocol.as_ref(), core);
-    let rows = Rows::new(&set.primary);
+    let mut walking = Walking::begin(inner, set)?;
     loop {
         let mut shown = Vec::new();
-        let more = walker.chunk(&rows, |found| {
-            let mut show = |_: Key<'_>, row: RowPtr| -> Result<(), Failed> {
-                shown.push(DynRow::new(set, row).values());
-                Ok(())
-            };
-            found.iter().try_for_each(|found| set.each_row(found.key, found.row, &mut show))
-        });
-        match more {
-            Ok(more) => {
-                see(shown)?;
-                if !more {
-                    return Ok(());
-                }
-            }
-            Err(Failed::Transact(error)) => return Err(error),
-            Err(Failed::Stuck) => panic!("a record stays in the middle of a commit"),
+        let more = walking.chunk(&mut |row| shown.push(DynRow::new(set, row).values()))?;
+        see(shown)?;
+        if !more {
+            return Ok(());
         }
+    }
+}
+
+/// Shows all rows of a table, each for the time of the call; how many there are.
+///
+/// # Errors
+/// No worker.
+///
+/// # Panics
+/// As [`rows`].
+pub(crate) fn each(inner: &Arc<Inner>, set: &TableSet, see: &mut dyn FnMut(RowPtr)) -> Result<usize, TransactError> {
+    let (mut walking, mut count) = (Walking::begin(inner, set)?, 0);
+    let mut show = |row| {
+        count += 1;
+        see(row);
+    };
+    while walking.chunk(&mut show)? {}
+    Ok(count)
+}
+
+/// A walk over the rows of a table, by one thread.
+struct Walking<'w> {
+    set: &'w TableSet,
+    walker: Walker<'w>,
+    rows: Rows<'w>,
+    _one_at_a_time: MutexGuard<'w, ()>,
+}
+
+impl<'w> Walking<'w> {
+    fn begin(inner: &'w Inner, set: &'w TableSet) -> Result<Walking<'w>, TransactError> {
+        let _one_at_a_time = inner.helping();
+        let core = inner.environment.core().ok_or(TransactError::WorkersBusy)?;
+        let walker = Walker::new(inner.protocol.as_ref(), core);
+        Ok(Walking { set, walker, rows: Rows::new(&set.primary), _one_at_a_time })
+    }
+
+    /// Shows the rows of the next chunk; `false` if there was none left.
+    fn chunk(&mut self, see: &mut dyn FnMut(RowPtr)) -> Result<bool, TransactError> {
+        let Walking { set, walker, rows, .. } = self;
+        let mut show = |_: Key<'_>, row: RowPtr| -> Result<(), Failed> {
+            see(row);
+            Ok(())
+        };
+        let more = walker
+            .chunk(rows, |found| found.iter().try_for_each(|found| set.each_row(found.key, found.row, &mut show)));
+        more.map_err(|failed| match failed {
+            Failed::Transact(error) => error,
+            Failed::Stuck => panic!("a record stays in the middle of a commit"),
+        })
     }
 }

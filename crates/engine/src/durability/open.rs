@@ -20,7 +20,7 @@ use seriatim_redo::manifest::{DatabaseId, Incarnation, LayoutEntry, LogEnd, MANI
 use seriatim_redo::{Log, LogError, LogOptions, LogStart, Logger, Writer, checkpoint, segment};
 use seriatim_txn::UNSAID_MAX;
 
-use super::persistence::is_at_limit;
+use super::epochs_left::{self, is_at_limit};
 use super::recover::{Ends, Recovery, Source, look, recover};
 use super::reserve::Reserve;
 use crate::engine::{Foundation, Tables};
@@ -197,7 +197,11 @@ pub(crate) fn open(options: &Settings, place: &Place, foundation: &Foundation) -
         }
     };
     let (tables, recovery, ends) = match recovered {
-        Some(recovered) => (recovered.tables, Some(recovered.recovery), recovered.ends),
+        Some(recovered) => {
+            let mut recovery = recovered.recovery;
+            recovery.notices.extend(epochs_left::notice(recovered.ends.newest));
+            (recovered.tables, Some(recovery), recovered.ends)
+        }
         None => (Tables::default(), None, Ends::of_nothing()),
     };
     let Some(mut locks) = locks else { return Ok(Opened { tables, recovery, log: None }) };

@@ -17,6 +17,7 @@ use seriatim_txn::{Epochs, Freshness, UNSAID_MAX};
 
 use super::Durability;
 use super::checkpointer::Checkpoints;
+use super::epochs_left::{self, is_at_limit};
 use super::log::WholeBefore;
 use super::open::{BACKLOG_WAIT_MAX, Home, OpenLog};
 use crate::engine::{Foundation, Inner};
@@ -107,6 +108,8 @@ pub(crate) struct Persistence {
     /// Whether there are versions for readers of the durable epoch.
     keeps_versions: bool,
     pub(crate) behind: Arc<Behind>,
+    /// When the log was opened, and the epoch then.
+    began: (Instant, Epoch),
 }
 
 /// Which thread steps the loggers.
@@ -132,10 +135,6 @@ const NEAR_LOOK: Duration = Duration::from_millis(1);
 /// A checkpoint is due when recovery needs the logs of so many earlier openings, each of which counts as a part of
 /// [`Settings::checkpoint_bytes`].
 const INCARNATIONS_MAX: u64 = 32;
-
-/// Beyond this epoch the log stops: TIDs have 34 bits for it, and a worker in the middle of a commit must not run out
-/// of them.
-pub(super) const EPOCH_LIMIT: u64 = (1 << (Tid::BITS - Tid::COUNTER_BITS)) - (1 << 20);
 
 impl Persistence {
     /// Whether a result has to wait.
@@ -239,6 +238,10 @@ impl Persistence {
         let durable_epoch = self.durable_epoch();
         let log = self.log.statistics();
         let checkpoints = self.checkpoints.lock().unwrap_or_else(PoisonError::into_inner);
+        let (began, first) = self.began;
+        let epoch = self.current();
+        let epochs_left = epochs_left::left(epoch);
+        let epochs_lasting = epochs_left::lasting(epochs_left, epoch.0.saturating_sub(first.0), began.elapsed());
         LogStatistics {
             flushes: log.batches,
             commits: log.groups,
@@ -247,7 +250,10 @@ impl Persistence {
             flush_time: log.flush_time,
             flush_time_max: log.flush_time_max,
             backlog_bytes: log.backlog_bytes,
-            epoch: self.current().0,
+            epoch: epoch.0,
+            epochs_left,
+            epochs_lasting,
+            epochs_warning: epochs_left::warning(epochs_lasting),
             durable_epoch: durable_epoch.0,
             durable_snapshot: self.epochs.snapshots().made_by_end_of(durable_epoch),
             refusal: self.log.refusal().map(|refusal| refusal.to_string()),
@@ -442,7 +448,8 @@ impl Persistence {
                 return Err(error);
             }
         }
-        Ok(())
+        // It may have been moved or removed since.
+        self.log.check_in_place()
     }
 
     /// Adds tables that were just made.
@@ -462,6 +469,7 @@ impl Persistence {
     ) -> Result<(Persistence, Vec<Writer>), LogError> {
         let OpenLog { home, log, loggers, writers } = opened;
         let epochs = Arc::clone(&environment.epochs);
+        let began = (Instant::now(), epochs.current());
         if epochs.snapshots().end_epochs() {
             let log = log.clone();
             let first = epochs.current();
@@ -504,6 +512,7 @@ impl Persistence {
             closing: AtomicBool::new(false),
             keeps_versions,
             behind: Arc::default(),
+            began,
         };
         Ok((persistence, writers))
     }
@@ -600,11 +609,6 @@ fn end_epoch(epochs: &Epochs, htm: &Htm, epoch: Epoch) -> Epoch {
 #[cold]
 pub(crate) fn stop_at_limit(log: &Log) {
     log.stop("the epochs that TIDs have bits for are used up: load the rows into a new database");
-}
-
-/// Whether so late an epoch ends a log.
-pub(crate) fn is_at_limit(epoch: Epoch) -> bool {
-    epoch.0 >= EPOCH_LIMIT
 }
 
 /// Withholding results until they are durable, for databases with a log and without.

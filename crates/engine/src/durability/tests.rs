@@ -14,7 +14,8 @@ use seriatim_catalog::Table as _;
 use seriatim_txn::Mode;
 
 use super::checkpoint::take_within;
-use super::persistence::{Behind, EPOCH_LIMIT};
+use super::epochs_left::EPOCH_LIMIT;
+use super::persistence::Behind;
 use super::throttle::{Limits, Load, SLICE, Watch};
 use crate::protocol::repairing::{self, MEANWHILE, SCRIPT};
 use crate::testing::{Handle, on};
@@ -64,6 +65,38 @@ fn a_panic_in_the_middle_of_a_commit_stops_the_log() {
     let notes = db.table::<Note>();
     let found = |id: u32| db.runner().transact(|tx| Ok(tx.get(&notes, &id)?.is_some())).expect("no conflict").value;
     assert_eq!([1, 3, 4].map(found), [true, false, false]);
+}
+
+/// Commits late in the range of epochs survive a power cut like others, and an opening tells that few are left.
+#[test]
+fn a_database_near_the_last_epoch_recovers_and_tells_how_many_are_left() {
+    let disk = FaultyDisk::new(3);
+    let mut first = EPOCH_LIMIT - 2_000;
+    for id in 1..=4 {
+        let db = repairing_on(&disk).open().expect("there are epochs left");
+        let notes = if id == 1 { db.make::<Note>().expect("the table is created") } else { db.table::<Note>() };
+        let notices = db.recovery().map_or(Vec::new(), |recovery| recovery.notices.clone());
+        let is_told = notices.iter().any(|notice| notice.contains("epochs are left"));
+        assert_eq!(is_told, id > 1, "{notices:?}");
+        if id == 1 {
+            assert!(db.statistics().log.expect("it is on disk").epochs_left > EPOCH_LIMIT - 1_000);
+            db.inner().environment.epochs.skip_to(Epoch(first));
+        }
+        let epoch = db.statistics().log.expect("it is on disk").epoch;
+        assert!(epoch >= first, "epochs do not go back: {epoch} after {first}");
+        let mut session = db.runner();
+        session.transact(|tx| tx.insert(&notes, &note(id, 1))).expect("there are epochs left");
+        if id == 2 {
+            db.checkpoint().expect("the disk works");
+        }
+        let log = db.statistics().log.expect("it is on disk");
+        assert_eq!(log.epochs_left, EPOCH_LIMIT - log.epoch);
+        first = log.epoch;
+        let found =
+            session.snapshot(|tx| (1..=id).map(|id| Ok(tx.get(&notes, &id)?.is_some())).collect::<Result<Vec<_>, _>>());
+        assert_eq!(found.expect("a snapshot").value, vec![true; id as usize]);
+        disk.crash();
+    }
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! What callers and partitions tell each other of divided procedures, as plain data: see `seriatim::procedure::divided`.
+//! Data that callers and partitions exchange for divided procedures: see `seriatim::procedure::divided`.
 
 use std::fmt;
 use std::ops::Bound;
@@ -17,31 +17,31 @@ use crate::{Engine, SchemaError, TransactError};
 /// A call of a procedure.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Call {
-    /// Its number in the set.
+    /// The procedure's number in the set.
     pub procedure: u16,
     /// Its arguments, as bytes.
     pub arguments: Vec<u8>,
-    /// By round: the partitions in which it has something to do, a bit for each.
+    /// By round: the partitions in which the call has work, a bit for each.
     pub rounds: Vec<u64>,
 }
 
 impl Call {
-    /// All partitions that it needs, a bit for each; one at least.
+    /// All partitions that the call needs, a bit for each; at least one.
     pub fn partitions(&self) -> u64 {
         self.rounds.iter().fold(0, |all, round| all | round)
     }
 }
 
-/// What a partition is to do for a call.
+/// The work of a partition for a call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fragment {
     /// The procedure's number in the set.
     pub procedure: u16,
     /// The arguments of the call, as bytes.
     pub arguments: Vec<u8>,
-    /// The round; none of a call that needs this partition only.
+    /// The round; `None` if the call needs this partition only.
     pub round: Option<u32>,
-    /// What the rounds before found, all of them one after another.
+    /// The results of the earlier rounds, one after another.
     pub found: Vec<u8>,
 }
 
@@ -59,22 +59,22 @@ impl Pack for Fragment {
     }
 }
 
-/// What a fragment found.
+/// The result of a fragment.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Reply {
-    /// The procedure's result, as bytes: nothing was left for others.
+    /// The procedure's result, as bytes: no other partition has work.
     Output(Vec<u8>),
-    /// What its operations found.
+    /// The results of its operations.
     Found(Vec<u8>),
 }
 
-/// What a fragment locks: rows, all rows of a table that have the value which names the partition, all of a table that every partition has, or
-/// everything. Equal bytes are the same thing.
+/// A lock of a fragment. It covers a row, all rows of a table with one value of the partition column, a
+/// replicated table, or everything. Locks with equal bytes cover the same thing.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Lock {
-    /// What.
+    /// What the lock covers.
     pub what: Vec<u8>,
-    /// Whether it may be changed.
+    /// Whether the fragment may change it.
     pub exclusive: bool,
 }
 
@@ -97,16 +97,17 @@ impl fmt::Display for Undivided {
 
 impl std::error::Error for Undivided {}
 
-/// How names of tables begin in which owners and coordinators keep what is theirs: no rows of the partitions' data.
+/// The prefix of tables in which owners and coordinators keep their own state, which is not data of the
+/// partitions.
 pub const BOOKS: &str = "partition books: ";
 
-/// The tables of the database that are not books.
+/// The tables of the database, without those with the prefix [`BOOKS`].
 fn tables(engine: &Engine) -> impl Iterator<Item = String> {
     engine.table_names().into_iter().filter(|name| !name.starts_with(BOOKS))
 }
 
-/// A number by which two ends see whether they have the same procedures: of those, as they are described, in their order, of all tables and of how many
-/// partitions there are (FNV-1a, 64 bits).
+/// A number by which two ends check that they have the same procedures (FNV-1a, 64 bits). It covers the
+/// descriptions of the procedures in order, all tables, and the number of partitions.
 pub fn digest(engine: &Engine, procedures: impl Iterator<Item = String>) -> u64 {
     let mut tables: Vec<_> = tables(engine).filter_map(|name| engine.open_dyn(&name).ok()).collect();
     tables.sort_by_cached_key(|table| table.definition().name.clone());
@@ -120,10 +121,11 @@ pub fn digest(engine: &Engine, procedures: impl Iterator<Item = String>) -> u64 
 /// Whether a row of a table is to be copied.
 pub type Wanted<'w> = dyn Fn(&TableDef, &[Value]) -> Result<bool, TransactError> + 'w;
 
-/// Copies those rows of all tables of a database, its books left out, that are wanted into another that has these tables, while nobody else uses either.
+/// Copies the wanted rows of all tables, except those with the prefix [`BOOKS`], into another database with
+/// these tables. Neither database may be in use meanwhile.
 ///
 /// # Errors
-/// What `wanted` reports; a table is not there, or has such a row already; no memory.
+/// Errors of `wanted`; a table that is missing, or already has such a row; no memory.
 pub fn copy(from: &Engine, to: &Engine, wanted: &Wanted<'_>) -> Result<(), TransactError> {
     let mut runner = to.runner();
     let missing = |error: SchemaError| TransactError::User(Box::new(error));
@@ -139,7 +141,8 @@ pub fn copy(from: &Engine, to: &Engine, wanted: &Wanted<'_>) -> Result<(), Trans
     Ok(())
 }
 
-/// Copies those rows of a database that belong to this partition into that partition's, while nobody else uses either.
+/// Copies the rows of a database that belong to this partition into the partition's database. Neither may be in
+/// use meanwhile.
 ///
 /// # Errors
 /// As [`copy`]; the partition function fails.
@@ -148,25 +151,25 @@ pub fn fill(from: &Engine, to: &Engine, partitions: &Partitions, at: usize) -> R
         let Some(column) = definition.partition_column() else { return Ok(true) };
         let value = row[column.index()].partition_value();
         let found = value.and_then(|value| partitions.of_value(&value).ok());
-        let nowhere = || TransactError::User(format!("a row of {} is nowhere", definition.name).into());
+        let nowhere = || TransactError::User(format!("a row of {} belongs to no partition", definition.name).into());
         found.map(|found| found == at).ok_or_else(nowhere)
     })
 }
 
-/// A number that names this partition, if the partition function gives one up to 65,535.
+/// A number up to 65,535 that the partition function maps to this partition, if there is one.
 pub fn number_in(partitions: &Partitions, at: usize) -> Option<u32> {
     let is_at = |number: &u32| partitions.of_value(&PartitionValue::Integer((*number).into())) == Ok(at);
     (at as u32..=u16::MAX.into()).chain(0..at as u32).find(is_at)
 }
 
 impl Lock {
-    /// On everything of a partition. Whoever knows all that it locks besides shares it.
+    /// On everything in a partition. A fragment that knows all its other locks takes it shared.
     pub fn of_all(exclusive: bool) -> Lock {
-        // All others begin with the number of a table.
+        // All other locks begin with the number of a table.
         Lock { what: Vec::new(), exclusive }
     }
 
-    /// On all rows of a table, by its number, with this value of the column that names the partition.
+    /// On all rows of a table, by its number, with this value of the partition column.
     pub fn of_value(table: u16, value: &PartitionValue, exclusive: bool) -> Lock {
         let mut what = table.to_be_bytes().to_vec();
         match value {
@@ -196,21 +199,21 @@ impl Lock {
 /// How a table is locked.
 struct Locked {
     name: Arc<str>,
-    /// Row by row: all operations of the set tell their keys before they run.
+    /// Row by row: all operations of the set know their keys before they run.
     by_rows: bool,
-    /// At all: not what every partition has and nobody changes.
+    /// Whether it is locked at all: a replicated table that no procedure changes is not.
     is_locked: bool,
 }
 
-/// What the fragments of a set of procedures lock.
+/// The locks of the fragments of a set of procedures.
 #[derive(Default)]
 pub struct Locking {
     tables: Vec<Locked>,
-    /// By procedure, by operation: the number of its table, and whether it changes it.
+    /// By procedure and operation: the number of the table, and whether the operation changes it.
     operations: Vec<Vec<(u16, bool)>>,
 }
 
-/// What one fragment locks.
+/// The locks of one fragment.
 pub struct Locks<'l> {
     tables: &'l [Locked],
     operations: &'l [(u16, bool)],
@@ -221,7 +224,7 @@ pub struct Locks<'l> {
 }
 
 impl Locking {
-    /// Takes in the next procedure of the set.
+    /// Adds the next procedure of the set.
     pub fn add(&mut self, plan: &Plan, division: &Division, reach: &Reach) {
         let of = plan.operations.iter().enumerate().map(|(id, operation)| {
             let name = &plan.tables[operation.table].name;
@@ -240,7 +243,7 @@ impl Locking {
         self.operations.push(of);
     }
 
-    /// Of a fragment in this partition, of the procedure that was taken in as the one of its number.
+    /// The locks of a fragment in this partition. Its procedure's number is the order of addition.
     pub fn of<'l>(
         &'l self,
         fragment: &Fragment,
@@ -254,11 +257,12 @@ impl Locking {
 }
 
 impl Locks<'_> {
-    /// The table of an operation that may run in the fragment, and whether it changes it; `None` if that is not locked, or not in this way.
+    /// The table of an operation that may run in the fragment, and whether the operation changes it. `None` if
+    /// the table is not locked, or not in this way.
     fn table(&self, operation: usize, by_rows: bool) -> Option<(u16, bool)> {
         let is_due = match (self.division.round(operation), self.round) {
             (Some(of), Some(round)) => of == round,
-            // What every partition has is read in any round.
+            // Replicated tables are read in any round.
             (None, _) | (_, None) => true,
         };
         let (table, changes) = self.operations[operation];
@@ -266,7 +270,7 @@ impl Locks<'_> {
         (is_due && locked.is_locked && locked.by_rows == by_rows).then_some((table, changes))
     }
 
-    /// Those of tables that are not locked row by row. `places` are where the operations of the call may run.
+    /// Locks for tables that are not locked row by row. `places` says where the operations of the call may run.
     pub fn values(&self, places: &[Place], locks: &mut Vec<Lock>) {
         for (operation, place) in places.iter().enumerate() {
             let Some((table, exclusive)) = self.table(operation, false) else { continue };
@@ -278,7 +282,7 @@ impl Locks<'_> {
         }
     }
 
-    /// That of a key from which on an operation touches rows, where these are locked one by one.
+    /// The lock for the lowest key of an operation, if the table is locked row by row.
     pub fn row(&self, operation: usize, low: Bound<Key<'_>>, locks: &mut Vec<Lock>) {
         let (Some((table, exclusive)), Bound::Included(key)) = (self.table(operation, true), low) else { return };
         if self.division.is_at(operation, self.partitions, key, self.at) {

@@ -1,4 +1,4 @@
-//! Execution modes, and what a plan says about each.
+//! Execution modes, and the schedule of a plan in each.
 
 use seriatim_procedure::ir::StepId;
 
@@ -10,23 +10,23 @@ pub enum ExecutionMode {
     /// Each as one transaction of the protocol. Default.
     #[default]
     Whole,
-    /// Each as a chain of transactions, by the chopping of the registered set where it proves that the set stays serializable: one
-    /// for all pieces up to the decisive one, and one for each after it. Those pieces only read so far: see
-    /// `docs/procedures.md`. Transactions that are not procedures cannot run at the same time, and registering waits for
-    /// chains to end.
+    /// Each as a chain of transactions, where the chopping of the registered set proves that the set stays
+    /// serializable. One transaction has all pieces up to the decisive one, and each later piece has its own.
+    /// So far these later pieces only read: see `docs/procedures.md`. Other transactions cannot run at the same
+    /// time, and registering a procedure waits for chains to end.
     Pieces,
 }
 
-/// What a schedule goes by.
+/// The schedule of an execution.
 #[derive(Clone, Copy, Debug)]
 pub enum Steps<'p> {
-    /// All steps in one pass. With repairs, some of them again where the protocol asks for it.
+    /// All steps in one pass. With repairs, some steps run again if the protocol asks for it.
     Whole(Option<&'p Repairs>),
-    /// Piece by piece.
+    /// In pieces.
     Pieces(&'p Passes),
 }
 
-/// In which pass of a piecewise execution each step runs.
+/// The pass in which each step of a piecewise execution runs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Passes {
     of_step: Box<[u16]>,
@@ -46,7 +46,7 @@ impl Passes {
         self.of_step[step.index()]
     }
 
-    /// Passes in all.
+    /// The number of passes.
     #[inline]
     pub fn count(&self) -> u16 {
         self.count

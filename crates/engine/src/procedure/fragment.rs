@@ -1,19 +1,20 @@
-//! Fragments: executions of a procedure in which only those operations run whose rows are in one partition, and whose round it is (Jones,
-//! Abadi, Madden, SIGMOD 2010, §3.1).
+//! Fragments: executions of a procedure on one partition in one round. Only operations of that round whose rows
+//! are in that partition run (Jones, Abadi, Madden, SIGMOD 2010, §3.1).
 //!
-//! A fragment goes through the whole body. An operation that it reaches
+//! A fragment goes through the whole body. Each operation that it reaches is in one of three cases:
 //!
-//! 1. has run in an earlier round, here or elsewhere: its result is in what the fragment was given;
-//! 2. or is a read of a replicated table that the procedure does not change, or one of this round whose key is of this partition or whose table
-//!    every partition has: it runs, and its result is noted;
-//! 3. or is passed over, and so is all that needs its result, as [`Availability`] has it.
+//! 1. It has run in an earlier round, here or in another partition: the fragment was given its result.
+//! 2. It can run: it reads a replicated table that the procedure does not change. Or it belongs to this round,
+//!    and its key is of this partition or its table is replicated. It runs, and its result is noted.
+//! 3. Otherwise it is skipped, with all steps that need its result ([`Availability`]).
 //!
-//! The partition is that of the key itself, when it is reached; the plan only says in which rounds and at which partitions there is
-//! something to do ([`Division::call`]). Nothing else is trusted to the plan: an execution that has the results of all rounds and passes over something shows that it
-//! does not hold, and the transaction is aborted ([`Part::is_whole`]).
+//! The partition is computed from the key itself when the operation is reached. The plan only says in which
+//! rounds and partitions there is work ([`Division::call`]). Nothing else depends on the plan. If an execution
+//! with the results of all rounds skips a step, the plan is wrong, and the transaction is aborted
+//! ([`Part::is_whole`]).
 //!
-//! What an execution found is named by the operation and the iterations of the loops around it, which all fragments count alike: a loop runs as a whole, or
-//! is passed over as a whole. Its bytes are those of [`Pack`], one after another:
+//! A result is named by the operation and the iterations of the enclosing loops. All fragments count these
+//! alike, as a loop runs or is skipped as a whole. Its bytes are those of [`Pack`], one after another:
 //!
 //! ```text
 //! varint operation | varint loops | varint iteration of each | varint length | value
@@ -35,35 +36,35 @@ use seriatim_txn::{PartitionSet, Partitions, Placement};
 use super::reach::{Arguments, Place, Placed, Reach, Visit};
 use crate::{Engine, TransactError};
 
-/// Loops in each other, at most: an iteration is named by so many numbers.
+/// The most nested loops: an iteration is named by this many numbers.
 const LOOPS_MAX: usize = 4;
 
-/// Which execution of an operation: its number, and the iterations of the loops around it, counted from 1.
+/// One execution of an operation: its number, and the iterations of the enclosing loops, counted from 1.
 type RunId = [u32; 1 + LOOPS_MAX];
 
-/// What earlier rounds found.
+/// Results of earlier rounds.
 type Found<'p> = BTreeMap<RunId, &'p [u8]>;
 
-/// How a procedure is divided by partition.
+/// The division of a procedure by partition.
 pub struct Division {
     availability: Availability,
-    /// By operation: its round; none of what is read where it is needed.
+    /// By operation: its round; `None` for reads that run where they are needed.
     rounds: Box<[Option<u32>]>,
-    /// By operation: where its keys say the partition.
+    /// By operation: its table or index, whose keys name the partition.
     placed: Box<[Option<Placed>]>,
-    /// Whether it changes what every partition has.
+    /// Whether it changes replicated tables.
     is_everywhere: bool,
     variables: usize,
     parameters: usize,
     steps: usize,
 }
 
-/// Where a call has something to do.
+/// The partitions in which a call has work.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Spread {
     /// By operation.
     pub places: Vec<Place>,
-    /// By round: in which partitions.
+    /// By round, the partitions with work.
     pub rounds: Vec<PartitionSet>,
 }
 
@@ -75,7 +76,7 @@ impl Spread {
 }
 
 impl Division {
-    /// Divides a procedure; or says why that cannot be done.
+    /// Divides a procedure, or says why it cannot be divided.
     ///
     /// # Errors
     /// The reason.
@@ -94,7 +95,9 @@ impl Division {
             return Err(format!("how many rounds it has depends on data: {}", fragments.reason));
         }
         if fragments.class != TransactionClass::Single && !in_parts {
-            return Err("what an update of it gives refers to its variables, so it runs as a whole only".to_owned());
+            return Err(
+                "the result of one of its updates refers to its variables, so it runs only as a whole".to_owned()
+            );
         }
         let availability = Availability::of(declaration);
         let count = plan.operations.len();
@@ -118,7 +121,7 @@ impl Division {
         });
         if let Some((scan, write)) = overtaken {
             return Err(format!(
-                "{} changes what {} goes over, which is all read in an earlier round",
+                "{} changes rows that {} scans, and an earlier round has read all of these",
                 plan.label(write),
                 plan.label(scan)
             ));
@@ -138,10 +141,11 @@ impl Division {
         })
     }
 
-    /// Where a call with these arguments has something to do, by rounds: one at least, in one partition at least.
+    /// The partitions in which a call with these arguments has work, by round: at least one partition in at
+    /// least one round.
     ///
     /// # Errors
-    /// The partition function fails on a value; or the arguments do not tell one.
+    /// The partition function fails on a value; or the arguments do not name a partition.
     pub fn call(
         &self,
         reach: &Reach,
@@ -162,7 +166,7 @@ impl Division {
         Ok(Spread { places, rounds })
     }
 
-    /// What a fragment in this partition owns of the partition's database: all of it, if it changes what every partition has.
+    /// The partitions that a fragment owns in this partition's database: all, if it changes replicated tables.
     pub fn owned(&self, at: usize) -> PartitionSet {
         if self.is_everywhere { PartitionSet::ALL } else { PartitionSet::one(at) }
     }
@@ -176,52 +180,52 @@ impl Division {
         }
     }
 
-    /// Whether every partition has what an operation touches.
+    /// Whether an operation accesses a replicated table.
     pub fn is_replicated(&self, operation: usize) -> bool {
         let placed = self.placed[operation].as_ref();
         placed.is_some_and(|placed| matches!(placed.placement(), Placement::Everywhere))
     }
 
-    /// The round of an operation; none of what is read where it is needed.
+    /// The round of an operation; `None` for reads that run where they are needed.
     pub fn round(&self, operation: usize) -> Option<u32> {
         self.rounds[operation]
     }
 }
 
-/// What comes of an operation that was reached.
+/// What happens to an operation that was reached.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Turn {
-    /// Its result was found before.
+    /// Its result is known.
     #[default]
     Found,
     /// It runs.
     Runs,
 }
 
-/// One fragment, while it is executed.
+/// One fragment during its execution.
 pub struct Part<'p> {
     division: &'p Division,
     partitions: &'p Partitions,
-    /// Where; nowhere if only what was found elsewhere is put together.
+    /// The partition; `None` if only known results are put together.
     at: Option<usize>,
     round: u32,
     found: Found<'p>,
-    /// By variable: whether it has its value.
+    /// By variable: whether its value is known.
     known: Box<[Cell<bool>]>,
-    /// Up to where it is not known whether steps are reached.
+    /// The exit up to which it is unknown whether steps are reached.
     lost: Cell<Option<Exit>>,
     /// By step that is a loop: the iterations begun.
     iterations: Box<[Cell<u32>]>,
     turn: Cell<Turn>,
     is_whole: Cell<bool>,
-    /// It has come to the end of what it can do.
+    /// The fragment has done all that it can.
     is_left: Cell<bool>,
     made: RefCell<Vec<u8>>,
-    /// What cannot be.
+    /// A fault of the plan.
     fault: RefCell<Option<String>>,
 }
 
-/// The executions named in bytes.
+/// Decodes results by execution.
 fn decode(bytes: &[u8]) -> Result<Found<'_>, EvaluationError> {
     let (mut found, mut bytes) = (Found::new(), Unpacker::new(bytes));
     while !bytes.is_empty() {
@@ -241,10 +245,10 @@ fn decode(bytes: &[u8]) -> Result<Found<'_>, EvaluationError> {
 }
 
 impl<'p> Part<'p> {
-    /// In this partition, or, without one, to put together what was found.
+    /// A fragment in this partition; without one, an execution that puts known results together.
     ///
     /// # Errors
-    /// The bytes of what was found are none.
+    /// The bytes of the results are malformed.
     pub fn new(
         division: &'p Division,
         partitions: &'p Partitions,
@@ -274,14 +278,15 @@ impl<'p> Part<'p> {
         variables.iter().for_each(|variable| self.known[variable.index()].set(known));
     }
 
-    /// A step is passed over.
+    /// Skips a step.
     fn pass_over(&self, needs: &Needs) {
         self.set(&needs.takes, false);
         self.lost.set(self.lost.get().max(needs.exit));
         self.is_whole.set(false);
     }
 
-    /// A step is reached, if all before it have run: whether it can run, as far as it needs results.
+    /// Called for each step that is reached if all steps before it have run. Returns whether the results that
+    /// it needs are known.
     pub fn due(&self, step: StepId) -> bool {
         let availability = &self.division.availability;
         if self.lost.get().is_some_and(|exit| !availability.is_inside(step, exit)) {
@@ -315,7 +320,8 @@ impl<'p> Part<'p> {
         id
     }
 
-    /// An operation is reached that is due: whether its result was found, or it runs; `keys` tells its keys.
+    /// Called for each operation that is due. Returns whether its result is known or it runs; `keys` visits its
+    /// keys.
     pub fn here(
         &self,
         step: StepId,
@@ -357,7 +363,7 @@ impl<'p> Part<'p> {
             told = self.partitions.of_keys(place, low, high).ok();
         });
         match (computed, told) {
-            // Nor can it run where it belongs: there as here it ends the procedure.
+            // It fails in every partition alike, and ends the procedure.
             (Err(Overflow), _) => true,
             (Ok(()), Some(told)) if !told.is_all() => told.contains(at),
             (Ok(()), _) => {
@@ -388,40 +394,40 @@ impl<'p> Part<'p> {
         pack_bytes(&pack_all(result), made);
     }
 
-    /// An operation has run whose result cannot be told to others.
+    /// Reports an operation whose result cannot be sent to other partitions.
     pub fn note_not(&self, operation: OperationId) {
         let what =
-            "what it gives refers to arguments or variables, which other partitions do not have: give it by value";
+            "its result refers to arguments or variables, which other partitions do not have: return it by value";
         self.fail(format!("operation #{}: {what}", operation.0));
     }
 
-    /// The result of an operation that was found.
+    /// The known result of an operation.
     ///
     /// # Errors
-    /// It is none of this type, or there is none.
+    /// The result is not of this type, or there is none.
     pub fn recall<T: Pack>(&self, operation: OperationId) -> Result<T, EvaluationError> {
         unpack_all(self.found.get(&self.id(operation)).ok_or_else(malformed)?)
     }
 
-    /// The procedure's result is not known here: the fragment ends without it.
+    /// Ends the fragment without the procedure's result, which is not known here.
     pub fn leave(&self) {
         self.is_left.set(true);
     }
 
-    /// Whether it ended so.
+    /// Whether it ended without the result.
     pub fn is_left(&self) -> bool {
         self.is_left.get()
     }
 
-    /// Whether nothing has been passed over.
+    /// Whether no step was skipped.
     pub fn is_whole(&self) -> bool {
         self.is_whole.get()
     }
 
-    /// What has run, and what came of it; or what cannot be.
+    /// The results of the operations that ran; or the fault.
     ///
     /// # Errors
-    /// A key that is in no partition, or in several.
+    /// A key in no partition, or in several; another fault of the plan.
     pub fn into_made(self) -> Result<Vec<u8>, String> {
         match self.fault.into_inner() {
             None => Ok(self.made.into_inner()),

@@ -1,15 +1,18 @@
-//! Keeps chains of pieces and transactions outside the analysed set apart.
+//! Excludes chains of pieces and transactions outside the analysed set from each other.
 //!
-//! A chopping says nothing about transactions that are not in its set: one that ran between two pieces could see, or undo, half
-//! a chain. So either chains are open or such transactions, never both; each side may have many. Registering is on the other
-//! side too, since it changes the set. A procedure that runs in one pass is one transaction of the set: it passes by.
+//! A chopping says nothing about transactions that are not in its set: between two pieces one could see, or
+//! undo, half a chain. So either chains are open, or such transactions, never both; each side may have many.
+//! Registering a procedure is on the other side too, since it changes the set. A procedure that runs in one
+//! pass is one transaction of the set, and does not enter the gate.
 //!
-//! The gate is *unarmed*, and costs a load, until a procedure is registered that runs in more than one pass. It is armed while no
-//! transaction is open, and stays so: transactions opened before have ended, those opened later see it.
+//! The gate is *unarmed*, and costs one load, until a procedure is registered that runs in more than one pass.
+//! It is armed while no transaction is open, and stays armed: earlier transactions have ended, and later ones
+//! see it.
 //!
-//! Fair by phases. An arrival that finds the other side open, or waiting, waits. When the last of a side leaves, all that then
-//! wait on the other are let in at once. So each waits for at most two phases, the rest of the present one and one of the other
-//! side; a phase ends with its longest member, and nobody waits longer than a second.
+//! The gate is fair by phases. An arrival waits if the other side is open or waiting. When the last member of a
+//! side leaves, all that then wait on the other side enter at once. So an arrival waits for at most two phases:
+//! the rest of the present one and one of the other side. A phase ends with its longest member, and no thread
+//! waits longer than a second.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
@@ -28,7 +31,7 @@ pub struct Gate {
     changed: Condvar,
 }
 
-/// Which side goes through.
+/// The side of a chain or transaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Side {
     Chains,
@@ -49,22 +52,22 @@ impl Side {
 struct State {
     open: [u32; 2],
     waiting: [u32; 2],
-    /// How often those who waited were let in.
+    /// How often waiting threads were admitted.
     phase: [u32; 2],
 }
 
 impl State {
-    /// Lets in all who wait on a side.
+    /// Admits all threads that wait on a side.
     fn admit(&mut self, side: Side) {
         self.open[side as usize] += std::mem::take(&mut self.waiting[side as usize]);
         self.phase[side as usize] = self.phase[side as usize].wrapping_add(1);
     }
 }
 
-/// A chain that is open; it ends when this is dropped.
+/// An open chain; dropping it ends it.
 pub struct Chain<'g>(&'g Gate);
 
-/// Something on the other side; it ends when this is dropped.
+/// A transaction or registration on the other side; dropping it ends it.
 pub struct Other<'g>(&'g Gate);
 
 impl Drop for Chain<'_> {
@@ -80,17 +83,18 @@ impl Drop for Other<'_> {
 }
 
 impl Gate {
-    /// Whether there can be chains at all. A transaction that is about to run outside of them asks again once it has its worker.
+    /// Whether there can be chains at all. A transaction outside of them checks again once it has its worker.
     #[inline]
     pub fn is_armed(&self) -> bool {
-        // ORDERING: what makes a second look certain is the pool's: see `arm`.
+        // ORDERING: the pool makes the second check reliable: see `arm`.
         self.armed.load(Ordering::Relaxed)
     }
 
-    /// From now on there may be chains. Called while no transaction is open and none can be opened
+    /// Allows chains from now on. Called while no transaction is open and none can be opened
     /// ([`Pool::quietly`](crate::pool::Pool::quietly)).
     pub(crate) fn arm(&self) {
-        // ORDERING: the release that gives the workers back pairs with the acquire of whichever session leases one later.
+        // ORDERING: the release that returns the workers pairs with the acquire of any session that leases one
+        // later.
         self.armed.store(true, Ordering::Relaxed);
     }
 
@@ -105,7 +109,7 @@ impl Gate {
         }
     }
 
-    /// Opens a transaction outside the set; [`Gate::leave_other`] follows.
+    /// Opens a transaction outside the set; [`Gate::leave_other`] closes it.
     ///
     /// # Errors
     /// Chains stayed open.
@@ -116,7 +120,7 @@ impl Gate {
         }
     }
 
-    /// Opens something outside the set; it ends when what is returned is dropped.
+    /// Opens a transaction or registration outside the set; dropping the result closes it.
     ///
     /// # Errors
     /// Chains stayed open.
@@ -148,7 +152,7 @@ impl Gate {
         }
         state.waiting[own] -= 1;
         if state.waiting[own] == 0 {
-            // Those of the side that is open waited for us only.
+            // Arrivals on the open side waited only because this thread waited.
             state.admit(side.opposite());
             self.changed.notify_all();
         }
@@ -159,7 +163,7 @@ impl Gate {
         let mut state = self.state();
         state.open[side as usize] -= 1;
         if state.open[side as usize] == 0 {
-            // A waiter on this side came after somebody on the other.
+            // A waiter on this side arrived behind one on the other side.
             state.admit(side.opposite());
             self.changed.notify_all();
         }
@@ -175,7 +179,7 @@ mod tests {
     #[test]
     fn many_of_one_side_or_many_of_the_other() {
         let gate = Gate::default();
-        let (first, second) = (gate.chain().expect("nobody is about"), gate.chain().expect("chains share"));
+        let (first, second) = (gate.chain().expect("the gate is free"), gate.chain().expect("chains share"));
         assert!(matches!(gate.enter_other(), Err(TransactError::Excluded { .. })));
         drop((first, second));
         gate.enter_other().expect("the chains ended");
@@ -189,7 +193,7 @@ mod tests {
     /// Longer than a test may take.
     const PATIENT: Duration = Duration::from_secs(600);
 
-    /// Waits until so many wait on a side.
+    /// Waits until this many threads wait on a side.
     fn wait_for(gate: &Gate, side: Side, count: u32) {
         while gate.state().waiting[side as usize] < count {
             thread::yield_now();
@@ -200,7 +204,7 @@ mod tests {
     fn who_waits_is_let_in_before_those_who_come_later_on_the_side_that_is_open() {
         for side in [Side::Chains, Side::Others] {
             let gate = Gate::default();
-            assert!(gate.enter(side, PATIENT), "nobody is about");
+            assert!(gate.enter(side, PATIENT), "the gate is free");
             let order = Mutex::new(Vec::new());
             let run = |side: Side| {
                 assert!(gate.enter(side, PATIENT), "it waits for one to leave");
@@ -221,7 +225,7 @@ mod tests {
     #[test]
     fn who_gives_up_holds_nobody_back() {
         let gate = Gate::default();
-        let open = gate.chain().expect("nobody is about");
+        let open = gate.chain().expect("the gate is free");
         thread::scope(|scope| {
             let late = scope.spawn(|| gate.enter(Side::Others, WAIT_MAX));
             // It may have given up before it was seen to wait.

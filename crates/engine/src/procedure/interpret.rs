@@ -1,7 +1,7 @@
 //! The reference execution: the interpreter of procedures on a transaction of the database.
 //!
-//! It reads the declaration, not the generated code, and goes through the parts of the transaction that tables declared at run
-//! time go through. Where the two disagree, one of them is wrong.
+//! It reads the declaration, not the generated code, and uses the operations of tables declared at run time. If
+//! the two disagree, one of them is wrong.
 
 use std::fmt;
 use std::ops::{Bound, ControlFlow};
@@ -36,7 +36,7 @@ impl fmt::Display for Aborted {
 
 impl std::error::Error for Aborted {}
 
-/// The reason for which an interpreted procedure ends.
+/// Why an interpreted procedure ends.
 #[derive(Debug)]
 pub enum Stopped {
     /// It aborts.
@@ -117,7 +117,7 @@ impl Interpreted {
         }
     }
 
-    /// Whether these can be the values of the first columns of a key.
+    /// Checks that these can be the values of the first columns of a key.
     fn check(&self, target: Target, key: &[Value]) -> Result<(), EvaluationError> {
         let definition = &self.set.definition;
         let parts = match target {
@@ -147,7 +147,7 @@ impl Interpreted {
 pub struct Reference<'t> {
     tx: &'t TxCore,
     tables: &'t [Interpreted],
-    /// Of each operation, those it may read and change; of those without an entry, all.
+    /// By operation, the columns that it may read and change; without an entry, all.
     columns: &'t [ColumnUse],
 }
 
@@ -275,7 +275,7 @@ impl Operate for Reference<'_> {
                 RawScan::new(self.tx, &table.set, target, low, high, direction)
             }
         };
-        // A row is read whole before the next step.
+        // A row is read completely before the next step.
         let mut scan = scan.with_columns(wanted).transient();
         while let Some(row) = scan.next() {
             if visit(table.read(row?, wanted))?.is_break() {
@@ -305,11 +305,12 @@ impl Operate for Reference<'_> {
 }
 
 impl Runner {
-    /// Interprets a procedure as one transaction of this mode; `convert` gets its result. The result is not waited for.
+    /// Interprets a procedure as one transaction of this mode; `convert` gets its result. Does not wait until
+    /// the result is durable.
     ///
     /// # Errors
-    /// The procedure's own abort, as [`TransactError::User`] of an [`Aborted`]; a missing or duplicate row, overflow; a conflict that
-    /// outlasted the retries.
+    /// The procedure's own abort, as [`TransactError::User`] of an [`Aborted`]; a missing or duplicate row,
+    /// overflow; a conflict that outlasted the retries.
     pub fn interpret(
         &mut self,
         mode: Mode,
@@ -332,7 +333,7 @@ impl Runner {
 }
 
 impl Runner {
-    /// Calls `run` with a transaction as the interpreter sees it, with whole rows, and rolls back.
+    /// Calls `run` with a transaction as the interpreter sees it, with complete rows, and rolls back.
     ///
     /// # Errors
     /// As [`Runner::interpret`].
@@ -356,7 +357,7 @@ impl Runner {
     }
 }
 
-/// Names the procedure in errors that tell of it.
+/// Names the procedure in errors that mention it.
 #[cold]
 pub fn in_procedure(error: &mut TransactError, name: &str) {
     if let TransactError::Overflow { procedure, .. } = error {

@@ -1,4 +1,4 @@
-//! Procedures on the untyped core: how they are run, and the interpreter.
+//! Procedures on the untyped core: execution, and the interpreter.
 
 pub mod divided;
 pub mod execution;

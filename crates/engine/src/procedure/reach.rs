@@ -1,12 +1,13 @@
-//! The partitions of a call, told before it runs (Jones, Abadi, Madden, SIGMOD 2010, §3.1).
+//! The partitions of a call, computed before it runs (Jones, Abadi, Madden, SIGMOD 2010, §3.1).
 //!
 //! An operation's partition is known if
-//! 1. the value that names it is a part of the arguments: it is read from there; or
-//! 2. the arguments tell the whole key, and the generated footprint visits it, for each iteration; or
-//! 3. another operation is known by 2 that runs whenever this one does, with the same value.
+//! 1. the value that names it is a part of the arguments; or
+//! 2. the arguments determine the whole key, and the generated footprint visits it, for each iteration; or
+//! 3. another operation is known by 2, and runs whenever this one does, with the same value.
 //!
-//! Reads of what every partition has need none, unless the procedure changes it: then they are in all partitions, as the change is. So is a
-//! procedure with any other operation, and registration says why. What is told is not trusted: the protocol looks at each access.
+//! Reads of replicated tables need no partition, unless the procedure changes the table: then they need all, as
+//! the change does. A procedure with any other operation needs all partitions too, and registration says why.
+//! The result is not trusted: the protocol checks each access.
 
 use std::ops::Bound;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -20,20 +21,22 @@ use seriatim_txn::{PartitionSet, Partitions, Placement};
 
 use crate::{Engine, TableSet, TransactError};
 
-/// What a call's arguments tell.
+/// The arguments of a call.
 pub trait Arguments {
     /// The part that these names of fields lead to, if there is one.
     fn part(&self, path: &[Arc<str>]) -> Option<Value>;
 
-    /// Calls `visit` for each access whose keys the arguments tell: with the operation, and the bounds of its keys.
-    /// Whether those are all: it may end early, where it computes what the call may not come to.
+    /// Calls `visit` for each access whose keys the arguments determine: with the operation, and the bounds of
+    /// its keys.
+    /// Returns whether these are all: it may end early, where it computes a value that the call may never need.
     fn visit(&self, visit: &mut Visit<'_>) -> bool;
 }
 
-/// Is told an operation, and the bounds of its keys.
+/// Called with an operation, and the bounds of its keys.
 pub type Visit<'v> = dyn FnMut(usize, Bound<Key<'_>>, Bound<Key<'_>>) + 'v;
 
-/// As [`Arguments::visit`]. A pure function that panics ends it early: it does so where the procedure runs too, if that gets there.
+/// As [`Arguments::visit`]. A pure function that panics ends it early; it also panics in the procedure, if that
+/// reaches it.
 pub fn visit_all(arguments: &impl Arguments, visit: &mut Visit<'_>) -> bool {
     catch_unwind(AssertUnwindSafe(|| arguments.visit(visit))).unwrap_or(false)
 }
@@ -41,23 +44,24 @@ pub fn visit_all(arguments: &impl Arguments, visit: &mut Visit<'_>) -> bool {
 /// How the partitions of a procedure's calls follow from its arguments.
 #[derive(Default)]
 pub struct Reach {
-    /// Why its calls have all of them, if they do.
+    /// Why its calls need all partitions, if they do.
     pub everywhere: Option<String>,
-    /// Why it is not known which partitions its operations have, if that is so.
+    /// Why the partitions of some of its operations are unknown, if they are.
     pub unknown: Option<String>,
-    /// By operation: whether the footprint tells all its keys, if it comes to its end.
+    /// By operation: whether the footprint visits all its keys, if it does not end early.
     is_told: Vec<bool>,
     /// Parts of the arguments, by the names of fields, whose values name partitions.
     parts: Vec<Vec<Arc<str>>>,
-    /// Constants that do.
+    /// Constants that name partitions.
     constants: Vec<i128>,
-    /// By operation: whose keys the footprint tells, if they are asked for. Empty if none is.
+    /// By operation: its table or index, if the footprint's keys are needed. Empty if none is.
     told: Vec<Option<Placed>>,
-    /// By operation: which of the above names its partition; empty if there is one that none of them does.
+    /// By operation: which of the above names its partition; empty if the partition of an operation is unknown.
     by: Vec<By>,
 }
 
-/// What names the partition of an operation: it needs none, or all, or one of [`Reach::parts`], [`Reach::constants`], [`Reach::told`].
+/// The source of an operation's partition: it needs none, or all, or the one named by [`Reach::parts`],
+/// [`Reach::constants`] or [`Reach::told`].
 #[derive(Clone, Copy, Debug)]
 enum By {
     Nothing,
@@ -72,7 +76,7 @@ enum By {
 pub struct Place {
     /// In these partitions.
     pub partitions: PartitionSet,
-    /// The values that name them; none of one that needs no partition.
+    /// The values that name them; none if the operation needs no partition.
     pub values: Vec<PartitionValue>,
 }
 
@@ -84,7 +88,7 @@ pub(super) struct Placed {
 }
 
 impl Placed {
-    /// How its keys say the partition.
+    /// How its keys name the partition.
     pub(super) fn placement(&self) -> &Placement {
         match self.index {
             None => &self.set.primary.placement,
@@ -95,18 +99,19 @@ impl Placed {
 
 /// How the partition of an operation is known.
 enum Known {
-    /// It needs none.
+    /// The operation needs none.
     Nowhere,
-    /// It needs all, for this reason.
+    /// The operation needs all, for this reason.
     Everywhere(String),
     Part(Vec<Arc<str>>),
     Constant(i128),
-    /// By the footprint of this operation.
+    /// The footprint visits the keys of this operation.
     Told(usize),
 }
 
 impl Reach {
-    /// Of a procedure with this plan, whose tables are there. `visited` are the operations whose keys [`Arguments::visit`] has.
+    /// For a procedure with this plan, whose tables exist. `visited` are the operations whose keys
+    /// [`Arguments::visit`] visits.
     pub fn new(plan: &Plan, declaration: &Procedure, visited: &[OperationId], engine: &Engine) -> Reach {
         let touches = plan.footprint().touches.into_iter();
         let is_told = |id: usize| visited.iter().any(|visited| visited.index() == id);
@@ -146,14 +151,14 @@ impl Reach {
         reach
     }
 
-    /// Some of its operations may be anywhere.
+    /// The partitions of some operations are unknown.
     fn without(mut self, why: String) -> Reach {
         self.unknown = Some(why.clone());
         self.everywhere.get_or_insert(why);
         self
     }
 
-    /// Whether the footprint of a call tells all keys of an operation, if it comes to its end.
+    /// Whether the footprint of a call visits all keys of an operation, if it does not end early.
     pub fn is_told(&self, operation: usize) -> bool {
         self.is_told[operation]
     }
@@ -161,7 +166,7 @@ impl Reach {
     /// Where each operation of a call with these arguments may run.
     ///
     /// # Errors
-    /// The partition function fails on a value; or the arguments do not tell one.
+    /// The partition function fails on a value; or the arguments do not name a partition.
     pub fn places(&self, arguments: &impl Arguments, partitions: &Partitions) -> Result<Vec<Place>, TransactError> {
         let untold = |what: &str| TransactError::NoPartition { table: String::new(), key: what.to_owned() };
         let of_value = |value: PartitionValue| match partitions.of_value(&value) {
@@ -183,7 +188,7 @@ impl Reach {
         self.by.iter().map(place).collect()
     }
 
-    /// Where operations may run whose keys the footprint tells.
+    /// The places of the operations whose keys the footprint visits.
     fn told_places(&self, arguments: &impl Arguments, partitions: &Partitions) -> Result<Vec<Place>, TransactError> {
         let mut places = vec![Place::default(); self.told.len()];
         if places.is_empty() {
@@ -209,7 +214,7 @@ impl Reach {
             return Err(TransactError::NoPartition { table, key: "a key".to_owned() });
         }
         if !is_told {
-            // What it had still to tell may be anywhere.
+            // The remaining keys may be in any partition.
             places.iter_mut().for_each(|place| place.partitions = all(partitions));
         }
         Ok(places)
@@ -242,7 +247,7 @@ impl Reach {
         if self.told.is_empty() { Ok(all) } else { self.told(arguments, partitions, all) }
     }
 
-    /// These partitions and those that the footprint tells.
+    /// Adds the partitions of the footprint's keys.
     fn told(
         &self,
         arguments: &impl Arguments,
@@ -263,7 +268,7 @@ impl Reach {
     }
 }
 
-/// Those that there are.
+/// All partitions of the database.
 fn all(partitions: &Partitions) -> PartitionSet {
     (0..partitions.count()).fold(PartitionSet::NONE, |all, at| all.union(PartitionSet::one(at)))
 }
@@ -306,7 +311,7 @@ fn known(plan: &Plan, declaration: &Procedure, told: &[bool], id: usize, set: &T
         .ok_or_else(|| format!("the partition of {}, {symbol}, is not known from the arguments", plan.label(id)))
 }
 
-/// Whether the keys that an operation names tell the partition.
+/// Whether the keys of an operation name the partition.
 fn has_place(operation: &Operation, set: &TableSet) -> bool {
     let placement = match operation.index {
         None => &set.primary.placement,
@@ -333,7 +338,7 @@ fn path(declaration: &Procedure, symbol: &Symbol) -> Option<Vec<Arc<str>>> {
     }
 }
 
-/// The value that names a partition; `Some(None)` of an absent one, `None` of a composed one.
+/// The value that names a partition; `Some(None)` for an absent value, `None` for a composed one.
 fn value(part: &Value) -> Option<Option<PartitionValue>> {
     match part {
         Value::Option(part) => part.as_ref().map_or(Some(None), |part| value(part)),

@@ -1,6 +1,7 @@
-//! Repairs: which runs of operations are made again when others are stale, and the passes that make them.
+//! Repairs: which runs of operations are repeated when others are stale, and the passes that repeat them.
 //!
-//! Who follows whom the analysis has found out ([`seriatim_procedure::analysis::Follow`]); what runs touched, the protocol knows.
+//! The analysis knows which operations depend on which ([`seriatim_procedure::analysis::Follow`]). The protocol
+//! knows which records each run accessed. A *run* is one execution of an operation.
 
 use std::cell::{Cell, OnceCell};
 use std::collections::BTreeSet;
@@ -11,10 +12,10 @@ use seriatim_txn::Runs;
 
 use crate::tx::TxCore;
 
-/// Which runs of an operation are made in a pass.
+/// The runs of an operation that a pass executes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Again {
-    /// None: the results of an earlier pass stand.
+    /// None: the results of an earlier pass stay valid.
     #[default]
     Kept,
     /// These iterations.
@@ -24,12 +25,12 @@ pub enum Again {
 }
 
 impl Again {
-    /// As a place to refer to.
+    /// A constant to refer to.
     pub const ALL: Again = Again::All;
-    /// Likewise.
+    /// A constant to refer to.
     pub const KEPT: Again = Again::Kept;
 
-    /// Whether this iteration is among them.
+    /// Whether it includes this iteration.
     #[inline]
     pub fn contains(&self, iteration: u32) -> bool {
         match self {
@@ -39,7 +40,7 @@ impl Again {
         }
     }
 
-    /// These too; whether they were not.
+    /// Adds runs. Returns whether some are new.
     fn add(&mut self, runs: Runs) -> bool {
         match (&mut *self, runs.iteration) {
             (Again::All, _) => false,
@@ -56,20 +57,20 @@ impl Again {
     }
 }
 
-/// A record that an iteration touched, by its number; `None` for what is not known by its record.
+/// A record that an iteration accessed, by its number; `None` if the record is not known.
 type Touch = (u32, Option<usize>);
 
-/// Tells what runs of an operation touched: [`seriatim_txn::Repair::touched`].
+/// Calls a visitor for each access of an operation's runs: [`seriatim_txn::Repair::touched`].
 pub type Touched<'t> = &'t dyn Fn(u16, &mut dyn FnMut(u32, Option<usize>));
 
-/// What the runs of each operation touched, asked for once.
+/// The accesses of each operation's runs, computed once.
 struct Touches<'t> {
     touched: Touched<'t>,
     of: Vec<OnceCell<Vec<Touch>>>,
 }
 
 impl<'t> Touches<'t> {
-    /// Of so many operations.
+    /// For this many operations.
     fn new(operations: usize, touched: Touched<'t>) -> Touches<'t> {
         Touches { touched, of: vec![OnceCell::new(); operations] }
     }
@@ -83,53 +84,54 @@ impl<'t> Touches<'t> {
     }
 }
 
-/// What is run again when runs of operations are stale.
+/// The operations to repeat when runs of others are stale.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Repairs {
     /// For each operation: its step.
     steps: Vec<StepId>,
-    /// For each operation: those that follow it.
+    /// For each operation: those that depend on it.
     followers: Vec<Vec<(usize, Follow)>>,
-    /// Of a hundred records and ranges that runs touched, how many those touched that a repair makes again at most.
+    /// Of a hundred records and ranges that runs accessed, the most that a repair may access again.
     share_max: u32,
 }
 
 impl Repairs {
-    /// For each operation: its step, and those that follow it.
+    /// From the step of each operation, and the operations that depend on it.
     pub fn new(all: impl Iterator<Item = (StepId, Vec<(usize, Follow)>)>) -> Repairs {
         let (steps, followers) = all.unzip();
         Repairs { steps, followers, share_max: 100 }
     }
 
-    /// The same, where what a repair makes again has touched so many of a hundred at most: [`seriatim_txn::REPAIR_SHARE_MAX`].
+    /// The same, with another bound on what a repair may access again: [`seriatim_txn::REPAIR_SHARE_MAX`].
     #[must_use]
     pub fn up_to(self, share_max: u32) -> Repairs {
         Repairs { share_max, ..self }
     }
 
-    /// For each operation, those that follow it.
+    /// For each operation, those that depend on it.
     pub fn followers(&self) -> &[Vec<(usize, Follow)>] {
         &self.followers
     }
 
-    /// Operations of the procedure.
+    /// The number of operations.
     pub fn operations(&self) -> usize {
         self.steps.len()
     }
 
-    /// The runs of each operation that are made again when these are stale.
+    /// The runs of each operation that are repeated when these are stale.
     pub fn after(&self, stale: &[Runs], touched: Touched<'_>) -> Box<[Again]> {
         self.following(stale, &Touches::new(self.operations(), touched))
     }
 
-    /// The same, if that is so much less than all that it pays.
+    /// The same; `None` if the repair would repeat too much.
     fn worth_while(&self, stale: &[Runs], touched: Touched<'_>) -> Option<Box<[Again]>> {
         let touches = Touches::new(self.operations(), touched);
         let again = self.following(stale, &touches);
         self.is_worth_while(&again, &touches).then_some(again)
     }
 
-    /// Whether these runs have touched few enough of all that was touched: a scan is one run, however many rows it reads.
+    /// Whether these runs have accessed a small enough share of all records. A scan is one run, however many
+    /// rows it reads.
     fn is_worth_while(&self, again: &[Again], touches: &Touches<'_>) -> bool {
         let (mut made, mut all) = (0, 0);
         for (operation, again) in again.iter().enumerate() {
@@ -164,7 +166,7 @@ impl Repairs {
     }
 }
 
-/// The runs of `then` that follow those of `first`, `again` of which are made.
+/// The runs of `then` that depend on those runs of `first` that are repeated.
 fn following((first, again): (usize, &Again), then: usize, follow: Follow, touches: &Touches<'_>) -> Vec<Runs> {
     let (then, all) = (then as u16, vec![Runs::all(then as u16)]);
     match (follow, again) {
@@ -172,7 +174,7 @@ fn following((first, again): (usize, &Again), then: usize, follow: Follow, touch
         (Follow::All | Follow::Iteration, _) => all,
         (Follow::Touching, _) => {
             let made = touches.of(first).iter().filter(|(iteration, _)| again.contains(*iteration));
-            // What is not known by its record may be any.
+            // An access without a known record may be of any.
             let records: Option<BTreeSet<usize>> = made.map(|(_, record)| *record).collect();
             let Some(records) = records.filter(|records| !records.is_empty()) else { return all };
             let follows = |record: Option<usize>| record.is_none_or(|record| records.contains(&record));
@@ -182,43 +184,43 @@ fn following((first, again): (usize, &Again), then: usize, follow: Follow, touch
     }
 }
 
-/// Repairs of one attempt; beyond, it is run again as a whole, whatever the protocol asks for.
+/// Most repairs of an attempt; after that it is repeated as a whole, whatever the protocol requests.
 pub const REPAIRS_MAX: u32 = if cfg!(any(test, feature = "test-support")) { 64 } else { 10_000 };
 
 /// An attempt of a procedure that may be repaired, pass by pass.
 #[derive(Debug)]
 pub struct Repairing<'p> {
     repairs: &'p Repairs,
-    /// What runs in this pass; none before the first repair: all.
+    /// The runs of this pass; `None` before the first repair: all.
     again: Option<Box<[Again]>>,
-    /// How often each operation was reached in this pass.
+    /// How often this pass has reached each operation.
     reached: Box<[Cell<u32>]>,
-    /// Runs that this pass has made again.
+    /// Runs that this pass has repeated.
     made: Cell<u64>,
     done: u32,
 }
 
 impl<'p> Repairing<'p> {
-    /// Before its first pass.
+    /// An attempt before its first pass.
     pub fn new(repairs: &'p Repairs) -> Repairing<'p> {
         let reached = vec![Cell::new(0); repairs.operations()].into();
         Repairing { repairs, again: None, reached, made: Cell::new(0), done: 0 }
     }
 
-    /// Whether any run of the operation that is this step is made in this pass.
+    /// Whether this pass executes any run of the operation of this step.
     pub fn runs(&self, step: StepId) -> bool {
         self.again.as_ref().is_none_or(|again| {
             again.iter().enumerate().any(|(at, again)| self.repairs.steps[at] == step && *again != Again::Kept)
         })
     }
 
-    /// Which runs of an operation are made in this pass.
+    /// The runs of an operation that this pass executes.
     #[inline]
     pub fn again(&self, operation: OperationId) -> &Again {
         self.again.as_ref().map_or(&Again::ALL, |again| &again[operation.index()])
     }
 
-    /// An operation is reached once more: whether it runs now.
+    /// Called each time an operation is reached. Returns whether this run is executed.
     #[inline]
     pub fn enters(&self, operation: OperationId) -> bool {
         let reached = &self.reached[operation.index()];
@@ -229,23 +231,24 @@ impl<'p> Repairing<'p> {
         enters
     }
 
-    /// The calls that follow belong to the run of this operation that was entered last.
+    /// The following accesses belong to the run of this operation that was entered last.
     #[inline]
     pub fn name(&self, tx: &TxCore, operation: OperationId) {
         tx.name_operation(operation.0, self.reached[operation.index()].get().saturating_sub(1));
     }
 
-    /// A pass is made.
+    /// Ends a pass.
     pub fn end_pass(&self, tx: &TxCore) {
         let Some(again) = &self.again else { return };
-        // Those that were to run again and were not reached: a branch went the other way.
+        // Operations that were to be repeated and were not reached: a branch went the other way.
         let idle = (0..again.len()).filter(|at| again[*at] != Again::Kept && self.reached[*at].get() == 0);
         idle.for_each(|at| tx.forget_runs(Runs::all(at as u16), false));
         tx.note_repair(self.made.take());
     }
 
-    /// The commit asks for these runs again: the next pass makes them, and those that follow them. `false` if there were too many repairs, or
-    /// it would be little less than all: to begin anew is as cheap, and lets go of the locks.
+    /// Begins a repair of stale runs: the next pass repeats them, and the runs that depend on them. `false` if
+    /// there were too many repairs, or if this one would repeat too much. A new attempt then costs as little,
+    /// and releases the locks.
     pub fn begin_repair(&mut self, stale: &[Runs], tx: &TxCore) -> bool {
         if self.done == REPAIRS_MAX {
             return false;
@@ -271,7 +274,7 @@ impl<'p> Repairing<'p> {
     }
 }
 
-/// What a call met, for which keeping what a repair needs is or would have been worth while, or not.
+/// The conflict of a call, as it matters for keeping repair data.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Met {
     /// No conflict.
@@ -279,22 +282,23 @@ pub enum Met {
     Nothing,
     /// A conflict, which was repaired or could have been.
     Conflict,
-    /// A conflict whose repair would have been little less than all.
+    /// A conflict whose repair would have repeated too much.
     Refused,
 }
 
-/// Whether calls of a procedure met conflicts lately, so that those that follow keep what a repair needs.
+/// Whether calls of a procedure met conflicts lately, so that the next calls should keep what a repair needs.
 ///
-/// The count rises with a call that met one and falls with one that did not, so that in the long run it rises if the share of the former is
-/// above [`seriatim_txn::REPAIR_FROM`], which the session passes in. A repair that was refused is no such conflict: keeping was in vain. Where
-/// these prevail, the count begins anew, so that it takes long until the next call keeps anything.
+/// The count rises with a call that met a conflict, and falls with one that did not. In the long run it rises
+/// if the share of conflicts is above [`seriatim_txn::REPAIR_FROM`], which the session passes in. A refused
+/// repair counts as no conflict, as its data was kept in vain. If refused repairs prevail, the count starts
+/// again from zero, so that it takes long until a call keeps repair data again.
 #[derive(Clone, Copy, Debug)]
 pub struct Conflicts(u32);
 
 impl Conflicts {
     const MOST: u32 = 1 << 12;
 
-    /// Of a procedure that was not called yet.
+    /// For a procedure that was not called yet.
     pub fn new(repair_from: u32) -> Conflicts {
         Conflicts(if repair_from == 0 { Conflicts::MOST } else { 0 })
     }
@@ -305,7 +309,7 @@ impl Conflicts {
         self.0 >= Conflicts::MOST / 2
     }
 
-    /// A call has ended, and met this.
+    /// Counts a call that has ended with this conflict.
     #[inline]
     pub fn called(&mut self, repair_from: u32, met: Met) {
         self.0 = match met {
@@ -322,7 +326,8 @@ impl Conflicts {
 mod tests {
     use super::*;
 
-    /// Of three operations in a loop, 1 follows 0 by iterations, 2 follows 1, and runs of 0 follow each other where they meet.
+    /// Three operations in a loop: 1 depends on 0 by iterations, 2 on 1, and runs of 0 on each other if they
+    /// access the same record.
     fn repairs() -> Repairs {
         let followers = [vec![(0, Follow::Touching), (1, Follow::Iteration)], vec![(2, Follow::All)], Vec::new()];
         Repairs::new((0..3).map(StepId).zip(followers))
@@ -334,7 +339,7 @@ mod tests {
 
     #[test]
     fn runs_follow_by_iterations_by_records_and_altogether() {
-        // Iterations 1 and 3 met.
+        // Iterations 1 and 3 access the same record.
         let touched: Touched<'_> = &|operation, visit| {
             assert_eq!(operation, 0);
             [(0, 7), (1, 8), (2, 9), (3, 8)].into_iter().for_each(|(iteration, record)| visit(iteration, Some(record)));
@@ -362,7 +367,8 @@ mod tests {
 
     #[test]
     fn repairs_are_weighed_by_what_their_runs_touched() {
-        // Operation 0 has one run that scans, as many rows as this; 1 and 2 have two runs each, of which each touches one.
+        // Operation 0 has one run, which scans this many rows; 1 and 2 have two runs each, and each run
+        // accesses one row.
         let worth_while = |scanned: usize, stale: &[Runs], share_max: u32| {
             let touched: Touched<'_> = &|operation, visit| match operation {
                 0 => (0..scanned).for_each(|row| visit(0, Some(row))),
@@ -372,20 +378,20 @@ mod tests {
             Repairs::new((0..3).map(StepId).zip(followers)).up_to(share_max).worth_while(stale, touched)
         };
         let again = |again: [Again; 3]| Some(Box::from(again));
-        // Three of five runs, but of 104 rows four.
+        // Three of five runs, but four of 104 rows.
         let tail = [Runs::all(1)];
         assert_eq!(worth_while(100, &tail, 50), again([Again::Kept, Again::All, Again::All]));
         assert_eq!(worth_while(100, &tail, 3), None);
         assert_eq!(worth_while(4, &tail, 50), again([Again::Kept, Again::All, Again::All]));
         assert_eq!(worth_while(3, &tail, 50), None);
-        // Of 104 rows those of one run, and the two that follow.
+        // The rows of one run of 104, and the two that depend on it.
         assert_eq!(worth_while(100, &[Runs::one(0, 0)], 99), again([some(&[0]), Again::Kept, Again::All]));
         assert_eq!(worth_while(100, &[Runs::one(0, 0)], 98), None);
         assert_eq!(worth_while(100, &[Runs::one(2, 1)], 1), again([Again::Kept, Again::Kept, some(&[1])]));
         assert_eq!(worth_while(100, &[Runs::one(2, 1)], 0), None);
     }
 
-    /// Whether they are found frequent where one in so many calls meets one.
+    /// Whether conflicts are found frequent if one in so many calls meets one.
     fn frequent(repair_from: u32, one_in: u32) -> bool {
         let mut conflicts = Conflicts::new(repair_from);
         let met = |call| if call % one_in == 0 { Met::Conflict } else { Met::Nothing };
@@ -410,7 +416,7 @@ mod tests {
         assert!(!conflicts.are_frequent());
     }
 
-    /// How many of 1000 calls keep what a repair needs, where each meets a conflict, and of so many repairs one is refused.
+    /// How many of 1000 calls keep repair data, if each meets a conflict and one in so many repairs is refused.
     fn kept(repair_from: u32, one_in: u32) -> usize {
         let mut conflicts = Conflicts::new(repair_from);
         let mut call = |call: u32| {

@@ -1,9 +1,11 @@
-//! What a transaction replaced, and how it is put back: for those that speculate (Speculation §3.2).
+//! The rows that a transaction replaced, and how they are restored, for speculative execution (Speculation
+//! §3.2).
 //!
-//! The rows of its tables are noted as it writes, write by write, and put back in the opposite order by an ordinary transaction, which
-//! brings indexes and runs along. So whatever undoes may do nothing but what a body could: nobody sees half of it.
+//! Each write notes the old row of its table. An undo restores the rows in the opposite order, by an ordinary
+//! transaction, which maintains indexes and runs. So an undo can do nothing that a body could not, and no
+//! transaction sees half of it.
 //!
-//! What has run since must have been undone before: see promise (c) of `seriatim_partition::Partition`.
+//! Later transactions must have been undone before: see promise (c) of `seriatim_partition::Partition`.
 
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
@@ -29,30 +31,30 @@ struct Write {
     before: Before,
 }
 
-/// What was there before.
+/// The state before the write.
 #[derive(Debug, PartialEq)]
 enum Before {
     /// No row.
     Nothing,
-    /// A row with these values in the columns that changed.
+    /// A row, with these old values in the changed columns.
     Changed(Vec<(usize, Value)>),
     /// A row, which was deleted.
     Row(Vec<Value>),
 }
 
-/// The writes of a transaction, in their order. As bytes it outlives the process.
+/// The writes of a transaction, in order. Its bytes outlive the process.
 #[derive(Debug, Default, PartialEq)]
 pub struct Undo {
     writes: Vec<Write>,
 }
 
 impl Undo {
-    /// How many there are.
+    /// The number of writes.
     pub fn len(&self) -> usize {
         self.writes.len()
     }
 
-    /// Whether there is nothing to put back.
+    /// Whether there is nothing to restore.
     pub fn is_empty(&self) -> bool {
         self.writes.is_empty()
     }
@@ -130,7 +132,7 @@ impl Pack for Undo {
 }
 
 impl<W: Worker + ?Sized> TxCore<W> {
-    /// Does something that is not noted, with what was.
+    /// Runs `act` without noting its writes, on the undo so far.
     fn beside_undo(&mut self, act: impl FnOnce(&mut Self, &Undo) -> Result<(), Abort>) -> Result<(), Abort> {
         let (undo, watching) = (self.undo.take(), self.watching.replace(false));
         let done = act(self, undo.as_ref().unwrap_or(&Undo::default()));
@@ -139,7 +141,7 @@ impl<W: Worker + ?Sized> TxCore<W> {
         done
     }
 
-    /// The attempts that follow note what they replace, each anew.
+    /// The following attempts note the rows that they replace, each from the start.
     pub(crate) fn keep_undo(&self, wanted: bool) {
         self.undo.replace(wanted.then(Undo::default));
         self.watching.set(wanted);
@@ -171,14 +173,14 @@ impl TxCore {
 }
 
 impl Runner {
-    /// As [`Runner::run_dyn`], alone in these partitions; what it replaced, if that is noted, and its receipt. `then` is done in the same transaction, when
-    /// the body has come to its end, and is not noted. `procedure` is for errors.
+    /// As [`Runner::run_dyn`], alone in these partitions. Returns the undo, if it is noted, and the receipt.
+    /// After the body, `then` runs in the same transaction without being noted. `procedure` is for errors.
     ///
     /// # Errors
-    /// As [`Runner::run`]. A panic of the body is an abort of its own.
+    /// As [`Runner::run`]. A panic of the body is an abort.
     ///
     /// # Panics
-    /// If the commit does: nobody knows what the database is then.
+    /// If the commit panics: the state of the database is then unknown.
     pub fn run_alone(
         &mut self,
         procedure: &str,
@@ -198,17 +200,18 @@ impl Runner {
                 done.and_then(|()| tx.beside_undo(then))
             })
         };
-        // Nothing is noted after it, also if the commit panics.
+        // No transaction is noted afterwards, also if the commit panics.
         let ran = catch_unwind(AssertUnwindSafe(run));
         let undo = self.tx.undo.take().unwrap_or_default();
         self.tx.keep_undo(false);
         ran.unwrap_or_else(|panic| resume_unwind(panic)).map(|done| (undo, done.receipt))
     }
 
-    /// Puts back what a transaction of these partitions replaced, and does what `then` does besides.
+    /// Restores the rows that a transaction of these partitions replaced, and runs `then` in the same
+    /// transaction.
     ///
     /// # Errors
-    /// A row is not as that transaction left it, or there is no memory.
+    /// A row differs from what that transaction left, or there is no memory.
     pub fn undo(
         &mut self,
         engine: &Engine,
@@ -216,7 +219,7 @@ impl Runner {
         undo: &Undo,
         then: &dyn Fn(&TxCore) -> Result<(), Abort>,
     ) -> Result<Receipt, TransactError> {
-        // Who changed what every partition has owned all.
+        // A transaction that changed replicated tables owned all partitions.
         let is_everywhere = |write: &Write| {
             let set = engine.find(&write.table);
             set.is_some_and(|set| matches!(set.primary.placement, Placement::Everywhere))

@@ -1,4 +1,4 @@
-//! What an execution really accessed, noted while it runs, to be compared with its plan.
+//! Records the accesses of an execution while it runs, to compare them with its plan.
 
 use std::hint::cold_path;
 use std::ops::Bound;
@@ -11,19 +11,19 @@ use crate::scan::Target;
 use crate::table::TableSet;
 use crate::tx::TxCore;
 
-/// Keys of an access, owned.
+/// The keys of an access, owned.
 #[derive(Clone, Debug, PartialEq)]
 pub enum KeysSeen {
-    /// One.
+    /// One key.
     One(KeyBuf),
-    /// All between two bounds.
+    /// All keys between two bounds.
     Range(Bound<KeyBuf>, Bound<KeyBuf>),
 }
 
 /// One access.
 #[derive(Clone, Debug)]
 pub struct Accessed {
-    /// What it does.
+    /// What the access does.
     pub kind: Kind,
     /// The table, by its name.
     pub table: String,
@@ -31,14 +31,14 @@ pub struct Accessed {
     pub index: Option<String>,
     /// Its keys.
     pub keys: KeysSeen,
-    /// Addresses of the row versions it gave out.
+    /// Addresses of the row versions that it gave out.
     pub rows: Vec<usize>,
     /// Columns an update set.
     pub set: ColumnSet,
 }
 
 impl<W: Worker + ?Sized> TxCore<W> {
-    /// Notes an access, if this transaction is watched; where.
+    /// Records an access, if this transaction is watched; returns its number.
     #[inline]
     pub(crate) fn watch(
         &self,
@@ -63,7 +63,7 @@ impl<W: Worker + ?Sized> TxCore<W> {
         keys: impl FnOnce() -> KeysSeen,
     ) -> Option<usize> {
         if let Some(undo) = &mut *self.undo.borrow_mut() {
-            // Updates and deletions are noted where the row before is at hand.
+            // Updates and deletions are recorded where the old row is available.
             if kind == Kind::Insert
                 && let KeysSeen::One(key) = keys()
             {
@@ -82,7 +82,7 @@ impl<W: Worker + ?Sized> TxCore<W> {
         Some(accessed.len() - 1)
     }
 
-    /// Notes a row that an access gave out, and what an update set in it.
+    /// Records a row that an access gave out, and the columns that an update set in it.
     #[inline]
     pub(crate) fn watch_row(&self, access: Option<usize>, row: Option<*const u8>, set: ColumnSet) {
         if let (Some(at), Some(row)) = (access, row) {
@@ -104,7 +104,7 @@ impl<W: Worker + ?Sized> TxCore<W> {
         self.watching.set(true);
     }
 
-    /// Ends watching; what was accessed.
+    /// Ends watching; returns the accesses.
     pub fn stop_watching(&self) -> Vec<Accessed> {
         self.watching.set(false);
         self.accessed.take()

@@ -1,19 +1,20 @@
-//! Work of a batch that the threads do which wait for it: each checks once more whether its own transaction is
-//! stale, and makes its own decision, at the same time as others.
+//! Work of a batch that its waiting threads do at the same time: each rechecks its own transaction, and makes
+//! its own decision.
 //!
-//! Edges say which decision comes before which. They run forward in the order, so the first that is not made can
-//! always be. Each caller is told to join, and makes its own decision when those before it have been made. The
-//! leader makes its own, those of threads that submitted, which have other work, and those whose callers do not
-//! come: one that sleeps is not waited for. A recheck has nothing before it.
+//! Edges say which decision comes before which. They point forward in the order, so the first decision that is
+//! not made can always be made. Each caller is told to join, and makes its own decision when all decisions
+//! before it are made. The leader makes its own decision. It also makes those of threads that submitted, which
+//! have other work, and of callers that do not come: it does not wait for a sleeping caller. A recheck has
+//! nothing before it.
 //!
 //! ```text
 //!            the last one before it is made           claim
 //!   waits for n ────────────────────────▶ free (0) ─────────▶ TAKEN
 //! ```
-//! Access rule: a piece of work is done by the thread that has claimed it, which happens once. Only its caller and
-//! the leader of its batch claim it, the caller when it has been told to join. From then on the leader touches the
-//! frame of a caller only between a claim of its own and the end of that work; and when all rechecks of the batch
-//! are done, until it tells the callers again.
+//! Access rule: the thread that has claimed a piece of work does it, and a piece is claimed once. Only its
+//! caller and the leader of the batch claim it, the caller after it was told to join. From then on the leader
+//! uses the frame of a caller only between its own claim and the end of that work. It may also do so between
+//! the end of all rechecks and the next notification of the callers.
 //!
 //! Source: Ding, Kot, Gehrke, PVLDB 12(2), 2018, §4.3: "transactions within a batch can be validated in parallel".
 
@@ -24,47 +25,47 @@ use seriatim_base::thread::{self, Thread, Touch};
 
 use super::{AWAKE_STEPS, settle};
 
-/// In place of the count of those that are waited for.
+/// Replaces the count of pieces before a piece that is claimed.
 const TAKEN: u32 = u32::MAX;
 
-/// For how many steps of [`Backoff`] the leader waits for callers that may come, before it does their work: 63
-/// pauses, in which one that is awake has come, and one that sleeps has not.
+/// Steps of [`Backoff`] for which the leader waits for callers before it does their work: 63 pauses, in which a
+/// caller that is awake comes, and a sleeping one does not.
 const COMING_STEPS: u32 = Backoff::SPINS;
 
-/// Pieces of work of one kind, one of each transaction of a batch.
+/// Pieces of work of one kind, one for each transaction of a batch.
 #[derive(Debug)]
 pub(super) struct Round {
     pieces: Box<[Piece]>,
-    /// Those that have not been done.
+    /// Pieces that are not done.
     undone: AtomicUsize,
     leader: Thread,
 }
 
 #[derive(Debug)]
 struct Piece {
-    /// How many pieces that come before it have not been done, or [`TAKEN`].
+    /// How many pieces before it are not done, or [`TAKEN`].
     before: AtomicU32,
-    /// Those that come after it.
+    /// The pieces that come after it.
     after: Vec<u32>,
-    /// The caller whose piece it is, if that waits for it.
+    /// The caller that does the piece, if it waits.
     caller: Option<Thread>,
 }
 
-/// What came of an attempt to claim a piece.
+/// The outcome of an attempt to claim a piece.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 pub(super) enum Claim {
-    /// It is the claimer's to do.
+    /// The claiming thread does it.
     Own,
-    /// Others have to be done before it, or it is another's to take.
+    /// Pieces before it are not done, or it is left to its caller.
     Early,
     /// A thread does it, or has done it.
     Taken,
 }
 
 impl Round {
-    /// The pieces of these callers, led by this thread. Of an edge the first is to be done before the second; what
-    /// does not run forward is passed over.
+    /// A round with a piece for each of these callers, led by this thread. The first piece of an edge comes
+    /// before the second; edges that do not point forward are ignored.
     pub(super) fn new(
         callers: impl Iterator<Item = Option<Thread>>,
         edges: impl IntoIterator<Item = (usize, usize)>,
@@ -80,39 +81,41 @@ impl Round {
         Round { undone: AtomicUsize::new(pieces.len()), pieces, leader: thread::current() }
     }
 
-    /// Takes a piece, if it is free.
+    /// Claims a piece, if it is free.
     pub(super) fn claim(&self, at: usize) -> Claim {
         let before = &self.pieces[at].before;
         step(Touch::Header, before);
-        // ORDERING: the exchange below says what is seen.
+        // ORDERING: the exchange below decides what is visible.
         match before.load(Ordering::Relaxed) {
             0 => {}
             TAKEN => return Claim::Taken,
             _ => return Claim::Early,
         }
         step(Touch::Exchange, before);
-        // ORDERING: pairs with the release in `done`, of all that come before it: what they installed is seen.
+        // ORDERING: pairs with the release in `done`, for all pieces before this one: what they installed is
+        // visible.
         match before.compare_exchange(0, TAKEN, Ordering::Acquire, Ordering::Relaxed) {
             Ok(_) => Claim::Own,
             Err(_) => Claim::Taken,
         }
     }
 
-    /// Whether a piece that is left to its caller is taken.
+    /// Whether a piece that is left to its caller is claimed.
     fn look(&self, at: usize) -> Claim {
         let before = &self.pieces[at].before;
         step(Touch::Header, before);
-        // ORDERING: nothing is concluded from it but what is left to do.
+        // ORDERING: the value decides only which pieces are left.
         if before.load(Ordering::Relaxed) == TAKEN { Claim::Taken } else { Claim::Early }
     }
 
-    /// A piece that was claimed has been done.
+    /// A claimed piece has been done.
     pub(super) fn done(&self, at: usize) {
         let mut frees = false;
         for &next in &self.pieces[at].after {
             let next = &self.pieces[next as usize];
             step(Touch::Exchange, &next.before);
-            // ORDERING: pairs with the acquire in `claim`. It cannot be claimed while it waits for this one.
+            // ORDERING: pairs with the acquire in `claim`. The next piece cannot be claimed while it waits for
+            // this one.
             if next.before.fetch_sub(1, Ordering::Release) == 1 {
                 frees = true;
                 if let Some(caller) = &next.caller {
@@ -127,7 +130,8 @@ impl Round {
         }
     }
 
-    /// For the leader: has all pieces done, itself by `work`. Which callers were told to come is said by place.
+    /// For the leader: returns when all pieces are done, some of them by `work`. `comes` says for each piece
+    /// whether its caller was told to come.
     pub(super) fn lead(&self, comes: &[bool], mut work: impl FnMut(usize)) {
         let mut left: Vec<usize> = (0..self.pieces.len()).collect();
         let (mut coming, mut awake) = (Backoff::bounded(COMING_STEPS), Backoff::bounded(AWAKE_STEPS));
@@ -161,7 +165,7 @@ impl Round {
     }
 }
 
-/// A place where another thread may interrupt this one.
+/// A point at which another thread may interrupt this one.
 #[inline(always)]
 fn step<T>(touch: Touch, word: &T) {
     #[cfg(feature = "steps")]

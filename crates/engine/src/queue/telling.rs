@@ -1,5 +1,5 @@
-//! A check for tests: no caller's frame is gone while another thread is about to notify the caller. In other
-//! builds it is nothing.
+//! A check for tests: a caller's frame must not be freed while another thread is about to notify the caller. In
+//! other builds it does nothing.
 
 #[cfg(test)]
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 #[cfg(test)]
 use seriatim_base::thread::{self, Touch};
 
-/// Times that a caller looked for a round while it was being told of one.
+/// Times that a caller looked for a round while another thread was notifying it.
 #[cfg(test)]
 pub(super) static MET: AtomicU64 = AtomicU64::new(0);
 
@@ -19,21 +19,21 @@ pub(super) struct Telling {
 }
 
 impl Telling {
-    /// A thread is, from now on.
+    /// A thread is about to notify the caller from now on.
     #[inline(always)]
     pub(super) fn begin(&self) {
         #[cfg(test)]
         self.is_under_way.store(true, SeqCst);
     }
 
-    /// A place where a test may let the caller, or another thread, run.
+    /// A point at which a test may let the caller, or another thread, run.
     #[inline(always)]
     pub(super) fn step(&self) {
         #[cfg(test)]
         thread::step(Touch::Store, std::ptr::from_ref(self).cast());
     }
 
-    /// The caller is going to look for a round.
+    /// The caller is about to look for a round.
     #[inline(always)]
     pub(super) fn meet(&self) {
         self.step();
@@ -41,7 +41,7 @@ impl Telling {
         MET.fetch_add(self.is_under_way.load(SeqCst).into(), SeqCst);
     }
 
-    /// It is being told: this is the last access but one.
+    /// The notification follows: this is the last access but one.
     #[inline(always)]
     pub(super) fn end(&self) {
         #[cfg(test)]
@@ -52,6 +52,6 @@ impl Telling {
 #[cfg(test)]
 impl Drop for Telling {
     fn drop(&mut self) {
-        assert!(!*self.is_under_way.get_mut(), "a caller is gone, and another thread is about to tell it");
+        assert!(!*self.is_under_way.get_mut(), "a caller is gone while another thread is about to notify it");
     }
 }

@@ -1,8 +1,8 @@
-//! Whose turn it is to make decisions: one thread at a time, first come, first served.
+//! Turns to make decisions: one thread at a time, first come, first served.
 //!
-//! A thread can *hold* its turn while it executes a transaction, so that nothing that the transaction reads is
-//! changed by a decision. Code of users runs then, which may take any time. So others wait for [`HOLD_MAX`] and no
-//! longer: then the turn passes on, and the holder has none to give back.
+//! A thread can *hold* its turn while it executes a transaction, so that no decision changes what the
+//! transaction reads. User code runs then, and may take any time. So other threads wait at most [`HOLD_MAX`].
+//! Then the turn passes on, and the holder has none to end.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -10,13 +10,13 @@ use std::time::Duration;
 use seriatim_base::clock::Instant;
 use seriatim_base::thread::{self, Thread};
 
-/// For how long a turn is held, at most, while others wait for theirs.
+/// How long a turn may be held while other threads wait for theirs.
 pub(super) const HOLD_MAX: Duration = Duration::from_millis(10);
 
 #[derive(Debug)]
 pub(super) struct Turns {
     state: Mutex<State>,
-    /// [`HOLD_MAX`], but in tests.
+    /// [`HOLD_MAX`], except in tests.
     hold_max: Duration,
 }
 
@@ -28,18 +28,18 @@ impl Default for Turns {
 
 #[derive(Debug, Default)]
 struct State {
-    /// Turns that were asked for.
+    /// Turns that were taken or waited for.
     drawn: u64,
-    /// The turn that it is.
+    /// The current turn.
     serves: u64,
-    /// Since when it is held, if it is.
+    /// When the holder took the current turn, if it is held.
     held_since: Option<Instant>,
-    /// Threads that wait, and are to look again.
+    /// Threads that wait, and must check again.
     waiting: Vec<Thread>,
 }
 
 impl State {
-    /// It is the next one's turn.
+    /// Passes to the next turn.
     fn pass(&mut self) {
         self.serves += 1;
         self.held_since = None;
@@ -56,7 +56,8 @@ impl Turns {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Waits for a turn, which lasts until [`Turns::end`]; if it `holds`, for [`HOLD_MAX`] at most.
+    /// Waits for a turn, which lasts until [`Turns::end`]. With `holds` it lasts at most [`HOLD_MAX`] if others
+    /// wait.
     #[must_use]
     pub(super) fn take(&self, holds: bool) -> u64 {
         let mut state = self.state();
@@ -66,7 +67,7 @@ impl Turns {
             if state.serves == turn {
                 if holds {
                     state.held_since = Some(Instant::now());
-                    // Others may sleep without an end in sight.
+                    // Other threads may sleep without a timeout.
                     state.wake();
                 }
                 return turn;
@@ -86,7 +87,7 @@ impl Turns {
         }
     }
 
-    /// The turn is over, unless it was already.
+    /// Ends the turn, unless it has passed already.
     pub(super) fn end(&self, turn: u64) {
         let mut state = self.state();
         if state.serves == turn {
@@ -104,7 +105,7 @@ mod tests {
     #[test]
     fn turns_are_taken_one_at_a_time_in_the_order_in_which_they_were_asked_for() {
         const THREADS: usize = 4;
-        // Nobody loses a turn that it holds, however long it gets no processor.
+        // No thread loses a turn that it holds, however long it gets no processor.
         let turns = Turns { hold_max: Duration::from_secs(600), ..Turns::default() };
         let (inside, order) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
         thread::scope(|scope| {

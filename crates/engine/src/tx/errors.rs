@@ -16,7 +16,8 @@ impl<W: Worker + ?Sized> TxCore<W> {
             Some((table, bytes, most)) => TransactError::TooLarge { table, bytes, most },
             None => {
                 let own = self.lease.get().map(|lease| lease.slot);
-                TransactError::OutOfMemory { held: self.inner.pool.holds_memory(self.clock.now(), own) }
+                let (held, free) = (self.inner.pool.holds_memory(self.clock.now(), own), self.inner.unusable_bytes());
+                TransactError::OutOfMemory { held, free }
             }
         }
     }

@@ -1,26 +1,26 @@
-//! Whether calls are batched, where that is decided by what conflicts cost ([`Batch::Auto`](crate::Batch::Auto)).
+//! Decides whether calls are batched, by the cost of conflicts ([`Batch::Auto`](crate::Batch::Auto)).
 //!
-//! What is measured are the retries of calls that could be batched, while they are not: with batches there are
-//! hardly any, which says nothing about what there would be without. So batches are left out now and then, for a
-//! window in which it is measured again. It depends on what it is told alone, and on no clock.
+//! It measures the retries of calls while they could be batched and are not. With batches there are hardly any
+//! retries, which does not show how many there would be without. So now and then batching stops for a window,
+//! and retries are measured again. The decision depends only on these counts, and on no clock.
 
-/// Calls after which it is decided: enough that a burst of some dozen retries decides nothing.
+/// Calls of a window: enough that a burst of some dozen retries does not decide.
 const WINDOW_CALLS: u64 = 1024;
 
-/// Calls that are run in batches until it is measured again. So at most one of 17 calls is run without batches
-/// that pay.
+/// Calls in batches until the next window without. So while batches pay, at most one of 17 calls runs without
+/// them.
 const BATCHED_CALLS: u64 = 16 * WINDOW_CALLS;
 
-/// For each doubling of the size of batches, so many more retries for 100 calls before calls are batched: from 100
-/// on in batches of 8, of two threads, from 300 on in those of 128, of 32. A retry runs a call once more, and
-/// calls took at most 2.4 times as long in batches of 32 as without, on 8 cores, and 3.5 in those of 128, on 32
-/// (docs/batching.md): the larger a batch, the more of it is one component, on one thread.
+/// Additional retries of 100 calls that start batching, for each doubling of the batch size. Batches of 8 (two
+/// threads) start at 100 retries, those of 128 (32 threads) at 300. A retry runs a call once more. Calls took
+/// at most 2.4 times as long in batches of 32 as without, on 8 cores, and 3.5 times in batches of 128 on 32
+/// cores (docs/batching.md). The larger a batch, the more of it is one component, on one thread.
 const DOUBLING_PERCENT: u64 = 50;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Switch {
-    /// Retries for 100 calls from which calls are batched. Below half of them they are batched no more, so that a rate
-    /// near either does not switch back and forth.
+    /// Retries of 100 calls that start batching. It stops below half of that, so that a rate near either bound
+    /// does not switch back and forth.
     on_percent: u64,
     is_on: bool,
     /// Whether calls were batched before this window.
@@ -31,7 +31,7 @@ pub(super) struct Switch {
 }
 
 impl Switch {
-    /// That of batches of so many calls at most.
+    /// A switch for batches of at most `size` calls.
     pub(super) fn new(size: usize) -> Switch {
         let doublings = u64::from(size.max(2).ilog2());
         let on_percent = DOUBLING_PERCENT * doublings.saturating_sub(1).max(1);
@@ -42,7 +42,7 @@ impl Switch {
         self.is_on
     }
 
-    /// So many calls have ended, after so many retries. Whether it was switched on.
+    /// Counts ended calls and their retries. Returns whether this switched batching on.
     pub(super) fn ended(&mut self, calls: u64, retries: u64) -> bool {
         self.calls += calls;
         self.retries += retries;
@@ -62,8 +62,8 @@ impl Switch {
 mod tests {
     use super::*;
 
-    /// What that of so large batches says after each window, or each time that calls were batched, with so many
-    /// retries for 100 calls.
+    /// The state of a switch for batches of this size, after each window or run of batches, with these retries
+    /// of 100 calls.
     fn of_size(size: usize, percents: &[u64]) -> Vec<bool> {
         let mut switch = Switch::new(size);
         let mut step = |percent: &u64| {
@@ -76,7 +76,7 @@ mod tests {
         percents.iter().map(&mut step).collect()
     }
 
-    /// Of batches of 8.
+    /// For batches of 8.
     fn says(percents: &[u64]) -> Vec<bool> {
         of_size(8, percents)
     }

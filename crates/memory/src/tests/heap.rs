@@ -71,6 +71,26 @@ fn the_limit_holds_and_freed_memory_serves_again() {
     assert_eq!(again, 100);
 }
 
+/// Every second of small blocks is free, so no piece of any size is: there is a little room for others all the same.
+#[test]
+fn blocks_of_another_size_find_room_where_much_is_free() {
+    const LIMIT: usize = 4 << 20;
+    let memory = limited(LIMIT);
+    let (mut local, mut outside) = (register(&memory), Outside::claim());
+    let blocks: Vec<_> = std::iter::from_fn(|| local.allocate(&mut outside, 256).ok()).collect();
+    assert!(local.allocate(&mut outside, 1024).is_err(), "nothing is free");
+    for &block in blocks.iter().step_by(2) {
+        // SAFETY: allocated above, with this size.
+        unsafe { local.release(block, 256) };
+    }
+    let larger = std::iter::from_fn(|| local.allocate(&mut outside, 1024).ok()).count() * 1024;
+    assert!((LIMIT / 32..=LIMIT / 16).contains(&larger), "{larger} bytes beyond the limit of {LIMIT}");
+    let again = std::iter::from_fn(|| local.allocate(&mut outside, 256).ok()).count();
+    assert!(again + SPAN.get() / 256 >= blocks.len() / 2, "{again} of {} free blocks", blocks.len() / 2);
+    assert!(local.allocate(&mut outside, 1024).is_err(), "nothing is free any more");
+    assert!(memory.in_use_bytes() <= LIMIT / 16 * 17, "{} bytes", memory.in_use_bytes());
+}
+
 #[test]
 fn a_limit_below_what_was_taken_leaves_the_free_blocks() {
     let memory = limited(1 << 20);

@@ -188,23 +188,21 @@ impl Protocol for DbxTc {
             true => SnapshotNumber::Epoch(Arc::clone(&environment.epochs)),
             false => SnapshotNumber::default(),
         };
-        match options.get(&SNAPSHOT_INTERVAL) {
-            0 => environment.epochs.snapshots().make_when_taken(),
-            interval => {
-                let wanted_min = if durable > 0 { 0 } else { options.get(&SNAPSHOT_WANTED) };
-                environment.epochs.snapshots().allow(SnapshotTerms {
-                    number: snapshot.own(),
-                    ends_epochs: durable > 0,
-                    by_readers: durable > 1,
-                    interval: Duration::from_millis(interval),
-                    wanted_min,
-                    workers,
-                });
-                environment.memory.keep_snapshots();
-                if wanted_min > 0 {
-                    // Nothing is offered yet, and no worker is online.
-                    (0..2).for_each(|_| environment.memory.pass_snapshot(Epoch(u64::MAX)));
-                }
+        let interval = options.get(&SNAPSHOT_INTERVAL);
+        if interval > 0 {
+            let wanted_min = if durable > 0 { 0 } else { options.get(&SNAPSHOT_WANTED) };
+            environment.epochs.snapshots().allow(SnapshotTerms {
+                number: snapshot.own(),
+                ends_epochs: durable > 0,
+                by_readers: durable > 1,
+                interval: Duration::from_millis(interval),
+                wanted_min,
+                workers,
+            });
+            environment.memory.keep_snapshots();
+            if wanted_min > 0 {
+                // Nothing is offered yet, and no worker is online.
+                (0..2).for_each(|_| environment.memory.pass_snapshot(Epoch(u64::MAX)));
             }
         }
         let [rebases_max, late_period, late_max] =

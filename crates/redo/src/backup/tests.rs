@@ -5,7 +5,7 @@ use std::fmt;
 use std::io;
 use std::sync::Mutex;
 
-use seriatim_base::disk::{Around, DiskFile, FaultyDisk};
+use seriatim_base::disk::{Around, DiskFile, FaultyDisk, Operation, Times};
 
 use super::*;
 use crate::replay::Replay;
@@ -159,8 +159,33 @@ fn damage_is_not_backed_up() {
     let Err(LogError::Corrupt { file, .. }) = result else { panic!("{result:?}") };
     assert_eq!(file, path);
     assert!(matches!(verify(&database.disk, &database.directory, &|_, _| {}), Err(LogError::Corrupt { .. })));
-    let left = database.disk.list(Path::new(TO)).unwrap();
-    assert_eq!(left, [], "the incomplete copy is deleted");
+    assert_eq!(database.disk.find(Path::new("/backups")).unwrap(), None, "what was copied is gone");
+    for (name, copy) in &copying()[..2] {
+        copy(&database.disk, &database.directory, Path::new(TO), &|_, _| {}).expect_err(name);
+        assert_eq!(database.disk.find(Path::new("/backups")).unwrap(), None, "{name}");
+    }
+    // A directory that was there stays.
+    database.disk.create_dir_all(Path::new(TO)).unwrap();
+    backup(&database.disk, &database.directory, Path::new(TO), &|_, _| {}).unwrap_err();
+    assert_eq!(database.disk.list(Path::new(TO)).unwrap(), []);
+    // What cannot be removed is named.
+    database.disk.fail(Operation::Remove, 1, Times::ForEver, ErrorKind::PermissionDenied);
+    let error = backup(&database.disk, &database.directory, Path::new(TO), &|_, _| {}).unwrap_err().to_string();
+    assert!(error.contains(&format!("what is left of the copy in {TO} could not be removed")), "{error}");
+}
+
+/// The second attempt would find the directory, and not know that its name may be lost.
+#[test]
+fn a_directory_whose_name_is_not_durable_is_not_left_for_the_next_attempt() {
+    for failing in 1..=2 {
+        let database = with_epochs(10..=12);
+        database.disk.fail(Operation::SyncDir, failing, Times::Once, ErrorKind::PermissionDenied);
+        let error = backup(&database.disk, &database.directory, Path::new(TO), &|_, _| {}).unwrap_err();
+        assert!(error.to_string().contains("sync"), "{error}");
+        assert_eq!(database.disk.find(Path::new("/backups")).unwrap(), None);
+        backup(&database.disk, &database.directory, Path::new(TO), &|_, _| {}).unwrap();
+        assert_eq!(recovered(&database.disk, Path::new(TO)).0, up_to(Epoch(12)));
+    }
 }
 
 #[test]
@@ -300,7 +325,7 @@ fn a_database_that_changes_all_the_time_is_busy_and_not_damaged() {
     let busy = backup(&meddling, &directory, Path::new(TO), &|_, _| {}).unwrap_err();
     assert!(matches!(&busy, LogError::Io { source, .. } if source.kind() == ErrorKind::ResourceBusy), "{busy}");
     assert!(busy.to_string().contains("try again"), "{busy}");
-    assert_eq!(disk.list(Path::new(TO)).unwrap(), [], "the incomplete copy is deleted");
+    assert_eq!(disk.find(Path::new(TO)).unwrap(), None, "what was copied is gone");
 }
 
 #[test]

@@ -1,7 +1,8 @@
-//! Running registered procedures.
+//! Calls of registered procedures.
 //!
-//! A call costs a look into the session's own list of procedures over what the same closure costs: no lock, no counter that
-//! others write, no allocation. The registry is asked at a session's first call of a procedure only.
+//! Compared with the same closure, a call only adds a search in the session's own list of procedures. It takes no
+//! lock, writes no shared counter and allocates nothing. The registry is searched only at a session's first call of a
+//! procedure.
 
 use std::any::TypeId;
 use std::sync::{Arc, PoisonError, RwLock};
@@ -19,11 +20,11 @@ use super::schedule::run_with_checker;
 use super::{Data, Declared, EvaluationError, Schedule, Value};
 use crate::{Abort, Session, TransactError, Tx};
 
-/// The procedures a session has called, by type.
+/// The procedures that a session has called, by type.
 #[derive(Default)]
 pub(crate) struct Called {
     entries: Vec<Arc<Entry>>,
-    /// Of each: whether its calls met conflicts lately.
+    /// For each procedure: whether its calls had conflicts lately.
     conflicts: Vec<Conflicts>,
 }
 
@@ -40,9 +41,9 @@ impl Called {
 }
 
 impl Session {
-    /// Runs a registered procedure as one serializable transaction and commits. As [`Session::transact`], it is run again when
-    /// other transactions were in the way. A procedure that only reads sees a snapshot, where the protocol gives them, unless
-    /// it is declared `#[procedure(latest)]`.
+    /// Runs a registered procedure as one serializable transaction and commits. Like [`Session::transact`], it is
+    /// retried after conflicts with other transactions. A read-only procedure reads a snapshot, where the protocol
+    /// gives snapshots, unless it is declared `#[procedure(latest)]`.
     ///
     /// ```
     /// # use seriatim::{Abort, Database, Table, Tx, procedure, procedures};
@@ -65,8 +66,8 @@ impl Session {
     /// ```
     ///
     /// # Errors
-    /// [`TransactError::UnknownProcedure`] if it is not registered; the procedure's own abort; a missing or duplicate row,
-    /// overflow; a conflict that outlasted the retries.
+    /// [`TransactError::UnknownProcedure`] if the procedure is not registered; its own abort; a missing or duplicate
+    /// row; an overflow; a conflict that outlasted the retries.
     #[inline]
     pub fn call<P: Declared>(
         &mut self,
@@ -81,7 +82,7 @@ impl Session {
         result
     }
 
-    /// As [`Session::call`], without waiting until the result is durable: the next transaction can begin meanwhile.
+    /// As [`Session::call`], without waiting until the result is durable. The next transaction can begin meanwhile.
     #[inline]
     pub fn submit_call<P: Declared>(&mut self, _procedure: P, arguments: &P::Arguments) -> Pending<P::Output> {
         let result = self.call_declared::<P>(arguments);
@@ -96,14 +97,15 @@ impl Session {
         self.call_in::<P>(arguments, None)
     }
 
-    /// As [`Session::call_declared`], in these partitions, if they are known already and the procedure is still the one they were told by.
+    /// As [`Session::call_declared`], in these partitions if they are known. They are ignored if the procedure's
+    /// registration has changed since.
     #[inline]
     fn call_in<P: Declared>(
         &mut self,
         arguments: &P::Arguments,
         known: Option<&InPartitions>,
     ) -> Result<Committed<P::Output>, TransactError> {
-        // Whatever becomes of this call, it does not depend on the transaction before.
+        // The outcome of this call does not depend on the previous transaction.
         self.runner.tx.renew();
         let at = self.find_declared::<P>()?;
         let Session { runner, called, procedures, .. } = self;
@@ -123,7 +125,7 @@ impl Session {
             CallStrategy::Checked => check::run_checked::<P>(runner, entry, arguments),
             CallStrategy::Pieces => run_scheduled::<P>(runner, procedures, entry, arguments),
             CallStrategy::Repaired if keeps => run_scheduled::<P>(runner, procedures, entry, arguments),
-            // The body is compiled here, once for each procedure.
+            // The only place where the procedure's body is compiled.
             CallStrategy::Straight | CallStrategy::Repaired => {
                 runner.run(entry.mode(), Origin::Procedure, |core| core.run_body(&body))
             }
@@ -144,8 +146,8 @@ impl Session {
         result
     }
 
-    /// A step of a call whose thread does not wait for the decision. What does not run from top to bottom runs whole in one step, in
-    /// which its thread may have to `wait`.
+    /// A step of a call whose thread does not wait for the decision. A procedure that does not run from top to bottom
+    /// runs whole in one step, if its thread may `wait`.
     pub(crate) fn step_declared<P: Declared>(
         &mut self,
         _: P,
@@ -161,7 +163,7 @@ impl Session {
         };
         let Session { runner, called, .. } = self;
         let entry = called.entry(at);
-        // What is held is not repaired.
+        // A transaction that waits for its decision cannot be repaired.
         let is_straight = match entry.strategy {
             CallStrategy::Straight => !runner.runs_whole(),
             CallStrategy::Repaired => !entry.checked,
@@ -171,7 +173,7 @@ impl Session {
             if !wait {
                 return Step::Stalled;
             }
-            // As `call`, but that the thread does not wait until the result may leave: the executor withholds it.
+            // As `call`, but the thread does not wait until the result is durable: the executor withholds it.
             let mut result = self.call_in::<P>(arguments, known);
             if self.runner.tx.is_overtaken() {
                 result = self.call_in::<P>(arguments, known);
@@ -192,8 +194,8 @@ impl Session {
         step
     }
 
-    /// Runs the registered procedure of this name on arguments whose types are checked now: one value if it has one parameter,
-    /// else a tuple of them.
+    /// Runs the registered procedure of this name. The types of the arguments are checked at run time: one value if
+    /// there is one parameter, otherwise a tuple.
     ///
     /// ```
     /// # use seriatim::procedure::{Data, Value};
@@ -219,7 +221,7 @@ impl Session {
     /// ```
     ///
     /// # Errors
-    /// As [`Session::call`]; [`TransactError::Arguments`], saying what was given and what would be right.
+    /// As [`Session::call`]; [`TransactError::Arguments`], with the wrong argument and the type that was expected.
     pub fn call_by_name(&mut self, name: &str, arguments: &Value) -> Result<Committed<Value>, TransactError> {
         let mut result = self.call_named(name, arguments);
         if self.runner.tx.is_overtaken() {
@@ -229,7 +231,8 @@ impl Session {
         result
     }
 
-    /// As [`Session::call_by_name`], without waiting until the result is durable: the next transaction can begin meanwhile.
+    /// As [`Session::call_by_name`], without waiting until the result is durable. The next transaction can begin
+    /// meanwhile.
     pub fn submit_by_name(&mut self, name: &str, arguments: &Value) -> Pending<Value> {
         let result = self.call_named(name, arguments);
         self.runner.pending(result)
@@ -242,7 +245,7 @@ impl Session {
         call(self, arguments)
     }
 
-    /// Where the session keeps the procedure of this name.
+    /// The place of this procedure in the session's list.
     pub(crate) fn find_by_name(&mut self, name: &str) -> Result<usize, TransactError> {
         match self.called.entries.iter().position(|entry| entry.name == name) {
             Some(at) => Ok(at),
@@ -250,7 +253,7 @@ impl Session {
         }
     }
 
-    /// Where the session keeps a procedure.
+    /// The place of a procedure in the session's list.
     #[inline]
     pub(crate) fn find_declared<P: Declared>(&mut self) -> Result<usize, TransactError> {
         match self.called.find(TypeId::of::<P>()) {
@@ -259,7 +262,7 @@ impl Session {
         }
     }
 
-    /// Finds a procedure in the registry and keeps it; where.
+    /// Finds a procedure in the registry, adds it to the session's list, and returns its place.
     #[cold]
     fn look_up(&mut self, name: &str, is_it: &dyn Fn(&Entry) -> bool) -> Result<usize, TransactError> {
         let registry = self.procedures.read().unwrap_or_else(PoisonError::into_inner);
@@ -273,14 +276,14 @@ impl Session {
     }
 }
 
-/// The partitions of a call, by the procedure as it was registered when they were computed.
+/// The partitions of a call, computed from the procedure as it was registered then.
 pub(crate) struct InPartitions {
     pub(crate) entry: Arc<Entry>,
     pub(crate) owned: PartitionSet,
 }
 
 impl Entry {
-    /// The partitions that a call owns while it runs; none of its own where it runs in parts.
+    /// The partitions that a call owns while it runs; `None` if the procedure does not run whole.
     #[inline]
     pub(crate) fn owned<P: Declared>(
         &self,
@@ -292,7 +295,7 @@ impl Entry {
     }
 }
 
-/// A procedure's body with what it is called with.
+/// A procedure's body with its arguments.
 pub(crate) struct Straight<'c, P: Declared> {
     pub(crate) handles: &'c P::Handles,
     pub(crate) arguments: &'c P::Arguments,
@@ -317,7 +320,7 @@ impl<P: Declared> reach::Arguments for Straight<'_, P> {
     }
 }
 
-/// Runs a procedure as a schedule says.
+/// Runs a procedure by its schedule.
 #[cold]
 fn run_scheduled<P: Declared>(
     runner: &mut Runner,
@@ -350,18 +353,18 @@ fn follow_schedule(
         let registry = procedures.read().unwrap_or_else(PoisonError::into_inner);
         registry.passes_of(entry).filter(|passes| passes.count() > 1)
     };
-    // In one pass it is a transaction of the set, whatever the pieces of the others are, or will be.
+    // In one pass it is a transaction of the set, whatever the pieces of other procedures are or become.
     let chain = match (passes(), &gate) {
         (Some(_), Some(gate)) => Some(gate.chain()?),
         _ => None,
     };
-    // Registering cannot change the pieces before the end of the chain; but it may have, before its beginning.
+    // A registration cannot change the pieces while the chain is open, but may have changed them before.
     let passes = chain.as_ref().and_then(|_| passes());
     let steps = passes.as_deref().map_or(Steps::Whole(None), Steps::Pieces);
     run_with_checker(runner, steps, checker, body)
 }
 
-/// Calls a procedure on dynamic values.
+/// Calls a procedure with dynamic values.
 pub(crate) fn by_name<P: Declared>(
     session: &mut Session,
     arguments: &Value,
@@ -370,13 +373,13 @@ pub(crate) fn by_name<P: Declared>(
     session.call_declared::<P>(&arguments).map(to_value)
 }
 
-/// The value as data.
+/// Converts the value to data.
 pub(crate) fn to_value<R: Data>(committed: Committed<R>) -> Committed<Value> {
     let Committed { value, receipt, attempts } = committed;
     Committed { value: value.to_value(), receipt, attempts }
 }
 
-/// Arguments are not of the procedure's types.
+/// The error for arguments that are not of the procedure's types.
 pub(crate) fn unfit<P: Declared>(error: &EvaluationError) -> TransactError {
     TransactError::Arguments { procedure: P::NAME.to_owned(), problem: error.to_string() }
 }

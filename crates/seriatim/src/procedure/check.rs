@@ -1,12 +1,13 @@
-//! Whether an execution did what its plan says: every access, its table, index, keys and columns (a plan is sound).
+//! Checks that an execution follows its plan (that the plan is sound): every access, with its table, index, keys and
+//! columns.
 //!
-//! The checker knows which operations exist, not which one an access came from: an access is fine if some operation of
-//! its kind, table and index allows it. Keys are compared where every such operation is known to take its keys from the
-//! arguments alone: with what the footprint of generated code tells, and with the keys that the plan's own symbols give
-//! these operations. Columns read are known in builds with debug assertions only ([`seriatim_catalog::watch`]).
+//! The checker knows the operations, but not which of them made an access. An access is valid if an operation of its
+//! kind, table and index allows it. Keys are compared if all such operations take their keys from the arguments
+//! alone: with the footprint of generated code, and with the keys given by the plan's symbols. Columns that are read
+//! are known only in builds with debug assertions ([`seriatim_catalog::watch`]).
 //!
-//! Of an execution in passes each is checked alone, by the operations that run in it; a row that a pass kept for a
-//! later one is a copy, and what that reads of it is not known.
+//! In an execution in passes, each pass is checked by the operations that run in it. A row that a pass kept for a
+//! later one is a copy; columns read from the copy are unknown.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -25,7 +26,7 @@ use super::registry::Entry;
 use super::{Access, Data, Declared, IntegerType, Keys, Touch, Value};
 use crate::{Abort, TransactError, Tx};
 
-/// Calls a procedure and panics if it leaves its plan.
+/// Calls a procedure and panics if the execution leaves its plan.
 #[cold]
 pub(crate) fn run_checked<P: Declared>(
     runner: &mut Runner,
@@ -42,10 +43,10 @@ pub(crate) fn run_checked<P: Declared>(
     Ok(with_value(committed, value))
 }
 
-/// Tells each row or range that the arguments fix.
+/// Visits each row or range that the arguments determine.
 type Footprint<'f> = dyn Fn(&mut dyn FnMut(Touch<'_>)) -> bool + 'f;
 
-/// What a footprint told before the execution.
+/// An access from the footprint, before the execution.
 #[derive(Debug)]
 struct Told {
     operation: usize,
@@ -70,7 +71,7 @@ fn seen(keys: Keys<'_>) -> KeysSeen {
 /// Checks executions of one procedure with the same arguments.
 pub(crate) struct PlanChecker<'j> {
     plan: &'j Plan,
-    /// What the footprint told, if it could.
+    /// The accesses of the footprint, if it is complete.
     told: Option<Vec<Told>>,
     declaration: &'j Procedure,
     arguments: Value,
@@ -85,7 +86,7 @@ impl<'j> PlanChecker<'j> {
     fn new(entry: &'j Entry, arguments: Value, footprint: &Footprint<'_>) -> PlanChecker<'j> {
         let mut told = Vec::new();
         let tell = AssertUnwindSafe(|| footprint(&mut |touch| told.push(Told::from(touch))));
-        // Where it ends early, or panics, keys are judged by what the execution does.
+        // If the footprint ends early, or panics, keys are checked only where the plan's symbols give them.
         let told = catch_unwind(tell).unwrap_or(false).then_some(told);
         PlanChecker { plan: &entry.plan, told, declaration: &entry.declaration, arguments }
     }
@@ -101,7 +102,7 @@ impl<'j> PlanChecker<'j> {
         runner.run_dyn(entry.mode(), Origin::Procedure, body)
     }
 
-    /// Runs `body` and panics if it did what no operation does that runs in it, by the steps that `runs`.
+    /// Runs `body`, and panics if it made an access that no operation allows whose step `runs`.
     pub(crate) fn watch(
         &self,
         tx: &TxCore,
@@ -122,7 +123,7 @@ impl<'j> PlanChecker<'j> {
     }
 }
 
-/// What runs of an execution at a time.
+/// One pass of an execution.
 struct Pass<'p> {
     checker: &'p PlanChecker<'p>,
     runs: &'p dyn Fn(StepId) -> bool,
@@ -136,7 +137,7 @@ impl<'p> std::ops::Deref for Pass<'p> {
 }
 
 impl Pass<'_> {
-    /// `failed`: the body has not run to its end.
+    /// Checks all accesses of the pass. `failed`: the body has not run to its end.
     fn all(&self, tx: &TxCore, accessed: &[Accessed], touched: &[Touched], failed: bool) -> Result<(), String> {
         for access in accessed {
             self.access(tx, access).map_err(|problem| format!("{}: {problem}", describe(access)))?;
@@ -144,7 +145,7 @@ impl Pass<'_> {
         self.columns(accessed, touched, failed)
     }
 
-    /// The operations that an access may be of.
+    /// The operations that may have made the access.
     fn candidates(&self, access: &Accessed) -> Vec<(usize, &Operation)> {
         let is_it = |operation: &Operation| {
             let table = &self.plan.tables[operation.table];
@@ -159,7 +160,7 @@ impl Pass<'_> {
     fn access(&self, tx: &TxCore, access: &Accessed) -> Result<(), String> {
         let candidates = self.candidates(access);
         if candidates.is_empty() {
-            return Err("no operation does that".to_owned());
+            return Err("no operation of the plan makes this access".to_owned());
         }
         let own = || candidates.iter().filter_map(|(_, operation)| operation.accesses.first());
         let planned = |column| own().any(|own| own.writes.contains(column) || own.commutes.contains(column));
@@ -176,10 +177,10 @@ impl Pass<'_> {
         }
         if let Some(told) = &self.told {
             let told = || told.iter().filter(|told| candidates.iter().any(|(id, _)| *id == told.operation));
-            // The key of a new row is told if the macro could know which of its columns are the key.
+            // The footprint visits the key of a new row only if the macro could determine the key columns.
             let must_be_told = access.kind != Kind::Insert || told().next().is_some();
             if must_be_told && !told().any(|told| told.keys == access.keys) {
-                return Err("the arguments fix its keys, and the footprint did not tell these".to_owned());
+                return Err("the arguments determine its keys, and the footprint has not visited these".to_owned());
             }
             if let Some(told) = told().find(|told| told.writes != self.plan.operations[told.operation].changes()) {
                 let says = if told.writes { "writes" } else { "reads" };
@@ -187,7 +188,7 @@ impl Pass<'_> {
             }
         }
         let KeysSeen::One(key) = &access.keys else { return Ok(()) };
-        // Its key must be that of one of them; one whose key has no value here may have any.
+        // The key must be that of a candidate. If the key of a candidate has no value here, any key is valid.
         let wanted = candidates.iter().map(|(_, operation)| self.symbolic(tx, operation));
         let Some(wanted) = wanted.collect::<Option<Vec<_>>>() else { return Ok(()) };
         if wanted.contains(key) {
@@ -197,7 +198,7 @@ impl Pass<'_> {
         Err(format!("the plan says that its key is {}, not {key:?}", keys.collect::<Vec<_>>().join(" or ")))
     }
 
-    /// The key that the plan's symbols give, where they are fields of arguments and literals.
+    /// The key given by the plan's symbols, if these are fields of arguments and literals.
     fn symbolic(&self, tx: &TxCore, operation: &Operation) -> Option<KeyBuf> {
         let set = tx.find_table(&self.plan.tables[operation.table].name)?;
         let (codec, parts): (&KeyCodec, _) = match operation.index {
@@ -230,7 +231,7 @@ impl Pass<'_> {
         }
     }
 
-    /// Every column read is one that an operation which gave out the row reads.
+    /// Checks that every column read is read by an operation that returned the row.
     fn columns(&self, accessed: &[Accessed], touched: &[Touched], failed: bool) -> Result<(), String> {
         let mut added = BTreeMap::<(usize, ColumnId), (i64, &Accessed)>::new();
         for touch in touched {
@@ -242,19 +243,19 @@ impl Pass<'_> {
                 continue;
             }
             if own().any(|own| own.commutes.contains(touch.column)) {
-                // `x += y` reads x once and sets it once.
+                // `x += y` reads x once and sets x once.
                 added.entry((touch.row, touch.column)).or_insert((0, source)).0 += if touch.set { -1 } else { 1 };
             } else if !touch.set {
                 return Err(format!("{}: column {} is read", describe(source), self.column(source, touch.column)));
             }
         }
-        // A sum that overflows has been read and is not set.
+        // A sum that overflows is read and not set.
         let overflowed = if failed { 1 } else { 0 };
         match added.into_iter().find(|(_, (balance, _))| !(0..=overflowed).contains(balance)) {
             None => Ok(()),
             Some(((_, column), (_, source))) => {
                 let name = self.column(source, column);
-                Err(format!("{}: column {name}, which is only added to, is used otherwise", describe(source)))
+                Err(format!("{}: column {name} is read or replaced, and the plan only adds to it", describe(source)))
             }
         }
     }
@@ -266,7 +267,7 @@ impl Pass<'_> {
 }
 
 fn columns(set: ColumnSet) -> impl Iterator<Item = ColumnId> {
-    // From the 64th on columns share a bit of the set.
+    // Columns from the 64th on share one bit of the set.
     set.iter().take_while(|column| column.0 < 63)
 }
 

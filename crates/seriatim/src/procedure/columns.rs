@@ -1,4 +1,4 @@
-//! Which columns workers are asked for.
+//! Tests of the columns that are requested from workers.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -65,7 +65,7 @@ fn open(protocol: &str) -> (Database, Handle<Part>, Session) {
     (db, parts, session)
 }
 
-/// What the table's rows were asked for, without entries of indexes; equal ones in a row once.
+/// The requests for rows of the table, without entries of indexes. Equal consecutive requests count once.
 fn rows(asked: Vec<Asked>) -> Vec<(Kind, ColumnUse)> {
     let rows = asked.into_iter().filter(|asked| asked.table == "part");
     let mut rows: Vec<_> = rows.map(|asked| (asked.kind, asked.columns)).collect();
@@ -78,7 +78,7 @@ fn closures_ask_for_all_columns_unless_they_name_some() {
     let (_db, parts, mut session) = open(PLAIN);
     let by_shelf = parts.index(Part::BY_SHELF);
     let mut run = |work: &mut dyn FnMut(&Tx) -> Result<(), Abort>| {
-        rows(asked(|| session.transact(&mut *work).map(drop).expect("nobody is about")))
+        rows(asked(|| session.transact(&mut *work).map(drop).expect("no conflict")))
     };
     let all = run(&mut |tx| {
         tx.require(&parts, &1)?;
@@ -109,11 +109,11 @@ fn an_update_of_an_indexed_column_asks_for_the_others_of_its_index() {
     let (_db, parts, mut session) = open(PLAIN);
     let asked = asked(|| {
         let update = session.transact(|tx| tx.update_columns(&parts, &1, PartRow::SHELF, |part| part.set_shelf(7)));
-        update.expect("nobody is about");
+        update.expect("no conflict");
     });
     assert_eq!(rows(asked), [(Kind::Update, set(&[SHELF, WEIGHT]))]);
     let moved = session.transact(|tx| tx.find_by(&parts.index(Part::BY_SHELF), &(7,)).try_count());
-    assert_eq!(*moved.expect("nobody is about"), 1);
+    assert_eq!(*moved.expect("no conflict"), 1);
 }
 
 #[test]
@@ -121,7 +121,7 @@ fn procedures_ask_for_the_columns_of_their_plan() {
     let wanted = [
         (Kind::Get, set(&[STOCK])),
         (Kind::Get, set(&[PRICE])),
-        // A count asks whether the rows are there.
+        // A count only needs to know whether the rows exist.
         (Kind::Get, set(&[])),
         (Kind::Scan, set(&[STOCK])),
         (Kind::Update, adding(&[STOCK])),
@@ -132,17 +132,17 @@ fn procedures_ask_for_the_columns_of_their_plan() {
     let mut results = Vec::new();
     for (protocol, strategy) in [(PLAIN, CallStrategy::Straight), (NAME, CallStrategy::Repaired)] {
         let (db, _, mut session) = open(protocol);
-        assert_eq!(db.procedures().read().expect("nobody panicked").entries[0].strategy, strategy);
-        let called = asked(|| results.push(session.call(look, &arguments).expect("nobody is about").value));
+        assert_eq!(db.procedures().read().expect("no panic").entries[0].strategy, strategy);
+        let called = asked(|| results.push(session.call(look, &arguments).expect("no conflict").value));
         assert_eq!(rows(called), wanted, "{protocol}");
     }
     let (_db, _, mut session) = open(PLAIN);
-    let interpreted = asked(|| results.push(session.interpret(look, &arguments).expect("nobody is about").value));
+    let interpreted = asked(|| results.push(session.interpret(look, &arguments).expect("no conflict").value));
     assert_eq!(rows(interpreted), wanted);
     assert_eq!(results, [results[0]; 3]);
 }
 
-/// What a body panics with.
+/// The message of the panic of `work`.
 fn panic_of(work: impl FnOnce(&Handle<Part>, &mut Session)) -> String {
     let (_db, parts, mut session) = open(PLAIN);
     let panic = catch_unwind(AssertUnwindSafe(|| work(&parts, &mut session))).expect_err("it is caught");

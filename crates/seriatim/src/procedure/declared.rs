@@ -1,4 +1,4 @@
-//! What a declared procedure is to the engine, and sets of them.
+//! The interface of a declared procedure, and sets of procedures.
 
 use seriatim_catalog::ColumnUse;
 use seriatim_engine::Operations;
@@ -10,48 +10,48 @@ use crate::{Abort, Database, SchemaError, Tx};
 
 /// A declared procedure. `#[procedure]` implements it for a unit type with the function's name.
 pub trait Declared: Copy + Send + Sync + 'static {
-    /// Its name, unique among the procedures of a database.
+    /// The procedure's name, unique in a database.
     const NAME: &'static str;
-    /// Whether [`Declared::scheduled`] follows its schedule step by step; else it only runs whole.
+    /// Whether [`Declared::scheduled`] follows its schedule step by step; otherwise the procedure only runs whole.
     const SCHEDULES: bool = false;
-    /// The operations all of whose keys [`Declared::footprint`] visits, if it comes to its end.
+    /// The operations whose keys [`Declared::footprint`] visits completely, if it returns true.
     const TOLD: &'static [ir::OperationId] = &[];
-    /// Its parameters, owned: the type itself if there is one, else a tuple.
+    /// The parameters, owned: the type itself if there is one, otherwise a tuple.
     type Arguments: Data + Send + Sync + 'static;
-    /// Its result.
+    /// The result.
     type Output: Data + Send + 'static;
-    /// The tables and indexes it uses.
+    /// The tables and indexes that the procedure uses.
     type Handles: Send + Sync + 'static;
 
-    /// The procedure as data.
+    /// Returns the procedure as data.
     fn declaration() -> ir::Procedure;
 
-    /// Finds the tables it uses.
+    /// Finds the tables that the procedure uses.
     ///
     /// # Errors
-    /// A table that is not there, or is another than the type declares.
+    /// A table is missing, or differs from the declaration of its type.
     fn handles(database: &Database) -> Result<Self::Handles, SchemaError>;
 
-    /// Notes the columns that each operation, by its id, may read and change, so that [`Declared::straight`] and
-    /// [`Declared::scheduled`] ask for no others. Without it they are all columns.
+    /// Sets the columns that each operation, by its id, may read and change. [`Declared::straight`] and
+    /// [`Declared::scheduled`] then request no others. By default they request all columns.
     fn set_columns(handles: &mut Self::Handles, columns: &[ColumnUse]) {
         let _ = (handles, columns);
     }
 
-    /// Runs the body from top to bottom, by these operations: those of a [`Tx`], or such as are compiled for a protocol.
+    /// Runs the body from top to bottom. `operations` are those of a [`Tx`], or are compiled for a protocol.
     ///
     /// # Errors
-    /// Its own abort, a conflict, a duplicate or missing row, overflow.
+    /// The procedure's own abort, a conflict, a duplicate or missing row, overflow.
     fn straight<O: Operations>(
         operations: &O,
         handles: &Self::Handles,
         arguments: &Self::Arguments,
     ) -> Result<Self::Output, Abort>;
 
-    /// Runs the steps that `schedule` says, in passes, up to its end (see [`Schedule`]).
+    /// Runs the steps of `schedule`, in passes, up to its end (see [`Schedule`]).
     ///
     /// # Errors
-    /// What [`Schedule::pass`] returns.
+    /// Those of [`Schedule::pass`].
     fn scheduled(
         tx: &mut Tx,
         handles: &Self::Handles,
@@ -61,34 +61,35 @@ pub trait Declared: Copy + Send + Sync + 'static {
         schedule.run_whole(tx, |tx| Self::straight(&tx.core, handles, arguments))
     }
 
-    /// Calls `visit` for each access whose keys depend on the arguments alone, also those in loops and branches over arguments. Returns
-    /// whether it came to its end: arithmetic or an index in a branch that data decide may end it where the procedure goes on.
+    /// Calls `visit` for each access whose keys depend on the arguments alone, also in loops and in branches over
+    /// arguments. Returns whether it visited all of them. An overflow, or an index out of range, may end it early in
+    /// a branch that the procedure does not take.
     ///
     /// # Panics
-    /// If a `#[pure]` function that computes a key panics; the procedure itself may have ended before it called it.
+    /// If a `#[pure]` function that computes a key panics. The procedure itself might have ended before calling it.
     fn footprint(handles: &Self::Handles, arguments: &Self::Arguments, visit: &mut dyn FnMut(Touch<'_>)) -> bool;
 }
 
-/// Procedures to be registered together. [`procedures!`](crate::procedures) makes one.
+/// Procedures to be registered together. [`procedures!`](crate::procedures) makes such a set.
 #[derive(Default)]
 pub struct Procedures {
     pub(crate) declared: Vec<Erased>,
 }
 
 impl Procedures {
-    /// No procedures.
+    /// An empty set.
     pub fn new() -> Procedures {
         Procedures::default()
     }
 
-    /// These procedures and one more.
+    /// Adds a procedure to the set.
     #[must_use]
     pub fn with<P: Declared>(mut self, _: P) -> Procedures {
         self.declared.push(Erased::of::<P>());
         self
     }
 
-    /// Their declarations, in the order they were added.
+    /// Returns the declarations, in the order in which they were added.
     pub fn declarations(&self) -> impl Iterator<Item = ir::Procedure> {
         self.declared.iter().map(|procedure| (procedure.declaration)())
     }

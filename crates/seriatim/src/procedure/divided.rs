@@ -1,10 +1,11 @@
-//! The registered procedures of a database, divided by partition: for partitions that have a database each, and an owner that is sent
-//! fragments (Jones, Abadi, Madden, SIGMOD 2010; decision record 23).
+//! The registered procedures of a database, divided by partition. Each partition has a database of its own and an
+//! owner, which receives fragments (Jones, Abadi, Madden, SIGMOD 2010; decision record 23).
 //!
-//! Each partition has a database of its own, with the same tables, procedures and number of partitions, and its rows alone, beside the tables that are
-//! everywhere. Who calls has such a database too, without rows. What is told from one to the other is plain data: a [`Call`] is the procedure's
-//! number in the set and its arguments as bytes, a [`Fragment`] that and what earlier rounds found. What runs where is said in
-//! `seriatim_engine::procedure::fragment`.
+//! The database of a partition holds its own rows and those of replicated tables. All these databases have the same
+//! tables, procedures and number of partitions. The caller has such a database too, without rows. Messages between
+//! them are plain data. A [`Call`] is the number of the procedure in the set, with its arguments as bytes. A
+//! [`Fragment`] adds the results of earlier rounds. `seriatim_engine::procedure::fragment` defines which operations
+//! run in which partition.
 
 use std::any::{TypeId, type_name};
 use std::fmt;
@@ -27,43 +28,44 @@ use super::registry::Entry;
 use super::{Declared, Schedule};
 use crate::{Abort, Database, Receipt, Session, TransactError, Tx};
 
-/// A call went wrong that was divided as its plan says.
+/// The error of a call whose execution contradicts its plan.
 fn unsound(what: impl Into<String>) -> TransactError {
     TransactError::User(what.into().into())
 }
 
-/// What came of a fragment.
+/// The result of a fragment.
 #[derive(Debug)]
 pub struct Ran {
-    /// What it answers.
+    /// The reply to the caller.
     pub reply: Reply,
-    /// What it replaced, if that was wanted.
+    /// What undoes the fragment, if that was requested.
     pub undo: Undo,
-    /// Of its commit.
+    /// The receipt of its commit.
     pub receipt: Receipt,
 }
 
-/// Done at the end of the transaction of a fragment, or of what takes one back, with what the fragment replaced; it is not taken back with it.
+/// Runs at the end of the transaction that executes or undoes a fragment. It gets the rows that the fragment
+/// replaced. Its own writes are not undone with the fragment.
 pub type Then<'t> = dyn Fn(&Tx, &Undo) -> Result<(), Abort> + 't;
 
-/// Nothing is done besides.
+/// A [`Then`] that does nothing.
 pub const NOTHING: &Then<'static> = &|_, _| Ok(());
 
-/// What is compiled for each procedure.
+/// The functions that are compiled for each procedure.
 #[derive(Clone, Copy)]
 pub(crate) struct Compiled {
     spread: fn(&Entry, &Division, &Partitions, &[u8]) -> Result<Spread, TransactError>,
     run: fn(&mut Runner, &Entry, &Job<'_>) -> Result<Ran, TransactError>,
     visit: fn(&Entry, &[u8], &mut Visit<'_>) -> Result<bool, TransactError>,
-    /// Of the arguments and the result, by name.
+    /// The type names of the arguments and the result.
     types: [&'static str; 2],
 }
 
-/// What is to be run of a procedure.
+/// One execution of a procedure's fragment.
 struct Job<'j> {
     division: &'j Division,
     partitions: &'j Partitions,
-    /// Where; nowhere to put together what was found.
+    /// The partition; `None` where the results of all partitions are combined.
     at: Option<usize>,
     fragment: &'j Fragment,
     undo: bool,
@@ -92,7 +94,7 @@ fn spread<P: Declared>(
     division.call(&entry.reach, &straight, partitions)
 }
 
-/// Whether the footprint came to its end.
+/// Whether the footprint is complete.
 fn visit<P: Declared>(entry: &Entry, bytes: &[u8], visit: &mut Visit<'_>) -> Result<bool, TransactError> {
     let arguments = arguments::<P>(bytes)?;
     let straight = Straight::<P> { handles: entry.handles::<P>(), arguments: &arguments };
@@ -103,7 +105,7 @@ fn run<P: Declared>(runner: &mut Runner, entry: &Entry, job: &Job<'_>) -> Result
     let (arguments, handles) = (arguments::<P>(&job.fragment.arguments)?, entry.handles::<P>());
     runner.tx.name_procedure(P::NAME);
     let mut reply = None;
-    // A result that its caller could not read is not committed.
+    // A result that its caller could not decode must not be committed.
     let packed = |core: &TxCore, output: &P::Output| {
         let bytes = pack_all(output);
         let read = unpack_all::<P::Output>(&bytes);
@@ -112,7 +114,7 @@ fn run<P: Declared>(runner: &mut Runner, entry: &Entry, job: &Job<'_>) -> Result
     let mut body = |core: &mut TxCore| {
         let Some(round) = job.fragment.round else {
             let body = Straight::<P> { handles, arguments: &arguments };
-            // What is compiled for the worker notes nothing.
+            // The code compiled for the protocol's worker records no undo.
             let output = if job.undo { body.run(&*core)? } else { core.run_body(&body)? };
             reply = Some(packed(core, &output)?);
             return Ok(());
@@ -158,12 +160,12 @@ impl fmt::Debug for Divided {
 }
 
 impl Database {
-    /// Divides the registered procedures by partition. Databases of the same tables, procedures, order of registration and number of
-    /// partitions are divided alike.
+    /// Divides the registered procedures by partition. Databases with the same tables, procedures, order of
+    /// registration and number of partitions give the same division.
     ///
     /// # Errors
-    /// Procedures that cannot be divided, with the reasons: the arguments do not tell their partitions, data say how many rounds they have;
-    /// or the database has no partitions.
+    /// The procedures that cannot be divided, each with the reason: the arguments do not determine its partitions, or
+    /// data determine how many rounds it has. An empty list if the database has no partitions.
     pub fn divide(&self) -> Result<Divided, Undivided> {
         let Some(partitions) = self.engine().partitions() else { return Err(Undivided(Vec::new())) };
         let entries = self.procedures().read().unwrap_or_else(PoisonError::into_inner).entries.clone();
@@ -192,40 +194,42 @@ impl Database {
 }
 
 impl Divided {
-    /// How many partitions there are.
+    /// The number of partitions.
     pub fn partitions(&self) -> usize {
         self.partitions.count()
     }
 
-    /// A number that names this partition, if the partition function gives one up to 65,535.
+    /// A number that names this partition, if the partition function maps one up to 65,535 to it.
     pub fn number_in(&self, at: usize) -> Option<u32> {
         number_in(&self.partitions, at)
     }
 
-    /// The database whose procedures these are.
+    /// The database of these procedures.
     pub fn database(&self) -> &Database {
         &self.database
     }
 
-    /// Fills the tables of the database, which are empty, with those rows of another that belong to this partition.
+    /// Copies into this database, whose tables are empty, the rows of `from` that belong to partition `at`.
     ///
     /// # Errors
-    /// A table is not there; the partition function fails; no memory.
+    /// A table is missing; the partition function fails; no memory.
     pub fn fill(&self, from: &Database, at: usize) -> Result<(), TransactError> {
         fill(from.engine(), self.database.engine(), &self.partitions, at)
     }
 
-    /// Copies the rows of a partition's database, this one, into another that is to have all; of what is everywhere only if `everywhere`.
+    /// Copies the rows of this database, which is that of a partition, into `to`. Rows of replicated tables are
+    /// copied only if `everywhere`.
     ///
     /// # Errors
-    /// A table is not there, or has such a row already; no memory.
+    /// A table is missing, or already has such a row; no memory.
     pub fn pour(&self, to: &Database, everywhere: bool) -> Result<(), TransactError> {
         let wanted = |table: &TableDef, _: &[Value]| Ok(everywhere || table.partition_column().is_some());
         copy(self.database.engine(), to.engine(), &wanted)
     }
 
-    /// Equal for two only if they have as many partitions, the same tables, and the same procedures in the same order, as far as all these are
-    /// described: the partition function is not, and neither are `#[pure]` functions beyond their names.
+    /// A digest of the tables, of the number of partitions, and of the procedures in their order. It differs if these
+    /// differ, as far as they have a description: the partition function has none, and of `#[pure]` functions only
+    /// the names count.
     pub fn digest(&self) -> u64 {
         let describe = |Procedure { entry, .. }: &Procedure| {
             format!("{:?} {:?} {:?}", entry.plan, entry.declaration, entry.compiled.types)
@@ -242,10 +246,10 @@ impl Divided {
         self.procedures.get(usize::from(number)).ok_or_else(|| self.unknown(format!("number {number}")))
     }
 
-    /// A call of a procedure with these arguments.
+    /// Encodes a call of a procedure with these arguments.
     ///
     /// # Errors
-    /// It is not of the set; its arguments do not tell its partitions.
+    /// The procedure is not in the set; its arguments do not determine its partitions.
     pub fn call<P: Declared>(&self, _procedure: P, arguments: &P::Arguments) -> Result<Call, TransactError> {
         let of = |procedure: &Procedure| procedure.entry.id == TypeId::of::<P>();
         let found = self.procedures.iter().position(of).ok_or_else(|| self.unknown(P::NAME.to_owned()))?;
@@ -256,15 +260,16 @@ impl Divided {
         Ok(Call { procedure: found as u16, arguments: pack_all(arguments), rounds })
     }
 
-    /// Whether a procedure, by its number, may change anything.
+    /// Whether the procedure of this number may change data.
     pub fn changes(&self, procedure: u16) -> bool {
         self.procedure(procedure).is_ok_and(|found| found.entry.plan.operations.iter().any(|one| one.changes()))
     }
 
-    /// Runs a fragment in the database of a partition, of which this is a session, and commits; it may not be durable yet. With `undo` it can be taken back.
+    /// Runs a fragment and commits it; the commit may not be durable yet. `session` is of the partition's database.
+    /// With `undo` the fragment can be undone.
     ///
     /// # Errors
-    /// Those of the procedure. Nothing of the fragment stays.
+    /// Those of the procedure. The fragment then has no effect.
     pub fn run(
         &self,
         session: &mut Session,
@@ -278,7 +283,8 @@ impl Divided {
         (entry.compiled.run)(&mut session.runner, entry, &job)
     }
 
-    /// Takes a fragment back, of a partition of whose database this is a session. What ran after it has been taken back before.
+    /// Undoes a fragment. `session` is of the partition's database. All fragments that ran after it must have been
+    /// undone before.
     ///
     /// # Errors
     /// A row is not as the fragment left it; no memory.
@@ -292,10 +298,11 @@ impl Divided {
         session.runner.undo(self.database.engine(), PartitionSet::one(at), undo, &|core| then(Tx::of(core), undo))
     }
 
-    /// The result of a call that has run in all its partitions, of what they found; `session` is of any database of the procedures.
+    /// Combines what all partitions found into the result of a call. `session` may be of any database of the
+    /// procedures.
     ///
     /// # Errors
-    /// The procedure's own abort; that something of it has not run anywhere.
+    /// The procedure's own abort; an operation that has run in no partition.
     pub fn put_together(&self, session: &mut Session, call: &Call, found: Vec<u8>) -> Result<Vec<u8>, TransactError> {
         let Procedure { entry, division, .. } = self.procedure(call.procedure)?;
         let Call { procedure, arguments, .. } = call.clone();
@@ -305,17 +312,19 @@ impl Divided {
         match (entry.compiled.run)(&mut session.runner, entry, &job)?.reply {
             Reply::Output(output) => Ok(output),
             Reply::Found(_) => {
-                Err(unsound(format!("something of procedure {} has not run in any partition", entry.name)))
+                Err(unsound(format!("an operation of procedure {} has run in no partition", entry.name)))
             }
         }
     }
 
-    /// What a fragment locks at a partition. What keys are not told before they run is locked by the value that names the partition, and so is
-    /// all of a table of which that holds for one operation of the set; a table that every partition has, as a whole, and not if no procedure
-    /// changes it. Everything of the partition is locked too, which may be shared, unless the footprint ended before it had told all.
+    /// Collects the locks of a fragment at a partition.
+    /// - An operation whose keys are unknown before it runs locks the value of the partitioning column.
+    /// - So do all operations on a table for which the keys of any operation of the set are unknown.
+    /// - A replicated table is locked as a whole, unless no procedure changes it.
+    /// - The whole partition is locked as well: shared if the footprint is complete, otherwise exclusively.
     ///
     /// # Errors
-    /// The bytes of its arguments are none.
+    /// The bytes of the arguments cannot be decoded.
     pub fn locks(&self, at: usize, fragment: &Fragment, locks: &mut Vec<Lock>) -> Result<(), TransactError> {
         let Procedure { entry, division } = self.procedure(fragment.procedure)?;
         let spread = (entry.compiled.spread)(entry, division, &self.partitions, &fragment.arguments)?;
@@ -328,10 +337,10 @@ impl Divided {
     }
 }
 
-/// A result of a procedure that came as bytes.
+/// Decodes the result of a procedure.
 ///
 /// # Errors
-/// They are none of it.
+/// The bytes are no such result.
 pub fn output<P: Declared>(_procedure: P, bytes: &[u8]) -> Result<P::Output, TransactError> {
     unpack_all(bytes).map_err(|error| unfit::<P>(&error))
 }

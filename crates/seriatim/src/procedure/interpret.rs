@@ -1,4 +1,4 @@
-//! The reference execution: procedures run by the interpreter instead of by their generated code.
+//! The reference execution: the interpreter runs procedures instead of their generated code.
 
 use seriatim_engine::procedure::{Reference, Stopped};
 use seriatim_engine::{Committed, with_value};
@@ -10,10 +10,11 @@ use super::{Data, Declared, Value};
 use crate::{Session, TransactError};
 
 impl Session {
-    /// Runs a registered procedure by interpreting its declaration, as one transaction: slowly, and with the results that
-    /// [`Session::call`] must have. The reference that generated code is tested against.
+    /// Runs a registered procedure by interpreting its declaration, as one transaction. It is slow, and gives the
+    /// results that [`Session::call`] must have. Tests compare generated code with it.
     ///
-    /// Aborts of the procedure's own are reported as [`TransactError::User`] of an [`Aborted`](super::Aborted); overflow has no place.
+    /// The procedure's own aborts are reported as [`TransactError::User`] with an [`Aborted`](super::Aborted). An
+    /// overflow has no place.
     ///
     /// # Errors
     /// As [`Session::call`].
@@ -27,7 +28,7 @@ impl Session {
         result
     }
 
-    /// As [`Session::interpret`], by name and on dynamic values.
+    /// As [`Session::interpret`], by name and with dynamic values.
     ///
     /// # Errors
     /// As [`Session::call_by_name`].
@@ -40,7 +41,7 @@ impl Session {
         result
     }
 
-    /// Calls `run` with a transaction as the interpreter sees it, and rolls back. For `seriatim-check`.
+    /// Calls `run` with the interpreter's view of a transaction, and rolls back. For `seriatim-check`.
     #[doc(hidden)]
     pub fn interpret_with(
         &mut self,
@@ -68,7 +69,7 @@ impl Session {
     }
 }
 
-/// Interprets a procedure on dynamic values; what it gives has the types that it declares.
+/// Interprets a procedure with dynamic values. The result has the types that the procedure declares.
 pub(crate) fn by_name<P: Declared>(
     session: &mut Session,
     arguments: &Value,

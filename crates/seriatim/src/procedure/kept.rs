@@ -1,21 +1,21 @@
-//! Columns that outlive their rows: a row is gone when its transaction ends, and a procedure may go on.
+//! Columns that outlive their rows: a row ends with its transaction, and a procedure may continue.
 //!
-//! Generated code keeps of a row the columns that the body reads, each as [`Keep`] makes it, and reads them as it would read
-//! the row: what [`Kept::show`] gives has the type that the row's getter gives.
+//! Generated code copies the columns that the body reads, each by [`Keep`]. It then reads them as it would read the
+//! row: [`Kept::show`] returns the same type as the row's getter.
 
 use seriatim_catalog::{Decimal, Timestamp};
 
-/// What a row's getter gives.
+/// The value that a row's getter returns.
 pub trait Keep: Copy {
-    /// The same, owned.
+    /// The owned form of the value.
     type Kept: Kept;
-    /// Copies what the row lends.
+    /// Copies the value that the row lends.
     fn keep(self) -> Self::Kept;
 }
 
-/// A column's value, kept.
+/// A column's value that outlives its row.
 pub trait Kept {
-    /// What the row's getter gives.
+    /// The value that the row's getter returns.
     type Ref<'k>
     where
         Self: 'k;
@@ -23,7 +23,7 @@ pub trait Kept {
     fn show(&self) -> Self::Ref<'_>;
 }
 
-/// A row as generated code keeps it.
+/// A row in the form in which generated code keeps it.
 #[inline(always)]
 pub fn kept<R, K>(row: R, keep: impl FnOnce(R) -> K) -> K {
     keep(row)

@@ -1,8 +1,9 @@
 //! Procedures: transactions declared beforehand, as a set, from which plans are derived.
 //!
-//! A procedure is written once, as a function. The attribute macro lowers it to data ([`ir::Procedure`]) and to the code of each
-//! way to run it ([`Declared`]); [`Database::register`](crate::Database::register) resolves and analyses the set;
-//! [`Session::call`](crate::Session::call) runs one. What is analysed and what is run come from the same tokens.
+//! A procedure is written once, as a function. The attribute macro translates it to data ([`ir::Procedure`]) and to
+//! the code of each execution mode ([`Declared`]). [`Database::register`](crate::Database::register) resolves and
+//! analyses the set. [`Session::call`](crate::Session::call) runs a procedure. The analysed data and the executed
+//! code come from the same tokens.
 //!
 //! ```
 //! use seriatim::{Abort, Database, Table, Tx, procedure, procedures};
@@ -14,7 +15,7 @@
 //!     balance: i64,
 //! }
 //!
-//! /// Moves money; what is left.
+//! /// Moves money; returns what is left.
 //! #[procedure]
 //! fn transfer(tx: &Tx, from: u64, to: u64, amount: i64) -> Result<i64, Abort> {
 //!     let left = tx.update::<Account>(from, |account| {

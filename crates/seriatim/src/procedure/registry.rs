@@ -1,7 +1,8 @@
-//! The procedures of a database: resolved, analysed as one set, and found again by type and by name.
+//! The procedures of a database: resolved, analysed as one set, and found by type and by name.
 //!
-//! Registering replaces the set's analysis as a whole or changes nothing. What a session keeps of a procedure (its entry) does
-//! not depend on the rest of the set and stays valid for ever; what does (pieces) is read from the registry.
+//! A registration replaces the analysis of the set as a whole or changes nothing. A session keeps the [`Entry`] of a
+//! procedure, which does not depend on the rest of the set and stays valid for ever. The pieces depend on the set and
+//! are read from the registry.
 
 use std::any::{Any, TypeId};
 use std::fmt;
@@ -27,42 +28,43 @@ use crate::{Database, SchemaError};
 pub(crate) struct Entry {
     pub(crate) name: &'static str,
     pub(crate) id: TypeId,
-    /// Of the type that the procedure declares.
+    /// Of type [`Declared::Handles`] of the procedure.
     pub(crate) handles: Box<dyn Any + Send + Sync>,
-    /// Runs on a snapshot.
+    /// Whether it runs on a snapshot.
     pub(crate) snapshot: bool,
     pub(crate) strategy: CallStrategy,
-    /// Every access is compared with the plan.
+    /// Whether every access is compared with the plan.
     pub(crate) checked: bool,
-    /// Its arguments tell rows of what it changes or builds on, so that calls can be batched.
+    /// Whether the arguments determine rows that it accesses, so that its calls can be batched.
     pub(crate) tells_footprint: bool,
-    /// Which partitions its calls have, where there are some.
+    /// The partitions of its calls, in a database with partitions.
     pub(crate) reach: Reach,
-    /// What depends on what, for protocols that repair.
+    /// Which operations depend on which, for protocols that repair.
     pub(crate) repairs: Repairs,
-    /// Its code follows a schedule, so that it can run in parts.
+    /// Whether its code follows a schedule, so that it can run in parts.
     pub(crate) follows_schedule: bool,
-    /// [`seriatim_txn::REPAIR_FROM`], as the database has it.
+    /// The value of [`seriatim_txn::REPAIR_FROM`] in this database.
     pub(crate) repair_from: u32,
     pub(crate) declaration: ir::Procedure,
     steps: Steps,
     pub(crate) plan: Arc<Plan>,
-    /// What each operation may read and change of its rows, by its id.
+    /// The columns of its rows that each operation may read and change, by the operation's id.
     pub(crate) columns: Box<[ColumnUse]>,
     pub(crate) call_by_name: CallByName,
     pub(crate) interpret_by_name: CallByName,
-    /// For fragments of it.
+    /// The functions that run fragments of it.
     pub(crate) compiled: Compiled,
 }
 
 impl Entry {
-    /// How its transaction is opened where it runs in one.
+    /// The mode of its transaction where it runs in one.
     #[inline]
     pub(crate) fn mode(&self) -> Mode {
         if self.snapshot { Mode::ReadOnly } else { Mode::ReadWrite }
     }
 
-    /// The pass of each step by the chopping of its set; all in one, and why, where pieces after the decisive one would show.
+    /// The pass of each step by the chopping of its set. If the pieces after the decisive one cannot be separated,
+    /// there is one pass, with the reason.
     fn cut(&self, chopping: &Chopping) -> (Vec<u16>, Option<String>) {
         let whole = || vec![0; self.declaration.steps];
         let Some(chopped) = chopping.procedure(&self.plan.procedure) else { return (whole(), None) };
@@ -72,20 +74,20 @@ impl Entry {
             let reason = || "what runs between its operations would not keep its order in pieces".to_owned();
             return (passes, follows.then(reason));
         }
-        // Whatever the plan says: nothing may fail once a piece is visible.
+        // A second check, independent of the plan: nothing may fail after a piece is visible.
         match analysis::late_failures(&self.declaration, &passes).first() {
             None => (passes, None),
             Some(failure) => (whole(), Some(failure.to_string())),
         }
     }
 
-    /// Whether its calls have all partitions, and why.
+    /// Whether its calls need all partitions, and why.
     fn everywhere(&self) -> Option<Everywhere> {
         let reason = self.reach.everywhere.clone()?;
         Some(Everywhere { procedure: self.name.to_owned(), reason })
     }
 
-    /// What the procedure's own type found.
+    /// The handles, with their type.
     #[inline]
     pub(crate) fn handles<P: Declared>(&self) -> &P::Handles {
         match self.handles.downcast_ref() {
@@ -98,13 +100,13 @@ impl Entry {
 /// How a procedure is run in this database.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum CallStrategy {
-    /// Top to bottom.
+    /// From top to bottom.
     Straight,
-    /// The protocol may ask for some operations again.
+    /// From top to bottom; the protocol may ask for some operations again.
     Repaired,
-    /// Top to bottom, every access checked against the plan.
+    /// From top to bottom, with every access checked against the plan.
     Checked,
-    /// Piece by piece, if the set's chopping gives it more than one.
+    /// Piece by piece, if the chopping of the set gives it more than one.
     Pieces,
 }
 
@@ -112,28 +114,29 @@ pub(crate) enum CallStrategy {
 #[derive(Default)]
 pub(crate) struct Registry {
     pub(crate) entries: Vec<Arc<Entry>>,
-    /// Of each: in which pass its steps run, when it runs piece by piece.
+    /// For each procedure: the pass in which each step runs when it runs in pieces.
     passes: Vec<Arc<Passes>>,
-    /// The pieces that `passes` follow.
+    /// The pieces from which `passes` are made.
     chopping: Option<Chopping>,
 }
 
-/// Whether procedures that only read run on snapshots. A chain is serializable with whole transactions that see the present; a
-/// snapshot of bounded age may lie between pieces of chains whose end its caller has seen.
+/// Whether read-only procedures run on snapshots. A chain is serializable together with whole transactions that see
+/// the present. A snapshot that may be old could lie between the pieces of a chain whose end its caller has already
+/// seen.
 fn takes_snapshots(execution_mode: ExecutionMode, freshness: Freshness) -> bool {
-    // Without snapshots it is a transaction that is validated.
+    // Without snapshots, the procedure runs as a validated transaction.
     execution_mode == ExecutionMode::Whole || !freshness.is_bounded()
 }
 
-/// Whether the arguments tell rows that it touches.
+/// Whether the arguments determine rows that the procedure accesses.
 fn tells_footprint(plan: &Plan) -> bool {
     let touches = plan.footprint().touches;
     let is_row = |touch: &plan::Touch| touch.known && plan.operations[touch.operation].kind != Kind::Scan;
     touches.iter().any(is_row)
 }
 
-/// The columns that an operation of a plan reads, replaces or adds to. A column that it adds to more than once counts as used: each sum
-/// has to stay in range, not just the last.
+/// The columns that an operation of a plan reads, replaces or adds to. A column with more than one addition counts as
+/// read and replaced: each intermediate sum must stay in range.
 fn columns(plan: &Plan, at: usize) -> ColumnUse {
     let operation = &plan.operations[at];
     let Some(own) = operation.accesses.first() else { return ColumnUse::default() };
@@ -154,89 +157,90 @@ impl Registry {
         self.entries.iter().find(|entry| entry.id == TypeId::of::<P>())
     }
 
-    /// In which pass the steps of a registered procedure run, piece by piece.
+    /// The pass in which each step of a registered procedure runs, when it runs in pieces.
     pub(crate) fn passes_of(&self, entry: &Entry) -> Option<Arc<Passes>> {
         let at = self.entries.iter().position(|known| known.id == entry.id)?;
         self.passes.get(at).cloned()
     }
 }
 
-/// What a registration did.
+/// The effects of a registration.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Registration {
-    /// The procedures added, in order.
+    /// The names of the added procedures, in order.
     pub added: Vec<String>,
-    /// Those added whose code runs as a whole only, neither in pieces nor repaired: what an update of theirs gives may refer to
-    /// variables of the procedure, which end with a pass. Give it by value (`*x`, `x.to_owned()`), or read the column after.
+    /// Added procedures whose code runs only as a whole, neither in pieces nor repaired. The result of one of their
+    /// updates may refer to variables of the procedure, which end with a pass. Return it by value (`*x`,
+    /// `x.to_owned()`), or read the column afterwards.
     pub whole: Vec<String>,
-    /// Procedures registered before whose pieces are others now.
+    /// Earlier procedures whose pieces have changed.
     pub changed: Vec<Repieced>,
-    /// Of all procedures that run in pieces ([`ExecutionMode::Pieces`]), those whose chopping has pieces after the
-    /// decisive one and that run whole nevertheless.
+    /// With [`ExecutionMode::Pieces`]: procedures that run whole although their chopping has pieces after the
+    /// decisive one.
     pub uncut: Vec<Uncut>,
-    /// In a database with partitions ([`Builder::partitions`](crate::Builder::partitions)): those added whose calls have all partitions,
-    /// because the arguments do not tell which they need.
+    /// In a database with partitions ([`Builder::partitions`](crate::Builder::partitions)): added procedures whose
+    /// calls need all partitions, because the arguments do not determine which they need.
     pub everywhere: Vec<Everywhere>,
 }
 
-/// A procedure whose calls have all partitions.
+/// A procedure whose calls need all partitions.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Everywhere {
-    /// Its name.
+    /// The name of the procedure.
     pub procedure: String,
-    /// Why.
+    /// The reason.
     pub reason: String,
 }
 
-/// A procedure that is not run in the pieces that its set's chopping gives it.
+/// A procedure that does not run in the pieces of its set's chopping.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Uncut {
-    /// Its name.
+    /// The name of the procedure.
     pub procedure: String,
-    /// Why, with the place in the source if there is one.
+    /// The reason, with the place in the source if there is one.
     pub reason: String,
 }
 
-/// A procedure whose pieces changed because others were registered.
+/// A procedure whose pieces changed because other procedures were registered.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Repieced {
-    /// Its name.
+    /// The name of the procedure.
     pub procedure: String,
-    /// Its pieces before.
+    /// The number of pieces before.
     pub before: usize,
-    /// Its pieces now.
+    /// The number of pieces now.
     pub after: usize,
 }
 
-/// Why procedures were not registered. None of them was.
+/// Why procedures were not registered. None of the set was.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum RegisterError {
-    /// A procedure of that name is registered already, or the set has two.
+    /// A procedure with this name is already registered, or the set has two.
     Exists {
-        /// The name.
+        /// The name of the procedure.
         name: String,
-        /// Where it is declared first.
+        /// The place of the first declaration.
         first: Span,
-        /// Where it is declared again.
+        /// The place of the second declaration.
         second: Span,
     },
-    /// A table it uses is not there, or is another than its type declares.
+    /// A table that the procedure uses is missing, or differs from the declaration of its type.
     Schema {
-        /// The procedure.
+        /// The name of the procedure.
         procedure: String,
-        /// Where the procedure is declared.
+        /// The place of the procedure's declaration.
         span: Span,
-        /// What is wrong with the table.
+        /// The fault of the table.
         error: SchemaError,
     },
-    /// The schema does not allow what it does, or nothing safe can be derived from it: each reason with its place.
+    /// The schema forbids the procedures, or no sound plan can be derived: each reason with its place.
     Refused(Refusals),
     /// The set cannot be chopped.
     Chop(ChopError),
-    /// Chains of pieces, during which the set cannot change, or transactions, during which procedures cannot begin to run in
-    /// pieces, stayed open for longer than the bound of 1 s.
+    /// Registration waited for 1 s in vain. The set cannot change while a chain of pieces runs. Procedures cannot start
+    /// to run in pieces while transactions are open.
     Busy,
 }
 
@@ -253,7 +257,7 @@ impl fmt::Display for RegisterError {
             RegisterError::Refused(refusals) => refusals.fmt(f),
             RegisterError::Chop(error) => error.fmt(f),
             RegisterError::Busy => f.write_str(
-                "transactions stayed open, and procedures are about to run in pieces; register when they are done",
+                "open transactions did not end within 1 s; register when none is open and no procedure is running",
             ),
         }
     }
@@ -271,8 +275,8 @@ impl std::error::Error for RegisterError {
 }
 
 impl Database {
-    /// Registers procedures: finds their tables, which must exist, and analyses them together with those registered before.
-    /// From then on sessions can call them.
+    /// Registers procedures: finds their tables, which must exist, and analyses them together with those registered
+    /// before. Sessions can then call them.
     ///
     /// ```
     /// # use seriatim::{Abort, Database, Table, Tx, procedure, procedures};
@@ -294,8 +298,8 @@ impl Database {
     /// ```
     ///
     /// # Errors
-    /// A name that is taken, a table that is missing or declared otherwise, a body that the analysis refuses; with the place in the
-    /// source. Nothing is registered then.
+    /// A name that is taken; a table that is missing or declared differently; a body that the analysis refuses. Each
+    /// error gives the place in the source. Nothing is registered then.
     pub fn register(&self, procedures: Procedures) -> Result<Registration, RegisterError> {
         let schema = self.engine().schema();
         let whole = procedures.declared.iter().filter(|procedure| !procedure.schedules);
@@ -352,8 +356,8 @@ impl Database {
         Ok(registration)
     }
 
-    /// The registered set cut into pieces, under these assumptions: what is printed and reviewed. How procedures are run in
-    /// pieces ([`ExecutionMode::Pieces`]) does not follow from it.
+    /// Cuts the registered set into pieces under these assumptions, to be printed and reviewed. How procedures run in
+    /// pieces ([`ExecutionMode::Pieces`]) does not depend on it.
     ///
     /// ```
     /// # use seriatim::procedure::plan::Options;
@@ -377,18 +381,18 @@ impl Database {
     /// ```
     ///
     /// # Errors
-    /// A set that cannot be chopped.
+    /// The set cannot be chopped.
     pub fn chopping(&self, options: Options) -> Result<Chopping, ChopError> {
         let registry = self.procedures().read().unwrap_or_else(PoisonError::into_inner);
         analysis::chop(registry.entries.iter().map(|entry| &*entry.plan), options)
     }
 
-    /// Names of the registered procedures, in order of registration.
+    /// Returns the names of the registered procedures, in order of registration.
     pub fn procedure_names(&self) -> Vec<String> {
         self.procedures().read().unwrap_or_else(PoisonError::into_inner).names()
     }
 
-    /// What analysis found out about a registered procedure: inert data that shows itself.
+    /// Returns the analysis of a registered procedure: data that can be displayed.
     ///
     /// ```
     /// # use seriatim::{Abort, Database, Table, Tx, procedure, procedures};
@@ -416,14 +420,15 @@ impl Database {
         registry.entries.iter().find(|entry| entry.name == procedure).map(|entry| Arc::clone(&entry.plan))
     }
 
-    /// A registered procedure divided by partition: what [`show::procedure`](crate::procedure::show::procedure) prints beside
-    /// its plan.
+    /// Returns a registered procedure divided by partition: what
+    /// [`show::procedure`](crate::procedure::show::procedure) prints beside its plan.
     pub fn fragments(&self, procedure: &str) -> Option<Fragments> {
         let plan = self.plan(procedure)?;
         Some(analysis::fragments(&plan, &self.engine().schema()))
     }
 
-    /// What a repair of a registered procedure makes again, by operations, as `seriatim plan` prints it; whatever the protocol.
+    /// Returns, as text, which operations of a registered procedure a repair runs again. `seriatim plan` prints it.
+    /// It does not depend on the protocol.
     pub fn repairs(&self, procedure: &str) -> Option<String> {
         let registry = self.procedures().read().unwrap_or_else(PoisonError::into_inner);
         let entry = registry.entries.iter().find(|entry| entry.name == procedure)?;
@@ -459,7 +464,7 @@ impl Database {
             let mut options = self.engine().protocol_options();
             options.find(|(knob, _)| knob.name == wanted.name).map_or(otherwise, |(_, value)| value as u32)
         };
-        // A repair of all is no less than all.
+        // `REPAIR_ALL` repairs all operations, so no share is too large.
         let share_max = if option(&REPAIR_ALL, 0) == 1 { 100 } else { option(&REPAIR_SHARE_MAX, 100) };
         let repairs = Repairs::new(steps_of.zip(followers)).up_to(share_max);
         let repair_from = option(&REPAIR_FROM, 0);
@@ -530,9 +535,9 @@ mod tests {
         db.create::<Label>().expect("a valid table");
         let registered = db.register(crate::procedures![count_until]).expect("a sound set");
         assert_eq!(registered.uncut, [], "its plan does not ask for it");
-        let registry = db.procedures().read().expect("nobody panicked");
+        let registry = db.procedures().read().expect("no panic");
         let entry = &registry.entries[0];
-        // As if flow analysis did not know what decides the abort.
+        // A plan in which flow analysis has missed what decides the abort.
         let mut plan = (*entry.plan).clone();
         plan.failures.iter_mut().for_each(|failure| failure.decided_by.retain(|by| *by == 0));
         let chopping = analysis::chop([&plan], Options::PIECES).expect("a set");
@@ -558,7 +563,7 @@ mod tests {
             let db = builder.open().expect("a valid setting");
             db.create::<Counter>().expect("a valid table");
             db.register(crate::procedures![look]).expect("a sound set");
-            assert_eq!(db.procedures().read().expect("nobody panicked").entries[0].mode(), mode, "{wanted:?}");
+            assert_eq!(db.procedures().read().expect("no panic").entries[0].mode(), mode, "{wanted:?}");
         }
     }
 

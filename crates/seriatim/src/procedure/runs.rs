@@ -1,4 +1,4 @@
-//! Which runs of operations a worker is told of that repairs.
+//! Tests of the runs of operations that a protocol with repairs is informed of.
 
 use seriatim_engine::protocol::repairing::{NAME, NAMED, SCRIPT};
 
@@ -34,12 +34,12 @@ fn each_call_belongs_to_one_run_of_an_operation() {
     let load = session.transact(|tx| (0..2).try_for_each(|id| tx.insert(&links, &Link { id, to: 1 - id, count: 5 })));
     load.expect("an empty table");
     NAMED.take();
-    // Once as it is, then the updates again.
+    // The procedure runs once, and then its updates run again.
     SCRIPT.with_borrow_mut(|script| script.push_back(vec![2]));
-    assert_eq!(session.call(follow, &vec![1, 0]).expect("nobody is about").value, 10);
-    // The scan is named before each row that it looks for, as the loop's body has calls of its own.
+    assert_eq!(session.call(follow, &vec![1, 0]).expect("no conflict").value, 10);
+    // The scan is named before each row, as the body of the loop makes calls of its own.
     let rows = [(0, 0), (0, 0), (1, 0), (0, 0), (1, 1), (0, 0)];
     let updates = [(2, 0), (2, 1)];
     assert_eq!(NAMED.take(), [&rows[..], &updates, &updates].concat());
-    assert_eq!(*session.transact(|tx| Ok(tx.require(&links, &0)?.count())).expect("nobody is about"), 6);
+    assert_eq!(*session.transact(|tx| Ok(tx.require(&links, &0)?.count())).expect("no conflict"), 6);
 }

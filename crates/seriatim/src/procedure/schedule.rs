@@ -1,15 +1,13 @@
-//! Which steps of a procedure run when: the loop between generated code and the protocol.
+//! Schedules: which steps of a procedure run in which pass. The loop between generated code and the protocol.
 //!
-//! Code that follows a schedule runs in passes. A pass goes through the body in source order, asks [`Schedule::enters`] of each operation that
-//! it reaches, and runs those for which it says so, each preceded by [`Schedule::operation`]. Then
-//! [`Schedule::pass`] decides: what the pass computed stands and the next one follows, or it does not and the same pass is made
-//! again, or that was the last.
+//! Code that follows a schedule runs in passes. A pass goes through the body in source order and asks
+//! [`Schedule::enters`] at each operation. If the operation runs, [`Schedule::operation`] precedes it.
+//! [`Schedule::pass`] then decides: the next pass follows, the same pass is made again, or that was the last.
 //!
-//! What a pass leaves to those after it is the results of its operations, and nothing else. So generated code keeps these,
-//! operation by operation, and computes all else anew in each pass: steps that are [due](Schedule::due), from the results of
-//! this pass and those before it. As it is made from the same results in the same order, every value is what one execution from
-//! top to bottom would compute. Steps that are not due yet are passed over with their blocks; a return, abort, break or continue
-//! that is reached acts in every pass.
+//! Only the results of operations live between passes. Generated code keeps them by operation. In each pass it
+//! computes everything else anew: the steps that are [due](Schedule::due), from the results of this pass and earlier
+//! ones. The same results in the same order give the same values as one execution from top to bottom. Steps that are
+//! not due are skipped with their blocks. A return, abort, break or continue that is reached acts in every pass.
 //!
 //! ```text
 //! let mut results = [Results::new(); operations];
@@ -23,15 +21,22 @@
 //! }
 //! ```
 //!
-//! The modes: *whole* is one pass of all steps, then commit; *repair* follows a commit that answered
-//! [`Outcome::Repair`] and makes the runs of operations again that follow what went stale, then commits again (HTCC §4.2); *pieces* is a pass and a
-//! commit for each piece of the chopping (DBX-TC §3); *part* is one pass of the steps that run in one partition, in one round, without a
-//! commit (Speculation §3.1): operations are there in [`Schedule::here`], and what other fragments found is [recalled](Schedule::recalled). Once the first piece is visible the chain does not begin again: a piece that
-//! met a conflict is run again, up to [`REPEATS_MAX`] times, and registration has proved that the procedure itself cannot end it.
-//! What still can (too many conflicts, its age, no worker) leaves a committed transaction without its result
-//! ([`TransactError::Unfinished`](crate::TransactError)): pieces after the first only read.
+//! Modes:
+//! - *Whole*: one pass of all steps, then commit.
+//! - *Repair*: a commit answered [`Outcome::Repair`]. The runs of operations that depend on stale reads are made
+//!   again, followed by another commit (HTCC §4.2).
+//! - *Pieces*: a pass and a commit for each piece of the chopping (DBX-TC §3).
+//! - *Part*: one pass of the steps that run in one partition in one round, without a commit (Speculation §3.1).
+//!   [`Schedule::here`] says whether an operation runs here. Results of other fragments are
+//!   [recalled](Schedule::recalled).
 //!
-//! A transaction may end between two passes, so what is kept owns its rows: `pass` takes the [`Tx`] mutably, and rows borrow it.
+//! A chain of pieces does not begin again once its first piece is visible. A later piece that meets a conflict runs
+//! again, up to [`REPEATS_MAX`] times. Registration has proved that the procedure itself cannot abort there. Too many
+//! conflicts, the age limit or a lack of workers can still end the chain. The transaction is then committed without
+//! its result ([`TransactError::Unfinished`](crate::TransactError)): pieces after the first only read.
+//!
+//! A transaction may end between two passes, so kept results own their rows: `pass` takes the [`Tx`] mutably, and
+//! rows borrow it.
 
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
@@ -54,11 +59,11 @@ use crate::{Abort, RetryPolicy, TransactError, Tx};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 pub enum Next {
-    /// What the pass computed stands; make the next pass.
+    /// The pass is complete; make the next pass.
     Keep,
-    /// The pass had no effect; make it again from the frame it began with.
+    /// The pass had no effect; make it again from the same results.
     Repeat,
-    /// The pass was the last, and all is committed.
+    /// The pass was the last, and everything is committed.
     Done,
 }
 
@@ -73,19 +78,19 @@ pub struct Schedule<'p> {
 }
 
 enum ScheduleState<'p> {
-    /// All steps; after a repair was asked for, some runs of operations.
+    /// All steps; in a repair, some runs of operations.
     Whole(Option<Repairing<'p>>),
-    /// Those of the current piece.
+    /// The steps of the current piece.
     Pieces { passes: &'p Passes, current: u16, retry: RetryPolicy, rng: &'p mut Rng },
-    /// Those that run in one partition, in one round.
+    /// The steps that run in one partition, in one round.
     Part(&'p Part<'p>),
 }
 
-/// How often the pieces of one chain after the first are run again.
+/// How often the pieces after the first are run again, in one chain.
 const REPEATS_MAX: u32 = if cfg!(test) { 10 } else { 10_000 };
 
-/// How often a piece asks for a worker; each time it waits for up to a second, and workers are given back by transactions whose
-/// age is bounded (by default 60 s).
+/// How often a piece asks for a worker. Each request waits for up to a second. Transactions that occupy workers have
+/// a bounded age (by default 60 s).
 const WORKER_WAITS_MAX: u32 = 120;
 
 impl<'p> Schedule<'p> {
@@ -102,18 +107,18 @@ impl<'p> Schedule<'p> {
         Schedule { state, committed: None, repeated: 0, checker }
     }
 
-    /// Of a fragment.
+    /// The schedule of a fragment.
     pub(crate) fn of_part(part: &'p Part<'p>) -> Schedule<'p> {
         Schedule { state: ScheduleState::Part(part), committed: None, repeated: 0, checker: None }
     }
 
-    /// Whether it is of a fragment.
+    /// Whether this is the schedule of a fragment.
     #[inline]
     pub(crate) fn is_part(&self) -> bool {
         matches!(self.state, ScheduleState::Part(_))
     }
 
-    /// Whether this step runs in this pass; of a repaired operation, whether any run of it does.
+    /// Whether this step runs in this pass. For a repaired operation: whether any of its runs does.
     #[inline]
     pub fn runs(&self, step: StepId) -> bool {
         match &self.state {
@@ -123,7 +128,7 @@ impl<'p> Schedule<'p> {
         }
     }
 
-    /// Whether this step's turn has come: it runs in this pass or ran in an earlier one.
+    /// Whether this step is due: it runs in this pass or ran in an earlier one.
     #[inline]
     pub fn due(&self, step: StepId) -> bool {
         match &self.state {
@@ -133,7 +138,7 @@ impl<'p> Schedule<'p> {
         }
     }
 
-    /// A step that leaves a loop is reached: whether it does.
+    /// Called at a step that leaves a loop: whether the loop is left.
     #[inline]
     pub fn leaves(&self, step: StepId) -> bool {
         match &self.state {
@@ -142,7 +147,8 @@ impl<'p> Schedule<'p> {
         }
     }
 
-    /// An operation whose turn has come: whether its result is here, or will be when it has run. `keys` visits its keys.
+    /// Called at an operation that is due: whether its result is available, or will be once it has run. `keys` visits
+    /// its keys.
     #[inline]
     pub fn here(
         &self,
@@ -154,7 +160,7 @@ impl<'p> Schedule<'p> {
         part.here(step, operation, &mut |visit| keys(&mut |touch| touch.bounds(visit)))
     }
 
-    /// An iteration of a loop begins.
+    /// Called when an iteration of a loop begins.
     #[inline]
     pub fn iterates(&self, step: StepId) {
         if let ScheduleState::Part(part) = &self.state {
@@ -162,13 +168,13 @@ impl<'p> Schedule<'p> {
         }
     }
 
-    /// An operation has run whose result nobody wants.
+    /// Called after an operation whose result is not used.
     #[inline]
     pub fn noted(&self, operation: OperationId) {
         self.carries(operation, &());
     }
 
-    /// An operation has run and found this.
+    /// Passes on the result of an operation that has run, for other fragments.
     #[inline]
     pub fn carries(&self, operation: OperationId, result: &impl Pack) {
         if let ScheduleState::Part(part) = &self.state {
@@ -176,7 +182,7 @@ impl<'p> Schedule<'p> {
         }
     }
 
-    /// An operation has run and found what cannot be told to other fragments.
+    /// Called after an operation whose result cannot be passed to other fragments.
     #[inline]
     pub fn carries_not(&self, operation: OperationId) {
         if let ScheduleState::Part(part) = &self.state {
@@ -184,10 +190,10 @@ impl<'p> Schedule<'p> {
         }
     }
 
-    /// The result of an operation that does not run now.
+    /// The result of an operation that does not run in this pass.
     ///
     /// # Errors
-    /// Another fragment gave what is no such result.
+    /// Another fragment passed bytes that are no such result.
     #[inline]
     pub fn recalled<'r, T: Pack>(
         &self,
@@ -200,13 +206,13 @@ impl<'p> Schedule<'p> {
         Ok(results.keep(result))
     }
 
-    /// The last pass has not reached the end.
+    /// Called when a pass ends before the end of the body.
     #[cold]
     pub fn unfinished(&self, tx: &Tx) -> Abort {
         match &self.state {
             ScheduleState::Part(part) => {
                 part.leave();
-                tx.abort("a fragment is not the whole procedure")
+                tx.abort("a fragment did not reach the end of its procedure")
             }
             _ => unreachable!("the last pass reaches the end"),
         }
@@ -222,7 +228,7 @@ impl<'p> Schedule<'p> {
         }
     }
 
-    /// An operation is reached once more: whether it runs now.
+    /// Called each time an operation is reached: whether it runs.
     #[inline]
     pub fn enters(&self, step: StepId, operation: OperationId) -> bool {
         match &self.state {
@@ -232,7 +238,7 @@ impl<'p> Schedule<'p> {
         }
     }
 
-    /// The calls that follow belong to the run of this operation that was entered last.
+    /// Assigns the following calls to the run of this operation that was entered last.
     #[inline]
     pub fn operation(&self, tx: &Tx, operation: OperationId) {
         if let ScheduleState::Whole(Some(repairing)) = &self.state {
@@ -240,10 +246,10 @@ impl<'p> Schedule<'p> {
         }
     }
 
-    /// Makes a pass, then commits or rolls back as the mode of the execution asks.
+    /// Makes a pass, then commits or rolls back as the mode requires.
     ///
     /// # Errors
-    /// What ends the attempt: the body's own abort, or a conflict after which all of it is run again.
+    /// The body's own abort, or a conflict after which the whole attempt is run again.
     pub fn pass(
         &mut self,
         tx: &mut Tx,
@@ -267,7 +273,7 @@ impl<'p> Schedule<'p> {
                 self.commit_or_repair(tx.core_mut())
             }
             ScheduleState::Pieces { .. } => self.piece(tx, body),
-            // Who runs it commits it, or does not.
+            // The code that runs the fragment decides whether it commits.
             ScheduleState::Part(_) => body(tx, self).map(|()| Next::Done),
         }
     }
@@ -314,10 +320,10 @@ impl<'p> Schedule<'p> {
             Ok(Err(abort)) if is_first => return Err(abort),
             Ok(Err(abort)) => match tx.stopped().or(abort.cause()) {
                 Some(cause) => cause,
-                // Promise (g): only what was raised on values that held together counts.
+                // Promise (g): an abort counts only if it was raised on a consistent state.
                 None => match tx.validate() {
                     Err(cause) => cause,
-                    Ok(()) => panic!("a piece after the first aborted ({abort}): registration proves that none can"),
+                    Ok(()) => panic!("a piece after the first aborted, which registration excludes: {abort}"),
                 },
             },
             Err(panic) => match tx.validate() {
@@ -326,11 +332,12 @@ impl<'p> Schedule<'p> {
             },
         };
         if is_first {
-            // Nothing is visible yet: the chain is run again as any transaction is.
+            // No piece is visible yet: the chain is retried like any other transaction.
             return Err(tx.stop(cause));
         }
         if cause.reason == Reason::Cancelled {
-            // What is visible is to be finished: as its first attempt, the piece takes no notice.
+            // The visible pieces must be completed: the piece ignores the cancellation and runs as in a first
+            // attempt.
             tx.roll_back(Some(cause));
             open(tx, 1)?;
             return Ok(Next::Repeat);
@@ -345,17 +352,17 @@ impl<'p> Schedule<'p> {
         Ok(Next::Repeat)
     }
 
-    /// Where the last commit took its place in the order.
+    /// The TID of the last commit.
     pub(crate) fn committed(&self) -> Option<Tid> {
         self.committed
     }
 
-    /// Passes that had no effect and were made again.
+    /// The number of passes that had no effect and were made again.
     pub(crate) fn repeated(&self) -> u32 {
         self.repeated
     }
 
-    /// Runs a body that does not follow steps: each pass is all of it.
+    /// Runs a body that follows no steps: each pass runs all of it.
     pub(crate) fn run_whole<R>(&mut self, tx: &mut Tx, body: impl Fn(&Tx) -> Result<R, Abort>) -> Result<R, Abort> {
         loop {
             let mut value = None;
@@ -370,7 +377,7 @@ impl<'p> Schedule<'p> {
     }
 }
 
-/// Opens the transaction of a piece after the first. The chain should go on, so it is patient.
+/// Opens the transaction of a piece after the first. It waits long for a worker, as the chain should complete.
 fn open(tx: &mut TxCore, attempt: u32) -> Result<(), Abort> {
     match (0..WORKER_WAITS_MAX).any(|_| tx.open(Mode::ReadWrite, attempt, Origin::Procedure).is_ok()) {
         true => Ok(()),
@@ -393,7 +400,7 @@ pub(crate) fn run_scheduled<R>(
     Ok(seriatim_engine::with_value(run_with_checker(runner, steps, None, body)?, value))
 }
 
-/// As [`Runner::run_dyn`], where the schedule decides when to commit, and a checker, if there is one, looks at each pass.
+/// As [`Runner::run_dyn`], but the schedule decides when to commit, and `checker`, if given, checks each pass.
 pub(crate) fn run_with_checker(
     runner: &mut Runner,
     steps: Steps<'_>,
@@ -411,17 +418,17 @@ pub(crate) fn run_with_checker(
             (Ok(Ok(value)), Some(tid)) if !runner.tx.is_open() => {
                 return Ok(Committed { value, receipt: runner.tx.receipt(tid), attempts: attempts + repeated });
             }
-            (Ok(Ok(())), _) => panic!("a scheduled procedure ended before its schedule"),
+            (Ok(Ok(())), _) => panic!("a procedure ended before its schedule"),
             (Ok(Err(abort)), None) => Failure::Abort(abort),
             (Ok(Err(abort)), Some(_)) => {
                 let Some(cause) = runner.tx.stopped().or(abort.cause()) else {
-                    panic!("a chain was left after its first piece: {abort}")
+                    panic!("a chain ended without a conflict after its first piece: {abort}")
                 };
                 runner.tx.roll_back(Some(cause));
                 return Err(TransactError::Unfinished { cause });
             }
             (Err(panic), None) if runner.tx.is_open() => Failure::Panic(panic),
-            // Something of it is committed: it must not begin again.
+            // A piece is committed: the transaction must not begin again.
             (Err(panic), _) => {
                 runner.tx.roll_back_user();
                 runner.tx.wait_until_durable()?;

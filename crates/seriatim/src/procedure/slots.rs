@@ -1,12 +1,12 @@
-//! What generated code keeps from pass to pass, and what it works with in one.
+//! Results that generated code keeps between passes, and variables within a pass.
 //!
-//! A pass goes through the whole body. An operation that runs in it keeps its result; one that ran in an earlier pass gives
-//! what it kept then; pure steps compute anew from those. So the only thing that lives between passes is the results of
-//! operations, in the order in which they came, and the n-th time that a pass comes to an operation is the n-th time that
-//! every later pass does: what decides whether it is reached ran before it, and runs again only if it does (the analysis of
-//! steps sees to that).
+//! A pass goes through the whole body. An operation that runs in it keeps its result; one that ran in an earlier pass
+//! returns the kept result. Pure steps compute their values anew. So only the results of operations live between
+//! passes, in the order of their runs. The n-th run of an operation is the n-th in every later pass. The operations
+//! that decide whether it is reached ran before it, and run again only if it does. The analysis of steps guarantees
+//! this.
 //!
-//! A variable that a step may not have given its value yet is a [`Slot`].
+//! A [`Slot`] is a variable to which a step may not have assigned a value yet.
 
 use std::cell::{Cell, OnceCell, RefCell};
 
@@ -19,41 +19,42 @@ use super::Schedule;
 use crate::scan::{Limit, Steps};
 use crate::{Abort, Tx};
 
-/// Results that the first chunk holds; each next one holds twice as many.
+/// The number of results in the first chunk; each next chunk holds twice as many.
 const FIRST: usize = 4;
-/// Chunks: more results than memory has room for.
+/// The number of chunks: enough for more results than fit in memory.
 const CHUNKS: usize = 32;
 
-/// The results of one operation, in the order in which they came. They stay where they are up to the end of the execution, also
-/// those that are void, so that rows can be lent out of them and results of other operations can refer to them.
+/// The results of one operation, in the order of its runs. They stay in place until the end of the execution,
+/// replaced ones included. Rows can therefore be borrowed from them, and results of other operations can refer to
+/// them.
 pub struct Results<T> {
     chunks: [OnceCell<Box<[OnceCell<T>]>>; CHUNKS],
-    /// How many were kept, with those that are void.
+    /// The number of results kept, replaced ones included.
     kept: Cell<usize>,
-    /// The first that is not void.
+    /// The first that is not replaced.
     first: Cell<usize>,
-    /// How many were given or kept in this pass.
+    /// The number of results returned or kept in this pass.
     next: Cell<usize>,
-    /// Where each is, if some were made again: else they are in order, from the first on.
+    /// The place of each result if some runs were made again; otherwise they are in order from `first` on.
     places: RefCell<Vec<usize>>,
 }
 
-/// The chunk of a result, and where it is there.
+/// The chunk of a result, and its place there.
 fn place(at: usize) -> (usize, usize) {
     let chunk = (at / FIRST + 1).ilog2() as usize;
     (chunk, at - FIRST * ((1 << chunk) - 1))
 }
 
 impl<T> Results<T> {
-    /// No results.
     #[allow(clippy::new_without_default)]
+    /// No results yet.
     pub fn new() -> Results<T> {
         let chunks = [const { OnceCell::new() }; CHUNKS];
         let places = RefCell::new(Vec::new());
         Results { chunks, kept: Cell::new(0), first: Cell::new(0), next: Cell::new(0), places }
     }
 
-    /// A pass begins. Results of runs that are made again in it are void.
+    /// Begins a pass. It replaces the results of runs that are made again.
     pub fn begin(&self, again: &Again) {
         match again {
             Again::Kept => {}
@@ -71,7 +72,7 @@ impl<T> Results<T> {
         self.next.set(0);
     }
 
-    /// The number of the next result.
+    /// Returns the number of the next result and moves on.
     fn advance(&self) -> usize {
         let at = self.next.get();
         self.next.set(at + 1);
@@ -90,20 +91,19 @@ impl<T> Results<T> {
         self.chunks[chunk].get_or_init(room)[at].get_or_init(|| result)
     }
 
-    /// The next result of an earlier pass.
+    /// Returns the next result of an earlier pass.
     ///
     /// # Panics
-    /// If there is none: an operation that was to stay as it was came more often than before.
+    /// If there is none: an operation that should not run again was reached more often than before.
     pub fn again(&self) -> &T {
         let number = self.advance();
         let (chunk, at) = place(self.places.borrow().get(number).copied().unwrap_or(self.first.get() + number));
         let kept = self.chunks[chunk].get().and_then(|chunk| chunk[at].get());
-        kept.expect("an operation is reached as often as in the pass in which it ran")
+        kept.expect("an operation was reached more often than in the pass in which it ran")
     }
 }
 
-/// The next row of a scan: of the running one, or, if there is none, of the results of an earlier pass. A scan that ended kept
-/// that it did.
+/// Returns the next row of a running scan, or without one the next kept row. The end of a scan is kept as well.
 ///
 /// # Errors
 /// A conflict.
@@ -131,13 +131,14 @@ pub fn following<'r, T: Table, L: Limit, K: Pack>(
     Ok(row.as_ref())
 }
 
-/// What an operation found, or its results, on the way to other fragments and from them. Not all can go it: what an update gives may refer
-/// to arguments. Which it is, the compiler finds out: it takes the first of the traits that the type has.
+/// The result of an operation, or its [`Results`], on the way to and from other fragments. Some results cannot be
+/// passed: that of an update may refer to arguments. The compiler chooses, by taking the first of these traits that
+/// the type implements.
 pub struct Carried<V>(pub V);
 
-/// What can be carried.
+/// Results that can be passed to other fragments.
 pub trait Carry {
-    /// An operation has found it.
+    /// Passes on the result of an operation that has run.
     fn note(&self, schedule: &Schedule<'_>, operation: OperationId);
 }
 
@@ -147,12 +148,12 @@ impl<T: Pack> Carry for Carried<&T> {
     }
 }
 
-/// What can be carried, on its way back.
+/// Results that can be received from other fragments.
 pub trait CarryBack<'r, T> {
-    /// The result of an operation that does not run now.
+    /// Returns the result of an operation that does not run now.
     ///
     /// # Errors
-    /// Another fragment gave what is no such result.
+    /// Another fragment passed bytes that are no such result.
     fn recall(&self, tx: &Tx, schedule: &Schedule<'_>, operation: OperationId) -> Result<&'r T, Abort>;
 }
 
@@ -162,7 +163,7 @@ impl<'r, T: Pack> CarryBack<'r, T> for Carried<&'r Results<T>> {
     }
 }
 
-/// What cannot.
+/// Results that cannot be passed to other fragments.
 pub trait CarryNot {
     /// As [`Carry::note`].
     fn note(&self, schedule: &Schedule<'_>, operation: OperationId);
@@ -174,9 +175,9 @@ impl<T> CarryNot for &Carried<&T> {
     }
 }
 
-/// What cannot, on its way back.
+/// Results that cannot be received from other fragments.
 pub trait CarryNotBack<'r, T> {
-    /// As [`CarryBack::recall`], of an earlier pass only.
+    /// As [`CarryBack::recall`], but only for results of an earlier pass.
     ///
     /// # Errors
     /// None.
@@ -189,7 +190,7 @@ impl<'r, T> CarryNotBack<'r, T> for &Carried<&'r Results<T>> {
     }
 }
 
-/// The result of a step, to be kept; without one, the next that was.
+/// Keeps the result of `step`, if there is one; otherwise returns the next kept result.
 #[inline(always)]
 fn step_or_again<K>(
     step: Option<impl FnOnce() -> Result<Option<K>, Abort>>,
@@ -201,27 +202,27 @@ fn step_or_again<K>(
     })
 }
 
-/// A variable, with or without a value yet.
+/// A variable that may have no value yet.
 pub struct Slot<T>(Option<T>);
 
 impl<T> Slot<T> {
-    /// Without a value.
+    /// A variable without a value.
     #[allow(clippy::new_without_default)]
     #[inline(always)]
     pub fn new() -> Slot<T> {
         Slot(None)
     }
 
-    /// Gives it a value.
+    /// Assigns a value.
     #[inline(always)]
     pub fn set(&mut self, value: T) {
         self.0 = Some(value);
     }
 
-    /// Looks at its value.
+    /// Borrows the value.
     ///
     /// # Panics
-    /// If it has none.
+    /// If there is none.
     #[inline(always)]
     pub fn get(&self) -> &T {
         match &self.0 {
@@ -230,10 +231,10 @@ impl<T> Slot<T> {
         }
     }
 
-    /// Its value, to be changed.
+    /// Borrows the value mutably.
     ///
     /// # Panics
-    /// If it has none.
+    /// If there is none.
     #[inline(always)]
     pub fn get_mut(&mut self) -> &mut T {
         match &mut self.0 {
@@ -244,10 +245,10 @@ impl<T> Slot<T> {
 }
 
 impl<T: Clone> Slot<T> {
-    /// Its value.
+    /// Clones the value.
     ///
     /// # Panics
-    /// If it has none.
+    /// If there is none.
     #[inline(always)]
     pub fn value(&self) -> T {
         self.get().clone()
@@ -256,15 +257,15 @@ impl<T: Clone> Slot<T> {
 
 #[cold]
 fn early() -> ! {
-    panic!("a step runs after those that give its variables their values")
+    panic!("a step ran before the step that assigns its variable")
 }
 
-/// A part of a slot's value, to be taken. A type of its own, so that what is expected of the value does not change how it is
-/// taken.
+/// A part of a slot's value that is to be cloned. It is a type of its own so that type inference does not choose
+/// another way to clone it.
 pub struct Taken<'s, T>(pub &'s T);
 
 impl<T: Clone> Taken<'_, T> {
-    /// The value.
+    /// Clones the part.
     #[inline(always)]
     pub fn value(&self) -> T {
         self.0.clone()
@@ -319,7 +320,7 @@ mod tests {
     }
 
     #[test]
-    #[should_panic(expected = "as often as in the pass in which it ran")]
+    #[should_panic(expected = "often than in the pass in which it ran")]
     fn what_was_not_kept_does_not_come_again() {
         let results = Results::new();
         results.keep(1);

@@ -1,4 +1,4 @@
-//! What an execution will access, told before it runs.
+//! Accesses of an execution that are known before it runs.
 
 use std::ops::{Bound, RangeBounds};
 
@@ -9,21 +9,21 @@ use seriatim_procedure::ir::OperationId;
 use crate::tx::encode_bounds;
 use crate::{Handle, IndexHandle};
 
-/// Whether an access writes.
+/// Whether an access reads or writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Access {
-    /// It reads.
+    /// A read.
     Read,
-    /// It inserts, updates or deletes.
+    /// An insert, update or delete.
     Write,
 }
 
-/// The keys of an access, encoded.
+/// The encoded keys of an access.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Keys<'k> {
-    /// One.
+    /// One key.
     One(Key<'k>),
-    /// All between two bounds.
+    /// All keys between two bounds.
     Range(Bound<Key<'k>>, Bound<Key<'k>>),
 }
 
@@ -34,17 +34,17 @@ pub struct Touch<'k> {
     pub operation: OperationId,
     /// The table or index (`table.index`) whose keys these are.
     pub table: &'k str,
-    /// Whether it writes.
+    /// Whether the access reads or writes.
     pub access: Access,
-    /// Which rows or entries.
+    /// The keys of the rows or entries.
     pub keys: Keys<'k>,
 }
 
 type Visit<'v> = &'v mut dyn FnMut(Touch<'_>);
 
-/// What generated footprints are made of: each encodes a key or range and visits it.
+/// The functions from which generated footprints are made: each encodes a key or range and visits it.
 impl Touch<'_> {
-    /// Tells who asks for bounds: one key is both.
+    /// Visits the keys as two bounds; one key is both.
     pub(crate) fn bounds(&self, visit: &mut reach::Visit<'_>) {
         let operation = self.operation.index();
         match self.keys {

@@ -1,4 +1,4 @@
-//! What generated code does with values: rows of scans, elements of lists, values lent to setters.
+//! Functions on values in generated code: rows of scans, elements of lists, arguments of setters.
 
 use seriatim_catalog::{Bytes, Decimal, Table, Text, Timestamp};
 use seriatim_procedure::EvaluationError;
@@ -6,7 +6,7 @@ use seriatim_procedure::EvaluationError;
 use crate::scan::{Limit, Steps};
 use crate::{Abort, ReadTx};
 
-/// The first row.
+/// Returns the first row.
 ///
 /// # Errors
 /// A conflict.
@@ -15,21 +15,21 @@ pub fn first<R>(mut rows: impl Iterator<Item = Result<R, Abort>>) -> Result<Opti
     rows.next().transpose()
 }
 
-/// Rows that are kept in place.
+/// The number of rows that are stored in place.
 const FEW: usize = 16;
 
-/// A list of rows, without allocation while they are few. Most scans whose rows are taken all find a handful.
+/// A list of rows, without allocation for up to [`FEW`]. Most scans whose rows are all kept find a handful.
 #[derive(Clone, Debug)]
 pub enum Rows<R> {
-    /// None.
+    /// No rows.
     None,
-    /// So many as the number says.
+    /// The given number of rows.
     Few([R; FEW], usize),
-    /// More.
+    /// More rows.
     Many(Vec<R>),
 }
 
-/// All rows.
+/// Collects all rows.
 ///
 /// # Errors
 /// A conflict.
@@ -86,7 +86,7 @@ impl<R: Copy> IntoIterator for Rows<R> {
     }
 }
 
-/// Goes through a list of rows.
+/// Iterates over a list of rows.
 #[derive(Clone, Debug)]
 pub struct IntoRows<R> {
     rows: Rows<R>,
@@ -104,7 +104,7 @@ impl<R: Copy> Iterator for IntoRows<R> {
     }
 }
 
-/// How many rows there are.
+/// Counts the rows.
 ///
 /// # Errors
 /// A conflict.
@@ -117,25 +117,26 @@ pub fn count<T: Table, L: Limit>(mut steps: Steps<'_, T, L>) -> Result<u64, Abor
     Ok(count)
 }
 
-/// A limit of rows. One below zero lets none through.
+/// Converts a limit of rows; a negative limit becomes 0.
 #[inline(always)]
 pub fn limit<N: TryInto<usize>>(limit: N) -> usize {
     limit.try_into().unwrap_or(0)
 }
 
-/// An abort for an element beyond the end of a list.
+/// The abort for an index beyond the end of a list.
 #[cold]
 pub fn out_of_bounds(tx: &ReadTx, index: usize, length: usize) -> Abort {
     tx.abort(EvaluationError::OutOfBounds { index, length })
 }
 
-/// A value as its column's setter takes it: `S` is the setter's, so that a literal takes the column's type.
+/// A value in the form that a column's setter takes. `S` is the type of the setter's argument, so that a literal gets
+/// the column's type.
 #[diagnostic::on_unimplemented(
     message = "a column that takes `{S}` cannot be set to a `{Self}`",
     note = "a text column of a fixed room is set to a Text: write Text::truncated(..)"
 )]
 pub trait Lend<'v, S> {
-    /// The value, or a reference to it.
+    /// Returns the value, or a reference to it.
     fn lend(&'v self) -> S;
 }
 

@@ -1,4 +1,4 @@
-//! Batches of calls: those that conflict run one after another on one thread, and nothing else is different.
+//! Batches of calls: conflicting calls run one after another on one thread, and nothing else changes.
 
 use std::collections::{HashMap, HashSet};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -16,13 +16,13 @@ use crate::common::{Setting, each};
 struct Item {
     id: u32,
     n: u64,
-    /// Another item.
+    /// The id of another item.
     next: u32,
 }
 
-/// What [`adds`] noted: the item, what it counted to, the thread.
+/// Each run of [`adds`]: the item, its new count, the thread.
 static NOTED: Mutex<Vec<(u32, u64, String)>> = Mutex::new(Vec::new());
-/// One test at a time calls [`adds`], or has a database disturbed.
+/// Serializes the tests that call [`adds`] or use [`DISTURBED`].
 static ALONE: Mutex<()> = Mutex::new(());
 
 fn noted() -> MutexGuard<'static, Vec<(u32, u64, String)>> {
@@ -35,7 +35,7 @@ fn note(id: u32, n: u64) -> u64 {
     n
 }
 
-/// Adds one to each item; the sum.
+/// Adds one to each item and returns the sum.
 #[procedure]
 fn adds(tx: &Tx, ids: &[u32]) -> Result<u64, Abort> {
     let mut sum = 0u64;
@@ -55,7 +55,7 @@ fn reads(tx: &Tx, id: u32) -> Result<u64, Abort> {
     Ok(item.n)
 }
 
-/// Adds one to the item that this one refers to, which the arguments do not tell.
+/// Adds one to the item that this one refers to, which the arguments do not determine.
 #[procedure]
 fn adds_to_next(tx: &Tx, id: u32) -> Result<u64, Abort> {
     let item = tx.require::<Item>(id)?;
@@ -77,14 +77,14 @@ impl std::fmt::Display for Odd {
 
 impl std::error::Error for Odd {}
 
-/// What is declared total, and is not.
+/// A function that is declared total and panics.
 #[pure(total)]
 fn explodes(wanted: bool) -> u32 {
     assert!(!wanted, "deliberately");
     1
 }
 
-/// Adds one, and ends as the arguments say.
+/// Adds one, then ends as the arguments say.
 #[procedure]
 fn adds_or_fails(tx: &Tx, id: u32, fails: bool, panics: bool) -> Result<u64, Abort> {
     let n = tx.update::<Item>(id, |item| {
@@ -101,7 +101,7 @@ fn adds_or_fails(tx: &Tx, id: u32, fails: bool, panics: bool) -> Result<u64, Abo
     Ok(n)
 }
 
-/// A key that is computed by what may panic.
+/// A key from a function that may panic.
 #[pure]
 fn half(of: u32) -> u32 {
     100 / of
@@ -116,7 +116,7 @@ fn adds_to_half(tx: &Tx, of: u32) -> Result<u64, Abort> {
     Ok(n)
 }
 
-/// A database whose item 0 is changed in the midst of calls, and the calls in which it was.
+/// A database whose item 0 is changed in the middle of calls, and the calls in which that happened.
 struct Disturbed {
     db: Database,
     items: Handle<Item>,
@@ -125,7 +125,7 @@ struct Disturbed {
 
 static DISTURBED: Mutex<Option<Disturbed>> = Mutex::new(None);
 
-/// Changes what a call has read when the call runs for the first time.
+/// Changes what a call has read, when the call runs for the first time.
 #[pure(total)]
 fn disturb(call: u64, n: u64) -> u64 {
     let mut disturbed = DISTURBED.lock().unwrap_or_else(PoisonError::into_inner);
@@ -133,12 +133,12 @@ fn disturb(call: u64, n: u64) -> u64 {
         && seen.insert(call)
     {
         let change = db.session().transact(|tx| tx.update(items, &0, |item| item.set_n(item.n() + 1)));
-        change.expect("nobody else changes it");
+        change.expect("no conflict");
     }
     n
 }
 
-/// Adds one to the item, once for each call, and reads item 0; or fails.
+/// Adds one to the item, once per call, and reads item 0; or fails.
 #[procedure]
 fn adds_beside(tx: &Tx, id: u32, call: u64, fails: bool) -> Result<u64, Abort> {
     let read = tx.require::<Item>(0)?;
@@ -170,7 +170,7 @@ fn n_of(db: &Database, items: &Handle<Item>, id: u32) -> u64 {
     n.expect("no conflict").value
 }
 
-/// Threads that are all busy until the senders are dropped.
+/// An executor whose threads are all busy until the senders are dropped.
 fn held_up(db: &Database, threads: usize) -> (Executor, Vec<mpsc::Sender<()>>) {
     let executor = db.executor(threads).expect("threads");
     let gates = hold_up(&executor, threads);
@@ -201,7 +201,7 @@ fn calls_of_a_batch_that_conflict_run_on_one_thread_without_a_retry() {
         let (db, _) = open(setting, Batch::Size(16));
         let (executor, gates) = held_up(&db, 2);
         noted().clear();
-        // 16 calls: four items, each of four calls.
+        // 16 calls: four for each of four items.
         let running: Vec<_> = (0..16).map(|at| executor.call(adds, vec![at % 4])).collect();
         drop(gates);
         let mut sums = HashMap::<u32, Vec<u64>>::new();
@@ -260,7 +260,7 @@ fn each_caller_gets_its_own_outcome_and_a_panic_is_its_callers() {
             }
         }
         assert_eq!([0, 1, 2].map(|id| n_of(&db, &items, id)), added);
-        // What panics when it is looked at ahead is not batched.
+        // A call whose prediction panics is not batched.
         let counted = executor.batch_statistics();
         assert_eq!((counted.calls, counted.batches), (32, 4), "{counted:?}");
     });
@@ -337,7 +337,7 @@ fn work_that_runs_by_itself_may_wait_for_calls_before_it() {
             };
             let mut calls = calls.into_iter();
             let first: Vec<_> = calls.by_ref().take(6).collect();
-            // Both threads wait for calls that were given before.
+            // Both threads wait for calls that were queued before.
             let waiting = [executor.run(waits(calls.collect())), executor.run(waits(first))];
             let behind: Vec<_> = (0..3).map(|_| executor.call(adds_or_fails, (0, false, false))).collect();
             waiting.into_iter().for_each(Running::wait);
@@ -366,17 +366,17 @@ fn auto_batches_where_calls_are_retried_and_not_elsewhere() {
         let counted = executor.batch_statistics();
         assert_eq!((counted.calls, counted.switched), (CALLS, u64::from(is_disturbed)), "{counted:?}");
         assert_eq!(n_of(&db, &items, 7), if fails { 0 } else { CALLS / 100 });
-        // Nobody else is left with the database.
+        // No other user of the database is left.
         *DISTURBED.lock().expect("no panic") = None;
     }
 }
 
-/// Of an optimistic protocol: a reader does not keep a writer out.
+/// Under an optimistic protocol, a reader does not block a writer.
 fn optimistic() -> Builder {
     Database::builder().protocol("silo").batch(Batch::Auto)
 }
 
-/// Has these calls made by four callers, each with some under way.
+/// Makes these calls from four callers, each with several calls in flight.
 fn call_concurrently(executor: &Executor, calls: std::ops::Range<u64>) {
     const CALLERS: u64 = 4;
     const UNDER_WAY: usize = 8;
@@ -394,7 +394,8 @@ fn call_concurrently(executor: &Executor, calls: std::ops::Range<u64>) {
     });
 }
 
-/// Of 64 calls that are there at once, 16 for each of four items: the batches that they are run in, and the components of these.
+/// Queues 64 calls at once, 16 for each of four items. Returns the number of batches in which they ran, and of their
+/// components.
 fn at_once(executor: &Executor, calls: std::ops::Range<u64>) -> (u64, u64) {
     let gates = hold_up(executor, 2);
     let before = executor.batch_statistics();
@@ -420,7 +421,7 @@ fn auto_batches_calls_of_concurrent_callers_while_they_are_retried() {
     *DISTURBED.lock().expect("no panic") = None;
     assert_eq!(at_once(&executor, 1200..1264), in_batches);
     assert_eq!(executor.batch_statistics().switched, 1);
-    // It is measured again, and there are no retries.
+    // The executor measures again, and there are no retries.
     call_concurrently(&executor, 1264..20_000);
     assert_eq!(at_once(&executor, 20_000..20_064), alone);
     assert_eq!(executor.batch_statistics().switched, 1);

@@ -1,6 +1,6 @@
-//! Clustered tables against unclustered ones of the same rows: whatever a program does, both answer the same.
+//! Clustered tables against unclustered tables with the same rows: every program gets the same answers from both.
 //!
-//! Runs are small in these builds: a handful of rows, so that they split all the time.
+//! In these builds a run holds only a handful of rows, so that runs split all the time.
 
 use std::ops::{Bound, ControlFlow};
 
@@ -12,7 +12,7 @@ use seriatim::{
 
 use crate::common::{Setting, each, text};
 
-/// Prefixes, and numbers of each: few, so that programs meet themselves, and more than a run has room for.
+/// Prefixes, and numbers of each. They are few, so that programs repeat keys, but more than fit in one run.
 const PREFIXES: u64 = 3;
 const NUMBERS: u64 = 40;
 const VALUES: u64 = 60;
@@ -36,7 +36,7 @@ macro_rules! row {
     };
 }
 
-/// Two tables that differ in how they are kept.
+/// Two tables that differ only in clustering.
 macro_rules! twins {
     ($module:ident, $group:ty, $key:ident => $make:expr, [$($part:tt)*], [$($cluster:tt)*]) => {
         mod $module {
@@ -75,7 +75,7 @@ macro_rules! twins {
             }
 
             impl Twins {
-                /// That both hold the same rows, and find them the same ways.
+                /// Checks that both tables hold the same rows and find them in the same ways.
                 fn check(&self, tx: &ReadTx, rng: &mut Rng) -> Result<(), Abort> {
                     let Twins { lines, plain } = self;
                     let line = |row: Result<LineRow<'_>, Abort>| Ok::<Plain, Abort>(row?.to_owned().into());
@@ -110,7 +110,7 @@ macro_rules! twins {
                             tx.scan(lines, range.clone()).try_count()?,
                             tx.scan(plain, range.clone()).try_count()?
                         );
-                        // Stopped early.
+                        // A scan that stops early.
                         let (stop, mut seen) = (rng.below(9), 0);
                         let _ = tx.scan(lines, range).try_for_each_row(|_| {
                             seen += 1;
@@ -138,7 +138,7 @@ macro_rules! twins {
                     Ok(())
                 }
 
-                /// The same operation on both: whether it was refused, as it may be by the unique index.
+                /// The same operation on both tables. Returns whether it was refused, as the unique index may do.
                 fn step(&self, tx: &Transaction<'_>, rng: &mut Rng) -> bool {
                     let Twins { lines, plain } = self;
                     let row = draw(rng);
@@ -187,14 +187,14 @@ macro_rules! twins {
             }
 
             pub(super) fn program(setting: &Setting, seed: u64, transactions: usize) {
-                // A helper that clears away beside a transaction would be in its way.
+                // A background thread that unlinks rows would conflict with a transaction.
                 let db = setting.builder().step_helpers(true).open().expect("a valid setting");
                 let twins = Twins { lines: db.create().expect("a table"), plain: db.create().expect("a table") };
                 let (mut session, mut rng) = (db.session(), Rng::from_seed(seed));
                 for _ in 0..transactions {
                     let tx = session.begin().expect("a worker");
                     let mut savepoints: Vec<Savepoint> = Vec::new();
-                    // Without savepoints runs are changed in place.
+                    // Without savepoints, runs are changed in place.
                     let (many, guarded) = (rng.percent(30), rng.percent(50));
                     let kept = tx.get(&twins.lines, &key(0, 9)).expect("alone").map(|row| (row, row.to_owned()));
                     for _ in 0..1 + rng.below(if many { 60 } else { 12 }) {
@@ -211,7 +211,7 @@ macro_rules! twins {
                                     tx.rollback_to(guard).expect("open");
                                 }
                             }
-                            // What is refused leaves nothing behind.
+                            // A refused operation has no effect.
                             _ => drop(twins.step(&tx, &mut rng)),
                         }
                     }
@@ -239,10 +239,11 @@ macro_rules! twins {
                 empty(&db, &twins, &mut session);
             }
 
-            /// Deletes all rows, in some order: no run is left behind.
+            /// Deletes all rows, in some order: no run is left.
             fn empty(db: &Database, twins: &Twins, session: &mut Session) {
                 let deleted = session.transact(|tx| {
-                    let keys: Vec<Key> = tx.scan(&twins.lines, ..).map(|row| Ok(row?.to_owned().key())).collect::<Result<_, Abort>>()?;
+                    let keys = tx.scan(&twins.lines, ..).map(|row| Ok(row?.to_owned().key()));
+                    let keys = keys.collect::<Result<Vec<Key>, Abort>>()?;
                     let (even, odd): (Vec<_>, Vec<_>) = keys.iter().enumerate().partition(|(at, _)| at % 2 == 0);
                     for (_, key) in even.into_iter().chain(odd) {
                         tx.delete(&twins.lines, key)?;
@@ -293,7 +294,7 @@ fn rows_that_were_given_out_stay_as_they_were_read() {
         for _ in 0..60 {
             let done = session.transact(|tx| {
                 let mut given: Vec<(ItemRow<'_>, Item)> = Vec::new();
-                // Scans that are under way go on with what they began.
+                // Scans that have begun continue with the rows of their start.
                 let mut scans = Vec::new();
                 for _ in 0..30 {
                     let (order, number) = (rng.below(2) as u32, rng.below(14) as u32);
@@ -335,7 +336,8 @@ fn who_counts_the_rows_of_a_prefix_conflicts_with_who_inserts_one() {
                 session.transact(|tx| tx.insert(&items, &item(order, 1))).expect("alone");
             }
             session.transact(|tx| (0..rows).try_for_each(|at| tx.insert(&items, &item(1, 2 * at)))).expect("alone");
-            // Each inserts where the other saw nothing, unless its row is there already: whoever comes second saw the other's row.
+            // Each session inserts where the other saw nothing, unless its row exists already: the second session
+            // then saw the first one's row.
             for numbers in [[1, 3], [91, 93], [0, 1]] {
                 let (mut one, mut other) = (db.session(), db.session());
                 let work = |tx: &Transaction<'_>, number: u32| -> Result<(usize, usize), Abort> {
@@ -429,7 +431,7 @@ fn a_table_that_is_kept_otherwise_is_taken_for_it_where_rows_are_laid_out_alike(
     assert!(matches!(refused, SchemaError::Mismatch { .. }));
     assert!(refused.to_string().contains("it is not clustered, not clustered by (order)"), "{refused}");
 
-    /// What another version of a program kept the other way.
+    /// Tables that another version of a program clustered differently.
     macro_rules! kept {
         ($row:ident, $name:literal $(, $cluster:ident($($of:tt)*))?) => {
             #[derive(Table, Clone, Debug, PartialEq)]

@@ -1,4 +1,4 @@
-//! The settings every test runs in, and the table most of them use.
+//! The settings in which every test runs, and the table that most of them use.
 
 use std::time::Duration;
 
@@ -6,21 +6,23 @@ use seriatim::htm::{Emulation, HtmMode};
 use seriatim::{Builder, Database, Decimal, Handle, ProtocolInfo, Session, Table, Text, Timestamp};
 pub(crate) use seriatim_engine::protocol::copying::NAME as COPYING;
 
-/// A protocol on a back end.
+/// A protocol with a back end.
 pub(crate) struct Setting {
     pub(crate) protocol: ProtocolInfo,
     htm: HtmMode,
-    /// All records are hot, under the protocol that has hot ones.
+    /// Whether all records are hot, under the protocol that has hot records.
     pub(crate) hot: bool,
 }
 
-/// All records are hot, every call can be repaired; and one thread, which here is all sessions, does not wait for itself for long.
+/// All records are hot and every call can be repaired. All sessions share one thread here, so that waits for locks
+/// are short.
 const HOT: [(&str, u64); 4] = [("hot", 2), ("repair_from", 0), ("repair_share_max", 100), ("lock_steps", 6)];
 
 impl Setting {
     /// Options for a database in this setting.
     pub(crate) fn builder(&self) -> Builder {
-        // On a busy machine, tests that wait for a conflict may take minutes: nothing they hold open is to be too old by then.
+        // On a busy machine, tests that wait for a conflict may take minutes. No transaction may exceed its age by
+        // then.
         let age = Duration::from_secs(3600);
         let builder =
             Database::builder().protocol(self.protocol.name).htm(self.htm).workers(4).transaction_age_max(age);
@@ -42,15 +44,15 @@ impl Setting {
     }
 }
 
-/// Every protocol, and one that hands out copies of rows and poisons each as soon as it may.
+/// Every protocol, and one that copies rows and poisons each copy as early as it may.
 pub(crate) fn protocols() -> Vec<ProtocolInfo> {
     let all = seriatim::protocols();
     let default = all.iter().find(|protocol| protocol.name == "dbx").expect("it is registered");
     all.iter().copied().chain([ProtocolInfo { name: COPYING, ..*default }]).collect()
 }
 
-/// Protocols that order batches of decisions: options for a database whose batches have so many decisions, and wait
-/// for so long until they are full.
+/// Options for databases under each protocol that orders batches of decisions. A batch has `batch_max` decisions, and
+/// waits for `wait` until it is full.
 pub(crate) fn in_batches(batch_max: u64, wait: Duration) -> impl Iterator<Item = Builder> {
     let orders = seriatim::protocols().iter().filter(|protocol| protocol.capabilities.detach);
     assert!(orders.clone().next().is_some(), "there is a protocol that orders batches of decisions");
@@ -60,8 +62,8 @@ pub(crate) fn in_batches(batch_max: u64, wait: Duration) -> impl Iterator<Item =
     })
 }
 
-/// Runs a test under every protocol, on the default back end and on emulated regions that abort now and then; also with
-/// all records hot where the protocol has hot ones.
+/// Runs a test under every protocol, on the default back end and on emulated regions with random aborts. A protocol
+/// with hot records also runs with all records hot.
 pub(crate) fn each(test: impl Fn(&Setting)) {
     let emulation = Emulation { seed: 7, abort_one_in: 16, yields: false };
     for htm in [HtmMode::Auto, HtmMode::Emulated(emulation)] {
@@ -102,7 +104,7 @@ pub(crate) struct Person {
     pub(crate) nickname: Option<String>,
 }
 
-/// Text of any room.
+/// Text of any capacity.
 pub(crate) fn text<const N: usize>(value: &str) -> Text<N> {
     Text::new(value).expect("a text that fits")
 }

@@ -1,4 +1,4 @@
-//! Who was in whose way.
+//! Reports of which transactions conflicted.
 
 use seriatim::catalog::Reverse;
 use seriatim::{Abort, Contender, Database, HotRow, RetryPolicy, Table, Tx, procedure, procedures};
@@ -21,7 +21,8 @@ fn count(tx: &Tx, id: u32) -> Result<u64, Abort> {
     Ok(n)
 }
 
-/// Whichever of the two a protocol ends, its attempt is counted once, at the row, beside the other.
+/// Protocols differ in which of the two they end. Its attempt is counted once, at the row, with the other
+/// transaction.
 #[test]
 fn a_conflict_is_counted_at_its_row_with_both_transactions() {
     each(|setting| {
@@ -31,8 +32,8 @@ fn a_conflict_is_counted_at_its_row_with_both_transactions() {
         db.register(procedures![count]).expect("it is declared soundly");
         let (mut session, mut other) = (db.session(), db.session());
         session.call(count, &7).expect_err("there is no row yet");
-        session.transact(|tx| tx.insert(&counters, &Counter { id: 7, n: 0 })).expect("nobody is about");
-        session.call(count, &7).expect("nobody is about");
+        session.transact(|tx| tx.insert(&counters, &Counter { id: 7, n: 0 })).expect("no conflict");
+        session.call(count, &7).expect("no conflict");
         assert_eq!(db.contention().expect("it is tracked").count(), 0, "a missing row is no conflict");
 
         let result = session.transact(|tx| {
@@ -45,7 +46,7 @@ fn a_conflict_is_counted_at_its_row_with_both_transactions() {
         assert_eq!(contention.count(), db.statistics().conflict_aborted);
         let [place] = &contention.places[..] else { panic!("one conflict: {contention:?}") };
         assert_eq!((place.table.as_deref(), place.key.as_deref(), place.count), (Some("counter"), Some("id 7"), 1));
-        // The last to commit a write was the procedure, in either case.
+        // In either case the procedure committed the last write.
         assert!(place.cause.reason.is_conflict() && place.by == Contender::Procedure("count"), "{place:?}");
         let pairs = contention.by(|place| (place.aborted, place.by));
         assert_eq!(pairs, [((place.aborted, place.by), 1)]);
@@ -53,7 +54,7 @@ fn a_conflict_is_counted_at_its_row_with_both_transactions() {
     });
 }
 
-/// One conflict makes a row hot, and two epochs without any make it cold again, as the options say here.
+/// With these options one conflict makes a row hot, and two epochs without conflicts make it cold again.
 #[test]
 fn hot_rows_are_told_where_the_protocol_finds_out_which_are() {
     each(|setting| {
@@ -64,7 +65,7 @@ fn hot_rows_are_told_where_the_protocol_finds_out_which_are() {
         let counters = db.create::<Counter>().expect("valid");
         db.register(procedures![count]).expect("it is declared soundly");
         let (mut session, mut other) = (db.session(), db.session());
-        session.transact(|tx| tx.insert(&counters, &Counter { id: 7, n: 0 })).expect("nobody is about");
+        session.transact(|tx| tx.insert(&counters, &Counter { id: 7, n: 0 })).expect("no conflict");
         let hot = || db.contention().expect("it is tracked").hot;
         assert_eq!(hot(), finds_out.then(Vec::new));
         if !finds_out {
@@ -77,11 +78,11 @@ fn hot_rows_are_told_where_the_protocol_finds_out_which_are() {
             }
             tx.insert(&counters, &Counter { id: 8, n })
         });
-        result.expect("the second attempt meets nobody");
+        result.expect("no conflict in the second attempt");
         assert_eq!(hot(), Some(Vec::new()), "it is found out once in a period");
         let mut next_epoch = || {
             db.step();
-            session.transact(|tx| tx.require(&counters, &8).map(drop)).expect("nobody is about");
+            session.transact(|tx| tx.require(&counters, &8).map(drop)).expect("no conflict");
             hot().expect("as above")
         };
         let rows = next_epoch();

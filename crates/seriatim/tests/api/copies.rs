@@ -1,4 +1,5 @@
-//! How long rows of scans live: those that an iterator yields until the transaction ends, those that are shown for one call.
+//! How long rows of scans live: rows from the iterator until the transaction ends, rows passed to a closure for one
+//! call.
 
 use std::ops::ControlFlow;
 
@@ -42,7 +43,7 @@ fn rows_of_an_iterator_can_be_kept_until_the_transaction_ends() {
         let read = |tx: &seriatim::Tx| {
             let kept = tx.scan(&table, ..).collect::<Result<Vec<_>, Abort>>()?;
             let found = tx.find_by(&by_group, &1).collect::<Result<Vec<_>, Abort>>()?;
-            // Steps whose rows are not kept, of scans that reuse what those above left.
+            // Scans that keep no rows, and that reuse the state of those above.
             tx.scan(&table, ..).for_each_row(|_| Ok(()))?;
             assert_eq!((tx.count(&table, ..)?, tx.find_by(&by_group, &2).try_count()?), (40, 13));
             tx.update(&table, &3, |row| row.set_first(&Text::truncated("changed")))?;
@@ -53,7 +54,7 @@ fn rows_of_an_iterator_can_be_kept_until_the_transaction_ends() {
             assert!(found.iter().all(|row| row.group() == 1 && row.to_owned() == wide(row.id())));
             Ok(())
         };
-        db.session().transact(read).expect("nobody is about");
+        db.session().transact(read).expect("no conflict");
     });
 }
 
@@ -76,7 +77,7 @@ fn shown_rows_are_those_of_the_iterator() {
                         Ok(())
                     })?;
                     assert_eq!(shown, yielded);
-                    // Begun by the iterator, and ended by calls.
+                    // The iterator begins the scan, and a closure ends it.
                     let mut scan = $scan;
                     let first = scan.next().transpose()?;
                     let mut rest = Vec::new();
@@ -98,7 +99,7 @@ fn shown_rows_are_those_of_the_iterator() {
             );
             Ok(())
         };
-        db.session().transact(scans).expect("nobody is about");
+        db.session().transact(scans).expect("no conflict");
         let mut session = db.session();
         let tx = session.begin().expect("a worker is free");
         let mut shown = Vec::new();
@@ -126,7 +127,7 @@ fn a_visit_stops_a_scan() {
             assert_eq!(all, ControlFlow::Continue(()));
             Ok(())
         };
-        session.transact(visit).expect("nobody is about");
+        session.transact(visit).expect("no conflict");
         let mut visited = 0;
         let refused = session.transact(|tx| {
             tx.scan(&table, ..).for_each_row(|row| {
@@ -193,7 +194,7 @@ fn an_explicit_transaction_keeps_one_of_the_rows_that_it_shows_for_a_call() {
         }
         assert!(noted() < before + (1 << 20), "{} after {before}", noted());
         for _ in 0..10 {
-            tx.scan(&table, ..).for_each(|row| kept += row.expect("nobody is about").first().len());
+            tx.scan(&table, ..).for_each(|row| kept += row.expect("no conflict").first().len());
         }
         assert_eq!(shown, kept);
         assert!(noted() > before + (2 << 20), "the alarm can ring: {} after {before}", noted());

@@ -1,11 +1,11 @@
-//! Errors that a body swallows: which of them end the transaction, and which leave it as it was before the statement.
+//! Errors that a body ignores: some end the transaction, the others leave it as it was before the statement.
 
 use seriatim::catalog::{ColumnDef, ColumnType, TableDef, Value};
 use seriatim::{Abort, Database, DynHandle, Handle, Table, TransactError, Tx};
 
 use crate::common::each;
 
-/// A row with a long text, and a key besides that rows do not share.
+/// A row with a long text and a unique second key.
 #[derive(Table, Clone, Debug, PartialEq)]
 #[table(name = "letter", key(id), ordered)]
 #[table(index(name = "by_code", columns(code), unique))]
@@ -16,7 +16,7 @@ struct Letter {
     text: String,
 }
 
-/// The same without an index.
+/// A similar row without an index.
 #[derive(Table, Clone, Debug, PartialEq)]
 #[table(name = "note", key(id), hash)]
 struct Note {
@@ -47,7 +47,7 @@ fn memo(id: u32, text: &str) -> [Value; 3] {
     [id.into(), 0u32.into(), text.into()]
 }
 
-/// What a statement came to: whether it was refused.
+/// A statement and its result.
 type Statement = fn(&World, &Tx) -> Result<(), Abort>;
 
 /// Statements that end their transaction.
@@ -93,7 +93,7 @@ const FATAL: [(&str, Statement); 10] = [
     }),
 ];
 
-/// Statements that are refused and have no effect.
+/// Statements that are refused without an effect.
 const HARMLESS: [(&str, Statement); 10] = [
     ("an insert whose key exists", |world, tx| tx.insert(&world.letters, &letter(1))),
     ("an insert whose index key exists", |world, tx| tx.insert(&world.letters, &Letter { id: 9, ..letter(1) })),
@@ -127,7 +127,7 @@ const HARMLESS: [(&str, Statement); 10] = [
 ];
 
 impl World {
-    /// Every row there is.
+    /// All rows.
     fn rows(&self) -> (Vec<Letter>, Vec<Option<Note>>, Vec<Vec<Value>>) {
         let read = |tx: &seriatim::ReadTx| {
             let letters = tx.scan(&self.letters, ..).map(|row| Ok(row?.to_owned())).collect::<Result<_, Abort>>()?;
@@ -136,7 +136,7 @@ impl World {
             let memos = tx.scan_dyn(&self.memos, &[])?.map(|row| Ok(row?.values())).collect::<Result<_, Abort>>()?;
             Ok((letters, notes, memos))
         };
-        self.db.session().snapshot(read).expect("nobody is in the way").value
+        self.db.session().snapshot(read).expect("no conflict").value
     }
 }
 

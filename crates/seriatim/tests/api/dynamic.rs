@@ -1,4 +1,4 @@
-//! Tables declared at run time, and derived tables seen through the same methods.
+//! Tables declared at run time, and derived tables accessed by the same methods.
 
 use std::ops::ControlFlow;
 
@@ -26,7 +26,7 @@ fn definition(name: &'static str) -> TableDef {
         .expect("valid")
 }
 
-/// The same table as [`definition`] declares, but for its name.
+/// The table that [`definition`] declares, under another name.
 #[derive(Table, Clone, Debug, PartialEq)]
 #[table(name = "twin", key(shop, code))]
 #[table(index(name = "by_price", columns(desc(price)), ordered))]
@@ -213,7 +213,7 @@ fn an_update_that_does_not_fit_and_was_shrugged_off_changes_nothing() {
         let db = setting.open();
         let items = shop(&db);
         let mut session = db.session();
-        // The body goes on: the transaction refuses to commit, or the update was taken back as a whole.
+        // The body ignores the error: either the transaction refuses to commit, or the whole update was undone.
         let _ = session.transact(|tx| {
             let changes = [("stock", 77.into()), ("live", Value::NONE)];
             assert!(tx.update_dyn(&items, &key(1, "bolt"), &changes).is_err());
@@ -280,7 +280,7 @@ fn a_derived_table_shows_the_same_values_by_name() {
                 Some("Ada").into(),
             ]
         );
-        // And the other way round: written by values, read by type.
+        // The reverse: written by values, read by type.
         let changed = session.transact(|tx| {
             let changes = [("age", Value::NONE), ("badge", 5u32.into()), ("nickname", Value::NONE)];
             tx.update_dyn(&by_name, &[1u8.into(), 7u32.into()], &changes)?;

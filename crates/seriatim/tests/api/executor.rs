@@ -1,4 +1,4 @@
-//! Transactions that are run elsewhere.
+//! Transactions that run on the threads of an executor.
 
 use std::future::Future;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -96,7 +96,7 @@ fn dropping_it_waits_for_what_it_was_given() {
 fn an_executor_without_threads_is_refused() {
     each(|setting| {
         let db = setting.open();
-        let refused = db.executor(0).expect_err("nobody would run anything");
+        let refused = db.executor(0).expect_err("no thread would run a call");
         assert!(matches!(&refused, OpenError::Invalid(what) if what.contains("at least 1")), "{refused}");
         let refused = thread::granted(1, || db.executor(2)).expect_err("the system grants one");
         assert!(matches!(refused, OpenError::Thread(_)), "{refused}");
@@ -137,7 +137,7 @@ fn as_a_future_it_wakes_who_polled_it() {
 /// A time that no test waits for, unless it fails.
 const LONG: Duration = Duration::from_secs(20);
 
-/// Waits for work that may never be done.
+/// Waits for a result, with a limit.
 fn wait_for<R>(running: Running<R>) -> R {
     let began = Instant::now();
     while !running.is_done() {
@@ -152,7 +152,7 @@ fn each_in_batches(test: impl Fn(Database, Handle<Counter>)) {
     for builder in in_batches(8, LONG) {
         let db = builder.open().expect("valid options");
         let counters = db.create::<Counter>().expect("a valid table");
-        // As many as are needed: a transaction alone would wait for company.
+        // Enough to fill batches: a transaction alone would wait for others.
         let executor = db.executor(1).expect("a thread");
         let inserted: Vec<_> = (0..64)
             .map(|id| {
@@ -188,8 +188,8 @@ fn one_thread_executes_many_transactions_that_are_decided_in_one_batch() {
             let before = db.statistics();
             let executor = db.executor(threads).expect("threads");
             let began = Instant::now();
-            // Nobody begins before all is queued: else a batch of what is there would be decided, since nothing else is open. Those that see
-            // to it are decided as well.
+            // No transaction begins before all are queued: otherwise a partial batch would be decided, since no other
+            // transaction is open. The transactions that ensure this are decided as well.
             let queued = Arc::new([Barrier::new(threads + 1), Barrier::new(threads + 1)]);
             let held: Vec<_> = (0..threads)
                 .map(|_| {
@@ -214,7 +214,8 @@ fn one_thread_executes_many_transactions_that_are_decided_in_one_batch() {
             closures.into_iter().for_each(|running| assert_eq!(running.wait().expect("its own row").attempts, 1));
             calls.into_iter().for_each(|running| assert_eq!(running.wait().expect("its own row").attempts, 1));
             let queue = db.statistics().since(&before).queue.expect("it is queued");
-            // Of two threads one may be between two bodies when the other asks whether anything else is open.
+            // With two threads, one may be between two bodies when the other checks whether another transaction is
+            // open.
             let batches = if threads == 1 { 8..=8 } else { 8..=32 };
             assert!(queue.decisions == 64 && batches.contains(&queue.batches), "{queue:?}");
             assert!(began.elapsed() < LONG, "no batch waited");
@@ -266,7 +267,7 @@ fn transactions_of_one_thread_that_are_in_each_others_way_are_run_again() {
     });
 }
 
-/// Two threads of transactions that read two rows and change one of them.
+/// Two threads of transactions that each read two rows and change one of them.
 #[test]
 fn what_an_executor_ran_is_serializable() {
     each(|setting| {
@@ -305,7 +306,8 @@ fn what_an_executor_ran_is_serializable() {
     });
 }
 
-/// Of two workers a transaction elsewhere has one: the executor's thread must not wait for a worker while it has the other.
+/// Another transaction occupies one of the two workers. The executor's thread must not wait for a worker while it
+/// occupies the other.
 #[test]
 fn a_thread_that_finds_no_worker_decides_what_it_has_executed() {
     each(|setting| {
@@ -322,7 +324,7 @@ fn a_thread_that_finds_no_worker_decides_what_it_has_executed() {
             })
             .collect();
         running.into_iter().for_each(|running| assert!(wait_for(running).is_ok()));
-        // Each second transaction waited a second, if any waited for a worker.
+        // If any transaction waited for a worker, every second one would have waited for a second.
         assert!(began.elapsed() < LONG);
         drop(open);
     });
@@ -355,7 +357,7 @@ fn errors_and_panics_of_transactions_are_their_callers() {
     });
 }
 
-/// Whatever was given before: the thread has it decided and told first.
+/// The thread first has everything queued before decided and acknowledged.
 #[test]
 fn what_runs_by_itself_may_wait_for_what_was_given_before() {
     each(|setting| {
@@ -412,7 +414,7 @@ impl Drop for Bomb {
     }
 }
 
-/// What a bomb panics with panics too.
+/// The panic payload of a bomb, which panics when it is dropped too.
 struct Shrapnel;
 
 impl Drop for Shrapnel {
@@ -429,7 +431,7 @@ impl Wake for Bomb {
     }
 }
 
-/// An executor with one thread that does nothing before it is let go.
+/// An executor with one thread, which is busy until the sender is used.
 fn held_up(db: &Database) -> (Executor, mpsc::Sender<()>) {
     let executor = db.executor(1).expect("a thread");
     let (go, gate) = mpsc::channel();
@@ -494,7 +496,7 @@ fn an_answer_is_taken_once() {
         assert_eq!(*said.downcast::<&str>().expect("a text"), "`Running` polled or waited for after completion");
     };
     said(catch_unwind(AssertUnwindSafe(|| pin!(&mut running).poll(&mut context))));
-    // In a thread of its own: should it wait, it waits for ever.
+    // In a separate thread: if it waits, it waits for ever.
     let (tell, told) = mpsc::channel();
     let waiting = move || tell.send(catch_unwind(AssertUnwindSafe(|| running.wait()))).expect("it is listened to");
     let waiting = thread::spawn("waiting", waiting).expect("a thread");
@@ -525,11 +527,11 @@ fn an_executor_that_its_own_work_drops_runs_what_it_was_given() {
     });
 }
 
-/// Of a batch that waits, a transaction becomes too old, and is not committed.
+/// A transaction in a waiting batch becomes too old and is not committed.
 #[test]
 fn a_transaction_that_became_too_old_in_the_queue_is_not_committed() {
     for builder in in_batches(8, LONG) {
-        // Time passes by steps alone, in each of them as much.
+        // Time passes only in steps, by the same amount in each.
         let open = |interval: Duration| {
             let builder = builder.clone().step_helpers(true).epoch_interval(interval).transaction_age_max(2 * LONG);
             let db = builder.open().expect("valid options");
@@ -539,7 +541,7 @@ fn a_transaction_that_became_too_old_in_the_queue_is_not_committed() {
         let (db, counters) = open(Duration::from_millis(10));
         let brief = TransactionOptions::new().age_max(Duration::from_millis(50));
         let insert = |tx: &Tx| tx.insert(&counters, &Counter { id: 1, n: 0 });
-        // A batch waits while somebody may come.
+        // A batch waits while another transaction is open.
         let mut other = db.session();
         let company = other.begin().expect("a worker");
         let (executed, is_executed) = mpsc::channel();
@@ -552,7 +554,7 @@ fn a_transaction_that_became_too_old_in_the_queue_is_not_committed() {
                 })
             });
             is_executed.recv_timeout(3 * LONG).expect("it is executed");
-            // It is in the queue by then, or too old before.
+            // By then it is in the queue, or was too old before.
             thread::sleep(Duration::from_millis(50));
             (0..8).for_each(|_| db.step());
             drop(company);
@@ -561,7 +563,7 @@ fn a_transaction_that_became_too_old_in_the_queue_is_not_committed() {
         assert!(matches!(waited, Err(TransactError::TooOld)), "{waited:?}");
         db.session().transact(insert).expect("the key is free");
         let (db, counters) = open(LONG);
-        // The thread executes the first, then is busy with the second for longer than they may be open.
+        // The thread executes the first transaction, then is busy with the second for longer than their age limit.
         let (executor, go) = held_up(&db);
         let running = [0, 4].map(|steps| {
             let (db, counters) = (db.clone(), counters.clone());
@@ -591,7 +593,7 @@ fn a_batch_that_waits_for_as_long_as_a_transaction_may_be_open_is_refused() {
     }
 }
 
-/// An executor all of whose threads are busy, until they are let go one by one.
+/// An executor whose threads are all busy, until they are released one by one.
 fn plugged(db: &Database, threads: usize) -> (Executor, Vec<mpsc::Sender<()>>) {
     let executor = db.executor(threads).expect("threads");
     let (begins, begun) = mpsc::channel();
@@ -599,7 +601,7 @@ fn plugged(db: &Database, threads: usize) -> (Executor, Vec<mpsc::Sender<()>>) {
         let (go, gate) = mpsc::channel::<()>();
         let begins = begins.clone();
         drop(executor.run(move |_| {
-            begins.send(()).expect("somebody listens");
+            begins.send(()).expect("the receiver exists");
             gate.recv().is_ok()
         }));
         go
@@ -610,8 +612,8 @@ fn plugged(db: &Database, threads: usize) -> (Executor, Vec<mpsc::Sender<()>>) {
     (executor, plugs)
 }
 
-/// One of two threads executes a transaction, and begins a body then that ends when the transaction's answer is
-/// there. The other thread was busy until that body began; from then on it has nothing to do, or short calls.
+/// One of two threads executes a transaction, then begins a body that ends when the transaction is answered. The
+/// other thread is busy until that body begins. From then on it is idle or runs short calls.
 fn answered_beside_a_long_body(db: &Database, counters: &Handle<Counter>, is_busy: bool) {
     let (executor, mut plugs) = plugged(db, 2);
     let first = {
@@ -624,7 +626,7 @@ fn answered_beside_a_long_body(db: &Database, counters: &Handle<Counter>, is_bus
         let (counters, mut is_told) = (counters.clone(), false);
         executor.transact(move |tx| {
             if !is_told {
-                begins.send(()).expect("somebody listens");
+                begins.send(()).expect("the receiver exists");
                 is_told = told.recv_timeout(3 * LONG).is_ok();
             }
             tx.insert(&counters, &Counter { id: 102, n: 0 }).map(|()| is_told)
@@ -668,7 +670,7 @@ fn what_waits_for_the_disk_is_answered_while_its_thread_runs_another_body() {
     std::fs::remove_dir_all(&directory).expect("it is closed");
 }
 
-/// An executor with one thread, which is busy, and room for two calls.
+/// An executor with one thread, which is busy, and with room for two calls.
 fn with_room_for_two() -> (Database, Handle<Counter>, Executor, mpsc::Sender<()>) {
     let db = Database::builder().executor_queue_max(2).open().expect("valid settings");
     let counters = db.create::<Counter>().expect("a valid table");
@@ -736,7 +738,7 @@ fn what_is_cancelled_before_it_begins_is_not_run_and_makes_room_at_once() {
     });
     assert!(cancelled.cancel() && cancelled.cancel(), "it has not begun");
     assert_eq!(executor.queued(), 1);
-    // While the only thread is busy.
+    // The result arrives while the only thread is busy.
     let error = cancelled.wait().expect_err("it was cancelled");
     assert!(matches!(error, TransactError::Cancelled), "{error}");
     drop(plug);
@@ -757,7 +759,7 @@ fn what_is_cancelled_while_it_runs_ends_and_the_next_in_its_session_does_not() {
     let running = {
         let counters = counters.clone();
         executor.transact(move |tx| {
-            begins.send(()).expect("somebody listens");
+            begins.send(()).expect("the receiver exists");
             told.recv().expect("it is told");
             tx.insert(&counters, &Counter { id: 1, n: 0 })
         })
@@ -768,7 +770,7 @@ fn what_is_cancelled_while_it_runs_ends_and_the_next_in_its_session_does_not() {
     while !running.is_done() {
         thread::yield_now();
     }
-    // Of what its session runs by then it ends nothing.
+    // The cancelled handle does not end later work of the same session.
     let next = {
         let counters = counters.clone();
         executor.transact(move |tx| {

@@ -1,4 +1,4 @@
-//! What goes wrong in a body: its own aborts, panics, misuse. Nothing stays behind and the session goes on.
+//! Failures in a body: its own aborts, panics, misuse. They have no effect, and the session can continue.
 
 use std::cell::RefCell;
 use std::error::Error;
@@ -53,7 +53,7 @@ fn a_bodys_own_error_comes_out_with_its_type() {
     });
 }
 
-/// An error with a reason of its own.
+/// An error with a source.
 #[derive(Debug)]
 struct Because(Insufficient);
 
@@ -98,7 +98,7 @@ fn an_abort_can_be_explained_again_and_says_the_same() {
     });
 }
 
-/// Several operations fail, and the body returns what one of them said. (Procedures pass each on at once.)
+/// Several operations fail, and the body returns the abort of one of them. (Procedures return each abort at once.)
 #[test]
 fn an_abort_stands_for_its_own_cause_whatever_came_after_it() {
     each(|setting| {
@@ -252,7 +252,7 @@ fn a_transaction_cannot_be_used_inside_its_own_update() {
             assert_eq!(cause.reason, Reason::Reentered);
             assert!(error.to_string().contains("inside its own update closure"), "{error}");
         }
-        // Another session's transaction inside is fine, and so is the transaction after the update.
+        // A transaction of another session inside the update is allowed, and so is the transaction after the update.
         let (_, mut other) = ((), _db.session());
         let done = session.transact(|tx| {
             let inside =
@@ -302,7 +302,7 @@ fn handles_of_another_database_are_refused() {
     });
 }
 
-/// The table of people under another declaration.
+/// The table of people with another declaration.
 #[derive(Table)]
 #[table(name = "person", key(region))]
 struct Impostor {
@@ -377,8 +377,8 @@ fn a_transaction_that_is_ended_by_hand_does_not_give_up() {
     let key = (1, Reverse(1));
     session.transact(|tx| tx.insert(&people, &person(1, 1))).expect("a new key");
     let open = session.begin().expect("a worker");
-    let badge = open.get(&people, &key).expect("nobody is about").expect("it is there").badge();
-    other.transact(|tx| tx.update(&people, &key, |row| row.set_badge(7))).expect("nobody is in the way");
+    let badge = open.get(&people, &key).expect("no conflict").expect("it is there").badge();
+    other.transact(|tx| tx.update(&people, &key, |row| row.set_badge(7))).expect("no conflict");
     open.update(&people, &key, |row| row.set_badge(badge + 1)).expect("it is decided at the end");
     let error = open.commit().expect_err("what it read has changed");
     assert!(error.is_retryable());

@@ -1,5 +1,5 @@
-//! Which commits a snapshot shows: those of its session, those that it was told to read after, and, where snapshots are made every so
-//! often, of others what had committed when it was made.
+//! The commits that a snapshot shows: those of its session, and those named by `read_after`. Where snapshots are
+//! periodic, it shows of other sessions what had committed when it was made.
 
 use std::time::Duration;
 
@@ -17,10 +17,10 @@ struct Counter {
     n: u64,
 }
 
-/// The option that says how many have to want a snapshot for one to be made for all.
+/// The option for the number of waiting readers for which a snapshot is made for all.
 const WANTED: &str = "snapshot_wanted_min";
 
-/// Of each protocol a database whose helpers do not work by themselves, and whether its snapshots are made every so often.
+/// For each protocol, a database with stepped background work, and whether its snapshots are periodic.
 fn each(mut test: impl FnMut(&Database, &Handle<Counter>, bool)) {
     for protocol in available_protocols().iter().filter(|protocol| !protocol.requirements.plan) {
         let builder = Database::builder().protocol(protocol.name).step_helpers(true);
@@ -29,7 +29,7 @@ fn each(mut test: impl FnMut(&Database, &Handle<Counter>, bool)) {
         let db = builder.open().expect("it opens");
         let counters = db.create::<Counter>().expect("new");
         db.session().transact(|tx| tx.insert(&counters, &Counter { id: 0, n: 0 })).expect("alone");
-        // Others whose age is bounded are as old as the oldest transaction under way, and here there is none.
+        // Other snapshots of bounded age are as old as the oldest running transaction, and here there is none.
         test(&db, &counters, db.statistics().snapshot_ages.is_some());
     }
 }
@@ -59,13 +59,13 @@ fn a_session_sees_what_it_did_and_what_was_there_when_it_was_opened() {
         }
         count(&mut others, counters, 5);
         assert_eq!(counted(&mut session, counters), if is_eventual { 4 } else { 5 });
-        // What it read, too.
+        // The snapshot shows what the session has read, too.
         assert_eq!(*session.transact(|tx| Ok(tx.require(counters, &0)?.n())).expect("alone"), 5);
         assert_eq!(counted(&mut session, counters), 5);
         count(&mut others, counters, 6);
         let tx = session.begin().expect("a worker");
-        assert_eq!(tx.require(counters, &0).expect("nobody is about").n(), 6);
-        tx.commit().expect("nobody is about");
+        assert_eq!(tx.require(counters, &0).expect("no conflict").n(), 6);
+        tx.commit().expect("no conflict");
         let snapshot = session.begin_snapshot().expect("a worker");
         assert_eq!(snapshot.require(counters, &0).expect("a snapshot").n(), 6);
         snapshot.finish().expect("a snapshot");
@@ -112,7 +112,7 @@ fn a_session_that_reads_after_a_receipt_sees_what_that_is_of() {
     });
 }
 
-/// One that nobody else takes is of the present.
+/// A snapshot that no other reader takes shows the present.
 #[test]
 fn snapshots_are_counted_whether_they_are_offered_or_made_for_their_reader() {
     for protocol in available_protocols() {
@@ -148,7 +148,7 @@ fn a_receipt_of_another_database_or_of_the_future_is_refused() {
     });
 }
 
-/// A chain that has ended is whole in every snapshot, so where procedures run in pieces none is of the past.
+/// A chain that has ended is whole in every snapshot, so snapshots show the present where procedures run in pieces.
 #[test]
 fn beside_chains_a_snapshot_shows_all_that_has_committed() {
     for protocol in available_protocols().iter().filter(|protocol| protocol.capabilities.snapshots.is_bounded()) {
@@ -165,7 +165,7 @@ fn beside_chains_a_snapshot_shows_all_that_has_committed() {
     }
 }
 
-/// Another caller's work may have been answered before: what an executor runs sees it.
+/// Another caller's work may have been acknowledged before: the executor's transactions see it.
 #[test]
 fn what_an_executor_runs_sees_what_committed_before() {
     each(|db, counters, _| {
@@ -179,7 +179,7 @@ fn what_an_executor_runs_sees_what_committed_before() {
     });
 }
 
-/// Where a publisher adds and a subscriber takes.
+/// A row to which a publisher adds and from which a subscriber takes.
 #[derive(Table, Clone)]
 #[table(name = "pot", key(id), hash)]
 struct Pot {
@@ -212,7 +212,8 @@ fn reset(tx: &Tx, n: u64) -> Result<(), Abort> {
     Ok(())
 }
 
-/// What is deferred is missed by other groups until it is published, and the history says of whom that may be so, and until when.
+/// Other groups do not see a deferred change until it is published. The history records which transactions may miss
+/// it, and until when.
 #[test]
 fn histories_have_the_groups_of_procedures_and_when_others_see_them() {
     let deferring =

@@ -1,4 +1,4 @@
-//! Secondary indexes follow every write and every way to take it back.
+//! Secondary indexes follow every write and every way to undo it.
 
 use seriatim::catalog::kind::{Hash, UniqueHash, UniqueOrdered};
 use seriatim::catalog::{ColumnDef, ColumnType, Organization, Reverse, TableDef, Value};
@@ -26,7 +26,7 @@ impl Indexes {
         }
     }
 
-    /// That every index finds exactly these rows.
+    /// Checks that every index finds exactly these rows.
     fn check(&self, tx: &ReadTx, people: &Handle<Person>, rows: &[Person]) -> Result<(), Abort> {
         let owned = |scan: seriatim::Scan<'_, Person>| -> Result<Vec<Person>, Abort> {
             scan.map(|row| row.map(|row| row.to_owned())).collect()
@@ -38,7 +38,7 @@ impl Indexes {
         assert_eq!(owned(tx.scan_by(&self.by_name, ..))?, wanted);
         wanted.reverse();
         assert_eq!(owned(tx.find_by_rev(&self.by_name, &()))?, wanted);
-        // NULL is the last value, so the first in descending order.
+        // NULL is the last value, and so the first in descending order.
         wanted.sort_by_key(|row| (Reverse((row.age.is_none(), row.age)), row.region, Reverse(row.number)));
         assert_eq!(owned(tx.find_by(&self.by_age, &()))?, wanted);
         wanted.sort_by_key(|row| row.badge);
@@ -67,7 +67,7 @@ fn indexes_follow_every_kind_of_write() {
         session.transact(|tx| rows.iter().try_for_each(|row| tx.insert(&people, row))).expect("new keys");
         session.transact(|tx| indexes.check(tx, &people, &rows)).expect("no conflict");
 
-        // Updates of indexed columns, of others, and of nothing.
+        // Updates of indexed columns, of other columns, and of no column.
         session
             .transact(|tx| {
                 tx.update(&people, &key(3), |row| {
@@ -93,7 +93,7 @@ fn indexes_follow_every_kind_of_write() {
         });
         assert!(*gone.expect("no conflict"), "the old entries are gone");
 
-        // Put over an existing row and as a new one, delete, delete and insert again with other values.
+        // Puts over an existing row and as a new row; deletes; a delete followed by an insert with other values.
         rows[6] = Person { first: text("Anne"), city: text("Paris"), badge: 77, ..rows[6].clone() };
         rows.push(Person { age: Some(-1), ..person(1, 31) });
         let dropped = rows.remove(9);
@@ -110,7 +110,7 @@ fn indexes_follow_every_kind_of_write() {
             .expect("no conflict");
         session.snapshot(|tx| indexes.check(tx, &people, &rows)).expect("no conflict");
 
-        // Values that two rows exchange within a transaction.
+        // Two rows exchange values within a transaction.
         session
             .transact(|tx| {
                 tx.update(&people, &key(1), |row| row.set_badge(0))?;
@@ -121,7 +121,7 @@ fn indexes_follow_every_kind_of_write() {
         (rows[0].badge, rows[1].badge) = (1002, 1001);
         session.transact(|tx| indexes.check(tx, &people, &rows)).expect("no conflict");
 
-        // Rolled back: nothing of it stays.
+        // A rollback leaves no entry behind.
         let mut open = session.begin().expect("a worker");
         for row in &rows {
             open.delete(&people, &(row.region, Reverse(row.number))).expect("no conflict");
@@ -171,7 +171,7 @@ fn an_index_is_searched_by_prefix_range_and_direction() {
             assert_eq!(numbers(tx.scan_by(&indexes.by_name, from_to))?, [1, 0, 3]);
             let from_to = (text("Byron"), text("Ada"))..=(text("King"), text("Ada"));
             assert_eq!(numbers(tx.scan_by(&indexes.by_name, from_to))?, [1, 0, 3, 4]);
-            // Descending: the range runs from the larger age to the smaller, NULL before all.
+            // In a descending index a range runs from the larger age to the smaller, with NULL before all.
             assert_eq!(numbers(tx.scan_by(&indexes.by_age, ..))?, [2, 5, 4, 3, 1, 0]);
             assert_eq!(numbers(tx.scan_by(&indexes.by_age, Reverse(Some(2))..=Reverse(Some(-1))))?, [4, 3, 1]);
             assert_eq!(numbers(tx.find_by(&indexes.by_age, &Reverse(None)))?, [2]);
@@ -191,7 +191,7 @@ fn an_index_is_searched_by_prefix_range_and_direction() {
     });
 }
 
-/// Two rows with a NULL in a unique index.
+/// A row whose unique columns may be NULL.
 #[derive(Table, Clone, Debug, PartialEq)]
 #[table(name = "member", key(club, number))]
 #[table(index(name = "by_badge", columns(badge), unique))]
@@ -219,7 +219,7 @@ fn nobody(number: u32) -> Member {
     Member { badge: None, card: None, seat: None, ..member(number) }
 }
 
-/// As in SQL: nothing equals NULL, so rows that have one do not meet each other. Unless the index says otherwise.
+/// As in SQL, NULL equals nothing, so rows with NULL do not violate a unique index, unless the index says otherwise.
 #[test]
 fn rows_with_a_null_do_not_agree_in_a_unique_index() {
     each(|setting| {
@@ -232,7 +232,7 @@ fn rows_with_a_null_do_not_agree_in_a_unique_index() {
         let mut put = |row: &Member| session.transact(|tx| tx.put(&members, row)).map(drop);
         (1..=2).for_each(|number| put(&member(number)).expect("no key is shared"));
         (3..=5).for_each(|number| put(&nobody(number)).expect("NULL is no key"));
-        // Values are unique as ever, and where NULL equals NULL, it is a value.
+        // Other values stay unique; where NULL equals NULL, NULL is a value too.
         let duplicate = |result: Result<(), TransactError>, index: &str, key: &str| match result {
             Err(TransactError::Duplicate { table, key: found }) => {
                 assert_eq!((table, found), (format!("member.{index}"), key.to_owned()));
@@ -254,7 +254,7 @@ fn rows_with_a_null_do_not_agree_in_a_unique_index() {
         };
         let looked = session.transact(|tx| {
             let number = |row: Option<MemberRow<'_>>| row.map(|row| row.number());
-            // One row by a value, all rows with a NULL by `find_by`, none by `get_by`.
+            // `get_by` finds one row by a value and none by NULL; `find_by` finds all rows with NULL.
             assert_eq!(number(tx.get_by(&by_badge, &Some(2))?), Some(2));
             assert_eq!(number(tx.get_by(&by_card, &Some(text("1")))?), Some(1));
             assert_eq!(number(tx.get_by(&by_seat, &(1, Some(7)))?), Some(7));
@@ -275,14 +275,14 @@ fn rows_with_a_null_do_not_agree_in_a_unique_index() {
             assert_eq!(numbers(tx.find_by(&by_alias, &None))?, [6]);
             assert_eq!(number(tx.get_by(&by_code, &None)?), Some(7));
             assert_eq!(numbers(tx.find_by(&by_code, &None))?, [7]);
-            let missing = tx.require_by(&by_badge, &Some(77)).expect_err("nobody has it");
+            let missing = tx.require_by(&by_badge, &Some(77)).expect_err("no row has it");
             Err::<(), Abort>(missing)
         });
         let missing = looked.expect_err("the row that must be there").to_string();
         assert_eq!(missing, "there is no row with key badge 77 in member.by_badge");
         db.check_indexes().expect("indexes agree with their rows");
 
-        // A value may come and go.
+        // A value can be set and removed.
         let (mine, other) = ((1, 3), (1, 4));
         session.transact(|tx| tx.update(&members, &mine, |row| row.set_badge(Some(33)))).expect("free");
         let taken = session.transact(|tx| tx.update(&members, &other, |row| row.set_badge(Some(33))));
@@ -297,7 +297,7 @@ fn rows_with_a_null_do_not_agree_in_a_unique_index() {
     });
 }
 
-/// The same of a table declared at run time.
+/// The same for a table declared at run time.
 #[test]
 fn null_in_a_unique_index_of_a_declared_table() {
     each(|setting| {
@@ -375,7 +375,7 @@ fn a_unique_index_refuses_a_second_row_by_insert_put_and_update() {
     });
 }
 
-/// The statement that violates must be taken back as a whole, or the transaction must refuse to commit.
+/// Either the violating statement is undone as a whole, or the transaction refuses to commit.
 #[test]
 fn a_violation_that_was_shrugged_off_leaves_no_half_indexed_row() {
     each(|setting| {
@@ -383,7 +383,7 @@ fn a_violation_that_was_shrugged_off_leaves_no_half_indexed_row() {
         let indexes = Indexes::of(&people);
         let rows = [person(1, 1), person(1, 2)];
         session.transact(|tx| rows.iter().try_for_each(|row| tx.insert(&people, row))).expect("new keys");
-        // The body goes on: either the transaction refuses to commit, or the row that violates was taken back as a whole.
+        // The body ignores the errors.
         let _ = session.transact(|tx| {
             let _ = tx.insert(&people, &Person { email: text("1001@example.org"), ..person(1, 3) });
             let _ = tx.update(&people, &(1, Reverse(2)), |row| row.set_email(&text("1001@example.org")));

@@ -1,7 +1,7 @@
 //! The public API as a user expects it, under every protocol of the registry.
 //!
-//! One table type with everything in it ([`common::Person`]) goes through reading and writing, indexes, scans, savepoints,
-//! failures and sessions; the last module compares random programs with a map of the standard library.
+//! One table type with everything in it ([`common::Person`]) is used for reading and writing, indexes, scans,
+//! savepoints, failures and sessions. The last module compares random programs with a map of the standard library.
 
 mod batching;
 mod clusters;

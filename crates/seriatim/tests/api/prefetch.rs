@@ -1,5 +1,5 @@
-//! Prefetching is only a hint: random programs that prefetch what they may then read, change, delete, insert or leave alone, in
-//! another order or twice, against a map of the standard library.
+//! Prefetching is only a hint. Random programs are compared with a map of the standard library. They prefetch rows
+//! that they may then read, change, delete, insert or ignore, in another order or twice.
 
 use std::collections::BTreeMap;
 
@@ -43,7 +43,7 @@ where
         let count = rng.below(12);
         let keys: Vec<u64> = (0..count).map(|_| rng.below(KEYS)).collect();
         tx.begin_prefetch(table, keys.iter().copied());
-        // Waves may be missing or more than there are.
+        // There may be too few waves, or too many.
         (0..rng.below(4)).for_each(|_| tx.advance_prefetch());
         for key in keys {
             let key = if rng.below(4) == 0 { rng.below(KEYS) } else { key };
@@ -132,6 +132,6 @@ fn prefetched_rows_are_found_or_not_as_they_would_be_without() {
             }
             Ok(seen)
         });
-        assert_eq!(snapshot.expect("nobody else").value, models);
+        assert_eq!(snapshot.expect("no conflict").value, models);
     });
 }

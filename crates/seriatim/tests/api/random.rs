@@ -1,4 +1,4 @@
-//! Random programs of one session against a map of the standard library: contents, indexes and answers must agree.
+//! Random programs of one session against a map of the standard library: contents, indexes and results must agree.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +8,7 @@ use seriatim::{Abort, Handle, ReadTx, Rng, Savepoint, TransactError, Transaction
 
 use crate::common::{Person, Setting, each, person, text};
 
-/// Keys and values are few, so that programs meet themselves.
+/// Keys and values are few, so that programs repeat them.
 const NUMBERS: u64 = 12;
 const VALUES: u64 = 20;
 
@@ -29,13 +29,13 @@ fn draw(rng: &mut Rng) -> Person {
     }
 }
 
-/// The row of the model that keeps `new` out, by a unique index.
+/// Whether a row of the model excludes `new`, by a unique index.
 fn violates(model: &Model, new: &Person) -> bool {
     let others = model.iter().filter(|(key, _)| **key != (new.region, new.number));
     others.into_iter().any(|(_, row)| row.badge == new.badge || row.email == new.email)
 }
 
-/// That the table and each of its indexes hold exactly the model.
+/// Checks that the table and each of its indexes hold exactly the model.
 fn check(tx: &ReadTx, people: &Handle<Person>, model: &Model) -> Result<(), Abort> {
     let owned =
         |scan: seriatim::Scan<'_, Person>| scan.map(|row| Ok(row?.to_owned())).collect::<Result<Vec<_>, Abort>>();
@@ -66,7 +66,7 @@ fn check(tx: &ReadTx, people: &Handle<Person>, model: &Model) -> Result<(), Abor
     Ok(())
 }
 
-/// One operation on both; `None` if the transaction must end because a unique index refused.
+/// Makes one operation on both. `None` if a unique index refused it and the transaction must end.
 fn step(tx: &Transaction<'_>, people: &Handle<Person>, model: &mut Model, rng: &mut Rng) -> Option<()> {
     let row = draw(rng);
     let (plain, key) = ((row.region, row.number), (row.region, Reverse(row.number)));
@@ -137,7 +137,7 @@ fn step(tx: &Transaction<'_>, people: &Handle<Person>, model: &mut Model, rng: &
 }
 
 fn program(setting: &Setting, seed: u64, transactions: usize) {
-    // A helper that clears away beside a transaction would be in its way.
+    // A background thread that unlinks rows would conflict with a transaction.
     let db = setting.builder().step_helpers(true).open().expect("a valid setting");
     let (people, mut session) = (db.create::<Person>().expect("a valid table"), db.session());
     let mut rng = Rng::from_seed(seed);

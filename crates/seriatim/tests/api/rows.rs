@@ -1,4 +1,4 @@
-//! Rows go in and come out: every column type, every way to write, and rows that stay as they were read.
+//! Rows are written and read: every column type, every way to write, and rows that stay as they were read.
 
 use seriatim::catalog::Reverse;
 use seriatim::{Abort, Decimal, Handle, MissingRow, Table, Text, Timestamp, TransactError, Tx};
@@ -184,7 +184,7 @@ fn a_duplicate_key_names_table_and_key() {
         let error = session.transact(|tx| tx.insert(&people, &person(3, 14))).expect_err("the key exists");
         assert_eq!(error.to_string(), "duplicate key region 3, number 14 in person");
         assert!(!error.is_retryable() && !error.is_maybe_committed());
-        // Of the transaction's own making, and with other writes that must not stay.
+        // A duplicate of the transaction's own row, with other writes that must be undone.
         let error = session.transact(|tx| {
             tx.insert(&people, &person(4, 1))?;
             tx.insert(&people, &person(4, 1))
@@ -264,7 +264,7 @@ fn an_open_transaction_keeps_its_rows_while_others_replace_them() {
         let open = reader.begin_snapshot().expect("a worker");
         let row = open.get(&people, &key).expect("no conflict").expect("there");
         for round in 0..300 {
-            // A lock of the reader's may stand in the way; then the row stays anyway.
+            // A lock of the reader may refuse the write; the row then stays anyway.
             let mut writing = session.begin().expect("a worker");
             let _ = writing.update(&people, &key, |row| row.set_note(&format!("round {round}")));
             let _ = writing.commit();

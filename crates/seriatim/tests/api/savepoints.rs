@@ -1,4 +1,4 @@
-//! Savepoints: part of a transaction is taken back, the rest goes on.
+//! Savepoints: part of a transaction is undone, and the rest continues.
 
 use seriatim::catalog::Reverse;
 use seriatim::{Abort, Handle, ReadTx, Tx};
@@ -39,7 +39,7 @@ fn a_savepoint_takes_back_inserts_updates_deletes_and_index_entries() {
             tx.update(&people, &key(1), |row| row.set_note("kept"))??;
             let savepoint = tx.savepoint()?;
             let before = checked(tx, &people)?;
-            // Rolled back to repeatedly.
+            // The same savepoint is rolled back to repeatedly.
             for round in 0..3 {
                 tx.insert(&people, &person(1, 9))?;
                 tx.update(&people, &key(1), |row| {
@@ -193,7 +193,7 @@ fn what_was_taken_back_is_free_for_others_and_its_memory_is_too() {
         };
         let before = settle(30);
         let mut after = settle(100);
-        // A helper may be about to give back what is left.
+        // A background thread may be about to reclaim the rest.
         for _ in 0..12_000 {
             if after <= before + before / 10 {
                 break;
@@ -208,7 +208,7 @@ fn what_was_taken_back_is_free_for_others_and_its_memory_is_too() {
     });
 }
 
-/// Regression: optimistic protocols dropped what a write had seen when it was taken back, and committed write skew.
+/// Regression: optimistic protocols forgot the reads of a write that was undone, and committed write skew.
 #[test]
 fn what_a_write_saw_stays_read_when_it_is_taken_back() {
     each(|setting| {
@@ -221,7 +221,7 @@ fn what_a_write_saw_stays_read_when_it_is_taken_back() {
             let first = session.begin().expect("a worker");
             let mut saw = String::new();
             if duplicate {
-                // An abort that the body may ignore: nothing of the update stays.
+                // An abort that the body ignores: nothing of the update remains.
                 let taken = first.update(&people, &key(1), |row| {
                     saw = row.note().to_owned();
                     row.set_badge(person(1, 3).badge);

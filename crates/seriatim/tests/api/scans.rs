@@ -1,9 +1,10 @@
 //! Scans: order, bounds, prefixes, direction, own writes, early stops.
 
 use std::ops::Bound;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 use seriatim::catalog::Reverse;
-use seriatim::{Abort, Cause, Handle, Reason, Scan, Table, Text, TransactError, Tx};
+use seriatim::{Abort, Cause, Database, Handle, Reason, Scan, Table, Text, TransactError, Tx};
 
 use crate::common::{Person, each, person, text};
 
@@ -25,7 +26,7 @@ struct Word {
     count: u16,
 }
 
-/// Found by hash: cannot be scanned.
+/// A hash table, which cannot be scanned.
 #[derive(Table, Clone, Debug)]
 #[table(name = "unsorted", key(id), hash)]
 struct Unsorted {
@@ -48,7 +49,7 @@ fn fill(tx: &Tx, events: &Handle<Event>) -> Result<(), Abort> {
     Ok(())
 }
 
-/// What [`fill`] inserts, in key order.
+/// The rows of [`fill`], in key order.
 fn all() -> Vec<(i32, u8, u64)> {
     let hours = |day| [23, 9, 0].into_iter().map(move |hour| (day, hour));
     let ids = |(day, hour)| [0, 5, u64::MAX].into_iter().map(move |id| (day, hour, id));
@@ -80,7 +81,7 @@ fn scans_follow_key_order_within_their_bounds() {
                 assert_eq!(keys(tx.scan(&events, bounds))?, all[wanted.clone()], "{bounds:?}");
                 assert_eq!(keys(tx.scan_rev(&events, bounds))?, reversed(&all[wanted]), "{bounds:?}");
             }
-            // Bounds that are no row's.
+            // Bounds that are not keys of rows.
             assert_eq!(keys(tx.scan(&events, (1, Reverse(0), 0)..(3, Reverse(12), 0)))?, all[18..21]);
             Ok(())
         };
@@ -265,7 +266,8 @@ fn a_scan_that_updates_sees_each_row_once() {
             session.transact(|tx| tx.scan(&events, ..).map(|row| Ok(row?.seen())).collect::<Result<Vec<_>, Abort>>());
         assert!(seen.expect("no conflict").iter().all(|&seen| seen == 2));
 
-        // Rows deleted on the way, and rows inserted behind the scan, are met at most once; rows that stay exactly once.
+        // A scan returns rows deleted ahead of it, and rows inserted behind it, at most once. It returns rows that
+        // stay exactly once.
         let met = session.transact(|tx| {
             let mut met = Vec::new();
             for row in tx.scan(&events, ..) {
@@ -292,7 +294,8 @@ fn a_hash_table_cannot_be_scanned() {
         let table = db.create::<Unsorted>().expect("valid");
         let mut session = db.session();
         session.transact(|tx| tx.insert(&table, &Unsorted { id: 1 })).expect("a new key");
-        // A derived handle has no scan that compiles. At run time the call is refused, so nobody counts its error as a row.
+        // With a derived handle, the scan does not compile. At run time the call is refused, so that its error is not
+        // counted as a row.
         let unsorted = db.open_dyn(Unsorted::NAME).expect("it was created");
         let error = session.transact(|tx| Ok(tx.scan_dyn(&unsorted, &[])?.count())).expect_err("not ordered");
         assert!(matches!(&error, TransactError::Unsupported(cause) if cause.reason == Reason::Unordered), "{error:?}");
@@ -311,7 +314,7 @@ fn a_hash_table_cannot_be_scanned() {
     });
 }
 
-/// A caller that counts the items of a scan counts its error too: that must not commit.
+/// A caller that counts the items of a scan counts its error too: such a transaction must not commit.
 #[test]
 fn an_error_that_is_an_item_of_a_scan_ends_the_transaction() {
     each(|setting| {
@@ -336,7 +339,7 @@ fn an_error_that_is_an_item_of_a_scan_ends_the_transaction() {
     });
 }
 
-/// Trap: the state of a finished scan is used again, and a range without keys must not show what the last one left in it.
+/// The state of a finished scan is reused. A scan of an empty range must not return what the previous one left in it.
 #[test]
 fn an_empty_range_after_another_scan_finds_nothing() {
     each(|setting| {
@@ -360,4 +363,76 @@ fn an_empty_range_after_another_scan_finds_nothing() {
             .expect("no conflict");
         }
     });
+}
+
+/// Rows of a hashed table are listed, each once, as they are at one moment.
+#[test]
+fn rows_of_a_hashed_table_are_listed_as_they_are_at_one_moment() {
+    each(|setting| {
+        let db = setting.open();
+        let table = db.create::<Unsorted>().expect("valid");
+        assert_eq!(db.each_row(&table, |_| unreachable!("it is empty")).expect("nothing is open"), 0);
+        let mut session = db.session();
+        let insert = |tx: &Tx| (0..700).try_for_each(|id| tx.insert(&table, &Unsorted { id }));
+        session.transact(insert).expect("alone");
+        session.transact(|tx| (0..700).step_by(3).try_for_each(|id| tx.delete(&table, &id))).expect("alone");
+        let mut found = Vec::new();
+        let count = db.each_row(&table, |row| found.push(row.id())).expect("nothing is open");
+        found.sort_unstable();
+        assert_eq!(found, (0..700).filter(|id| id % 3 != 0).collect::<Vec<_>>());
+        assert_eq!(count, found.len());
+        let by_values = db.each_row_dyn(&db.open_dyn("unsorted").expect("it is there"), |row| {
+            assert_eq!(row.values().len(), 1);
+        });
+        assert_eq!(by_values.expect("nothing is open"), count);
+
+        let other_db = setting.open();
+        let foreign = other_db.each_row(&table, |_| ()).expect_err("it is of another database");
+        assert!(matches!(foreign, TransactError::ForeignHandle), "{foreign}");
+    });
+}
+
+/// Each transaction moves a row to another key, so there are always as many.
+#[test]
+fn rows_are_listed_beside_transactions_that_move_them() {
+    let db = Database::builder().workers(4).open().expect("valid");
+    let table = db.create::<Unsorted>().expect("valid");
+    db.session().transact(|tx| (0..50).try_for_each(|id| tx.insert(&table, &Unsorted { id }))).expect("alone");
+    let (moved, is_done) = (AtomicU32::new(0), AtomicBool::new(false));
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let mut session = db.session();
+            for id in (0..).take_while(|_| !is_done.load(Ordering::Relaxed)) {
+                let result = session.transact(|tx| {
+                    tx.delete(&table, &id)?;
+                    tx.insert(&table, &Unsorted { id: id + 50 })
+                });
+                match result {
+                    Ok(_) => moved.store(id + 1, Ordering::Release),
+                    // A panic here would not end the other thread's loop.
+                    Err(_) => break,
+                }
+            }
+        });
+        for _ in 0..20 {
+            let (before, mut found) = (moved.load(Ordering::Acquire), Vec::new());
+            match db.each_row(&table, |row| found.push(row.id())) {
+                Ok(count) => assert_eq!(count, 50),
+                Err(error) => assert!(error.is_retryable(), "{error}"),
+            }
+            found.sort_unstable();
+            if let Some(&first) = found.first() {
+                assert!(first >= before, "what was moved before is moved");
+                assert_eq!(found, (first..first + 50).collect::<Vec<_>>(), "all of one moment");
+            }
+        }
+        is_done.store(true, Ordering::Relaxed);
+    });
+    assert!(moved.into_inner() > 0);
+    let mut session = db.session();
+    let open = session.begin_snapshot().expect("a worker");
+    let error = db.each_row(&table, |_| ()).expect_err("a transaction is open");
+    assert!(matches!(error, TransactError::Excluded { .. }) && error.is_retryable(), "{error}");
+    drop(open);
+    assert_eq!(db.each_row(&table, |_| ()).expect("it has ended"), 50);
 }

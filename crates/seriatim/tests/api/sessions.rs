@@ -63,7 +63,7 @@ fn many_sessions_share_few_workers() {
                 scope.spawn(move || {
                     for (number, session) in (0..).zip(sessions) {
                         let mut insert = || session.transact(|tx| tx.insert(people, &person(part, number)));
-                        // Whoever has the worker may have no processor.
+                        // The transaction that has the worker may get no processor time.
                         let free =
                             iter::repeat_with(&mut insert).find(|it| !matches!(it, Err(TransactError::WorkersBusy)));
                         free.expect("it goes on until it has one").expect("a worker");
@@ -78,7 +78,7 @@ fn many_sessions_share_few_workers() {
 
 #[test]
 fn when_every_worker_stays_busy_the_session_is_told() {
-    // One wait of the bound is enough: the pool knows nothing of protocols or back ends.
+    // One wait up to the limit is enough: the pool does not depend on protocols or back ends.
     let db = Database::builder().workers(1).open().expect("valid");
     let people = db.create().expect("valid");
     let (mut first, mut second) = (db.session(), db.session());
@@ -90,7 +90,7 @@ fn when_every_worker_stays_busy_the_session_is_told() {
     assert_eq!(error.to_string(), "every worker has an open transaction; allow more workers or end some transactions");
     assert!(asked.elapsed() >= Duration::from_millis(100), "it waits for a while before it gives up");
     open.commit().expect("no conflict");
-    // A session that waits gets the worker that becomes free.
+    // A waiting session gets the worker that becomes free.
     loop {
         let (open, began) = (first.begin().expect("the worker"), Instant::now());
         let (waited, freed) = thread::scope(|scope| {
@@ -102,7 +102,7 @@ fn when_every_worker_stays_busy_the_session_is_told() {
         });
         match waited {
             Ok(()) => break,
-            // This thread got no processor for about as long as the other waits.
+            // This thread got no processor for about as long as the other session waits.
             Err(TransactError::WorkersBusy) if freed > Duration::from_millis(500) => {}
             Err(error) => panic!("{error}, freed after {freed:?}"),
         }
@@ -135,7 +135,8 @@ fn a_transaction_that_stays_open_too_long_is_stopped() {
     });
 }
 
-/// Neither a call nor the commit, nor another attempt, of whatever kind of transaction; the next one is not affected.
+/// A cancelled transaction of any kind can neither make a call, nor commit, nor begin another attempt. The next
+/// transaction is not affected.
 #[test]
 fn a_transaction_is_cancelled_and_the_next_is_not() {
     each(|setting| {
@@ -193,7 +194,7 @@ fn a_transaction_is_cancelled_and_the_next_is_not() {
     });
 }
 
-/// Neither a call nor the commit, of whatever kind of transaction.
+/// A transaction of any kind that is too old can neither make a call nor commit.
 #[test]
 fn an_attempt_that_is_too_old_does_not_commit() {
     each(|setting| {
@@ -214,7 +215,8 @@ fn an_attempt_that_is_too_old_does_not_commit() {
                 Ok(())
             }
         };
-        // No call follows: the commit fails. One does: it fails, and so does the commit, whatever became of the error.
+        // Without a further call the commit fails. With one, both the call and the commit fail, even if the body
+        // ignores the error.
         too_old(session.transact(|tx| insert_and_wait(tx, 6)).map(drop));
         too_old(session.submit(|tx| insert_and_wait(tx, 6)).wait().map(drop));
         let swallowed = session.transact(|tx| {
@@ -232,7 +234,7 @@ fn an_attempt_that_is_too_old_does_not_commit() {
         wait(6);
         too_old(open.finish().map(drop));
 
-        // A transaction may have its own age, younger or older; the next has the session's again.
+        // A transaction may have its own age limit, shorter or longer; the next one has that of the session again.
         let [brief, patient] = [20, 1000].map(|age| TransactionOptions::new().age_max(Duration::from_millis(age)));
         too_old(session.transact_with(&brief, |tx| insert_and_wait(tx, 3)).map(drop));
         session.transact_with(&patient, |tx| insert_and_wait(tx, 20)).expect("within its age");
@@ -255,7 +257,7 @@ fn an_attempt_that_is_too_old_does_not_commit() {
     });
 }
 
-/// The ticker's time, not the epoch's: epochs can advance faster.
+/// Ages follow the clock of the background thread, not epochs, which can advance faster.
 #[test]
 fn an_attempt_ages_with_time() {
     each(|setting| {
@@ -284,26 +286,26 @@ fn the_database_lives_as_long_as_its_last_session() {
     });
 }
 
-/// Of two transactions the older waits for the younger one, which does nothing: why it gives up. It has this age, the other may be
-/// older than that.
+/// Of two transactions, the older waits for the younger one, which does nothing. Returns why the older one gives up.
+/// It has this age limit; the other one may be older.
 fn reasons_of_a_wait_that_ends(wait: Duration, age: Duration, is_cancelled: bool) -> Vec<Reason> {
     let reason = |asks: usize| {
         let builder = Database::builder().protocol("wait-die").protocol_option("wait_max_us", wait.as_micros() as u64);
         let db = builder.open().expect("valid");
         let people = db.create::<crate::common::Person>().expect("valid");
         let insert = |tx: &Tx| (1..=2).try_for_each(|part| tx.insert(&people, &person(part, 1)));
-        db.session().transact(insert).expect("nobody is about");
+        db.session().transact(insert).expect("no conflict");
         let mut sessions = [db.session(), db.session()];
         let mut ages = [TransactionOptions::new(); 2];
         ages[asks] = ages[asks].age_max(age);
         let canceller = sessions[asks].canceller();
         let [first, second] = &mut sessions;
         let open = [first.begin_with(&ages[0]).expect("a worker"), second.begin_with(&ages[1]).expect("a worker")];
-        open[1 - asks].delete(&people, &(1, Reverse(1))).expect("nobody has it");
+        open[1 - asks].delete(&people, &(1, Reverse(1))).expect("no other transaction has it");
         let has_ended = AtomicBool::new(false);
         thread::scope(|scope| {
             scope.spawn(|| {
-                // Not before it waits, if it does; who does not has ended by then.
+                // Cancels only while it waits; a transaction that does not wait has ended by then.
                 let began = Instant::now();
                 while is_cancelled && !has_ended.load(Ordering::Acquire) && began.elapsed() < Duration::from_secs(1) {
                     thread::sleep(Duration::from_millis(5));
@@ -317,7 +319,7 @@ fn reasons_of_a_wait_that_ends(wait: Duration, age: Duration, is_cancelled: bool
             refused.cause().expect("no mistake").reason
         })
     };
-    // Which of them is older, their workers decide; the younger one does not wait.
+    // Their workers determine which of them is older; the younger one does not wait.
     [0, 1].map(reason).into_iter().filter(|reason| *reason != Reason::RecordLocked).collect()
 }
 

@@ -1,4 +1,4 @@
-//! Whole transactions: commit, rollback, conflicts and what they say, retries, statistics.
+//! Whole transactions: commit, rollback, conflicts and their errors, retries, statistics.
 
 use std::collections::HashSet;
 use std::time::Duration;
@@ -16,20 +16,21 @@ struct Counter {
     n: u64,
 }
 
-/// Reads `tx`, writes `other` in the way, writes `tx`, commits: whichever protocol it is, one of the two must fail. Its error.
+/// Reads with `tx`, writes with `other`, writes with `tx`, commits. Under every protocol, one of the two must fail.
+/// Returns its error.
 fn collide(tx: Transaction<'_>, other: Transaction<'_>, counters: &Handle<Counter>) -> TransactError {
     let add = |tx: &Transaction<'_>| tx.update(counters, &7, |row| row.set_n(row.n() + 1));
-    assert_eq!(tx.get(counters, &7).expect("nobody is in the way yet").map(|row| row.n()), Some(0));
+    assert_eq!(tx.get(counters, &7).expect("no conflict yet").map(|row| row.n()), Some(0));
     if let Err(abort) = add(&other) {
         assert!(abort.is_retryable());
         let error = other.explain(&abort);
-        // Operations after a conflict keep failing, and so does the commit.
+        // After a conflict, all operations and the commit fail.
         assert_eq!(other.get(counters, &8).expect_err("stopped").cause(), abort.cause());
         assert_eq!(add(&other).expect_err("stopped").cause(), abort.cause());
         assert_eq!(other.savepoint().expect_err("stopped").cause(), abort.cause());
         assert!(other.try_insert(counters, &Counter { id: 9, n: 0 }).is_err());
         assert!(other.commit().is_err_and(|error| error.is_retryable()));
-        add(&tx).expect("nobody is in the way any more");
+        add(&tx).expect("no conflict any more");
         tx.commit().expect("no conflict");
         return error;
     }
@@ -40,24 +41,24 @@ fn collide(tx: Transaction<'_>, other: Transaction<'_>, counters: &Handle<Counte
     }
 }
 
-/// What a closure of an update asks may show that the transaction has written over what is not true any more. (What it only read may hold at
-/// an earlier place in the order.)
+/// A call inside the closure of an update may find that the transaction has overwritten a stale read. (What it only
+/// read may be valid at an earlier place in the order.)
 #[test]
 fn a_conflict_found_inside_an_update_stops_the_transaction() {
     each(|setting| {
-        // Of attempts that are in vain few are enough.
+        // The attempts are in vain, so a few are enough.
         let few = RetryPolicy { attempts_max: 10, ..RetryPolicy::default() };
         let db = setting.builder().retry(few).open().expect("a valid setting");
         let counters = db.create::<Counter>().expect("declared once");
         let (mut session, mut other) = (db.session(), db.session());
         for id in 7..9 {
-            session.transact(|tx| tx.insert(&counters, &Counter { id, n: 0 })).expect("nobody is in the way");
+            session.transact(|tx| tx.insert(&counters, &Counter { id, n: 0 })).expect("no conflict");
         }
         let tx = session.begin().expect("a worker");
-        tx.update(&counters, &7, |row| row.set_n(row.n() + 2)).expect("nobody is in the way yet");
+        tx.update(&counters, &7, |row| row.set_n(row.n() + 2)).expect("no conflict yet");
         let add = |tx: &Tx| tx.update(&counters, &7, |row| row.set_n(row.n() + 1)).map(drop);
         if other.transact(add).is_err() {
-            // It waits for the transaction that has written the row.
+            // `other` waits for the transaction that has written the row.
             return;
         }
         let mut found = None;
@@ -71,7 +72,7 @@ fn a_conflict_found_inside_an_update_stops_the_transaction() {
     });
 }
 
-/// A conflict may be found when the row to insert has its place, and is nobody's yet.
+/// A conflict may be found when the memory of the row to insert is allocated and belongs to no table yet.
 #[test]
 fn a_transaction_that_stops_in_the_middle_of_an_insertion_leaves_no_memory_behind() {
     each(|setting| {
@@ -80,7 +81,7 @@ fn a_transaction_that_stops_in_the_middle_of_an_insertion_leaves_no_memory_behin
             let db = setting.builder().operations_max(operations_max).retry(once).open().expect("a valid setting");
             let people = db.create::<Person>().expect("declared once");
             let (mut session, mut other) = (db.session(), db.session());
-            session.transact(|tx| tx.insert(&people, &person(1, 1))).expect("nobody is in the way");
+            session.transact(|tx| tx.insert(&people, &person(1, 1))).expect("no conflict");
             let mut settle = |rounds: u32| {
                 for _ in 0..rounds {
                     let tx = session.begin().expect("a worker");
@@ -89,12 +90,12 @@ fn a_transaction_that_stops_in_the_middle_of_an_insertion_leaves_no_memory_behin
                     if own.is_err() {
                         continue;
                     }
-                    // Where this waits for the other writer there is no conflict to find.
+                    // Where `other` waits for the first writer, there is no conflict to find.
                     let change =
                         |tx: &Tx| tx.update(&people, &(1, Reverse(1)), |row| row.set_balance(next(row.balance())));
                     if other.transact(change).is_ok() {
                         let inserted = (2..10).try_for_each(|number| tx.insert(&people, &person(1, number)));
-                        // What was overwritten may still be valid at an earlier place in an order that is not strict.
+                        // In an order that is not strict, the overwritten value may be valid at an earlier place.
                         let strict = setting.protocol.capabilities.strict;
                         assert!(inserted.map_or_else(|abort| abort.is_retryable(), |()| !strict));
                     }
@@ -104,7 +105,7 @@ fn a_transaction_that_stops_in_the_middle_of_an_insertion_leaves_no_memory_behin
             };
             let before = settle(50);
             let mut after = settle(200);
-            // What readers of the past may need is kept until a helper says that nobody does.
+            // Memory that old snapshots may need is kept until a background thread finds that none does.
             for _ in 0..12_000 {
                 if after <= before + before / 20 {
                     break;
@@ -231,12 +232,12 @@ fn the_retry_policy_bounds_attempts_and_the_body_sees_them() {
         let counters = db.create::<Counter>().expect("valid");
         let (mut session, mut hostile) = (db.session(), db.session());
         session.transact(|tx| (7..9).try_for_each(|id| tx.insert(&counters, &Counter { id, n: 0 }))).expect("new keys");
-        // Meets a lock, or reads what is overwritten before it commits.
+        // The transaction finds a lock, or reads a value that is overwritten before it commits.
         let mut spoilt = |tx: &Tx| {
             let open = hostile.begin().expect("a worker");
-            open.update(&counters, &7, |row| row.set_n(row.n() + 1)).expect("nobody is in its way");
+            open.update(&counters, &7, |row| row.set_n(row.n() + 1)).expect("no conflict");
             let n = tx.get(&counters, &7)?.map(|row| row.n());
-            open.commit().expect("nobody is in its way");
+            open.commit().expect("no conflict");
             Ok::<_, Abort>(n)
         };
         let mut attempts = Vec::new();
@@ -254,7 +255,7 @@ fn the_retry_policy_bounds_attempts_and_the_body_sees_them() {
 
         let counted = session.transact(|tx| {
             if tx.attempt() < 3 {
-                // Even a body that hides the conflict does not commit.
+                // A body that hides the conflict does not commit either.
                 let _ = spoilt(tx);
             }
             tx.update(&counters, &8, |row| row.set_n(row.n() + 1))
@@ -305,7 +306,7 @@ fn a_snapshot_shows_one_moment() {
                 for round in 1..=30 {
                     writing
                         .transact(|tx| {
-                            // Badges are unique: move each to a value that is free.
+                            // Badges are unique: move each to a free value.
                             (0..20).try_for_each(|number| {
                                 let badge = round * 100 + number;
                                 tx.update(&rows, &(1, Reverse(number)), |row| row.set_badge(badge)).map(|_| ())
@@ -324,7 +325,8 @@ fn a_snapshot_shows_one_moment() {
     });
 }
 
-/// Read-only transactions have no writing methods: this trait's would be shadowed by them, and not compile.
+/// Read-only transactions have no writing methods. If they had, these would shadow those of this trait, and this
+/// would not compile.
 trait NoWriting {
     fn insert(&self) {}
     fn try_insert(&self) {}
@@ -363,7 +365,7 @@ fn a_read_only_transaction_cannot_write_by_its_type() {
     });
 }
 
-/// What `?` carries out of a function with an explicit transaction.
+/// The error that `?` returns from a function with an explicit transaction.
 #[test]
 fn an_abort_of_an_explicit_transaction_tells_table_and_key_by_itself() {
     each(|setting| {
@@ -393,12 +395,11 @@ fn an_abort_of_an_explicit_transaction_tells_table_and_key_by_itself() {
             Ok(())
         };
         let error = typed(&|tx| tx.require(&people, &(3, Reverse(4))).map(drop)).expect_err("it is not there");
-        assert!(
-            matches!(&error, TransactError::MissingRow { table, key } if table == "person" && key == "region 3, number 4")
-        );
+        let TransactError::MissingRow { table, key } = &error else { panic!("{error}") };
+        assert_eq!((table.as_str(), key.as_str()), ("person", "region 3, number 4"));
         let error = typed(&|tx| Err(tx.abort(std::fmt::Error))).expect_err("its own");
         assert_eq!(error.user(), Some(&std::fmt::Error));
-        // Two of one transaction, the older one asked last.
+        // Two aborts of one transaction; the older one is explained last.
         let tx = session.begin().expect("a worker");
         let older = tx.insert(&people, &person(1, 1)).expect_err("the key exists");
         let newer = tx.require(&people, &(9, Reverse(9))).expect_err("it is not there");
@@ -408,7 +409,7 @@ fn an_abort_of_an_explicit_transaction_tells_table_and_key_by_itself() {
     });
 }
 
-/// Numbers that are added to.
+/// Columns that are added to.
 #[derive(Table, Clone, Debug, PartialEq)]
 #[table(name = "sum", key(id))]
 #[table(index(name = "by_level", columns(level), unique))]
@@ -439,11 +440,11 @@ fn additions_add_and_say_whether_there_is_a_row() {
             assert_eq!((row.small(), row.large(), row.money()), (-1, u64::MAX, Decimal::from_units(-50)));
             Ok(added)
         });
-        assert_eq!(added.expect("nobody is about").value, [Ok(()), Err(MissingRow)]);
-        // An index follows; a duplicate of it is told, and nothing of it stays.
-        session.transact(|tx| tx.add(&sums, &1, SumRow::LEVEL, 6)).expect("nobody is about");
+        assert_eq!(added.expect("no conflict").value, [Ok(()), Err(MissingRow)]);
+        // An index follows an addition; a duplicate in it is reported and has no effect.
+        session.transact(|tx| tx.add(&sums, &1, SumRow::LEVEL, 6)).expect("no conflict");
         let found = session.transact(|tx| Ok(tx.require_by(&by_level, &7)?.id()));
-        assert_eq!(found.expect("nobody is about").value, 1);
+        assert_eq!(found.expect("no conflict").value, 1);
         let duplicate = session.transact(|tx| tx.add(&sums, &0, SumRow::LEVEL, 7));
         assert!(matches!(duplicate, Err(TransactError::Duplicate { .. })), "{duplicate:?}");
         for overflows in [
@@ -456,12 +457,12 @@ fn additions_add_and_say_whether_there_is_a_row() {
                 Err(TransactError::Overflow { place, .. }) => assert!(place.contains("transactions.rs"), "{place}"),
                 other => panic!("{other:?}"),
             }
-            // A body that goes on has a row that is as it was.
+            // If the body ignores the error, the row is unchanged.
             let ignored = session.transact(|tx| Ok(overflows(tx, &sums).is_err()));
-            assert!(ignored.expect("nobody is about").value);
+            assert!(ignored.expect("no conflict").value);
         }
         let left = session.transact(|tx| Ok([tx.require(&sums, &0)?.to_owned(), tx.require(&sums, &1)?.to_owned()]));
         let first = Sum { small: -1, large: u64::MAX, money: Decimal::from_units(-50), ..sum(0, 0) };
-        assert_eq!(left.expect("nobody is about").value, [first, sum(1, 7)]);
+        assert_eq!(left.expect("no conflict").value, [first, sum(1, 7)]);
     });
 }

@@ -1,4 +1,4 @@
-//! A database that is closed, cut off and opened again.
+//! Databases that are closed, cut off by a power failure, and opened again.
 
 use std::sync::Arc;
 
@@ -26,12 +26,12 @@ pub(crate) fn account(id: u64) -> Account {
     Account { id, owner: id as u32 % 7, branch: id as u16 % 3, balance: 100, note: format!("account {id}") }
 }
 
-/// Every protocol, and one that hands out copies of rows and poisons each as soon as it may.
+/// Every protocol, and one that copies rows and poisons each copy as early as it may.
 pub(crate) fn names() -> impl Iterator<Item = &'static str> {
     available_protocols().iter().map(|protocol| protocol.name).chain([seriatim_engine::protocol::copying::NAME])
 }
 
-/// Options for a small database on `disk`, stepped by its owner.
+/// Options for a small database on `disk` with stepped background work.
 pub(crate) fn small(protocol: &str, disk: &FaultyDisk) -> Builder {
     let builder = Database::builder().protocol(protocol).workers(4).step_helpers(true);
     builder
@@ -97,7 +97,7 @@ fn what_was_acknowledged_is_there_again() {
             assert_eq!(recovery.checkpoint_rows, if checkpointed { 100 } else { 0 });
             assert_eq!(rows(&db), before, "{protocol}");
             db.check_structure().expect("indexes are sound");
-            // And goes on.
+            // The database can still be written.
             let accounts = db.table::<Account>().expect("the table is there");
             db.session().transact(|tx| tx.insert(&accounts, &account(1000))).expect("inserted");
             disk.crash();
@@ -135,8 +135,8 @@ fn two_cannot_open_it() {
 
 #[test]
 fn what_a_recovery_found_survives_a_power_cut_although_its_flush_was_never_answered() {
-    // A process is killed between the write of a batch and its flush. The next one reads the batch out of the system's cache, takes
-    // it for durable and says so; then the power fails.
+    // A process is killed between the write of a batch and its flush. The next process reads the batch from the page
+    // cache and reports it as durable; then the power fails.
     for n in 1..40 {
         let disk = FaultyDisk::new(n);
         let db = small("auto", &disk).durability(Durability::Async).open().expect("a new database opens");
@@ -190,7 +190,7 @@ fn a_recovery_does_not_count_the_epochs_of_an_incarnation_that_wrote_nothing() {
     }
 }
 
-/// A row whose address may be unknown.
+/// A row whose address may be NULL.
 mod loose {
     #[derive(seriatim::Table, Clone, Debug, PartialEq)]
     #[table(name = "contact", key(id), index(name = "by_mail", columns(mail), unique, hash))]
@@ -200,7 +200,7 @@ mod loose {
     }
 }
 
-/// The same, where one address may be unknown.
+/// The same row, where at most one address may be NULL.
 mod strict {
     #[derive(seriatim::Table, Clone, Debug, PartialEq)]
     #[table(name = "contact", key(id), index(name = "by_mail", columns(mail), unique, nulls_not_distinct, hash))]
@@ -230,12 +230,12 @@ fn what_null_equals_is_kept_with_the_table() {
         let contacts = db.table::<loose::Contact>().expect("as it was declared");
         let by_mail = contacts.index(loose::Contact::BY_MAIL);
         let unknown = db.session().transact(|tx| tx.find_by(&by_mail, &None).try_count());
-        assert_eq!(*unknown.expect("nobody is in the way"), 2);
+        assert_eq!(*unknown.expect("no conflict"), 2);
         let error = db.table::<strict::Contact>().expect_err("another meaning").to_string();
         assert!(error.contains("unique, not `by_mail` on (mail), hashed, unique, nulls_not_distinct"), "{error}");
         drop((contacts, by_mail, db));
 
-        // A manifest without a word about it is one from before the choice.
+        // A manifest that does not mention this option was written before the option existed.
         let disk = FaultyDisk::new(1);
         let open = || small(protocol, &disk).durability(Durability::Async).open().expect("a database");
         drop(open().create::<strict::Contact>().expect("a new table"));

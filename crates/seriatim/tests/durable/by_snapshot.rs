@@ -1,4 +1,4 @@
-//! Durability by snapshot: what opening refuses, what each mode waits for, and which numbers are told.
+//! Durability by snapshot: settings that are refused, what each mode waits for, and snapshot numbers in receipts.
 
 use std::io::ErrorKind;
 use std::time::Duration;
@@ -10,7 +10,7 @@ use crate::accounts::{Account, account, small};
 
 const MILLISECOND: Duration = Duration::from_millis(1);
 
-/// Of this disk, with durability by snapshot.
+/// Options for a database on this disk with durability by snapshot.
 fn by_snapshot(disk: &FaultyDisk) -> Builder {
     small("dbx-tc", disk).protocol_option("durable_snapshots", 1)
 }
@@ -20,7 +20,7 @@ fn snapshots_and_epochs_have_one_interval() {
     let disk = FaultyDisk::new(101);
     let opens = |builder: Builder| builder.open().map(drop).map_err(|error| error.to_string());
     let made = |ms: u64| by_snapshot(&disk).protocol_option("snapshot_interval_ms", ms);
-    let refused = opens(made(0)).expect_err("each reader would make one, and nobody else");
+    let refused = opens(made(0)).expect_err("only readers would make snapshots");
     assert!(refused.contains("snapshot_interval_ms is above 0") && refused.ends_with("here it is 0 ms"), "{refused}");
     let refused = opens(made(20).epoch_interval(10 * MILLISECOND)).expect_err("two intervals");
     assert!(refused.ends_with("here it is 20 ms, and epochs every 10ms"), "{refused}");
@@ -31,7 +31,7 @@ fn snapshots_and_epochs_have_one_interval() {
         assert_eq!(opens(right), Ok(()));
     }
     assert_eq!(opens(age(by_snapshot(&disk).epoch_interval(10 * MILLISECOND))), Ok(()), "one of them says it");
-    // Elsewhere they have nothing to do with each other.
+    // Without durability by snapshot the two intervals are independent.
     let apart = small("dbx-tc", &disk).protocol_option("snapshot_interval_ms", 0).epoch_interval(MILLISECOND);
     assert_eq!(opens(apart), Ok(()));
 }
@@ -47,7 +47,7 @@ fn receipts_statistics_and_recoveries_tell_snapshots() {
             let put = session.transact(|tx| tx.put(&accounts, &account(id))).expect("alone").receipt;
             let of_put = put.snapshot().expect("it has one");
             assert_eq!(of_put, put.epoch().0);
-            // Its own commits, and what it was told of, are in the snapshot.
+            // The snapshot shows the session's own commit, and the commit named by `read_after`.
             let get = |tx: &seriatim::ReadTx| tx.get(&accounts, &id).map(|row| row.is_some());
             other.read_after(put).expect("of this database");
             for reader in [&mut session, &mut other] {
@@ -70,7 +70,7 @@ fn receipts_statistics_and_recoveries_tell_snapshots() {
         let first = db.session().snapshot(|_| Ok(())).expect("a snapshot").receipt.snapshot();
         assert!(first > Some(recovered), "numbers go on");
     }
-    // In memory there are numbers, and nothing durable; elsewhere there are none.
+    // In memory snapshots have numbers, and nothing is durable. Without the option there are no numbers.
     for (builder, has) in [(by_snapshot(&disk), true), (small("dbx-tc", &disk), false), (small("dbx", &disk), false)] {
         let db = builder.open().expect("it opens");
         let accounts = db.table::<Account>().expect("it is there");
@@ -83,7 +83,8 @@ fn receipts_statistics_and_recoveries_tell_snapshots() {
     }
 }
 
-/// Nobody waits for the interval: who wants to be told ends the epoch, and so makes the snapshot.
+/// No caller waits for the interval: a caller that wants an acknowledgement ends the epoch, and so makes the
+/// snapshot.
 #[test]
 fn who_is_told_makes_the_snapshot() {
     let hour = Duration::from_secs(3600);
@@ -101,7 +102,7 @@ fn who_is_told_makes_the_snapshot() {
         shows(&mut reader, 0);
         let pending = session.submit(|tx| tx.insert(&accounts, &account(1)));
         match mode {
-            // It is flushed although nobody waits.
+            // The commit is flushed although no caller waits.
             Durability::Sync => {
                 let began = clock::Instant::now();
                 let mut pending = Some(pending);
@@ -117,7 +118,7 @@ fn who_is_told_makes_the_snapshot() {
     }
 }
 
-/// Each read-only transaction makes one where that is asked for.
+/// With this option, each read-only transaction makes a snapshot.
 #[test]
 fn readers_end_epochs_too_where_they_make_snapshots() {
     let disk = FaultyDisk::new(104);
@@ -128,7 +129,7 @@ fn readers_end_epochs_too_where_they_make_snapshots() {
     assert!(numbers.windows(2).all(|two| two[1] == two[0] + 1), "{numbers:?}");
 }
 
-/// Though nothing is logged; so no number is given twice.
+/// No number is used twice, even if nothing is logged.
 #[test]
 fn a_recovery_knows_how_far_snapshots_were() {
     let disk = FaultyDisk::new(105);
@@ -147,14 +148,14 @@ fn a_recovery_knows_how_far_snapshots_were() {
     assert!(last < number(&db), "{last:?} had been told");
 }
 
-/// More than opening skips.
+/// More numbers than an opening skips.
 const MANY: u64 = 70_000;
 
 fn read(session: &mut Session) -> u64 {
     session.snapshot(|_| Ok(())).expect("a snapshot").receipt.snapshot().expect("it has one")
 }
 
-/// Within one interval, while nothing is logged, and nobody steps the loggers but who reads.
+/// Within one interval, while nothing is logged, and only readers step the loggers.
 #[test]
 fn no_number_is_given_twice_however_many_readers_make_snapshots() {
     for mode in [Durability::Async, Durability::Group] {
@@ -173,7 +174,7 @@ fn no_number_is_given_twice_however_many_readers_make_snapshots() {
     }
 }
 
-/// A reader that wants what is in no snapshot is told why; what is in one is read.
+/// A reader that needs a commit which no snapshot shows gets an error with the reason; other commits can be read.
 #[test]
 fn while_the_disk_takes_nothing_snapshots_do_not_get_far() {
     let disk = FaultyDisk::new(107);
@@ -187,7 +188,7 @@ fn while_the_disk_takes_nothing_snapshots_do_not_get_far() {
         session.transact(|tx| tx.put(&accounts, &row)).expect("nothing is known of the disk");
     };
     let shows = |tx: &seriatim::ReadTx| tx.get(&accounts, &1).map(|row| row.map(|row| row.balance() as u64));
-    // Each that is to show its own commit makes a snapshot.
+    // Each reader that must show its own commit makes a snapshot.
     let refused = (0..MANY).find_map(|number| {
         put(&mut session, number);
         session.snapshot(shows).err().map(|refused| (number, refused))
@@ -207,7 +208,7 @@ fn while_the_disk_takes_nothing_snapshots_do_not_get_far() {
     assert!(read(&mut other) > last, "they go on");
 }
 
-/// Before readers would have to wait.
+/// The log records the snapshot numbers before readers have to wait.
 #[test]
 fn the_disk_is_asked_to_say_how_far_snapshots_are() {
     let hour = Duration::from_secs(3600);
@@ -224,7 +225,7 @@ fn the_disk_is_asked_to_say_how_far_snapshots_are() {
     }
 }
 
-/// Loggers that are asked for more than they can do, as epochs are far.
+/// The loggers are asked for more than they can do, while no epoch ends.
 #[test]
 fn a_full_disk_is_not_tried_all_the_time() {
     let (hour, disk) = (Duration::from_secs(3600), FaultyDisk::new(109));

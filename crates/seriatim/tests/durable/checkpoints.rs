@@ -1,4 +1,4 @@
-//! Checkpoints that the database takes by itself, and what its statistics tell.
+//! Checkpoints that the database takes by itself, and their statistics.
 
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
@@ -9,7 +9,7 @@ use std::time::Duration;
 use seriatim::catalog::TableDef;
 use seriatim::{Database, Durability, Handle, LogStatistics, OpenError, Table};
 use seriatim_base::Rng;
-use seriatim_base::disk::{Disk, FaultyDisk, Operation, Times};
+use seriatim_base::disk::{Disk, FaultyDisk, Opening, Operation, Times};
 
 use crate::accounts::{Account, account, names, rows, small};
 
@@ -20,7 +20,7 @@ fn log(db: &Database) -> LogStatistics {
 fn write_some(db: &Database, accounts: &Handle<Account>, ids: std::ops::Range<u64>) {
     let mut session = db.session();
     for id in ids {
-        // Unlike what was there: an equal row is no change.
+        // The balance differs each time: an equal row is no change.
         let balance = db.durable_epoch().expect("it is on disk").0 as i64;
         session.transact(|tx| tx.put(accounts, &Account { balance, ..account(id) })).expect("the disk works");
     }
@@ -48,7 +48,7 @@ fn a_checkpoint_is_taken_after_so_much_log_and_the_log_before_it_goes() {
         }
         assert!(taken >= 3, "{}: {taken} of {} bytes", protocol, log(&db).bytes);
         assert_eq!((log(&db).checkpoints_failed, log(&db).checkpoint_error), (0, None));
-        // 64 KiB each: what is left is what was written since the last began.
+        // 64 KiB each: only segments since the beginning of the last checkpoint remain.
         assert!(segments(&disk) <= 8, "{}: {} segments", protocol, segments(&disk));
         let before = rows(&db);
         disk.crash();
@@ -83,7 +83,7 @@ fn a_failed_checkpoint_is_told_and_tried_again_after_a_growing_pause() {
     db.flush().expect("the disk works");
     let mut failures = Vec::new();
     for step in 0..100 {
-        // A checkpoint is the only one that creates directories.
+        // Only checkpoints create directories.
         disk.fail(Operation::CreateDir, 1, Times::Once, ErrorKind::PermissionDenied);
         db.step();
         disk.heal();
@@ -96,7 +96,7 @@ fn a_failed_checkpoint_is_told_and_tried_again_after_a_growing_pause() {
     let pauses: Vec<i32> = failures.windows(2).map(|pair| pair[1] - pair[0]).collect();
     assert!(pauses[0] > 1 && pauses.is_sorted() && pauses[0] < pauses[1], "{pauses:?}");
     assert!(log(&db).checkpoint_error.is_some_and(|error| error.contains("checkpoint")));
-    // One that is asked for does not wait.
+    // A requested checkpoint does not wait.
     let checkpoint = db.checkpoint().expect("the disk works").expect("it is on disk");
     assert_eq!(checkpoint.rows, 400);
     assert_eq!((log(&db).checkpoints, log(&db).checkpoint_error), (1, None));
@@ -107,7 +107,7 @@ fn a_helper_takes_checkpoints_and_closing_waits_for_it() {
     let disk = FaultyDisk::new(34);
     for round in 0..5u64 {
         let options = small("auto", &disk).step_helpers(false).epoch_interval(Duration::from_millis(1));
-        // So slow that it is closed in the middle of one, if it began.
+        // A rate so low that the database is closed in the middle of a checkpoint, if one began.
         let rate = (round % 2 == 1).then_some(100_000);
         let db = options.checkpoint_bytes(Some(1)).checkpoint_rate(rate).open().expect("it was closed");
         let accounts = match round {
@@ -142,7 +142,7 @@ fn the_statistics_of_a_stretch_are_those_since_its_beginning() {
     assert_eq!(since.refusal, None);
 }
 
-/// The directories that are checkpoints by their names, and the bytes in each.
+/// The directories with names of checkpoints, and the bytes in each.
 fn checkpoints(disk: &FaultyDisk) -> Vec<(PathBuf, u64)> {
     let found = disk.list(Path::new("/db")).expect("a directory");
     let found = found.into_iter().filter(|found| found.name.to_string_lossy().starts_with("checkpoint-"));
@@ -159,14 +159,14 @@ fn checkpoints_that_were_cut_off_do_not_fill_the_disk() {
     let accounts = db.create::<Account>().expect("the table is created");
     let mut session = db.session();
     for id in 0..300 {
-        // Not to be compressed.
+        // Text that does not compress.
         let note: String = (0..10_000).map(|_| rng.range(0x20, 0x7e) as u8 as char).collect();
         let wide = Account { note, ..account(id) };
         session.transact(|tx| tx.insert(&accounts, &wide)).expect("inserted");
     }
     drop((session, accounts));
     let bytes = db.checkpoint().expect("the disk works").expect("it is on disk").bytes;
-    // For another one, and for some log.
+    // Room for another checkpoint and some log.
     let capacity = disk.used_bytes() + bytes + (1 << 20);
     disk.set_capacity(capacity);
     let before = disk.operations();
@@ -179,7 +179,7 @@ fn checkpoints_that_were_cut_off_do_not_fill_the_disk() {
         drop(db);
         let left = checkpoints(&disk).into_iter().find(|(path, _)| path.extension().is_some());
         assert!(left.is_some_and(|(_, left)| left > bytes / 4), "round {round}: it was killed in the middle");
-        // Others have taken the rest of the disk.
+        // Other files take the rest of the disk.
         disk.set_capacity(disk.used_bytes());
         db = small("auto", &disk).open().expect("what it left is space enough");
         assert_eq!(checkpoints(&disk).len(), 1, "round {round}: the one that counts");
@@ -225,11 +225,11 @@ fn opening_deletes_checkpoints_that_do_not_count_wherever_one_was_cut_off() {
 #[test]
 fn a_checkpoint_that_the_manifest_does_not_come_to_name_is_deleted() {
     for (operation, number, kind) in [
-        // Of the parts' names, then of all.
+        // The syncs of the names of the parts, then of the checkpoint's name.
         (Operation::SyncDir, 1, ErrorKind::Other),
         (Operation::SyncDir, 2, ErrorKind::Other),
         (Operation::Rename, 1, ErrorKind::Other),
-        // Of the manifest.
+        // The rename of the manifest.
         (Operation::Rename, 2, ErrorKind::StorageFull),
     ] {
         let case = format!("{operation:?} {number}");
@@ -237,13 +237,13 @@ fn a_checkpoint_that_the_manifest_does_not_come_to_name_is_deleted() {
         let db = small("auto", &disk).open().expect("a new database opens");
         let accounts = db.create::<Account>().expect("the table is created");
         write_some(&db, &accounts, 0..5);
-        // Where space is short it tries once more, with what was set aside.
+        // If space is short, it is tried once more with the reserve.
         let times = if kind == ErrorKind::StorageFull { Times::ForEver } else { Times::Once };
         disk.fail(operation, number, times, kind);
         db.checkpoint().expect_err("it failed");
         disk.heal();
         assert_eq!(checkpoints(&disk), [], "{case}");
-        // Names whose sync failed are not synced again, so no later one counts either.
+        // After a failed sync of names, they are not synced again, so later checkpoints fail too.
         let fails = (operation, number) == (Operation::SyncDir, 2);
         for _ in 0..3 {
             let written = disk.count(Operation::Write);
@@ -255,7 +255,7 @@ fn a_checkpoint_that_the_manifest_does_not_come_to_name_is_deleted() {
     }
 }
 
-/// The new manifest may be in place or the old one.
+/// Either the new manifest is in place or the old one.
 #[test]
 fn both_checkpoints_stay_while_it_is_not_known_which_of_them_counts() {
     let mut counted = [0, 0];
@@ -268,7 +268,7 @@ fn both_checkpoints_stay_while_it_is_not_known_which_of_them_counts() {
         write_some(&db, &accounts, 5..10);
         disk.fail(Operation::SyncDir, 3, Times::Once, ErrorKind::Other);
         for _ in 0..2 {
-            db.checkpoint().expect_err("nobody knows");
+            db.checkpoint().expect_err("it may not be durable");
             assert_eq!(checkpoints(&disk).len(), 2, "seed {seed}");
         }
         disk.crash();
@@ -295,7 +295,7 @@ fn what_cannot_be_deleted_fails_no_checkpoint_and_keeps_nothing_else() {
     for round in 0..2 {
         write_some(&db, &accounts, 0..100);
         let (there, now) = (old(&disk), segments(&disk));
-        // The disk of the old log cannot be written to any more; the second time what it had is gone without a word.
+        // The disk of the old log can no longer be written. In the second round its files are gone without an error.
         match round {
             0 => disk.fail(Operation::Remove, 1, Times::Once, ErrorKind::ReadOnlyFilesystem),
             _ => disk.fail(Operation::Remove, 2, Times::Once, ErrorKind::NotFound),
@@ -330,7 +330,7 @@ fn what_cannot_be_deleted_fails_no_checkpoint_and_keeps_nothing_else() {
 fn a_database_that_opened_takes_checkpoints_whichever_sync_failed_meanwhile() {
     for failing in 1..20 {
         let disk = FaultyDisk::new(44);
-        // What a killed process left is deleted by an opening.
+        // An opening deletes the files that a killed process left.
         for _ in 0..2 {
             let db = small("auto", &disk).open().expect("the disk works");
             db.create_or_open::<Account>().expect("the disk works");
@@ -376,15 +376,52 @@ fn what_is_not_named_exactly_as_a_checkpoint_is_nobodys_to_delete() {
     small("auto", &disk).log_directories(["/elsewhere/checkpoint-0000000007"]).open().expect("it is elsewhere");
 }
 
+/// Has other threads end when the test does, or fails.
+struct Ends<'f>(&'f AtomicBool);
+
+impl Drop for Ends<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+/// A checkpoint makes room on a full disk, also where no more is set aside than an opening needs.
+#[test]
+fn a_checkpoint_finds_room_on_a_full_disk_in_what_is_left_of_the_reserve() {
+    let disk = FaultyDisk::new(45);
+    let db = small("auto", &disk).open().expect("a new database opens");
+    let accounts = db.create::<Account>().expect("the table is created");
+    // One row again and again: the log is much larger than a checkpoint.
+    for balance in 0..300 {
+        let put = db.session().transact(|tx| tx.put(&accounts, &Account { balance, ..account(1) }));
+        put.expect("the disk works");
+    }
+    drop((accounts, db));
+    // Each opening takes its part of the reserve, and a killed process gives none of it back.
+    let reserve = || disk.find(Path::new("/db/RESERVE")).expect("no faults").map_or(0, |found| found.bytes);
+    let portion = reserve() / 4;
+    assert!(portion > 0);
+    disk.open(Path::new("/db/RESERVE"), Opening::Write)
+        .and_then(|file| file.set_bytes(2 * portion))
+        .expect("it is there");
+    disk.set_capacity(disk.used_bytes());
+    let db = small("auto", &disk).open().expect("the reserve is room for it");
+    assert!(reserve() <= portion, "{} of {portion}", reserve());
+    db.checkpoint().expect("the rest of it is room for a checkpoint");
+    assert!(reserve() > portion, "there is room again");
+    assert_eq!(rows(&db).len(), 1);
+}
+
 #[test]
 fn a_backup_gets_through_beside_checkpoints_and_new_tables() {
     let disk = FaultyDisk::new(44);
     let db = small("auto", &disk).workers(8).step_helpers(false).open().expect("a new database opens");
     let accounts = db.create::<Account>().expect("the table is created");
     let is_done = AtomicBool::new(false);
-    // What was acknowledged by then.
+    // The commits that were acknowledged by then.
     let acknowledged = AtomicU64::new(0);
     std::thread::scope(|scope| {
+        let _ends = Ends(&is_done);
         scope.spawn(|| {
             while !is_done.load(Ordering::Relaxed) {
                 db.checkpoint().expect("the disk works");
@@ -411,6 +448,5 @@ fn a_backup_gets_through_beside_checkpoints_and_new_tables() {
             assert!(found.len() as u64 >= before, "what was acknowledged is in it");
             assert!(found.iter().zip(0..).all(|(row, id)| *row == account(id)), "and what came first of the rest");
         }
-        is_done.store(true, Ordering::Relaxed);
     });
 }

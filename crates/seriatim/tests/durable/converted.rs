@@ -1,4 +1,4 @@
-//! Tables that are declared to be clustered otherwise than they were.
+//! Tables whose declared clustering has changed.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -33,7 +33,7 @@ macro_rules! line {
                 row.set_amount(amount);
             }
 
-            /// By scan, and by both indexes.
+            /// Reads the rows by a scan, and by both indexes.
             fn read(db: &Database, lines: &Handle<$line>) -> Rows {
                 let rows = db.session().snapshot(|tx| {
                     let mut rows = Rows::new();
@@ -53,7 +53,7 @@ macro_rules! line {
                     assert_eq!(colored, rows.len());
                     Ok(rows)
                 });
-                rows.expect("nobody is in the way").into_value()
+                rows.expect("no conflict").into_value()
             }
         }
     };
@@ -65,7 +65,7 @@ fn tag(group: u8, number: u16) -> u32 {
     u32::from(group) << 16 | u32::from(number)
 }
 
-/// Lines, kept one way or the other.
+/// Lines, clustered or not.
 trait Lines: Table<Key = (u8, u16)> + Sized + 'static {
     fn new(group: u8, number: u16, amount: Option<i32>) -> Self;
     fn set_amount(row: &mut Self::Update<'_>, amount: Option<i32>);
@@ -75,12 +75,12 @@ trait Lines: Table<Key = (u8, u16)> + Sized + 'static {
 line!(Loose);
 line!(Clustered, cluster(group));
 
-/// How many of the key's columns the lines are clustered by.
+/// The number of key columns by which the lines are clustered.
 fn cluster(db: &Database) -> usize {
     db.open_dyn("line").expect("it is there").definition().cluster
 }
 
-/// Inserts some lines, changes and deletes some of all.
+/// Inserts some lines, then changes and deletes some of all lines.
 fn write<L: Lines>(db: &Database, lines: &Handle<L>, numbers: std::ops::Range<u16>, rows: &mut Rows) {
     let mut session = db.session();
     for number in numbers {
@@ -100,11 +100,11 @@ fn write<L: Lines>(db: &Database, lines: &Handle<L>, numbers: std::ops::Range<u1
             }
             Ok(())
         });
-        done.expect("nobody is in the way");
+        done.expect("no conflict");
     }
 }
 
-/// Opens the lines as `L` has them, which converts them, and uses them.
+/// Opens the lines as `L` declares them, which converts them, and uses them.
 fn reopen<L: Lines>(protocol: &str, disk: &FaultyDisk, numbers: std::ops::Range<u16>, rows: &mut Rows) {
     let wanted = L::definition().cluster;
     let db = small(protocol, disk).open().expect("it recovers");
@@ -115,11 +115,11 @@ fn reopen<L: Lines>(protocol: &str, disk: &FaultyDisk, numbers: std::ops::Range<
     assert_eq!(db.table_names(), ["line", "account"]);
     let kept = db.statistics().tables.iter().map(|table| table.rows).collect::<Vec<_>>();
     assert_eq!(kept, [rows.len() as u64, 0], "{protocol}");
-    // It is durable as it is.
+    // The conversion is durable.
     disk.crash();
     drop((lines, db));
     let db = small(protocol, disk).open().expect("it recovers");
-    assert_eq!(cluster(&db), wanted, "nobody declared it");
+    assert_eq!(cluster(&db), wanted, "it was not declared again");
     let lines = db.table::<L>().expect("it is there");
     assert_eq!(L::read(&db, &lines), *rows, "{protocol}");
     write(&db, &lines, numbers, rows);
@@ -177,24 +177,24 @@ fn a_table_in_use_stays_as_it_is() {
     let db = small("auto", &disk).open().expect("a new database opens");
     let lines = db.create::<Loose>().expect("the table is created");
     write(&db, &lines, 0..20, &mut rows);
-    // Its immutable column lies elsewhere, so it cannot be used as it is.
+    // Its immutable column has another place, so it cannot be used without a conversion.
     let refused = |db: &Database| {
-        let refused = db.table::<Clustered>().expect_err("somebody has it");
+        let refused = db.table::<Clustered>().expect_err("a handle exists");
         assert!(matches!(refused, SchemaError::Mismatch { .. }), "{refused}");
         assert_eq!(cluster(db), 0);
     };
     refused(&db);
     let mut session = db.session();
     let open = session.begin().expect("a worker is free");
-    open.delete(&lines, &(0, 0)).expect("nobody is in the way");
+    open.delete(&lines, &(0, 0)).expect("no conflict");
     drop(lines);
     refused(&db);
-    open.commit().expect("nobody is in the way");
+    open.commit().expect("no conflict");
     rows.remove(&(0, 0));
     let lines = db.table::<Clustered>().expect("it is converted");
     assert_eq!(Clustered::read(&db, &lines), rows);
     drop((lines, session, db));
-    // In memory there is nobody who declared it before.
+    // In memory tables are not converted.
     let db = Database::in_memory().expect("memory");
     drop(db.create::<Loose>().expect("the table is created"));
     refused(&db);
@@ -213,13 +213,13 @@ fn a_conversion_for_which_there_is_no_memory_leaves_the_table_as_it_was() {
         let db = small(protocol, &disk).open().expect("it recovers");
         let live = db.statistics().memory_bytes;
         drop(db);
-        // Room for the rows as they are, and for a part of them once more.
+        // Room for the rows, and for a second copy of some of them.
         let db = small(protocol, &disk).memory_limit(live + (1 << 19)).open().expect("it recovers");
         for _ in 0..2 {
             let refused = db.table::<Loose>().expect_err("there is no memory for it");
             assert!(matches!(refused, SchemaError::OutOfMemory), "{protocol}: {refused}");
             assert_eq!(cluster(&db), 1, "{protocol}");
-            // What was copied comes back.
+            // The memory of the copies is reclaimed.
             (0..20).for_each(|_| db.step());
             assert!(
                 db.statistics().memory_bytes < live + (1 << 18),
@@ -236,8 +236,8 @@ fn a_conversion_for_which_there_is_no_memory_leaves_the_table_as_it_was() {
     }
 }
 
-/// A power cut at every other operation of an opening and a conversion, from this one on: all rows are there, kept the one way or the
-/// other, and what was converted stays so.
+/// Cuts the power at every other operation of an opening and a conversion, from `first` on. All rows are there, in
+/// one form or the other, and a converted table stays converted.
 fn cut<A: Lines, B: Lines>(first: u64) {
     let (disk, mut rows) = (FaultyDisk::new(43), Rows::new());
     let db = small("auto", &disk).open().expect("a new database opens");
@@ -271,7 +271,7 @@ fn cut<A: Lines, B: Lines>(first: u64) {
             break;
         }
     }
-    // Also after rows of the new table were logged, before it counted.
+    // This includes cuts after rows of the new table were logged, before it replaced the old one.
     assert!(as_before > 10 && converted > 1, "{as_before}, {converted}");
 }
 

@@ -1,5 +1,5 @@
-//! Updates that add to a number are logged as what they added, by every protocol, and count once: whatever a checkpoint has of
-//! them, and in however many logs they are.
+//! Every protocol logs updates that add to a number as the added amount. Each addition counts once, whatever a
+//! checkpoint contains of it, and in however many logs the additions are.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -15,16 +15,16 @@ use seriatim_redo::replay::{Apply, Outcome, Replay, Version};
 
 use crate::accounts::{Account, account, names, rows, small};
 
-/// How many entries of each kind there are.
+/// The number of entries of each kind.
 type Kinds = BTreeMap<&'static str, u64>;
 
-/// Counts what a recovery would replay.
+/// Counts the entries that a recovery would replay.
 #[derive(Default)]
 struct Counter(Mutex<Kinds>);
 
 impl Apply for Counter {
     fn apply(&self, _: usize, version: &Version<'_>) -> Result<Outcome, StorageError> {
-        let mut kinds = self.0.lock().expect("nobody panicked");
+        let mut kinds = self.0.lock().expect("no panic");
         for change in version.changes {
             *kinds.entry(change.kind()).or_default() += 1;
         }
@@ -38,7 +38,7 @@ fn logged(disk: &FaultyDisk) -> Kinds {
     let replay = Replay::look(&disk, directory, &manifest).expect("its log is sound");
     let counter = Counter::default();
     replay.run(&disk, 1, &counter, &|_| {}).expect("its log is sound");
-    counter.0.into_inner().expect("nobody panicked")
+    counter.0.into_inner().expect("no panic")
 }
 
 fn add(session: &mut Session, accounts: &Handle<Account>, id: u64, amount: i64) {
@@ -46,7 +46,7 @@ fn add(session: &mut Session, accounts: &Handle<Account>, id: u64, amount: i64) 
     loop {
         match session.transact(add) {
             Ok(_) => return,
-            // Others are in the way.
+            // The transaction conflicts with others.
             Err(TransactError::Conflict { .. }) => thread::yield_now(),
             Err(error) => panic!("{error}"),
         }
@@ -74,36 +74,36 @@ fn what_was_added_to_a_number_is_logged_and_comes_back() {
             tx.update(&accounts, &1, |row| row.set_balance(row.balance() + 20))?;
             tx.update(&accounts, &1, |row| row.set_balance(row.balance() + 30))
         };
-        session.transact(twice).expect("nobody is about");
+        session.transact(twice).expect("no conflict");
         expect("delta");
         let put = |tx: &Tx| tx.put(&accounts, &Account { balance: 77, ..account(2) });
-        session.transact(put).expect("nobody is about");
+        session.transact(put).expect("no conflict");
         expect("delta");
-        // Not of 64 bits: there and back.
+        // The difference does not fit 64 bits, in either direction.
         add(&mut session, &accounts, 3, i64::MAX - 100);
         expect("patch");
-        session.transact(|tx| tx.update(&accounts, &3, |row| row.set_balance(-9))).expect("nobody is about");
+        session.transact(|tx| tx.update(&accounts, &3, |row| row.set_balance(-9))).expect("no conflict");
         expect("patch");
         add(&mut session, &accounts, 3, i64::MIN + 9);
         expect("patch");
         add(&mut session, &accounts, 3, 1);
         expect("delta");
-        // Two columns, and one whose new value is as short.
+        // Two columns, and one whose new value is as short as a difference.
         let both = |tx: &Tx| {
             tx.update(&accounts, &1, |row| {
                 row.set_balance(row.balance() + 1);
                 row.set_note("changed")
             })
         };
-        session.transact(both).expect("nobody is about");
+        session.transact(both).expect("no conflict");
         expect("patch");
-        session.transact(|tx| tx.update(&accounts, &2, |row| row.set_owner(3))).expect("nobody is about");
+        session.transact(|tx| tx.update(&accounts, &2, |row| row.set_owner(3))).expect("no conflict");
         expect("patch");
         let new = |tx: &Tx| {
             tx.insert(&accounts, &account(9))?;
             tx.update(&accounts, &9, |row| row.set_balance(row.balance() + 1))
         };
-        session.transact(new).expect("nobody is about");
+        session.transact(new).expect("no conflict");
         expect("row");
 
         let before = rows(&db);
@@ -135,7 +135,7 @@ fn what_was_added_before_and_after_a_checkpoint_counts_once() {
         db.flush().expect("the disk works");
         for round in 0..6 {
             for id in 0..10 {
-                // The versions of a key are in both logs.
+                // Both logs have versions of each key.
                 add(&mut sessions[(id as usize + round) % 2], &accounts, id, 1 + id as i64);
             }
             match round {
@@ -154,7 +154,7 @@ fn what_was_added_before_and_after_a_checkpoint_counts_once() {
             let db = options().open().expect("it recovers");
             let recovery = db.recovery().expect("there was a database");
             assert_eq!(recovery.checkpoint_rows, 10);
-            // Those of before are in the checkpoint, in one of its rows each.
+            // Earlier additions are in the checkpoint, in one row per key.
             assert_eq!((deltas, recovery.entries), (30, 30), "{}: {recovery:?}", protocol);
             assert_eq!(rows(&db), before, "{protocol}");
             disk.crash();
@@ -197,9 +197,9 @@ fn what_threads_add_while_checkpoints_are_taken_counts_once() {
                 db.checkpoint().expect("the disk works");
             }
             is_over.store(true, Ordering::Relaxed);
-            writers.into_iter().map(|writer| writer.join().expect("nobody panicked")).sum()
+            writers.into_iter().map(|writer| writer.join().expect("no panic")).sum()
         });
-        // At least one that only the log has.
+        // At least one addition that only the log has.
         add(&mut db.session(), &accounts, 0, 1);
         db.flush().expect("the disk works");
         let before = rows(&db);

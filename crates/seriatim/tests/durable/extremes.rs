@@ -1,5 +1,5 @@
-//! Every setting at its extremes: what is accepted works, and what is refused is refused with the name of the setting, the value that was
-//! given, and what would be right.
+//! Every setting at its extremes. Accepted values work. The error for a refused value gives the setting, the value
+//! and the permitted range.
 
 use std::cell::Cell;
 use std::time::Duration;
@@ -13,14 +13,14 @@ use crate::accounts::{Account, account, rows, small};
 const SECOND: Duration = Duration::from_secs(1);
 const NANOSECOND: Duration = Duration::from_nanos(1);
 
-/// What becomes of a database that is opened so.
+/// The expected result of opening a database with a setting.
 #[derive(Clone, Copy, PartialEq)]
 enum Wanted {
-    /// It works.
+    /// The database works.
     Works,
-    /// It opens, and has no room for a table.
+    /// The database opens, but has no memory for a table.
     Full,
-    /// It is refused: the setting, and what is permitted.
+    /// Opening fails; with the setting and its permitted range.
     Refused(&'static str, &'static str),
 }
 
@@ -34,7 +34,7 @@ fn retry(builder: Builder, change: impl FnOnce(&mut RetryPolicy)) -> Builder {
     builder.retry(policy)
 }
 
-/// Each setting of a number or a time at 0, 1 and its maximum, and beside the ends of its range.
+/// Each number or time among the settings at 0, at 1, at its maximum, and next to the ends of its range.
 const CASES: &[(&str, Set, Wanted)] = &[
     ("workers 0", |b| b.workers(0), Refused("workers", "1 to 4096")),
     ("workers 2", |b| b.workers(2), Works),
@@ -126,13 +126,13 @@ const CASES: &[(&str, Set, Wanted)] = &[
     ),
 ];
 
-/// Retries, a checkpoint and another opening work under these settings.
+/// Checks that retries, a checkpoint and another opening work with these settings.
 fn works(name: &str, disk: &FaultyDisk, set: Set) {
     for opening in 0..3 {
         let db = set(small("silo", disk)).open().unwrap_or_else(|error| panic!("{name}: {error}"));
         let accounts = db.create_or_open::<Account>().unwrap_or_else(|error| panic!("{name}: {error}"));
         let (mut session, mut other) = (db.session(), db.session());
-        // Alone, with a conflict in each of the first attempts, and by an account of its own.
+        // Without conflicts, with a conflict in each of the first attempts, and on a row of its own.
         let mut write = |id: u64| {
             let done = session.submit(|tx| tx.put(&accounts, &account(id)));
             db.step();
@@ -207,7 +207,7 @@ fn every_option_of_every_protocol_works_at_its_ends_and_is_refused_beyond() {
                         let words = error.to_string();
                         assert!(words.contains(knob.name) && words.contains(&value.to_string()), "{words}");
                     }
-                    // Some values are right with others only: those say which.
+                    // Some values are valid only together with others: the error names these.
                     Err(OpenError::Invalid(words)) if is_right => assert!(words.contains(knob.name), "{words}"),
                     Err(error) => panic!("{} {} {value}: {error}", protocol.name, knob.name),
                 }

@@ -1,4 +1,5 @@
-//! Disks that fail, fill up, or fall behind, under every protocol: acknowledgement ends or pauses, and nothing acknowledged is lost.
+//! Disks that fail, fill up, or fall behind, under every protocol. Acknowledgement ends or pauses, and nothing
+//! acknowledged is lost.
 
 use std::io::ErrorKind;
 use std::path::Path;
@@ -20,7 +21,7 @@ fn insert(session: &mut Session, accounts: &Handle<Account>, id: u64) -> Result<
     session.transact(|tx| tx.insert(accounts, &account(id))).map(drop)
 }
 
-/// Which accounts there are, by a transaction of each kind.
+/// Whether the account exists, by a transaction of each kind.
 fn read(session: &mut Session, accounts: &Handle<Account>, id: u64) -> [Result<bool, TransactError>; 3] {
     let explicit = session.begin().and_then(|tx| {
         let found = tx.get(accounts, &id).map(|row| row.is_some());
@@ -35,7 +36,7 @@ fn read(session: &mut Session, accounts: &Handle<Account>, id: u64) -> [Result<b
     ]
 }
 
-/// Rows 0 to 4 are durable, row 5 is committed and not.
+/// Rows 0 to 4 are durable; row 5 is committed and not durable.
 fn loaded(protocol: &str, mode: Durability, disk: &FaultyDisk) -> (Database, Handle<Account>, Session) {
     let db = small(protocol, disk).durability(mode).open().expect("a new database opens");
     let accounts = db.create::<Account>().expect("the table is created");
@@ -61,12 +62,12 @@ fn a_failed_flush_or_write_ends_acknowledgement_for_good() {
             let pending = session.submit(|tx| tx.insert(&accounts, &account(5)));
             let other = db.session().submit(|tx| tx.insert(&accounts, &account(6)));
             assert_eq!(pending.is_ready(), mode == Durability::Async, "{case}");
-            // Once: it must not be tried again, as it would succeed without the bytes.
+            // The fault occurs once: the sync must not be tried again, as it would succeed without the bytes.
             disk.fail(operation, 1, Times::Once, kind);
             db.step();
             if mode != Durability::Async {
                 for pending in [pending, other] {
-                    let error = pending.wait().expect_err("nobody knows");
+                    let error = pending.wait().expect_err("it may not be durable");
                     assert!(
                         matches!(error, TransactError::NotDurable { .. }) && error.is_maybe_committed(),
                         "{case}: {error}"
@@ -82,7 +83,7 @@ fn a_failed_flush_or_write_ends_acknowledgement_for_good() {
             }
             for id in [5, 7] {
                 for found in read(&mut session, &accounts, id) {
-                    // A snapshot is from before; a transaction that sees the row is refused.
+                    // A snapshot is older than the row; a transaction that sees the row is refused.
                     match found {
                         Ok(found) => assert!(!found, "{case}: row {id}"),
                         Err(error) => {
@@ -101,7 +102,7 @@ fn a_failed_flush_or_write_ends_acknowledgement_for_good() {
             let log = db.statistics().log.expect("it is on disk");
             assert!(log.refusal.is_some_and(|refusal| refusal.contains("the log has stopped")), "{case}");
             drop((session, accounts, db));
-            // What was found in the page cache is on the disk before anybody is told of it.
+            // Rows found in the page cache are on disk before a caller sees them.
             let db = small(protocol, &disk).open().expect("it recovers");
             let found = ids(&db);
             assert!(found.starts_with(&[0, 1, 2, 3, 4]) && found.iter().all(|id| *id < 7), "{case}: {found:?}");
@@ -142,7 +143,7 @@ fn a_full_disk_refuses_writes_and_loses_nothing() {
         let disk = FaultyDisk::new(12);
         let (db, accounts, mut session) = loaded(protocol, mode, &disk);
         disk.set_capacity(disk.used_bytes());
-        // The segment that is there takes some more.
+        // The existing segment has room for some more.
         let mut acknowledged = 5;
         let refused = loop {
             match insert(&mut session, &accounts, acknowledged) {
@@ -172,7 +173,7 @@ fn a_full_disk_refuses_writes_and_loses_nothing() {
         db.step();
         match waiting {
             Ok(answered) => assert_eq!(answered.expect("it was answered at once").value, mode != Durability::Async),
-            // Some protocols saw a snapshot without it, some did not.
+            // Under some protocols the snapshot does not show the row, under others it does.
             Err(waiting) => assert!(waiting.wait().expect("there is space").value, "{protocol}, {mode}"),
         }
         insert(&mut session, &accounts, 20_000).expect("there is space");
@@ -196,7 +197,7 @@ fn a_waiting_result_gets_through_when_there_is_space_again_with_threads_too() {
     disk.set_capacity(disk.used_bytes());
     let mut outstanding = Vec::new();
     for id in 0.. {
-        // The texts fill the segment soon.
+        // The texts soon fill the segment.
         let pending = session.submit(|tx| tx.insert(&accounts, &Account { note: "x".repeat(5000), ..account(id) }));
         match pending.poll() {
             Ok(Err(TransactError::DiskFull { directory })) => {
@@ -246,7 +247,8 @@ fn a_table_is_there_or_not_whatever_fails_while_it_is_created() {
             assert!(matches!(error, SchemaError::Storage(_)), "{case}: {error}");
             assert!(db.table_names().is_empty(), "{case}");
             let again = db.create::<Account>();
-            // Before the directory is synced a lack of space harms only the file that was not to be the manifest yet.
+            // Before the sync of the directory, a lack of space affects only the file that was to become the
+            // manifest.
             let is_final = operation == Operation::SyncDir
                 || matches!(operation, Operation::Sync | Operation::Rename) && kind == ErrorKind::Other;
             assert_eq!(again.is_err(), is_final, "{case}");
@@ -306,7 +308,8 @@ fn a_failed_sync_of_a_table_ends_acknowledgement() {
     assert!(matches!(insert(&mut session, &accounts, 6), Err(TransactError::LogStopped { .. })));
 }
 
-/// The next segment of the log is being made, and is not named yet, when a checkpoint's sync of their directory fails.
+/// The next segment of the log is being made, without its name yet, when a checkpoint's sync of their directory
+/// fails.
 #[test]
 fn a_checkpoints_failed_sync_of_the_directory_takes_no_segment_of_the_log_with_it() {
     let mut stopped = 0;
@@ -320,12 +323,12 @@ fn a_checkpoints_failed_sync_of_the_directory_takes_no_segment_of_the_log_with_i
             let note = format!("{id}").repeat(5000);
             session.transact(|tx| tx.insert(&accounts, &Account { note: note.clone(), ..account(id) }))
         };
-        // More than half of the first segment, in pieces that each have a part of the next one made.
+        // More than half of the first segment, in batches during each of which a part of the next segment is made.
         for id in 0..120 {
             insert(id).expect("inserted");
             db.flush().expect("the disk works");
         }
-        // The checkpoint's own directory, then the database's.
+        // The first sync is that of the checkpoint's directory, the second that of the database's.
         disk.fail(Operation::SyncDir, 2, Times::Once, ErrorKind::Other);
         assert!(db.checkpoint().is_err(), "seed {seed}");
         let mut durable = 120;
@@ -344,7 +347,8 @@ fn a_checkpoints_failed_sync_of_the_directory_takes_no_segment_of_the_log_with_i
     assert_eq!(stopped, 6, "a sync that may lie was believed");
 }
 
-/// The manifest of the first opening, whose sync failed, is read by the second, whose log outlives a power cut.
+/// The sync of the first opening's manifest fails. The second opening reads that manifest, and its log survives a
+/// power cut.
 #[test]
 fn an_opening_whose_syncs_failed_leaves_a_directory_that_opens() {
     for (failing, cut) in (1..=4).flat_map(|failing| (1..60).map(move |cut| (failing, cut))) {
@@ -361,11 +365,11 @@ fn an_opening_whose_syncs_failed_leaves_a_directory_that_opens() {
 
 /// A small database in this directory of the simulated disk.
 fn at(directory: &str, disk: &FaultyDisk) -> Builder {
-    // A path is one of the real disk until another is said.
+    // A path is on the real disk until a disk is given.
     small("auto", disk).path(directory).disk(Arc::new(disk.mount()))
 }
 
-/// Processes that are killed leave directories whose names are not durable: above the database's and its own.
+/// Killed processes leave directories whose names are not durable: the database's own, and those above it.
 #[test]
 fn no_directory_is_lost_whose_maker_was_killed_before_it_was_durable() {
     for (first, second) in (1..24).flat_map(|first| (1..8).map(move |second| (first, second))) {
@@ -400,7 +404,7 @@ fn a_directory_of_others_need_not_be_one_that_can_be_synced() {
             }
             disk.fail(Operation::SyncDir, failing, Times::Once, kind);
             let opened = at("/all/of/others/db", &disk).open();
-            // The first sync is of what holds a directory that was there, the second of what holds a new one.
+            // The first sync is of the parent of a directory that existed, the second of the parent of a new one.
             assert_eq!(opened.is_ok(), kind != Other && failing == 1, "{case}");
             if let Ok(db) = opened {
                 drop(db.create::<Account>().expect("the table is created"));

@@ -1,5 +1,5 @@
-//! A process that was forked from the one that has a database open is told so, drops what it has a copy of quietly, and
-//! is in nobody's way.
+//! In a fork of a process that has a database open, calls return an error. Its copies are dropped without effect, and
+//! it does not disturb the parent.
 
 use std::mem::forget;
 use std::process::{Command, Stdio};
@@ -9,21 +9,42 @@ use seriatim::{Builder, Database, Durability, Handle, SchemaError, StorageError,
 use crate::accounts::{Account, account};
 use crate::locks::Home;
 
-/// Ends the process as failed, should it unwind: a fork is not to go on as the test.
+/// Ends the process with an error if it unwinds: a fork must not continue as the test.
 struct Fails;
 
 impl Drop for Fails {
     fn drop(&mut self) {
-        // SAFETY: it ends the process, and runs nothing.
+        // SAFETY: `_exit` ends the process and runs no handlers.
         unsafe { libc::_exit(101) }
     }
 }
 
-/// Runs `body` in a fork, which ends then.
+/// Seconds after which a fork that hangs is killed, so that the test fails.
+const HANGS: u32 = 600;
+
+/// Forks; returns 0 in the child.
+fn fork() -> i32 {
+    // SAFETY: the fork makes only calls that are documented to work in a fork. It ends without running handlers of
+    // the process.
+    let child = unsafe { libc::fork() };
+    if child == 0 {
+        // SAFETY: `alarm` only requests a signal, which ends the process.
+        unsafe { libc::alarm(HANGS) };
+    }
+    child
+}
+
+/// Waits for a child of this process; returns its status.
+fn status_of(child: i32) -> i32 {
+    let mut status = 0;
+    // SAFETY: the child is of this process, and `status` is valid memory.
+    assert_eq!(unsafe { libc::waitpid(child, &mut status, 0) }, child);
+    status
+}
+
+/// Runs `body` in a fork, and then ends the fork.
 fn in_fork(body: impl FnOnce()) {
-    // SAFETY: the fork uses what is documented to work in one, and ends without running what is registered for the end
-    // of the process.
-    match unsafe { libc::fork() } {
+    match fork() {
         0 => {
             let fails = Fails;
             body();
@@ -33,10 +54,7 @@ fn in_fork(body: impl FnOnce()) {
         }
         child => {
             assert!(child > 0, "{}", std::io::Error::last_os_error());
-            let mut status = 0;
-            // SAFETY: a child of this process, and room for its status.
-            let waited = unsafe { libc::waitpid(child, &mut status, 0) };
-            assert_eq!(waited, child);
+            let status = status_of(child);
             assert!(libc::WIFEXITED(status) && libc::WEXITSTATUS(status) == 0, "the fork failed: status {status:#x}");
         }
     }
@@ -59,7 +77,7 @@ fn is_forked<T>(result: Result<T, TransactError>) {
     assert!(error.to_string().contains("was forked from the one that opened the database"), "{error}");
 }
 
-/// The settings by name, as the processes below are told them.
+/// The settings by name, as passed to the processes below.
 fn setting(name: &str, home: &Home) -> (Builder, bool) {
     let (mode, stepped) = name.strip_suffix(" stepped").map_or((name, false), |mode| (mode, true));
     let builder = Database::builder().workers(8).step_helpers(stepped).segment_bytes(1 << 16);
@@ -83,9 +101,9 @@ fn forks(name: &str) {
     let [explicit, dropped, snapshot, submitting] = &mut sessions;
     let idle = db.session();
     let dropped = dropped.begin().expect("a worker is free");
-    dropped.insert(&accounts, &account(5)).expect("nobody is about");
+    dropped.insert(&accounts, &account(5)).expect("no conflict");
     let open = explicit.begin().expect("a worker is free");
-    open.insert(&accounts, &account(2)).expect("nobody is about");
+    open.insert(&accounts, &account(2)).expect("no conflict");
     let looking = snapshot.begin_snapshot().expect("a worker is free");
     let pending = submitting.submit(|tx| tx.insert(&accounts, &account(3)));
     let withheld = !pending.is_ready();
@@ -94,13 +112,13 @@ fn forks(name: &str) {
         is_forked(db.session().snapshot(|tx| Ok(tx.get(&accounts, &1)?.is_some())));
         is_forked(db.session().begin().map(drop));
         is_forked(db.session().begin_snapshot().map(drop));
-        // What was open before the fork does no more.
+        // Transactions that were open before the fork have no effect.
         let _abort = open.insert(&accounts, &account(4)).expect_err("nothing is done in a fork");
         is_forked(open.commit());
         is_forked(looking.finish());
         match pending.wait() {
             Err(TransactError::NotDurable { reason }) => assert!(withheld && reason.contains("forked"), "{reason}"),
-            // It was durable when it was forked, or need not be.
+            // The commit was durable at the fork, or need not be.
             other => drop(other.expect("it was committed before")),
         }
         is_forked(
@@ -123,19 +141,19 @@ fn forks(name: &str) {
         }
         db.check_structure().expect_err("nothing is done in a fork");
         db.clone().close().expect("nothing of it is closed here");
-        // Nothing of it is ended here either: no thread is joined, nothing is written.
+        // Dropping ends nothing either: no thread is joined, nothing is written.
         drop((executor, dropped, idle, accounts, db));
-        // It may have a database of its own.
+        // The fork may open a database of its own.
         let own = Database::in_memory().expect("it opens");
         let accounts = own.create::<Account>().expect("the table is created");
         insert(&own, &accounts, 1).expect("it has threads of its own");
         drop((accounts, own));
-        // The guard removes the directory.
+        // Only the parent may remove the directory.
         forget(home);
     });
 }
 
-/// As above in the process that forks, which goes on.
+/// The parent's side of [`forks`]: the parent continues.
 fn goes_on(name: &str) {
     let home = Home::new(&format!("goes-on-{}", name.replace(' ', "-")));
     let (builder, is_kept) = setting(name, &home);
@@ -143,45 +161,40 @@ fn goes_on(name: &str) {
     let accounts = db.create::<Account>().expect("the table is created");
     let mut session = db.session();
     let open = session.begin().expect("a worker is free");
-    open.insert(&accounts, &account(1)).expect("nobody is about");
+    open.insert(&accounts, &account(1)).expect("no conflict");
     in_fork(|| is_forked(insert(&db, &accounts, 1)));
-    open.commit().expect("the other process was in nobody's way");
+    open.commit().expect("the other process does not disturb it");
     // A fork in the middle of a body: its copy of the transaction does not commit.
     let mut other = db.session();
     let forked = other.transact(|tx| {
         tx.insert(&accounts, &account(2))?;
-        // SAFETY: as in `in_fork`; the fork returns from here.
-        Ok(unsafe { libc::fork() })
+        // The child returns from here, too.
+        Ok(fork())
     });
     match forked {
         Err(TransactError::Forked) => {
-            // SAFETY: it ends the process.
+            // SAFETY: as in `Fails`.
             unsafe { libc::_exit(0) }
         }
-        Ok(child) if *child > 0 => {
-            let mut status = 0;
-            // SAFETY: a child of this process, and room for its status.
-            assert_eq!(unsafe { libc::waitpid(*child, &mut status, 0) }, *child);
-            assert_eq!(status, 0);
-        }
+        Ok(child) if *child > 0 => assert_eq!(status_of(*child), 0),
         _ => {
-            // SAFETY: it ends the process, whichever it is.
+            // SAFETY: as in `Fails`, in either process.
             unsafe { libc::_exit(102) }
         }
     }
-    insert(&db, &accounts, 3).expect("the other process was in nobody's way");
+    insert(&db, &accounts, 3).expect("the other process does not disturb it");
     drop((session, other, accounts));
-    db.close().expect("the other process was in nobody's way");
+    db.close().expect("the other process does not disturb it");
     if is_kept {
         let db = builder.open().expect("the other process has ended");
         assert_eq!(crate::accounts::rows(&db).iter().map(|row| row.id).collect::<Vec<_>>(), [1, 2, 3]);
     }
 }
 
-/// The setting for the process below, in its environment.
+/// The variable that passes the setting to the process below.
 const SETTING: &str = "SERIATIM_TEST_FORKED";
 
-/// Not a test of its own: a process that forks, with no other test beside it.
+/// Not a test of its own: a process that forks while no other test runs in it.
 #[test]
 fn a_process_that_forks() {
     let Some(name) = std::env::var(SETTING).ok() else { return };

@@ -1,5 +1,5 @@
-//! Files of a database directory over time: those of an older format, bytes that look like them, and what processes leave that end
-//! without closing.
+//! Files of a database directory over time: files of an older format, user data that looks like log batches, and
+//! files of processes that ended without closing.
 
 use std::collections::BTreeSet;
 use std::io;
@@ -15,9 +15,10 @@ use seriatim_redo::batch::{Header, PAGE, Salt};
 
 use crate::accounts::{Account, account, rows, small};
 
-/// A directory that the last version of format 1 wrote, as lines: of each file its name and length; of the manifest its text; of others
-/// every 32 bytes that are not all zeros, in hexadecimal digits, behind their offset. Two loggers, three openings: the first was closed, the
-/// second killed some commits after a checkpoint, the third killed, too.
+/// A directory that the last version of format 1 wrote, as lines. Each file has its name and length. The manifest has
+/// its text. Other files have every 32 bytes that are not all zeros, in hexadecimal, after their offset. The database
+/// had two loggers and was opened three times. The first process closed it, the second was killed some commits after
+/// a checkpoint, and the third was killed too.
 const FORMAT_1: &str = include_str!("format1.txt");
 
 /// A disk with that directory as `/db`.
@@ -64,7 +65,7 @@ fn two_loggers(disk: &FaultyDisk) -> Builder {
     small("auto", disk).segment_bytes(8 << 10).log_directories([".", "second"])
 }
 
-/// What is in it.
+/// The rows of that directory.
 fn accounts_of_format_1() -> Vec<Account> {
     let noted = |id, note: String| Account { note, ..account(id) };
     vec![
@@ -145,7 +146,7 @@ fn an_upgrade_can_be_cut_short_at_each_operation() {
     }
 }
 
-/// The segment with the newest batch, and where its last batch begins.
+/// The segment with the newest batch, the offset of that batch, and the bytes of the segment.
 fn last_batch(disk: &FaultyDisk) -> (PathBuf, u64, Vec<u8>) {
     let found = disk.list(Path::new("/db")).expect("it is there");
     let segments = found.into_iter().rev().filter(|found| found.name.to_string_lossy().starts_with("log-"));
@@ -159,8 +160,8 @@ fn last_batch(disk: &FaultyDisk) -> (PathBuf, u64, Vec<u8>) {
     last.expect("a batch")
 }
 
-/// A row that has a batch's header at the beginning of a page, as far as a user can know it: all of it but the nonce. The write of the row
-/// is torn by a power cut.
+/// A row contains a batch header at the beginning of a page. Users can know every field of it except the nonce. A
+/// power cut tears the write of the row.
 #[test]
 fn what_a_user_stores_is_not_taken_for_a_batch() {
     let disk = FaultyDisk::new(9);
@@ -172,13 +173,13 @@ fn what_a_user_stores_is_not_taken_for_a_batch() {
             .transact(|tx| tx.insert(&accounts, &Account { note: note.clone(), ..account(id) }))
             .expect("inserted");
     };
-    // Where a text begins in its batch.
+    // Finds the offset of a text in its batch.
     let begin = "[here".to_owned();
     insert(1, begin.clone() + &"m".repeat(3 * PAGE));
     let (_, batch, bytes) = last_batch(&disk);
     let text = bytes[batch as usize..].windows(begin.len()).position(|bytes| bytes == begin.as_bytes());
     let text = text.expect("the text is in the last batch");
-    // Text has to be text: other numbers make another checksum.
+    // The header must be valid text; other numbers give other checksums.
     let crafted = (0..).find_map(|number| {
         let header = Header {
             number: 257 + number % 20,
@@ -196,7 +197,7 @@ fn what_a_user_stores_is_not_taken_for_a_batch() {
     let crafted = crafted.expect("some header is text");
     let note = "n".repeat(PAGE - text) + &crafted;
     insert(2, note.clone() + &"n".repeat(begin.len() + 3 * PAGE - note.len()));
-    // What looks like the last batch is in the text; the batch with the text began a page before.
+    // The apparent last batch is inside the text; the batch with the text began a page before.
     let (path, page, bytes) = last_batch(&disk);
     assert!(bytes[page as usize..].starts_with(crafted.as_bytes()), "it is where a batch could begin");
     let batch = page - PAGE as u64;
@@ -210,7 +211,7 @@ fn what_a_user_stores_is_not_taken_for_a_batch() {
     assert_eq!(rows(&db).iter().map(|row| row.id).collect::<Vec<_>>(), [1]);
 }
 
-/// A disk that counts the bytes which are read.
+/// A disk that counts the bytes read.
 #[derive(Debug)]
 struct Counting {
     disk: FaultyDisk,
@@ -273,7 +274,7 @@ fn segments(disk: &FaultyDisk) -> Vec<(String, u64)> {
     named.filter(|(name, _)| name.starts_with("log-")).collect()
 }
 
-/// What is set aside for openings on a full disk: as much however often the database was opened.
+/// The reserve for openings on a full disk. It does not depend on how often the database was opened.
 fn set_aside_bytes(disk: &FaultyDisk) -> u64 {
     let found = ["/db", "/db/second"].map(|at| disk.find(&Path::new(at).join("RESERVE")).expect("it is there"));
     let bytes = found.into_iter().flatten().map(|found| found.bytes).sum();
@@ -283,7 +284,7 @@ fn set_aside_bytes(disk: &FaultyDisk) -> u64 {
 
 const SEGMENT: u64 = 64 << 10;
 
-/// How a process ends.
+/// The way in which a process ends.
 #[derive(Clone, Copy, Debug)]
 enum End {
     Killed,
@@ -291,7 +292,7 @@ enum End {
     Closed,
 }
 
-/// Opens a database of two loggers, has `live` use it, and ends the process. Answers the bytes that opening read.
+/// Opens a database with two loggers, calls `live`, and ends the process. Returns the bytes that opening read.
 fn one_incarnation(disk: &FaultyDisk, end: End, live: impl FnOnce(&Database)) -> u64 {
     let read = Arc::new(AtomicU64::new(0));
     let counting = Counting { disk: disk.mount(), read: Arc::clone(&read) };
@@ -316,9 +317,9 @@ fn processes_that_end_without_a_commit_leave_nothing_behind_them() {
         .map(|life| {
             let end = [End::Killed, End::CutOff, End::Closed][life % 3];
             let read = one_incarnation(&disk, end, |db| {
-                // Those of this opening.
+                // The segments of this opening.
                 assert_eq!(segments(&disk).len(), 2, "{life}");
-                // And the one before, which is forgotten by the next.
+                // The manifest also lists the previous incarnation, which the next opening forgets.
                 assert!(manifest_of(&disk).matches("\"number\":").count() <= 2, "{life}");
                 assert_eq!(db.recovery().expect("it was there").entries, 0);
             });
@@ -328,7 +329,7 @@ fn processes_that_end_without_a_commit_leave_nothing_behind_them() {
         })
         .collect();
     let most = opening_bytes.last().expect("a hundred");
-    // Each log is looked at for batches once; an incarnation's number may have more digits than another's.
+    // Each log is searched for batches once. The number of an incarnation may have more digits than that of another.
     assert!(*most <= 2 * SEGMENT + 4 * PAGE as u64 + 8192, "{opening_bytes:?}");
 }
 
@@ -343,14 +344,14 @@ fn processes_that_end_after_a_commit_leave_what_they_committed_and_no_more() {
             let accounts = db.table::<Account>().expect("it is there");
             db.session().transact(|tx| tx.insert(&accounts, &account(life))).expect("inserted");
         });
-        // A header and a few batches at most of each log of each life before this one.
+        // A header and at most a few batches for each log of each earlier process.
         let committed = (life + 1) * 2 * 5 * PAGE as u64;
         assert!(read <= committed * 2 + 2 * SEGMENT + 128 * 1024, "{life}: {read} bytes read");
         let bytes: u64 = segments(&disk).iter().map(|(_, bytes)| bytes).sum();
-        // A power cut may undo what was cut off since the one before it.
+        // A power cut may undo truncations since the previous power cut.
         assert!(bytes <= committed + 10 * SEGMENT, "{life}: {bytes} bytes");
     }
-    // A checkpoint makes all of them superfluous.
+    // A checkpoint makes all old segments obsolete.
     one_incarnation(&disk, End::Closed, |db| {
         db.checkpoint().expect("the disk works").expect("it is on disk");
     });
@@ -360,10 +361,10 @@ fn processes_that_end_after_a_commit_leave_what_they_committed_and_no_more() {
     });
 }
 
-/// The name of the directory for the process below, in its environment.
+/// The variable that passes the directory to the process below.
 const DIRECTORY: &str = "SERIATIM_TEST_OPENED_DIRECTORY";
 
-/// Not a test of its own: the process that the next one ends.
+/// Not a test of its own: the process that the next test ends.
 #[test]
 fn a_process_that_is_ended() {
     let Some(directory) = std::env::var_os(DIRECTORY) else { return };

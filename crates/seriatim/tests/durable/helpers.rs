@@ -1,4 +1,4 @@
-//! Helper threads: as many as there are processors, beside all workers, and as few as the operating system grants.
+//! Background threads: one per processor, in addition to all workers, and as few as the operating system grants.
 
 use std::collections::HashSet;
 use std::sync::{Arc, Mutex};
@@ -10,14 +10,14 @@ use seriatim_base::thread;
 
 use crate::accounts::{Account, account, rows, small};
 
-/// As many helpers as a machine with eight processors has.
+/// A database with as many background threads as on a machine with eight processors.
 fn eight(disk: &FaultyDisk) -> Builder {
     small("auto", disk).workers(8).helper_threads(8)
 }
 
 fn insert(db: &Database, accounts: &Handle<Account>, ids: std::ops::Range<u64>) {
     let fill = db.session().transact(|tx| ids.clone().try_for_each(|id| tx.insert(accounts, &account(id))));
-    fill.expect("nobody is about");
+    fill.expect("no conflict");
 }
 
 #[test]
@@ -27,23 +27,24 @@ fn a_database_opens_with_all_workers_and_helpers_while_a_checkpoint_is_due() {
     let accounts = db.create::<Account>().expect("the table is created");
     insert(&db, &accounts, 0..3000);
     drop((accounts, db));
-    // Every helper that rebuilds has a walker and a worker by the time the helper that takes checkpoints could have looked.
+    // All threads that rebuild indexes occupy their walker and worker before the checkpoint thread can check for
+    // work.
     let helpers = Arc::new(Mutex::new(HashSet::new()));
     let seen = Arc::clone(&helpers);
     let all_at_work = move |progress: seriatim::RecoveryProgress| {
         if progress.phase != RecoveryPhase::Indexes {
             return;
         }
-        let count = || seen.lock().expect("nobody panicked").len();
-        if seen.lock().expect("nobody panicked").insert(std::thread::current().id()) {
-            // With a bound, in case there are fewer.
+        let count = || seen.lock().expect("no panic").len();
+        if seen.lock().expect("no panic").insert(std::thread::current().id()) {
+            // The wait is bounded, in case there are fewer threads.
             (0..100_000).take_while(|_| count() < 8).for_each(|_| thread::sleep(Duration::from_millis(1)));
             thread::sleep(Duration::from_millis(300));
         }
     };
     let builder = eight(&disk).step_helpers(false).checkpoint_bytes(Some(1)).on_recovery(all_at_work);
     let db = builder.open().expect("it recovers");
-    assert_eq!(helpers.lock().expect("nobody panicked").len(), 8);
+    assert_eq!(helpers.lock().expect("no panic").len(), 8);
     let log = || db.statistics().log.expect("it is on disk");
     while log().checkpoints == 0 {
         assert_eq!(log().checkpoint_error, None);
@@ -64,7 +65,7 @@ fn opening_checkpoints_and_checks_go_on_with_the_threads_that_are_granted() {
     insert(&db, &accounts, 300..400);
     db.flush().expect("the disk works");
     drop((accounts, db));
-    // Up to 7 for each step of the recovery and each index.
+    // Up to 7 threads for each step of the recovery and for each index.
     for granted in [0, 1, 3, 7, 8, 9, 15, 20, 25, 30, 40] {
         let db = thread::granted(granted, open);
         assert_eq!(rows(&db).len(), 400, "{granted} threads granted");

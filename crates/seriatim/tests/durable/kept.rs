@@ -1,4 +1,4 @@
-//! Memory comes back, also where versions are kept for the durable epoch, and whatever became of the log.
+//! Memory is reclaimed, also when versions are kept for the durable epoch, and when the log has stopped.
 
 use std::io::ErrorKind;
 
@@ -18,12 +18,12 @@ fn with_accounts(protocol: &str, disk: &FaultyDisk) -> (Database, Handle<Account
     let accounts = db.create::<Account>().expect("new");
     let mut session = db.session();
     for id in 0..100 {
-        session.transact(|tx| tx.insert(&accounts, &account(id))).expect("nobody is in the way");
+        session.transact(|tx| tx.insert(&accounts, &account(id))).expect("no conflict");
     }
     (db, accounts, session)
 }
 
-/// Inserts what is refused, many times: memory does not grow.
+/// Makes many inserts that are refused, and checks that memory does not grow.
 fn refuse(
     db: &Database,
     session: &mut Session,
@@ -42,13 +42,14 @@ fn refuse(
     assert!(after < before + before / 10 + 4096, "{}: {before} bytes grew to {after}", db.protocol().name);
 }
 
-/// Transactions that are refused leave nothing behind: not the records that they had linked either.
+/// Refused transactions release all their memory, including records that they had linked.
 #[test]
 fn refused_transactions_take_no_memory_once_the_log_has_stopped() {
     for protocol in ["silo", "dbx"] {
         let disk = FaultyDisk::new(71);
         let (db, accounts, mut session) = with_accounts(protocol, &disk);
-        // What the second replaces lies outside its record, and waits for an epoch that is never durable.
+        // The second update replaces a version outside of the record, which is kept for an epoch that never becomes
+        // durable.
         for balance in [7, 8] {
             drop(session.submit(|tx| tx.update(&accounts, &1, |row| row.set_balance(balance))));
         }
@@ -76,14 +77,14 @@ fn refused_transactions_take_no_memory_while_the_disk_is_full() {
     }
 }
 
-/// A worker that is never at rest, but does little, gives back what a large deletion left once that is durable.
+/// A worker that is never idle, but does little, reclaims a large deletion once it is durable.
 #[test]
 fn memory_of_a_large_deletion_comes_back_to_a_worker_that_goes_on() {
     const ROWS: u64 = 20_000;
     for info in available_protocols() {
         let (protocol, disk) = (info.name, FaultyDisk::new(73));
         let builder = small(protocol, &disk).workers(1);
-        // Who makes snapshots every so often would clear away too.
+        // Transactions that make periodic snapshots would reclaim memory too.
         let is_eventual = info.capabilities.snapshots == Freshness::Eventual;
         let builder = if is_eventual { builder.protocol_option("snapshot_interval_ms", 0) } else { builder };
         let db = builder.open().expect("a new database opens");
@@ -95,10 +96,11 @@ fn memory_of_a_large_deletion_comes_back_to_a_worker_that_goes_on() {
         deleted.expect("alone");
         db.flush().expect("the disk works");
         if info.capabilities.snapshots == Freshness::Past {
-            // What readers of the past may need is kept until helpers have passed it: for so many epochs.
+            // Memory that old snapshots may need is kept for this many epochs.
             (0..3).for_each(|_| db.step());
         }
-        // Nobody rests, so nobody comes to clear away: only these do. One in 50 ms takes them 100 seconds.
+        // No worker is idle, so no background thread reclaims memory: only these transactions do. At one in 50 ms
+        // this takes 100 seconds.
         for _ in 0..2000 {
             session.snapshot(|tx| tx.get(&accounts, &0).map(|row| assert!(row.is_none()))).expect("alone");
         }

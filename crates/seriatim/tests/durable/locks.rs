@@ -1,4 +1,4 @@
-//! Who may open a directory while somebody has it open, and what is read without a right to write.
+//! Locks of directories that are open, and directories without a right to write.
 
 use std::io::{self, BufRead, BufReader, ErrorKind};
 use std::path::{Path, PathBuf};
@@ -38,13 +38,13 @@ fn directories_of_logs_are_one_databases_at_a_time_too() {
     assert_eq!(locked(open("/other", ["/elsewhere", "/log"])), Path::new("/log"));
     assert_eq!(locked(open("/other", ["/db/inner", "/elsewhere"])), Path::new("/db/inner"));
     drop(db);
-    // Those of earlier openings are read until a checkpoint, so they are locked, too.
+    // Directories of earlier openings are read until a checkpoint, so they are locked too.
     let db = open("/db", [".", "."]).expect("it opens");
     drop(db);
     open("/db", ["/log", "/log"]).expect("one directory may be that of two loggers");
 }
 
-/// A file system that has no locks of directories, as NFS has none.
+/// A file system without locks of directories, such as NFS.
 #[derive(Debug)]
 struct WithoutDirectoryLocks(FaultyDisk);
 
@@ -71,10 +71,10 @@ fn where_directories_cannot_be_locked_the_file_is() {
     open().expect("it was closed");
 }
 
-/// The name of the directory for the process below, in its environment.
+/// The variable that passes the directory to the process below.
 const DIRECTORY: &str = "SERIATIM_TEST_LOCKED_DIRECTORY";
 
-/// Not a test of its own: another process that opens a database, says how that went, and keeps it open.
+/// Not a test of its own: another process that opens a database, prints the result, and keeps it open.
 #[test]
 fn a_process_that_opens_a_directory() {
     let Some(directory) = std::env::var_os(DIRECTORY) else { return };
@@ -90,7 +90,7 @@ fn a_process_that_opens_a_directory() {
     }
 }
 
-/// Starts it; what it said.
+/// Starts that process; returns it with its answer.
 fn open_elsewhere(directory: &Path, log: Option<&Path>) -> (Child, String) {
     let mut command = Command::new(std::env::current_exe().expect("the tests are a program"));
     command.args(["--exact", "locks::a_process_that_opens_a_directory", "--nocapture"]).env(DIRECTORY, directory);
@@ -108,7 +108,7 @@ fn end(mut child: Child) {
     child.wait().expect("it has ended");
 }
 
-/// A directory of this machine, gone at the end.
+/// A directory of this machine that is removed on drop.
 pub(crate) struct Home(pub(crate) PathBuf);
 
 impl Home {
@@ -136,7 +136,7 @@ fn a_second_process_is_kept_out_whatever_becomes_of_the_lock_file() {
         let (second, answer) = open_elsewhere(&directory, None);
         assert!(answer.contains("is open already"), "{answer}");
         end(second);
-        // Another database with the same directory for its log.
+        // Another database with the same log directory.
         let (second, answer) = open_elsewhere(&home.0.join("other"), Some(&log));
         assert!(answer.contains("is open already"), "{answer}");
         end(second);
@@ -149,7 +149,7 @@ fn a_second_process_is_kept_out_whatever_becomes_of_the_lock_file() {
     end(third);
 }
 
-/// A disk on which nothing can be written.
+/// A read-only disk.
 #[derive(Debug)]
 struct ReadOnly(FaultyDisk);
 
@@ -191,7 +191,7 @@ impl Around for ReadOnly {
     }
 }
 
-/// Killed after a commit that no checkpoint has: what a check meets after an accident.
+/// A process that is killed after a commit that no checkpoint contains.
 fn killed(disk: &FaultyDisk) {
     let db = small("auto", disk).open().expect("a new database opens");
     let accounts = db.create::<Account>().expect("the table is created");

@@ -9,7 +9,7 @@ use crate::settle::settle;
 
 const LIMIT: usize = 2 << 20;
 
-/// A row that lies in its record.
+/// A row that is stored in its record.
 #[derive(Table, Clone, Debug, PartialEq)]
 #[table(name = "job", key(id), hash, index(name = "by_worker", columns(worker)))]
 struct Job {
@@ -22,7 +22,7 @@ fn job(id: u64) -> Job {
     Job { id, worker: id as u32 % 5, what: Text::new("something to do").expect("it fits") }
 }
 
-/// Inserts jobs until the limit is met; the first that was refused.
+/// Inserts jobs until the limit is reached; returns the id that was refused.
 fn fill(session: &mut Session, jobs: &Handle<Job>, first: u64) -> u64 {
     for id in first.. {
         match session.transact(|tx| tx.insert(jobs, &job(id))) {
@@ -54,7 +54,7 @@ fn a_full_database_whose_log_needs_more_than_its_limit_opens_with_it_again() {
             let db = open().expect("a new database opens");
             let jobs = db.create::<Job>().expect("the table is created");
             let mut session = db.session();
-            // A queue: few rows at a time, and three times the limit one after another.
+            // A queue: few rows at a time, in total three times as many as the limit allows.
             let mut next = 0;
             while next < 12_000 {
                 let batch = next..next + 400;
@@ -77,7 +77,7 @@ fn a_full_database_whose_log_needs_more_than_its_limit_opens_with_it_again() {
             let jobs = db.table::<Job>().expect("it is there");
             let mut session = db.session();
             assert_eq!(ids(&mut session, &jobs), (next..full).collect::<Vec<_>>());
-            // The limit counts again: there is no more than what recovery left.
+            // The limit applies again: only memory that recovery left free can be used.
             let refused = fill(&mut session, &jobs, full);
             assert!(refused - full < 15_000, "{}: {} more rows", protocol.name, refused - full);
             for id in next..refused {
@@ -88,7 +88,7 @@ fn a_full_database_whose_log_needs_more_than_its_limit_opens_with_it_again() {
             }
             settle(&db);
             assert!(ids(&mut session, &jobs).is_empty());
-            // Nearly all can be used again, whatever recovery made of the memory; but for tables of buckets, which do not shrink.
+            // Nearly all memory can be reused after recovery. Bucket arrays do not shrink.
             let (rows, kept) = (full - next, db.statistics().memory_bytes);
             assert!(kept < LIMIT / 5, "{}: {kept} bytes are kept", protocol.name);
             let fit = rows * (LIMIT - kept) as u64 / LIMIT as u64;
@@ -113,8 +113,8 @@ fn page(id: u64) -> Page {
     Page { id, title: format!("page {id} of a book"), text: "once upon a time ".repeat(id as usize % 40) }
 }
 
-/// Filled to the error, closed or killed, with or without a checkpoint: it opens again with the limit it has, and all that can be
-/// done at the limit goes on.
+/// A database that was filled to the limit is closed or killed, with or without a checkpoint. It opens with the same
+/// limit, and everything permitted at the limit still works.
 #[test]
 #[ignore = "nightly: ten seconds"]
 fn a_database_filled_to_its_limit_opens_again_with_that_limit() {
@@ -154,7 +154,7 @@ fn a_database_filled_to_its_limit_opens_again_with_that_limit() {
             let db = open().unwrap_or_else(|error| panic!("{case}: it does not open again: {error}"));
             let after = db.statistics();
             assert_eq!((&*after.tables[0].name, after.tables[0].rows), ("page", full), "{case}");
-            // What recovery needs is little more than what was in use.
+            // Recovery needs little more than what was in use.
             let most = LIMIT + LIMIT / 8;
             assert!(after.memory_bytes <= most, "{case}: {} bytes, before {}", after.memory_bytes, before.memory_bytes);
             let pages = db.table::<Page>().expect("it is there");

@@ -1,13 +1,14 @@
-//! A directory that is moved, removed or replaced while its database is open: what is written goes nowhere else, and is
-//! acknowledged only while an opening by the path would not find something else.
+//! The directory of an open database is moved, removed or replaced. The database writes to no other directory. It
+//! acknowledges commits only while an opening by its path would find them.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use seriatim::{Builder, Database, Durability, OpenError, TransactError, backup};
-use seriatim_base::disk::{Disk, FaultyDisk};
+use seriatim_base::disk::{Around, Disk, FaultyDisk};
 
 use crate::accounts::{Account, account, rows, small};
 use crate::locks::Home;
@@ -22,7 +23,7 @@ fn insert(db: &Database, id: u64) -> Result<(), TransactError> {
     db.session().transact(|tx| tx.insert(&accounts, &account(id))).map(drop)
 }
 
-/// A database with the account of this id.
+/// Adds the account table with one account to a database.
 fn with_account(db: Database, id: u64) -> Database {
     db.create::<Account>().expect("the table is created");
     insert(&db, id).expect("the disk works");
@@ -43,7 +44,7 @@ fn fill(db: &Database, ids: std::ops::Range<u64>) {
     }
 }
 
-/// Where the log is: in the database's directory, or elsewhere too.
+/// Directories of the log: in the database's directory, or elsewhere too.
 const LOGS: [&[&str]; 3] = [&[], &[".", "inner"], &["/log", "inner"]];
 
 #[test]
@@ -64,14 +65,14 @@ fn a_database_whose_directory_is_moved_goes_on_in_it() {
     }
 }
 
-/// What the log says that has stopped, of a transaction and of all else that would have to be durable.
+/// Checks that every call which needs the log reports that it has stopped; returns the reason.
 fn stopped(db: &Database, id: u64) -> String {
-    let error = insert(db, id).expect_err("nobody would find it");
+    let error = insert(db, id).expect_err("no opening would find it");
     let (TransactError::NotDurable { reason } | TransactError::LogStopped { reason }) = error else {
         panic!("{error:?}")
     };
     let again = insert(db, id + 1).expect_err("the log has stopped");
-    // Who waits is told before who begins.
+    // Waiting transactions get the error before new ones.
     assert!(matches!(again, TransactError::LogStopped { .. } | TransactError::NotDurable { .. }), "{again:?}");
     for error in [
         db.flush().expect_err("the log has stopped").to_string(),
@@ -85,7 +86,7 @@ fn stopped(db: &Database, id: u64) -> String {
 #[test]
 fn a_second_database_at_the_path_of_one_that_was_moved_is_another() {
     for logs in LOGS {
-        // The second has none of the first's directories.
+        // The second database has none of the first one's directories.
         let seconds: &[&str] = if logs.is_empty() { &[] } else { &[".", "inner"] };
         let disk = FaultyDisk::new(12);
         let first = with_account(open(&disk, "/db", logs), 1);
@@ -104,7 +105,7 @@ fn a_second_database_at_the_path_of_one_that_was_moved_is_another() {
         drop(second);
         disk.crash();
         let found = ids(&open(&disk, "/moved", logs));
-        // What was refused when it was flushed may be there.
+        // The commit whose flush was refused may be there.
         assert!(found == [1, 2] || found == [1, 2, 3], "{found:?}");
         assert_eq!(ids(&open(&disk, "/db", seconds)), (100..180).collect::<Vec<_>>());
     }
@@ -118,12 +119,11 @@ fn nothing_is_acknowledged_after_the_directory_was_removed() {
         let disk = FaultyDisk::new(13);
         let db = with_account(open(&disk, "/db", logs), 1);
         disk.remove_dir_all(Path::new(removed)).expect("it is there");
-        // Each logger that has something to write notices; the worker's is one of them.
-        let reason = match (2..10).find_map(|id| insert(&db, id).err()) {
-            Some(TransactError::NotDurable { reason } | TransactError::LogStopped { reason }) => reason,
-            other => panic!("{other:?}"),
+        let error = insert(&db, 2).expect_err("no opening would find it");
+        let (TransactError::NotDurable { reason } | TransactError::LogStopped { reason }) = error else {
+            panic!("{error:?}")
         };
-        // Which of them is found first does not matter.
+        // Either directory may be found first.
         assert!(reason.contains(removed) && reason.contains("was removed while the database was open"), "{reason}");
         insert(&db, 20).expect_err("the log has stopped");
         db.flush().expect_err("the log has stopped");
@@ -152,11 +152,73 @@ fn a_table_is_not_created_in_a_directory_that_is_gone() {
                 disk.create_dir_all(Path::new("/db")).expect("its name is free");
             }
         }
-        let error = db.create::<Account>().expect_err("nobody would find it").to_string();
+        let error = db.create::<Account>().expect_err("no opening would find it").to_string();
         assert!(error.contains("while the database was open"), "{error}");
         let error = db.create::<Account>().expect_err("the log has stopped").to_string();
         assert!(error.contains("the log has stopped"), "{error}");
     }
+}
+
+/// A disk on which the database's directory is lost as soon as a manifest is in place.
+#[derive(Debug)]
+struct Losing {
+    disk: FaultyDisk,
+    is_armed: Arc<AtomicBool>,
+    replaces: bool,
+}
+
+impl Around for Losing {
+    fn inner(&self) -> &dyn Disk {
+        &self.disk
+    }
+
+    fn rename(&self, from: &Path, to: &Path) -> std::io::Result<()> {
+        self.disk.rename(from, to)?;
+        match (self.is_armed.swap(false, Ordering::Relaxed), self.replaces) {
+            (false, _) => Ok(()),
+            (true, false) => self.disk.mount().remove_dir_all(Path::new("/db")),
+            (true, true) => {
+                let other = self.disk.mount();
+                other.rename(Path::new("/db"), Path::new("/moved"))?;
+                other.create_dir_all(Path::new("/db"))
+            }
+        }
+    }
+}
+
+#[test]
+fn a_table_is_not_created_in_a_directory_that_is_lost_meanwhile() {
+    for replaces in [false, true] {
+        let (disk, is_armed) = (FaultyDisk::new(15), Arc::new(AtomicBool::new(false)));
+        let losing = Losing { disk: disk.clone(), is_armed: Arc::clone(&is_armed), replaces };
+        let db = small("auto", &disk).disk(Arc::new(losing)).open().expect("a new database opens");
+        is_armed.store(true, Ordering::Relaxed);
+        let error = db.create::<Account>().expect_err("no opening would find it").to_string();
+        assert!(error.contains("while the database was open") && !is_armed.load(Ordering::Relaxed), "{error}");
+        let error = db.create::<Account>().expect_err("the log has stopped").to_string();
+        assert!(error.contains("the log has stopped"), "{error}");
+    }
+}
+
+#[test]
+fn a_copy_is_not_made_inside_a_directory_that_was_moved() {
+    let disk = FaultyDisk::new(17);
+    let db = with_account(open(&disk, "/db", &[]), 1);
+    disk.rename(Path::new("/db"), Path::new("/moved")).expect("it is there");
+    for inside in ["/moved", "/moved/copy", "/moved/a/copy"] {
+        let error = db.backup(inside).expect_err("it would be in the database").to_string();
+        assert!(error.contains("in the database's own directory"), "{error}");
+    }
+    assert_eq!(disk.find(Path::new("/moved/a")).expect("no faults"), None);
+    db.backup("/moved-not/copy").expect("it is elsewhere");
+    // The same with the files of this machine.
+    let home = Home::new("backup-moved");
+    let [at, moved] = ["db", "moved"].map(|name| home.0.join(name));
+    let db = with_account(on_this_machine(&at).open().expect("a new database opens"), 1);
+    std::fs::rename(&at, &moved).expect("it is there");
+    let error = db.backup(moved.join("copy")).expect_err("it would be in the database").to_string();
+    assert!(error.contains("in the database's own directory"), "{error}");
+    db.backup(home.0.join("copy")).expect("it is elsewhere");
 }
 
 #[test]
@@ -199,7 +261,7 @@ fn a_copy_restored_at_the_path_of_an_open_database_is_left_alone() {
     let reason = stopped(&first, 3);
     assert!(reason.contains("was moved"), "{reason}");
     drop(first);
-    backup::verify(&db, &|_, _| {}).expect("nobody wrote to it");
+    backup::verify(&db, &|_, _| {}).expect("it was not changed");
     assert_eq!(ids(&on_this_machine(&db).open().expect("it is a database")), [1]);
     let found = ids(&on_this_machine(&moved).open().expect("it is a database"));
     assert!(found.starts_with(&[1, 2]), "{found:?}");
@@ -216,14 +278,14 @@ fn a_database_opened_by_a_link_is_the_same_when_the_link_is_turned() {
         std::os::unix::fs::symlink(version, &current).expect("its name is free");
     };
     turn_to("v1");
-    // Its log is named by the link, too.
+    // The path of the log also goes through the link.
     let logs = [current.join("inner")];
     let db = on_this_machine(&current).log_directories(&logs).open().expect("it is led to");
     turn_to("v2");
     fill(&db, 2..80);
     db.checkpoint().expect("there is room");
     insert(&db, 80).expect("the link does not matter");
-    let other = on_this_machine(&current).open().expect("nobody has it open");
+    let other = on_this_machine(&current).open().expect("it is not open");
     assert_eq!(ids(&other), [100]);
     insert(&other, 101).expect("it is another");
     db.close().expect("all is durable");
@@ -249,13 +311,16 @@ fn a_log_named_by_a_link_is_found_when_the_link_is_turned() {
     assert_eq!(ids(&open().expect("it is a database")), [1, 2]);
 }
 
-/// The directory for the process below, in its environment.
+/// The variable that passes the directory to the process below.
 const DIRECTORY: &str = "SERIATIM_TEST_MOVED_DIRECTORY";
 
 /// Not a test of its own: another process with a database, which inserts an account for each line that it reads.
 #[test]
 fn a_process_that_inserts() {
     let Some(directory) = std::env::var_os(DIRECTORY) else { return };
+    // If it hangs it is killed, and the test finds no answer.
+    // SAFETY: `alarm` only requests a signal, which ends the process.
+    unsafe { libc::alarm(600) };
     let db = with_account(on_this_machine(Path::new(&directory)).open().expect("a new database opens"), 0);
     println!("\nanswer: opened");
     for line in std::io::stdin().lines() {
@@ -267,7 +332,7 @@ fn a_process_that_inserts() {
     }
 }
 
-/// It, and what connects to it.
+/// That process, and the pipes to it.
 struct Inserting {
     child: Child,
     to: ChildStdin,
@@ -301,14 +366,15 @@ impl Inserting {
     }
 }
 
-/// What happens to the path of a database that another process has open.
+/// Changes the path of a database that another process has open.
 fn beside_another_process(name: &str, change: impl FnOnce(&Path, &Path) -> Option<Database>, stops: bool) {
     let home = Home::new(name);
     let [db, moved] = ["db", "moved"].map(|name| home.0.join(name));
     let mut process = Inserting::begin(&db);
     assert_eq!(process.insert(1), "inserted");
     let second: Option<PathBuf> = change(&db, &moved).map(|second| {
-        let _ = process.insert(2);
+        let answer = process.insert(2);
+        assert!(!stops || answer.contains("while the database was open"), "{answer}");
         fill(&second, 100..150);
         db.clone()
     });

@@ -1,4 +1,4 @@
-//! Opening as users do: tables that may be there, progress, backups, and indexes that are checked against their tables.
+//! Opening as users do it: existing tables, progress, backups, and checks of indexes against their tables.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
@@ -18,7 +18,7 @@ struct Narrow {
     balance: i64,
 }
 
-/// A directory of the file system, gone at the end.
+/// A directory of the file system that is removed on drop.
 struct Home(PathBuf);
 
 impl Home {
@@ -81,7 +81,7 @@ fn neither_indexes_that_are_made_again_nor_their_check_go_through_the_queue_of_d
     }
 }
 
-/// Results of an executor's transactions are told when they are durable, and are there again.
+/// The executor acknowledges transactions when they are durable, and recovery finds them.
 #[test]
 fn what_an_executor_was_given_is_durable_when_it_is_told() {
     let home = Home::new("executor");
@@ -114,7 +114,8 @@ fn deposit(tx: &Tx, id: u64) -> Result<i64, Abort> {
     Ok(balance)
 }
 
-/// Calls of a batch of which some have run: each caller is told what became of its own, and what was acknowledged is there again.
+/// The database is closed when a part of a batch has run. Each caller gets the result of its own call, and recovery
+/// finds what was acknowledged.
 #[test]
 fn a_database_that_is_closed_during_a_batch_keeps_what_it_told() {
     let home = Home::new("closed-batch");
@@ -134,10 +135,10 @@ fn a_database_that_is_closed_during_a_batch_keeps_what_it_told() {
         let before = balances(&db);
         let executor = db.executor(2).expect("threads");
         let mut running: Vec<_> = (0..400).map(|at| executor.call(deposit, at % 4)).collect();
-        // Some have run, some have not.
+        // Some calls have run, some have not.
         running.swap_remove(0).wait().expect("it is retried");
         db.close().expect("all of it is durable");
-        // Committed, and perhaps committed: those that were on their way to the log when it stopped.
+        // The number of committed calls, and of calls that were on their way to the log when it stopped.
         let mut told = (1, 0);
         for running in running {
             match running.wait() {
@@ -170,9 +171,9 @@ fn recovery_tells_how_far_it_is_in_order_and_how_many_rows_it_indexed() {
     let told = Arc::new(Mutex::new(Vec::new()));
     let listener = Arc::clone(&told);
     let builder = Database::builder().path(home.at("db"));
-    let db = builder.on_recovery(move |at| listener.lock().expect("nobody panicked").push(at)).open();
+    let db = builder.on_recovery(move |at| listener.lock().expect("no panic").push(at)).open();
     let db = db.expect("it recovers");
-    let told = told.lock().expect("nobody panicked");
+    let told = told.lock().expect("no panic");
     let order = [RecoveryPhase::Checkpoint, RecoveryPhase::Log, RecoveryPhase::Indexes];
     let at = |phase| order.iter().position(|other| *other == phase);
     assert!(told.windows(2).all(|two| at(two[0].phase) <= at(two[1].phase)), "{told:?}");
@@ -192,16 +193,16 @@ fn backups_are_taken_in_use_verified_and_restored_elsewhere() {
     let copied = db.backup(home.at("copy")).expect("it is copied").expect("it has a directory");
     assert!(copied.bytes > 0 && copied.durable_epoch > 0);
     insert(&db, 20..30);
-    // As another process would.
+    // A backup from the outside, as another process would take it.
     backup::take(home.at("db"), home.at("later"), &|_, _| {}).expect("it is copied");
     let refused = db.backup(home.at("copy")).expect_err("there is a copy");
     assert!(matches!(refused, StorageError::NotADatabase { .. }), "{refused}");
     drop(db);
     assert!(backup::verify(home.at("copy"), &|_, _| {}).expect("it is whole").entries >= 20);
     let seen = Mutex::new((0, 0));
-    let progress = |done, total| *seen.lock().expect("nobody panicked") = (done, total);
+    let progress = |done, total| *seen.lock().expect("no panic") = (done, total);
     backup::restore(home.at("copy"), home.at("restored"), &progress).expect("it is restored");
-    let (done, total) = *seen.lock().expect("nobody panicked");
+    let (done, total) = *seen.lock().expect("no panic");
     assert!(done == total && total > 0);
     let counts = ["db", "copy", "later", "restored"].map(|name| count(&home.at(name)));
     assert_eq!(counts, [30, 20, 30, 20]);

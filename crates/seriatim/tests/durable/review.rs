@@ -1,5 +1,4 @@
-//! What a hostile reading of the durability path found: each test is a scenario that must not lose or contradict what was
-//! acknowledged.
+//! Scenarios from an adversarial review of durability: none may lose or contradict what was acknowledged.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -36,13 +35,13 @@ fn what_a_recovery_kept_survives_the_next_power_cut() {
         let mut session = db.session();
         session.transact(|tx| tx.insert(&accounts, &account(1))).expect("inserted");
         let pending = session.submit(|tx| tx.insert(&accounts, &account(2)));
-        // The batch is written, and not flushed.
+        // The batch is written, but not flushed.
         disk.fail(Operation::Sync, 1, Times::Once, ErrorKind::Other);
         db.step();
         db.step();
         pending.wait().expect_err("the log has stopped");
         drop((session, accounts, db));
-        // The process ends, the machine does not: what was written is still read.
+        // The process ends, the machine does not: the page cache still has the batch.
         let db = small("auto", &disk).open().expect("it recovers");
         let kept = has(&db, 2);
         drop(db);
@@ -63,7 +62,7 @@ fn a_log_whose_disk_is_not_mounted_is_not_an_empty_log() {
     let accounts = db.create::<Account>().expect("the table is created");
     db.session().transact(|tx| tx.insert(&accounts, &account(1))).expect("inserted");
     drop((accounts, db));
-    // The mount point is there, and empty.
+    // The mount point exists, but is empty.
     disk.remove_dir_all("/log".as_ref()).expect("no faults");
     disk.create_dir_all("/log".as_ref()).expect("no faults");
     disk.sync_dir("/".as_ref()).expect("no faults");
@@ -99,7 +98,7 @@ fn tids_of_commits_that_logged_nothing_are_not_used_again() {
     }
 }
 
-/// The segment in which something was logged, and where its last byte is that is not zero.
+/// The segment in which something was logged, and the offset of its last byte that is not zero.
 fn end_of_log(disk: &FaultyDisk, directory: &Path) -> (PathBuf, u64) {
     let found = disk.list(directory).expect("no faults");
     let segments = found.into_iter().filter(|found| found.name.to_string_lossy().starts_with("log-"));
@@ -135,7 +134,7 @@ fn damage_at_the_end_of_a_log_that_was_closed_is_not_a_torn_write() {
     }
 }
 
-/// A disk on which something else happens when a file is opened.
+/// A disk that calls `meddle` when a file is opened.
 struct Meddling<F> {
     disk: FaultyDisk,
     meddle: Mutex<F>,
@@ -174,14 +173,14 @@ fn who_looks_at_a_database_in_use_sees_a_state_without_gaps() {
         let mut insert = move |rows: u64| {
             for _ in 0..rows {
                 let new = Account { note: "x".repeat(900), ..account(next) };
-                // Both at work: they log in different places.
+                // Both sessions insert: they use different logs.
                 let session = &mut sessions[(next % 2) as usize];
                 session.transact(|tx| tx.insert(&accounts, &new)).expect("inserted");
                 next += 1;
             }
         };
         insert(20);
-        // From here on the oldest segments may be gone.
+        // From here on the oldest segments may be deleted.
         db.checkpoint().expect("no faults");
         insert(20);
         let mut opened = 0;
@@ -248,7 +247,7 @@ fn indexes_are_rebuilt_whatever_the_retry_policy() {
             let accounts = db.create::<Account>().expect("the table is created");
             let mut session = db.session();
             let fill = session.transact(|tx| (0..3000).try_for_each(|id| tx.insert(&accounts, &account(id))));
-            fill.expect("nobody is about");
+            fill.expect("no conflict");
             drop((session, accounts, db));
             open().unwrap_or_else(|error| panic!("{} does not open: {error}", protocol.name));
         }
@@ -324,9 +323,9 @@ fn reads_go_on_while_the_disk_is_full() {
     assert_eq!(read.expect("a transaction that writes nothing needs no space").value, 100);
 }
 
-/// What a run that ends with a power cut, or without, may leave.
+/// The states that a run may leave, with or without a power cut.
 struct Oracle {
-    /// After each commit, from the state that the last recovery found.
+    /// The state after each commit, from that of the last recovery on.
     states: Vec<BTreeMap<u64, Account>>,
     acknowledged: usize,
 }
@@ -437,7 +436,7 @@ fn run(db: &Database, rng: &mut Rng, oracle: &mut Oracle) {
                     state = oracle.states.last().expect("one").clone();
                     change(tx, &accounts, rng, &mut state, 2)
                 });
-                // One that writes nothing says no more than that what it read is durable.
+                // A transaction that wrote nothing only shows that its reads are durable.
                 let wrote = Some(&state) != oracle.states.last();
                 match pending.poll() {
                     Ok(Ok(_)) if wrote => {
@@ -529,7 +528,7 @@ fn any_run_leaves_a_state_that_was_there_with_all_that_was_acknowledged() {
                 _ => disk.crash_at(rng.range(1, 150)),
             }
             run(&db, &mut rng, &mut oracle);
-            // A process that ends in order, one that is cut off with the machine, and one that only its own end hits.
+            // One process ends in order, one ends with a power cut, and one is killed.
             if rng.below(3) == 0 && disk.is_powered() {
                 disk.crash();
             }

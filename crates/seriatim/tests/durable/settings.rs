@@ -1,4 +1,4 @@
-//! Settings of a database on disk that meet: several logs, directories that change, histories, looking only.
+//! Combined settings of a database on disk: several logs, directories that change, histories, inspection.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -50,7 +50,7 @@ fn log_directories_may_be_inside_and_outside_and_change() {
             }
             if at == 3 {
                 db.checkpoint().expect("the disk works");
-                // What was elsewhere is not needed any more.
+                // The files in the other directory are no longer needed.
                 assert_eq!(names(&disk, "/elsewhere/three"), Vec::<String>::new(), "{}", protocol.name);
             }
             disk.crash();
@@ -96,8 +96,9 @@ fn a_log_directory_that_is_missing_is_told_of() {
             disk.create_dir_all(Path::new("/mounted")).expect("nothing is in the way");
         }
         let error = small("auto", &disk).open().expect_err("the log is not there");
-        let expected = "/mounted/log-00000001-000-00000001 is damaged at byte 0: it is missing, and all that this logger has \
-                        written with it; put the directory back, if its disk is not mounted, or restore a backup";
+        let expected = "/mounted/log-00000001-000-00000001 is damaged at byte 0: it is missing, and all that this \
+                        logger has written with it; put the directory back, if its disk is not mounted, or restore a \
+                        backup";
         assert_eq!(error.to_string(), expected);
     }
     disk.rename(Path::new("/gone"), Path::new("/mounted")).expect("it is there");
@@ -129,7 +130,7 @@ fn two_databases_in_one_log_directory_are_told_of() {
     assert!(error.to_string().contains("the database in /log is open already"), "{error}");
     first.create::<Account>().expect("nothing of it was harmed");
     drop(first);
-    // Also if their names would not be the same.
+    // This holds even if their file names would differ.
     for _ in 0..3 {
         on("/two").open().expect("its own directory");
     }
@@ -200,13 +201,13 @@ fn a_mode_may_change_from_one_opening_to_the_next() {
             _ => db.table::<Account>().expect("it is there"),
         };
         db.session().transact(|tx| tx.insert(&accounts, &account(at as u64))).expect("inserted");
-        // Closing flushes.
+        // Closing flushes the log.
         drop((accounts, db));
     }
     assert_eq!(rows(&small("auto", &disk).open().expect("it opens")).len(), 4);
 }
 
-/// Nothing on the disk depends on them.
+/// Files on disk do not depend on the partitions.
 #[test]
 fn partitions_may_be_others_each_time_and_none() {
     let disk = FaultyDisk::new(43);
@@ -234,7 +235,7 @@ fn partitions_may_be_others_each_time_and_none() {
     }
 }
 
-/// Many tables are created by one manifest, and are there again when the database is opened; or none of them is.
+/// One manifest creates many tables; recovery finds all or none of them.
 #[test]
 fn many_tables_are_created_by_one_manifest() {
     let table = |number: usize| {

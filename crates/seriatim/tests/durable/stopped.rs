@@ -1,4 +1,5 @@
-//! After the log has stopped: snapshots show the durable epoch where the protocol has them, whatever was written since.
+//! After the log has stopped, snapshots show the durable epoch, whatever was written since, where the protocol has
+//! snapshots.
 
 use std::io::ErrorKind;
 use std::time::Duration;
@@ -20,7 +21,7 @@ fn with_snapshots() -> impl Iterator<Item = &'static str> {
         .map(|protocol| protocol.name)
 }
 
-/// A queue, so that rows at its head are deleted and born again.
+/// A queue, so that rows at its head are deleted and inserted again.
 #[derive(Table, Clone, Debug, PartialEq)]
 #[table(name = "job", key(queue, number))]
 struct Job {
@@ -42,7 +43,7 @@ fn jobs(session: &mut Session, queue: &Handle<Job>) -> [Vec<Job>; 2] {
     read.expect("the durable epoch can be read").value
 }
 
-/// Stops the log of a database whose helpers its owner steps.
+/// Stops the log of a database with stepped background work.
 fn stop(db: &Database, disk: &FaultyDisk) {
     disk.fail(Operation::Sync, 1, Times::Once, ErrorKind::Other);
     db.step();
@@ -61,15 +62,15 @@ fn snapshots_show_what_was_durable_whatever_came_after() {
             (0..10).try_for_each(|id| tx.insert(&accounts, &account(id)))?;
             (0..200).try_for_each(|number| tx.insert(&queue, &job(number)))
         });
-        filled.expect("nobody is in the way");
+        filled.expect("no conflict");
         db.flush().expect("the disk works");
         let (before, queued) = (rows(&db), jobs(&mut session, &queue));
-        // The first of a session may be validated instead.
-        other.snapshot(|tx| tx.get(&accounts, &0).map(|row| assert!(row.is_some()))).expect("nobody is in the way");
-        // While it goes on nothing is unlinked, so not in all cases.
+        // The first snapshot of a session may be validated instead.
+        other.snapshot(|tx| tx.get(&accounts, &0).map(|row| assert!(row.is_some()))).expect("no conflict");
+        // While it is open no row is unlinked, so it is open only in some cases.
         let under_way = (mode == Durability::Group).then(|| other.begin_snapshot().expect("a worker is free"));
 
-        // Each row is changed more than once, with snapshots in between and without.
+        // Each row is changed more than once, with and without snapshots in between.
         for round in 0..4 {
             let mut write = |write: &dyn Fn(&Tx) -> Result<(), Abort>| {
                 drop(session.submit(|tx| write(tx)));
@@ -81,7 +82,7 @@ fn snapshots_show_what_was_durable_whatever_came_after() {
                 Ok(())
             });
             write(&|tx| {
-                // Moved to another owner: in its index a deletion and an insertion.
+                // A new owner is a deletion and an insertion in the index.
                 tx.update(&accounts, &5, |row| row.set_owner(round % 7))?;
                 tx.update(&accounts, &6, |row| row.set_note(&"long ".repeat(100 + round as usize)))??;
                 tx.delete(&accounts, &7).map(drop)
@@ -114,7 +115,7 @@ fn snapshots_show_what_was_durable_whatever_came_after() {
                 assert_eq!(found.expect("it can be read").value, number < 200, "{case}: job {number}");
             }
         }
-        // Part of a queue, and an end of it.
+        // A part of a queue, and one end of it.
         let part = session.snapshot(|tx| {
             let numbers = |jobs: Scan<'_, Job>| -> Result<Vec<u64>, Abort> {
                 jobs.map(|job| job.map(|job| job.number())).collect()
@@ -126,7 +127,7 @@ fn snapshots_show_what_was_durable_whatever_came_after() {
         assert_eq!((forward, first), ((10..160).collect::<Vec<_>>(), Some(0)), "{case}");
         assert_eq!(backward, (10..160).rev().collect::<Vec<_>>(), "{case}");
 
-        // What reads in another way is refused as before, and nothing is written.
+        // Other transactions are refused as before, and nothing is written.
         let newest = session.transact(|tx| Ok(tx.require(&accounts, &0)?.balance()));
         assert!(matches!(newest, Err(TransactError::NotDurable { .. })), "{case}: {newest:?}");
         let written = session.transact(|tx| tx.insert(&accounts, &account(99)));
@@ -155,7 +156,7 @@ fn a_snapshot_under_way_when_the_log_stops_is_refused_if_it_saw_more() {
     }
 }
 
-/// The entries of indexes made again by a recovery are not in the log; the durable epoch has them all the same.
+/// The log has no entries for indexes that recovery rebuilt, but the durable epoch has them.
 #[test]
 fn indexes_made_again_are_seen_when_the_log_stops_before_anything_else_is_durable() {
     for protocol in with_snapshots() {
@@ -163,7 +164,7 @@ fn indexes_made_again_are_seen_when_the_log_stops_before_anything_else_is_durabl
         let db = small(protocol, &disk).open().expect("a new database opens");
         let accounts = db.create::<Account>().expect("new");
         for id in 0..50 {
-            db.session().transact(|tx| tx.insert(&accounts, &account(id))).expect("nobody is in the way");
+            db.session().transact(|tx| tx.insert(&accounts, &account(id))).expect("no conflict");
         }
         let before = rows(&db);
         drop((accounts, db));
@@ -181,13 +182,13 @@ fn indexes_are_checked_as_they_are_now() {
     let disk = FaultyDisk::new(34);
     let db = small("auto", &disk).open().expect("a new database opens");
     let accounts = db.create::<Account>().expect("new");
-    db.session().transact(|tx| tx.insert(&accounts, &account(1))).expect("nobody is in the way");
+    db.session().transact(|tx| tx.insert(&accounts, &account(1))).expect("no conflict");
     drop(db.session().submit(|tx| tx.insert(&accounts, &account(2))));
     stop(&db, &disk);
     assert_eq!(db.check_indexes().expect("they agree with their table")[0].rows, 2);
 }
 
-/// What two scans and the lookups by key make of all accounts: how many, and what they hold. They agree within one snapshot.
+/// Adds up all accounts by two scans and by keys; the three sums agree within a snapshot.
 fn sum(session: &mut Session, accounts: &Handle<Account>) -> Result<(u64, i64), TransactError> {
     let read = session.snapshot(|tx| {
         let (by_owner, by_branch) = (accounts.index(Account::BY_OWNER), accounts.index(Account::BY_BRANCH));
@@ -215,7 +216,7 @@ fn sum(session: &mut Session, accounts: &Handle<Account>) -> Result<(u64, i64), 
 
 const ACCOUNTS: u64 = 40;
 
-/// Snapshots that begin while the log stops see a state between two transactions, or are refused.
+/// A snapshot that begins while the log stops is consistent or is refused.
 #[test]
 fn snapshots_that_begin_while_the_log_stops_are_whole() {
     let seed = seed("snapshots_that_begin_while_the_log_stops_are_whole");
@@ -226,7 +227,7 @@ fn snapshots_that_begin_while_the_log_stops_are_whole() {
         let db = db.durability(mode).log_directories(["one", "two", "three"]).open().expect("a new database opens");
         let accounts = db.create::<Account>().expect("new");
         let filled = db.session().transact(|tx| (0..ACCOUNTS).try_for_each(|id| tx.insert(&accounts, &account(id))));
-        filled.expect("nobody is in the way");
+        filled.expect("no conflict");
         db.flush().expect("the disk works");
         let whole = (ACCOUNTS, 100 * ACCOUNTS as i64);
         let write = |number: u64| {
@@ -271,8 +272,8 @@ fn snapshots_that_begin_while_the_log_stops_are_whole() {
             });
             thread::sleep(Duration::from_millis(5));
             disk.fail(Operation::Sync, 1, Times::Once, ErrorKind::Other);
-            writers.into_iter().for_each(|thread| thread.join().expect("nobody panics"));
-            reader.join().expect("nobody panics");
+            writers.into_iter().for_each(|thread| thread.join().expect("no panic"));
+            reader.join().expect("no panic");
         });
         let mut session = db.session();
         for _ in 0..3 {

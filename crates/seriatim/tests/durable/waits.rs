@@ -1,4 +1,4 @@
-//! Who waits for the disk, for how long, and what is said then.
+//! Waits for the disk: which calls wait, for how long, and with which error.
 
 use std::io::ErrorKind;
 use std::time::Duration;
@@ -11,13 +11,13 @@ use seriatim_base::disk::{FaultyDisk, Operation, Times};
 
 use crate::accounts::{Account, account, rows, small};
 
-/// A wait that is not worth waiting for.
+/// A wait that is too short to succeed.
 const SHORT: Duration = Duration::from_millis(50);
 
-/// In steps of a millisecond.
+/// An age limit that steps of a millisecond reach.
 const AGE_MAX: Duration = Duration::from_millis(100);
 
-/// A database with accounts 0 to 4, whose disk finds no space from now on.
+/// A database with accounts 0 to 4 whose disk is full.
 fn filled(protocol: &str, stepped: bool) -> (FaultyDisk, Database, Handle<Account>) {
     let disk = FaultyDisk::new(40);
     let builder = small(protocol, &disk).step_helpers(stepped).epoch_interval(Duration::from_millis(1));
@@ -35,7 +35,7 @@ fn insert(session: &mut Session, accounts: &Handle<Account>, id: u64) -> Result<
     session.transact(|tx| tx.insert(accounts, &account(id))).map(drop)
 }
 
-/// Waits until a logger's thread, which has something to write, has found that there is no space.
+/// Waits until a logger's thread that has something to write has found that the disk is full.
 fn wait_until_full(db: &Database) {
     while db.statistics().log.expect("it is on disk").refusal.is_none() {
         thread::sleep(Duration::from_millis(1));
@@ -56,7 +56,7 @@ fn a_call_on_a_full_disk_ends_within_its_bound_and_says_whether_it_may_be_commit
         assert!(error.is_maybe_committed() && !error.is_retryable());
         assert!(error.to_string().contains("committed, but a power cut may still take it back"), "{error}");
         wait_until_full(&db);
-        // The same of a result that was submitted, of an explicit transaction, and of a transaction that reads it.
+        // The same holds for a submitted result, an explicit transaction, and a transaction that reads the row.
         let error = session.submit(|tx| tx.get(&accounts, &5).map(|row| row.is_some())).wait();
         let error = error.expect_err("what it read is not durable");
         let TransactError::NotDurableYet { wrote: false, reason: Some(reason), .. } = &error else {
@@ -64,7 +64,7 @@ fn a_call_on_a_full_disk_ends_within_its_bound_and_says_whether_it_may_be_commit
         };
         assert!(reason.contains("full"), "{reason}");
         assert!(!error.is_maybe_committed() && error.is_retryable());
-        // A call may have a bound of its own.
+        // A call may have its own limit.
         let brief = TransactionOptions::new().wait_max(Duration::from_millis(3));
         let error = session.transact_with(&brief, |tx| tx.get(&accounts, &5).map(|row| row.is_some()));
         let error = error.expect_err("what it read is not durable");
@@ -78,7 +78,7 @@ fn a_call_on_a_full_disk_ends_within_its_bound_and_says_whether_it_may_be_commit
         assert!(tx.get(&accounts, &5).expect("it is there").is_some());
         assert!(matches!(tx.commit(), Err(TransactError::NotDurableYet { wrote: false, .. })));
         assert!(db.flush().is_err());
-        // Nothing else is waited for.
+        // Transactions that do not depend on the row do not wait.
         let there = other.transact(|tx| Ok(tx.get(&accounts, &4)?.is_some()));
         assert!(there.expect("it is durable").value);
         disk.heal();
@@ -94,7 +94,7 @@ fn a_snapshot_does_not_wait_for_a_full_disk() {
         let (disk, db, accounts) = filled(protocol.name, false);
         let mut session = db.session();
         session.set_wait_max(None);
-        // It is under way when the disk turns out to be full, and runs again.
+        // The snapshot is open when the disk becomes full, and runs again.
         let mut runs = 0;
         let mut waiting = None;
         let seen = session.snapshot(|tx| {
@@ -107,7 +107,7 @@ fn a_snapshot_does_not_wait_for_a_full_disk() {
         });
         let seen = seen.expect("it waits for nothing").value;
         assert_eq!((seen, seen[1] || runs <= 2), ([true, false], true), "{}", protocol.name);
-        // One that begins now runs once.
+        // A snapshot that begins now runs once.
         let ids = || rows(&db).iter().map(|row| row.id).collect::<Vec<_>>();
         assert_eq!(ids(), [0, 1, 2, 3, 4]);
         disk.heal();
@@ -151,7 +151,7 @@ fn a_snapshot_of_the_durable_epoch_stays_what_it_is_when_the_disk_goes_on() {
             assert_eq!(look(), durable, "{}, round {round}", protocol.name);
         }
         snapshot.finish().expect("it saw what is durable");
-        // Nothing is kept for it any more.
+        // No version is kept for it any more.
         let kept = db.statistics().memory_bytes;
         (0..20).for_each(|_| db.step());
         assert!(db.statistics().memory_bytes < kept, "{}", protocol.name);
@@ -160,7 +160,8 @@ fn a_snapshot_of_the_durable_epoch_stays_what_it_is_when_the_disk_goes_on() {
     }
 }
 
-/// However long its owner keeps it: what is too old is ended where it is parked, and nothing is kept for it any more.
+/// A parked snapshot that is too old is ended, however long its owner keeps it, and no version is kept for it any
+/// more.
 #[test]
 fn a_parked_snapshot_holds_the_durable_epoch_no_longer_than_its_age() {
     for protocol in available_protocols().iter().filter(|protocol| has_snapshots(protocol.name)) {
@@ -179,7 +180,7 @@ fn a_parked_snapshot_holds_the_durable_epoch_no_longer_than_its_age() {
             }
             db.statistics().memory_bytes
         };
-        // Something of each epoch since then is kept for it, and nothing once it is too old.
+        // Versions of each epoch since then are kept for it, until it is too old.
         let young = memory_after(10);
         let old = memory_after(80);
         assert!(old > young + 80 * 500, "{}: {old} after {young}: nothing was kept", protocol.name);
@@ -201,7 +202,7 @@ fn closing_says_what_is_not_durable() {
         insert(&mut session, &accounts, 1).expect("it is answered at once");
         db.clone().close().expect("the disk works");
         db.close().expect("it was closed in order");
-        // Sessions that are left write nothing, and are in nobody's way.
+        // Remaining sessions write nothing and do not disturb the next opening.
         let error = insert(&mut session, &accounts, 2).expect_err("it was closed");
         assert!(matches!(error, TransactError::Closed), "{error}");
         assert!(session.snapshot(|tx| Ok(tx.get(&accounts, &1)?.is_some())).expect("it is durable").value);
@@ -219,19 +220,19 @@ fn closing_says_what_is_not_durable() {
         assert_eq!(again.close(), Err(error), "the same each time");
         disk.heal();
         let db = builder().open().expect("it recovers");
-        // A write that fails may have been done.
+        // A write that failed may have reached the disk.
         let found: Vec<u64> = rows(&db).iter().map(|row| row.id).collect();
         assert!(found.starts_with(&[1, 2]) && found.len() <= 3, "{found:?}");
         drop(session);
     }
     Database::in_memory().expect("memory").close().expect("nothing is kept");
 }
-/// Writes until the disk refuses it.
+/// Writes until the disk is full.
 fn fill_up(session: &mut Session, accounts: &Handle<Account>, bytes: usize) {
     let noted = |id| Account { note: "x".repeat(bytes), ..account(id) };
     let refused = (1000..1_000_000).find_map(|id| {
         let error = session.submit(|tx| tx.insert(accounts, &noted(id))).wait().err()?;
-        // One that waits without a reason waits for a logger that gets no processor.
+        // If the wait has no reason, the logger got no processor.
         (!matches!(error, TransactError::NotDurableYet { reason: None, .. })).then_some(error)
     });
     assert!(refused.is_some(), "the disk is full");
@@ -251,7 +252,7 @@ fn use_while_full(open: &dyn Fn() -> Database) {
     }
     let checkpoint = db.checkpoint().expect("little is left, and it fits").expect("it is on disk");
     assert_eq!(checkpoint.rows, 5);
-    // What that gave back takes more.
+    // The space that this freed can be used.
     for id in 1000..1010 {
         insert(&mut session, &accounts, id).expect("there is space");
     }
@@ -284,7 +285,7 @@ fn a_database_opens_on_a_full_disk_and_can_be_shrunk_there() {
         };
         drop((session, accounts));
         end(db);
-        // Nobody else leaves any space.
+        // No other file leaves any space.
         disk.set_capacity(disk.used_bytes());
         for _ in 0..2 {
             end(open());
@@ -310,16 +311,16 @@ fn a_full_disk_is_opened_with_any_size_of_segments() {
     };
     drop((session, accounts));
     kill(db);
-    // What is set aside is enough for four of its own openings; these take two of them.
+    // The reserve is enough for four of its own openings, and these take two of them.
     for _ in 0..2 {
         kill(small("auto", &disk).open().expect("it opens"));
     }
-    // As `seriatim recover` does, with the default.
+    // With the default segment size, as `seriatim recover` opens it.
     let db = small("auto", &disk).segment_bytes(64 << 20).open().expect("it opens with larger segments, too");
     assert!(crate::accounts::rows(&db).len() >= 5);
 }
 
-/// Runs a program; whether it succeeded.
+/// Runs a program; returns whether it succeeded.
 fn run(program: &str, arguments: &[&str]) -> bool {
     let ran = std::process::Command::new(program).args(arguments).stderr(std::process::Stdio::null()).status();
     ran.is_ok_and(|status| status.success())
@@ -347,7 +348,7 @@ fn a_database_opens_on_a_file_system_that_is_full() {
         session.set_wait_max(Some(SHORT));
         fill_up(&mut session, &accounts, 20_000);
         drop((session, accounts, db));
-        // Others take what is left.
+        // Other files take the remaining space.
         let mut other = std::fs::File::create(at.join("other")).expect("a name is free");
         while std::io::Write::write(&mut other, &[1; 4096]).is_ok_and(|bytes| bytes > 0) {}
         use_while_full(&open);

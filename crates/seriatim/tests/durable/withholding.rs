@@ -1,4 +1,4 @@
-//! Results are returned when they are durable, and not before, however a transaction ends.
+//! Results are returned when they are durable and not before, however a transaction ends.
 
 use std::future::Future;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -17,7 +17,7 @@ use seriatim_check::check_dependencies;
 
 use crate::accounts::{Account, account, small};
 
-/// Wakes the thread that waits.
+/// Wakes the waiting thread.
 struct Unpark(Thread);
 
 impl Wake for Unpark {
@@ -48,7 +48,7 @@ impl std::fmt::Display for Refused {
 
 impl std::error::Error for Refused {}
 
-/// Takes from one account; overflows where there is too little in it.
+/// Takes from an account; overflows if the account holds too little.
 #[procedure]
 fn take(tx: &Tx, id: u64, amount: i64) -> Result<i64, Abort> {
     let balance = tx.update::<Account>(id, |account| {
@@ -58,7 +58,7 @@ fn take(tx: &Tx, id: u64, amount: i64) -> Result<i64, Abort> {
     Ok(balance)
 }
 
-/// Row 1 is committed and not durable.
+/// A database whose row 1 is committed and not durable.
 fn committed(protocol: &str, disk: &FaultyDisk) -> (Database, Handle<Account>) {
     let db = small(protocol, disk).open().expect("a new database opens");
     let accounts = db.create::<Account>().expect("the table is created");
@@ -66,7 +66,7 @@ fn committed(protocol: &str, disk: &FaultyDisk) -> (Database, Handle<Account>) {
     (db, accounts)
 }
 
-/// Whether a result was withheld; waits until it is durable.
+/// Whether a result was withheld, and the result, which is durable by then.
 fn was_withheld<R: std::fmt::Debug>(db: &Database, pending: Pending<R>) -> (bool, Result<R, TransactError>) {
     let withheld = !pending.is_ready();
     db.step();
@@ -142,7 +142,7 @@ fn every_end_of_a_transaction_that_saw_something_waits_for_it() {
         });
         on(&|db, accounts| {
             let mut session = db.session();
-            // What the transaction before saw is of no matter to one that never began.
+            // The reads of the previous transaction do not delay a call that never began.
             let earlier = session.submit(|tx| Ok(tx.get(accounts, &1)?.is_some()));
             assert!(!earlier.is_ready());
             let unknown = session.submit_by_name("give", &1u64.to_value());
@@ -171,7 +171,7 @@ fn a_panic_waits_for_what_it_may_tell_of() {
             let found = tx.get(&accounts, &1)?.is_some();
             panic!("found {found}")
         };
-        // That the row is gone must not be told any more, not even so.
+        // The panic would reveal that the row is gone, so the call must not panic.
         let result = catch_unwind(AssertUnwindSafe(|| session.transact(panics)));
         let result = result.unwrap_or_else(|_| panic!("{}: the panic left", protocol.name));
         assert!(matches!(result, Err(TransactError::NotDurable { .. })), "{}", protocol.name);
@@ -185,7 +185,7 @@ struct Label {
     text: u32,
 }
 
-/// Takes, then reads the label of what is left: a piece that may follow.
+/// Takes, then reads the label of the new balance: a piece that may follow.
 #[procedure]
 fn take_and_label(tx: &Tx, id: u64) -> Result<Option<u32>, Abort> {
     let left = tx.update::<Account>(id, |account| {
@@ -251,7 +251,7 @@ fn many_results_wait_as_futures_and_outlive_session_and_database() {
     let accounts = db.create::<Account>().expect("the table is created");
     let mut session = db.session();
     let mut outstanding: Vec<_> = (0..500).map(|id| session.submit(|tx| tx.insert(&accounts, &account(id)))).collect();
-    // Giving up an answer gives up nothing else.
+    // Dropping a pending result has no other effect.
     outstanding.truncate(300);
     drop((session, accounts, db));
     for pending in outstanding {
@@ -266,7 +266,7 @@ fn many_results_wait_as_futures_and_outlive_session_and_database() {
     assert_eq!(count.expect("a snapshot").value, 500);
 }
 
-/// A database whose epochs end in an hour, if nobody asks for it.
+/// A database whose epochs end after an hour, unless a caller asks for it.
 fn without_ticks(disk: &FaultyDisk, durability: Durability) -> Database {
     let hour = Duration::from_secs(3600);
     let builder = small("auto", disk).step_helpers(false).epoch_interval(hour).transaction_age_max(hour);
@@ -280,7 +280,7 @@ fn who_waits_waits_for_the_disk_and_not_for_a_timer() {
         let accounts = db.create::<Account>().expect("the table is created");
         let mut session = db.session();
         for id in 0..20 {
-            // Blocked, with a bound, and as a future.
+            // Waits without a limit, with a limit, and as a future.
             let pending = session.submit(|tx| tx.insert(&accounts, &account(id)));
             let answered = match id % 3 {
                 0 => pending.wait(),
@@ -310,7 +310,7 @@ fn waiting_ends_epochs_no_faster_than_the_disk_flushes_them() {
     });
     let after = db.statistics().log.expect("it is on disk");
     let (epochs, flushes) = (after.epoch - before.epoch, after.flushes - before.flushes);
-    // An epoch in which nothing was committed may have ended: the caller that asked for it was answered meanwhile.
+    // An epoch without commits may have ended: the caller that asked for it was answered meanwhile.
     assert!(epochs <= 2 * flushes + 2, "{epochs} epochs, {flushes} flushes");
     assert!(flushes <= 2 * 400, "of each commit, and of the end of its epoch where that came later: {flushes}");
 }
@@ -337,12 +337,12 @@ fn a_transaction_ages_by_time_and_not_by_the_epochs_that_others_end() {
     let _ = tx.get(&accounts, &99).expect_err("it is too old");
 }
 
-/// What a waker drops, on the thread that wakes.
+/// A value that the waker drops, on the thread that wakes.
 struct DropsAll(Mutex<Option<Pending<()>>>);
 
 impl Wake for DropsAll {
     fn wake(self: Arc<DropsAll>) {
-        drop(self.0.lock().expect("nobody panics").take());
+        drop(self.0.lock().expect("no panic").take());
     }
 }
 
@@ -354,15 +354,15 @@ fn the_last_that_keeps_a_database_may_be_dropped_by_its_own_logger() {
     let drops = Arc::new(DropsAll(Mutex::new(None)));
     let mut pending = db.session().submit(|tx| tx.insert(&accounts, &account(1)));
     let waker = Waker::from(Arc::clone(&drops));
-    let mut slot = drops.0.lock().expect("nobody panics");
+    let mut slot = drops.0.lock().expect("no panic");
     let is_waiting = std::pin::Pin::new(&mut pending).poll(&mut Context::from_waker(&waker)).is_pending();
     drop((accounts, db));
     *slot = Some(pending);
     drop(slot);
     if !is_waiting {
-        drop(drops.0.lock().expect("nobody panics").take());
+        drop(drops.0.lock().expect("no panic").take());
     }
-    // Closed by then or soon.
+    // The database is closed by then, or soon.
     let mut opened = None;
     for _ in 0..12_000 {
         opened = small("auto", &disk).open().ok();

@@ -1,5 +1,5 @@
-//! Records that become hot or cold before any access of a transaction that reads, adds, inserts, deletes, puts, scans and uses an index: what it
-//! gives and leaves is what it does after all that others have committed.
+//! Records become hot or cold before any access of a transaction. The transaction reads, adds, inserts, deletes,
+//! puts, scans and uses an index. Its result and its effects are those of a run after all other commits.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -22,11 +22,11 @@ struct Entry {
     n: u64,
 }
 
-/// Cells that there are at first, and entries.
+/// The numbers of cells and entries at first.
 const CELLS: u32 = 8;
 const ENTRIES: u32 = 4;
 
-/// Adds up what it finds, and notes the sum.
+/// Adds up the rows that it finds, and stores the sum.
 #[procedure]
 fn gather(tx: &Tx, id: u32) -> Result<u64, Abort> {
     let mut sum = 0u64;
@@ -67,7 +67,7 @@ fn gather(tx: &Tx, id: u32) -> Result<u64, Abort> {
     Ok(sum)
 }
 
-/// As [`gather`], with rows that are put whatever was there, and with parts that are taken back.
+/// As [`gather`], with rows that are put unconditionally, and with parts that are rolled back.
 fn put_together(db: &Database, session: &mut Session) -> u64 {
     let cells = db.table::<Cells>().expect("it is there");
     let entries = db.table::<Entry>().expect("it is there");
@@ -108,7 +108,7 @@ fn open(builder: Builder) -> (Database, Session) {
     (db, session)
 }
 
-/// Makes the rows what they were at first.
+/// Restores the first state of the rows.
 fn reset(db: &Database) {
     let cells = db.table::<Cells>().expect("it is there");
     let entries = db.table::<Entry>().expect("it is there");
@@ -120,10 +120,10 @@ fn reset(db: &Database) {
         (0..CELLS).try_for_each(|id| tx.put(&cells, &Cells { id, n: 10 + u64::from(id) }))?;
         (0..ENTRIES).try_for_each(|id| tx.put(&entries, &Entry { id, n: u64::from(id) }))
     });
-    load.expect("nobody is about");
+    load.expect("no conflict");
 }
 
-/// All that is there.
+/// All rows.
 fn contents(db: &Database) -> Vec<(bool, u32, u64)> {
     let cells = db.table::<Cells>().expect("it is there");
     let entries = db.table::<Entry>().expect("it is there");
@@ -139,19 +139,19 @@ fn contents(db: &Database) -> Vec<(bool, u32, u64)> {
         }
         Ok(all)
     });
-    read.expect("nobody is about").into_value()
+    read.expect("no conflict").into_value()
 }
 
-/// A row: of the entries, or of the cells.
+/// A row: of the entries if true, otherwise of the cells.
 type Place = (bool, u32);
 
-/// Adds one to a row, unless it is not there or a lock is in the way; whether it did.
+/// Adds one to a row, unless it is missing or locked. Returns whether it did.
 fn add(db: &Database, place: Place) -> bool {
     let cells = db.table::<Cells>().expect("it is there");
     let entries = db.table::<Entry>().expect("it is there");
     let added = db.session().transact(|tx| {
         if tx.attempt() > 1 {
-            return Err(tx.abort("somebody holds a lock"));
+            return Err(tx.abort("a lock is held"));
         }
         let (is_entry, id) = place;
         match is_entry {
@@ -162,7 +162,7 @@ fn add(db: &Database, place: Place) -> bool {
     added.is_ok_and(|added| added.into_value().is_ok())
 }
 
-/// Lets a transaction fail at a row, to which another adds one; whether that did.
+/// Makes a transaction fail at a row, to which another transaction adds one. Returns whether that one did.
 fn fail(db: &Database, place: Place) -> bool {
     let cells = db.table::<Cells>().expect("it is there");
     let entries = db.table::<Entry>().expect("it is there");
@@ -177,7 +177,7 @@ fn fail(db: &Database, place: Place) -> bool {
             true => drop(tx.update(&entries, &id, |entry| entry.set_n(entry.n()))?),
         }
         added.set(add(db, place));
-        if added.get() { Ok(()) } else { Err(tx.abort("it met nobody")) }
+        if added.get() { Ok(()) } else { Err(tx.abort("no conflict")) }
     });
     assert!(failed.is_err(), "it did not see what the other added");
     added.get()
@@ -193,19 +193,20 @@ type Body = fn(&Database, &mut Session) -> u64;
 const BODIES: [Body; 2] =
     [|_, session| session.call(gather, &0).expect("it commits in the end").into_value(), put_together];
 
-/// What has happened in the cases.
+/// Counts of events in all cases.
 #[derive(Default, Debug)]
 struct Met {
     heated: u32,
     cooled: u32,
-    /// Changes that were committed meanwhile.
+    /// Concurrent changes that were committed.
     added: u32,
-    /// Attempts that were refuted.
+    /// Attempts that failed validation.
     refuted: u64,
     repaired: u64,
 }
 
-/// Runs a body in whose middle, before its access of this number, the row becomes hot, or cold, and others add to it; `false` if it has fewer accesses.
+/// Runs a body. Before its access of this number the row becomes hot, or cold, and other transactions add to it.
+/// Returns `false` if the body has fewer accesses.
 fn flip(
     of: (&mut (Database, Session), &mut (Database, Session)),
     body: Body,
@@ -214,7 +215,7 @@ fn flip(
     met: &mut Met,
 ) -> bool {
     let ((db, session), (serial, other)) = of;
-    // No failure in two epochs: all are cold.
+    // Two epochs without a failure: all rows are cold.
     (0..3).for_each(|_| db.step());
     reset(db);
     if hot {

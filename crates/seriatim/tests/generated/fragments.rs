@@ -1,5 +1,5 @@
-//! Fragments of procedures, in partitions that have a database each, do what the procedures do in one database that has all rows; and
-//! what is taken back leaves nothing behind.
+//! Fragments of procedures, in partitions with a database each, do the same as the procedures in one database with
+//! all rows. A fragment that is undone leaves nothing behind.
 
 use std::fmt::Debug;
 
@@ -69,7 +69,7 @@ fn motto(old: &str, number: u32) -> String {
     format!("{number} {old}").chars().take(40).collect()
 }
 
-/// As New-Order: an order here, of wares from anywhere; what they were called there is written here.
+/// As New-Order: an order at one shop, of wares from any shop. The names of the wares are stored with the order.
 #[procedure]
 fn order(tx: &Tx, shop: u32, wanted: &[Wanted]) -> Result<(u32, i64, Vec<i32>), Abort> {
     let number = tx.update::<Shop>(shop, |shop| {
@@ -102,7 +102,7 @@ fn order(tx: &Tx, shop: u32, wanted: &[Wanted]) -> Result<(u32, i64, Vec<i32>), 
     Ok((number, sum, left))
 }
 
-/// Moves wares between two shops, by keys that are known; nothing is needed from one for the other.
+/// Moves wares between two shops, by known keys; neither shop needs a result from the other.
 #[procedure]
 fn move_wares(tx: &Tx, from: u32, to: u32, ware: u32, count: i32) -> Result<(i32, i32), Abort> {
     let here = tx.update::<Shelf>((from, ware), |shelf| {
@@ -116,7 +116,7 @@ fn move_wares(tx: &Tx, from: u32, to: u32, ware: u32, count: i32) -> Result<(i32
     Ok((here, there))
 }
 
-/// What is found at one decides what is done at the other, and what is written there how it ends.
+/// The rows of one shop decide what is done at the other; the result there is stored in the first.
 #[procedure]
 fn close(tx: &Tx, shop: u32, heir: u32) -> Result<(u32, bool, u64), Abort> {
     let mut moved = 0u32;
@@ -147,7 +147,7 @@ fn close(tx: &Tx, shop: u32, heir: u32) -> Result<(u32, bool, u64), Abort> {
     Ok((moved, gone, lines))
 }
 
-/// By another key, in one partition: deletes what it finds and inserts it again under another.
+/// Uses an index key within one partition: deletes the row and inserts it again under another key.
 #[procedure]
 fn relabel(tx: &Tx, shop: u32, label: Text<8>, ware: u32) -> Result<Option<i32>, Abort> {
     let found = tx.get_by::<Shelf>(Shelf::BY_LABEL, (shop, label))?;
@@ -158,7 +158,7 @@ fn relabel(tx: &Tx, shop: u32, label: Text<8>, ware: u32) -> Result<Option<i32>,
     Ok(Some(left))
 }
 
-/// Looks at rows of two shops one after the other, and ends early.
+/// Reads rows of two shops one after the other, and may end early.
 #[procedure]
 fn compare(tx: &Tx, one: u32, other: u32) -> Result<i64, Abort> {
     let first = tx.require::<Shop>(one)?;
@@ -168,7 +168,8 @@ fn compare(tx: &Tx, one: u32, other: u32) -> Result<i64, Abort> {
     Ok(difference)
 }
 
-/// The price of the first ware that another shop has, or of the last that was asked for. Where it stops is known there alone.
+/// The price of the first ware that the other shop has, or of the last one requested. Only the other shop's partition
+/// knows where the loop stops.
 #[procedure]
 fn first_of(tx: &Tx, shop: u32, other: u32, wares: &[u32]) -> Result<i64, Abort> {
     tx.update::<Shop>(shop, |row| row.next += 1)?;
@@ -189,7 +190,7 @@ fn first_of(tx: &Tx, shop: u32, other: u32, wares: &[u32]) -> Result<i64, Abort>
     Ok(price)
 }
 
-/// Changes lines of one order: what it lowers and what it raises, around one that it deletes.
+/// Changes lines of one order: lowers one and raises one, and deletes one between them.
 #[procedure]
 fn mark_down(tx: &Tx, shop: u32, number: u32, at: u8, by: i64) -> Result<Option<i64>, Abort> {
     let left = tx.update_if::<Line>((shop, number, at), |line| {
@@ -201,7 +202,7 @@ fn mark_down(tx: &Tx, shop: u32, number: u32, at: u8, by: i64) -> Result<Option<
     Ok(left)
 }
 
-/// What one shop has sold is added to a line of the next one.
+/// Adds what one shop has sold to a line of the next one.
 #[procedure]
 fn hand_on(tx: &Tx, wanted: &[Wanted]) -> Result<i64, Abort> {
     let mut before = 0i64;
@@ -214,7 +215,7 @@ fn hand_on(tx: &Tx, wanted: &[Wanted]) -> Result<i64, Abort> {
     Ok(before)
 }
 
-/// As that, but what is written in one iteration may be what is read in the next.
+/// As [`hand_on`], but one iteration may write what the next reads.
 #[procedure]
 fn hand_on_here(tx: &Tx, wanted: &[Wanted]) -> Result<i64, Abort> {
     let mut before = 0i64;
@@ -227,7 +228,7 @@ fn hand_on_here(tx: &Tx, wanted: &[Wanted]) -> Result<i64, Abort> {
     Ok(before)
 }
 
-/// What a shop has left of a ware decides its price, which every partition has; another shop writes down what it is now.
+/// The stock of a shop decides the price of a ware, in a replicated table. Another shop stores the new price.
 #[procedure]
 fn reprice(tx: &Tx, shop: u32, other: u32, ware: u32) -> Result<i64, Abort> {
     let shelf = tx.get::<Shelf>((shop, ware))?;
@@ -257,7 +258,8 @@ fn reprice(tx: &Tx, shop: u32, other: u32, ware: u32) -> Result<i64, Abort> {
     Ok(sum)
 }
 
-/// It changes rows that it comes to later, if the two shops are one: a scan that has noted all its rows would not notice.
+/// If the two shops are one, it changes rows ahead of its scan. A scan that had recorded all its rows would miss the
+/// changes.
 #[procedure]
 fn refill(tx: &Tx, shop: u32, other: u32) -> Result<i32, Abort> {
     let mut sum = 0i32;
@@ -268,7 +270,7 @@ fn refill(tx: &Tx, shop: u32, other: u32) -> Result<i32, Abort> {
     Ok(sum)
 }
 
-/// Each iteration needs the one before, wherever that was: as many rounds as there are wares.
+/// Each iteration needs the result of the one before, in any partition: there are as many rounds as wares.
 #[procedure]
 fn endless(tx: &Tx, wanted: &[Wanted]) -> Result<u32, Abort> {
     let mut count = 0u32;
@@ -285,7 +287,7 @@ fn endless(tx: &Tx, wanted: &[Wanted]) -> Result<u32, Abort> {
     Ok(count)
 }
 
-/// Its arguments do not tell where it goes.
+/// The arguments do not determine its second partition.
 #[procedure]
 fn follow(tx: &Tx, shop: u32) -> Result<i64, Abort> {
     let row = tx.require::<Shop>(shop)?;
@@ -303,7 +305,7 @@ fn what_cannot_be_divided_is_refused_with_the_reason() {
     assert!(refused.contains("needs #0 at line.shop of an earlier iteration"), "{refused}");
     assert!(refused.contains("procedure follow cannot be divided by partition: the partition of"), "{refused}");
     assert!(refused.contains("procedure refill cannot be divided by partition: "), "{refused}");
-    assert!(refused.contains("goes over, which is all read in an earlier round"), "{refused}");
+    assert!(refused.contains("scans, and an earlier round has read all of these"), "{refused}");
     assert!(!refused.contains("procedure order"), "{refused}");
     let db = Database::in_memory().expect("a database");
     assert!(db.divide().expect_err("it has no partitions").to_string().contains("Builder::partitions"));
@@ -338,27 +340,28 @@ fn load(db: &Database) {
         }
         (0..WARES as u32).try_for_each(|ware| tx.insert(&prices, &Price { ware, price: 1 + i64::from(ware) }))
     });
-    load.expect("nobody is about");
+    load.expect("no conflict");
     transfer::load(db);
 }
 
-/// Rows of tables that are not everywhere, in order; those of replicated tables apart.
+/// The rows of partitioned tables, in order, and those of replicated tables.
 fn contents(db: &Database) -> (Vec<String>, Vec<String>) {
     let (all, everywhere) = super::run::contents(db).into_iter().partition(|row| !row.starts_with("price "));
     (all, everywhere)
 }
 
-/// A database with all rows, and partitions.
+/// A database with all rows, and a divided one.
 struct Parts {
     whole: (Database, Session),
     divided: Vec<(Divided, Session)>,
     caller: (Divided, Session),
     rng: Rng,
-    /// Calls over several partitions; in several rounds; that ended in an abort; fragments taken back; lines marked down.
+    /// Counts: calls over several partitions, calls in several rounds, aborted calls, fragments undone, lines marked
+    /// down.
     met: [u32; 5],
 }
 
-/// What one attempt of a call left to be taken back.
+/// The fragments of one attempt of a call that can be undone.
 type Done = Vec<(usize, Undo)>;
 
 impl Parts {
@@ -469,7 +472,7 @@ impl Parts {
     }
 }
 
-/// What is done with a call that was drawn.
+/// Runs a call that was drawn at random.
 trait Drawn {
     fn call<P: Declared>(&mut self, procedure: P, arguments: &P::Arguments)
     where
@@ -487,7 +490,7 @@ impl Drawn for Parts {
     }
 }
 
-/// Draws a procedure and arguments.
+/// Draws a procedure and its arguments.
 fn draw(rng: &mut Rng, drawn: &mut impl Drawn) {
     let shop = |rng: &mut Rng| rng.below(SHOPS) as u32;
     match rng.below(14) {
@@ -527,7 +530,7 @@ fn draw(rng: &mut Rng, drawn: &mut impl Drawn) {
     }
 }
 
-/// A lock names a table at least, or is on everything: shared, as these footprints come to their ends.
+/// A lock names at least a table, or is on everything. The latter is shared, as these footprints are complete.
 fn check_locks(locks: &[Lock]) {
     let all = Lock::of_all(false);
     assert!(locks.iter().all(|lock| lock.what.len() >= 2 || *lock == all), "{locks:?}");
@@ -539,7 +542,7 @@ fn fragments_in_their_partitions_do_what_the_procedure_does_in_one_database() {
     let seed = seed("fragments_in_their_partitions_do_what_the_procedure_does_in_one_database");
     let mut all = [0; 5];
     let is_covered = |all: &[u32; 5]| all[..4].iter().all(|met| *met > 30) && all[4] > 5;
-    // What is rare may take another pass.
+    // Rare events may need another pass.
     for pass in 0..8 {
         for partitions in 1..=4 {
             let mut parts = Parts::new(partitions, seed.wrapping_add(pass));
@@ -556,7 +559,7 @@ fn fragments_in_their_partitions_do_what_the_procedure_does_in_one_database() {
 
 #[test]
 fn a_break_that_may_not_be_reached_leaves_nothing_known_behind_it() {
-    // Shop 0 has no ware 5, which partition 1 does not know.
+    // Shop 0 has no ware 5, but partition 1 does not know that.
     Parts::new(2, 1).run(first_of, &(1, 0, vec![5, 2]));
 }
 
@@ -605,7 +608,8 @@ impl Alone {
     }
 }
 
-/// Promise (c) of a partition, and (e): what does not conflict by its locks may stay when another is taken back, and never was aware of it.
+/// Promises (c) and (e) of a partition: a fragment may stay when another one with which its locks do not conflict is
+/// undone. It has not seen the effects of that one.
 #[test]
 fn fragments_whose_locks_do_not_conflict_do_not_notice_that_one_is_taken_back() {
     let seed = seed("fragments_whose_locks_do_not_conflict_do_not_notice_that_one_is_taken_back");
@@ -634,7 +638,7 @@ fn fragments_whose_locks_do_not_conflict_do_not_notice_that_one_is_taken_back() 
     assert!(met > 100, "{met}");
 }
 
-/// Reads a row whose key its arguments tell.
+/// Reads a row whose key the arguments determine.
 #[procedure]
 fn look(tx: &Tx, shop: u32, number: u32) -> Result<Option<i64>, Abort> {
     let line = tx.get::<Line>((shop, number, 0))?;
@@ -642,7 +646,7 @@ fn look(tx: &Tx, shop: u32, number: u32) -> Result<Option<i64>, Abort> {
     Ok(Some(line.price))
 }
 
-/// The arguments decide its key, and its footprint does not follow a variable that is assigned.
+/// The arguments determine its key, but its footprint does not follow a variable that is assigned.
 #[procedure]
 fn raise(tx: &Tx, shop: u32, by: u32) -> Result<bool, Abort> {
     let mut number = 3u32;
@@ -651,7 +655,7 @@ fn raise(tx: &Tx, shop: u32, by: u32) -> Result<bool, Abort> {
     Ok(raised.is_some())
 }
 
-/// Looks at a row of one shop, then changes one of another.
+/// Reads a row of one shop, then changes a row of another.
 #[procedure]
 fn copy_price(tx: &Tx, from: u32, to: u32, number: u32) -> Result<i64, Abort> {
     let line = tx.require::<Line>((from, number, 0))?;
@@ -660,7 +664,7 @@ fn copy_price(tx: &Tx, from: u32, to: u32, number: u32) -> Result<i64, Abort> {
     Ok(price)
 }
 
-/// Writes a row whose key is one of its arguments, and one that its footprint has after what data may pass by.
+/// Writes a row whose key is an argument. The footprint visits that key after code that data may skip.
 #[procedure]
 fn skip(tx: &Tx, shop: u32, wanted: &[Wanted], number: u32) -> Result<u32, Abort> {
     let row = tx.require::<Shop>(shop)?;
@@ -684,14 +688,14 @@ fn not_nine(number: u32) -> u32 {
     number
 }
 
-/// Its key is computed by what panics.
+/// A function that may panic computes its key.
 #[procedure]
 fn pick(tx: &Tx, shop: u32, number: u32) -> Result<bool, Abort> {
     let picked = tx.update_if::<Line>((shop, not_nine(number), 0), |line| line.price += 1)?;
     Ok(picked.is_some())
 }
 
-/// Reads what every partition has.
+/// Reads a replicated table.
 #[procedure]
 fn price_of(tx: &Tx, shop: u32, ware: u32) -> Result<i64, Abort> {
     let price = tx.require::<Price>(ware)?;
@@ -700,7 +704,7 @@ fn price_of(tx: &Tx, shop: u32, ware: u32) -> Result<i64, Abort> {
     Ok(price)
 }
 
-/// Changes it, in all of them.
+/// Changes a replicated table, in all partitions.
 #[procedure]
 fn set_price(tx: &Tx, ware: u32, price: i64) -> Result<(), Abort> {
     let _ = tx.delete_if::<Price>(ware)?;
@@ -708,7 +712,7 @@ fn set_price(tx: &Tx, ware: u32, price: i64) -> Result<(), Abort> {
     Ok(())
 }
 
-/// Reads all of it.
+/// Reads all of a replicated table.
 #[procedure]
 fn count_prices(tx: &Tx, shop: u32) -> Result<u64, Abort> {
     let all = tx.scan::<Price>(0..).count()?;
@@ -724,14 +728,14 @@ fn nested(depth: u32) -> Nested {
     (0..depth).fold(Nested(Vec::new()), |inner, _| Nested(vec![inner]))
 }
 
-/// Its result lies as deep as it is asked to.
+/// Its result is nested as deeply as requested.
 #[procedure]
 fn dig(tx: &Tx, shop: u32, depth: u32) -> Result<Nested, Abort> {
     tx.update::<Shop>(shop, |shop| shop.next += 1)?;
     Ok(nested(depth))
 }
 
-/// Goes through a list that is its own, which no footprint looks at.
+/// Iterates over a list that it owns, which footprints do not visit.
 #[procedure]
 fn own_list(tx: &Tx, shops: Vec<u32>) -> Result<u32, Abort> {
     let mut count = 0u32;
@@ -751,7 +755,7 @@ fn only(partitions: usize, procedures: seriatim::procedure::Procedures) -> Divid
     db.create::<Price>().expect("a valid table");
     db.register(procedures).expect("sound procedures");
     let load = db.session().transact(|tx| tx.insert(&shops, &Shop { id: 1, sold: 0, next: 0, motto: String::new() }));
-    load.expect("nobody is about");
+    load.expect("no conflict");
     db.divide().expect("all can be divided")
 }
 
@@ -777,7 +781,7 @@ fn a_key_that_the_footprint_does_not_tell_is_locked_with_all_of_its_value() {
     let raised = locks_of(&divided, raise, &(1, 2));
     assert!(conflict(&raised, &locks_of(&divided, look, &(1, 5))), "{raised:?}");
     assert!(!conflict(&raised, &locks_of(&divided, look, &(2, 5))), "{raised:?}");
-    // Where all tell theirs, rows are locked.
+    // Where all operations on a table have known keys, rows are locked.
     let divided = only(1, procedures![look, pick]);
     let picked = locks_of(&divided, pick, &(1, 5));
     assert!(conflict(&picked, &locks_of(&divided, look, &(1, 5))), "{picked:?}");
@@ -831,7 +835,7 @@ fn a_footprint_that_ends_early_locks_everything_and_goes_everywhere() {
     let early = (1, vec![line(1, 0), line(0, 4)], 5);
     let locks = locks_of(&divided, skip, &early);
     assert!(conflict(&locks, &locks_of(&divided, look, &(1, 5))), "{locks:?}");
-    // It comes to the row whose lock it had not told.
+    // The execution reaches the row that the footprint did not visit.
     let mut session = divided.database().session();
     let ran = divided.run(&mut session, 0, &fragment(&divided, skip, &early), true, NOTHING);
     assert_eq!(ran.expect("it overflows nowhere").reply, Reply::Output(vec![0; 4]));

@@ -1,4 +1,4 @@
-//! What `#[procedure]` generates: straight code does what its source says, on real tables.
+//! Tests of the code that `#[procedure]` generates: it does what its source says, on real tables.
 
 mod flips;
 mod fragments;

@@ -1,4 +1,5 @@
-//! Order entry: loops over arguments, scans, branches, matches, optional and text columns, lists and records built on the way.
+//! Order entry: loops over arguments, scans, branches, matches, optional and text columns, and lists and records that
+//! are built step by step.
 
 use seriatim::procedure::{Access, Declared, EvaluationError, Value, ir};
 use seriatim::rng::seed;
@@ -187,7 +188,7 @@ fn line_number(at: usize) -> u8 {
     u8::try_from(at + 1).unwrap_or(u8::MAX)
 }
 
-/// What a buyer bought, newest first, up to a sum; and how many lines there are in all.
+/// The purchases of a buyer, newest first, up to a sum; and the number of all lines.
 #[procedure]
 fn history(tx: &Tx, buyer: u32, most: Money) -> Result<(Vec<u32>, Money, u64, Option<u32>), Abort> {
     let mut items = Vec::new();
@@ -353,7 +354,7 @@ pub(crate) fn disturb(db: &Database, table: &str, mut rng: Rng) {
         }
         Ok(())
     });
-    change.expect("nobody is about");
+    change.expect("no conflict");
 }
 
 #[test]
@@ -403,14 +404,15 @@ fn an_order_is_entered() {
 #[test]
 fn buyers_are_found_each_way() {
     let (_db, mut session) = shop();
-    // The one in the middle of three, by name and then by key: buyer 3, whose rebate counts half.
+    // The middle one of three, by name and then by key: buyer 3, with half the rebate.
     let receipt = session.call(enter, &order(Who::Name(Text::literal("ann")), &[(2, 1, 1)])).expect("sound");
     assert_eq!(receipt.total, Money::from_units(100));
     let mail = Who::Mail { address: Text::literal("ann1@example") };
     assert_eq!(session.call(enter, &order(mail, &[(2, 1, 1)])).expect("sound").total, Money::from_units(200));
-    let nobody = session.call(enter, &order(Who::Name(Text::literal("eve")), &[(2, 1, 1)])).expect_err("nobody");
+    let nobody = session.call(enter, &order(Who::Name(Text::literal("eve")), &[(2, 1, 1)])).expect_err("no such buyer");
     assert_eq!(nobody.user(), Some(&Refused::Nothing));
-    let nobody = session.call(enter, &order(Who::Mail { address: Text::EMPTY }, &[(2, 1, 1)])).expect_err("nobody");
+    let nobody =
+        session.call(enter, &order(Who::Mail { address: Text::EMPTY }, &[(2, 1, 1)])).expect_err("no such buyer");
     assert!(matches!(nobody, TransactError::MissingRow { .. }), "{nobody}");
 }
 
@@ -462,7 +464,8 @@ fn values_survive_the_way_to_a_value_and_back() {
     assert_eq!(Refused::from_value(&Refused::Nothing.to_value()), Ok(Refused::Nothing));
     assert_eq!(
         order.to_value().to_string(),
-        "Order { who: Mail { address: \"a@b\" }, entered: 1970-01-01T00:00:00.000077Z, lines: [Line { item: 1u32, place: 2u16, quantity: 3u8 }] }"
+        "Order { who: Mail { address: \"a@b\" }, entered: 1970-01-01T00:00:00.000077Z, \
+         lines: [Line { item: 1u32, place: 2u16, quantity: 3u8 }] }"
     );
     let error = Who::from_value(&order.to_value()).expect_err("not one of them");
     assert_eq!(error.to_string(), "expected Who: one of Id, Name, Mail, found a `Order`");
@@ -511,7 +514,7 @@ fn ids_are_dense_and_in_source_order() {
     }
 }
 
-/// What a footprint visits, as (operation, table, access).
+/// The accesses of a footprint, as (operation, table, whether it writes).
 fn footprint<P: Declared>(db: &Database, _: P, arguments: &P::Arguments) -> Vec<(u16, String, bool)> {
     let mut touches = Vec::new();
     let handles = P::handles(db).expect("the tables are there");
@@ -525,7 +528,7 @@ fn footprint<P: Declared>(db: &Database, _: P, arguments: &P::Arguments) -> Vec<
 fn footprints_are_what_the_arguments_alone_decide() {
     let (db, _) = shop();
     let touch = |operation, table: &str, write| (operation, table.to_owned(), write);
-    // The buyer's own row, then items and stock by line. The update of the buyer found takes its key from the row.
+    // The buyer's own row, then items and stock by line. The key of the final update of the buyer comes from the row.
     let touches = footprint(&db, enter, &order(Who::Id(2), &[(1, 1, 5), (3, 2, 25)]));
     let lines = [touch(4, "item", false), touch(5, "stock", true), touch(4, "item", false), touch(5, "stock", true)];
     assert_eq!(touches, [&[touch(0, "buyer", false)][..], &lines].concat());
@@ -539,7 +542,7 @@ fn footprints_are_what_the_arguments_alone_decide() {
     assert_eq!(touches, [touch(0, "sale", false), touch(1, "sale", false), touch(2, "sale", false)]);
     let touches = footprint(&db, deliver, &(7, 1, vec![1, 2], AT, String::new()));
     let tables: Vec<_> = touches.iter().map(|(operation, ..)| *operation).collect();
-    // Branches that rows decide are visited all.
+    // All branches that rows decide are visited.
     assert_eq!(tables, [0, 0, 1, 2, 3, 4, 5]);
     assert_eq!(footprint(&db, nothing, &()), []);
 }
@@ -555,7 +558,7 @@ fn an_index_beyond_the_end_aborts() {
     }
 }
 
-/// Values that are taken, not lent: what looks ahead leaves them where they are.
+/// Values are moved, not borrowed: the footprint leaves them in place.
 #[procedure]
 fn pick(tx: &Tx, list: Vec<u32>, at: usize) -> Result<(u32, i16), Abort> {
     let taken = list;
@@ -585,7 +588,7 @@ fn min(a: i16, b: i16) -> i16 {
     a.min(b)
 }
 
-/// Names of a block end with it.
+/// Names that are bound in a block end with it.
 #[procedure]
 fn shadowed(tx: &Tx, id: u32) -> Result<(u32, i64), Abort> {
     let price = {
@@ -608,7 +611,7 @@ fn shadowed_names_mean_what_they_do_in_rust() {
     assert_eq!(*session.call(shadowed, &3).expect("sound"), (2, 300));
 }
 
-/// Calls a procedure and interprets it, each on its own shop: results and failures are the same.
+/// Calls a procedure and interprets it, each in its own shop: results and failures are the same.
 fn both<P: Declared>(called: &mut Session, interpreted: &mut Session, procedure: P, arguments: &P::Arguments)
 where
     P::Arguments: std::fmt::Debug,

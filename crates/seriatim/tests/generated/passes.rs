@@ -1,5 +1,5 @@
-//! Procedures for schedules: keys, branches and ranges that rows decide, loops whose operations may run in different passes,
-//! names bound again, exits of every kind, references between variables.
+//! Procedures for schedules: keys, branches and ranges that rows decide, loops with operations in different passes,
+//! shadowed names, exits of every kind, references between variables.
 
 use seriatim::procedure::ExecutionMode;
 use seriatim::rng::seed;
@@ -57,7 +57,7 @@ fn first(list: &[u32]) -> Option<u32> {
     list.first().copied()
 }
 
-/// Each key is what the row before says.
+/// Each key comes from the row before.
 #[procedure]
 pub(crate) fn walk(tx: &Tx, start: u32, steps: u8) -> Result<(u32, i64), Abort> {
     let mut at = start;
@@ -81,7 +81,7 @@ pub(crate) fn walk(tx: &Tx, start: u32, steps: u8) -> Result<(u32, i64), Abort> 
     Ok((at + steps, sum))
 }
 
-/// A scan that is left early decides what a loop goes over.
+/// A scan that ends early determines the list of a loop.
 #[procedure]
 fn fan(tx: &Tx, from: u32, most: i64) -> Result<(Vec<u32>, i64), Abort> {
     let mut found = Vec::new();
@@ -111,7 +111,7 @@ fn fan(tx: &Tx, from: u32, most: i64) -> Result<(Vec<u32>, i64), Abort> {
     Ok((found, total))
 }
 
-/// Operations in a loop that do not need each other.
+/// Independent operations in a loop.
 #[procedure]
 fn split(tx: &Tx, list: &[u32], by: i64) -> Result<(Vec<i64>, u32, i64, u8), Abort> {
     let mut weights = Vec::new();
@@ -147,7 +147,7 @@ fn split(tx: &Tx, list: &[u32], by: i64) -> Result<(Vec<i64>, u32, i64, u8), Abo
     Ok((weights, counted, low[0] + low[2], gone))
 }
 
-/// A branch, its writes and a range, all decided by one row.
+/// A branch, its writes and a range, all determined by one row.
 #[procedure]
 fn choose(tx: &Tx, id: u32, to: u32) -> Result<(Option<i64>, u64), Abort> {
     let node = tx.require::<Node>(id)?;
@@ -186,7 +186,7 @@ fn choose(tx: &Tx, id: u32, to: u32) -> Result<(Option<i64>, u64), Abort> {
     Ok((answer, count))
 }
 
-/// The last before a gap: a `break` decides over a variable, a counter that is a key, and an abort.
+/// Finds the last note before a gap. A `break` determines a variable, a counter that is a key, and an abort.
 #[procedure]
 fn until(tx: &Tx, list: &[u32], most: u32) -> Result<(u32, u32, Option<u32>), Abort> {
     let _ = tx.update_if::<Note>(most, |note| note.count += 1)?;
@@ -210,7 +210,7 @@ fn until(tx: &Tx, list: &[u32], most: u32) -> Result<(u32, u32, Option<u32>), Ab
     Ok((last, tried, if let Some(note) = note { Some(note.count) } else { None }))
 }
 
-/// Out of two loops by a flag, out of the procedure by another way.
+/// Leaves two loops by a flag, or returns early.
 #[procedure]
 fn out_of_two(tx: &Tx, list: &[u32], most: i64) -> Result<(i64, u32), Abort> {
     let mut stop = false;
@@ -243,7 +243,7 @@ fn out_of_two(tx: &Tx, list: &[u32], most: i64) -> Result<(i64, u32), Abort> {
     Ok((sum, met))
 }
 
-/// A search that ends in one of three ways; where it stood is what is changed.
+/// A search that ends in one of three ways, and changes the row at which it ended.
 #[procedure]
 fn search(tx: &Tx, from: u32, steps: u8) -> Result<(u32, Vec<u32>), Abort> {
     let mut at = from;
@@ -270,7 +270,7 @@ fn search(tx: &Tx, from: u32, steps: u8) -> Result<(u32, Vec<u32>), Abort> {
     Ok((at, seen))
 }
 
-/// Scans in scans, left in the middle.
+/// Nested scans that end early.
 #[procedure]
 fn nested(tx: &Tx, low: u32, high: u32, most: i64) -> Result<(i64, Option<u32>, Vec<String>), Abort> {
     let mut total = 0i64;
@@ -294,7 +294,7 @@ fn nested(tx: &Tx, low: u32, high: u32, most: i64) -> Result<(i64, Option<u32>, 
     Ok((total, newest, names))
 }
 
-/// What is bound refers to what was bound before, and to values that nothing else names.
+/// Bindings refer to earlier bindings, and to values without a name.
 #[procedure]
 fn refers(tx: &Tx, list: Vec<u32>, name: &str) -> Result<(u32, String, usize, Vec<Option<u32>>), Abort> {
     let ids = list;
@@ -331,7 +331,7 @@ fn refers(tx: &Tx, list: Vec<u32>, name: &str) -> Result<(u32, String, usize, Ve
     Ok((again.next, text, b + all.len(), texts))
 }
 
-/// Values of updates hold text of rows that were read before.
+/// Results of updates contain text of rows that were read before.
 #[procedure]
 fn hands_on(tx: &Tx, list: &[u32]) -> Result<(u32, Vec<String>), Abort> {
     let mut names = Vec::new();
@@ -352,7 +352,7 @@ fn hands_on(tx: &Tx, list: &[u32]) -> Result<(u32, Vec<String>), Abort> {
     Ok((sum, names))
 }
 
-/// What its update gives refers to a variable.
+/// The result of its update refers to a variable.
 #[procedure]
 fn lends(tx: &Tx, id: u32) -> Result<usize, Abort> {
     let text = longer("b", "a");
@@ -363,7 +363,7 @@ fn lends(tx: &Tx, id: u32) -> Result<usize, Abort> {
     Ok(lent.len())
 }
 
-/// Puts things where others find them.
+/// Writes rows that other procedures find.
 #[procedure]
 fn write(tx: &Tx, id: u32, next: u32, weight: i64, mark: Option<u8>) -> Result<bool, Abort> {
     let there = tx.update_if::<Node>(id, |node| {
@@ -468,7 +468,7 @@ pub(crate) fn disturb(db: &Database, table: &str, mut rng: Rng) {
         }
         Ok(())
     });
-    change.expect("nobody is about");
+    change.expect("no conflict");
 }
 
 #[test]

@@ -1,5 +1,5 @@
-//! Repairs by the protocol that repairs: what they give and leave is what a full execution gives and leaves, and no more runs are made again
-//! than have to be.
+//! A protocol that repairs has the same results and effects as full executions. A repair runs no more operations
+//! again than necessary.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -56,7 +56,7 @@ struct Link {
     to: u32,
 }
 
-/// Rows of which others use other columns.
+/// A row whose columns are used by different transactions.
 #[derive(Table)]
 #[table(name = "account", key(id), hash)]
 struct Account {
@@ -68,7 +68,7 @@ struct Account {
     visits: u64,
 }
 
-/// Follows links to cells, and takes something from each.
+/// Follows links to cells, and subtracts from each.
 #[procedure]
 fn chase(tx: &Tx, ids: &[u32]) -> Result<Vec<u64>, Abort> {
     let mut all = Vec::new();
@@ -89,7 +89,7 @@ fn chase(tx: &Tx, ids: &[u32]) -> Result<Vec<u64>, Abort> {
     Ok(all)
 }
 
-/// Adds up the cells, and notes each sum.
+/// Adds up the cells, and stores each partial sum.
 #[procedure]
 fn add_up(tx: &Tx, ids: &[u32]) -> Result<Vec<u64>, Abort> {
     let mut sum = 0u64;
@@ -111,7 +111,7 @@ fn add_up(tx: &Tx, ids: &[u32]) -> Result<Vec<u64>, Abort> {
     Ok(all)
 }
 
-/// Takes something from each of the cells, and notes what is left.
+/// Subtracts from each of the cells, and returns the sum of the rest.
 #[procedure]
 fn mark(tx: &Tx, ids: &[u32]) -> Result<u64, Abort> {
     let mut sum = 0u64;
@@ -126,7 +126,7 @@ fn mark(tx: &Tx, ids: &[u32]) -> Result<u64, Abort> {
     Ok(sum)
 }
 
-/// As an order: the number of the next line, and from each of the cells something is taken.
+/// As an order: gets the number of the next line, and subtracts from each of the cells.
 #[procedure]
 fn order(tx: &Tx, ids: &[u32]) -> Result<Vec<u64>, Abort> {
     let number = tx.update::<Entry>(0, |entry| {
@@ -148,7 +148,8 @@ fn order(tx: &Tx, ids: &[u32]) -> Result<Vec<u64>, Abort> {
     Ok(all)
 }
 
-/// Takes steps: what is at one place decides what is put, changed or taken away at another. A step is a number: a place, another, what to do.
+/// Makes steps in which the row at one place determines what is put, changed or deleted at another. A step is a
+/// number that encodes two places and an action.
 #[procedure]
 fn walk(tx: &Tx, steps: &[u32]) -> Result<Vec<u64>, Abort> {
     let mut all = Vec::new();
@@ -182,10 +183,10 @@ fn walk(tx: &Tx, steps: &[u32]) -> Result<Vec<u64>, Abort> {
     Ok(all)
 }
 
-/// As [`walk`], with keys from what was read, ranges, an index, and a value from step to step.
+/// As [`walk`], with keys from rows, ranges, an index, and a value carried from step to step.
 #[procedure]
 fn wander(tx: &Tx, steps: &[u32]) -> Result<Vec<u64>, Abort> {
-    // Who writes nothing and reads one place may stand before what others commit after that.
+    // A transaction that writes nothing and reads one row could be ordered before later commits.
     tx.update::<Sum>(0, |noted| noted.n = (noted.n + 1) % 1000)?;
     let mut all = Vec::new();
     let mut carried = 0u64;
@@ -236,7 +237,8 @@ fn wander(tx: &Tx, steps: &[u32]) -> Result<Vec<u64>, Abort> {
     Ok(all)
 }
 
-/// Makes marks, takes them away and makes them again, without a look before. A step is a place and what to do there.
+/// Inserts marks, deletes them and inserts them again, without reading them before. A step encodes a place and an
+/// action.
 #[procedure]
 fn renew(tx: &Tx, steps: &[u32]) -> Result<Vec<u64>, Abort> {
     tx.update::<Sum>(0, |noted| noted.n = (noted.n + 1) % 1000)?;
@@ -258,7 +260,7 @@ fn renew(tx: &Tx, steps: &[u32]) -> Result<Vec<u64>, Abort> {
     Ok(all)
 }
 
-/// What was found in one run of the inner loop is noted in the next.
+/// Each run of the inner loop stores what the previous one found.
 #[procedure]
 fn carry(tx: &Tx, ids: &[u32]) -> Result<Vec<u64>, Abort> {
     tx.update::<Sum>(0, |noted| noted.n = (noted.n + 1) % 1000)?;
@@ -277,7 +279,8 @@ fn carry(tx: &Tx, ids: &[u32]) -> Result<Vec<u64>, Abort> {
     Ok(all)
 }
 
-/// Adds to one column of accounts, sets another, reads a third, and counts the cells of a range. A step is an account, another, what to do there.
+/// Adds to one column of accounts, sets another, reads a third, and counts the cells of a range. A step encodes two
+/// accounts and an action.
 #[procedure]
 fn book(tx: &Tx, steps: &[u32]) -> Result<Vec<u64>, Abort> {
     tx.update::<Sum>(0, |noted| noted.n = (noted.n + 1) % 1000)?;
@@ -313,7 +316,7 @@ fn book(tx: &Tx, steps: &[u32]) -> Result<Vec<u64>, Abort> {
     Ok(all)
 }
 
-/// The rows of a scan are those that its own loop left, by what was found beside.
+/// Scans rows that the loop itself changes, by values from other rows.
 #[procedure]
 fn push_on(tx: &Tx, from: u32) -> Result<Vec<u64>, Abort> {
     tx.update::<Sum>(0, |noted| noted.n = (noted.n + 1) % 1000)?;
@@ -327,7 +330,7 @@ fn push_on(tx: &Tx, from: u32) -> Result<Vec<u64>, Abort> {
     Ok(all)
 }
 
-/// Adds to the sum that a link names, one of two.
+/// A link determines to which of two sums it adds.
 #[procedure]
 fn choose(tx: &Tx, id: u32) -> Result<u64, Abort> {
     let link = tx.require::<Link>(id)?;
@@ -348,7 +351,7 @@ fn choose(tx: &Tx, id: u32) -> Result<u64, Abort> {
     Ok(n)
 }
 
-/// Adds up the cells, and notes the sum with what a link leads to.
+/// Adds up the cells, and stores the sum with the row that a link leads to.
 #[procedure]
 fn total(tx: &Tx, id: u32) -> Result<u64, Abort> {
     let mut sum = 0u64;
@@ -365,7 +368,7 @@ fn open(builder: Builder) -> (Database, Session) {
     open_unchecked(builder.check_plans(true))
 }
 
-/// The same, where not all calls are made so that they can be checked.
+/// As [`open`], without the check of every access.
 fn open_unchecked(builder: Builder) -> (Database, Session) {
     let db = builder.workers(4).open().expect("a valid setting");
     let cells = db.create::<Cells>().expect("a valid table");
@@ -390,7 +393,7 @@ fn open_unchecked(builder: Builder) -> (Database, Session) {
     (db, session)
 }
 
-/// All that is there.
+/// All rows.
 fn contents(db: &Database) -> Vec<(u64, u64, u64)> {
     let (cells, entries, lines) = (db.table::<Cells>(), db.table::<Entry>(), db.table::<Line>());
     let (cells, entries) = (cells.expect("it is there"), entries.expect("it is there"));
@@ -423,11 +426,11 @@ fn contents(db: &Database) -> Vec<(u64, u64, u64)> {
         }
         Ok(all)
     });
-    read.expect("nobody is about").into_value()
+    read.expect("no conflict").into_value()
 }
 
-/// Changes something, the same for the same seed, or lets time pass: records become hot or cold, and what was deleted leaves its index. `false`
-/// if a lock was in the way.
+/// Makes a change that depends on the seed only, or advances time: records become hot or cold, and deleted rows leave
+/// their indexes. Returns `false` if a lock prevented the change.
 fn disturb(db: &Database, seed: u64) -> bool {
     let mut rng = Rng::from_seed(seed);
     let (cells, entries, lines) = (db.table::<Cells>(), db.table::<Entry>(), db.table::<Line>());
@@ -442,7 +445,7 @@ fn disturb(db: &Database, seed: u64) -> bool {
     }
     let change = |tx: &Tx| {
         if tx.attempt() > 1 {
-            return Err(tx.abort("somebody holds a lock"));
+            return Err(tx.abort("a lock is held"));
         }
         let account = id % 3;
         match what {
@@ -474,7 +477,7 @@ fn value(result: Result<Committed<Vec<u64>>, TransactError>) -> Result<Vec<u64>,
     result.map(Committed::into_value).map_err(|error| error.to_string())
 }
 
-/// Calls, each with the number of steps that it knows.
+/// The calls, each with the number of its different steps.
 const CALLS: [(Call, u64); 9] = [
     (|session, ids| value(session.call(chase, ids)), 6),
     (|session, steps| value(session.call(add_up, steps)), 6),
@@ -487,13 +490,13 @@ const CALLS: [(Call, u64); 9] = [
     (|session, steps| value(session.call(book, steps)), 36),
 ];
 
-/// Repairs however many operations are made again.
+/// A database that repairs any number of operations.
 fn whatever_it_takes() -> Builder {
     Database::builder().protocol(NAME).protocol_option("repair_share_max", 100)
 }
 
-/// Calls procedures while others change rows before their accesses and commits, and compares with calls one after the other. How many repairs
-/// there were, and rows that were found hot after a call.
+/// Calls procedures while other transactions change rows before their accesses and commits. Compares them with serial
+/// calls. Returns the number of repairs, and of rows that were hot after a call.
 fn compare(builder: Builder, rounds: u32, seed: u64) -> (u32, usize) {
     let mut rng = Rng::from_seed(seed);
     let builder = builder.step_helpers(true).track_contention(true);
@@ -505,7 +508,7 @@ fn compare(builder: Builder, rounds: u32, seed: u64) -> (u32, usize) {
         let (call, range) = CALLS[rng.below(CALLS.len() as u64) as usize];
         let steps: Vec<u32> = (0..1 + rng.below(6)).map(|_| rng.below(range) as u32).collect();
         if rng.percent(50) {
-            // What is deleted now may leave its index at any moment of the call.
+            // Rows that are deleted now may leave their indexes at any moment of the call.
             let online = repaired.session().transact(|_| {
                 repaired.step();
                 Ok(())
@@ -516,7 +519,7 @@ fn compare(builder: Builder, rounds: u32, seed: u64) -> (u32, usize) {
         let disturbance = |seed: u64| {
             let (db, done) = (repaired.clone(), Rc::clone(&done));
             move || {
-                // On a thread of their own: nobody disturbs them, and what they touch is not taken for the call's.
+                // On another thread: nothing disturbs the changes, and their accesses are not counted as the call's.
                 let disturbed = thread::scope(|scope| scope.spawn(|| disturb(&db, seed)).join());
                 done.borrow_mut().extend(disturbed.expect("it ends").then_some(seed));
             }
@@ -532,14 +535,14 @@ fn compare(builder: Builder, rounds: u32, seed: u64) -> (u32, usize) {
         let got = before_accesses(others, || call(&mut session, &steps));
         MEANWHILE.take();
         for &seed in done.borrow().iter() {
-            assert!(disturb(&serial, seed), "nobody holds a lock");
+            assert!(disturb(&serial, seed), "no lock is held");
         }
         let wanted = call(&mut other, &steps);
         assert_eq!(got, wanted, "seed {seed}, round {round}, {steps:?}");
         assert_eq!(contents(&repaired), contents(&serial), "seed {seed}, round {round}, {steps:?}");
         hot += repaired.contention().and_then(|contention| contention.hot).map_or(0, |rows| rows.len());
     }
-    // What was seen at first and dropped is no part of the history.
+    // Reads that a repair discarded are not in the history.
     let history = repaired.take_history().expect("it is recorded");
     check(&history, &Promises::STRICT).unwrap_or_else(|violation| panic!("seed {seed}: {violation}"));
     (REPAIRS.get(), hot)
@@ -558,14 +561,14 @@ fn repairs_give_and_leave_what_full_executions_do() {
     }
 }
 
-/// Repairs hold locks of hot records, which are all there are, or become hot and cold at any moment.
+/// Repairs hold locks of hot records. All records are hot, or they become hot and cold at any moment.
 #[test]
 fn repairs_under_locks_give_and_leave_what_full_executions_do() {
     let seed = rng::seed("repairs_under_locks_give_and_leave_what_full_executions_do");
     for mode in [HtmMode::Absent, HtmMode::Emulated(Emulation { seed, abort_one_in: 5, yields: false })] {
         let (repairs, _) = compare(whatever_it_takes().protocol_option("hot", 2).htm(mode), 1000, seed);
         assert!(repairs > 5, "{repairs} repairs");
-        // By one conflict hot, and by an epoch without one cold.
+        // One conflict makes a record hot, and an epoch without conflicts makes it cold.
         let soon = [("hot_period", 1), ("hot_failures", 1)];
         let builder =
             soon.iter().fold(whatever_it_takes(), |builder, &(name, value)| builder.protocol_option(name, value));
@@ -578,7 +581,8 @@ fn repairs_under_locks_give_and_leave_what_full_executions_do() {
     }
 }
 
-/// The first two operations of a place write its tombstone; before the third the garbage collector takes that out, and the key gets another record.
+/// The first two operations on a place write its tombstone. Before the third one the garbage collector unlinks it,
+/// and the key gets another record.
 #[test]
 fn what_was_put_over_a_tombstone_is_followed_by_all_of_its_key() {
     let (db, mut session) = open(whatever_it_takes().htm(HtmMode::Absent).step_helpers(true));
@@ -586,7 +590,7 @@ fn what_was_put_over_a_tombstone_is_followed_by_all_of_its_key() {
     session.transact(|tx| tx.insert(&marks, &Mark { id: 3, left: 0 })).expect("it is empty");
     let (mut deleting, mut online) = (db.session(), db.session());
     let deleted = online.transact(|_| {
-        deleting.transact(|tx| tx.delete(&marks, &3)).expect("nobody is about");
+        deleting.transact(|tx| tx.delete(&marks, &3)).expect("no conflict");
         db.step();
         Ok(())
     });
@@ -602,7 +606,7 @@ fn what_was_put_over_a_tombstone_is_followed_by_all_of_its_key() {
     assert_eq!(db.statistics().repairs, 1);
 }
 
-/// A branch that does not run any more leaves no write, and its lock is free before the next commit.
+/// A branch that no longer runs leaves no write, and its lock is released before the next commit.
 #[test]
 fn a_branch_that_a_repair_leaves_gives_back_its_lock_at_once() {
     let (db, mut session) = open(whatever_it_takes().htm(HtmMode::Absent).hot_tables(["sum"]));
@@ -611,13 +615,13 @@ fn a_branch_that_a_repair_leaves_gives_back_its_lock_at_once() {
     let (relinking, adding, noted) = (db.clone(), db.clone(), Rc::clone(&added));
     let relink = move || {
         let relink = |tx: &Tx| tx.put(&links, &Link { id: 4, to: 2 });
-        relinking.session().transact(relink).expect("nobody holds a lock");
+        relinking.session().transact(relink).expect("no lock is held");
     };
     let add = move || {
         for id in [1, 2] {
             let add = |tx: &Tx| match tx.attempt() {
                 1 => tx.update(&sums, &id, |sum| sum.set_n(100)).map(drop),
-                _ => Err(tx.abort("somebody holds a lock")),
+                _ => Err(tx.abort("a lock is held")),
             };
             noted.borrow_mut().push(adding.session().transact(add).is_ok());
         }
@@ -630,14 +634,14 @@ fn a_branch_that_a_repair_leaves_gives_back_its_lock_at_once() {
     assert_eq!(left, [(2, 1, 100), (2, 2, 1)]);
 }
 
-/// How often and how many runs a call repairs before whose commit these rows of the cells change.
+/// Changes these rows of the cells before a call commits. Returns how often, and how many runs, the call repairs.
 fn repaired(changed: &[u32], call: impl FnOnce(&mut Session)) -> (u64, u64) {
     let (db, mut session) = open(whatever_it_takes().htm(HtmMode::Absent));
     let (cells, other) = (db.table::<Cells>().expect("it is there"), db.clone());
     let changed = changed.to_vec();
     let change = move || {
         let change = |tx: &Tx| changed.iter().try_for_each(|&id| tx.put(&cells, &Cells { id, n: 100 }));
-        other.session().transact(change).expect("nobody holds a lock");
+        other.session().transact(change).expect("no lock is held");
     };
     MEANWHILE.set([Box::new(change) as Box<dyn FnOnce()>].into());
     call(&mut session);
@@ -657,12 +661,12 @@ fn of_a_loop_the_iterations_run_again_that_are_stale() {
     assert_eq!(marks(&[0]), (0, 0));
     assert_eq!(marks(&[3]), (1, 2));
     assert_eq!(marks(&[5, 1]), (1, 4));
-    // The lines of an order are in one record, and each is counted: all of them.
+    // The lines of an order are in one record; each run counts.
     let orders = |ids: &[u32], changed: &[u32]| {
         repaired(changed, |session| drop(session.call(order, &ids.to_vec()).expect("it is repaired")))
     };
     assert_eq!(orders(&[1, 2, 3, 4, 5], &[3]), (1, 1 + 5));
-    // Iterations that meet in a row.
+    // Iterations that access the same row.
     assert_eq!(orders(&[1, 2, 3, 2, 5], &[2]), (1, 2 + 5));
 }
 
@@ -672,7 +676,7 @@ fn what_comes_to_a_row_in_a_repair_finds_it_as_it_was_before_later_writes() {
     let (links, other) = (db.table::<Link>().expect("it is there"), db.clone());
     let change = move || {
         let relink = |tx: &Tx| tx.put(&links, &Link { id: 1, to: 2 });
-        other.session().transact(relink).expect("nobody holds a lock");
+        other.session().transact(relink).expect("no lock is held");
     };
     MEANWHILE.set([Box::new(change) as Box<dyn FnOnce()>].into());
     let committed = session.call(chase, &vec![1, 2]).expect("it is repaired");
@@ -688,7 +692,7 @@ fn attempts_are_repaired_so_often_and_then_run_again_as_a_whole() {
             let (db, cells) = (db.clone(), db.table::<Cells>().expect("it is there"));
             Box::new(move || {
                 let change = |tx: &Tx| tx.put(&cells, &Cells { id: 1, n: seed });
-                db.session().transact(change).expect("nobody holds a lock");
+                db.session().transact(change).expect("no lock is held");
             }) as Box<dyn FnOnce()>
         };
         MEANWHILE.set((10..15).map(change).collect());
@@ -701,7 +705,8 @@ fn attempts_are_repaired_so_often_and_then_run_again_as_a_whole() {
     }
 }
 
-/// How many repairs and attempts a call takes before whose commit these rows of the cells change, of four that it marks.
+/// Changes these rows of the four cells that a call marks, before it commits. Returns the numbers of repairs and of
+/// attempts.
 fn ends(options: &[(&str, u64)], changed: &[u32]) -> (u64, u32) {
     let builder = Database::builder().protocol(NAME).htm(HtmMode::Absent);
     let (db, mut session) =
@@ -709,14 +714,14 @@ fn ends(options: &[(&str, u64)], changed: &[u32]) -> (u64, u32) {
     let (cells, other, changed) = (db.table::<Cells>().expect("it is there"), db.clone(), changed.to_vec());
     let change = move || {
         let change = |tx: &Tx| changed.iter().try_for_each(|&id| tx.put(&cells, &Cells { id, n: 100 }));
-        other.session().transact(change).expect("nobody holds a lock");
+        other.session().transact(change).expect("no lock is held");
     };
     MEANWHILE.set([Box::new(change) as Box<dyn FnOnce()>].into());
     let committed = session.call(mark, &vec![1, 2, 3, 4]).expect("it commits in the end");
     (db.statistics().repairs, committed.attempts)
 }
 
-/// Where a repair would make most of a procedure again, it is run again as a whole.
+/// A procedure of which a repair would run most again runs again as a whole.
 #[test]
 fn what_is_little_less_than_all_is_not_repaired() {
     let ends = |share: u64, changed: &[u32]| ends(&[("repair_share_max", share)], changed);
@@ -735,7 +740,8 @@ fn repairs_of_all_operations_are_made_whatever_they_are_of_all() {
     assert_eq!(ends(&[("repair_all", 0), ("repair_share_max", 10)], &[3]), (0, 2));
 }
 
-/// For how many of 200 calls, each of which meets a conflict, the commit asks for a repair, and how many repairs are made.
+/// Each of 200 calls meets a conflict. Returns for how many the commit asks for a repair, and how many repairs are
+/// made.
 fn asked(
     call: fn(&mut Session) -> Result<(), TransactError>,
     change: fn(&Tx, &Database, u32) -> Result<(), Abort>,
@@ -747,7 +753,7 @@ fn asked(
         let other = db.clone();
         let changed = move || {
             let change = |tx: &Tx| change(tx, &other, round);
-            other.session().transact(change).expect("nobody holds a lock");
+            other.session().transact(change).expect("no lock is held");
         };
         MEANWHILE.set([Box::new(changed) as Box<dyn FnOnce()>].into());
         call(&mut session).expect("it commits in the end");
@@ -755,7 +761,7 @@ fn asked(
     (REPAIRS.get(), db.statistics().repairs)
 }
 
-/// What a repair needs is kept where conflicts are frequent and repairs are made.
+/// Results are kept for repairs where conflicts are frequent and repairs are made.
 #[test]
 fn calls_keep_nothing_for_repairs_that_are_refused() {
     let (asked_for, made) = asked(
@@ -773,18 +779,18 @@ fn calls_keep_nothing_for_repairs_that_are_refused() {
     assert!((1..20).contains(&asked_for) && made == 0, "{asked_for} of 200 calls kept what a repair needs");
 }
 
-/// A scan is one run, and as much work as it reads rows.
+/// A scan is one run, but counts as much work as the rows that it reads.
 #[test]
 fn a_wide_scan_is_kept_where_what_comes_behind_it_is_stale() {
     let (db, mut session) = open(Database::builder().protocol(NAME).htm(HtmMode::Absent));
     let (links, other) = (db.table::<Link>().expect("it is there"), db.clone());
     let relink = move || {
         let relink = |tx: &Tx| tx.put(&links, &Link { id: 0, to: 5 });
-        other.session().transact(relink).expect("nobody holds a lock");
+        other.session().transact(relink).expect("no lock is held");
     };
     MEANWHILE.set([Box::new(relink) as Box<dyn FnOnce()>].into());
     let committed = session.call(total, &0).expect("it is repaired");
-    // Two of its three operations, which touch a row each; the scan reads six.
+    // Two of its three operations, which access a row each; the scan reads six rows.
     assert_eq!((committed.value, committed.attempts), (15 + 5, 1));
     let statistics = db.statistics();
     assert_eq!((statistics.repairs, statistics.runs_repaired), (1, 2));

@@ -1,13 +1,14 @@
-//! Running procedures with random arguments, however a test wants them run. Also included by the tests of schedules.
+//! Runs procedures with random arguments, in the way that a test chooses. The tests of schedules include this file
+//! too.
 
 use std::fmt::Debug;
 
 use seriatim::procedure::Declared;
 use seriatim::{Abort, Database, Session, TransactError};
 
-/// Runs procedures.
+/// A way to run procedures.
 pub(crate) trait Run {
-    /// Runs one.
+    /// Runs a procedure.
     fn run<P: Declared>(&mut self, procedure: P, arguments: &P::Arguments)
     where
         P::Arguments: Debug,
@@ -25,13 +26,14 @@ pub(crate) fn contents(db: &Database) -> Vec<String> {
         match read {
             Ok(rows) => all.extend(rows.into_value()),
             Err(TransactError::Unsupported(_)) => {}
-            Err(error) => panic!("nobody is about: {error}"),
+            Err(error) => panic!("no conflict: {error}"),
         }
     }
     all
 }
 
-/// Results agree, and failures are of one kind: an abort has a typed value here and a `Value` there.
+/// Checks that results are equal, or that both failed in the same way. An abort has a typed value here and a `Value`
+/// there.
 pub(crate) fn agree<R: Debug + PartialEq>(
     got: &Result<R, TransactError>,
     wanted: &Result<R, TransactError>,
@@ -46,7 +48,7 @@ pub(crate) fn agree<R: Debug + PartialEq>(
     }
 }
 
-/// Each procedure called on one database and interpreted on another.
+/// Calls each procedure in one database and interprets it in another.
 pub(crate) struct Both {
     pub(crate) called: (Database, Session),
     pub(crate) interpreted: (Database, Session),

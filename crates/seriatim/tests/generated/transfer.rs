@@ -18,7 +18,7 @@ struct Account {
 
 type Money = Decimal<2>;
 
-/// There is not enough on the account.
+/// The account's balance is too low.
 #[derive(Data, Clone, Debug, PartialEq)]
 struct Insufficient;
 
@@ -35,7 +35,7 @@ fn fee(amount: Money) -> Money {
     Money::from_units(amount.units() / 100)
 }
 
-/// Moves money; the rest of the first account.
+/// Moves money; returns the rest of the first account.
 #[procedure]
 pub(crate) fn transfer(tx: &Tx, from: u64, to: u64, amount: Money) -> Result<Money, Abort> {
     let account = tx.require::<Account>(from)?;
@@ -51,7 +51,7 @@ pub(crate) fn transfer(tx: &Tx, from: u64, to: u64, amount: Money) -> Result<Mon
     Ok(left)
 }
 
-/// The balance, by an update that assigns nothing: still for a transaction that may write.
+/// Reads the balance by an update that assigns nothing, so it is no read-only transaction.
 #[procedure]
 fn look(tx: &Tx, id: u64) -> Result<Money, Abort> {
     let balance = tx.update::<Account>(id, |account| account.balance)?;
@@ -62,7 +62,7 @@ fn look(tx: &Tx, id: u64) -> Result<Money, Abort> {
 fn an_update_that_assigns_nothing_runs() {
     let db = bank();
     db.register(procedures![look]).expect("a sound procedure");
-    assert_eq!(*db.session().call(look, &1).expect("nobody is in the way"), Money::from_units(10_000));
+    assert_eq!(*db.session().call(look, &1).expect("no conflict"), Money::from_units(10_000));
 }
 
 fn bank() -> Database {
@@ -97,7 +97,7 @@ pub(crate) fn any_of(rng: &mut Rng, run: impl FnOnce((u64, u64, Money))) {
     run((1 + rng.below(3), 1 + rng.below(4), Money::from_units(rng.below(60_00) as i64)));
 }
 
-/// Runs it on random arguments.
+/// Runs the transfer with random arguments.
 pub(crate) fn any(rng: &mut Rng, run: &mut impl Run) {
     any_of(rng, |arguments| run.run(transfer, &arguments));
 }

@@ -1,4 +1,5 @@
-//! Procedures over accounts, written by hand: what the attribute macro makes of the functions in the comments.
+//! Procedures over accounts, written by hand as the attribute macro would generate them from the functions in the
+//! comments.
 
 use std::sync::Arc;
 
@@ -17,7 +18,7 @@ pub(crate) struct Account {
     pub(crate) balance: i64,
 }
 
-/// How much money moved in all.
+/// The number of transfers.
 #[derive(Table, Clone, Debug, PartialEq)]
 #[table(name = "turnover", key(id), hash)]
 pub(crate) struct Turnover {
@@ -25,7 +26,7 @@ pub(crate) struct Turnover {
     pub(crate) transfers: i64,
 }
 
-/// A bank with accounts 0, 1, … of these balances and both procedures.
+/// A bank with accounts 0, 1, … with these balances, and both procedures.
 pub(crate) fn open(builder: Builder, balances: &[i64]) -> (Database, Session) {
     let db = builder.check_plans(true).open().expect("a valid setting");
     let accounts = db.create::<Account>().expect("a valid table");
@@ -50,7 +51,7 @@ pub(crate) fn state(db: &Database) -> (Vec<i64>, i64) {
         let balances = tx.scan(&accounts, ..).map(|row| Ok(row?.balance())).collect::<Result<_, Abort>>()?;
         Ok((balances, tx.require(&turnover, &0)?.transfers()))
     });
-    read.expect("nobody is about").into_value()
+    read.expect("no conflict").into_value()
 }
 
 pub(crate) struct Handles {

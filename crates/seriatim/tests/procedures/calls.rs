@@ -1,4 +1,4 @@
-//! Registering and calling.
+//! Registration and calls of procedures.
 
 use seriatim::procedure::{Data, IntegerType, RegisterError, Value};
 use seriatim::rng::seed;
@@ -109,7 +109,7 @@ fn the_interpreter_and_the_generated_code_agree() {
         let (compiled, mut one) = bank::open(setting.builder(), &start);
         let (interpreted, mut other) = bank::open(setting.builder(), &start);
         for _ in 0..200 {
-            // One account more than there are.
+            // Accounts 0 to 4, of which the last does not exist.
             let arguments = (rng.below(5), rng.below(5), rng.below(30) as i64 - 5);
             let (got, wanted) = (one.call(transfer, &arguments), other.interpret(transfer, &arguments));
             match (got, wanted) {

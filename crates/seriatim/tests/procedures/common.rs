@@ -1,9 +1,9 @@
-//! The settings every test runs in.
+//! The settings in which every test runs.
 
 use seriatim::htm::{Emulation, HtmMode};
 use seriatim::{Builder, Database, ProtocolInfo};
 
-/// A protocol on a back end.
+/// A protocol with a back end.
 pub(crate) struct Setting {
     pub(crate) protocol: ProtocolInfo,
     htm: HtmMode,
@@ -16,7 +16,8 @@ impl Setting {
     }
 }
 
-/// Runs a test under every protocol and one that hands out copies of rows, on the default back end and on emulated regions that abort now and then.
+/// Runs a test under every protocol and one that copies rows, on the default back end and on emulated regions with
+/// random aborts.
 pub(crate) fn each(test: impl Fn(&Setting)) {
     let emulation = Emulation { seed: 7, abort_one_in: 16, yields: false };
     for htm in [HtmMode::Auto, HtmMode::Emulated(emulation)] {

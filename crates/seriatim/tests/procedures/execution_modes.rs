@@ -1,4 +1,4 @@
-//! Execution modes show in nothing but their speed.
+//! Execution modes differ in their speed only.
 
 use std::collections::BTreeSet;
 
@@ -45,7 +45,7 @@ fn the_chopping_of_the_registered_set_is_there_to_be_read() {
     assert!(db.plan("transfers").is_none());
 }
 
-/// Adds two numbers up.
+/// Adds two balances.
 #[procedure]
 fn sums(tx: &Tx, a: u64, b: u64) -> Result<(i64, i64), Abort> {
     let mut sum = 0i64;
@@ -57,7 +57,7 @@ fn sums(tx: &Tx, a: u64, b: u64) -> Result<(i64, i64), Abort> {
     Ok((sum, fixed))
 }
 
-/// Its second key is what was summed up so far.
+/// The key of its second row is a sum.
 #[procedure]
 fn follows(tx: &Tx, a: u64) -> Result<u64, Abort> {
     let mut sum = 0u64;
@@ -74,7 +74,7 @@ fn analysed(declaration: &Procedure) -> (Steps, Plan) {
     (Steps::of(declaration), plan(declaration, &schema).expect("a sound procedure"))
 }
 
-/// The procedure in these pieces, the first of them decisive.
+/// The procedure in these pieces, of which the first is decisive.
 fn pieces(procedure: &Procedure, pieces: &[&[usize]]) -> Chopped {
     let piece =
         |operations: &&[usize]| Piece { operations: operations.to_vec(), role: Role::Visible, conflicting: false };
@@ -95,9 +95,9 @@ fn a_repair_takes_in_what_follows_and_nothing_else() {
         let (steps, plan) = analysed(declaration);
         steps.followers(&plan, |_| has_runs)
     };
-    // Sums are computed anew from kept results.
+    // Sums are computed again from kept results.
     assert_eq!(followers(&sums::declaration(), false), [[], []]);
-    // Both accounts may be one. The log has a row for each.
+    // Both accounts may be the same. The log has a row for each.
     let by_record = [vec![(1, Follow::Touching)], vec![], vec![]];
     assert_eq!(followers(&transfer::declaration(), false), by_record);
     assert_eq!(followers(&transfer::declaration(), true), [vec![(1, Follow::All)], vec![], vec![]]);
@@ -107,7 +107,7 @@ fn a_repair_takes_in_what_follows_and_nothing_else() {
 fn steps_run_in_the_first_pass_that_has_what_they_use() {
     let declaration = sums::declaration();
     let (steps, _) = analysed(&declaration);
-    // The first addition does not wait for what is added after it.
+    // The first addition does not wait for the second one.
     assert_eq!(steps.passes(&pieces(&declaration, &[&[0], &[1]])), [0, 0, 0, 1, 1, 0, 1]);
     assert_eq!(steps.passes(&pieces(&declaration, &[&[0, 1]])), [0; 7]);
 }
@@ -117,7 +117,7 @@ fn pieces_that_would_show_run_as_one() {
     let declaration = follows::declaration();
     let (steps, _) = analysed(&declaration);
     let passes = |cut: &[&[usize]]| steps.passes(&pieces(&declaration, cut));
-    // Operation 1 needs the sum as it was before operation 2 was added to it.
+    // Operation 1 needs the sum before the result of operation 2 is added.
     assert_eq!(passes(&[&[0, 2], &[1]]), [0; 7]);
     assert_eq!(passes(&[&[1], &[0, 2]]), [0; 7]);
 }

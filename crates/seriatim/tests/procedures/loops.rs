@@ -1,5 +1,5 @@
-//! Loops over scans: what they use up within a pass, and what they keep beyond it, under a protocol that hands out copies of rows too.
-//! The text is a reference into the row, so a row that is gone too early shows.
+//! Loops over scans: rows used within a pass, and rows kept for later passes, also under a protocol that copies rows.
+//! The text is a reference into the row, so a row that is freed too early shows.
 
 use seriatim::{Abort, Database, Session, Table, Text, Tx, procedure, procedures};
 
@@ -28,7 +28,7 @@ fn word(id: u32) -> Word {
     Word { id, length, first, text: Text::truncated(text), long: text.repeat(20) }
 }
 
-/// Sums, and rows that are passed over, left early and looked at while others change.
+/// Adds up rows, skips rows, ends a scan early, and reads rows while others change.
 #[procedure]
 fn used_up(tx: &Tx, least: u32, most: usize) -> Result<(u32, u64, u64, u32), Abort> {
     let (mut sum, mut bytes, mut limited, mut left) = (0u32, 0u64, 0u64, 0u32);
@@ -56,7 +56,7 @@ fn used_up(tx: &Tx, least: u32, most: usize) -> Result<(u32, u64, u64, u32), Abo
     Ok((sum, bytes, limited + all, left))
 }
 
-/// Columns of rows of earlier passes: the longest text, those of the first and of the last row, and the ids of all.
+/// Columns of rows of earlier passes: the longest text, those of the first and the last row, and all ids.
 #[procedure]
 fn kept(tx: &Tx, none: &str) -> Result<(String, String, String, Vec<u32>), Abort> {
     let (mut longest, mut first, mut last) = (none, None, none);
@@ -86,7 +86,7 @@ fn open(builder: seriatim::Builder) -> (Database, Session) {
     db.register(procedures![used_up, kept]).expect("a sound set");
     let mut session = db.session();
     let fill = |tx: &Tx| (0..WORDS.len() as u32).try_for_each(|id| tx.insert(&words, &word(id)));
-    session.transact(fill).expect("nobody is about");
+    session.transact(fill).expect("no conflict");
     (db, session)
 }
 
@@ -100,17 +100,17 @@ fn what_a_loop_makes_of_rows_is_the_same_however_it_runs() {
         let expected = ("transaction".to_owned(), "rows".to_owned(), word(6).long, (0..7).collect::<Vec<u32>>());
         let mut run = |least, most| {
             let none = String::new();
-            assert_eq!(straight.call(kept, &none).expect("nobody is about").value, expected);
-            assert_eq!(checked.call(kept, &none).expect("nobody is about").value, expected);
-            assert_eq!(interpreted.interpret(kept, &none).expect("nobody is about").value, expected);
+            assert_eq!(straight.call(kept, &none).expect("no conflict").value, expected);
+            assert_eq!(checked.call(kept, &none).expect("no conflict").value, expected);
+            assert_eq!(interpreted.interpret(kept, &none).expect("no conflict").value, expected);
             let given = (least, most);
-            let wanted = interpreted.interpret(used_up, &given).expect("nobody is about").value;
-            assert_eq!(straight.call(used_up, &given).expect("nobody is about").value, wanted);
-            assert_eq!(checked.call(used_up, &given).expect("nobody is about").value, wanted);
+            let wanted = interpreted.interpret(used_up, &given).expect("no conflict").value;
+            assert_eq!(straight.call(used_up, &given).expect("no conflict").value, wanted);
+            assert_eq!(checked.call(used_up, &given).expect("no conflict").value, wanted);
             wanted
         };
         let (sum, bytes, limited, left) = run(5, 3);
-        // Of the one word of five letters or more: all others are shorter.
+        // Only one word has five letters or more.
         let measured = |words: &[Word]| words.iter().map(|word| word.text.len() as u64 * 21).sum::<u64>();
         assert_eq!((sum, bytes), (22, measured(&words[..6])));
         assert_eq!((limited, left), (measured(&words[..3]) + 3, 3));

@@ -1,4 +1,5 @@
-//! Executors whose threads own partitions: who runs where, who waits for whom, and that nothing rests on it.
+//! Executors whose threads own partitions: which thread runs a call, which calls wait for others, and that results do
+//! not depend on it.
 
 use std::collections::{HashMap, HashSet};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -38,7 +39,7 @@ fn pass(tx: &Tx, from: u16, to: u16, id: u32, coins: i64) -> Result<(), Abort> {
     Ok(())
 }
 
-/// Which partition it is in, a row tells.
+/// A row determines its second partition.
 #[procedure]
 fn chase(tx: &Tx, branch: u16, id: u32) -> Result<i64, Abort> {
     let first = tx.require::<Purse>((branch, id))?;
@@ -57,7 +58,7 @@ fn burst_of(coins: i64) -> i64 {
     coins
 }
 
-/// Panics after it has written.
+/// Panics after a write.
 #[procedure]
 fn burst(tx: &Tx, branch: u16, id: u32) -> Result<(), Abort> {
     let held = tx.update::<Purse>((branch, id), |purse| {
@@ -72,7 +73,7 @@ fn burst(tx: &Tx, branch: u16, id: u32) -> Result<(), Abort> {
 const BRANCHES: u16 = 8;
 const IDS: u32 = 2;
 const COINS: i64 = 100;
-/// What never comes is not waited for.
+/// A limit for waits that do not end.
 const LONG: Duration = Duration::from_secs(120);
 
 fn purses(records: bool) -> (Database, Handle<Purse>) {
@@ -98,8 +99,8 @@ fn wait_for<R>(running: Running<R>) -> R {
     running.wait()
 }
 
-/// The thread that runs what is in this partition: most of it, as one that gets no processor for a while is helped by others. It has run so much
-/// more than any other that this is no luck.
+/// The thread that runs the calls of this partition. Other threads help an owner that gets no processor for a while,
+/// so this is the thread with a clear majority of them.
 fn thread_of(executor: &Executor, partition: usize) -> ThreadId {
     const LEAD: usize = 20;
     let began = Instant::now();
@@ -112,13 +113,13 @@ fn thread_of(executor: &Executor, partition: usize) -> ThreadId {
         if *most >= next.unwrap_or(0) + LEAD {
             return *owner;
         }
-        assert!(began.elapsed() < LONG, "nobody runs most of it: {runs:?}");
+        assert!(began.elapsed() < LONG, "no thread runs most calls: {runs:?}");
     }
 }
 
 type Stuck = (Sender<()>, Running<Result<Committed<()>, TransactError>>);
 
-/// The partition's owner is held up in it, until it is told to go on.
+/// Holds up the partition's owner in it, until the sender is used.
 fn hold_up(executor: &Executor, partition: usize) -> Stuck {
     let owner = thread_of(executor, partition);
     loop {
@@ -127,14 +128,14 @@ fn hold_up(executor: &Executor, partition: usize) -> Stuck {
         let waits = Mutex::new(waits);
         let stuck = executor.transact_at(partition, move |_| {
             began.send(thread::current().id()).expect("the test waits");
-            let waits = waits.lock().expect("nobody panics");
+            let waits = waits.lock().expect("no panic");
             waits.recv_timeout(LONG).expect("the test goes on");
             Ok(())
         });
         if has_begun.recv_timeout(LONG).expect("it begins") == owner {
             return (go_on, stuck);
         }
-        // Another thread took it over.
+        // Another thread took the call over.
         go_on.send(()).expect("it waits");
         wait_for(stuck).expect("it does nothing");
     }
@@ -156,7 +157,7 @@ fn what_is_in_a_partition_runs_on_the_thread_that_owns_it() {
     assert_eq!(unknown.to_string(), "there is no partition 8: they are numbered from 0 to 7");
 }
 
-/// Of two threads the first is held up in partition 0: what is in others that it owns is run by the second.
+/// One of two threads is held up in partition 0. The other runs the calls of its other partitions.
 #[test]
 fn an_owner_that_is_held_up_holds_up_calls_in_its_partition_only() {
     let (db, _) = purses(false);
@@ -166,18 +167,19 @@ fn an_owner_that_is_held_up_holds_up_calls_in_its_partition_only() {
     let several = executor.call(pass, (0, 1, 1, 1));
     let others: Vec<_> = [2, 4, 6, 2, 1].into_iter().map(|branch| executor.call(put, (branch, 1, 1))).collect();
     let moved = executor.call(pass, (4, 3, 0, 5));
-    others.into_iter().for_each(|other| _ = wait_for(other).expect("nobody is in its way"));
-    wait_for(moved).expect("nobody is in its way");
+    others.into_iter().for_each(|other| _ = wait_for(other).expect("no conflict"));
+    wait_for(moved).expect("no conflict");
     assert!(same.iter().all(|call| !call.is_done()) && !several.is_done() && !stuck.is_done());
     go_on.send(()).expect("it waits");
     wait_for(stuck).expect("it does nothing");
     let [first, other] = same.map(wait_for);
-    assert_eq!(first.expect("nobody is in its way").value, COINS + 1);
+    assert_eq!(first.expect("no conflict").value, COINS + 1);
     assert!(other.is_err(), "there is no branch 8, which is partition 0: {other:?}");
-    wait_for(several).expect("nobody is in its way");
+    wait_for(several).expect("no conflict");
 }
 
-/// Whoever panics in a partition, what waits behind it there, and in others of the same thread, runs as if it had not been there.
+/// A call panics in a partition. Calls that wait behind it there, and in other partitions of the same thread, run as
+/// usual.
 #[test]
 fn a_panic_in_a_partition_is_its_callers_and_its_owner_goes_on() {
     fn panicked<R>(running: Running<R>) -> bool {
@@ -188,7 +190,7 @@ fn a_panic_in_a_partition_is_its_callers_and_its_owner_goes_on() {
     for threads in [1, 2] {
         let executor = db.executor(threads).expect("threads");
         let before = db.session().transact(|tx| Ok(tx.get(&purses, &(0, 1))?.map(|purse| purse.coins())));
-        let before = before.expect("nobody is about").into_value().expect("it is there");
+        let before = before.expect("no conflict").into_value().expect("it is there");
         let (go_on, stuck) = hold_up(&executor, 0);
         let panics = [0, 2].map(|partition| {
             let purses = purses.clone();
@@ -204,16 +206,16 @@ fn a_panic_in_a_partition_is_its_callers_and_its_owner_goes_on() {
         go_on.send(()).expect("it waits");
         wait_for(stuck).expect("it does nothing");
         assert!(panics.into_iter().all(panicked) && bursts.into_iter().all(panicked));
-        let [first, ..] = puts.map(|call| wait_for(call).expect("nobody is in its way").value);
+        let [first, ..] = puts.map(|call| wait_for(call).expect("no conflict").value);
         assert_eq!(first, before + 1, "nothing of what panicked stays");
-        wait_for(passed).expect("nobody is in its way");
+        wait_for(passed).expect("no conflict");
         wait_for(shared).expect("it does nothing");
         let owners = [0, 1].map(|partition| thread_of(&executor, partition));
         assert_eq!(owners[0] == owners[1], threads == 1, "as many threads as before");
     }
 }
 
-/// A busy thread looks at others as well.
+/// A busy thread checks other partitions as well.
 #[test]
 fn calls_behind_one_that_takes_long_are_begun_by_a_thread_that_is_never_idle() {
     let (db, _) = purses(false);
@@ -226,7 +228,7 @@ fn calls_behind_one_that_takes_long_are_begun_by_a_thread_that_is_never_idle() {
         assert!(began.elapsed() < LONG, "it is never begun");
         queued.push_back(executor.call(put, (1, 0, 0)));
         if queued.len() > 64 {
-            queued.pop_front().map(Running::wait).expect("it has many").expect("nobody is in its way");
+            queued.pop_front().map(Running::wait).expect("it has many").expect("no conflict");
         }
     }
     go_on.send(()).expect("it waits");
@@ -250,7 +252,7 @@ fn no_wake_up_is_lost() {
             assert!(began.elapsed() < LONG, "its owner sleeps");
             thread::yield_now();
         }
-        call.wait().expect("nobody is in its way");
+        call.wait().expect("no conflict");
         if let Some(shared) = shared {
             wait_for(shared).expect("it does nothing");
         }
@@ -262,7 +264,7 @@ fn no_wake_up_is_lost() {
     }
 }
 
-/// What is given to `run` may wait for what was given before it, on whatever threads that is.
+/// Work for `run` may wait for earlier work, on whichever thread that runs.
 #[test]
 fn work_that_waits_for_calls_before_it_does_not_wait_for_ever() {
     let (db, _) = purses(false);
@@ -272,12 +274,12 @@ fn work_that_waits_for_calls_before_it_does_not_wait_for_ever() {
             let calls: Vec<_> = (0..BRANCHES).map(|branch| executor.call(put, (branch, 0, 1))).collect();
             let later = (0..2).map(|_| executor.transact(|_| Ok(()))).collect::<Vec<_>>();
             let waits = executor.run(move |_| {
-                calls.into_iter().for_each(|call| _ = call.wait().expect("nobody is in its way"));
+                calls.into_iter().for_each(|call| _ = call.wait().expect("no conflict"));
                 later.into_iter().for_each(|later| _ = later.wait().expect("it does nothing"));
             });
             let after: Vec<_> = (0..BRANCHES).map(|branch| executor.call(put, (branch, 1, 1))).collect();
             wait_for(waits);
-            after.into_iter().for_each(|call| _ = wait_for(call).expect("nobody is in its way"));
+            after.into_iter().for_each(|call| _ = wait_for(call).expect("no conflict"));
         }
     }
 }
@@ -291,10 +293,10 @@ fn dropping_it_waits_for_calls_on_all_owners() {
     }
     drop(executor);
     let coins = db.session().transact(|tx| tx.scan(&purses, ..).try_fold(0, |sum, purse| Ok(sum + purse?.coins())));
-    assert_eq!(coins.expect("nobody is about").into_value(), COINS * i64::from(BRANCHES) * i64::from(IDS) + 80);
+    assert_eq!(coins.expect("no conflict").into_value(), COINS * i64::from(BRANCHES) * i64::from(IDS) + 80);
 }
 
-/// Two executors take other threads for owners, and sessions any: only locks keep them apart.
+/// Two executors assign owners differently, and sessions use any thread: only locks keep them apart.
 #[test]
 fn where_a_call_runs_is_not_what_makes_it_right() {
     for seed in [1, 2, 3] {

@@ -1,4 +1,4 @@
-//! Partitions: who runs where, what is refused, and what is told of it.
+//! Partitions: where transactions run, which are refused, and the errors.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
@@ -18,7 +18,7 @@ pub(crate) struct Account {
     balance: i64,
 }
 
-/// In every partition.
+/// A replicated table.
 #[derive(Table)]
 #[table(name = "rate", key(id), hash, replicated)]
 pub(crate) struct Rate {
@@ -26,7 +26,7 @@ pub(crate) struct Rate {
     percent: u8,
 }
 
-/// Its names are those of all partitions.
+/// A table whose unique index spans all partitions.
 #[derive(Table)]
 #[table(name = "badge", key(branch, id), hash)]
 #[table(index(name = "by_name", columns(name), hash, unique))]
@@ -36,7 +36,7 @@ pub(crate) struct Badge {
     name: u32,
 }
 
-/// By another column than the first, and by text.
+/// Partitioned by a text column that is not the first of its key.
 #[derive(Table)]
 #[table(name = "note", key(number, town), partition(town))]
 pub(crate) struct Note {
@@ -65,7 +65,7 @@ fn transfer(tx: &Tx, from: u16, to: u16, id: u32, amount: i64) -> Result<(), Abo
     Ok(())
 }
 
-/// The partitions of a list.
+/// Needs the partitions of a list.
 #[procedure]
 fn collect(tx: &Tx, branches: &[u16], id: u32) -> Result<i64, Abort> {
     let mut sum = 0i64;
@@ -77,7 +77,7 @@ fn collect(tx: &Tx, branches: &[u16], id: u32) -> Result<i64, Abort> {
     Ok(sum)
 }
 
-/// A later key depends on a row of the same partition, which the first one tells.
+/// A later key depends on a row of the same partition, which the first key determines.
 #[procedure]
 fn visit(tx: &Tx, branches: &[u16], id: u32) -> Result<u64, Abort> {
     let mut visits = 0u64;
@@ -89,7 +89,7 @@ fn visit(tx: &Tx, branches: &[u16], id: u32) -> Result<u64, Abort> {
     Ok(visits)
 }
 
-/// The key that tells the partition is in a branch, and the other is not.
+/// The key that determines the partition is in one branch only.
 #[procedure]
 fn visit_some(tx: &Tx, branches: &[u16], id: u32, first: bool) -> Result<(), Abort> {
     let start = tx.require::<Account>((1, id))?;
@@ -105,7 +105,7 @@ fn visit_some(tx: &Tx, branches: &[u16], id: u32, first: bool) -> Result<(), Abo
     Ok(())
 }
 
-/// Where it goes on depends on a row.
+/// A row determines the last partition.
 #[procedure]
 fn follow(tx: &Tx, branch: u16, id: u32) -> Result<i64, Abort> {
     let first = tx.require::<Account>((branch, id))?;
@@ -145,7 +145,7 @@ fn half(branch: u16) -> u16 {
     branch / 2
 }
 
-/// The key is computed.
+/// A function computes the key.
 #[procedure]
 fn deposit_half(tx: &Tx, branch: u16, id: u32) -> Result<(), Abort> {
     tx.update::<Account>((half(branch), id), |account| account.balance += 1)?;
@@ -191,7 +191,7 @@ fn partitioned(partitions: usize) -> Bank {
 fn total(bank: &Bank, session: &mut Session) -> i64 {
     let sum =
         |tx: &seriatim::ReadTx| tx.scan(&bank.accounts, ..).try_fold(0, |sum, account| Ok(sum + account?.balance()));
-    session.snapshot(sum).expect("nobody is in the way").into_value()
+    session.snapshot(sum).expect("no conflict").into_value()
 }
 
 #[test]
@@ -199,22 +199,22 @@ fn a_call_runs_where_its_arguments_say_and_gives_what_it_does_elsewhere() {
     for partitions in [1, 3, 8, 64] {
         let bank = partitioned(partitions);
         let mut session = bank.db.session();
-        assert_eq!(session.call(deposit, &(5, 1, 7)).expect("nobody is about").value, 107);
-        session.call(transfer, &(1, 6, 2, 30)).expect("nobody is about");
-        session.call(transfer, &(1, 1, 2, 30)).expect("nobody is about");
-        assert_eq!(session.call(collect, &(vec![1, 6, 7], 2)).expect("nobody is about").value, 300);
-        assert_eq!(session.call(visit, &(vec![0, 3, 6], 1)).expect("nobody is about").value, 3);
+        assert_eq!(session.call(deposit, &(5, 1, 7)).expect("no conflict").value, 107);
+        session.call(transfer, &(1, 6, 2, 30)).expect("no conflict");
+        session.call(transfer, &(1, 1, 2, 30)).expect("no conflict");
+        assert_eq!(session.call(collect, &(vec![1, 6, 7], 2)).expect("no conflict").value, 300);
+        assert_eq!(session.call(visit, &(vec![0, 3, 6], 1)).expect("no conflict").value, 3);
         assert_eq!(bank.db.statistics().owned_several > 0, partitions > 1);
-        session.call(visit_some, &(vec![4, 5], 1, false)).expect("nobody is about");
-        assert_eq!(session.call(follow, &(1, 2)).expect("nobody is about").value, 100);
-        session.call(set_rate, &(1, 101)).expect("nobody is about");
+        session.call(visit_some, &(vec![4, 5], 1, false)).expect("no conflict");
+        assert_eq!(session.call(follow, &(1, 2)).expect("no conflict").value, 100);
+        session.call(set_rate, &(1, 101)).expect("no conflict");
         assert!(matches!(session.call(deposit, &(5, 1, 7)), Err(TransactError::User(_))));
-        session.call(name_badge, &(3, 1, 7)).expect("nobody is about");
+        session.call(name_badge, &(3, 1, 7)).expect("no conflict");
         assert!(matches!(session.call(name_badge, &(4, 1, 7)), Err(TransactError::Duplicate { .. })));
         let town = seriatim::Text::new("Ulm").expect("it fits");
-        assert_eq!(session.call(read_note, &(1, town)).expect("nobody is about").value, 1);
-        session.call(deposit_half, &(7, 0)).expect("nobody is about");
-        // The arguments are those of a call that panics where it runs.
+        assert_eq!(session.call(read_note, &(1, town)).expect("no conflict").value, 1);
+        session.call(deposit_half, &(7, 0)).expect("no conflict");
+        // With these arguments the function panics, as it does where the procedure runs.
         assert!(catch_unwind(AssertUnwindSafe(|| session.call(deposit_half, &(1000, 0)))).is_err());
         assert_eq!(total(&bank, &mut session), 100 * i64::from(BRANCHES) * i64::from(IDS) + 8);
         assert_eq!(bank.db.check_indexes().expect("it holds together").len(), 4);
@@ -259,13 +259,13 @@ fn a_closure_at_a_partition_keeps_to_it() {
     let by_owner = accounts.index(Account::BY_OWNER);
     let owned = |tx: &Tx| tx.find_by(&by_owner, &1u32).try_count().map(drop);
     is_elsewhere(session.at(1).transact(owned), "account.by_owner", "account.by_owner");
-    // What is everywhere may be read anywhere.
+    // Replicated tables can be read in any partition.
     assert!(session.at(3).transact(|tx| tx.require(&rates, &1).map(drop)).is_ok());
     let rate = |tx: &Tx| tx.update(&rates, &1, |rate| rate.set_percent(6)).map(drop);
     is_elsewhere(session.at(3).transact(rate), "rate", "id 1 of rate");
     let badge = |tx: &Tx| tx.insert(&badges, &Badge { branch: 3, id: 1, name: 1 });
     is_elsewhere(session.at(3).transact(badge), "badge.by_name", "name 1 of badge.by_name");
-    // Nothing of these is left, and others may.
+    // These had no effect, and are allowed elsewhere.
     assert!(session.transact(rate).is_ok() && session.transact(badge).is_ok() && session.transact(all).is_ok());
     let unknown = session.at(4).transact(|_| Ok(())).expect_err("there are four");
     assert_eq!(unknown.to_string(), "there is no partition 4: they are numbered from 0 to 3");
@@ -278,7 +278,7 @@ fn what_cannot_be_is_not_opened() {
     let refused = |builder: seriatim::Builder| builder.open().expect_err("it cannot be").to_string();
     assert_eq!(refused(Database::builder().partitions(0)), "the setting partitions is 0; it can be 1 to 64");
     assert_eq!(refused(Database::builder().partitions(65)), "the setting partitions is 65; it can be 1 to 64");
-    let silo = "protocol silo has no partitions: choose partitioned, or leave out what is said of partitions";
+    let silo = "protocol silo has no partitions: choose partitioned, or leave out the settings of partitions";
     assert_eq!(refused(Database::builder().protocol("silo").partitions(2)), silo);
     assert_eq!(refused(Database::builder().protocol("silo").partition_by(|_, _| 0)), silo);
     let unknown = Database::builder().protocol("silos").partitions(2);
@@ -304,7 +304,7 @@ fn a_partition_function_that_fails_is_an_error_and_nothing_more() {
     session
         .transact(|tx| [0, 1, 4].iter().try_for_each(|branch| tx.insert(&accounts, &account(*branch))))
         .expect("fine");
-    // The first two are neighbours.
+    // Branches 0 and 1 are in the same partition.
     session
         .at(0)
         .transact(|tx| Ok(tx.require(&accounts, &(0, 1))?.balance() + tx.require(&accounts, &(1, 1))?.balance()))
@@ -328,7 +328,7 @@ fn a_partition_function_that_fails_is_an_error_and_nothing_more() {
     assert_eq!(balance.expect("it is there").into_value(), 105);
 }
 
-/// Whoever waits for a partition gets it, whatever became of its owner.
+/// A transaction that waits for a partition gets it, even if its owner panics.
 #[test]
 fn a_panic_gives_the_partition_back() {
     let bank = partitioned(2);
@@ -363,7 +363,7 @@ fn procedures_closures_and_explicit_transactions_together_keep_the_total() {
                         3 => {
                             let tx = session.begin().expect("a worker");
                             let moved = add(&tx, from, -1).and(add(&tx, to, 1));
-                            // Others may be in its way.
+                            // The transaction may conflict with others.
                             let _ = moved.map_err(TransactError::from).and_then(|()| tx.commit());
                         }
                         _ => {
@@ -384,7 +384,7 @@ fn procedures_closures_and_explicit_transactions_together_keep_the_total() {
     assert_eq!(total(&bank, &mut bank.db.session()), before);
 }
 
-/// Its time is over, and who waits is told so.
+/// The wait exceeds its limit, and the waiting caller gets an error.
 #[test]
 fn who_waits_for_too_long_is_told() {
     let builder = Database::builder().partitions(2).protocol_option("own_wait_us", 1000);
@@ -403,10 +403,10 @@ fn who_waits_for_too_long_is_told() {
             thread::sleep(Duration::from_millis(1));
             Ok(())
         })
-        .expect("nobody is in its way");
+        .expect("no conflict");
 }
 
-/// Its next operation is refused, and then the partition is others'; until then it is not.
+/// Its next operation is refused, and then the partition is released. Until then it is not.
 #[test]
 fn a_closure_that_stays_in_a_partition_for_longer_than_its_age_ends_with_its_next_operation() {
     let bank = bank(Database::builder().partitions(2).protocol_option("own_wait_us", 60_000_000));
@@ -427,7 +427,7 @@ fn a_closure_that_stays_in_a_partition_for_longer_than_its_age_ends_with_its_nex
                     Ok(())
                 })
             });
-            // The next one may have to wait for the other's.
+            // The next transaction may have to wait for the other one.
             session.set_options(seriatim::TransactionOptions::new());
             (stayed, session.at(1).transact(|tx| Ok(tx.get(&bank.accounts, &(1, 1))?.is_some())))
         });

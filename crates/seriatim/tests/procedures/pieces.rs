@@ -1,4 +1,4 @@
-//! Who may run beside procedures in pieces.
+//! Transactions that may run beside procedures in pieces.
 
 use seriatim::procedure::{ExecutionMode, RegisterError};
 use seriatim::{Abort, Database, Handle, Session, Table, TransactError, Tx, procedure, procedures};
@@ -17,7 +17,7 @@ struct Label {
     text: u32,
 }
 
-/// Counts.
+/// Increments a counter.
 #[procedure]
 fn count(tx: &Tx, id: u32) -> Result<u32, Abort> {
     let counted = tx.update::<Counter>(id, |counter| {
@@ -27,7 +27,7 @@ fn count(tx: &Tx, id: u32) -> Result<u32, Abort> {
     Ok(counted)
 }
 
-/// Counts, and then reads the label of what it counted: a piece that may follow.
+/// Increments a counter, and then reads the label of its value: a piece that may follow.
 #[procedure]
 fn count_and_label(tx: &Tx, id: u32) -> Result<Option<u32>, Abort> {
     let counted = tx.update::<Counter>(id, |counter| {
@@ -38,7 +38,8 @@ fn count_and_label(tx: &Tx, id: u32) -> Result<Option<u32>, Abort> {
     Ok(Some(label.text))
 }
 
-/// Counts, then looks for the last label before the first that is missing: what decides an abort comes after a write.
+/// Increments a counter, then finds the last label before the first missing one. The reads after the write determine
+/// an abort.
 #[procedure]
 fn count_until(tx: &Tx, ids: &[u32]) -> Result<u32, Abort> {
     tx.update::<Counter>(0, |counter| counter.count += 1)?;
@@ -60,11 +61,11 @@ fn count_until(tx: &Tx, ids: &[u32]) -> Result<u32, Abort> {
 fn an_abort_that_a_break_decides_leaves_nothing_behind() {
     let (db, counters, mut session) = open();
     db.register(procedures![count_until]).expect("a sound set");
-    assert_eq!(session.call(count_until, &vec![3, 4, 99, 5]).expect("nobody is about").value, 4);
+    assert_eq!(session.call(count_until, &vec![3, 4, 99, 5]).expect("no conflict").value, 4);
     let aborted = session.call(count_until, &vec![99, 3]).expect_err("there is no such label");
     assert!(aborted.to_string().contains("no label"), "{aborted}");
     let counted = session.transact(|tx| Ok(tx.require(&counters, &0)?.count()));
-    assert_eq!(counted.expect("nobody is about").value, 1, "the abort took its write along");
+    assert_eq!(counted.expect("no conflict").value, 1, "the abort took its write along");
 }
 
 fn open() -> (Database, Handle<Counter>, Session) {
@@ -89,7 +90,7 @@ fn procedures_in_one_pass_and_other_transactions_do_not_exclude_each_other() {
     assert_eq!(session.call(count, &0).expect("it is one transaction").value, 1);
     drop(open);
     let read = other.transact(|tx| Ok(tx.require(&counters, &0)?.count()));
-    assert_eq!(read.expect("nobody is about").value, 1);
+    assert_eq!(read.expect("no conflict").value, 1);
 }
 
 #[test]
@@ -97,19 +98,19 @@ fn chains_and_other_transactions_exclude_each_other_from_registration_on() {
     let (db, _, mut session) = open();
     let mut other = db.session();
     let open = other.begin().expect("a worker is free");
-    // It would not be noticed between two pieces.
+    // The open transaction would not be detected between two pieces.
     let refused = db.register(procedures![count, count_and_label]).expect_err("a transaction is open");
     assert!(matches!(refused, RegisterError::Busy) && db.procedure_names().is_empty(), "{refused}");
     drop(open);
     db.register(procedures![count, count_and_label]).expect("no transaction is open");
-    assert_eq!(session.call(count_and_label, &0).expect("nobody is about").value, Some(10));
+    assert_eq!(session.call(count_and_label, &0).expect("no conflict").value, Some(10));
 
     let open = other.begin().expect("no chain is open");
     let excluded = session.call(count_and_label, &0).expect_err("it runs in pieces");
     assert!(matches!(excluded, TransactError::Excluded { .. }), "{excluded}");
     assert_eq!(session.call(count, &0).expect("it runs in one").value, 2);
     drop(open);
-    assert_eq!(session.call(count_and_label, &0).expect("nobody is about").value, Some(30));
+    assert_eq!(session.call(count_and_label, &0).expect("no conflict").value, Some(30));
 }
 
 #[derive(Table, Clone, Debug, PartialEq)]
@@ -120,7 +121,7 @@ struct Sum {
     last: i64,
 }
 
-/// Counts, adds to a sum that [`reset`] replaces, and then reads a label: a piece that may follow.
+/// Increments a counter, adds to a sum that [`reset`] replaces, and then reads a label: a piece that may follow.
 #[procedure]
 fn count_and_add(tx: &Tx, id: u32, amount: i64) -> Result<Option<u32>, Abort> {
     let counted = tx.update::<Counter>(id, |counter| {
@@ -132,7 +133,7 @@ fn count_and_add(tx: &Tx, id: u32, amount: i64) -> Result<Option<u32>, Abort> {
     Ok(Some(label.text))
 }
 
-/// What the sum was.
+/// Resets the sum and returns its old value.
 #[procedure]
 fn reset(tx: &Tx, id: u32) -> Result<i64, Abort> {
     let last = tx.update::<Sum>(id, |sum| {
@@ -143,7 +144,7 @@ fn reset(tx: &Tx, id: u32) -> Result<i64, Abort> {
     Ok(last)
 }
 
-/// Where procedures run whole, the addition may be published later, and is missed in the same epoch.
+/// Where procedures run whole, the addition may be published later, and transactions of the same epoch miss it.
 #[test]
 fn nothing_of_a_chain_is_published_later() {
     for (mode, seen) in [(ExecutionMode::Whole, [0, 5]), (ExecutionMode::Pieces, [5, 0])] {
@@ -156,12 +157,12 @@ fn nothing_of_a_chain_is_published_later() {
             tx.insert(&counters, &Counter { id: 0, count: 0 })?;
             tx.insert(&sums, &Sum { id: 0, total: 0, last: 0 })
         };
-        session.transact(fill).expect("nobody is about");
+        session.transact(fill).expect("no conflict");
         db.register(procedures![count_and_add, reset]).expect("a sound set");
-        session.call(count_and_add, &(0, 5)).expect("nobody is about");
-        let first = session.call(reset, &0).expect("nobody is about").value;
+        session.call(count_and_add, &(0, 5)).expect("no conflict");
+        let first = session.call(reset, &0).expect("no conflict").value;
         db.step();
-        let second = session.call(reset, &0).expect("nobody is about").value;
+        let second = session.call(reset, &0).expect("no conflict").value;
         assert_eq!([first, second], seen, "{mode:?}");
     }
 }

@@ -1,4 +1,4 @@
-//! Rows of runs in procedures, which may change the transaction's own run without asking anybody, against rows that are records.
+//! Rows of runs against rows that are records. Procedures may change the transaction's own run without a check.
 
 use seriatim::rng::seed;
 use seriatim::{Abort, Rng, Table, Text, TransactError, Tx, procedure, procedures};
@@ -19,7 +19,7 @@ macro_rules! twin {
                 pub(crate) amount: i64,
             }
 
-            /// Inserts lines, reads one of them, changes them twice, and tells the sum and what was read.
+            /// Inserts lines, reads one of them, changes them twice; returns the sum and the line read.
             #[procedure]
             pub(crate) fn enter(tx: &Tx, order: u32, numbers: &[u16], looked_at: u16) -> Result<(i64, i64), Abort> {
                 for number in numbers {
@@ -40,7 +40,7 @@ macro_rules! twin {
                 Ok((sum, looked_at.amount))
             }
 
-            /// Changes those of these lines that there are, deletes one, and inserts one again; what each was before.
+            /// Changes the lines that exist, deletes one, and inserts one again; returns the old values.
             #[procedure]
             pub(crate) fn change(tx: &Tx, order: u32, numbers: &[u16], gone: u16) -> Result<i64, Abort> {
                 let mut before = 0;
@@ -69,12 +69,12 @@ macro_rules! twin {
 twin!(records);
 twin!(runs, cluster);
 
-/// A call of one of the procedures, under the same names in both.
+/// A call of one of the procedures, which have the same names in both modules.
 macro_rules! call {
     ($twin:ident, $session:expr, $rng:expr) => {{
         let mut rng: Rng = $rng;
         let mut numbers: Vec<u16> = (0..rng.below(12)).map(|_| rng.below(20) as u16).collect();
-        // Most orders are entered by ascending numbers, each once.
+        // Most orders have ascending numbers without repetition.
         if rng.below(3) > 0 {
             numbers.sort_unstable();
             numbers.dedup();
@@ -87,7 +87,7 @@ macro_rules! call {
     }};
 }
 
-/// What a call came to: its value, or which key stood in the way.
+/// The result of a call: its value, or its error as text.
 fn told(result: Result<(i64, i64), TransactError>) -> Result<(i64, i64), String> {
     result.map_err(|error| error.to_string())
 }
@@ -109,15 +109,15 @@ fn procedures_on_runs_do_what_they_do_on_records() {
             let wanted = told(call!(records, session, one.clone()));
             assert_eq!(told(call!(runs, twin_session, one)), wanted, "seed {seed}");
             if rng.below(8) == 0 {
-                let wanted = session.transact(|tx| records::rows(tx, &lines)).expect("nobody is about").value;
-                let found = twin_session.transact(|tx| runs::rows(tx, &twin_lines)).expect("nobody is about").value;
+                let wanted = session.transact(|tx| records::rows(tx, &lines)).expect("no conflict").value;
+                let found = twin_session.transact(|tx| runs::rows(tx, &twin_lines)).expect("no conflict").value;
                 assert_eq!(found, wanted, "seed {seed}");
             }
         }
     });
 }
 
-/// Keys that are no numbers, in a table whose rows are no runs but have index entries.
+/// Keys that are not numbers, in a table whose rows are not in runs but have index entries.
 #[derive(Table, Clone, Debug, PartialEq)]
 #[table(name = "name", key(name), index(name = "by_length", columns(length)))]
 struct Name {
@@ -140,11 +140,11 @@ fn rows_with_index_entries_have_keys_of_any_kind() {
         db.register(procedures![rename]).expect("it is declared soundly");
         let mut session = db.session();
         let [old, new] = [Text::literal("old"), Text::literal("new")];
-        assert!(!session.call(rename, &(new, old)).expect("nobody is about").value);
-        assert!(session.call(rename, &(old, new)).expect("nobody is about").value);
+        assert!(!session.call(rename, &(new, old)).expect("no conflict").value);
+        assert!(session.call(rename, &(old, new)).expect("no conflict").value);
         let lengths = |tx: &Tx| {
             tx.scan(&names, ..).map(|name| name.map(|name| name.length())).collect::<Result<Vec<u32>, Abort>>()
         };
-        assert_eq!(session.transact(lengths).expect("nobody is about").value, [1, 0]);
+        assert_eq!(session.transact(lengths).expect("no conflict").value, [1, 0]);
     });
 }

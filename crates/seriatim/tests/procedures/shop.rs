@@ -1,6 +1,6 @@
-//! Generated code against the reference: random calls of procedures that use most of the language, each on three databases, one
-//! running generated code under the eye of the plan, the other the interpreter, and a third running generated code in the pieces
-//! of the set. Results and all rows must agree after each.
+//! Generated code against the reference. Random calls of procedures that use most of the language run in three
+//! databases. One runs generated code and checks the plan, one interprets, and one runs generated code in the pieces
+//! of the set. Results and all rows must agree after each call.
 
 use seriatim::procedure::{Declared, ExecutionMode};
 use seriatim::rng::{seed, tries};
@@ -148,7 +148,7 @@ fn deliver(tx: &Tx, buyer: u16, most: u8, at: Timestamp) -> Result<Vec<u32>, Abo
     Ok(goods)
 }
 
-/// Takes back every sale of a good by a buyer.
+/// Undoes every sale of a good to a buyer.
 #[procedure]
 fn take_back(tx: &Tx, buyer: u16, good: u32, note: &str) -> Result<(u32, bool), Abort> {
     let sales = tx.find_by::<Sale>(Sale::BY_GOOD, good).all()?;
@@ -170,7 +170,7 @@ fn take_back(tx: &Tx, buyer: u16, good: u32, note: &str) -> Result<(u32, bool), 
     Ok((count, noted))
 }
 
-/// Adds a good, or replaces one that nobody bought.
+/// Adds a good, or replaces one that was never sold.
 #[procedure]
 fn stock_up(tx: &Tx, id: u32, code: u32, price: Money) -> Result<bool, Abort> {
     let sold = tx.find_by::<Sale>(Sale::BY_GOOD, id).count()?;
@@ -188,7 +188,7 @@ fn stock_up(tx: &Tx, id: u32, code: u32, price: Money) -> Result<bool, Abort> {
     Ok(gone)
 }
 
-/// What buyers in a range spent, up to `most` each.
+/// The spending of buyers in a range, up to `most` each.
 #[procedure]
 fn spending(tx: &Tx, from: u16, to: u16, most: Money) -> Result<(Money, Option<u16>), Abort> {
     let mut sum = Money::from_units(0);
@@ -237,13 +237,13 @@ fn contents(db: &Database) -> Vec<String> {
         }
         Ok(all)
     });
-    read.expect("nobody is about").into_value()
+    read.expect("no conflict").into_value()
 }
 
 struct Trio {
     compiled: (Database, Session),
     interpreted: (Database, Session),
-    /// In the pieces of the registered set's chopping.
+    /// Runs in the pieces of the registered set's chopping.
     pieces: (Database, Session),
     rng: Rng,
 }
@@ -282,12 +282,12 @@ impl Trio {
     }
 }
 
-/// `NoSuchGood { 0: 7u32 }` as `NoSuchGood7`.
+/// Rewrites `NoSuchGood { 0: 7u32 }` as `NoSuchGood7`.
 fn simplified(shown: &str) -> String {
     shown.replace("0: ", "").replace("u32", "").replace(['{', '}', '(', ')', ' '], "")
 }
 
-/// It has been read and is not set (seed 16496107452119576912 of the test below).
+/// The sum is read and not set (seed 16496107452119576912 of the test below).
 #[test]
 fn a_sum_that_overflows_leaves_no_plan() {
     each(|setting| {

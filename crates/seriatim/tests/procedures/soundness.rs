@@ -1,4 +1,5 @@
-//! Plans are sound: what executions access is in them, and what depends on what is too. Each alarm rings for a liar.
+//! Plans are sound: they contain every access and every dependency of an execution. Each check detects a procedure
+//! that violates its plan.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -29,12 +30,12 @@ fn what_the_plans_declare_is_all_that_depends() {
     });
 }
 
-/// What [`transfer`] does.
+/// Does what [`transfer`] does.
 fn straight(tx: &Tx, handles: &Handles, arguments: &(u64, u64, i64)) -> Result<i64, Abort> {
     transfer::straight(support::operations(tx), handles, arguments)
 }
 
-/// Declares what [`transfer`] does and does something else.
+/// Declares [`transfer`] but does something else.
 macro_rules! liar {
     ($name:ident, $footprint:expr, $straight:expr) => {
         #[derive(Clone, Copy, Debug)]
@@ -122,21 +123,21 @@ fn caught<P: Declared<Arguments = (u64, u64, i64), Output = i64>>(liar: P, wante
 
 #[test]
 fn canary_another_key_is_noticed() {
-    caught(OtherKey, "the footprint did not tell these");
-    caught(Untold, "the footprint did not tell these");
-    // Of two operations that it may be, the key is neither's.
+    caught(OtherKey, "the footprint has not visited these");
+    caught(Untold, "the footprint has not visited these");
+    // Two operations may have made the access, and the key is that of neither.
     caught(OtherKeyTold, "the plan says that its key is (from) or (to), not");
 }
 
 #[test]
 fn canary_another_operation_is_noticed() {
-    caught(OtherKind, "no operation does that");
+    caught(OtherKind, "no operation of the plan makes this access");
     caught(ToldAsRead, "the footprint says that operation 2 reads");
 }
 
 #[test]
 #[cfg(debug_assertions)]
 fn canary_another_column_is_noticed() {
-    caught(UsesTheSum, "column transfers, which is only added to, is used otherwise");
+    caught(UsesTheSum, "column transfers is read or replaced, and the plan only adds to it");
     caught(ReadsAColumn, "column id is read");
 }

@@ -1,4 +1,5 @@
-//! Functions that may panic: they are not called ahead of what decides whether they are called, and are failures in the plan.
+//! Functions that may panic: they are not called before the code that decides whether they are called, and are
+//! failures in the plan.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -22,7 +23,7 @@ fn halved(number: u32) -> u32 {
     number / 2
 }
 
-/// The row of a hundredth, if the first row agrees with the divisor.
+/// The row at 100 / divisor, if the first row agrees with the divisor.
 #[procedure]
 fn guarded(tx: &Tx, id: u32, divisor: u32) -> Result<Option<u32>, Abort> {
     let first = tx.require::<Number>(id)?;
@@ -50,7 +51,7 @@ fn only_total_functions_are_called_ahead() {
         load.expect("an empty table");
         assert_eq!(session.call(guarded, &(1, 0)).expect("it ends before it divides").value, None);
         assert_eq!(session.call(guarded, &(1, 4)).expect("it divides by four").value, Some(7));
-        // A footprint tells every key, or of the panic.
+        // A footprint either visits every key or panics.
         let handles = guarded::handles(&db).expect("the table is there");
         let tell = |divisor| {
             let mut touches = 0;

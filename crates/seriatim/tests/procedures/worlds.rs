@@ -1,5 +1,5 @@
-//! What an operation and an overflow mean: the same in a procedure, compiled and interpreted, in a closure, and in a transaction that is
-//! ended by hand.
+//! An operation and an overflow have the same meaning in a procedure, compiled and interpreted, in a closure, and in
+//! an explicit transaction.
 
 use seriatim::{
     Abort, Database, Decimal, Handle, MissingRow, Session, Table, TransactError, Tx, procedure, procedures,
@@ -30,7 +30,7 @@ fn transfer(tx: &Tx, from: u32, to: u32, amount: Money) -> Result<(), Abort> {
     Ok(())
 }
 
-/// The operands do not stand where the operators do.
+/// The operands are on other lines than the operators.
 #[procedure]
 fn computed(tx: &Tx, left: i64, right: i64, what: u8) -> Result<i64, Abort> {
     let purse = tx.require::<Purse>(1)?;
@@ -51,7 +51,7 @@ fn computed(tx: &Tx, left: i64, right: i64, what: u8) -> Result<i64, Abort> {
     Ok((left - right).abs()) // magnitude
 }
 
-/// The line that ends in this comment.
+/// The number of the line that ends with this comment.
 fn line_of(mark: &str) -> usize {
     let lines = include_str!("worlds.rs").lines();
     1 + lines.enumerate().find(|(_, line)| line.ends_with(mark)).expect("there is one").0
@@ -86,7 +86,7 @@ fn open(db: &Database) -> (Handle<Purse>, Session) {
     (purses, session)
 }
 
-/// The transfer in the words of a closure.
+/// The transfer, written as a closure.
 fn moves(tx: &Tx, purses: &Handle<Purse>, from: u32, to: u32, amount: Money) -> Result<(), Abort> {
     let add = |id: u32, amount: Money| {
         tx.update(purses, &id, |purse| -> Result<(), Abort> {
@@ -98,7 +98,7 @@ fn moves(tx: &Tx, purses: &Handle<Purse>, from: u32, to: u32, amount: Money) -> 
     add(to, amount)
 }
 
-/// What an error is, without the place of an overflow.
+/// The kind of an error, without the place of an overflow.
 fn kind(error: &TransactError) -> String {
     match error {
         TransactError::Overflow { .. } => "overflow".to_owned(),
@@ -114,7 +114,7 @@ fn missing_rows_and_overflow_mean_the_same_however_a_transaction_is_written() {
         let amount = Money::from_units(30);
         let before = session
             .snapshot(|tx| tx.scan(&purses, ..).map(|row| Ok(row?.to_owned())).collect::<Result<Vec<_>, Abort>>());
-        let before = before.expect("nobody is about").into_value();
+        let before = before.expect("no conflict").into_value();
         for (from, to, wanted) in [
             (THERE, MISSING, "there is no row with key id 9 in purse"),
             (MISSING, THERE, "there is no row with key id 9 in purse"),
@@ -147,7 +147,7 @@ fn missing_rows_and_overflow_mean_the_same_however_a_transaction_is_written() {
         }
         let added = session.transact(|tx| tx.add(&purses, &MISSING, PurseRow::BALANCE, amount));
         assert_eq!(kind(&added.expect_err("it is not there")), missing);
-        // Those that ask whether there is a row.
+        // Operations whose row may be missing.
         assert!(!session.call(remove_if, &MISSING).expect("it only asks").value);
         assert!(!session.call(empty_if, &MISSING).expect("it only asks").value);
         let asked = session.transact(|tx| {
@@ -156,7 +156,7 @@ fn missing_rows_and_overflow_mean_the_same_however_a_transaction_is_written() {
             Ok([tx.delete_if(&purses, &MISSING)?, emptied, added])
         });
         assert_eq!(asked.expect("it only asks").value, [Err(MissingRow); 3]);
-        // A body may go on after a missing row, and what it did before stays.
+        // A body may continue after a missing row, and its earlier writes stay.
         let went_on = session.transact(|tx| {
             let missing = tx.delete(&purses, &MISSING);
             assert!(missing.is_err());
@@ -166,7 +166,7 @@ fn missing_rows_and_overflow_mean_the_same_however_a_transaction_is_written() {
         session.call(remove, &3).expect("it is there");
         let after = session
             .snapshot(|tx| tx.scan(&purses, ..).map(|row| Ok(row?.to_owned())).collect::<Result<Vec<_>, Abort>>());
-        assert_eq!(after.expect("nobody is about").into_value(), before, "nothing stayed");
+        assert_eq!(after.expect("no conflict").into_value(), before, "nothing stayed");
     });
 }
 

@@ -1,8 +1,9 @@
-//! Helpers' work in a database whose helpers are stepped.
+//! Background work in a database where it is stepped.
 
 use seriatim::Database;
 
-/// Steps helpers until what was deleted is unlinked and given back: until memory in use does not change any more.
+/// Steps background work until deleted rows are unlinked and their memory is reclaimed: until the memory in use no
+/// longer changes.
 pub(crate) fn settle(db: &Database) {
     let (mut bytes, mut same) = (0, 0);
     for _ in 0..400 {

@@ -375,6 +375,13 @@ impl Disk for FaultyDisk {
         self.run(Operation::Remove, "remove", path, |state| state.tree.remove_file(self.named(path)))
     }
 
+    fn remove_dir(&self, dir: &Path) -> io::Result<()> {
+        self.run(Operation::Remove, "remove", dir, |state| match state.tree.list(self.named(dir))?.is_empty() {
+            true => state.tree.remove_dir_all(self.named(dir)),
+            false => Err(ErrorKind::DirectoryNotEmpty.into()),
+        })
+    }
+
     fn remove_dir_all(&self, dir: &Path) -> io::Result<()> {
         self.run(Operation::Remove, "remove", dir, |state| state.tree.remove_dir_all(self.named(dir)))
     }
@@ -395,6 +402,13 @@ impl Disk for FaultyDisk {
                 Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
                 found => found.map(Some),
             }
+        })
+    }
+
+    fn identity(&self, path: &Path) -> io::Result<Option<(u64, u64)>> {
+        self.run(Operation::Look, "find", path, |state| match state.tree.find(self.at(path)) {
+            Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+            found => found.map(|node| Some((0, node))),
         })
     }
 

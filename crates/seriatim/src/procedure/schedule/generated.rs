@@ -1,5 +1,6 @@
-//! Generated code in every schedule gives what it gives from top to bottom: the procedures of `tests/generated`, called at
-//! random, in random pieces that keep their order, and with random repairs, also when others changed rows meanwhile.
+//! Generated code gives the same results in every schedule as from top to bottom. Calls the procedures of
+//! `tests/generated` at random: in random pieces that keep their order, and with random repairs, also when another
+//! transaction changed rows meanwhile.
 
 use std::cell::Cell;
 use std::collections::BTreeSet;
@@ -27,20 +28,20 @@ mod run;
 #[path = "../../../tests/generated/transfer.rs"]
 mod transfer;
 
-/// Changes rows of a table: in both databases in the same way, for the same seed.
+/// Changes rows of a table; for the same seed, in the same way in both databases.
 type Disturb = fn(&Database, &str, Rng);
 
-/// How the procedures are run.
+/// The kind of schedule.
 enum How {
     /// In random pieces.
     Pieces,
-    /// With repairs that find what they found before.
+    /// With repairs that find unchanged rows.
     Repairs,
-    /// With repairs that find what others changed in a table.
+    /// With repairs that find rows of a table that another transaction changed.
     Disturbed(Disturb),
 }
 
-/// Each procedure called on one database, interpreted on another, and scheduled on a third.
+/// Each procedure is called in one database, interpreted in another, and scheduled in a third.
 struct Three {
     called: (Database, Session),
     interpreted: (Database, Session),
@@ -53,7 +54,7 @@ struct Three {
     fissioned: BTreeSet<&'static str>,
     /// Executions that were repaired without beginning again.
     repaired: u32,
-    /// What is repaired when the analysis is not asked.
+    /// The operations to repair in place of those from the analysis.
     canary: Option<fn(&Entry) -> Repairs>,
 }
 
@@ -101,7 +102,7 @@ impl Run for Three {
                 let wanted = straight();
                 let mut passes = vec![0; entry.declaration.steps];
                 if wanted.is_ok() {
-                    // Nothing fails after the first piece: else it would not be one.
+                    // A procedure that fails has one piece only: nothing may fail after the first piece.
                     passes = Places::of(&entry.declaration).passes(&pieces(&entry.plan, rng));
                 }
                 let passes = Passes::new(passes.into());
@@ -169,8 +170,8 @@ impl Run for Three {
     }
 }
 
-/// Random pieces: what an operation needs is in its piece or an earlier one, and operations that may meet in a table, one of
-/// them to change it, keep their order.
+/// Random pieces. Each operation is in the same piece as the operations that it needs, or in a later one. Conflicting
+/// operations keep their order.
 fn pieces(plan: &Plan, rng: &mut Rng) -> Chopped {
     let operations = &plan.operations;
     let mut of = vec![0u64; operations.len()];
@@ -275,7 +276,7 @@ fn repaired_keys_branches_and_ranges_are_those_of_a_full_execution() {
 fn canary_repairs_without_descendants_are_noticed() {
     let mut rng = Rng::from_seed(7);
     let mut three = Three::new(passes::open, NAME, How::Disturbed(passes::disturb), 7);
-    // Only what the script names runs again, and nothing of what needs it.
+    // Only the operations of the script run again, and none that depends on them.
     three.canary = Some(|entry| {
         let operations = entry.plan.operations.iter();
         Repairs::new(operations.map(|operation| (StepId(operation.step as u16), Vec::new())))
@@ -293,7 +294,7 @@ fn canary_pieces_out_of_order_are_noticed() {
     let Session { runner, called, .. } = &mut session;
     let entry = called.entry(at);
     let handles = entry.handles::<passes::walk>();
-    // The last step first: what it returns is not there yet.
+    // The last step is due first: what it returns is not available yet.
     let last = entry.declaration.steps - 1;
     let passes = Passes::new((0..=last).map(|step| u16::from(step != last)).collect());
     let run = || {

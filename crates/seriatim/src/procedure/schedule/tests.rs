@@ -1,4 +1,4 @@
-//! Schedules against hand-made plans: three counters, one operation each.
+//! Tests of schedules with hand-made plans: three counters, one operation each.
 
 use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -36,10 +36,10 @@ fn counts(session: &mut Session, counters: &Handle<Counter>) -> [i64; 3] {
         }
         Ok(counts)
     });
-    read.expect("nobody is about").into_value()
+    read.expect("no conflict").into_value()
 }
 
-/// Counts all three, a step and an operation each; `meanwhile` runs after each operation.
+/// Increments all three, with a step and an operation each; `meanwhile` runs after each operation.
 fn count_all(
     tx: &mut Tx,
     counters: &Handle<Counter>,
@@ -82,7 +82,7 @@ fn a_piece_that_met_a_conflict_is_run_again_alone() {
         let (db, counters, mut session) = open(protocol);
         let (runs, other) = (Default::default(), std::cell::RefCell::new(db.session()));
         let passes = Passes::new([0, 1, 1].into());
-        // Operations 1 and 2 are in the second piece; what 1 counts is changed under its first run.
+        // Operations 1 and 2 are in the second piece. The counter of operation 1 is changed during its first run.
         let disturb = |id| {
             let runs: &[Cell<u32>; 3] = &runs;
             if id == 2 && runs[2].get() == 1 {
@@ -103,7 +103,7 @@ fn a_piece_that_met_a_conflict_is_run_again_alone() {
     }
 }
 
-/// The priorities of the attempts that `run` opens.
+/// Returns the priorities of the attempts that `run` opens.
 fn begun(run: impl FnOnce()) -> Vec<Priority> {
     BEGUN.with_borrow_mut(Vec::clear);
     run();
@@ -129,7 +129,7 @@ fn all_attempts_and_pieces_of_a_transaction_have_its_priority_and_no_other_has_i
                 false => Ok(()),
             })
         });
-        assert_eq!(committed.expect("nobody is about").attempts, 2);
+        assert_eq!(committed.expect("no conflict").attempts, 2);
     });
     assert_eq!([closure.len(), snapshot.len(), explicit.len(), pieces.len()], [3, 3, 2, 3]);
     for attempts in [&closure, &snapshot, &pieces] {
@@ -151,7 +151,7 @@ fn others_see_the_pieces_that_are_done() {
             Ok(())
         })
     });
-    committed.expect("nobody is about");
+    committed.expect("no conflict");
     assert_eq!(seen.into_inner(), [[0, 0, 0], [1, 0, 0], [1, 1, 0]]);
 }
 
@@ -229,13 +229,13 @@ fn a_later_piece_that_always_meets_conflicts_ends_the_chain() {
     assert_eq!(ran(&runs), [1, REPEATS_MAX + 1, 0]);
 }
 
-/// Of three operations, 2 follows 1.
+/// Repairs of three operations, of which 2 depends on 1.
 fn repairs() -> Repairs {
     let followers = [Vec::new(), vec![(2, Follow::All)], Vec::new()];
     Repairs::new((0..3).map(StepId).zip(followers))
 }
 
-/// What an execution gave and left: its result, how often each operation ran, the counters, what was forgotten.
+/// The outcome of an execution: its result, the runs of each operation, the counters, and what was forgotten.
 type Repaired = (Result<[i64; 3], TransactError>, [u32; 3], [i64; 3], Vec<(u16, bool)>);
 
 fn repaired(script: &[&[u16]]) -> Repaired {
@@ -279,7 +279,7 @@ fn an_operation_that_no_longer_runs_is_forgotten_for_good() {
         loop {
             let next = schedule.pass(tx, |tx, schedule| {
                 for id in 0..3u16 {
-                    // A branch: the second time operation 2 is not in it.
+                    // A branch: the second run does not reach operation 2.
                     if (id < 2 || first.get()) && schedule.enters(StepId(id), OperationId(id)) {
                         schedule.operation(tx, OperationId(id));
                         tx.update(&counters, &u32::from(id), |counter| counter.set_count(counter.count() + 1))?;
