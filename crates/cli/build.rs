@@ -1,9 +1,8 @@
-//! Tells the binary which revision it is built from, where git knows. Runs again only when the checked-out revision
-//! changes.
+//! Passes the revision to the binary, if git knows it. Runs again only when the checked-out revision changes.
 
 use std::process::Command;
 
-/// The first line that git prints, if it succeeds.
+/// The first line of git's output, if it succeeds.
 fn git(arguments: &[&str]) -> Option<String> {
     let output = Command::new("git").args(arguments).output().ok().filter(|output| output.status.success())?;
     String::from_utf8_lossy(&output.stdout).lines().next().map(str::to_owned)
@@ -11,8 +10,8 @@ fn git(arguments: &[&str]) -> Option<String> {
 
 fn main() {
     println!("cargo::rerun-if-changed=build.rs");
-    // In a linked working tree HEAD and the branches lie apart. A path that does not exist would run this at each
-    // build.
+    // In a linked working tree HEAD and the branches are in different directories. A path that does not exist
+    // would run this script at each build.
     let branch = git(&["symbolic-ref", "--quiet", "HEAD"]);
     for name in ["HEAD", "packed-refs"].into_iter().chain(branch.as_deref()) {
         let path = git(&["rev-parse", "--git-path", name]);

@@ -10,10 +10,6 @@ use crate::tidy::Finding;
 /// The widest line of a Rust source, in characters.
 const COLUMNS_MAX: usize = 120;
 
-/// Folders and files that still have wider lines. The list may only shrink: one without such lines must leave it.
-const WIDE: &[&str] =
-    &["crates/base/", "crates/bench/", "crates/cli/", "crates/middle-tier/", "crates/protocol/src/cicada/"];
-
 /// Crates that talk on standard error or print data: the apps, the tests and the tooling. Libraries return values.
 const SPEAKERS: &[&str] = &["suite", "figures"];
 
@@ -89,34 +85,18 @@ pub(crate) fn opening(tree: &Tree) -> Vec<Finding> {
     .collect()
 }
 
-/// Lines of Rust have at most [`COLUMNS_MAX`] characters, except in the folders and files of [`WIDE`].
+/// Lines of Rust have at most [`COLUMNS_MAX`] characters.
 pub(crate) fn columns(tree: &Tree) -> Vec<Finding> {
-    columns_except(tree, WIDE)
-}
-
-fn columns_except(tree: &Tree, wide: &[&str]) -> Vec<Finding> {
     let mut findings = Vec::new();
-    let mut narrow: BTreeSet<&str> = wide.iter().copied().collect();
     for (path, text) in tree.ending(".rs") {
-        let exception = wide.iter().find(|prefix| path.starts_with(**prefix));
         for (at, line) in text.lines().enumerate() {
             let columns = line.chars().count();
-            if columns <= COLUMNS_MAX {
-                continue;
-            }
-            match exception {
-                Some(prefix) => drop(narrow.remove(prefix)),
-                None => {
-                    let message = format!("{columns} columns: break the line after at most {COLUMNS_MAX}");
-                    findings.push(Finding::new(path, at + 1, message));
-                }
+            if columns > COLUMNS_MAX {
+                let message = format!("{columns} columns: break the line after at most {COLUMNS_MAX}");
+                findings.push(Finding::new(path, at + 1, message));
             }
         }
     }
-    findings.extend(narrow.into_iter().map(|prefix| {
-        let message = format!("`{prefix}` has no line of more than {COLUMNS_MAX} columns: remove it from WIDE");
-        Finding::new("xtask/src/sources.rs", 0, message)
-    }));
     findings
 }
 
@@ -261,17 +241,9 @@ mod tests {
     #[test]
     fn canary_wide_lines_are_found() {
         let text = format!("//{}\n//{}\n", "é".repeat(COLUMNS_MAX - 2), "é".repeat(COLUMNS_MAX - 1));
-        assert_one(&columns_except(&source(LIBRARY, &text), &[]), &["lib.rs:2", "121 columns"]);
-        assert_eq!(columns_except(&source(LIBRARY, &text), &["crates/store/"]), []);
-        for path in ["xtask/src/main.rs", "fuzz/fuzz_targets/a.rs"] {
-            assert_one(&columns_except(&source(path, &text), &[]), &[path]);
+        for path in [LIBRARY, "xtask/src/main.rs", "fuzz/fuzz_targets/a.rs"] {
+            assert_one(&columns(&source(path, &text)), &[&format!("{path}:2"), "121 columns"]);
         }
-    }
-
-    #[test]
-    fn canary_an_exception_that_is_not_needed_is_found() {
-        let narrow = source(LIBRARY, "//! Purpose.\n");
-        assert_one(&columns_except(&narrow, &["crates/store/"]), &["`crates/store/`", "remove it"]);
     }
 
     #[test]

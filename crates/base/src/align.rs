@@ -1,10 +1,10 @@
 //! Cache-line alignment, against false sharing.
 
-/// Bytes in a cache line on every processor we build for (ARM64 macOS prefetches 128, which costs only false
-/// sharing there).
+/// Bytes in a cache line on every processor that we build for. (ARM64 macOS prefetches 128, which only costs
+/// false sharing there.)
 pub const CACHE_LINE: usize = 64;
 
-/// Puts `T` alone on its cache lines. Two lines, because adjacent-line prefetchers pull lines in pairs.
+/// Aligns `T` to its own cache lines: two of them, because adjacent-line prefetchers fetch lines in pairs.
 #[derive(Debug, Default)]
 #[repr(align(128))]
 pub struct CacheAligned<T>(pub T);

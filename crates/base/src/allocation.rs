@@ -1,27 +1,27 @@
-//! What a thread allocates on the heap, for tests that bound it: of programs that make [`Watching`] their
+//! Counts the heap allocations of a thread, for tests that bound them. The test program makes [`Watching`] its
 //! global allocator.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 
-/// The system's allocator, watched: `#[global_allocator] static ALLOCATOR: Watching = Watching;`
+/// The system's allocator with a counter: `#[global_allocator] static ALLOCATOR: Watching = Watching;`
 #[derive(Debug)]
 pub struct Watching;
 
 thread_local! {
-    /// Requests, and the largest of them in bytes.
+    /// The number of requests, and the largest of them in bytes.
     static SEEN: Cell<(u64, usize)> = const { Cell::new((0, 0)) };
 }
 
 fn note(bytes: usize) {
-    // Fails only while the thread ends, when nobody looks any more.
+    // Fails only while the thread ends, when no test reads the counts.
     let _ = SEEN.try_with(|seen| {
         let (count, largest) = seen.get();
         seen.set((count + 1, largest.max(bytes)));
     });
 }
 
-// SAFETY: every request goes to the system's allocator as it is.
+// SAFETY: every request is passed to the system's allocator unchanged.
 unsafe impl GlobalAlloc for Watching {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         note(layout.size());
@@ -47,8 +47,8 @@ unsafe impl GlobalAlloc for Watching {
     }
 }
 
-/// Runs it: its result, how many times it asked for memory, and the most bytes it asked for at once. Zeros
-/// where the global allocator is another.
+/// Runs `run`. Returns its result, the number of allocations, and the largest allocation in bytes. Both are
+/// zero with another global allocator.
 pub fn watch<R>(run: impl FnOnce() -> R) -> (R, u64, usize) {
     let before = SEEN.replace((0, 0));
     let result = run();

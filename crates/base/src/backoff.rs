@@ -1,4 +1,4 @@
-//! A bounded spin: nothing in Seriatim waits without a bound it can name.
+//! A bounded spin. Every wait in Seriatim has a bound.
 
 /// Spins with growing pauses, then yields, then reports that the bound is reached.
 #[derive(Debug)]
@@ -14,10 +14,10 @@ impl Default for Backoff {
 }
 
 impl Backoff {
-    /// Steps that spin (2^step pause instructions each).
+    /// Steps that spin: step `n` executes 2^n pause instructions.
     pub const SPINS: u32 = 6;
-    /// Steps after which [`Backoff::wait`] answers `false`, if nothing else is said; those after `SPINS` yield
-    /// the processor.
+    /// The default bound: after so many steps [`Backoff::wait`] returns `false`. Steps after `SPINS` yield the
+    /// processor.
     pub const STEPS: u32 = 64;
 
     /// A backoff that has not waited yet.
@@ -25,12 +25,12 @@ impl Backoff {
         Backoff::bounded(Self::STEPS)
     }
 
-    /// A backoff that has not waited yet, and waits so many steps at most.
+    /// A backoff that has not waited yet, and waits at most `steps` times.
     pub const fn bounded(steps: u32) -> Backoff {
         Backoff { step: 0, most: steps }
     }
 
-    /// Waits a little longer than the last time. `false` once the bound is reached: stop waiting and give up.
+    /// Waits a little longer than the last time. Returns `false` once the bound is reached: the caller should give up.
     #[must_use]
     pub fn wait(&mut self) -> bool {
         if self.step >= self.most {
@@ -46,7 +46,7 @@ impl Backoff {
     }
 }
 
-/// So many pause instructions.
+/// Executes `pauses` pause instructions.
 fn spin(pauses: u32) {
     #[cfg(feature = "simulate")]
     if crate::simulated::wait(crate::simulated::Wait::Spin(pauses)) {

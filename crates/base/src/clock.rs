@@ -6,13 +6,13 @@ use std::time::Duration;
 
 use crate::CacheAligned;
 
-/// A point on the monotonic clock, in nanoseconds since the process first asked; on a simulated core, since the
-/// simulation began.
+/// A point on the monotonic clock, in nanoseconds since the first call in this process. On a simulated core:
+/// since the simulation began.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Instant(u64);
 
 impl Instant {
-    /// Now.
+    /// The current time.
     pub fn now() -> Instant {
         #[cfg(feature = "simulate")]
         if let Some(nanoseconds) = crate::simulated::now() {
@@ -32,20 +32,20 @@ impl Instant {
         Instant::now().since(self)
     }
 
-    /// So much later.
+    /// The instant `time` later.
     #[must_use]
     pub fn after(self, time: Duration) -> Instant {
         Instant(self.0.saturating_add(u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)))
     }
 
-    /// Nanoseconds since the process first asked for the time.
+    /// Nanoseconds since the first call in this process.
     pub fn nanoseconds(self) -> u64 {
         self.0
     }
 }
 
-/// Time that this thread has had a processor, as of the scheduler's last tick; `None` where the system does not
-/// say, and on a simulated core.
+/// Processor time of this thread, as of the scheduler's last tick. `None` if the system does not report it, and
+/// on a simulated core.
 pub fn thread_processor_time() -> Option<Duration> {
     #[cfg(feature = "simulate")]
     if crate::simulated::now().is_some() {
@@ -66,20 +66,20 @@ pub fn unix_microseconds() -> i64 {
     std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).map_or(0, |since| since.as_micros() as i64)
 }
 
-/// Time as a ticker last told it, in nanoseconds from zero: one load to read, and as old as the last tick. In
-/// tests the ticker is the test.
+/// The time that a ticker last set, in nanoseconds from zero. Reading is one load, and the value is as old as
+/// the last tick. In tests the test is the ticker.
 #[derive(Debug, Default)]
 pub struct CoarseClock(CacheAligned<AtomicU64>);
 
 impl CoarseClock {
-    /// Nanoseconds, as of the last tick.
+    /// Nanoseconds at the last tick.
     #[inline]
     pub fn now(&self) -> u64 {
-        // ORDERING: nothing else is read on the word of the time.
+        // ORDERING: no other memory depends on this word.
         self.0.load(Ordering::Relaxed)
     }
 
-    /// So much time has passed: the ticker's, of which there is one at a time.
+    /// Advances the clock. Only one ticker may call this at a time.
     pub fn advance(&self, by: Duration) {
         let by = u64::try_from(by.as_nanos()).unwrap_or(u64::MAX);
         self.0.store(self.now().saturating_add(by), Ordering::Relaxed);
@@ -92,19 +92,21 @@ mod tests {
 
     #[test]
     fn a_thread_that_sleeps_has_no_processor() {
-        let Some(began) = thread_processor_time() else { return println!("skipped: the system does not say") };
+        let Some(began) = thread_processor_time() else {
+            return println!("skipped: the system does not report processor time");
+        };
         let mut work = 1u64;
-        // One sleep may seem to have cost something: where a host takes this machine's processor away, its
-        // system may count that.
+        // A sleep may seem to use the processor: when the host takes the processor away from this virtual
+        // machine, the guest may count that time.
         let cheap = (0..10).any(|_| {
-            let before = thread_processor_time().expect("it does");
+            let before = thread_processor_time().expect("the system reports it");
             std::thread::sleep(Duration::from_millis(200));
             thread_processor_time().expect("it does") - before < Duration::from_millis(150)
         });
         let slept = thread_processor_time().expect("it does") - began;
         assert!(cheap, "{slept:?} in ten sleeps of 200 ms");
-        // For as long as it takes, should others have the processor.
-        while thread_processor_time().expect("it does") - began < slept + Duration::from_millis(20) {
+        // Works until the clock advances, in case other threads use the processor.
+        while thread_processor_time().expect("the system reports it") - began < slept + Duration::from_millis(20) {
             work = std::hint::black_box(work.wrapping_mul(3));
         }
     }

@@ -1,12 +1,12 @@
-//! The durable point as one word: which epoch a power cut does not take back, and whether it will still move.
+//! The durable point as one word: the newest epoch that survives a power cut, and whether the point will still move.
 //!
-//! The log moves it; code that keeps or shows versions by it only reads. It never moves back, and not at all
-//! once it is final.
+//! The log moves the point; code that keeps or shows versions by it only reads it. It never moves back, and not
+//! at all once it is final.
 //!
-//! A reader of the state of the point as it is now takes a [`Hold`]: what was replaced after it is kept for as
-//! long, although the point moves on. Invariant: [`DurablePoint::released`] is above neither the point nor the
-//! epoch of any hold, and never moves back. A hold is taken at the point, under the lock under which the point
-//! moves, so nothing that it wants was released before.
+//! A reader of the current durable state takes a [`Hold`]. Versions that are replaced later are then kept
+//! although the point moves on. Invariant: [`DurablePoint::released`] is above neither the point nor the epoch
+//! of any hold, and never moves back. A hold is taken at the point, under the lock under which the point moves,
+//! so none of its versions were released before.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -18,18 +18,18 @@ use crate::{CacheAligned, Epoch};
 /// Set when the log has stopped. Epochs have far fewer bits.
 const FINAL: u64 = 1 << 63;
 
-/// The newest epoch all of whose commits, and those of all before it, are on disk.
+/// The newest epoch whose commits are on disk, with all commits of earlier epochs.
 #[derive(Debug)]
 pub struct DurablePoint {
     word: CacheAligned<AtomicU64>,
     released: CacheAligned<AtomicU64>,
-    /// How many hold each epoch.
+    /// The number of holds of each epoch.
     holds: Mutex<BTreeMap<Epoch, usize>>,
 }
 
-/// Keeps what was replaced after an epoch, while it lives: [`DurablePoint::hold`].
+/// Keeps versions that are replaced after an epoch, until it is dropped: [`DurablePoint::hold`].
 #[derive(Debug)]
-#[must_use = "what is dropped holds nothing"]
+#[must_use = "a dropped hold keeps no versions"]
 pub struct Hold {
     point: Arc<DurablePoint>,
     epoch: Epoch,
@@ -37,7 +37,7 @@ pub struct Hold {
 }
 
 impl Hold {
-    /// The durable epoch when it was taken.
+    /// The durable epoch when the hold was taken.
     pub fn epoch(&self) -> Epoch {
         self.epoch
     }
@@ -61,7 +61,7 @@ impl Drop for Hold {
 }
 
 impl DurablePoint {
-    /// A point that stands at `epoch`.
+    /// A point at `epoch`.
     pub fn new(epoch: Epoch) -> DurablePoint {
         DurablePoint {
             word: CacheAligned(AtomicU64::new(epoch.0)),
@@ -70,14 +70,14 @@ impl DurablePoint {
         }
     }
 
-    /// Where it is.
+    /// The durable epoch.
     #[inline]
     pub fn epoch(&self) -> Epoch {
         // ORDERING: pairs with the release in `advance`.
         Epoch(self.word.load(Ordering::Acquire) & !FINAL)
     }
 
-    /// Where it is for ever, once the log has stopped.
+    /// The final durable epoch, once the log has stopped.
     #[inline]
     pub fn final_epoch(&self) -> Option<Epoch> {
         // ORDERING: pairs with the release in `finish`.
@@ -85,15 +85,14 @@ impl DurablePoint {
         (word & FINAL != 0).then_some(Epoch(word & !FINAL))
     }
 
-    /// What was replaced in epochs up to this one nobody reads by the point any more.
+    /// No reader by the point needs versions any more that were replaced in epochs up to this one.
     #[inline]
     pub fn released(&self) -> Epoch {
         // ORDERING: pairs with the release in `release`.
         Epoch(self.released.load(Ordering::Acquire))
     }
 
-    /// Keeps what was replaced after the durable epoch as it is now, so that it can be read although the point
-    /// moves on.
+    /// Keeps the versions of the current durable epoch, so that they can be read although the point moves on.
     pub fn hold(self: &Arc<DurablePoint>) -> Hold {
         let mut holds = self.holds();
         let epoch = self.epoch();
@@ -105,7 +104,7 @@ impl DurablePoint {
         self.holds.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The point or the holds have changed.
+    /// Updates `released` after the point or the holds have changed.
     fn release(&self, holds: &BTreeMap<Epoch, usize>) {
         let held = holds.first_key_value().map(|(epoch, _)| *epoch);
         let released = held.map_or(self.epoch(), |held| held.min(self.epoch()));
@@ -113,7 +112,7 @@ impl DurablePoint {
         self.released.store(released.0, Ordering::Release);
     }
 
-    /// Moves it to `epoch`, unless it is beyond already or final. Whether `epoch` is durable now.
+    /// Moves the point to `epoch`, unless it is there already or is final. Returns whether `epoch` is durable.
     pub fn advance(&self, epoch: Epoch) -> bool {
         let holds = self.holds();
         let is_durable = self.move_to(epoch);
@@ -132,8 +131,8 @@ impl DurablePoint {
         now & !FINAL >= epoch.0
     }
 
-    /// Counts epochs up to this one as durable because nothing of them is to be: before anybody reads versions
-    /// by it, and even if it is final.
+    /// Moves the point to `epoch` even if it is final, because earlier epochs will not be logged. Called before
+    /// any reader uses the point.
     pub fn skip_to(&self, epoch: Epoch) {
         let holds = self.holds();
         let mut now = self.word.load(Ordering::Relaxed);
@@ -146,7 +145,7 @@ impl DurablePoint {
         self.release(&holds);
     }
 
-    /// It moves no more.
+    /// Makes the point final.
     pub fn finish(&self) {
         self.word.fetch_or(FINAL, Ordering::AcqRel);
     }
@@ -157,7 +156,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn it_moves_forward_until_it_is_final() {
+    fn a_point_moves_forward_until_it_is_final() {
         let point = DurablePoint::new(Epoch(5));
         assert!(point.advance(Epoch(7)) && point.advance(Epoch(6)));
         assert_eq!((point.epoch(), point.final_epoch()), (Epoch(7), None));
@@ -181,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_hold_keeps_is_released_when_the_last_of_them_is_gone() {
+    fn versions_are_released_when_the_last_hold_is_dropped() {
         let point = Arc::new(DurablePoint::new(Epoch(5)));
         assert_eq!(point.released(), Epoch(5));
         let (first, second) = (point.hold(), point.hold());

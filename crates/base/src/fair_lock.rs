@@ -1,13 +1,13 @@
-//! A lock under which code of users may run: who waits for it is served in turn, and sleeps.
+//! A fair lock under which user code may run. Waiting threads get it in turn, and sleep.
 //!
 //! ```text
-//! word:  0 free | HELD | HELD + WAITED: somebody is queued, and whoever gives the lock back hands it to the first of them
+//! word:  0 free | HELD | HELD + WAITED: threads are queued, and the holder hands the lock to the first of them
 //! ```
-//! - Whoever comes takes a free lock at once. While it is held he looks again a few times, as a holder is
-//!   mostly about to be done; then he queues, stays awake for [`thread::AWAKE`] and sleeps. Nobody passes by
-//!   the queue: while somebody is queued the lock does not become free.
-//! - So who is queued waits for those before him, one hold each, and no longer than he says.
-//! - WAITED, and the queue itself, change under the mutex only, in which nobody waits for anything.
+//! - A thread takes a free lock at once. If the lock is held, the thread looks again a few times, since the
+//!   holder is mostly about to finish. Then it joins the queue, stays awake for [`thread::AWAKE`], and sleeps.
+//!   No thread overtakes the queue: while threads are queued the lock does not become free.
+//! - So a queued thread waits for one hold of each thread before it, and no longer than its own bound.
+//! - WAITED and the queue change only under the mutex, whose holders never wait.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -22,15 +22,14 @@ use crate::{Backoff, CacheAligned};
 const HELD: u32 = 1;
 const WAITED: u32 = 2;
 
-/// Looks at a lock that is held before its queue: the first spin, those after yield, all together for some
-/// microseconds.
+/// How often a thread looks at a held lock before it joins the queue. The first looks spin, the others yield,
+/// for some microseconds together.
 const LOOKS: u32 = Backoff::SPINS + 4;
 
-/// The longest sleep between two looks at whether it was this thread's turn. (Threads that take turns, and
-/// simulated cores, are not woken.)
+/// The longest sleep between two checks. (Threads that take turns, and simulated cores, are not woken.)
 const SLEEP_MAX: Duration = Duration::from_millis(1);
 
-/// A fair lock, alone on its cache lines.
+/// A fair lock on its own cache lines.
 #[derive(Debug, Default)]
 pub struct FairLock(CacheAligned<Inner>);
 
@@ -41,16 +40,16 @@ struct Inner {
     queue: Mutex<VecDeque<Arc<Waiter>>>,
 }
 
-/// A thread in the queue.
+/// A queued thread.
 #[derive(Debug)]
 struct Waiter {
     thread: Thread,
-    /// The lock is its own. Set under the mutex.
+    /// Whether the thread has got the lock. Set under the mutex.
     is_served: AtomicBool,
 }
 
 impl FairLock {
-    /// Takes the lock; `false` if that took longer than `wait`.
+    /// Takes the lock. Returns `false` if that took longer than `wait`.
     #[inline]
     #[must_use]
     pub fn take(&self, wait: Duration) -> bool {
@@ -72,11 +71,11 @@ impl FairLock {
         self.0.word.load(Ordering::Relaxed) != 0
     }
 
-    /// Gives the lock back, which this thread has taken, or another on behalf of it.
+    /// Releases the lock. This thread has taken it, or another thread on its behalf.
     #[inline]
     pub fn give(&self) {
         self.step();
-        // ORDERING: pairs with the acquire of who takes it next.
+        // ORDERING: pairs with the acquire of the next holder.
         if self.0.word.compare_exchange(HELD, 0, Ordering::Release, Ordering::Relaxed).is_err() {
             self.hand_on();
         }
@@ -103,7 +102,7 @@ impl FairLock {
         let began = Instant::now();
         let Some(waiter) = self.enter() else { return true };
         loop {
-            // ORDERING: pairs with the release in `hand_on`, after what the holder before did.
+            // ORDERING: pairs with the release in `hand_on`, which follows the accesses of the former holder.
             if waiter.is_served.load(Ordering::Acquire) {
                 return true;
             }
@@ -116,7 +115,7 @@ impl FairLock {
         }
     }
 
-    /// Enters the queue; or has the lock, which has become free.
+    /// Joins the queue. Returns `None` if the lock has become free and this thread has taken it.
     fn enter(&self) -> Option<Arc<Waiter>> {
         let mut queue = self.queue();
         loop {
@@ -134,7 +133,7 @@ impl FairLock {
         Some(waiter)
     }
 
-    /// Leaves the queue; whether the lock was handed to this thread meanwhile.
+    /// Leaves the queue. Returns whether the lock was handed to this thread meanwhile.
     fn leave(&self, waiter: &Arc<Waiter>) -> bool {
         let mut queue = self.queue();
         let Some(at) = queue.iter().position(|queued| Arc::ptr_eq(queued, waiter)) else { return true };
@@ -143,7 +142,7 @@ impl FairLock {
         false
     }
 
-    /// Hands the lock to the first in the queue.
+    /// Hands the lock to the first thread in the queue.
     #[cold]
     fn hand_on(&self) {
         // In a fork no thread waits, and another one may have the queue for ever.
@@ -151,9 +150,9 @@ impl FairLock {
             return;
         }
         let mut queue = self.queue();
-        debug_assert!(self.0.word.load(Ordering::Relaxed) & HELD != 0, "a lock that is not held cannot be given back");
+        debug_assert!(self.0.word.load(Ordering::Relaxed) & HELD != 0, "a lock that is not held cannot be released");
         let Some(next) = queue.pop_front() else {
-            // They have left since.
+            // The queued threads have left since.
             self.0.word.store(0, Ordering::Release);
             return;
         };
@@ -163,7 +162,7 @@ impl FairLock {
         next.thread.unpark();
     }
 
-    /// After somebody has left the queue.
+    /// Clears WAITED if the queue has become empty.
     fn mark(&self, queue: &VecDeque<Arc<Waiter>>) {
         if queue.is_empty() {
             self.0.word.fetch_and(!WAITED, Ordering::Relaxed);
@@ -180,7 +179,7 @@ mod tests {
 
     struct Count(UnsafeCell<u64>);
 
-    // SAFETY: it is touched under a lock.
+    // SAFETY: the count is accessed only under a lock.
     unsafe impl Sync for Count {}
 
     #[test]
@@ -206,7 +205,7 @@ mod tests {
             for _ in 0..4000 / threads {
                 assert!(lock.take(LONG));
                 let count = &count;
-                // SAFETY: under the lock.
+                // SAFETY: the lock is held.
                 let seen = unsafe { *count.0.get() };
                 if seen % 7 == 0 {
                     thread::yield_now();
@@ -221,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_queued_is_served_in_turn_and_not_passed_by() {
+    fn queued_threads_are_served_in_turn_and_not_overtaken() {
         let (lock, order) = (FairLock::default(), Mutex::new(Vec::new()));
         assert!(lock.take(LONG));
         thread::scope(|scope| {
@@ -230,7 +229,7 @@ mod tests {
                     let (lock, order) = (&lock, &order);
                     move || {
                         assert!(lock.take(LONG));
-                        order.lock().expect("nobody panics").push(number);
+                        order.lock().expect("no panic").push(number);
                         assert!(!lock.try_take());
                         lock.give();
                     }
@@ -241,12 +240,12 @@ mod tests {
             }
             lock.give();
         });
-        assert_eq!(*order.lock().expect("nobody panics"), [0, 1, 2]);
+        assert_eq!(*order.lock().expect("no panic"), [0, 1, 2]);
         assert!(lock.try_take() && lock.queue().is_empty());
     }
 
     #[test]
-    fn who_has_waited_long_enough_leaves_and_the_others_stay() {
+    fn a_thread_whose_time_is_up_leaves_the_queue_and_the_others_stay() {
         let lock = FairLock::default();
         assert!(lock.take(LONG));
         assert!(!lock.take(Duration::from_millis(2)) && lock.queue().is_empty());

@@ -1,4 +1,4 @@
-//! Small integers that must not be mixed up.
+//! Ids of several kinds, each with a type of its own.
 
 macro_rules! id {
     ($(#[$doc:meta])* $name:ident($repr:ty)) => {
@@ -22,7 +22,7 @@ macro_rules! id {
 }
 
 id! {
-    /// A table of a database. Secondary indexes are tables too and have ids of their own.
+    /// A table of a database. A secondary index is a table too, with its own id.
     TableId(u32)
 }
 id! {
@@ -34,10 +34,10 @@ id! {
     IndexId(u16)
 }
 id! {
-    /// A worker of a database: the state one open transaction runs on.
+    /// A worker of a database: the state of one open transaction.
     WorkerId(u16)
 }
 id! {
-    /// One version of a table's columns, as bytes on disk were encoded by it.
+    /// A version of a table's columns, which determines the encoding of rows on disk.
     LayoutId(u32)
 }

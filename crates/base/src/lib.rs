@@ -1,10 +1,9 @@
-//! The ground every other crate stands on.
+//! The platform interface and the basic types of all other crates.
 //!
-//! Invariant: this is the only crate that reads a clock, starts a thread, yields, sleeps, draws randomness or
-//! asks what the machine has, and the only one below the tests and tooling that touches files, so that a test
-//! which replaces these interfaces owns every source of non-determinism. `cargo xtask tidy` enforces it. It
-//! also holds the vocabulary that all layers share: TIDs, epochs, ids, cache alignment and prefetching, bounded
-//! backoff.
+//! Invariant: only this crate reads a clock, starts a thread, yields, sleeps, draws randomness or asks about
+//! the machine. Below the tests and tooling only this crate accesses files. So a test that replaces these
+//! interfaces controls every source of non-determinism. `cargo xtask tidy` enforces this. The crate also has
+//! the types that all layers share: TIDs, epochs, ids, cache alignment and prefetching, bounded backoff.
 
 mod align;
 pub mod allocation;

@@ -1,9 +1,9 @@
-//! The platform interface to facts about the machine: what memory it, or the container, grants this process.
+//! The platform interface to the machine: the memory that the machine or the container grants this process.
 //!
-//! Linux says so in files: all memory in `/proc/meminfo`; the limits of the process's control group and those
-//! above it in `memory.max` (version 2) or `memory.limit_in_bytes` (version 1). A container often sees its own
-//! group as the root of the file system, whatever path `/proc/self/cgroup` names; so each path is tried with
-//! all that is above it. Elsewhere nothing is known.
+//! Linux reports it in files: the machine's memory in `/proc/meminfo`; the limits of the process's control
+//! group and its ancestors in `memory.max` (version 2) or `memory.limit_in_bytes` (version 1). A container
+//! often sees its own group as the root, whatever path `/proc/self/cgroup` shows. So each path is tried with
+//! all its ancestors. On other systems nothing is known.
 
 use std::path::{Component, Path, PathBuf};
 use std::sync::OnceLock;
@@ -12,19 +12,19 @@ use std::sync::OnceLock;
 const CGROUP2: [&str; 2] = ["/sys/fs/cgroup", "/sys/fs/cgroup/unified"];
 const CGROUP1: &str = "/sys/fs/cgroup/memory";
 
-/// Bytes of memory that this process may use before the system ends it: the machine's, or less if its control
-/// group, or one above it, has a limit. `None` where it is not known. What the files say is read once.
+/// Bytes of memory that this process may use: the machine's, or less if its control group or an ancestor has a
+/// limit. `None` if unknown. The files are read once.
 pub fn memory_granted() -> Option<u64> {
     static GRANTED: OnceLock<Option<u64>> = OnceLock::new();
     *GRANTED.get_or_init(|| granted(&|path| std::fs::read_to_string(path).ok()))
 }
 
-/// Bytes of this process in memory now. `None` where that is not known.
+/// Bytes of this process in memory. `None` if unknown.
 pub fn memory_resident() -> Option<u64> {
     status("VmRSS:")
 }
 
-/// The most bytes of this process that were in memory at a time. `None` where that is not known.
+/// The most bytes of this process that were in memory at any time. `None` if unknown.
 pub fn memory_resident_max() -> Option<u64> {
     status("VmHWM:")
 }
@@ -33,7 +33,7 @@ fn status(name: &str) -> Option<u64> {
     kilobytes(&std::fs::read_to_string("/proc/self/status").ok()?, name)
 }
 
-/// As [`memory_granted`], of files that `read` gives.
+/// As [`memory_granted`], with the files that `read` returns.
 fn granted(read: &dyn Fn(&Path) -> Option<String>) -> Option<u64> {
     let total = read(Path::new("/proc/meminfo")).and_then(|text| kilobytes(&text, "MemTotal:"));
     let groups = read(Path::new("/proc/self/cgroup")).unwrap_or_default();
@@ -62,13 +62,13 @@ fn limit_files(line: &str) -> Vec<PathBuf> {
         }
         _ => return Vec::new(),
     };
-    // A group outside of what this process may see begins with `..`.
+    // The path of a group outside of this process's namespace begins with `..`.
     let steps = Path::new(path).components().filter(|step| matches!(step, Component::Normal(_)));
     let path: PathBuf = steps.collect();
     mounts.iter().flat_map(|mount| path.ancestors().map(|group| Path::new(mount).join(group).join(name))).collect()
 }
 
-/// `max`, or a number of bytes. Version 1 has no word for no limit, but a number near 2^63.
+/// Parses `max` or a number of bytes. Version 1 reports no limit as a number near 2^63.
 fn limit(text: &str) -> Option<u64> {
     text.trim().parse().ok().filter(|&bytes| bytes < 1 << 62)
 }
@@ -113,7 +113,7 @@ mod tests {
         ];
         grants(Some(3_000_000_000), &service);
         grants(Some(4 << 30), &[service[0], service[1], service[3]]);
-        // Above what the machine has.
+        // A limit above the machine's memory.
         grants(Some(TOTAL), &[service[0], service[1], ("/sys/fs/cgroup/system.slice/memory.max", "99999999999999\n")]);
     }
 
@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_that_mean_nothing_are_passed_over() {
+    fn malformed_lines_are_ignored() {
         let files = [
             ("/proc/meminfo", MEMINFO),
             ("/proc/self/cgroup", "nonsense\n0:\n::\n5:memory\n"),
@@ -157,7 +157,7 @@ mod tests {
     #[cfg(target_os = "linux")]
     fn this_machine_grants_something() {
         assert!(memory_granted().is_some_and(|bytes| bytes > 64 << 20), "{:?}", memory_granted());
-        // The two are read one after the other, and the other tests take and give back memory meanwhile.
+        // The two values are read one after the other, while other tests allocate and free memory.
         let plausible = || memory_resident().is_some_and(|now| Some(now) <= memory_resident_max() && now > 100 << 10);
         assert!((0..100).any(|_| plausible()), "{:?} of {:?}", memory_resident(), memory_resident_max());
     }

@@ -1,8 +1,8 @@
 //! Standard output and standard error of programs.
 //!
-//! `print!` and `eprintln!` panic when nobody reads what they write, or the disk that takes it is full. Here
-//! the first is an error that a program can return, and ends it quietly if it is that the reader went away
-//! ([`is_closed`]); what is said on standard error is lost if nobody takes it.
+//! `print!` and `eprintln!` panic when the reader has gone away or the disk is full. [`print()`] returns an
+//! error. If the reader has gone away ([`is_closed`]), the program ends quietly. Text for standard error is
+//! lost if it cannot be written.
 
 use std::fmt::Arguments;
 use std::io::{self, ErrorKind, Write};
@@ -10,20 +10,20 @@ use std::io::{self, ErrorKind, Write};
 /// Writes `text` to standard output and flushes it.
 ///
 /// # Errors
-/// When it cannot be written: the reader is gone ([`is_closed`]), or the disk is full.
+/// When the text cannot be written: the reader has gone away ([`is_closed`]), or the disk is full.
 pub fn print(text: Arguments<'_>) -> io::Result<()> {
     let named = |error: io::Error| io::Error::new(error.kind(), format!("cannot write to standard output: {error}"));
     let mut output = io::stdout().lock();
     output.write_fmt(text).and_then(|()| output.flush()).map_err(named)
 }
 
-/// Writes a line to standard error, if somebody takes it.
+/// Writes a line to standard error, and ignores errors.
 pub fn talk(line: Arguments<'_>) {
     let _ = writeln!(io::stderr().lock(), "{line}");
 }
 
-/// Whether an error of [`print()`] says that its reader went away, as `head` does when it has seen enough: no
-/// fault of the program, which ends quietly.
+/// Whether an error of [`print()`] means that the reader went away, as `head` does when it has seen enough.
+/// This is not a fault, and the program ends quietly.
 pub fn is_closed(error: &io::Error) -> bool {
     error.kind() == ErrorKind::BrokenPipe
 }

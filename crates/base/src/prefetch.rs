@@ -1,10 +1,10 @@
-//! Asks the processor for lines that will be read soon.
+//! Prefetches cache lines that will be read soon.
 
-/// Starts to fetch the line at `address`, which need not be mapped.
+/// Prefetches the line at `address`, which need not be mapped.
 #[inline(always)]
 pub fn line(address: *const u8) {
     #[cfg(all(target_arch = "x86_64", not(miri)))]
-    // SAFETY: a prefetch reads nothing and faults on nothing.
+    // SAFETY: a prefetch reads no memory and never faults.
     unsafe {
         std::arch::x86_64::_mm_prefetch::<{ std::arch::x86_64::_MM_HINT_T0 }>(address.cast());
     }
@@ -12,7 +12,7 @@ pub fn line(address: *const u8) {
     let _ = address;
 }
 
-/// Starts to fetch the `bytes` at `address`.
+/// Prefetches the `bytes` bytes at `address`.
 #[inline(always)]
 pub fn lines(address: *const u8, bytes: usize) {
     for index in 0..bytes.div_ceil(crate::CACHE_LINE) {

@@ -1,37 +1,37 @@
-//! The platform interface to processes: whether this one was forked from the one that made something.
+//! The platform interface to processes: detects that this process is a fork of an earlier one.
 //!
-//! Invariant: the number below changes in the child of each fork(3), and nowhere else. A fork has a copy of all memory
-//! and none of the threads, so what is shared with helper threads is of no use in it.
+//! Invariant: the count below changes in the child of each fork(3), and nowhere else. A fork has a copy of all
+//! memory and none of the threads, so state that is shared with helper threads is useless there.
 //!
-//! To ask costs a load of a word that nobody writes: a handler of pthread_atfork(3) counts, in the child. A child made
-//! by a bare clone(2) is not noticed.
+//! The check loads a word that is written only by forks: a handler of pthread_atfork(3) counts in the child. A
+//! child of a bare clone(2) is not detected.
 
 use std::sync::Once;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Forks between the first process that asked and this one.
+/// The number of forks between the first process that asked and this one.
 static FORKS: AtomicU64 = AtomicU64::new(0);
 
-/// Why nothing can be done with a database in a fork, and what to do.
-pub const FORKED: &str = "this process was forked from the one that opened the database, and has none of its threads: open the \
-                          database after the fork, in one process at a time";
+/// The error message for using a database in a fork.
+pub const FORKED: &str = "this process was forked from the one that opened the database, and has none of its \
+                          threads: open the database after the fork, in one process at a time";
 
-/// The process in which something was made.
+/// Identifies the process in which an object was created.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Process(u64);
 
 impl Process {
-    /// This one.
+    /// This process.
     pub fn current() -> Process {
         static COUNTED: Once = Once::new();
         COUNTED.call_once(count_forks);
         Process(FORKS.load(Ordering::Relaxed))
     }
 
-    /// Whether it is this one, and not one that this was forked from.
+    /// Whether it is this process, and not one from which this process was forked.
     #[inline]
     pub fn is_current(self) -> bool {
-        // ORDERING: a fork has one thread, and what its handler wrote was written by that.
+        // ORDERING: a fork has one thread, which also ran the handler.
         FORKS.load(Ordering::Relaxed) == self.0
     }
 }
@@ -86,12 +86,12 @@ fn count_forks() {
     extern "C" fn in_child() {
         FORKS.fetch_add(1, Ordering::Relaxed);
     }
-    // SAFETY: the handler does nothing that is not allowed in a fork: it adds to a word.
-    // It fails for want of memory only, and then forks are not noticed.
+    // SAFETY: the handler only adds to a word, which is allowed in a fork. The call fails only without memory;
+    // forks are then not detected.
     let _ = unsafe { libc::pthread_atfork(None, None, Some(in_child)) };
 }
 
-/// There are no forks.
+/// Miri has no forks.
 #[cfg(miri)]
 fn count_forks() {}
 

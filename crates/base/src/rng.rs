@@ -7,7 +7,7 @@ pub struct Rng {
 }
 
 impl Rng {
-    /// The generator that `seed` determines.
+    /// The generator for `seed`.
     pub fn from_seed(seed: u64) -> Rng {
         let mut state = seed;
         Rng { s: std::array::from_fn(|_| split_mix(&mut state)) }
@@ -57,7 +57,7 @@ impl Rng {
         (self.next_u64() >> 11) as f64 / (1u64 << 53) as f64
     }
 
-    /// A generator for a part of the work, independent of this one's later draws.
+    /// Splits off a generator that is independent of later draws from this one.
     pub fn fork(&mut self) -> Rng {
         Rng::from_seed(self.next_u64())
     }
@@ -78,32 +78,32 @@ fn split_mix(state: &mut u64) -> u64 {
     z ^ (z >> 31)
 }
 
-/// A seed nobody can predict, for runs that were not given one. Print it before using it.
+/// An unpredictable seed, for runs without a given one. Print it before using it.
 pub fn entropy() -> u64 {
     use std::hash::{BuildHasher, Hasher};
     std::collections::hash_map::RandomState::new().build_hasher().finish()
 }
 
-/// The seed that `SERIATIM_SEED` gives to random tests, to repeat a run.
+/// The seed in `SERIATIM_SEED`, which repeats a run of random tests.
 pub fn given_seed() -> Option<u64> {
     std::env::var("SERIATIM_SEED").ok().and_then(|text| text.parse().ok())
 }
 
-/// The seed of a random test: the one given, else one nobody can predict. Prints it, with the test's name,
-/// before it is used.
+/// The seed of a random test: the given one, or an unpredictable one. Prints it with the name of the test
+/// before returning it.
 pub fn seed(test: &str) -> u64 {
     let seed = given_seed().unwrap_or_else(entropy);
     eprintln!("{test}: SERIATIM_SEED={seed}");
     seed
 }
 
-/// Whether tests run in all their settings, as often as a night allows: `SERIATIM_TIER=nightly`, as `cargo xtask nightly`
-/// sets. Otherwise they run in fewer settings, so that all of them take minutes.
+/// Whether tests run in all their settings, as often as fits into a night: `SERIATIM_TIER=nightly`, which
+/// `cargo xtask nightly` sets. Otherwise they run in fewer settings and take minutes.
 pub fn is_nightly() -> bool {
     std::env::var("SERIATIM_TIER").is_ok_and(|tier| tier == "nightly")
 }
 
-/// How often a random test tries: with each change, or in a nightly run ([`is_nightly`]).
+/// The number of tries of a random test: for each change, or in a nightly run ([`is_nightly`]).
 pub fn tries(with_each_change: u64, nightly: u64) -> u64 {
     if is_nightly() { nightly } else { with_each_change }
 }

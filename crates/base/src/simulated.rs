@@ -1,96 +1,94 @@
-//! Simulated cores: the other side of the platform interface to threads and clocks, in builds with the feature
-//! `simulate`.
+//! Simulated cores: the simulated implementation of threads and clocks, in builds with the feature `simulate`.
 //!
-//! A [`Machine`] runs many cores on one thread, one at a time. While it is [in charge](in_charge) of a thread,
-//! what that thread asks of the platform concerns the core that runs: steps and waits pass virtual time and may
-//! let other cores run, and the clock is virtual. What the machine does then is the crate `simulate`'s; this
-//! module only asks it.
+//! A [`Machine`] runs many cores on one thread, one at a time. While a machine is [in charge](in_charge) of a thread,
+//! platform calls of that thread act on the core that is running. Steps and waits pass virtual time and may let other
+//! cores run, and the clock is virtual. The crate `simulate` implements the machine; this module only calls it.
 
 use std::cell::Cell;
 use std::time::Duration;
 
 use crate::thread::{BatchWork, Touch};
 
-/// Why a core lets time pass without work.
+/// Why virtual time passes on a core without work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wait {
-    /// So many pause instructions.
+    /// The core executes so many pause instructions.
     Spin(u32),
-    /// It offers its processor to others.
+    /// The core yields its processor.
     Yield,
-    /// It sleeps at least so long.
+    /// The core sleeps at least this long.
     Sleep(Duration),
-    /// It stays awake for so long, and offers its processor to others.
+    /// The core stays awake for this long, and yields its processor.
     Awake(Duration),
 }
 
-/// What a core does with its region, a stretch of code that takes effect at one moment of virtual time or not at all.
+/// An operation on a region: code that takes effect at one moment of virtual time, or not at all.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Region {
-    /// It begins one.
+    /// Begins a region.
     Begin,
-    /// Loads a word in it.
+    /// Loads a word.
     Load,
-    /// Stores a word in it, which others do not see before it commits.
+    /// Stores a word, which stays invisible to other cores until the commit.
     Store,
-    /// Commits it: what was stored is to be seen before anybody takes another step.
+    /// Commits the region. Its stores become visible before any core takes another step.
     Commit {
-        /// Whether it decides a transaction, or publishes a piece of one.
+        /// Whether the region decides a transaction, or publishes a piece of one.
         decides: bool,
     },
-    /// Gives it up.
+    /// Aborts the region.
     Abort,
 }
 
-/// The cache lines that a region touched, each once however often it did.
+/// The cache lines that a region touched, each counted once.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct WorkingSet {
-    /// Those that it loaded from.
+    /// Lines that it loaded from.
     pub read: usize,
-    /// Those that it stored to.
+    /// Lines that it stored to.
     pub written: usize,
-    /// Both together.
+    /// Lines that it touched.
     pub lines: usize,
-    /// Whether it decided a transaction, or published a piece of one.
+    /// Whether the region decided a transaction, or published a piece of one.
     pub decides: bool,
 }
 
 /// Why a region cannot commit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Lost {
-    /// Another core touched a line that it has written, or wrote one that it has read.
+    /// Another core touched a line that the region has written, or wrote a line that it has read.
     Conflict,
-    /// It touched more lines than a core can keep.
+    /// The region touched more lines than a core can track.
     Capacity,
 }
 
-/// What is asked about the core that runs.
+/// A simulated machine. The calls concern the core that is running.
 pub trait Machine {
-    /// The core goes on to this, at this address, when it is its turn. `false`: no core runs.
+    /// Waits for the core's turn to touch this address. Returns `false` if no core is running.
     fn step(&self, touch: Touch, address: usize) -> bool;
-    /// The core does this with its region; a load or a store, at this address, when it is its turn.
-    /// `Ok(false)`: no core runs.
+    /// Performs an operation on the core's region; a load or a store waits for the core's turn to touch this
+    /// address. Returns `Ok(false)` if no core is running.
     ///
     /// # Errors
-    /// The region is lost: all that is left is to give it up.
+    /// The region is lost and must be aborted.
     fn region(&self, act: Region, address: usize) -> Result<bool, Lost>;
-    /// The core waits. `false`: no core runs.
+    /// The core waits. Returns `false` if no core is running.
     fn wait(&self, wait: Wait) -> bool;
-    /// The core works for so long, without steps. `false`: no core runs.
+    /// The core works for this long, without steps. Returns `false` if no core is running.
     fn work(&self, time: Duration) -> bool;
-    /// The core orders a batch: it does this work so many times.
+    /// The core orders a batch, and does this work so many times.
     fn batch_work(&self, work: BatchWork, times: u64);
-    /// The core waits until it is woken, or until its clock shows this, in nanoseconds. If it was woken since
-    /// it last did so it goes on at once. `false`: no core runs.
+    /// The core waits until it is woken, or until its clock shows this time in nanoseconds. Returns at once if
+    /// it was woken since the last call. Returns `false` if no core is running.
     fn park(&self, until: Option<u64>) -> bool;
-    /// The core of this number, which waits or will, goes on: not before the core that runs.
+    /// Wakes a core, which waits or will wait. It continues no earlier than the running core.
     fn wake(&self, core: usize);
-    /// The number of the core that runs.
+    /// The number of the running core.
     fn core(&self) -> Option<usize>;
-    /// Of the regions that the core has committed since it was asked last, in their order. It notes them from
-    /// the first time on that it is asked.
+    /// The regions that the core has committed since the last call, in order. The machine records them from the
+    /// first call on.
     fn working_sets(&self) -> Vec<WorkingSet>;
-    /// The core's clock, in nanoseconds. `None`: no core runs.
+    /// The core's clock, in nanoseconds. `None` if no core is running.
     fn now(&self) -> Option<u64>;
 }
 
@@ -102,16 +100,16 @@ thread_local! {
 /// Runs `body` with the machine in charge of this thread.
 ///
 /// # Panics
-/// If one is already.
+/// If a machine is already in charge.
 pub fn in_charge<R>(machine: &dyn Machine, body: impl FnOnce() -> R) -> R {
-    /// Takes the machine away again, also when the body panics.
+    /// Removes the machine again, even if the body panics.
     struct Away;
     impl Drop for Away {
         fn drop(&mut self) {
             MACHINE.set(None);
         }
     }
-    // SAFETY: `Away` takes it away before the borrow ends.
+    // SAFETY: `Away` removes the reference before the borrow ends.
     let machine = unsafe { std::mem::transmute::<&dyn Machine, &'static dyn Machine>(machine) };
     assert!(MACHINE.replace(Some(machine)).is_none(), "a simulation within a simulation");
     let _away = Away;
@@ -126,7 +124,7 @@ pub(crate) fn step(touch: Touch, word: *const ()) -> bool {
 /// As [`Machine::region`], for code that runs regions.
 ///
 /// # Errors
-/// As there.
+/// As [`Machine::region`].
 pub fn region(act: Region, word: *const ()) -> Result<bool, Lost> {
     MACHINE.get().map_or(Ok(false), |machine| machine.region(act, word.addr()))
 }
@@ -155,7 +153,7 @@ pub(crate) fn wake(core: usize) {
     }
 }
 
-/// As [`Machine::working_sets`], for who counts what transactions touch; none where no machine is in charge.
+/// As [`Machine::working_sets`], for code that counts what transactions touch. Empty if no machine is in charge.
 pub fn working_sets() -> Vec<WorkingSet> {
     MACHINE.get().map_or_else(Vec::new, |machine| machine.working_sets())
 }

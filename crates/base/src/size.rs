@@ -1,18 +1,18 @@
 //! Sizes that shrink in builds for tests, so that rare paths are common there.
 //!
-//! Cargo builds a crate once for all tests of a run: one that asks for small sizes gives them to all. A test
-//! that measures what is shipped asks for the sizes as shipped, as it runs.
+//! Cargo builds a crate once for all tests of a run. So if one test crate needs small sizes, all get them. A
+//! test that measures the shipped program switches to the shipped sizes at run time.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
 static AS_SHIPPED: AtomicBool = AtomicBool::new(false);
 
-/// From now on all sizes of this process are as shipped. For tests that measure; before the first database is opened.
+/// Switches all sizes of this process to the shipped ones. For tests that measure, before they open a database.
 pub fn as_shipped() {
     AS_SHIPPED.store(true, Ordering::Relaxed);
 }
 
-/// A size, as shipped and in tests. Where both are the same it is a constant.
+/// A size with a shipped value and a value for tests. If both are equal, it is a constant.
 #[derive(Clone, Copy, Debug)]
 pub struct Size {
     shipped: usize,
@@ -20,24 +20,24 @@ pub struct Size {
 }
 
 impl Size {
-    /// So much as shipped, and so much in tests.
+    /// A size with these two values.
     pub const fn new(shipped: usize, in_tests: usize) -> Size {
         Size { shipped, in_tests }
     }
 
-    /// The size.
+    /// The current value.
     #[inline(always)]
     pub fn get(self) -> usize {
-        // ORDERING: set before anything is sized.
+        // ORDERING: the flag is set before any size is used.
         if self.shipped == self.in_tests || AS_SHIPPED.load(Ordering::Relaxed) { self.shipped } else { self.in_tests }
     }
 
-    /// So many times this size.
+    /// `n` times this size.
     pub const fn times(self, n: usize) -> Size {
         Size { shipped: n * self.shipped, in_tests: n * self.in_tests }
     }
 
-    /// Whether it is no more than another, as shipped and in tests.
+    /// Whether both values are at most those of another size.
     pub const fn is_within(self, other: Size) -> bool {
         self.shipped <= other.shipped && self.in_tests <= other.in_tests
     }

@@ -1,19 +1,19 @@
-//! Threads that sleep, and the one of them that watches.
+//! Sleeping threads, and the one among them that watches.
 //!
-//! A thread that goes to sleep is woken for work of its own. Some work has no thread to wake: that of a thread
-//! which is busy for too long. One sleeper looks for it, the *watcher*, which sleeps for a bounded time.
+//! A sleeping thread is woken for its own work. Work of a thread that is busy for too long wakes no thread. One
+//! sleeper looks for such work: the *watcher*, which sleeps for a bounded time.
 //!
 //! Invariant: when work waits for a busy thread and another thread sleeps, there is a watcher, or a thread that
-//! knows that it has to appoint one. A thread learns that in one of three ways:
+//! knows that it must appoint one. A thread learns that in one of three ways:
 //!
-//! - [`Sleepers::lie_down`] answers that nobody watches: the caller looks for such work before it sleeps.
-//! - [`Sleepers::resign`] answers that a thread sleeps: the caller was the watcher, and appoints another.
-//! - [`Sleepers::lack_watcher`], which is asked after such work was queued, answers that threads sleep unwatched.
+//! - [`Sleepers::lie_down`] returns that no thread watches: the caller looks for such work before it sleeps.
+//! - [`Sleepers::resign`] returns that a thread sleeps: the caller was the watcher, and appoints another.
+//! - [`Sleepers::lack_watcher`], called after such work was queued, returns that threads sleep without a watcher.
 //!
-//! Why no two of them miss each other: `lie_down` adds to the count of sleepers, fences, and loads the watcher.
-//! `resign` stores that there is no watcher, fences, and loads the count. If `resign` does not count the sleeper,
-//! `lie_down` finds no watcher. The thread that queues work is ordered by the lock of the queue: a sleeper that
-//! did not find the work there was counted before the work came.
+//! Why no thread misses another: `lie_down` adds to the count of sleepers, fences, and loads the watcher.
+//! `resign` stores that there is no watcher, fences, and loads the count. If `resign` does not count the
+//! sleeper, `lie_down` finds no watcher. A thread that queues work is ordered by the lock of the queue: a
+//! sleeper that did not find the work was counted before the work came.
 
 use crate::CacheAligned;
 use crate::sync::{AtomicU64, AtomicUsize, Ordering, fence};
@@ -21,11 +21,11 @@ use crate::sync::{AtomicU64, AtomicUsize, Ordering, fence};
 /// No thread watches.
 const NONE: u64 = u64::MAX;
 
-/// The count of threads that sleep, and the number of the watcher.
+/// The number of sleeping threads, and the watcher.
 #[derive(Debug)]
 pub struct Sleepers {
     count: CacheAligned<AtomicUsize>,
-    /// The thread that watches, or is being woken to watch.
+    /// The thread that watches or is being woken to watch.
     watcher: AtomicU64,
 }
 
@@ -43,45 +43,45 @@ impl Sleepers {
 
     /// Whether threads sleep and none of them watches. Asked after work was queued for a busy thread.
     pub fn lack_watcher(&self) -> bool {
-        // ORDERING: the lock of the queue. A sleeper that looked into the queue before the work came was counted before
-        // it looked.
+        // ORDERING: by the lock of the queue. A sleeper that looked into the queue before the work came was
+        // counted before it looked.
         self.are_any() && self.watcher.load(Ordering::Relaxed) == NONE
     }
 
-    /// Makes a thread the watcher: the caller's own, or a sleeper that the caller wakes for it. `false`: there is a
-    /// watcher.
+    /// Makes a thread the watcher: the caller's own, or a sleeper that the caller wakes. Returns `false` if
+    /// there is a watcher.
     #[must_use]
     pub fn appoint(&self, thread: usize) -> bool {
         self.watcher.compare_exchange(NONE, thread as u64, Ordering::Relaxed, Ordering::Relaxed).is_ok()
     }
 
-    /// The thread is going to sleep, and does not watch any more. Whether no thread watches: then it looks for work
-    /// that would, and appoints itself if there is some.
+    /// Counts the thread as a sleeper that does not watch. Returns whether no thread watches. Then the caller
+    /// looks for work of busy threads, and appoints itself if there is some.
     #[must_use]
     pub fn lie_down(&self, thread: usize) -> bool {
         self.count.fetch_add(1, Ordering::Relaxed);
         if self.is_watcher(thread) {
             self.watcher.store(NONE, Ordering::Relaxed);
         }
-        // ORDERING: pairs with the fence in `resign`; see the module.
+        // ORDERING: pairs with the fence in `resign`; see the module comment.
         fence(Ordering::SeqCst);
         self.watcher.load(Ordering::Relaxed) == NONE
     }
 
-    /// The thread has slept.
+    /// Counts the thread as awake.
     pub fn get_up(&self) {
         self.count.fetch_sub(1, Ordering::Relaxed);
     }
 
-    /// The thread, which is awake, has found work: it does not watch any more. Whether it is to appoint another
-    /// watcher.
+    /// Ends the watch of a thread that is awake and has found work. Returns whether the caller must appoint
+    /// another watcher.
     #[must_use]
     pub fn resign(&self, thread: usize) -> bool {
         if !self.is_watcher(thread) {
             return false;
         }
         self.watcher.store(NONE, Ordering::Relaxed);
-        // ORDERING: pairs with the fence in `lie_down`; see the module.
+        // ORDERING: pairs with the fence in `lie_down`; see the module comment.
         fence(Ordering::SeqCst);
         self.are_any()
     }

@@ -1,5 +1,4 @@
-//! The atomics of [`Sleepers`](crate::Sleepers): the standard ones, or those of loom when it is model-checked
-//! (`--cfg loom`).
+//! The atomics of [`Sleepers`](crate::Sleepers): those of the standard library, or those of loom under `--cfg loom`.
 
 #[cfg(loom)]
 pub(crate) use loom::sync::atomic::{AtomicU64, AtomicUsize, Ordering, fence};

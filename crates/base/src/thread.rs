@@ -1,5 +1,5 @@
-//! The platform interface to threads: spawn, sleep, yield, crews that share one piece of work, and helpers that sleep
-//! between steps and never spin.
+//! The platform interface to threads: spawn, sleep, yield, crews that share one piece of work, and helpers that
+//! sleep between steps.
 
 use crate::Process;
 use crate::turns;
@@ -14,22 +14,22 @@ pub use std::thread::{JoinHandle, Result, ScopedJoinHandle, Thread, current, sco
 /// Starts a named thread.
 ///
 /// # Errors
-/// When the operating system refuses another thread.
+/// When the operating system refuses the thread.
 pub fn spawn<T: Send + 'static>(name: &str, body: impl FnOnce() -> T + Send + 'static) -> io::Result<JoinHandle<T>> {
     ask()?;
     std::thread::Builder::new().name(name.to_owned()).spawn(body)
 }
 
-/// Runs `work` on this thread and on `threads - 1` others, or on fewer where the operating system refuses one.
-/// `work` is told its number, from 0 for this thread, and how many there are. What each gave, by number.
+/// Runs `work` on this thread and on `threads - 1` others, or fewer if the operating system refuses some. `work` gets
+/// its number, which is 0 for this thread, and the number of threads. Returns the results by number.
 ///
 /// # Panics
-/// If one of them does, when all have ended.
+/// If one of them panics, after all have ended.
 pub fn crew<T: Send>(threads: usize, work: impl Fn(usize, usize) -> T + Sync) -> Vec<T> {
     let size = OnceLock::new();
     scope(|scope| {
         let (size, work) = (&size, &work);
-        // Nobody begins before all know how many they are.
+        // No thread begins before the size of the crew is known.
         let hire = |number| {
             ask()?;
             std::thread::Builder::new().spawn_scoped(scope, move || work(number, *size.wait()))
@@ -42,11 +42,11 @@ pub fn crew<T: Send>(threads: usize, work: impl Fn(usize, usize) -> T + Sync) ->
 }
 
 thread_local! {
-    /// How many threads this one is granted, if a test says so.
+    /// How many threads a test lets this thread start.
     static GRANTED: Cell<Option<usize>> = const { Cell::new(None) };
 }
 
-/// Runs `body` as if the operating system granted this thread so many others and then refused, for tests.
+/// Runs `body` as if the operating system granted this thread `others` threads and then refused. For tests.
 pub fn granted<R>(others: usize, body: impl FnOnce() -> R) -> R {
     GRANTED.set(Some(others));
     let result = body();
@@ -54,7 +54,7 @@ pub fn granted<R>(others: usize, body: impl FnOnce() -> R) -> R {
     result
 }
 
-/// Asks for a thread.
+/// Checks whether a test refuses another thread.
 fn ask() -> io::Result<()> {
     match GRANTED.get() {
         None => Ok(()),
@@ -69,25 +69,25 @@ fn ask() -> io::Result<()> {
 pub use crate::turns::{interrupt, take_turns};
 pub use crate::waiter::{BatchWork, Waiter, batch_work, wait, work};
 
-/// What code does at a word that threads share, right after the step that says so.
+/// What code does with a shared word, directly after the step that announces it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Touch {
-    /// An attempt of a transaction begins; there is no word.
+    /// Begins an attempt of a transaction; there is no word.
     Begin,
     /// Loads a word of an index.
     Node,
-    /// Finds a word of the header of a record, mostly to load it.
+    /// Locates a word in the header of a record, mostly to load it.
     Header,
     /// Stores a word.
     Store,
-    /// Exchanges a word if it has a value.
+    /// Compares and exchanges a word.
     Exchange,
-    /// Stores a word of a row version; the step of the store itself may follow.
+    /// Stores a word of a row version. The store itself may announce another step.
     Copy,
 }
 
-/// Sleeps until unparked; or for less, so the caller looks whether it has what it waits for. (A simulated core,
-/// or a thread that takes turns, is not woken: it looks again and again.)
+/// Sleeps until unparked. May return early, so the caller checks its condition again. (A simulated core, or a
+/// thread that takes turns, is not woken: it polls.)
 pub fn park() {
     #[cfg(feature = "simulate")]
     if crate::simulated::wait(crate::simulated::Wait::Yield) {
@@ -120,9 +120,8 @@ pub fn yield_now() {
     }
 }
 
-/// A place where another thread might interrupt this one, and what this one is about to do there: for tests
-/// that decide about that ([`take_turns`], [`interrupt`]) and for simulated cores. Crates call it in builds for
-/// those only.
+/// A point at which another thread may interrupt this one, and what this one is about to do. Tests decide about
+/// interruptions ([`take_turns`], [`interrupt`]), as do simulated cores. Only builds for these call it.
 #[inline]
 pub fn step(touch: Touch, word: *const ()) {
     if !simulated(touch, word) {
@@ -130,7 +129,7 @@ pub fn step(touch: Touch, word: *const ()) {
     }
 }
 
-/// As [`step`], where this thread may hold a latch for which others wait without bound: [`interrupt`] passes it by.
+/// As [`step`], where this thread may hold a latch for which others wait without bound. [`interrupt`] ignores it.
 #[inline]
 pub fn step_latched(touch: Touch, word: *const ()) {
     if !simulated(touch, word) {
@@ -138,7 +137,7 @@ pub fn step_latched(touch: Touch, word: *const ()) {
     }
 }
 
-/// Whether this is a simulated core, which has gone on when it was its turn.
+/// Waits for the turn of a simulated core. Returns `false` on a thread.
 #[inline]
 fn simulated(touch: Touch, word: *const ()) -> bool {
     #[cfg(feature = "simulate")]
@@ -160,11 +159,10 @@ pub fn sleep(duration: Duration) {
     std::thread::sleep(duration);
 }
 
-/// A wait that is shorter is spent awake: to put a thread to sleep and to wake it takes the operating system
-/// about as long.
+/// A shorter wait is spent awake: putting a thread to sleep and waking it takes the operating system about as long.
 pub const AWAKE: Duration = Duration::from_micros(50);
 
-/// Lets at least `duration` pass: as [`sleep`], or awake where that is less than [`AWAKE`].
+/// Waits at least `duration`: as [`sleep`], or awake if that is less than [`AWAKE`].
 pub fn pause(duration: Duration) {
     if duration >= AWAKE {
         return sleep(duration);
@@ -179,7 +177,7 @@ pub fn pause(duration: Duration) {
     }
 }
 
-/// Processors this process may use.
+/// The number of processors that this process may use.
 pub fn processors() -> usize {
     std::thread::available_parallelism().map_or(1, usize::from)
 }
@@ -189,13 +187,13 @@ pub fn panicking() -> bool {
     std::thread::panicking()
 }
 
-/// A helper thread that runs a step, sleeps an interval or until woken, and again, until dropped. Dropping wakes it and
-/// joins it; in a fork, which has not got it, nothing happens.
+/// A helper thread. It runs a step, sleeps for an interval or until woken, and repeats this until it is
+/// dropped. Dropping wakes and joins it. In a fork, which lacks the thread, dropping does nothing.
 #[derive(Debug)]
 pub struct Periodic {
     waker: Waker,
     thread: Option<JoinHandle<()>>,
-    /// Where the thread is.
+    /// The process that has the thread.
     process: Process,
 }
 
@@ -213,21 +211,21 @@ enum Wake {
 }
 
 impl Waker {
-    /// Has the helper run a step now; another one if it is in a step. Never waits for it.
+    /// Makes the helper run a step now, or another one if it is in a step. Never waits for it.
     pub fn wake(&self) {
         self.signal(Wake::Step);
     }
 
     fn signal(&self, why: Wake) {
         let mut wake = self.0.0.lock().unwrap_or_else(PoisonError::into_inner);
-        // A thread that was woken before and has not looked yet will find this, too.
+        // A thread that was woken before and has not looked yet sees this value, too.
         if why > *wake {
             *wake = why;
             self.0.1.notify_all();
         }
     }
 
-    /// Sleeps; whether to go on.
+    /// Sleeps. Returns whether to continue.
     fn sleep(&self, interval: Duration) -> bool {
         let guard = self.0.0.lock().unwrap_or_else(PoisonError::into_inner);
         let waited = self.0.1.wait_timeout_while(guard, interval, |wake| *wake == Wake::No);
@@ -241,10 +239,10 @@ impl Waker {
 }
 
 impl Periodic {
-    /// Starts the helper; the first step runs one interval from now, or when woken.
+    /// Starts the helper. The first step runs after one interval, or when woken.
     ///
     /// # Errors
-    /// When the operating system refuses another thread.
+    /// When the operating system refuses the thread.
     pub fn spawn(name: &str, interval: Duration, mut step: impl FnMut() + Send + 'static) -> io::Result<Periodic> {
         Periodic::spawn_paced(name, interval, move || {
             step();
@@ -252,10 +250,10 @@ impl Periodic {
         })
     }
 
-    /// As [`Periodic::spawn`]; each step answers how long to sleep before the next one.
+    /// As [`Periodic::spawn`], but each step returns how long to sleep afterwards.
     ///
     /// # Errors
-    /// When the operating system refuses another thread.
+    /// When the operating system refuses the thread.
     pub fn spawn_paced(
         name: &str,
         first: Duration,
@@ -272,12 +270,12 @@ impl Periodic {
         Ok(Periodic { waker, thread: Some(thread), process: Process::current() })
     }
 
-    /// Whether the caller runs on its thread, and so cannot join it.
+    /// Whether the caller runs on this helper's thread, and so cannot join it.
     pub fn is_current(&self) -> bool {
         self.thread.as_ref().is_some_and(|thread| thread.thread().id() == std::thread::current().id())
     }
 
-    /// What wakes it, from any thread.
+    /// A waker of the helper, for use by any thread.
     pub fn waker(&self) -> Waker {
         self.waker.clone()
     }
@@ -286,7 +284,7 @@ impl Periodic {
 impl Drop for Periodic {
     fn drop(&mut self) {
         if !self.process.is_current() {
-            // A fork has not got the thread, which may have been holding the lock.
+            // A fork lacks the thread, which may have held the lock.
             std::mem::forget(self.thread.take());
             return;
         }
@@ -295,7 +293,7 @@ impl Drop for Periodic {
             return;
         }
         if let Some(thread) = self.thread.take() {
-            // A helper that panicked already reported itself; its owner goes on shutting down.
+            // A helper that panicked has already reported it. Its owner continues to shut down.
             let _ = thread.join();
         }
     }
@@ -324,12 +322,12 @@ mod tests {
     fn a_panic_of_one_of_a_crew_is_raised_again() {
         for failing in 0..2 {
             let work = |number, _| assert_ne!(number, failing, "deliberately");
-            catch_unwind(AssertUnwindSafe(|| crew(2, work))).expect_err("one of them panicked");
+            catch_unwind(AssertUnwindSafe(|| crew(2, work))).expect_err("one of the crew panicked");
         }
     }
 
     #[test]
-    fn a_kicked_helper_steps_long_before_its_interval_is_over_and_dropping_it_joins() {
+    fn a_woken_helper_steps_long_before_its_interval_is_over_and_dropping_it_joins() {
         let (steps, seen) = mpsc::channel();
         let helper = Periodic::spawn("woken", Duration::from_secs(3600), move || steps.send(()).expect("a listener"));
         let helper = helper.expect("a thread");

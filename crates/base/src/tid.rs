@@ -1,4 +1,4 @@
-//! TIDs order the versions of a key for ever; epochs group them for durability.
+//! TIDs order the versions of a key for ever. Epochs group commits for durability.
 //!
 //! ```text
 //! TID, 60 bits:   epoch 34 | counter 26
@@ -11,7 +11,7 @@
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Epoch(pub u64);
 
-/// (epoch, counter): where a committed version stands among all versions of its key. Zero: never committed.
+/// The position of a committed version among all versions of its key: epoch and counter. Zero: never committed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Tid(u64);
 
@@ -36,7 +36,7 @@ impl Tid {
         Tid(bits)
     }
 
-    /// The bits: ordered as TIDs are, below 2^60.
+    /// The bits. They are ordered as TIDs are, and below 2^60.
     #[inline]
     pub const fn bits(self) -> u64 {
         self.0
@@ -48,9 +48,9 @@ impl Tid {
         Epoch(self.0 >> Self::COUNTER_BITS)
     }
 
-    /// The smallest TID above `self` that lies in `epoch` or later. Should one epoch ever hold 2^26 dependent
-    /// commits the carry runs into the next epoch's range: order is kept, and the assertion in
-    /// [`Tid::first_of`] still bounds epochs.
+    /// The smallest TID above `self` in `epoch` or a later epoch. If one epoch ever held 2^26 dependent
+    /// commits, the counter would carry into the next epoch. The order would be kept, and the assertion in
+    /// [`Tid::first_of`] would still bound epochs.
     #[inline]
     pub fn next(self, epoch: Epoch) -> Tid {
         let next = Tid(self.0 + 1).max(Tid::first_of(epoch));

@@ -1,36 +1,36 @@
-//! Threads that take turns, for tests: the simulated side of the platform interface to threads.
+//! Threads that take turns, for tests: the simulated implementation of threads.
 //!
-//! Code that other threads may interrupt calls [`step`](crate::thread::step) where that matters, in builds for
-//! tests and for simulation, and [`yield_now`](crate::thread::yield_now) or [`park`](crate::thread::park) where
-//! it waits. All do what the thread's *turn* says, if a test gave it one. With [`interrupt`] another's whole
-//! turn comes before one step of a body, so every step can be tried. With [`take_turns`] threads run one at a
-//! time, and a seed says who goes on after which step: a schedule that fails, fails again.
+//! Code that other threads may interrupt calls [`step`](crate::thread::step) at critical points, in builds for tests
+//! and for simulation. Where it waits, it calls [`yield_now`](crate::thread::yield_now) or
+//! [`park`](crate::thread::park). These run the *turn* of the thread, if a test gave it one. With [`interrupt`],
+//! another body runs as a whole before one step of a body, so every step can be tried. With [`take_turns`], threads run
+//! one at a time, and a seed decides which thread continues after which step. So a schedule that fails will fail again.
 
 use crate::Rng;
 use std::cell::RefCell;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
-/// Why a thread lets others run.
+/// Why a thread lets other threads run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Pause {
-    /// It might be interrupted here.
+    /// It may be interrupted here.
     Step,
-    /// So it might, but it may hold a latch for which others wait without bound: only threads that take turns
-    /// let others run.
+    /// It may be interrupted, but may hold a latch for which others wait without bound. Only threads that take
+    /// turns let others run here.
     Latched,
-    /// It waits for another.
+    /// It waits for another thread.
     Wait,
 }
 
 type Turn = Box<dyn FnMut(Pause)>;
 
 thread_local! {
-    /// What this thread does where it lets others run. Taken out meanwhile: a turn within a turn is none.
+    /// What this thread does where it lets others run. It is removed meanwhile, so turns do not nest.
     static TURN: RefCell<Option<Turn>> = const { RefCell::new(None) };
 }
 
 fn pause(why: Pause) -> bool {
-    // A thread that ends has no turns any more.
+    // A thread that is ending has no turn.
     let turn = TURN.try_with(|turn| turn.try_borrow_mut().ok().and_then(|mut turn| turn.take())).ok().flatten();
     let Some(mut turn) = turn else { return false };
     turn(why);
@@ -38,26 +38,26 @@ fn pause(why: Pause) -> bool {
     true
 }
 
-/// Where a thread might be interrupted.
+/// A point at which a thread may be interrupted.
 #[inline]
 pub(crate) fn step() {
     pause(Pause::Step);
 }
 
-/// Where a thread might be interrupted while it holds a latch.
+/// A point at which a thread may be interrupted while it holds a latch.
 #[inline]
 pub(crate) fn step_latched() {
     pause(Pause::Latched);
 }
 
-/// Where a thread waits. `false`: it has no turn, let the system decide.
+/// A point at which a thread waits. Returns `false` without a turn: the system decides then.
 pub(crate) fn wait() -> bool {
     pause(Pause::Wait)
 }
 
 /// Runs `body` with this turn.
 fn with_turn<R>(turn: impl FnMut(Pause), body: impl FnOnce() -> R) -> R {
-    /// Takes the turn out again, also when the body panics.
+    /// Removes the turn again, even if the body panics.
     struct Taken;
     impl Drop for Taken {
         fn drop(&mut self) {
@@ -65,14 +65,14 @@ fn with_turn<R>(turn: impl FnMut(Pause), body: impl FnOnce() -> R) -> R {
         }
     }
     let turn: Box<dyn FnMut(Pause) + '_> = Box::new(turn);
-    // SAFETY: `Taken` drops it before anything that it borrows ends.
+    // SAFETY: `Taken` drops it before any of its borrows ends.
     let turn = unsafe { std::mem::transmute::<Box<dyn FnMut(Pause) + '_>, Turn>(turn) };
     assert!(TURN.replace(Some(turn)).is_none(), "a thread has one turn at a time");
     let _taken = Taken;
     body()
 }
 
-/// Runs `body`, and `other` before the step of it that comes after `at` others; also whether there was such a step.
+/// Runs `body`, and `other` just before step `at` of it, counted from 0. Also returns whether there was such a step.
 pub fn interrupt<R>(at: usize, other: impl FnOnce(), body: impl FnOnce() -> R) -> (R, bool) {
     let mut other = Some(other);
     let mut left = at;
@@ -86,7 +86,7 @@ pub fn interrupt<R>(at: usize, other: impl FnOnce(), body: impl FnOnce() -> R) -
     (result, other.is_none())
 }
 
-/// Whose turn it is.
+/// The schedule of threads that take turns.
 struct Schedule {
     state: Mutex<State>,
     changed: Condvar,
@@ -95,7 +95,7 @@ struct Schedule {
 struct State {
     rng: Rng,
     now: usize,
-    /// Those who have not ended.
+    /// Threads that have not ended.
     left: Vec<usize>,
 }
 
@@ -116,7 +116,7 @@ impl Schedule {
         drop(self.changed.wait_while(state, |state| state.now != me).unwrap_or_else(PoisonError::into_inner));
     }
 
-    /// Gives the turn to the thread that the seed chooses, and waits until it comes back.
+    /// Passes the turn to the thread that the seed chooses, and waits until it comes back.
     fn pass(&self, me: usize) {
         let mut state = self.lock();
         state.choose();
@@ -136,11 +136,11 @@ impl Schedule {
     }
 }
 
-/// Runs the bodies on threads of which one runs at a time. After one step in about `steps`, and whenever it
-/// waits, a thread lets another run that the seed chooses. What each gave, in their order; `Err`: it panicked.
+/// Runs the bodies on threads, one at a time. After about one in `steps` steps, and whenever it waits, a thread
+/// lets another one run that the seed chooses. Returns their results in order, with `Err` for a panic.
 ///
-/// The bodies must wait for each other by yielding and parking alone: a body that blocks in the system keeps
-/// the turn for ever.
+/// The bodies must wait for each other only by yielding and parking. A body that blocks in the system keeps the
+/// turn for ever.
 pub fn take_turns<'a, T: Send + 'a>(
     seed: u64,
     steps: u64,
@@ -153,7 +153,7 @@ pub fn take_turns<'a, T: Send + 'a>(
         let start = |(me, body): (usize, Box<dyn FnOnce() -> T + Send + 'a>)| {
             let schedule = Arc::clone(&schedule);
             scope.spawn(move || {
-                /// Passes the turn on for good, also when the body panics.
+                /// Gives the turn up for good, even if the body panics.
                 struct Ended<'s>(&'s Schedule, usize);
                 impl Drop for Ended<'_> {
                     fn drop(&mut self) {
@@ -198,7 +198,7 @@ mod tests {
         for (at, expected) in [(0, Some(0)), (2, Some(2)), (3, None)] {
             steps.set(0);
             let other = || {
-                // No turn of its own.
+                // Its steps have no turn.
                 step();
                 turns.set(vec![steps.get()]);
             };
@@ -216,25 +216,25 @@ mod tests {
             let order = &order;
             let body: Box<dyn FnOnce() + Send + '_> = Box::new(move || {
                 for _ in 0..20 {
-                    order.lock().expect("nobody panics").push(me);
+                    order.lock().expect("no panic").push(me);
                     step();
                 }
             });
             body
         };
-        take_turns(seed, 2, vec![body(0), body(1)]).into_iter().for_each(|ended| ended.expect("nobody panics"));
-        order.into_inner().expect("nobody panics")
+        take_turns(seed, 2, vec![body(0), body(1)]).into_iter().for_each(|ended| ended.expect("no panic"));
+        order.into_inner().expect("no panic")
     }
 
     #[test]
-    fn a_seed_decides_who_goes_on() {
+    fn a_seed_decides_which_thread_continues() {
         assert_eq!(order(1), order(1));
         assert_ne!(order(1), order(2));
         assert!(order(3).windows(2).any(|pair| pair[0] != pair[1]));
     }
 
     #[test]
-    fn who_waits_lets_the_other_run_and_a_panic_is_told() {
+    fn a_waiting_thread_lets_the_other_run_and_a_panic_is_returned() {
         let done = std::sync::atomic::AtomicBool::new(false);
         let waits: Box<dyn FnOnce() + Send + '_> = Box::new(|| {
             while !done.load(std::sync::atomic::Ordering::Acquire) {

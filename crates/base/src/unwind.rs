@@ -1,13 +1,12 @@
-//! Code that must not be left by a panic; and what one said that was caught.
+//! Code that must not be left by a panic, and texts of caught panics.
 //!
-//! A panic between two steps of a change that others see in part, such as the locking of records and their
-//! installation, would leave the locks behind for ever. There is no state to go back to, so the process ends
-//! instead, and says where.
+//! A panic between two steps of a change that other threads see in part, such as locking and installing records, would
+//! leave the locks behind for ever. There is no state to roll back to. So the process aborts and reports where.
 
 use std::any::Any;
 
-/// Runs `body`, which holds locks that others wait for or has changed a part of what belongs together. A panic
-/// of it aborts the process after it was reported, with `what` was going on.
+/// Runs `body`, which holds locks that others wait for, or has made half of a change. If it panics, the panic
+/// is reported with `what`, and the process aborts.
 #[inline(always)]
 pub fn abort_on_unwind<R>(what: &'static str, body: impl FnOnce() -> R) -> R {
     let armed = Armed(what);
@@ -16,19 +15,19 @@ pub fn abort_on_unwind<R>(what: &'static str, body: impl FnOnce() -> R) -> R {
     result
 }
 
-/// What a panic that was caught said, if it used words.
+/// The text of a caught panic, if it has one.
 pub fn panic_text(panic: &(dyn Any + Send)) -> Option<String> {
     let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
     text.or_else(|| panic.downcast_ref::<String>().cloned())
 }
 
-/// Dropped by a panic only.
+/// Dropped only by a panic.
 struct Armed(&'static str);
 
 impl Drop for Armed {
     #[cold]
     fn drop(&mut self) {
         // A panic while another one unwinds: the standard library reports both and aborts.
-        panic!("a panic in the middle of {}: the process cannot go on and is aborted", self.0);
+        panic!("a panic during {}: the process cannot continue and is aborted", self.0);
     }
 }

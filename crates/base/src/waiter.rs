@@ -1,43 +1,43 @@
-//! Threads that wait for each other, and simulated cores that do: one says who it is and sleeps, another wakes it.
+//! Waiting threads and simulated cores. One registers itself and sleeps, another one wakes it.
 
 use std::time::Duration;
 
 use crate::clock::Instant;
 
-/// A thread, or a simulated core, for those who wake it.
+/// A thread or a simulated core that can be woken.
 #[derive(Clone, Debug)]
-pub struct Waiter(Who);
+pub struct Waiter(Target);
 
 #[derive(Clone, Debug)]
-enum Who {
+enum Target {
     Thread(std::thread::Thread),
     #[cfg(feature = "simulate")]
     Core(usize),
 }
 
 impl Waiter {
-    /// The caller.
+    /// The calling thread or core.
     pub fn current() -> Waiter {
         #[cfg(feature = "simulate")]
         if let Some(core) = crate::simulated::core() {
-            return Waiter(Who::Core(core));
+            return Waiter(Target::Core(core));
         }
-        Waiter(Who::Thread(std::thread::current()))
+        Waiter(Target::Thread(std::thread::current()))
     }
 
-    /// Ends its [`wait`], or the next one if it does not wait now. A simulated core can be woken by others of
-    /// its machine only.
+    /// Ends its [`wait`], or the next one if it does not wait now. A simulated core can be woken only by cores
+    /// of its machine.
     pub fn wake(&self) {
         match &self.0 {
-            Who::Thread(thread) => thread.unpark(),
+            Target::Thread(thread) => thread.unpark(),
             #[cfg(feature = "simulate")]
-            Who::Core(core) => crate::simulated::wake(*core),
+            Target::Core(core) => crate::simulated::wake(*core),
         }
     }
 }
 
-/// Sleeps until the caller is woken through its [`Waiter`], or until this time; or for less, so the caller
-/// looks whether it has what it waits for.
+/// Sleeps until the caller is woken through its [`Waiter`], or until this time. May return early, so the caller
+/// checks its condition again.
 pub fn wait(until: Option<Instant>) {
     #[cfg(feature = "simulate")]
     if crate::simulated::park(until.map(Instant::nanoseconds)) {
@@ -54,7 +54,7 @@ pub fn wait(until: Option<Instant>) {
     }
 }
 
-/// On a simulated core: work without steps takes so long. On a thread nothing: there it takes the time that it takes.
+/// On a simulated core: work without steps takes this long. On a thread this does nothing.
 #[inline]
 pub fn work(time: Duration) {
     #[cfg(feature = "simulate")]
@@ -64,7 +64,7 @@ pub fn work(time: Duration) {
     let _ = time;
 }
 
-/// Work of ordering batches: it is done between steps, and takes time on a simulated core.
+/// A kind of work in ordering batches. It is done between steps, and takes time on a simulated core.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BatchWork {
     /// A row is added to the footprint of a call.
@@ -77,7 +77,7 @@ pub enum BatchWork {
     GraphVisit,
 }
 
-/// On a simulated core: this work, done so many times, takes the time that the simulation says. On a thread nothing.
+/// On a simulated core: charges this work `times` times, at the cost of the simulation. On a thread this does nothing.
 #[inline]
 pub fn batch_work(work: BatchWork, times: u64) {
     #[cfg(feature = "simulate")]
@@ -91,18 +91,18 @@ mod tests {
     use std::sync::mpsc;
 
     #[test]
-    fn who_waits_is_woken_also_if_it_waits_later() {
-        let (who, told) = mpsc::channel();
+    fn a_waiter_is_woken_even_if_it_waits_later() {
+        let (sender, receiver) = mpsc::channel();
         let waits = crate::thread::spawn("waits", move || {
-            who.send(Waiter::current()).expect("a listener");
+            sender.send(Waiter::current()).expect("a listener");
             wait(None);
         });
-        told.recv().expect("it says who it is").wake();
+        receiver.recv().expect("a waiter").wake();
         waits.expect("a thread").join().expect("it was woken");
     }
 
     #[test]
-    fn nobody_waits_longer_than_until_a_time_and_work_takes_no_time_of_threads() {
+    fn waiting_ends_at_the_given_time_and_work_takes_no_time_of_threads() {
         let began = Instant::now();
         work(Duration::from_secs(3600));
         let until = began.after(Duration::from_millis(20));

@@ -1,10 +1,9 @@
-//! What stays of TPC-C's full mix when others want the processors: threads of a warehouse each, alone and
-//! beside busy loops in other processes, each of a session of its own, so that Linux puts it into another
-//! scheduling group where it groups by session. Whoever waits for a thread that does not run waits for a time
-//! slice of the others, milliseconds.
+//! Measures TPC-C's full mix on a busy machine: threads with one warehouse each, alone and beside busy loops. The loops
+//! run in processes with sessions of their own, so that Linux schedules them in other groups if it groups by session. A
+//! thread that waits for a descheduled thread waits for a time slice, which is some milliseconds.
 //!
-//! The same threads count for themselves in a second comparison: that is what the scheduler leaves, and nothing
-//! that waits for anybody can keep more of.
+//! In a second comparison the same threads only count. That is the processor time that the scheduler leaves
+//! them, which is the upper bound for any program.
 
 use std::error::Error;
 use std::hint::black_box;
@@ -31,7 +30,7 @@ pub(crate) struct Options {
     /// Threads
     #[arg(long, default_value_t = 2, value_parser = clap::value_parser!(u16).range(1..=1024))]
     threads: u16,
-    /// Warehouses; thread n is at home in the nth, or in the nth modulo their number
+    /// Warehouses; thread n uses warehouse n, modulo their number
     #[arg(long, default_value_t = 2, value_parser = clap::value_parser!(u16).range(1..))]
     warehouses: u16,
     /// Busy loops [default: one for each processor]
@@ -39,7 +38,7 @@ pub(crate) struct Options {
     loops: Option<u16>,
 }
 
-/// Processes that compute nothing, until they are dropped.
+/// Busy processes, until this is dropped.
 struct Loops(Vec<Child>);
 
 impl Loops {
@@ -56,16 +55,16 @@ impl Loops {
 impl Drop for Loops {
     fn drop(&mut self) {
         for child in &mut self.0 {
-            // It may have ended.
+            // The process may have ended.
             let _ = child.kill();
             let _ = child.wait();
         }
     }
 }
 
-/// Such a process: keeps a processor busy until its standard input ends, as it does with whoever started it.
+/// The main function of a busy process. It runs until its standard input ends, which happens when its parent ends.
 pub(crate) fn spin() -> ! {
-    // SAFETY: no memory is involved. Refused where it is the leader of a group already, and then it stays where it is.
+    // SAFETY: the call involves no memory. It fails if the process leads a group, which changes nothing.
     let _ = unsafe { libc::setsid() };
     let ends = thread::spawn("busy-loop-end", || {
         let _ = std::io::stdin().read_to_end(&mut Vec::new());
@@ -81,7 +80,7 @@ pub(crate) fn spin() -> ! {
     }
 }
 
-/// Runs `step` on threads, each with its own of `parts`, for a length; how many a second they do together.
+/// Runs `step` on one thread for each of `parts`, for a length. Returns their total rate per second.
 fn rate_of<P: Send>(parts: Vec<P>, length: Length, step: impl Fn(&mut P) + Sync) -> f64 {
     let begin = Instant::now();
     let counts: Vec<u64> = thread::scope(|scope| {
@@ -103,7 +102,7 @@ fn rate_of<P: Send>(parts: Vec<P>, length: Length, step: impl Fn(&mut P) + Sync)
     counts.iter().sum::<u64>() as f64 / begin.elapsed().as_secs_f64().max(1e-9)
 }
 
-/// Transactions a second of threads with a terminal each.
+/// Transactions per second of threads with one terminal each.
 fn transactions(
     db: &Database,
     workload: &dyn Workload,
@@ -120,14 +119,14 @@ fn transactions(
     }))
 }
 
-/// How often a second threads count to some thousands.
+/// The rate per second at which threads count to some thousands.
 fn counts(threads: u16, length: Length) -> f64 {
     rate_of(vec![0u64; usize::from(threads)], length, |count| {
         (0..4096).for_each(|_| *count = black_box(count.wrapping_add(1)));
     })
 }
 
-/// Compares, with `start` for the busy loops.
+/// Runs the comparison. `start` starts the busy loops.
 fn report<L>(
     setting: &Setting,
     (threads, warehouses): (u16, u16),
@@ -136,7 +135,7 @@ fn report<L>(
     let workload = setting.tpcc(warehouses);
     let db = setting.load(&workload)?;
     setting.prefault(&db, 2)?;
-    // What cannot be started is told now.
+    // Fails early if the loops cannot be started.
     drop(start()?);
     let beside = |run: &dyn Fn() -> f64| {
         let _loops = start().expect("they were started before");
@@ -157,7 +156,7 @@ fn report<L>(
     Ok(report)
 }
 
-/// Measures and prints.
+/// Measures and prints the results.
 pub(crate) fn run(options: Options) -> Result<(), Box<dyn Error>> {
     let Options { setting, threads, warehouses, loops } = options;
     let (setting, loops) = (Setting::try_from(setting)?, loops.map_or_else(thread::processors, usize::from));

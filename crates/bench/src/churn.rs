@@ -1,6 +1,6 @@
-//! Whether memory grows while rows come, change and go: long texts of changing length, indexed values that
-//! move, rows deleted and inserted again under their own key, and a queue whose keys only ascend. Their number
-//! stays what it was.
+//! Checks that memory does not grow while rows are inserted, changed and deleted. There are long texts of
+//! changing length, indexed values that change, rows that are deleted and inserted again under the same key,
+//! and a queue with ascending keys. The number of rows stays the same.
 
 use std::error::Error;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -11,10 +11,10 @@ use seriatim::{Database, Handle, Session, Table, TransactError};
 use seriatim_base::clock::Instant;
 use seriatim_base::{Rng, say, talk, thread};
 
-/// What to run.
+/// Options of the run.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct Options {
-    /// Length of the run; memory in its last tenth is compared with memory in its second (of ten minutes: 10 and 2)
+    /// Length of the run; compares memory in the last tenth with memory in the second tenth
     #[arg(long, default_value_t = 600, value_parser = clap::value_parser!(u64).range(10..))]
     seconds: u64,
     /// Seconds between two lines, at most a tenth of the run
@@ -29,14 +29,14 @@ pub(crate) struct Options {
     /// Concurrency-control protocol
     #[arg(long, default_value = "auto")]
     protocol: String,
-    /// Determines what is changed
+    /// The seed of the changes
     #[arg(long, default_value_t = 1)]
     seed: u64,
 }
 
-/// Longest text, in bytes.
+/// The longest text, in bytes.
 const TEXT_MAX: u64 = 400;
-/// Values of the indexed column.
+/// The number of values of the indexed column.
 const GROUPS: u64 = 100;
 
 /// A row that is updated, deleted and inserted again.
@@ -60,7 +60,7 @@ struct Queued {
     text: String,
 }
 
-/// One thread's part: rows of its own, so that nobody conflicts and counts stay exact.
+/// The state of one thread. It has its own rows, so that no transactions conflict and counts are exact.
 struct Churner {
     session: Session,
     items: Handle<Item>,
@@ -68,7 +68,7 @@ struct Churner {
     rng: Rng,
     thread: u64,
     rows: u64,
-    /// The places of the queue that are filled.
+    /// The first occupied position of the queue.
     first: u64,
 }
 
@@ -98,12 +98,12 @@ impl Churner {
         Item { id, group, tag: id << 32 | self.rng.below(1 << 32), text }
     }
 
-    /// Changes a few rows, and leaves as many as there were. Transactions committed.
+    /// Changes some rows, and keeps their number. Returns the number of committed transactions.
     fn step(&mut self) -> Result<u64, TransactError> {
         let id = self.thread * self.rows + self.rng.below(self.rows);
         let new = self.item(id);
         let Churner { session, items, .. } = self;
-        // Rows are this thread's own.
+        // Only this thread changes these rows.
         session.transact(|tx| {
             tx.update(items, &id, |row| {
                 row.set_group(new.group);
@@ -134,7 +134,7 @@ fn open(protocol: &str, step_helpers: bool) -> Result<Database, Box<dyn Error>> 
     Ok(db)
 }
 
-/// Runs and prints a line each interval.
+/// Runs, and prints a line for each interval.
 pub(crate) fn run(options: &Options) -> Result<(), Box<dyn Error>> {
     let db = open(&options.protocol, false)?;
     let (threads, rows, seed) = (options.threads, options.rows, options.seed);
@@ -176,7 +176,7 @@ pub(crate) fn run(options: &Options) -> Result<(), Box<dyn Error>> {
         Ok(said.map(|()| samples)?)
     })?;
     let tenth = options.seconds as f64 / 10.0;
-    // What waits to be reused comes and goes with every grace period: single samples differ by a twentieth.
+    // Memory that waits for reuse varies with each grace period: single samples differ by a twentieth.
     let mean = |after: f64| {
         let inside = samples.iter().filter(|(seconds, _)| (after..=after + tenth + 0.5).contains(seconds));
         let (sum, count) = inside.fold((0.0, 0), |(sum, count), (_, memory)| (sum + *memory as f64, count + 1));
@@ -193,7 +193,7 @@ pub(crate) fn run(options: &Options) -> Result<(), Box<dyn Error>> {
 mod tests {
     use super::*;
 
-    /// Memory may be a twentieth above what it was after a fifth of the run.
+    /// Memory may grow by a twentieth after a fifth of the run.
     #[test]
     fn memory_does_not_grow_under_any_protocol() {
         for protocol in seriatim::available_protocols() {

@@ -1,11 +1,10 @@
-//! The measurements that are commands of `seriatim bench` and print what they find: what a transaction costs over its
-//! index, and over a map in the same program, what dispatch costs, what a declared procedure costs over the same by
-//! hand, what prefetching by plans brings, whether memory grows, what durability costs, what hardware regions bring,
-//! what a long reader costs a writer.
+//! Measurements that are commands of `seriatim bench` and print their results: the overhead of transactions
+//! over an index and over a map, of dispatch, of declared procedures over handwritten ones, of durability, of
+//! hardware regions, and of long readers; the benefit of prefetching by plans; the growth of memory.
 //!
-//! Each is one module with a small size that runs as a test and asserts relations, never times. Standard output
-//! is data, standard error is talk. Arms that are compared run in alternating pairs, and medians come with
-//! their quartiles, because the machine's speed drifts more than most differences.
+//! Each is one module with a small size that runs as a test and checks relations, never times. Data goes to
+//! standard output, messages to standard error. Compared arms run in alternating pairs, and medians have
+//! quartiles, since the machine's speed varies more than most differences.
 
 use std::error::Error;
 
@@ -21,7 +20,8 @@ use crate::{
 
 #[derive(Subcommand)]
 enum Measurement {
-    /// One-operation transactions, 80 % reads and 20 % read-modify-writes, against the same on the bare index
+    /// Compares one-operation transactions, 80 % reads and 20 % read-modify-writes, with the same operations on
+    /// the bare index
     RawIndex {
         #[command(flatten)]
         pairs: Pairs,
@@ -32,7 +32,7 @@ enum Measurement {
         #[arg(long, default_value = "auto")]
         protocol: String,
     },
-    /// A single-read transaction through a session's closure, through `dyn Worker`, and monomorphised
+    /// Compares a single-read transaction through a session's closure, through `dyn Worker`, and monomorphized
     Dispatch {
         #[command(flatten)]
         pairs: Pairs,
@@ -40,58 +40,58 @@ enum Measurement {
         #[arg(long, default_value_t = 1_000, value_parser = clap::value_parser!(u64).range(1..))]
         keys: u64,
     },
-    /// Reads of one row and transfers between two, by closures and by registered procedures, against the same
-    /// on a `HashMap` behind a mutex
+    /// Compares reads of one row and transfers between two, by closures and by registered procedures, with the
+    /// same operations on a `HashMap` behind a mutex
     Embedded {
         #[command(flatten)]
         pairs: Pairs,
-        /// Rows that are read
+        /// Rows to read
         #[arg(long, default_value_t = 200_000, value_parser = clap::value_parser!(u64).range(1..))]
         entries: u64,
-        /// Accounts between which is transferred
+        /// Accounts for transfers
         #[arg(long, default_value_t = 100_000, value_parser = clap::value_parser!(u64).range(2..))]
         accounts: u64,
         /// Concurrency-control protocol
         #[arg(long, default_value = "auto")]
         protocol: String,
     },
-    /// New-Order and Payment of TPC-C, and YCSB with 16 operations, 80 % reads and 20 % read-modify-writes, as
-    /// registered procedures against closures written by hand
+    /// Compares New-Order and Payment of TPC-C, and YCSB with 16 operations (80 % reads, 20 %
+    /// read-modify-writes), as registered procedures and as handwritten closures
     Procedures {
         #[command(flatten)]
         options: Options,
-        /// Warehouses; each is in turn home of the one terminal
+        /// Warehouses; the terminal uses them in turn
         #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..))]
         warehouses: u16,
     },
-    /// TPC-C's full mix, and YCSB with 16 operations, 80 % reads and 20 % read-modify-writes, with prefetching
-    /// by plans against the same without
+    /// Compares TPC-C's full mix, and YCSB with 16 operations (80 % reads, 20 % read-modify-writes), with
+    /// prefetching by plans and without
     Prefetch {
         #[command(flatten)]
         options: Options,
-        /// Numbers of warehouses, a comparison each; one thread serves a terminal of every warehouse in turn
+        /// Numbers of warehouses to compare; one thread serves a terminal of each warehouse in turn
         #[arg(long, value_delimiter = ',', default_value = "1,10", value_parser = clap::value_parser!(u16).range(1..))]
         warehouses: Vec<u16>,
     },
-    /// TPC-C's full mix beside busy loops of other scheduling groups against the same alone
+    /// Compares TPC-C's full mix beside busy loops in other scheduling groups and alone
     Busy(busy::Options),
-    /// One of these loops
+    /// Runs one of these loops
     #[command(hide = true)]
     BusyLoop,
-    /// Transfers beside a thread that holds snapshots and sums in them, against the same beside one that sleeps
+    /// Compares transfers beside a thread that reads snapshots and beside one that sleeps
     Reader(reader::Options),
-    /// Memory in use while rows are updated, deleted and inserted again
+    /// Measures memory in use while rows are updated, deleted and inserted again
     Churn(churn::Options),
-    /// What stays of memory when all rows are deleted, and what opening a full directory takes
+    /// Measures the memory that remains when all rows are deleted, and opening a full directory
     Footprint(footprint::Options),
-    /// Batches written and flushed one after the other, as a logger does
+    /// Writes and flushes batches one after another, as a logger does
     Disk(disk::Options),
-    /// TPC-C's full mix with group commit against durability off; bytes of the log, a checkpoint, recovery
+    /// Compares TPC-C's full mix with group commit and without durability; measures log bytes, a checkpoint, recovery
     Durability(durability::Options),
-    /// TPC-C in portions, to be run under callgrind: see `cargo xtask instructions`
+    /// Runs TPC-C in portions under callgrind: see `cargo xtask instructions`
     Instructions(instructions::Options),
-    /// Cost, capacity and duration of hardware regions, fallbacks, and TPC-C with regions and without beside
-    /// the roofline
+    /// Measures cost, capacity and duration of hardware regions, fallbacks, and TPC-C with and without regions
+    /// beside the roofline
     Rtm(rtm::Options),
 }
 
@@ -104,7 +104,7 @@ pub(crate) struct Pairs {
     /// Length of each arm's run
     #[arg(long, default_value_t = 2.0, value_parser = seconds)]
     pub(crate) seconds: f64,
-    /// Determines rows and inputs
+    /// The seed of rows and inputs
     #[arg(long, default_value_t = 1)]
     pub(crate) seed: u64,
 }
@@ -112,11 +112,11 @@ pub(crate) struct Pairs {
 pub(crate) fn seconds(text: &str) -> Result<f64, String> {
     match text.parse() {
         Ok(seconds) if (0.001..=86_400.0).contains(&seconds) => Ok(seconds),
-        _ => Err("seconds are a number from 0.001 to 86400".to_owned()),
+        _ => Err("expected seconds from 0.001 to 86400".to_owned()),
     }
 }
 
-/// Compares under the setting that the options ask for.
+/// Runs a comparison under the setting of the options.
 fn compare(options: Options, run: impl FnOnce(&Setting) -> Result<(), Box<dyn Error>>) -> Result<(), Box<dyn Error>> {
     run(&Setting::try_from(options)?)
 }
@@ -126,16 +126,16 @@ pub fn add(bench: Command) -> Command {
     Measurement::augment_subcommands(bench)
 }
 
-/// Runs the measurement that was asked for, which prints what it found; `None` where another command was.
+/// Runs the requested measurement, which prints its results. Returns `None` for any other command.
 ///
 /// # Errors
-/// What it failed by; an [`io::Error`](std::io::Error) where its output could not be written.
+/// The failure of the measurement; an [`io::Error`](std::io::Error) if its output could not be written.
 pub fn run(bench: &ArgMatches) -> Option<Result<(), Box<dyn Error>>> {
     bench.subcommand_name().filter(|name| Measurement::has_subcommand(name))?;
     Some(Measurement::from_arg_matches(bench).map_err(Into::into).and_then(measure))
 }
 
-/// Runs a measurement, which prints what it found.
+/// Runs a measurement, which prints its results.
 fn measure(measurement: Measurement) -> Result<(), Box<dyn Error>> {
     match measurement {
         Measurement::RawIndex { pairs, keys, protocol } => {

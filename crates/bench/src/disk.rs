@@ -1,7 +1,7 @@
-//! What a disk gives to the writer of a log: the rate of batches, each written and flushed before the next, and
-//! how long a flush takes.
+//! The speed of a disk for the writer of a log: the rate of batches, each written and flushed before the next,
+//! and the duration of a flush.
 //!
-//! The file has its final size and was written before, as log segments are; so a flush moves data and no metadata.
+//! The file has its final size and was written before, as log segments are. So a flush writes data and no metadata.
 
 use std::error::Error;
 use std::path::{Path, PathBuf};
@@ -19,30 +19,35 @@ use seriatim_base::say;
 /// The options.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct Options {
-    /// A directory on the disk
+    /// A directory on the disk to measure
     #[arg(long, value_name = "DIR")]
     data: PathBuf,
     /// Length of the measurement of each size
     #[arg(long, default_value_t = 2.0, value_parser = crate::commands::seconds)]
     seconds: f64,
     /// Sizes of batches, in KiB
-    #[arg(long, value_delimiter = ',', default_value = "4,64,256,1024", value_parser = clap::value_parser!(u32).range(1..=65_536))]
+    #[arg(
+        long,
+        value_delimiter = ',',
+        default_value = "4,64,256,1024",
+        value_parser = clap::value_parser!(u32).range(1..=65_536)
+    )]
     batch: Vec<u32>,
-    /// What to print on standard output
+    /// The format of standard output
     #[arg(long, value_enum, default_value_t = Format::Text)]
     format: Format,
 }
 
-/// What batches of one size came to.
+/// The results for batches of one size.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Rate {
     pub(crate) batch_bytes: usize,
     pub(crate) bytes_per_second: f64,
-    /// Microseconds of a flush: median, 99th percentile, the longest.
+    /// Microseconds of a flush: median, 99th percentile, maximum.
     pub(crate) flush_us: [f64; 3],
 }
 
-/// Bytes of the file; at the end writing begins anew.
+/// Bytes of the file. At its end writing starts again at the beginning.
 const FILE_BYTES: u64 = if cfg!(test) { 1 << 20 } else { 256 << 20 };
 
 /// Writes and flushes batches of a size.
@@ -85,7 +90,7 @@ fn write(disk: &dyn Disk, path: &Path, batch_bytes: usize, length: Length) -> Re
     Ok(Rate { batch_bytes, bytes_per_second, flush_us: percentiles(flushes) })
 }
 
-/// Median, 99th percentile and the largest of some numbers; zeros of none.
+/// Median, 99th percentile and maximum of some numbers; zeros without numbers.
 pub(crate) fn percentiles(mut numbers: Vec<f64>) -> [f64; 3] {
     numbers.sort_by(f64::total_cmp);
     let last = numbers.len().saturating_sub(1);
@@ -102,7 +107,7 @@ impl Rate {
     }
 }
 
-/// Measures and prints.
+/// Measures and prints the results.
 pub(crate) fn run(options: &Options) -> Result<(), Box<dyn Error>> {
     let rates =
         options.batch.iter().map(|&kib| measure(&options.data, kib as usize * 1024, Length::Seconds(options.seconds)));
@@ -131,7 +136,7 @@ mod tests {
     fn batches_are_written_flushed_and_the_file_is_gone() {
         let home = std::env::temp_dir().join(format!("seriatim-bench-disk-{:016x}", rng::entropy()));
         std::fs::create_dir(&home).expect("a directory");
-        // More than the file holds.
+        // More than the size of the file.
         let rate = measure(&home, 64 << 10, Length::Operations(20)).expect("the disk works");
         let [p50, p99, max] = rate.flush_us;
         assert!(rate.bytes_per_second > 0.0 && p50 > 0.0 && p50 <= p99 && p99 <= max, "{rate:?}");

@@ -1,7 +1,7 @@
-//! What dispatch costs: one read transaction run three ways on equal tables. Through a session's closure, as
-//! users do; on the worker behind `dyn Worker`, as the session does inside; and on the protocol's own worker
-//! type, where the compiler sees everything. The second against the third is the indirect calls; the first
-//! against the second is the session: lease, unwinding guard, counters.
+//! The cost of dispatch: one read transaction in three forms on equal tables. The first is a session's closure,
+//! as users write it. The second is the worker behind `dyn Worker`, which the session uses. The third is the
+//! protocol's own worker type, which the compiler can inline. The second and third differ by the indirect
+//! calls. The first and second differ by the session: lease, unwinding guard, counters.
 
 use std::error::Error;
 use std::hint::black_box;
@@ -19,24 +19,24 @@ use seriatim_txn::{
 use crate::measure::{Length, Quartiles, alternate, rate};
 use crate::row::{Hashed, Record};
 
-/// A row's value as a number that depends on it.
+/// A number that depends on a row's value.
 #[inline]
 fn look(value: &[u8]) -> u64 {
     value.iter().map(|&byte| u64::from(byte)).sum()
 }
 
-/// A protocol without a database: its worker, and one table that this thread alone uses.
+/// A protocol without a database: its worker, and one table that only this thread uses.
 struct Direct<P: Protocol> {
     worker: P::Worker,
-    // Boxed: a table does not move while its worker lives.
+    // Boxed, since a table must not move while its worker lives.
     table: Box<Table>,
     _protocol: P,
     _environment: Environment,
 }
 
-/// An error of a worker that is alone: a fault.
+/// The error of a worker without concurrency, which is a bug.
 fn stopped(error: OpError) -> String {
-    format!("a transaction stopped with nobody in its way: {error:?}")
+    format!("a transaction stopped without a conflict: {error:?}")
 }
 
 impl<P: Protocol> Direct<P> {
@@ -61,7 +61,7 @@ impl<P: Protocol> Direct<P> {
         worker.begin(Mode::ReadWrite, Priority::NONE);
         let staged = worker.stage(table).map_err(stopped)?;
         let mut out_of_line_values = NoOutOfLine;
-        // SAFETY: a staged row is ours, zeroed, and of the table's layout.
+        // SAFETY: a staged row is private, zeroed, and of the table's layout.
         let mut writer =
             unsafe { RowWriter::for_insert(staged.row.as_ptr(), staged.fixed.as_ptr(), &mut out_of_line_values) };
         seriatim::catalog::Table::encode(&Hashed::new(key), &mut writer)?;
@@ -74,7 +74,7 @@ impl<P: Protocol> Direct<P> {
     }
 }
 
-/// The transaction on a worker, of its own type or `dyn`.
+/// Runs the transaction on a worker, of its own type or `dyn`.
 #[inline]
 fn read<W: Worker + ?Sized>(worker: &mut W, table: &Table, key: Key<'_>) -> u64 {
     worker.begin(Mode::ReadWrite, Priority::NONE);
@@ -100,23 +100,23 @@ fn run_session(session: &mut Session, table: &Handle<Hashed>, keys: u64, length:
         let key = rng.below(keys);
         let value = session.transact(|tx| Ok(tx.get(table, &key)?.map(|row| look(Hashed::value(&row)))));
         let Ok(Some(value)) = value.map(seriatim::Committed::into_value) else {
-            panic!("alone, every record is there")
+            panic!("without other transactions, every record exists")
         };
         sum = sum.wrapping_add(value);
     });
     (rate, black_box(sum))
 }
 
-/// What comparing the arms of one protocol gave: session, `dyn Worker`, worker.
+/// The results for one protocol: session, `dyn Worker`, worker.
 struct Compared {
-    /// Transactions a second, of each round.
+    /// Transactions per second, for each round.
     rates: [Vec<f64>; 3],
-    /// What was read: the same in each arm.
+    /// The values that were read, which are the same in each arm.
     #[cfg_attr(not(test), allow(dead_code, reason = "for tests"))]
     sums: [u64; 3],
 }
 
-/// Compares the arms of one protocol: its name, records, rounds, length, seed.
+/// Compares the arms of one protocol. The arguments are its name, records, rounds, length, and seed.
 type Compare = fn(&str, u64, u32, Length, u64) -> Result<Compared, Box<dyn Error>>;
 
 /// The three arms of one protocol.
@@ -156,18 +156,19 @@ fn compare<P: Protocol>(
 /// Runs `$body` for each protocol of the registry, with its name and type.
 macro_rules! comparisons {
     ($($protocol:ident => $type:path,)*) => {
-        /// A function that compares the arms of each protocol.
-        const COMPARISONS: &[(&str, Compare)] = &[$((<$type as seriatim_txn::Protocol>::INFO.name, compare::<$type>),)*];
+        /// The functions that compare the arms of each protocol.
+        const COMPARISONS: &[(&str, Compare)] =
+            &[$((<$type as seriatim_txn::Protocol>::INFO.name, compare::<$type>),)*];
     };
 }
 for_each_protocol!(comparisons);
 
-/// Whether a database of the protocol opens on this machine.
+/// Whether the protocol can run on this machine.
 fn opens(name: &str) -> bool {
     seriatim::available_protocols().iter().any(|protocol| protocol.name == name)
 }
 
-/// Measures and prints.
+/// Measures and prints the results.
 pub(crate) fn run(keys: u64, rounds: u32, length: Length, seed: u64) -> Result<(), Box<dyn Error>> {
     talk!("single-read transactions over {keys} records of a hash table, {rounds} rounds, 1 thread, seed {seed}");
     say!(

@@ -1,11 +1,9 @@
-//! What durability costs and gives: TPC-C's full mix with durability off against group commit, how long a
-//! result takes until it is durable, how often one client alone is answered by group commit and by a flush for
-//! each, where the bytes of the log go, rate and latency beside a checkpoint and before it, and recovery
-//! against the writing of what it recovers.
+//! The cost of durability: TPC-C's full mix with group commit and without durability, the time until a result
+//! is durable, the rate of a single client with group commit and with a flush for each transaction, log bytes
+//! by table, rate and latency during a checkpoint, and recovery compared with the original run.
 //!
-//! The arms run in turn, each on a database of its own that goes on growing, with the same inputs in a round,
-//! by two threads that have many results outstanding. The disk is measured in the same run, in batches of the
-//! size that the log had.
+//! The arms run in turn, each on its own growing database. In each round they have the same inputs. Two threads
+//! have many outstanding results. The same run also measures the disk, with batches of the log's size.
 
 mod lone;
 
@@ -38,13 +36,13 @@ use crate::setting::{self, Setting};
 pub(crate) struct Options {
     #[command(flatten)]
     setting: setting::Options,
-    /// A new or empty directory for the database, on the disk to be measured
+    /// A new or empty directory for the database, on the disk to measure
     #[arg(long, value_name = "DIR")]
     data: PathBuf,
     /// Warehouses
     #[arg(long, default_value_t = 2, value_parser = clap::value_parser!(u16).range(1..))]
     warehouses: u16,
-    /// Results of a thread that may wait until they are durable
+    /// The most results of a thread that wait for durability
     #[arg(long, default_value_t = 10_000, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     outstanding: u32,
 }
@@ -52,12 +50,12 @@ pub(crate) struct Options {
 /// Threads of each arm.
 const THREADS: usize = 2;
 
-/// What some threads did.
+/// The results of some threads.
 #[derive(Debug, Default)]
 struct Driven {
     committed: u64,
     seconds: f64,
-    /// Microseconds from the beginning of transactions until their results left.
+    /// Microseconds from the beginning of transactions until their results were released.
     durable_us: Vec<f64>,
 }
 
@@ -73,18 +71,19 @@ impl Driven {
     }
 }
 
-/// How long results took until they were durable, against how often the log was flushed meanwhile.
+/// The time until results were durable, compared with the flushes of that time.
 #[derive(Clone, Copy, Debug)]
 struct Latency {
-    /// Microseconds from the beginning of a transaction until its result left: median, 99th percentile, the longest.
+    /// Microseconds from the beginning of a transaction until its result was released: median, 99th percentile,
+    /// maximum.
     durable_us: [f64; 3],
-    /// The mean time between flushes, in microseconds: a result that only waits for the next flush takes about
+    /// The mean time between flushes, in microseconds. A result that only waits for the next flush takes about
     /// one of them.
     flush_interval_us: f64,
 }
 
 impl Latency {
-    /// Of what was driven, while so many flushes were made.
+    /// From the results, and the number of flushes meanwhile.
     fn new(driven: &Driven, flushes: u64) -> Latency {
         Latency {
             durable_us: percentiles(driven.durable_us.clone()),
@@ -92,12 +91,12 @@ impl Latency {
         }
     }
 
-    /// Median and 99th percentile in flush intervals.
+    /// Median and 99th percentile, in flush intervals.
     fn intervals(&self) -> [f64; 2] {
         [self.durable_us[0], self.durable_us[1]].map(|us| us / self.flush_interval_us.max(1e-3))
     }
 
-    /// Fields of an object.
+    /// The fields of a JSON object.
     fn json(&self) -> Map<String, Value> {
         let ([p50, p99, max], [p50_intervals, p99_intervals]) = (self.durable_us, self.intervals());
         Map::from_iter([
@@ -116,7 +115,7 @@ impl fmt::Display for Latency {
     }
 }
 
-/// What transactions met in some time.
+/// Rate and latency of transactions in some period.
 #[derive(Clone, Copy, Debug)]
 struct Served {
     per_second: f64,
@@ -124,7 +123,7 @@ struct Served {
 }
 
 impl Served {
-    /// While `run` drives transactions on a database with a log.
+    /// Measures while `run` executes transactions on a database with a log.
     fn while_driven<T>(
         db: &Database,
         run: impl FnOnce() -> Result<(Driven, T), Box<dyn Error>>,
@@ -142,8 +141,8 @@ impl Served {
     }
 }
 
-/// Runs terminals on threads, each with so many results outstanding, until `ends` says so, which is told the
-/// transactions of a thread.
+/// Runs terminals on threads, each with `outstanding` results in progress, until `ends` returns true for the
+/// number of transactions of a thread.
 fn drive(
     db: &Database,
     workload: &dyn Workload,
@@ -176,14 +175,14 @@ fn drive(
                     queue.pop_front().into_iter().for_each(|first| take(&mut driven, first));
                 }
             }
-            // What is still to leave took its time, too.
+            // Results that are still waiting count, too.
             queue.drain(..).for_each(|first| take(&mut driven, first));
             driven
         };
         let running: Vec<_> = terminals.into_iter().map(|terminal| scope.spawn(move || run(terminal))).collect();
         running.into_iter().map(|thread| thread.join().expect("a terminal does not panic")).collect()
     });
-    // Of the threads none has a time of its own.
+    // The threads' own times are not used.
     let mut sum = Driven { seconds: begin.elapsed().as_secs_f64(), ..Driven::default() };
     parts.into_iter().for_each(|part| sum.add(part));
     Ok(sum)
@@ -204,10 +203,10 @@ fn drive_for(
     })
 }
 
-/// Bytes of the log by table and kind of entry, as recovery would read them.
+/// Bytes of the log by table and kind of entry, as recovery reads them.
 type Bytes = BTreeMap<(String, &'static str), (u64, u64)>;
 
-/// Adds up what a replay hands on, and applies nothing.
+/// Counts the versions of a replay, and applies none.
 struct Counter {
     names: Vec<String>,
     bytes: Mutex<Bytes>,
@@ -217,7 +216,7 @@ impl Apply for Counter {
     fn apply(&self, _: usize, version: &Version<'_>) -> Result<Outcome, StorageError> {
         let table = self.names.get(version.table.index()).cloned().unwrap_or_default();
         let key = version.key.to_bytes().len() as u64;
-        let mut bytes = self.bytes.lock().expect("nobody panicked");
+        let mut bytes = self.bytes.lock().expect("no panic");
         for change in version.changes {
             let payload = match change {
                 Change::Row(bytes) | Change::Patch(bytes) | Change::Delta(bytes) => bytes.len(),
@@ -231,7 +230,7 @@ impl Apply for Counter {
     }
 }
 
-/// Where the bytes of the log of a closed database are: entries and bytes of keys and columns.
+/// The log of a closed database by table: entries, and bytes of keys and columns.
 fn bytes_by_table(directory: &Path) -> Result<Bytes, StorageError> {
     let disk = disk::real();
     let manifest = Manifest::read(disk.as_ref(), directory)?;
@@ -241,10 +240,10 @@ fn bytes_by_table(directory: &Path) -> Result<Bytes, StorageError> {
     }
     let counter = Counter { names, bytes: Mutex::default() };
     Replay::open(disk.as_ref(), directory, &manifest)?.run(disk.as_ref(), 1, &counter, &|_| {})?;
-    Ok(counter.bytes.into_inner().expect("nobody panicked"))
+    Ok(counter.bytes.into_inner().expect("no panic"))
 }
 
-/// Everything that was measured.
+/// All results.
 struct Measured {
     off: Vec<f64>,
     group: Vec<f64>,
@@ -254,7 +253,7 @@ struct Measured {
     bytes: Bytes,
     disk: Rate,
     recovery: Recovery,
-    /// Of the recovery: the part in which the log was replayed.
+    /// The time of recovery that was spent in replaying the log.
     replay_seconds: f64,
     before: Served,
     during: Served,
@@ -263,7 +262,7 @@ struct Measured {
     lone: lone::Lone,
 }
 
-/// A checkpoint is set against so many lengths before it, and as many behind.
+/// A checkpoint is compared with so many times its duration before it and after it.
 const BESIDE: u64 = 3;
 
 fn builder(setting: &Setting, directory: &Path) -> Builder {
@@ -285,7 +284,7 @@ fn measure_all(
     workload.load(&db, &Loading::default())?;
     setting.prefault(&in_memory, 1)?;
     setting.prefault(&db, 1)?;
-    // What was loaded is of no interest from here on.
+    // Excludes the loaded rows from what follows.
     db.checkpoint()?;
     let start = db.statistics();
     let mut all = Driven::default();
@@ -309,10 +308,10 @@ fn measure_all(
     let bytes = bytes_by_table(directory)?;
     let phases = std::sync::Arc::new(Mutex::new((None, None)));
     let noted = std::sync::Arc::clone(&phases);
-    // As for the run: memory is touched beforehand.
+    // Memory is touched beforehand, as for the run.
     let opening = builder(setting, directory).prefault(end.memory_bytes);
     let db = opening.on_recovery(move |at| {
-        let mut noted = noted.lock().expect("nobody panicked");
+        let mut noted = noted.lock().expect("no panic");
         match at.phase {
             RecoveryPhase::Checkpoint => noted.0 = Some(Instant::now()),
             RecoveryPhase::Log => noted.1 = Some(Instant::now()),
@@ -320,7 +319,7 @@ fn measure_all(
         }
     });
     let db = db.open()?;
-    let replay_seconds = match *phases.lock().expect("nobody panicked") {
+    let replay_seconds = match *phases.lock().expect("no panic") {
         (Some(loaded), Some(replayed)) => replayed.since(loaded).as_secs_f64(),
         _ => 0.0,
     };
@@ -345,7 +344,7 @@ fn measure_all(
     })
 }
 
-/// What transactions meet before a checkpoint, while it is taken and after it, on a database of their own.
+/// Rate and latency before, during and after a checkpoint, on a separate database.
 fn beside_a_checkpoint(
     directory: &Path,
     workload: &dyn Workload,
@@ -374,7 +373,7 @@ fn beside_a_checkpoint(
                 taken
             });
             let seed = setting.seed + BESIDE;
-            // Each thread has a transaction, also beside a checkpoint that is short.
+            // Each thread runs at least one transaction, even if the checkpoint is short.
             let ends = |count: u64| count > 0 && is_taken.load(Ordering::Relaxed);
             let driven = drive(&db, workload, outstanding, seed, ends);
             let taken = taking.join().expect("a checkpoint does not panic")?;
@@ -392,22 +391,22 @@ impl Measured {
         Quartiles::of_ratios(&self.group, &self.off)
     }
 
-    /// Bytes of commits in the log, of each transaction.
+    /// Bytes of commits in the log for each transaction.
     fn bytes_each(&self) -> f64 {
         self.log.payload_bytes as f64 / self.committed.max(1) as f64
     }
 
-    /// Transactions a second that the disk would take if it did nothing else.
+    /// Transactions per second that the disk would permit if it did nothing else.
     fn disk_allows(&self) -> f64 {
         self.disk.bytes_per_second * self.committed as f64 / self.log.bytes.max(1) as f64
     }
 
-    /// Of the transactions, a second of the replay.
+    /// Transactions per second of the replay.
     fn replayed_per_second(&self) -> f64 {
         self.committed as f64 / self.replay_seconds.max(1e-9)
     }
 
-    /// The rate beside a checkpoint over the mean of those before and after.
+    /// The rate during a checkpoint, relative to the mean of the rates before and after.
     fn rate_beside(&self) -> f64 {
         2.0 * self.during.per_second / (self.before.per_second + self.after.per_second).max(1e-9)
     }
@@ -460,7 +459,7 @@ impl Measured {
             format!("off, k tx/s         {:.1}", thousands(&self.off)),
             format!("group, k tx/s       {:.1}", thousands(&self.group)),
             format!("group over off      {:.3}", self.ratio()),
-            format!("the disk allows     {:.1} k tx/s", self.disk_allows() / 1e3),
+            format!("the disk permits    {:.1} k tx/s", self.disk_allows() / 1e3),
             format!("until durable, ms   {}", self.latency),
             format!("log, bytes each     {:.0}", self.bytes_each()),
         ];
@@ -475,7 +474,7 @@ impl Measured {
         let (rows, bytes) = (checkpoint.rows as f64 / 1e6, checkpoint.bytes as f64 / 1e6);
         let beside = self.rate_beside();
         lines.push(format!("a checkpoint        {rows:.1} M rows, {bytes:.0} MB in {seconds:.1} s"));
-        lines.push(format!("beside it           {beside:.2} of the rate before and after"));
+        lines.push(format!("during it           {beside:.2} of the rate before and after"));
         lines.push(format!("    durable, ms     {}", self.during.latency));
         lines.push(format!("    before it       {}", self.before.latency));
         lines.push(format!("    after it        {}", self.after.latency));
@@ -484,7 +483,7 @@ impl Measured {
     }
 }
 
-/// Measures and prints.
+/// Measures and prints the results.
 pub(crate) fn run(options: Options) -> Result<(), Box<dyn Error>> {
     let Options { setting, data, warehouses, outstanding } = options;
     let setting = Setting::try_from(setting)?;
@@ -505,7 +504,7 @@ mod tests {
 
     #[test]
     #[ignore = "nightly: seconds"]
-    fn what_is_logged_is_counted_by_table_and_recovered() {
+    fn log_entries_are_counted_by_table_and_recovered() {
         let name = format!("seriatim-bench-durability-{:016x}", seriatim::rng::entropy());
         let home = std::env::temp_dir().join(name);
         let setting = Setting::small("auto", 2, 200);
@@ -515,7 +514,7 @@ mod tests {
         let sum: u64 = measured.bytes.values().map(|(_, bytes)| bytes).sum();
         assert!(sum > 0 && sum <= measured.log.payload_bytes, "{sum} of {}", measured.log.payload_bytes);
         let entries: u64 = measured.bytes.values().map(|(entries, _)| entries).sum();
-        // Several of one commit are one version.
+        // Several entries of one commit form one version.
         assert!(entries >= measured.recovery.entries && measured.recovery.entries > 0);
         // A payment adds to warehouse and district, a new order to the district's next order.
         for (table, kind) in [("order_line", "row"), ("stock", "patch"), ("warehouse", "delta"), ("district", "delta")]

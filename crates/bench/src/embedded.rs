@@ -1,6 +1,6 @@
-//! What a program pays that keeps its data in a database within the process instead of a map: reads of one row,
-//! and transfers between two accounts, one thread, by closures and by registered procedures through the public
-//! API; and the same on a `std::collections::HashMap` behind a `std::sync::Mutex`.
+//! The overhead of an embedded database over a map: reads of one row, and transfers between two accounts, on
+//! one thread. They run as closures and as registered procedures through the public API, and on a
+//! `std::collections::HashMap` behind a `std::sync::Mutex`.
 
 use std::collections::HashMap;
 use std::error::Error;
@@ -12,12 +12,12 @@ use seriatim_base::{Rng, say, talk};
 
 use crate::measure::{Arm, Length, Quartiles, alternate, rate};
 
-/// What an account has at the beginning: enough for any transfer.
+/// The initial balance of an account, which is enough for any transfer.
 const BALANCE: i64 = 1_000_000_000;
-/// The most that is transferred at once.
+/// The largest transfer.
 const AMOUNT_MAX: u64 = 100;
 
-/// A row that is read.
+/// A row for reads.
 #[derive(Table)]
 #[table(name = "entry", key(id), hash)]
 struct Entry {
@@ -25,7 +25,7 @@ struct Entry {
     value: u64,
 }
 
-/// A row between two of which is transferred.
+/// A row for transfers.
 #[derive(Table)]
 #[table(name = "account", key(id), hash)]
 struct Account {
@@ -48,14 +48,14 @@ pub fn transfer(tx: &Tx, from: u64, to: u64, amount: i64) -> Result<(), Abort> {
     Ok(())
 }
 
-/// What is done.
+/// The operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Work {
     Read,
     Transfer,
 }
 
-/// How it is done.
+/// The form of the operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Form {
     Map,
@@ -78,7 +78,7 @@ struct Embedded {
     db: Database,
     entries: Handle<Entry>,
     accounts: Handle<Account>,
-    /// Rows of each table.
+    /// The number of rows of each table.
     rows: (u64, u64),
 }
 
@@ -107,7 +107,7 @@ impl Embedded {
                     Form::Procedure => session.call(read, &id).map(|done| done.value),
                     _ => session.transact(|tx| Ok(tx.require(entries, &id)?.value())).map(|done| done.value),
                 };
-                black_box(value.expect("alone, every row is there"));
+                black_box(value.expect("without other transactions, every row exists"));
             }
             Work::Transfer => {
                 let (from, to, amount) = draw(&mut rng, self.rows.1);
@@ -121,7 +121,7 @@ impl Embedded {
                         })
                         .map(drop),
                 };
-                done.expect("alone, every row is there");
+                done.expect("without other transactions, every row exists");
             }
         })
     }
@@ -146,19 +146,19 @@ impl Maps {
             Work::Read => {
                 let id = rng.below(self.rows.0);
                 let entries = self.entries.lock().unwrap_or_else(PoisonError::into_inner);
-                black_box(entries.get(&id).copied().expect("every row is there"));
+                black_box(entries.get(&id).copied().expect("every row exists"));
             }
             Work::Transfer => {
                 let (from, to, amount) = draw(&mut rng, self.rows.1);
                 let mut accounts = self.accounts.lock().unwrap_or_else(PoisonError::into_inner);
-                *accounts.get_mut(&from).expect("every row is there") -= amount;
-                *accounts.get_mut(&to).expect("every row is there") += amount;
+                *accounts.get_mut(&from).expect("every row exists") -= amount;
+                *accounts.get_mut(&to).expect("every row exists") += amount;
             }
         })
     }
 }
 
-/// The rates of each form, in turn.
+/// The rates of each form, measured in turn.
 fn compare(embedded: &Embedded, maps: &Maps, work: Work, rounds: u32, length: Length, seed: u64) -> Vec<Vec<f64>> {
     let mut arms = FORMS.map(|form| {
         let mut session = embedded.db.session();
@@ -171,7 +171,7 @@ fn compare(embedded: &Embedded, maps: &Maps, work: Work, rounds: u32, length: Le
     alternate(&mut arms, rounds, length, seed)
 }
 
-/// Measures and prints.
+/// Measures and prints the results.
 pub(crate) fn run(
     protocol: &str,
     rows: (u64, u64),
@@ -209,13 +209,13 @@ mod tests {
             let (embedded, maps) = (Embedded::load(protocol.name, ROWS).expect("memory"), Maps::load(ROWS));
             let mut session = embedded.db.session();
             let length = Length::Operations(500);
-            // The transfers of both forms, and twice those of the map.
+            // The transfers of both forms, and twice the map's.
             for form in [Form::Closure, Form::Procedure] {
                 assert!(embedded.run(&mut session, (form, Work::Transfer), length, 3) > 0.0);
                 assert!(maps.run(Work::Transfer, length, 3) > 0.0);
                 assert!(embedded.run(&mut session, (form, Work::Read), length, 3) > 0.0);
             }
-            let wanted = maps.accounts.lock().expect("nobody panics with it");
+            let wanted = maps.accounts.lock().expect("no panic");
             let mut moved = 0;
             for (id, balance) in wanted.iter() {
                 let found = session.transact(|tx| Ok(tx.require(&embedded.accounts, id)?.balance()));

@@ -1,5 +1,5 @@
-//! What of a process's memory stays when rows go, and what opening a directory takes: resident memory as the
-//! system counts it beside what the database counts.
+//! The memory that remains when rows are deleted, and the cost of opening a directory: resident memory as the
+//! system reports it, compared with the database's counts.
 
 use std::error::Error;
 use std::path::PathBuf;
@@ -10,13 +10,13 @@ use seriatim::{Database, Handle, Table, TransactError};
 use seriatim_base::clock::Instant;
 use seriatim_base::{machine, say, thread};
 
-/// What to run.
+/// Options of the run.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct Options {
     /// Rows of some 200 bytes
     #[arg(long, default_value_t = 10_000_000, value_parser = clap::value_parser!(u64).range(1..))]
     rows: u64,
-    /// A new directory to keep them in: then the database is also filled to the limit, closed and opened again
+    /// A new directory for the database, which is then also filled to the limit, closed and opened again
     #[arg(long)]
     data: Option<PathBuf>,
     /// The memory limit, MiB
@@ -27,12 +27,12 @@ pub(crate) struct Options {
     protocol: String,
 }
 
-/// Rows of a transaction.
+/// Rows in a transaction.
 const BATCH: u64 = 1000;
-/// Seconds that helpers get to give memory back.
+/// Seconds for helpers to release memory.
 const REST: u64 = 5;
 
-/// A row with an index of its own.
+/// A row with an index.
 #[derive(Table, Clone, Debug)]
 #[table(name = "event", key(id), ordered)]
 #[table(index(name = "by_source", columns(source), ordered))]
@@ -60,7 +60,7 @@ fn tell(stage: &str, db: &Database, began: Instant) -> std::io::Result<()> {
     )
 }
 
-/// Inserts rows, a batch at a time, until there are so many or memory is refused; the rows there are.
+/// Inserts rows in batches until there are `rows` or memory is refused. Returns the number of rows.
 fn fill(db: &Database, events: &Handle<Event>, rows: u64) -> Result<u64, TransactError> {
     let mut session = db.session();
     for first in (0..rows).step_by(BATCH as usize) {
@@ -83,7 +83,7 @@ fn delete(db: &Database, events: &Handle<Event>, rows: u64) -> Result<(), Transa
     Ok(())
 }
 
-/// Runs and prints a line for each stage.
+/// Runs, and prints a line for each stage.
 pub(crate) fn run(options: &Options) -> Result<(), Box<dyn Error>> {
     say!("{:<26} {:>12} {:>10} {:>10} {:>10} {:>8}", "stage", "rows", "in use", "reserved", "resident", "seconds")?;
     let began = Instant::now();

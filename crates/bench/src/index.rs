@@ -1,15 +1,13 @@
-//! An index without transactions: lookups, changes in place and insertions by several threads, on the [`Index`]
+//! An index without transactions: lookups, in-place changes and insertions by several threads, on the [`Index`]
 //! that transactions use.
 //!
-//! A record is `key | version | 13 words`, 104 bytes of values. Who changes one locks its version first and
-//! unlocks it last, in a region where there are any ([`Way::Changes`]); who reads it copies the words, and
-//! again if the version changed meanwhile. With [`Way::Operations`] each operation is whole in one region, or
-//! under one lock for all: so DBX (Wang et al., EuroSys 2014, §4) has its stores, and without regions that is
-//! one spin lock in their place.
+//! A record is `key | version | 13 words`, with 104 bytes of values. A writer locks the version first and unlocks it
+//! last, in a region if there are regions ([`Way::Changes`]). A reader copies the words, and repeats that if the
+//! version changed meanwhile. With [`Way::Operations`] each operation runs in one region, or under one lock for all:
+//! DBX (Wang et al., EuroSys 2014, §4) has its stores in regions. Without regions that is one spin lock.
 //!
-//! Invariant, which each run is checked by: all words of a record have been added to as often as each other,
-//! and all records together as often as operations changed one; and the index has those records that were
-//! loaded or inserted, and no others.
+//! Invariant, checked after each run: all words of a record were incremented equally often, and all records
+//! together as often as operations changed one. The index has exactly the records that were loaded or inserted.
 
 use std::error::Error;
 use std::hint::black_box;
@@ -27,64 +25,64 @@ use seriatim_store::{Index, Inserted, RecordPtr, StoreCx, Unobserved, key_bytes,
 
 /// Words of a value: 104 bytes.
 const VALUE: usize = 13;
-/// Operations between two looks at the clock.
+/// Operations between two checks of the clock.
 const BATCH: u64 = 256;
-/// The first key that is inserted: above all that are loaded.
+/// The first inserted key, which is above all loaded keys.
 const INSERTED: u64 = 1 << 63;
-/// Makes keys that follow each other far apart: odd, so that it permutes.
+/// Scatters consecutive keys. It is odd, so that the multiplication is a permutation.
 const SCATTER: u64 = 0x9e37_79b9_7f4a_7c15;
 
-/// Why there is no measurement, in words.
+/// Why there is no measurement.
 pub type Failure = Box<dyn Error>;
 
 /// What runs in a region.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Way {
-    /// What changes something. Lookups are optimistic, as those of transactions are.
+    /// Changes. Lookups are optimistic, as in transactions.
     Changes,
-    /// Each operation, lookups too; they share one fallback lock.
+    /// Each operation, including lookups. They share one fallback lock.
     Operations,
-    /// Nothing: records are read and changed in place, by the one thread there is.
+    /// Nothing: the only thread reads and changes records in place.
     Alone,
 }
 
-/// What is run.
+/// Options of a run.
 #[derive(Clone, Copy, Debug)]
 pub struct Options {
-    /// How the index finds its records.
+    /// The kind of index.
     pub organization: Organization,
-    /// Records that are loaded.
+    /// The number of loaded records.
     pub records: u64,
-    /// Percent of operations that read.
+    /// The percentage of operations that read.
     pub reads: u32,
-    /// Percent that insert a record. All others read a record and change it.
+    /// The percentage of operations that insert a record. All others read a record and change it.
     pub inserts: u32,
     /// What runs in a region.
     pub way: Way,
-    /// How regions run.
+    /// The back end for regions.
     pub htm: HtmMode,
     /// Threads.
     pub threads: usize,
-    /// How long.
+    /// The length of the run.
     pub seconds: f64,
-    /// Determines keys and operations.
+    /// The seed of keys and operations.
     pub seed: u64,
 }
 
-/// What threads did.
+/// The results of the threads.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Measured {
     /// Operations.
     pub operations: u64,
-    /// Operations a second, of all threads.
+    /// Operations per second, of all threads.
     pub per_second: f64,
     /// The longest time of a thread.
     pub seconds: f64,
-    /// Of the operations, those that changed a record.
+    /// Operations that changed a record.
     pub changes: u64,
-    /// Those that inserted one.
+    /// Operations that inserted a record.
     pub inserts: u64,
-    /// What became of the regions, of [`Way::Operations`] those around operations.
+    /// The outcomes of regions; with [`Way::Operations`] of those around operations.
     pub regions: RegionStatistics,
 }
 
@@ -95,7 +93,7 @@ struct Row([AtomicU64; 1 + VALUE]);
 impl Row {
     /// The row of a record.
     fn of(record: RecordPtr, _: Pinned<'_>) -> &Row {
-        // SAFETY: records are made by `Client::record`: the row lies behind the key, is aligned, and is never released.
+        // SAFETY: `Client::record` makes records: the row follows the key, is aligned, and is never released.
         unsafe { &*record.as_ptr().add(key_bytes(KeyClass::Word8)).cast() }
     }
 
@@ -108,23 +106,23 @@ impl Row {
         std::array::from_fn(|_| words.next().unwrap_or_default())
     }
 
-    /// Its words of one version.
+    /// The words of one version.
     fn read(&self) -> [u64; VALUE] {
         let mut backoff = Backoff::new();
         loop {
-            // ORDERING: pairs with the release of whoever unlocks it.
+            // ORDERING: pairs with the release of the writer that unlocks it.
             let version = self.0[0].load(Ordering::Acquire);
             let words = self.copy();
             fence(Ordering::Acquire);
             if version & 1 == 0 && self.0[0].load(Ordering::Relaxed) == version {
                 return words;
             }
-            // The bound says no more than that it took long: whoever has locked it runs.
+            // Reaching the bound only means a long wait: the writer that holds the lock is running.
             let _ = backoff.wait();
         }
     }
 
-    /// Adds one to every word, with everybody else kept away.
+    /// Increments every word under the row's lock.
     fn advance(&self) {
         for word in self.words() {
             word.store(word.load(Ordering::Relaxed).wrapping_add(1), Ordering::Relaxed);
@@ -132,7 +130,7 @@ impl Row {
     }
 }
 
-/// Adds one to every word of a row, of which readers see all or nothing.
+/// Increments every word of a row atomically for readers.
 struct Advance<'r>(&'r Row);
 
 // SAFETY: rule 3: the row is borrowed while the body runs.
@@ -153,7 +151,7 @@ unsafe impl Body for Advance<'_> {
     }
 }
 
-/// What all threads share.
+/// The state that all threads share.
 pub(crate) struct Shared {
     options: Options,
     memory: Memory,
@@ -162,7 +160,7 @@ pub(crate) struct Shared {
     lock: Arc<SpinLock>,
 }
 
-/// One thread's.
+/// The state of one thread.
 pub(crate) struct Client<'s> {
     shared: &'s Shared,
     local: Local,
@@ -180,12 +178,13 @@ impl Client<'_> {
         Ok(Client { shared, local, agent, whole, outside: Outside::claim() })
     }
 
-    /// A record that is not linked yet: every word of it has its key.
+    /// An unlinked record whose words all have its key.
     fn record(&mut self, key: u64) -> Result<RecordPtr, OutOfMemory> {
         let head = key_bytes(KeyClass::Word8);
         let memory = self.local.allocate(&mut self.outside, head + size_of::<Row>())?;
         let words = std::array::from_fn(|at| AtomicU64::new(if at == 0 { 0 } else { key }));
-        // SAFETY: fresh memory with room for key and row, aligned for both, never released; nobody else knows it.
+        // SAFETY: the memory is new, large enough for key and row, aligned for both, and never released. No
+        // other thread has its address.
         unsafe {
             memory.add(head).cast::<Row>().write(Row(words));
             let record = RecordPtr::from_raw(memory);
@@ -213,7 +212,7 @@ impl Client<'_> {
         Ok(())
     }
 
-    /// Gives the row of a key to `f`.
+    /// Passes the row of a key to `f`.
     fn find<R>(shared: &Shared, local: &Local, key: u64, f: impl FnOnce(&Row) -> R) -> R {
         let pin = local.pinned();
         let Ok(record) = shared.index.get(Key::Word8(key), pin) else { panic!("every key is linked") };
@@ -239,7 +238,7 @@ impl Client<'_> {
             Way::Alone => Client::find(shared, local, key, Row::advance),
             Way::Changes => Client::find(shared, local, key, |row| {
                 black_box(row.read());
-                // Refused is who found it locked for as long as is waited for.
+                // An error means that the row was locked for longer than the bound.
                 while agent.run(outside, &NoLocks, &mut Advance(row)).is_err() {}
             }),
             Way::Operations => whole.run(&mut || Client::find(shared, local, key, Row::advance)),
@@ -252,7 +251,7 @@ impl Client<'_> {
         Client::find(self.shared, &self.local, key, Row::copy)[0].wrapping_sub(key)
     }
 
-    /// Runs operations for the time.
+    /// Runs operations for the given time.
     fn run(&mut self, at: usize, start: &Barrier) -> Result<Measured, OutOfMemory> {
         let Options { records, reads, inserts, seconds, threads, seed, way, .. } = self.shared.options;
         let mut rng = Rng::from_seed(seed.wrapping_add(at as u64 + 1));
@@ -293,14 +292,14 @@ impl Client<'_> {
     }
 }
 
-/// What is wrong with the records, if anything is.
+/// Checks the records.
 fn check(shared: &Shared, done: &Measured) -> Result<(), String> {
-    // SAFETY: no thread is left that uses the index.
+    // SAFETY: no thread uses the index any more.
     unsafe { shared.index.check()? };
     let (mut records, mut changes, mut torn) = (0, 0, 0);
     let mut look = |record: RecordPtr| {
-        // SAFETY: records of the index are of this class, have their key since before they were linked, and are
-        // never released.
+        // SAFETY: records of the index have this key class. Their keys were set before they were linked, and
+        // they are never released.
         let (key, row) = unsafe {
             let Key::Word8(key) = read_key(record, KeyClass::Word8) else { panic!("keys are words") };
             (key, &*record.as_ptr().add(key_bytes(KeyClass::Word8)).cast::<Row>())
@@ -342,10 +341,10 @@ pub(crate) fn load(options: Options) -> Result<Shared, Failure> {
     Ok(shared)
 }
 
-/// Runs, and checks what came of it; with the regions' back end.
+/// Runs and checks the measurement. Also returns the back end of regions.
 ///
 /// # Errors
-/// The back end is not here, no memory, no thread, or what was left is wrong.
+/// The back end is unavailable, memory or a thread is refused, or the check fails.
 pub fn run(options: Options) -> Result<(Measured, String), Failure> {
     let shared = load(options)?;
     let start = Barrier::new(options.threads);
@@ -382,7 +381,7 @@ mod tests {
     }
 
     #[test]
-    fn every_way_runs_on_every_back_end_and_leaves_what_was_done() {
+    fn every_way_runs_on_every_back_end_and_passes_the_check() {
         let rtm = detect().probe_commits.then_some(HtmMode::Rtm);
         let emulated = HtmMode::Emulated(Emulation { seed: 5, abort_one_in: 8, yields: false });
         for htm in [HtmMode::Absent, emulated].into_iter().chain(rtm) {
@@ -400,7 +399,7 @@ mod tests {
     }
 
     #[test]
-    fn canary_what_was_done_by_half_or_not_counted_is_told() {
+    fn canary_half_done_or_uncounted_changes_are_reported() {
         let shared = load(options(Organization::Ordered, Way::Changes, HtmMode::Absent)).expect("memory");
         assert_eq!(check(&shared, &Measured::default()), Ok(()));
         for (done, word) in [

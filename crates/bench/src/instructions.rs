@@ -1,9 +1,8 @@
-//! TPC-C, and updates of single rows, in portions that callgrind can tell apart: `cargo xtask instructions`
-//! runs this under it.
+//! TPC-C, and updates of single rows, in portions that callgrind can count separately. `cargo xtask
+//! instructions` runs this under callgrind.
 //!
-//! A portion runs inside [`portion`], once for each line that is printed, in that order; what a tool counts
-//! only there leaves out loading and drawing terminals. One thread, one warehouse, `dbx` without regions,
-//! everything from one seed.
+//! A portion runs inside [`portion`], once for each printed line and in that order. A tool that counts only there
+//! excludes loading and drawing inputs. There is one thread, one warehouse, `dbx` without regions, and one seed.
 
 use std::error::Error;
 use std::hint::black_box;
@@ -14,21 +13,21 @@ use seriatim_htm::HtmMode;
 use seriatim_workload::tpcc::{self, Mix, Scale, Tpcc};
 use seriatim_workload::{Ending, Loading, Workload};
 
-/// What to run.
+/// Options of the run.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct Options {
-    /// Transactions of the full mix; of each kind alone a fifth
+    /// Transactions of the full mix; each kind alone runs a fifth of them
     #[arg(long, default_value_t = 10_000, value_parser = clap::value_parser!(u32).range(100..=20_000))]
     transactions: u32,
-    /// A hundredth of the rows, for trying it
+    /// A hundredth of the rows, for a test
     #[arg(long)]
     small: bool,
-    /// Determines rows and inputs
+    /// The seed of rows and inputs
     #[arg(long, default_value_t = 1)]
     seed: u64,
 }
 
-/// A loaded warehouse has 900 orders to deliver in each district, and a Delivery takes one of each.
+/// A loaded warehouse has 900 undelivered orders in each district, and a Delivery delivers one in each.
 const DELIVERIES: u32 = 500;
 
 /// The portions: name and mix.
@@ -41,7 +40,7 @@ const PORTIONS: [(&str, Mix); 6] = [
     ("stock_level", Mix([0, 0, 0, 0, 1])),
 ];
 
-/// Runs so many transactions; how many failed. A function of its own, which a tool finds by its name.
+/// Runs `count` transactions. Returns how many failed. It is a separate function that a tool finds by its name.
 #[inline(never)]
 fn portion(transactions: u32, one: &mut dyn FnMut() -> bool) -> u32 {
     let mut failed = 0;
@@ -53,7 +52,7 @@ fn portion(transactions: u32, one: &mut dyn FnMut() -> bool) -> u32 {
 
 macro_rules! row {
     ($row:ident, $name:literal $(, $cluster:ident($($of:tt)*))?) => {
-        /// 32 bytes.
+        /// A row of 32 bytes.
         #[derive(Table)]
         #[table(name = $name, key(group, number) $(, $cluster($($of)*))?)]
         struct $row {
@@ -65,8 +64,8 @@ macro_rules! row {
         }
 
         impl $row {
-            /// Groups of as many rows as a run has room for, and updates of one row each: the name and the
-            /// number, a line.
+            /// Groups of as many rows as fit into a run, and updates of one row each. Returns a line with the
+            /// name and the number.
             fn portion(groups: u32, transactions: u32, seed: u64) -> Result<String, Box<dyn Error>> {
                 let db = open(seed)?;
                 let (rows, mut session, mut rng) = (db.create::<$row>()?, db.session(), Rng::from_seed(seed));
@@ -84,14 +83,14 @@ macro_rules! row {
                 (0..transactions).for_each(|_| _ = update());
                 match portion(transactions, &mut update) {
                     0 => Ok(format!("{} {transactions}\n", $name)),
-                    failed => Err(format!("{}: {failed} transactions failed with nobody in their way", $name).into()),
+                    failed => Err(format!("{}: {failed} transactions failed without a conflict", $name).into()),
                 }
             }
         }
     };
 }
 
-/// Rows of 32 bytes that a run has room for.
+/// Rows of 32 bytes that fit into a run.
 const GROUP: u32 = 64;
 
 row!(UpdateRecord, "update");
@@ -101,7 +100,7 @@ fn open(seed: u64) -> Result<Database, Box<dyn Error>> {
     Ok(Database::builder().protocol("dbx").htm(HtmMode::Absent).seed(seed).workers(2).open()?)
 }
 
-/// Runs all portions: the name and the number of transactions of each, a line each.
+/// Runs all portions. Returns a line with the name and the number of transactions for each.
 pub(crate) fn run(options: &Options) -> Result<String, Box<dyn Error>> {
     let &Options { transactions, small, seed } = options;
     let db = open(seed)?;
@@ -110,7 +109,7 @@ pub(crate) fn run(options: &Options) -> Result<String, Box<dyn Error>> {
     let full = tpcc(Mix::FULL);
     full.load(&db, &Loading::default())?;
     let mut session = db.session();
-    // Brings in code, pools and caches.
+    // Warms up code, pools and caches.
     let mut terminal = full.terminal(&db, 0, seed)?;
     for _ in 0..transactions / 5 {
         terminal.run_one(&mut session);
@@ -126,7 +125,7 @@ pub(crate) fn run(options: &Options) -> Result<String, Box<dyn Error>> {
         let mut terminal = workload.terminal(&db, 0, seed + 1)?;
         let failed = portion(count, &mut || !matches!(terminal.run_one(&mut session).ending, Ending::Failed(_)));
         if failed > 0 {
-            return Err(format!("{name}: {failed} transactions failed with nobody in their way").into());
+            return Err(format!("{name}: {failed} transactions failed without a conflict").into());
         }
         text += &format!("{name} {count}\n");
     }

@@ -1,8 +1,8 @@
-//! Measurements below the workloads: commands of `seriatim bench` by the workloads' side.
+//! Measurements below the workloads, as commands of `seriatim bench`.
 //!
-//! Those of [`commands`] have their arguments here and print what they find. The others are libraries that print
-//! nothing: an index without transactions, what regions hold, how batches are reordered, the middle tier before a
-//! PostgreSQL, and partitions with one owner each. Every run checks what it left.
+//! Those of [`commands`] have their own arguments and print their results. The others are libraries that print
+//! nothing: an index without transactions, the limits of regions, reordering of batches, the middle tier with
+//! PostgreSQL, and partitions with one owner each. Every run checks its final state.
 
 mod busy;
 mod churn;

@@ -1,4 +1,4 @@
-//! Running arms in turn, and what their rates look like.
+//! Runs arms in turn, and summarizes their rates.
 
 use seriatim_base::talk;
 use std::fmt;
@@ -8,14 +8,14 @@ use seriatim_base::clock::Instant;
 /// How long an arm runs.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Length {
-    /// So many operations.
+    /// A number of operations.
     Operations(u64),
-    /// So many seconds.
+    /// A number of seconds.
     Seconds(f64),
 }
 
 impl Length {
-    /// The seconds, if that is what it is in.
+    /// The seconds, if the length is in seconds.
     pub(crate) fn seconds(self) -> Option<f64> {
         match self {
             Length::Seconds(seconds) => Some(seconds),
@@ -24,10 +24,10 @@ impl Length {
     }
 }
 
-/// Operations between two looks at the clock.
+/// Operations between two checks of the clock.
 const BATCH: u64 = 1_000;
 
-/// Repeats an operation; how many a second.
+/// Repeats an operation. Returns its rate per second.
 pub(crate) fn rate(length: Length, mut operation: impl FnMut()) -> f64 {
     let begin = Instant::now();
     let mut operations = 0;
@@ -48,11 +48,11 @@ pub(crate) fn rate(length: Length, mut operation: impl FnMut()) -> f64 {
     operations as f64 / seconds.max(1e-9)
 }
 
-/// One arm of a comparison: answers its rate for a length and a seed.
+/// One arm of a comparison: returns its rate for a length and a seed.
 pub(crate) type Arm<'a> = &'a mut dyn FnMut(Length, u64) -> f64;
 
-/// Runs the arms in turn, in every other round backwards, each round with a seed of its own: the rates of each
-/// arm. Talks about its progress.
+/// Runs the arms in turn, in reverse order in every other round, each round with its own seed. Returns the
+/// rates of each arm. Reports its progress.
 pub(crate) fn alternate(arms: &mut [Arm<'_>], rounds: u32, length: Length, seed: u64) -> Vec<Vec<f64>> {
     let mut rates = vec![Vec::new(); arms.len()];
     for round in 0..u64::from(rounds) {
@@ -68,8 +68,7 @@ pub(crate) fn alternate(arms: &mut [Arm<'_>], rounds: u32, length: Length, seed:
     rates
 }
 
-/// What so large a part of the numbers, from 0 to 1, is not above; between two neighbours by their distance.
-/// `None` of none.
+/// The quantile `part`, from 0 to 1, with linear interpolation. `None` without numbers.
 pub(crate) fn quantile(numbers: &[f64], part: f64) -> Option<f64> {
     let mut sorted = numbers.to_vec();
     sorted.sort_by(f64::total_cmp);
@@ -87,14 +86,14 @@ pub(crate) struct Quartiles {
 }
 
 impl Quartiles {
-    /// Of at least one number; between two neighbours by their distance.
+    /// Of at least one number, with linear interpolation.
     pub(crate) fn of(numbers: impl IntoIterator<Item = f64>) -> Quartiles {
         let numbers: Vec<f64> = numbers.into_iter().collect();
         let at = |part| quantile(&numbers, part).expect("at least one");
         Quartiles { lower: at(0.25), median: at(0.5), upper: at(0.75) }
     }
 
-    /// Of the quotients of numbers that belong together.
+    /// Of the ratios of paired numbers.
     pub(crate) fn of_ratios(above: &[f64], below: &[f64]) -> Quartiles {
         Quartiles::of(above.iter().zip(below).map(|(above, below)| above / below))
     }

@@ -1,9 +1,8 @@
-//! What prefetching by plans brings to whole workloads: TPC-C's full mix, and YCSB with 16 operations a
-//! transaction on a hash table and an ordered one, on one thread, with prefetching and without.
+//! The benefit of prefetching by plans for whole workloads: TPC-C's full mix, and YCSB with 16 operations a
+//! transaction on a hash table and an ordered table, on one thread, with and without prefetching.
 //!
-//! Both arms run on one database, in turn, with the same inputs in a round. One thread serves a terminal of
-//! every warehouse in turn: so the rows of all warehouses compete for the caches, and not those of one with a
-//! stray row of others.
+//! Both arms run on one database in turn, with the same inputs in a round. One thread serves a terminal of
+//! every warehouse in turn, so the rows of all warehouses compete for the caches.
 
 use std::error::Error;
 
@@ -16,22 +15,22 @@ use crate::measure::{Arm, alternate, rate};
 use crate::report::Report;
 use crate::setting::{Setting, Skew, index};
 
-/// What became of an arm's transactions, in all rounds together.
+/// Counts of an arm's transactions, in all rounds together.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Tally {
     committed: u64,
     rolled_back: u64,
 }
 
-/// What comparing the arms gave: with prefetching, without.
+/// The results of both arms: with prefetching, without.
 struct Compared {
-    /// Transactions a second, of each round.
+    /// Transactions per second, for each round.
     rates: [Vec<f64>; 2],
     #[cfg_attr(not(test), allow(dead_code, reason = "for tests"))]
     tallies: [Tally; 2],
 }
 
-/// Compares the arms on a loaded database, whose workload has so many terminals.
+/// Compares the arms on a loaded database, whose workload has this many terminals.
 fn compare(
     db: &Database,
     workload: &dyn Workload,
@@ -41,7 +40,7 @@ fn compare(
     let open = |seed| {
         (0..terminals).map(|at| workload.terminal(db, at, seed)).collect::<Result<Vec<Box<dyn Terminal>>, LoadError>>()
     };
-    // Later ones cannot fail where these do not: they need the same tables.
+    // Later terminals cannot fail if these do not: they need the same tables.
     open(setting.seed)?;
     let mut tallies = [Tally::default(); 2];
     let mut arms: Vec<_> = [true, false]
@@ -59,7 +58,7 @@ fn compare(
                     match outcome.ending {
                         Ending::Committed => tally.committed += 1,
                         Ending::UserAborted => tally.rolled_back += 1,
-                        Ending::Failed(error) => panic!("a transaction failed with nobody in its way: {error}"),
+                        Ending::Failed(error) => panic!("a transaction failed without a conflict: {error}"),
                     }
                 })
             }
@@ -99,7 +98,7 @@ fn report(warehouses: &[u16], setting: &Setting) -> Result<Report, Box<dyn Error
     Ok(report)
 }
 
-/// Measures and prints.
+/// Measures and prints the results.
 pub(crate) fn run(warehouses: &[u16], setting: &Setting) -> Result<(), Box<dyn Error>> {
     talk!("{} rounds, 1 thread, protocol {}, seed {}", setting.rounds, setting.protocol, setting.seed);
     Ok(report(warehouses, setting)?.finish()?)

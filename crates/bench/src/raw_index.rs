@@ -1,8 +1,9 @@
-//! What a transaction costs over its index: YCSB's 80 % reads and 20 % read-modify-writes of 100-byte values, one
-//! operation a transaction, uniform keys, one thread, through the public API; and the same lookups and changes in place
-//! in the same index without transactions ([`index`], alone), on records of 104 bytes.
+//! The overhead of transactions over their index. The workload is YCSB's 80 % reads and 20 % read-modify-writes
+//! of 100-byte values, one operation a transaction, uniform keys, one thread, through the public API. The
+//! baseline has the same lookups and in-place changes in the same index without transactions ([`index`],
+//! alone), on records of 104 bytes.
 //!
-//! Source of the shape: YCSB (Cooper et al., SoCC 2010) with the mix that STO reports.
+//! The workload is from YCSB (Cooper et al., SoCC 2010), with the mix that STO reports.
 
 use std::error::Error;
 use std::hint::black_box;
@@ -16,7 +17,7 @@ use crate::index::{self, Options, Way};
 use crate::measure::{Length, Quartiles, alternate, rate};
 use crate::row::{Hashed, Ordered, Record, VALUE_BYTES};
 
-/// Percent of operations that write.
+/// The percentage of operations that write.
 const WRITES: u64 = 20;
 
 /// Draws the next operation: its key, and whether it writes.
@@ -64,7 +65,7 @@ impl<T: Record> Transactions<T> {
     }
 }
 
-/// The arm without transactions: one thread on the index of [`index`], in place.
+/// The arm without transactions: one thread changes the index of [`index`] in place.
 fn bare(client: &mut index::Client<'_>, keys: u64, length: Length, seed: u64) -> f64 {
     let mut rng = Rng::from_seed(seed);
     rate(length, || match draw(&mut rng, keys) {
@@ -73,7 +74,7 @@ fn bare(client: &mut index::Client<'_>, keys: u64, length: Length, seed: u64) ->
     })
 }
 
-/// The index of that arm, loaded.
+/// The loaded index of that arm.
 fn load_bare(organization: Organization, records: u64) -> Result<index::Shared, index::Failure> {
     let (reads, inserts, htm) = (100 - WRITES as u32, 0, HtmMode::Auto);
     index::load(Options {
@@ -89,7 +90,7 @@ fn load_bare(organization: Organization, records: u64) -> Result<index::Shared, 
     })
 }
 
-/// Both arms of one organization, in pairs: rates with transactions and without.
+/// Runs both arms of one organization in pairs. Returns the rates with and without transactions.
 fn compare<T: Record>(
     protocol: &str,
     organization: Organization,
@@ -107,7 +108,7 @@ fn compare<T: Record>(
     Ok([rates.remove(0), rates.remove(0)])
 }
 
-/// Measures and prints.
+/// Measures and prints the results.
 pub(crate) fn run(protocol: &str, keys: u64, pairs: u32, length: Length, seed: u64) -> Result<(), Box<dyn Error>> {
     talk!("{keys} records, {pairs} pairs, 1 thread, protocol {protocol}, seed {seed}");
     say!("{:8} {:>24} {:>24} {:>24}\n", "index", "million tx/s", "million bare/s", "ratio")?;

@@ -1,7 +1,6 @@
-//! What a long reader costs a writer: one thread transfers between accounts, beside another that holds one
-//! snapshot after the other and sums all accounts in it, again and again; and the same beside a thread that
-//! sleeps. How much memory the versions take that the reader keeps, and how old what it reads is when it
-//! begins.
+//! The cost of a long reader for a writer. One thread transfers between accounts, beside another that takes one
+//! snapshot after another and repeatedly sums all accounts in it. The baseline runs beside a thread that
+//! sleeps. Also measures the memory of versions for the reader, and the age of its data when it begins.
 
 use std::error::Error;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -39,10 +38,10 @@ fn name_and_value(text: &str) -> Result<(String, u64), String> {
     parsed.ok_or_else(|| format!("{text:?} is no NAME=VALUE with a whole number"))
 }
 
-/// What an account has at the beginning.
+/// The initial balance of an account.
 const BALANCE: i64 = 1_000_000;
 
-/// A row that is written and read.
+/// A row for reads and writes.
 #[derive(Table)]
 #[table(name = "account", key(id), ordered)]
 struct Account {
@@ -53,22 +52,22 @@ struct Account {
     note: Bytes<80>,
 }
 
-/// What readers found, in all rounds.
+/// The results of readers, in all rounds.
 #[derive(Debug, Default)]
-struct Found {
-    /// Snapshots, and sums made in them.
+struct ReaderResults {
+    /// The number of snapshots, and of sums in them.
     snapshots: u64,
     sums: u64,
-    /// Bytes in use when all was loaded, and the most that came to them.
+    /// Bytes in use after loading, and the largest number later.
     loaded_bytes: usize,
     version_bytes: usize,
-    /// Seconds for which a snapshot was held, at most.
+    /// The longest time for which a snapshot was held, in seconds.
     held: f64,
-    /// Nanoseconds since the newest row of a snapshot was written, when it was taken.
+    /// Nanoseconds between the newest write in a snapshot and the taking of the snapshot.
     ages: Vec<f64>,
 }
 
-/// Transfers until told to stop; how many were committed.
+/// Transfers until told to stop. Returns the number of commits.
 fn transfer(db: &Database, table: &Handle<Account>, accounts: u64, seed: u64, goes_on: impl Fn(u64) -> bool) -> u64 {
     let (mut session, mut rng, mut done) = (db.session(), Rng::from_seed(seed), 0);
     while goes_on(done) {
@@ -83,17 +82,24 @@ fn transfer(db: &Database, table: &Handle<Account>, accounts: u64, seed: u64, go
             }
             Ok(())
         });
-        transfer.expect("nobody else writes");
+        transfer.expect("no other thread writes");
         done += 1;
     }
     done
 }
 
-/// Sums all accounts in one snapshot after the other, at least one, each held for so long, until told to stop.
+/// Sums all accounts in one snapshot after another, each held for this long, until told to stop. Takes at least one.
 ///
 /// # Panics
-/// If a sum is not what was there at the beginning: the snapshot did not hold together.
-fn read(db: &Database, table: &Handle<Account>, accounts: u64, held: f64, stop: &AtomicBool, found: &mut Found) {
+/// If a sum is not the initial one: the snapshot was inconsistent.
+fn read(
+    db: &Database,
+    table: &Handle<Account>,
+    accounts: u64,
+    held: f64,
+    stop: &AtomicBool,
+    found: &mut ReaderResults,
+) {
     let mut session = db.session();
     loop {
         let taken = Instant::now();
@@ -128,7 +134,7 @@ fn read(db: &Database, table: &Handle<Account>, accounts: u64, held: f64, stop: 
     }
 }
 
-/// Compares.
+/// Runs the comparison.
 fn report(
     setting: &Setting,
     (accounts, held): (u64, f64),
@@ -145,9 +151,9 @@ fn report(
         session.transact(|tx| tx.insert(&table, &account))?;
     }
     let loaded_bytes = db.statistics().memory_bytes;
-    // More than a version takes: what is in the record and in the index counts, too.
+    // More than a version takes, since it includes the record and the index.
     let row_bytes = loaded_bytes.saturating_sub(empty_bytes) as f64 / accounts as f64;
-    let mut found = Found { loaded_bytes, ..Found::default() };
+    let mut found = ReaderResults { loaded_bytes, ..ReaderResults::default() };
     let write = |length: Length, seed, beside: &mut (dyn FnMut(&AtomicBool) + Send)| {
         let (stop, began) = (AtomicBool::new(false), Instant::now());
         thread::scope(|scope| {
@@ -172,14 +178,16 @@ fn report(
     let arms: &mut [Arm<'_>] = &mut [&mut with, &mut without];
     let rates = alternate(arms, setting.rounds, setting.length, setting.seed);
     let mut report = Report::new("reader", ["beside", "idle"], setting);
-    let Found { snapshots, sums, version_bytes, ages, .. } = found;
-    // As the protocol's README states it: for each update one, for two intervals and the age of the oldest transaction.
+    let ReaderResults { snapshots, sums, version_bytes, ages, .. } = found;
+    // The bound in the protocol's README: one version for each update, during two intervals and the age of the
+    // oldest transaction.
     let interval = db.protocol_options().find(|(knob, _)| knob.name == "snapshot_interval_ms").map_or(0, |(_, ms)| ms);
     let updates = 2.0 * rates[0].iter().copied().fold(0.0, f64::max);
     let bound_bytes = updates * (2.0 * interval as f64 / 1e3 + found.held) * row_bytes;
     let micro = |part| quantile(&ages, part).map(|age| age / 1e3);
     let case = json!({
-        "accounts": accounts, "held_seconds": held, "options": options, "snapshots": snapshots, "sums": sums, "version_bytes": version_bytes,
+        "accounts": accounts, "held_seconds": held, "options": options, "snapshots": snapshots, "sums": sums,
+        "version_bytes": version_bytes,
         "version_bytes_bound": bound_bytes,
         "age_us": { "p50": micro(0.5), "p99": micro(0.99), "max": micro(1.0) },
     });
@@ -191,12 +199,14 @@ fn report(
     Ok(report)
 }
 
-/// Measures and prints.
+/// Measures and prints the results.
 pub(crate) fn run(options: Options) -> Result<(), Box<dyn Error>> {
     let Options { setting, accounts, held, options } = options;
     let setting = Setting::try_from(setting)?;
     if setting.length.seconds().is_some_and(|seconds| seconds < held) {
-        return Err(format!("a round has to last as long as a snapshot is held, {held} s, or longer: --seconds").into());
+        return Err(
+            format!("a round must last at least as long as a snapshot is held, {held} s: increase --seconds").into()
+        );
     }
     talk!("{} rounds, snapshots of {held} s, protocol {}", setting.rounds, setting.protocol);
     Ok(report(&setting, (accounts, held), &options)?.finish()?)
@@ -223,7 +233,7 @@ mod tests {
         }
     }
 
-    /// Sums that are read while the writer writes, without a snapshot, are wrong: the reader would notice.
+    /// Sums that are read while the writer writes, without a snapshot, are wrong. The reader must notice.
     #[test]
     #[should_panic(expected = "a snapshot that does not hold together")]
     fn canary_money_from_nowhere_is_noticed() {
@@ -231,6 +241,6 @@ mod tests {
         let table = db.create::<Account>().expect("a valid table");
         let account = Account { id: 0, balance: BALANCE + 1, written: 0, note: Bytes::default() };
         db.session().transact(|tx| tx.insert(&table, &account)).expect("alone");
-        read(&db, &table, 1, 0.0, &AtomicBool::new(false), &mut Found::default());
+        read(&db, &table, 1, 0.0, &AtomicBool::new(false), &mut ReaderResults::default());
     }
 }

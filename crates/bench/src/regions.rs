@@ -1,8 +1,8 @@
-//! What regions hold and how long they may last: each thread runs one region after another on memory of its
-//! own, so that the sizes and times of regions abort them, and no other thread (DBX §2.2).
+//! The capacity and duration of regions. Each thread runs one region after another on its own memory, so
+//! regions abort because of their size or duration, and not because of other threads (DBX §2.2).
 //!
-//! A region that aborts is not tried again: its body runs under no lock, since nobody else touches its words.
-//! So of the regions begun, those that aborted are the share of attempts that do not fit.
+//! A region that aborts is not retried. Its body then runs without a lock, since no other thread uses its
+//! words. So the share of aborted regions is the share of attempts that do not fit.
 
 use std::hint::black_box;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -15,54 +15,54 @@ use seriatim_htm::{
 
 use crate::measure::Length;
 
-/// One attempt, then the fallback.
+/// One attempt, and then the fallback.
 const ONE: Budget = Budget { conflict: 1, capacity: 1, system: 1, explicit: 1 };
 /// Words of a cache line.
 pub const WORDS: usize = CACHE_LINE / size_of::<AtomicU64>();
-/// Turns between two looks at the clock.
+/// Turns between two checks of the clock.
 const TURNS: u64 = 8;
 
-/// What a region does.
+/// The work of a region.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Work {
-    /// Touches cache lines that follow each other.
+    /// Touches consecutive cache lines.
     Touch {
-        /// Lines that are read.
+        /// The number of lines that are read.
         read: usize,
-        /// Others that are written.
+        /// The number of other lines that are written.
         written: usize,
         /// Whether all writes come before all reads.
         writes_first: bool,
     },
-    /// Touches cache lines that lie at random in [`SCATTERED`], each of which names the next.
+    /// Touches random cache lines in [`SCATTERED`], each of which has the number of the next.
     Scatter {
-        /// How many.
+        /// The number of lines.
         lines: usize,
-        /// Whether they are written, too.
+        /// Whether it also writes the lines.
         writes: bool,
     },
-    /// Loads one word again and again for so many microseconds.
+    /// Loads one word repeatedly for so many microseconds.
     Linger(f64),
 }
 
-/// Lines of which [`Work::Scatter`] touches some: 4 MiB.
+/// The lines from which [`Work::Scatter`] takes some: 4 MiB.
 pub const SCATTERED: usize = (4 << 20) / CACHE_LINE;
 
-/// What threads did.
+/// The results of threads.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Measured {
-    /// Regions that committed, and bodies that ran without.
+    /// Committed regions, and bodies that ran without a region.
     pub turns: u64,
     /// The longest time of a thread.
     pub seconds: f64,
-    /// What became of the regions.
+    /// The outcomes of the regions.
     pub regions: RegionStatistics,
-    /// Words that did not have what was last stored. Must be zero.
+    /// Words without the value that was stored last. Must be zero.
     pub wrong: u64,
 }
 
 impl Measured {
-    /// Of several threads.
+    /// The sum for several threads.
     pub fn sum(parts: impl IntoIterator<Item = Measured>) -> Measured {
         parts.into_iter().fold(Measured::default(), |sum, part| Measured {
             turns: sum.turns + part.turns,
@@ -73,12 +73,12 @@ impl Measured {
     }
 }
 
-/// Loads or stores the first word of lines that follow each other.
+/// Loads or stores the first word of consecutive lines.
 struct Sweep<'a> {
     read: &'a [AtomicU64],
     written: &'a [AtomicU64],
     writes_first: bool,
-    /// What is stored.
+    /// The value that is stored.
     value: u64,
 }
 
@@ -104,15 +104,15 @@ unsafe impl Body for Sweep<'_> {
     }
 }
 
-/// Touches lines, the second word of which names the next line; all are on one circle. Stores to the first word of each
-/// if it writes.
+/// Touches lines on a circle: the second word of each has the number of the next. If it writes, stores to the
+/// first word of each.
 struct Scatter<'a> {
     words: &'a [AtomicU64],
-    /// The line to begin with.
+    /// The first line.
     from: u64,
     count: usize,
     writes: bool,
-    /// What is stored.
+    /// The value that is stored.
     value: u64,
 }
 
@@ -120,7 +120,7 @@ struct Scatter<'a> {
 unsafe impl Body for Scatter<'_> {
     type Output = u64;
 
-    /// The line after the last.
+    /// Returns the line after the last one.
     fn run<A: Access>(&mut self, access: &mut A) -> Result<u64, BodyError> {
         Ok((0..self.count).fold(self.from, |line, _| {
             let at = line as usize * WORDS;
@@ -132,7 +132,7 @@ unsafe impl Body for Scatter<'_> {
     }
 }
 
-/// Words of so many lines, each with the number of the next on a circle in random order.
+/// The words of `lines` lines, each with the number of the next on a circle in random order.
 fn circle(lines: usize, rng: &mut Rng) -> Vec<AtomicU64> {
     let mut order: Vec<usize> = (0..lines).collect();
     rng.shuffle(&mut order);
@@ -143,7 +143,7 @@ fn circle(lines: usize, rng: &mut Rng) -> Vec<AtomicU64> {
     words
 }
 
-/// Loads one word so many times.
+/// Loads one word this many times.
 struct Linger<'a>(&'a AtomicU64, u64);
 
 // SAFETY: rule 3: the word is borrowed while the body runs.
@@ -155,14 +155,14 @@ unsafe impl Body for Linger<'_> {
     }
 }
 
-/// How many loads of [`Linger`] a microsecond has on this machine, outside of regions; measured by so many.
+/// The number of loads of [`Linger`] in a microsecond outside of regions, measured with `loads` loads.
 fn loads_of_microsecond(loads: u64) -> f64 {
     let (word, began) = (AtomicU64::new(0), Instant::now());
     black_box((0..loads).fold(0, |sum, _| black_box(sum ^ word.load(Ordering::Acquire))));
     loads as f64 / (began.elapsed().as_secs_f64() * 1e6).max(1e-3)
 }
 
-/// Runs a body of one thread for so long: turns and seconds.
+/// Runs a body on one thread for a length. Returns turns and seconds.
 fn repeat<B: Body>(
     agent: &mut Agent,
     length: Length,
@@ -187,15 +187,15 @@ fn repeat<B: Body>(
     }
 }
 
-/// Lines whose first word does not have this value.
+/// The number of lines whose first word lacks this value.
 fn lost(words: &[AtomicU64], value: u64) -> u64 {
     words.iter().step_by(WORDS).filter(|word| word.load(Ordering::Acquire) != value).count() as u64
 }
 
-/// What one thread does in a time, on memory of its own.
+/// The results of one thread on its own memory.
 ///
 /// # Errors
-/// The back end is not here.
+/// The back end is unavailable.
 pub fn run(work: Work, worker: u16, mode: HtmMode, seconds: f64) -> Result<Measured, Unavailable> {
     run_for(work, worker, mode, Length::Seconds(seconds))
 }
@@ -207,7 +207,7 @@ pub(crate) fn run_for(work: Work, worker: u16, mode: HtmMode, length: Length) ->
     let mut wrong = 0;
     let (turns, seconds) = match work {
         Work::Touch { read, written, writes_first } => {
-            // Each line that is read holds a one.
+            // Each line for reading contains ones.
             let lines = |count: usize| (0..count * WORDS).map(|_| AtomicU64::new(1)).collect::<Vec<_>>();
             let (source, target) = (lines(read), lines(written));
             let mut sweep = Sweep { read: &source, written: &target, writes_first, value: 0 };
@@ -228,7 +228,7 @@ pub(crate) fn run_for(work: Work, worker: u16, mode: HtmMode, length: Length) ->
                 scatter.from = next.unwrap_or(last);
                 scatter.value += 1;
             });
-            // What the last turn wrote: nothing came after it.
+            // The last turn wrote this, and nothing was written later.
             let mut line = last;
             for _ in 0..count {
                 let at = line as usize * WORDS;
@@ -280,7 +280,7 @@ mod tests {
         }
     }
 
-    /// A hundred times what the first cache holds is not written at once.
+    /// A region cannot write a hundred times the size of the first-level cache.
     #[test]
     fn too_much_aborts_where_there_are_regions() {
         if detect().probe_commits {

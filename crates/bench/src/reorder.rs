@@ -1,9 +1,9 @@
-//! How many transactions of drawn batches the algorithms of the crate `batch` leave out, and how long that
-//! takes, without transactions.
+//! How many transactions the algorithms of the crate `batch` abort in random batches, and how long they take,
+//! without running transactions.
 //!
-//! Each batch is drawn from a workload's law, reordered, and judged: in the order that is accepted nobody has
-//! read what another before it writes. The paper's figures 5 and 6 (Ding, Kot, Gehrke, PVLDB 12(2), 2018, §5.1)
-//! are of the microbenchmark.
+//! Each batch is drawn from a workload's distribution, reordered, and checked: in the accepted order no
+//! transaction has read an object that an earlier one writes. The paper's figures 5 and 6 (Ding, Kot, Gehrke,
+//! PVLDB 12(2), 2018, §5.1) are for the microbenchmark.
 
 use std::collections::HashSet;
 
@@ -12,63 +12,63 @@ use seriatim_base::clock::Instant;
 use seriatim_batch::{Batch, Decided, Member, Settings};
 use seriatim_workload::random::Zipfian;
 
-/// Transactions of a batch for which the smallest set is found by trying all subsets, at most.
+/// The largest batch for which the smallest set is found by trying all subsets.
 pub const SMALLEST_MAX: usize = 14;
 
-/// Whose transactions are drawn.
+/// The kind of transactions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Footprints {
-    /// Five reads and five writes of nine objects: one is read and written (§5, "Evaluation").
+    /// Five reads and five writes of nine objects: one object is read and written (§5, "Evaluation").
     FiveFive,
-    /// 16 requests, each of which reads a record and, every other one, writes it (§5.5).
+    /// 16 requests, each of which reads a record; every other request also writes it (§5.5).
     Ycsb,
 }
 
-/// Objects of a transaction of five-five: all differ.
+/// Distinct objects of a transaction of five-five.
 pub const FIVE_FIVE_OBJECTS: u64 = 9;
 const YCSB_REQUESTS: usize = 16;
 
-/// What is drawn.
+/// Options of a run.
 #[derive(Clone, Copy, Debug)]
 pub struct Options {
-    /// Whose transactions.
+    /// The kind of transactions.
     pub footprints: Footprints,
-    /// Objects that they choose among; of five-five at least [`FIVE_FIVE_OBJECTS`].
+    /// The number of objects; for five-five at least [`FIVE_FIVE_OBJECTS`].
     pub objects: u64,
     /// The skew of the objects, 0 or more and below 1.
     pub theta: f64,
-    /// Transactions of a batch.
+    /// Transactions in a batch.
     pub transactions: usize,
     /// Batches.
     pub batches: usize,
     /// How they are reordered.
     pub settings: Settings,
-    /// Determines what is drawn.
+    /// The seed of the batches.
     pub seed: u64,
 }
 
 /// Means over the batches.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Measured {
-    /// Transactions left out of a batch.
+    /// Transactions aborted in a batch.
     pub left_out: f64,
-    /// Those that must be left out; `None` of batches that are too large to tell.
+    /// The smallest possible number; `None` for larger batches.
     pub smallest: Option<f64>,
     /// Microseconds to reorder a batch: the graph, the set and the order.
     pub microseconds: f64,
-    /// The same of the batch in the middle.
+    /// The same for the median batch.
     pub microseconds_median: f64,
-    /// Vertices and edges of a batch's graph, as often as one was looked at.
+    /// Visits of vertices and edges of a batch's graph.
     pub looked: f64,
 }
 
-/// What a transaction reads and what it writes.
+/// The reads and the writes of a transaction.
 type Footprint = (Vec<u64>, Vec<u64>);
 
 /// Draws the batches and reorders them.
 ///
 /// # Errors
-/// What the judge says of an order that is not serial.
+/// An order is not serial.
 pub fn run(options: &Options) -> Result<Measured, String> {
     let Options { theta, objects, transactions, batches, settings, seed, .. } = *options;
     let (law, mut rng) = (Zipfian::new(objects, theta), Rng::from_seed(seed));
@@ -109,7 +109,7 @@ fn draw(options: &Options, law: &Zipfian, rng: &mut Rng) -> Footprint {
                     objects.push(object);
                 }
             }
-            // Later ones are colder, since they differ from those before.
+            // Later objects are colder, since they differ from earlier ones.
             rng.shuffle(&mut objects);
             (objects[..5].to_vec(), objects[4..].to_vec())
         }
@@ -121,7 +121,7 @@ fn draw(options: &Options, law: &Zipfian, rng: &mut Rng) -> Footprint {
     }
 }
 
-/// Whether those that commit can in this order, and each has a fate.
+/// Checks that the committing transactions can commit in this order, and that each transaction is decided once.
 fn judge(footprints: &[Footprint], decided: &Decided) -> Result<(), String> {
     let mut written: HashSet<u64> = HashSet::new();
     for &at in &decided.order {
@@ -135,13 +135,12 @@ fn judge(footprints: &[Footprint], decided: &Decided) -> Result<(), String> {
     all.sort_unstable();
     match all.into_iter().eq(0..footprints.len()) {
         true => Ok(()),
-        false => Err("not each transaction commits or is left out once".to_owned()),
+        false => Err("a transaction is decided twice or not at all".to_owned()),
     }
 }
 
-/// How many transactions of a batch must be left out: a set commits if one of it can be the last, because it
-/// has read nothing that the others write, and the others commit without it. `None` if there are too many sets
-/// to try.
+/// How many transactions of a batch must be aborted. A set can commit if one transaction can be last, because it has
+/// read nothing that the others write, and the others can commit without it. `None` if there are too many sets to try.
 fn least(footprints: &[Footprint]) -> Option<usize> {
     let n = footprints.len();
     if n > SMALLEST_MAX {
@@ -189,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn transactions_are_what_the_workloads_are() {
+    fn transactions_match_the_workloads() {
         let mut rng = Rng::from_seed(1);
         let law = Zipfian::new(FIVE_FIVE_OBJECTS, 0.9);
         let (reads, writes) = draw(&options(Footprints::FiveFive, 0.9, "trim"), &law, &mut rng);

@@ -1,6 +1,7 @@
-//! What comparisons of two arms print: a table line by line as they end, or one object of JSON with the table as talk.
+//! The output of comparisons of two arms: a table, line by line as comparisons end, or a JSON object with the
+//! table on standard error.
 //!
-//! A ratio is the first arm's rate over the second's, of each round: above 1, the first is faster.
+//! A ratio is the first arm's rate over the second's, for each round: above 1, the first is faster.
 
 use std::io;
 
@@ -11,7 +12,7 @@ use crate::measure::Quartiles;
 use crate::setting::Setting;
 use seriatim_base::{say, talk};
 
-/// What to print on standard output.
+/// The format of standard output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Format {
     /// The table.
@@ -23,16 +24,16 @@ pub(crate) enum Format {
 /// Comparisons of one measurement.
 pub(crate) struct Report {
     format: Format,
-    /// What the arms are called.
+    /// The names of the arms.
     arms: [&'static str; 2],
     object: Map<String, Value>,
     comparisons: Vec<Value>,
-    /// The first failure to print.
+    /// The first error of printing.
     printed: io::Result<()>,
 }
 
 impl Report {
-    /// Of a measurement whose arms have these names.
+    /// A report for a measurement whose arms have these names.
     pub(crate) fn new(measurement: &str, arms: [&'static str; 2], setting: &Setting) -> Report {
         let Setting { protocol, rounds, length, seed, format, .. } = setting;
         let about = json!({
@@ -54,8 +55,8 @@ impl Report {
         }
     }
 
-    /// Adds a comparison by the rates of its arms, in transactions a second and by round. `case` is an object
-    /// that says what was compared, `name` the same for the table.
+    /// Adds a comparison with the rates of its arms, in transactions per second and by round. `case` describes
+    /// the comparison as an object, `name` describes it in the table.
     pub(crate) fn add(&mut self, name: &str, case: Value, rates: [&[f64]; 2]) {
         let ratio = Quartiles::of_ratios(rates[0], rates[1]);
         let thousands = rates.map(|rates| Quartiles::of(rates.iter().map(|rate| rate / 1e3)));
@@ -68,17 +69,17 @@ impl Report {
         self.comparisons.push(comparison.into());
     }
 
-    /// All of it as JSON.
+    /// The report as JSON.
     pub(crate) fn json(&self) -> Value {
         let mut object = self.object.clone();
         object.insert("comparisons".to_owned(), self.comparisons.clone().into());
         object.into()
     }
 
-    /// Prints what is still to be printed.
+    /// Prints the rest.
     ///
     /// # Errors
-    /// When that, or the table, could not be printed.
+    /// When the report could not be printed.
     pub(crate) fn finish(mut self) -> io::Result<()> {
         if self.format == Format::Json {
             self.printed = say!("{}\n", self.json());

@@ -6,13 +6,13 @@ use seriatim::catalog::Bytes;
 /// Bytes of a value.
 pub(crate) const VALUE_BYTES: usize = 100;
 
-/// What the comparisons need of a table of such records.
+/// The operations that comparisons need on a table of such records.
 pub(crate) trait Record: Table<Key = u64> + 'static {
-    /// The record of a key as it is loaded.
+    /// The initial record of a key.
     fn new(key: u64) -> Self;
     /// Its value.
     fn value<'t>(row: &Self::Row<'t>) -> &'t [u8];
-    /// Replaces its value by the next.
+    /// Replaces its value by the next one.
     fn advance(row: &mut Self::Update<'_>);
 }
 
@@ -48,12 +48,12 @@ macro_rules! record {
 record!(Hashed hash);
 record!(Ordered ordered);
 
-/// The value that the record of a key begins with.
+/// The initial value of a key.
 pub(crate) fn initial(key: u64) -> [u8; VALUE_BYTES] {
     [key as u8; VALUE_BYTES]
 }
 
-/// The value that follows another: each byte one more.
+/// The value after another one: each byte is incremented.
 #[inline]
 fn next(value: &[u8]) -> [u8; VALUE_BYTES] {
     let mut next = [0; VALUE_BYTES];

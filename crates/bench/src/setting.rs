@@ -1,4 +1,4 @@
-//! What the comparisons of workloads have in common: protocol, sizes, rounds, and databases loaded for them.
+//! The common options of comparisons of workloads: protocol, sizes, rounds, and loaded databases.
 
 use std::error::Error;
 
@@ -14,10 +14,10 @@ use crate::measure::Length;
 use crate::report::Format;
 
 const MIB: usize = 1 << 20;
-/// Bytes that TPC-C adds a second: measured, about 0.6 KB a transaction, at some 250,000 a second.
+/// Bytes that TPC-C adds per second. Measured: about 0.6 KB a transaction, at some 250,000 per second.
 const GROWTH: f64 = 150.0 * MIB as f64;
-/// Most bytes that are touched beforehand unless more is asked for; with less memory than that, fewer must be
-/// asked for.
+/// The most bytes that are touched beforehand by default. A machine with less memory needs a smaller number in
+/// the options.
 const PREFAULT_MAX: f64 = 6144.0 * MIB as f64;
 
 /// The options.
@@ -34,10 +34,10 @@ pub(crate) struct Options {
     /// Rows of YCSB's table
     #[arg(long, value_name = "N", default_value_t = 1_000_000, value_parser = clap::value_parser!(u64).range(1..))]
     records: u64,
-    /// Memory to touch beforehand, in MiB; by default what TPC-C is expected to add, but at most 6144
+    /// Memory to touch beforehand, in MiB; by default the expected growth of TPC-C, but at most 6144
     #[arg(long, value_name = "MIB")]
     prefault: Option<usize>,
-    /// What to print on standard output; with JSON, the table is on standard error
+    /// The format of standard output; with JSON, the table is on standard error
     #[arg(long, value_enum, default_value_t = Format::Text)]
     format: Format,
 }
@@ -51,18 +51,18 @@ enum Rows {
     Small,
 }
 
-/// What to compare under.
+/// The setting of a comparison.
 #[derive(Clone, Debug)]
 pub(crate) struct Setting {
     pub(crate) protocol: String,
     pub(crate) rounds: u32,
-    /// Of each arm's run.
+    /// The length of each arm's run.
     pub(crate) length: Length,
     pub(crate) seed: u64,
     pub(crate) format: Format,
-    /// Rows of TPC-C with so many warehouses.
+    /// The rows of TPC-C for this many warehouses.
     pub(crate) scale: fn(u16) -> Scale,
-    /// Rows of YCSB.
+    /// The number of rows of YCSB.
     pub(crate) records: u64,
     prefault: Option<usize>,
 }
@@ -70,7 +70,7 @@ pub(crate) struct Setting {
 impl TryFrom<Options> for Setting {
     type Error = OpenError;
 
-    /// Finds out which protocol is meant.
+    /// Resolves the protocol's name.
     fn try_from(options: Options) -> Result<Setting, OpenError> {
         let Options { pairs, protocol, scale, records, prefault, format } = options;
         let protocol = Database::builder().protocol(&protocol).open()?.protocol().name.to_owned();
@@ -83,12 +83,12 @@ impl TryFrom<Options> for Setting {
     }
 }
 
-/// Which rows of YCSB's table transactions go to.
+/// The distribution of YCSB's keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Skew {
-    /// To all alike.
+    /// Uniform.
     Uniform,
-    /// To few, by Zipf's law with theta 0.99.
+    /// Zipf's law with theta 0.99.
     Hot,
 }
 
@@ -103,7 +103,7 @@ impl Skew {
         }
     }
 
-    /// What tables print.
+    /// The name in tables.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Skew::Uniform => "uniform",
@@ -112,13 +112,13 @@ impl Skew {
     }
 }
 
-/// How an index is spelled.
+/// The name of an index.
 pub(crate) fn index(is_ordered: bool) -> &'static str {
     if is_ordered { "ordered" } else { "hash" }
 }
 
 impl Setting {
-    /// Small, for tests: so many rounds of so many operations.
+    /// A small setting for tests.
     #[cfg(test)]
     pub(crate) fn small(protocol: &str, rounds: u32, operations: u64) -> Setting {
         let (length, format, scale) = (Length::Operations(operations), Format::Text, Scale::small as fn(u16) -> Scale);

@@ -1,7 +1,7 @@
 //! Columns that can be added to without reading them: whole numbers and decimals, whose sums do not depend on
 //! the order.
 
-use crate::{Column, ColumnType, Decimal, Place, RowWriter};
+use crate::{Column, ColumnLocation, ColumnType, Decimal, RowWriter};
 
 /// A type of columns that can be added to.
 #[diagnostic::on_unimplemented(
@@ -40,7 +40,7 @@ impl RowWriter<'_> {
     /// # Panics
     /// If a column of type `ty` cannot be added to.
     #[must_use]
-    pub fn add(&mut self, ty: ColumnType, place: &Place, units: i128) -> bool {
+    pub fn add(&mut self, ty: ColumnType, place: &ColumnLocation, units: i128) -> bool {
         match ty {
             ColumnType::I8 => self.add_to::<i8>(place, units),
             ColumnType::I16 => self.add_to::<i16>(place, units),
@@ -56,7 +56,7 @@ impl RowWriter<'_> {
     }
 
     #[inline(always)]
-    fn add_to<C>(&mut self, place: &Place, units: i128) -> bool
+    fn add_to<C>(&mut self, place: &ColumnLocation, units: i128) -> bool
     where
         C: for<'a> Column<Ref<'a> = C, Set<'a> = C> + Addend + TryFrom<i128>,
     {

@@ -7,7 +7,7 @@ use std::fmt::Debug;
 
 use crate::layout::{length_bytes, load_length, store_length};
 use crate::row::out_of_line;
-use crate::{Bytes, ColumnType, Decimal, OutOfLineStore, OutOfMemory, Place, Text, Timestamp};
+use crate::{Bytes, ColumnLocation, ColumnType, Decimal, OutOfLineStore, OutOfMemory, Text, Timestamp};
 
 /// A Rust type that a column can have.
 ///
@@ -37,7 +37,7 @@ pub unsafe trait Column: Sized {
     /// # Safety
     /// `block` is the block of memory of a row to which `place` refers, readable and unchanged for `'t`, where
     /// a value of this type was stored.
-    unsafe fn load<'t>(block: *const u8, place: &Place) -> Self::Ref<'t>;
+    unsafe fn load<'t>(block: *const u8, place: &ColumnLocation) -> Self::Ref<'t>;
 
     /// Stores a value.
     ///
@@ -50,7 +50,7 @@ pub unsafe trait Column: Sized {
     unsafe fn store(
         value: Self::Set<'_>,
         block: *mut u8,
-        place: &Place,
+        place: &ColumnLocation,
         out_of_line_values: &mut dyn OutOfLineStore,
     ) -> Result<(), OutOfMemory>;
 
@@ -98,7 +98,7 @@ macro_rules! number {
             by_value!($type);
 
             #[inline(always)]
-            unsafe fn load<'t>(block: *const u8, place: &Place) -> Self::Ref<'t> {
+            unsafe fn load<'t>(block: *const u8, place: &ColumnLocation) -> Self::Ref<'t> {
                 // SAFETY: the caller's promise; unaligned by the layout.
                 unsafe { block.add(place.offset as usize).cast::<$type>().read_unaligned() }
             }
@@ -107,7 +107,7 @@ macro_rules! number {
             unsafe fn store(
                 value: $type,
                 block: *mut u8,
-                place: &Place,
+                place: &ColumnLocation,
                 _: &mut dyn OutOfLineStore,
             ) -> Result<(), OutOfMemory> {
                 // SAFETY: the caller's promise; unaligned by the layout.
@@ -141,7 +141,7 @@ macro_rules! wrapped {
             by_value!($type);
 
             #[inline(always)]
-            unsafe fn load<'t>(block: *const u8, place: &Place) -> Self::Ref<'t> {
+            unsafe fn load<'t>(block: *const u8, place: &ColumnLocation) -> Self::Ref<'t> {
                 // SAFETY: the caller's promise.
                 let $to = unsafe { <$inner as Column>::load(block, place) };
                 $wrap
@@ -151,7 +151,7 @@ macro_rules! wrapped {
             unsafe fn store(
                 $from: $type,
                 block: *mut u8,
-                place: &Place,
+                place: &ColumnLocation,
                 out_of_line_values: &mut dyn OutOfLineStore,
             ) -> Result<(), OutOfMemory> {
                 // SAFETY: the caller's promise.
@@ -173,7 +173,7 @@ wrapped! {
 /// # Safety
 /// As [`Column::load`], of a text or byte column.
 #[inline(always)]
-pub(crate) unsafe fn load_bytes<'t>(block: *const u8, place: &Place, max: usize) -> &'t [u8] {
+pub(crate) unsafe fn load_bytes<'t>(block: *const u8, place: &ColumnLocation, max: usize) -> &'t [u8] {
     // SAFETY: the caller's promise: a length within `max` and that many bytes.
     unsafe {
         let at = block.add(place.offset as usize);
@@ -187,7 +187,7 @@ pub(crate) unsafe fn load_bytes<'t>(block: *const u8, place: &Place, max: usize)
 /// # Safety
 /// As [`Column::store`].
 #[inline(always)]
-unsafe fn store_bytes<const N: usize>(value: &Bytes<N>, block: *mut u8, place: &Place) {
+unsafe fn store_bytes<const N: usize>(value: &Bytes<N>, block: *mut u8, place: &ColumnLocation) {
     let (len, bytes) = value.parts();
     // SAFETY: the caller's promise.
     unsafe {
@@ -206,7 +206,7 @@ unsafe impl<const N: usize> Column for Text<N> {
     never_fails!();
 
     #[inline(always)]
-    unsafe fn load<'t>(block: *const u8, place: &Place) -> &'t str {
+    unsafe fn load<'t>(block: *const u8, place: &ColumnLocation) -> &'t str {
         // SAFETY: the caller's promise; only whole texts are stored.
         unsafe { std::str::from_utf8_unchecked(load_bytes(block, place, N)) }
     }
@@ -215,7 +215,7 @@ unsafe impl<const N: usize> Column for Text<N> {
     unsafe fn store(
         value: &Text<N>,
         block: *mut u8,
-        place: &Place,
+        place: &ColumnLocation,
         _: &mut dyn OutOfLineStore,
     ) -> Result<(), OutOfMemory> {
         // SAFETY: the caller's promise.
@@ -242,7 +242,7 @@ unsafe impl<const N: usize> Column for Bytes<N> {
     never_fails!();
 
     #[inline(always)]
-    unsafe fn load<'t>(block: *const u8, place: &Place) -> &'t [u8] {
+    unsafe fn load<'t>(block: *const u8, place: &ColumnLocation) -> &'t [u8] {
         // SAFETY: the caller's promise.
         unsafe { load_bytes(block, place, N) }
     }
@@ -251,7 +251,7 @@ unsafe impl<const N: usize> Column for Bytes<N> {
     unsafe fn store(
         value: &Bytes<N>,
         block: *mut u8,
-        place: &Place,
+        place: &ColumnLocation,
         _: &mut dyn OutOfLineStore,
     ) -> Result<(), OutOfMemory> {
         // SAFETY: the caller's promise.
@@ -278,7 +278,7 @@ unsafe impl Column for String {
     type Stored = Result<(), OutOfMemory>;
 
     #[inline]
-    unsafe fn load<'t>(block: *const u8, place: &Place) -> &'t str {
+    unsafe fn load<'t>(block: *const u8, place: &ColumnLocation) -> &'t str {
         // SAFETY: the caller's promise: 0 or the address of an out-of-line block that holds a whole text.
         unsafe { std::str::from_utf8_unchecked(out_of_line(u64::load(block, place))) }
     }
@@ -287,7 +287,7 @@ unsafe impl Column for String {
     unsafe fn store(
         value: &str,
         block: *mut u8,
-        place: &Place,
+        place: &ColumnLocation,
         out_of_line_values: &mut dyn OutOfLineStore,
     ) -> Result<(), OutOfMemory> {
         let address = out_of_line_values.store(value.as_bytes())?;
@@ -321,7 +321,7 @@ unsafe impl<C: Column> Column for Option<C> {
     type Stored = C::Stored;
 
     #[inline(always)]
-    unsafe fn load<'t>(block: *const u8, place: &Place) -> Option<C::Ref<'t>> {
+    unsafe fn load<'t>(block: *const u8, place: &ColumnLocation) -> Option<C::Ref<'t>> {
         // SAFETY: the caller's promise.
         unsafe { if place.is_null(block) { None } else { Some(C::load(block, place)) } }
     }
@@ -330,7 +330,7 @@ unsafe impl<C: Column> Column for Option<C> {
     unsafe fn store(
         value: Option<C::Set<'_>>,
         block: *mut u8,
-        place: &Place,
+        place: &ColumnLocation,
         out_of_line_values: &mut dyn OutOfLineStore,
     ) -> Result<(), OutOfMemory> {
         // SAFETY: the caller's promise.

@@ -56,7 +56,7 @@ impl KeptRow {
         let mut fixed = Vec::new();
         if layout.fixed_bytes > 0 {
             // SAFETY: the caller's promise.
-            fixed = unsafe { block(row.block(crate::Part::Fixed), layout.fixed_bytes as usize, 0) };
+            fixed = unsafe { block(row.block(crate::RowPart::Fixed), layout.fixed_bytes as usize, 0) };
             take(&mut fixed, &layout.fixed_out_of_line);
             // A row with a fixed part begins with its address.
             image[0] = fixed.as_mut_ptr().expose_provenance() as u64;

@@ -43,7 +43,7 @@ impl From<&ColumnDef> for ColumnSpec {
 
 /// Which block of memory a column lies in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Part {
+pub enum RowPart {
     /// The row version.
     Row,
     /// The fixed part, whose address is the row version's first word.
@@ -52,9 +52,9 @@ pub enum Part {
 
 /// Where a column lies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Place {
+pub struct ColumnLocation {
     /// The block of memory.
-    pub part: Part,
+    pub part: RowPart,
     /// Bytes from the block's start to the value.
     pub offset: u32,
     /// Bytes of the value.
@@ -65,7 +65,7 @@ pub struct Place {
     pub column: u16,
 }
 
-impl Place {
+impl ColumnLocation {
     /// Whether the value is NULL.
     ///
     /// # Safety
@@ -150,7 +150,7 @@ impl Cursor {
         Cursor { next, next_null: [0, 0], null_start }
     }
 
-    const fn place(&mut self, spec: ColumnSpec, column: usize) -> Place {
+    const fn place(&mut self, spec: ColumnSpec, column: usize) -> ColumnLocation {
         let part = spec.immutable as usize;
         let null = if spec.nullable {
             let bit = self.next_null[part];
@@ -161,8 +161,8 @@ impl Cursor {
         };
         let (offset, bytes) = (self.next[part], spec.ty.row_bytes());
         self.next[part] += bytes;
-        let part = if spec.immutable { Part::Fixed } else { Part::Row };
-        Place { part, offset, bytes, null, column: column as u16 }
+        let part = if spec.immutable { RowPart::Fixed } else { RowPart::Row };
+        ColumnLocation { part, offset, bytes, null, column: column as u16 }
     }
 
     const fn bytes(&self) -> RowSizes {
@@ -171,8 +171,8 @@ impl Cursor {
 }
 
 /// Places the columns of a derived table.
-pub const fn place<const N: usize>(specs: &[ColumnSpec; N]) -> [Place; N] {
-    let mut places = [Place { part: Part::Row, offset: 0, bytes: 0, null: None, column: 0 }; N];
+pub const fn place<const N: usize>(specs: &[ColumnSpec; N]) -> [ColumnLocation; N] {
+    let mut places = [ColumnLocation { part: RowPart::Row, offset: 0, bytes: 0, null: None, column: 0 }; N];
     let (mut cursor, mut at) = (Cursor::new(specs), 0);
     while at < N {
         places[at] = cursor.place(specs[at], at);
@@ -199,7 +199,7 @@ pub struct Layout {
     /// Bytes of a fixed part; 0 if there is none.
     pub fixed_bytes: u32,
     /// The columns, in order of declaration.
-    pub places: Vec<Place>,
+    pub places: Vec<ColumnLocation>,
     /// Offsets of the out-of-line addresses in a row version.
     pub row_out_of_line: Vec<u32>,
     /// Offsets of the out-of-line addresses in a fixed part.
@@ -227,13 +227,15 @@ impl Layout {
 
     fn place(specs: &[ColumnSpec]) -> Layout {
         let mut cursor = Cursor::new(specs);
-        let places: Vec<Place> = specs.iter().enumerate().map(|(at, &spec)| cursor.place(spec, at)).collect();
-        let out_of_line_values = |part: Part| {
-            let long =
-                |place: &&Place| place.part == part && specs[usize::from(place.column)].ty == ColumnType::LongText;
+        let places: Vec<ColumnLocation> = specs.iter().enumerate().map(|(at, &spec)| cursor.place(spec, at)).collect();
+        let out_of_line_values = |part: RowPart| {
+            let long = |place: &&ColumnLocation| {
+                place.part == part && specs[usize::from(place.column)].ty == ColumnType::LongText
+            };
             places.iter().filter(long).map(|place| place.offset).collect()
         };
-        let (row_out_of_line, fixed_out_of_line) = (out_of_line_values(Part::Row), out_of_line_values(Part::Fixed));
+        let (row_out_of_line, fixed_out_of_line) =
+            (out_of_line_values(RowPart::Row), out_of_line_values(RowPart::Fixed));
         let bytes = cursor.bytes();
         Layout { row_bytes: bytes.row, fixed_bytes: bytes.fixed, places, row_out_of_line, fixed_out_of_line }
     }
@@ -257,11 +259,11 @@ mod tests {
         assert_eq!(
             places,
             [
-                (Part::Row, 9, 2, None),
-                (Part::Fixed, 1, 11, Some((0, 1))),
-                (Part::Row, 11, 8, Some((8, 1))),
-                (Part::Row, 19, 302, None),
-                (Part::Fixed, 12, 8, None)
+                (RowPart::Row, 9, 2, None),
+                (RowPart::Fixed, 1, 11, Some((0, 1))),
+                (RowPart::Row, 11, 8, Some((8, 1))),
+                (RowPart::Row, 19, 302, None),
+                (RowPart::Fixed, 12, 8, None)
             ]
         );
         assert_eq!((layout.row_bytes, layout.fixed_bytes), (328, 24));

@@ -75,7 +75,7 @@ pub use error::{OutOfMemory, SchemaError};
 pub use kept::KeptRow;
 pub use key::{Key, KeyBuf, KeyClass, KeyFormat};
 pub use key_writer::KeyWriter;
-pub use layout::{ColumnSpec, Layout, Part, Place, RowSizes, place, row_sizes};
+pub use layout::{ColumnLocation, ColumnSpec, Layout, RowPart, RowSizes, place, row_sizes};
 pub use order::KeyColumn;
 pub use parts::{KeyParts, KeyPrefix, TableKey};
 pub use range::KeyRange;

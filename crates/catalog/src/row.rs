@@ -14,7 +14,7 @@
 use std::marker::PhantomData;
 
 use crate::watch::{Named, touch};
-use crate::{Column, ColumnSet, Part, Place};
+use crate::{Column, ColumnLocation, ColumnSet, RowPart};
 
 /// A row. Copied freely; reading a column is one load at a constant offset.
 #[derive(Clone, Copy, Debug)]
@@ -55,10 +55,10 @@ impl<'t> RowRef<'t> {
 
     /// The block of memory that a part is.
     #[inline(always)]
-    pub(crate) fn block(self, part: Part) -> *const u8 {
+    pub(crate) fn block(self, part: RowPart) -> *const u8 {
         match part {
-            Part::Row => self.row,
-            Part::Fixed => {
+            RowPart::Row => self.row,
+            RowPart::Fixed => {
                 // SAFETY: rules 1 and 3: a row with a column in the fixed part begins with that part's address.
                 let address = unsafe { self.row.cast::<u64>().read_unaligned() };
                 std::ptr::with_exposed_provenance(address as usize)
@@ -68,7 +68,7 @@ impl<'t> RowRef<'t> {
 
     /// The value of a column of type `C` that lies at `place` (rule 3).
     #[inline(always)]
-    pub fn get<C: Column>(self, place: &Place) -> C::Ref<'t> {
+    pub fn get<C: Column>(self, place: &ColumnLocation) -> C::Ref<'t> {
         touch(self.row, self.named, place.column, false);
         // SAFETY: rules 1 to 3.
         unsafe { C::load(self.block(place.part), place) }
@@ -76,7 +76,7 @@ impl<'t> RowRef<'t> {
 
     /// Whether the column at `place` (rule 3) is NULL.
     #[inline]
-    pub fn is_null(self, place: &Place) -> bool {
+    pub fn is_null(self, place: &ColumnLocation) -> bool {
         // SAFETY: rules 1 to 3.
         unsafe { place.is_null(self.block(place.part)) }
     }

@@ -12,7 +12,7 @@
 //! 1. It is a run of a table whose rows have the given number of bytes, and lives as long as it is used.
 //! 2. No thread writes to the parts of it that are read meanwhile.
 
-use crate::{Layout, Part, Place};
+use crate::{ColumnLocation, Layout, RowPart};
 
 /// Where the rows begin, from the number of rows on.
 const HEADER_BYTES: usize = 8;
@@ -108,7 +108,7 @@ impl Run {
 impl Layout {
     /// The layout of the records of a clustered table: the address of a run.
     pub fn of_runs() -> Layout {
-        let place = Place { part: Part::Row, offset: 0, bytes: 8, null: None, column: 0 };
+        let place = ColumnLocation { part: RowPart::Row, offset: 0, bytes: 8, null: None, column: 0 };
         let (places, row_out_of_line, fixed_out_of_line) = (vec![place], vec![0], Vec::new());
         Layout { row_bytes: 8, fixed_bytes: 0, places, row_out_of_line, fixed_out_of_line }
     }

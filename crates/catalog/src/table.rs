@@ -3,7 +3,9 @@
 use std::marker::PhantomData;
 use std::ops::BitOr;
 
-use crate::{ColumnId, ColumnSet, IndexId, KeyPrefix, OutOfMemory, Place, RowRef, RowWriter, TableDef, TableKey};
+use crate::{
+    ColumnId, ColumnLocation, ColumnSet, IndexId, KeyPrefix, OutOfMemory, RowRef, RowWriter, TableDef, TableKey,
+};
 
 /// A row type, by `#[derive(Table)]`.
 ///
@@ -22,7 +24,7 @@ pub unsafe trait Table: Sized {
     /// The table's name.
     const NAME: &'static str;
     /// Where the columns lie, in order of declaration.
-    const PLACES: &'static [Place];
+    const PLACES: &'static [ColumnLocation];
     /// The type of its primary key: a column's, or a tuple of columns'.
     type Key: TableKey;
     /// A row as readers see it: one accessor a column.

@@ -9,8 +9,8 @@ use std::sync::Arc;
 
 use crate::column::load_bytes;
 use crate::{
-    Bytes, ColumnDef, ColumnType, Decimal, KeyColumn, KeyWriter, OutOfMemory, PartitionValue, Place, RowRef, RowWriter,
-    Text, Timestamp,
+    Bytes, ColumnDef, ColumnLocation, ColumnType, Decimal, KeyColumn, KeyWriter, OutOfMemory, PartitionValue, RowRef,
+    RowWriter, Text, Timestamp,
 };
 
 /// A value.
@@ -404,7 +404,7 @@ impl Value {
     ///
     /// # Errors
     /// If the value does not fit the column, or at the memory limit.
-    pub fn write(&self, column: &ColumnDef, place: &Place, row: &mut RowWriter<'_>) -> Result<(), ValueError> {
+    pub fn write(&self, column: &ColumnDef, place: &ColumnLocation, row: &mut RowWriter<'_>) -> Result<(), ValueError> {
         let Some(value) = self.present(column)? else {
             row.set_null(place);
             return Ok(());
@@ -432,7 +432,7 @@ impl Value {
 
     /// The value of a column of a row, in an `Option` if the column is nullable; `column` and `place` are of the row's
     /// table.
-    pub fn read(column: &ColumnDef, place: &Place, row: RowRef<'_>) -> Value {
+    pub fn read(column: &ColumnDef, place: &ColumnLocation, row: RowRef<'_>) -> Value {
         if row.is_null(place) {
             return Value::NONE;
         }

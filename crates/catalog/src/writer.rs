@@ -10,7 +10,7 @@ use std::marker::PhantomData;
 
 use crate::layout::{length_bytes, store_length};
 use crate::watch::{Named, touch};
-use crate::{Column, ColumnId, ColumnSet, OutOfMemory, Part, Place, RowRef};
+use crate::{Column, ColumnId, ColumnLocation, ColumnSet, OutOfMemory, RowPart, RowRef};
 
 /// Where long texts go.
 pub trait OutOfLineStore {
@@ -79,10 +79,10 @@ impl<'a> RowWriter<'a> {
     /// # Panics
     /// If the column is immutable and the row is not new.
     #[inline(always)]
-    fn touch(&mut self, place: &Place) -> *mut u8 {
+    fn touch(&mut self, place: &ColumnLocation) -> *mut u8 {
         let block = match place.part {
-            Part::Row => self.row,
-            Part::Fixed => {
+            RowPart::Row => self.row,
+            RowPart::Fixed => {
                 assert!(!self.fixed.is_null(), "an immutable column is set when its row is inserted and never again");
                 self.fixed
             }
@@ -100,14 +100,14 @@ impl<'a> RowWriter<'a> {
     /// # Panics
     /// If the column is immutable and the row is not new. Derived tables have no such setter.
     #[inline(always)]
-    pub fn set<C: Column>(&mut self, place: &Place, value: C::Set<'_>) -> Result<(), OutOfMemory> {
+    pub fn set<C: Column>(&mut self, place: &ColumnLocation, value: C::Set<'_>) -> Result<(), OutOfMemory> {
         let block = self.touch(place);
         // SAFETY: rules 1 and 2.
         unsafe { C::store(value, block, place, self.out_of_line_values) }
     }
 
     /// Sets a nullable column to NULL, whatever its type.
-    pub(crate) fn set_null(&mut self, place: &Place) {
+    pub(crate) fn set_null(&mut self, place: &ColumnLocation) {
         let block = self.touch(place);
         // SAFETY: rules 1 and 2; zeros are what `Option` stores under the NULL bit of every type.
         unsafe {
@@ -117,7 +117,7 @@ impl<'a> RowWriter<'a> {
     }
 
     /// Sets a text or byte column with room for `max` bytes; a text column to a whole text.
-    pub(crate) fn set_bytes(&mut self, place: &Place, max: u16, bytes: &[u8]) {
+    pub(crate) fn set_bytes(&mut self, place: &ColumnLocation, max: u16, bytes: &[u8]) {
         let max = usize::from(max);
         assert!(bytes.len() <= max && length_bytes(max) + max == place.bytes as usize, "checked against the column");
         let block = self.touch(place);
@@ -133,7 +133,7 @@ impl<'a> RowWriter<'a> {
     }
 
     /// Has the row refer to an out-of-line value of these bytes.
-    pub(crate) fn set_out_of_line(&mut self, place: &Place, bytes: &[u8]) -> Result<(), OutOfMemory> {
+    pub(crate) fn set_out_of_line(&mut self, place: &ColumnLocation, bytes: &[u8]) -> Result<(), OutOfMemory> {
         let address = self.out_of_line_values.store(bytes)?;
         let block = self.touch(place);
         // SAFETY: rules 1 and 2; the place has room for an address.
@@ -143,12 +143,12 @@ impl<'a> RowWriter<'a> {
 
     /// The current value of the column at `place` (rule 2).
     #[inline(always)]
-    pub fn get<C: Column>(&self, place: &Place) -> C::Ref<'_> {
+    pub fn get<C: Column>(&self, place: &ColumnLocation) -> C::Ref<'_> {
         self.as_row().get::<C>(place)
     }
 
     /// Whether the column at `place` (rule 2) is NULL now.
-    pub fn is_null(&self, place: &Place) -> bool {
+    pub fn is_null(&self, place: &ColumnLocation) -> bool {
         self.as_row().is_null(place)
     }
 

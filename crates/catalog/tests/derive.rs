@@ -6,8 +6,8 @@
 mod shared;
 
 use seriatim_catalog::{
-    Bytes, ColumnDef, ColumnId, ColumnSet, ColumnType, Decimal, IndexId, IndexSpec, Key, KeyCodec, Layout,
-    Organization, OutOfMemory, Place, Reverse, Table, TableDef, TableKey, Text, Timestamp, Value, desc, kind,
+    Bytes, ColumnDef, ColumnId, ColumnLocation, ColumnSet, ColumnType, Decimal, IndexId, IndexSpec, Key, KeyCodec,
+    Layout, Organization, OutOfMemory, Reverse, Table, TableDef, TableKey, Text, Timestamp, Value, desc, kind,
 };
 use seriatim_macros::Table;
 use shared::Block;
@@ -332,7 +332,7 @@ fn the_least_that_is_a_table() {
 
 #[test]
 fn places_are_constants() {
-    const PLACE: Place = Every::PLACES[1];
+    const PLACE: ColumnLocation = Every::PLACES[1];
     assert_eq!((PLACE.offset, PLACE.bytes), (9, 1));
 }
 

@@ -4,7 +4,7 @@ mod shared;
 
 use proptest::collection::vec;
 use proptest::prelude::*;
-use seriatim_catalog::{ColumnDef, ColumnSpec, Layout, Part, Place, RowSizes, place, row_sizes};
+use seriatim_catalog::{ColumnDef, ColumnLocation, ColumnSpec, Layout, RowPart, RowSizes, place, row_sizes};
 use shared::{Block, check, column_type, same, value};
 
 fn column() -> impl Strategy<Value = ColumnDef> {
@@ -20,8 +20,8 @@ fn columns() -> impl Strategy<Value = Vec<ColumnDef>> {
 }
 
 /// The places by the function that derived tables use, which takes arrays.
-fn derived(specs: &[ColumnSpec]) -> Vec<Place> {
-    fn of<const N: usize>(specs: &[ColumnSpec]) -> Option<Vec<Place>> {
+fn derived(specs: &[ColumnSpec]) -> Vec<ColumnLocation> {
+    fn of<const N: usize>(specs: &[ColumnSpec]) -> Option<Vec<ColumnLocation>> {
         Some(place::<N>(specs.try_into().ok()?).to_vec())
     }
     of::<1>(specs)
@@ -48,11 +48,11 @@ fn compile_time_and_run_time_agree() {
 fn places_and_null_bits_do_not_overlap() {
     check(300, &columns(), |columns| {
         let layout = Layout::new(&columns);
-        for (part, bytes) in [(Part::Row, layout.row_bytes), (Part::Fixed, layout.fixed_bytes)] {
+        for (part, bytes) in [(RowPart::Row, layout.row_bytes), (RowPart::Fixed, layout.fixed_bytes)] {
             prop_assert_eq!(bytes % 8, 0);
             // Each bit of the block by the number of columns that claim it.
             let mut claims = vec![0u8; 8 * bytes as usize];
-            if part == Part::Row && layout.fixed_bytes > 0 {
+            if part == RowPart::Row && layout.fixed_bytes > 0 {
                 claims[..64].fill(1);
             }
             for place in layout.places.iter().filter(|place| place.part == part) {

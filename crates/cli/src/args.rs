@@ -1,4 +1,4 @@
-//! The arguments. Workloads bring their own options: the registry lists them, this file only offers them.
+//! The arguments of the program. The registry lists each workload's options; this file only offers them.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -15,41 +15,40 @@ use seriatim_workload::{Entry, Values, WORKLOADS};
 
 use crate::{Failure, below, middle_tier, partitions, protocols, reorder, upstream};
 
-/// What exit codes mean; docs/command-line.md has the same.
+/// The meanings of exit codes, as docs/command-line.md lists them.
 pub(crate) const EXIT_CODES: &str = "\
 Exit codes:
   0    done; also if the reader of the output went away
   1    a fault was found, a run failed, or output could not be written
-  2    the arguments cannot be: one line says what is wrong and what would be right
-  130  interrupted by SIGINT or SIGTERM; `bench` has reported what it measured until then";
+  2    the arguments are invalid: one line says what is wrong and what would be right
+  130  interrupted by SIGINT or SIGTERM; `bench` has reported its results so far";
 
 const EXAMPLES: &str = "\
 Examples:
   seriatim bench tpcc --warehouses 1 --seconds 10      TPC-C's full mix, with its consistency conditions checked
   seriatim bench ycsb --core A --threads 2             YCSB workload A
   seriatim bench partitions --scheme speculation --multi 0.1
-                                                       partitions with one owner each, a tenth of the transactions over two
+                                                       partitions with one owner each; a tenth of transactions use two
   seriatim bench roofline                              TPC-C over plain arrays: the speed of light on this machine
-  seriatim plan tpcc new_order                         what analysis concluded about TPC-C's New-Order
-  seriatim graph tpcc --optimized --format svg         TPC-C's procedures cut into pieces, drawn
+  seriatim plan tpcc new_order                         the plan of TPC-C's New-Order
+  seriatim graph tpcc --optimized --format svg         TPC-C's procedures chopped into pieces, as a drawing
   seriatim bench tpcc --durability group --data DIR    the same, with every result durable, in DIR
-  seriatim check DIR                                   whether that is whole: checksums, indexes, consistency conditions
-  seriatim backup DIR TO                               a copy of it, also while it is open
+  seriatim check DIR                                   checks it: checksums, indexes, consistency conditions
+  seriatim backup DIR TO                               a copy of it, even while it is open
   seriatim figures htcc --out DIR                      the figures of the HTCC paper, drawn from runs of this program
   seriatim middle-tier --upstream postgres://localhost --templates FILE
-                                                       a proxy before PostgreSQL that orders conflicting transactions
-  seriatim protocols                                   what there is to choose from
+                                                       a proxy for PostgreSQL that orders conflicting transactions
+  seriatim protocols                                   the concurrency-control protocols
   seriatim protocols htcc                              one of them, with its options";
 
-/// The argument that names a procedure. Not a word, so that no option of a workload can have its name.
+/// The argument that names a procedure. It is not a word, so no option of a workload can have the same name.
 pub(crate) const PROCEDURE: &str = "<procedure>";
 
 pub(crate) fn command() -> Command {
     take_negatives(all())
 }
 
-/// Takes what looks like a negative number for the value it was meant to be, and not for an option, so that the
-/// error says what the value has to be.
+/// Accepts a negative number as a value and not as an option, so that the error states the permitted values.
 fn take_negatives(command: Command) -> Command {
     let takes = |arg: Arg| {
         let has_value = arg.get_action().takes_values();
@@ -74,20 +73,20 @@ fn all() -> Command {
         .subcommand(figures())
         .subcommand(
             Command::new("recover")
-                .about("Opens a database, which recovers it, and reports what was found")
+                .about("Opens a database, which recovers it, and reports the result")
                 .arg(directory("DIR", "The database's directory"))
                 .arg(
                     Arg::new("checkpoint")
                         .long("checkpoint")
                         .action(ArgAction::SetTrue)
-                        .help("Take a checkpoint afterwards, so that the next recovery is shorter"),
+                        .help("Take a checkpoint afterwards, which shortens the next recovery"),
                 )
                 .arg(
                     Arg::new("dry-run")
                         .long("dry-run")
                         .action(ArgAction::SetTrue)
                         .conflicts_with("checkpoint")
-                        .help("Report what a recovery would find and change nothing: no right to write is needed"),
+                        .help("Report what a recovery would find, and change nothing; needs no right to write"),
                 )
                 .arg(format()),
         )
@@ -102,14 +101,14 @@ fn all() -> Command {
         )
         .subcommand(
             Command::new("backup")
-                .about("Copies a database, also while a process has it open; the copy is verified")
+                .about("Copies a database, even while a process has it open, and verifies the copy")
                 .arg(directory("DIR", "The database's directory"))
                 .arg(directory("TO", "A new or empty directory for the copy"))
                 .arg(format()),
         )
         .subcommand(
             Command::new("restore")
-                .about("Verifies a backup and copies it to where a database is to be")
+                .about("Verifies a backup and copies it into a new database directory")
                 .arg(directory("FROM", "The backup's directory"))
                 .arg(directory("TO", "A new or empty directory for the database"))
                 .arg(format()),
@@ -129,7 +128,6 @@ pub(crate) fn format() -> Arg {
         .help("What to print on standard output")
 }
 
-/// Whether JSON was asked for.
 pub(crate) fn is_json(matches: &ArgMatches) -> bool {
     matches.get_one::<String>("format").is_some_and(|format| format == "json")
 }
@@ -142,15 +140,16 @@ pub(crate) fn number(name: &'static str, value: &'static str, default: &'static 
     Arg::new(name).long(name).value_name(value).default_value(default).help(help)
 }
 
-/// Threads, time, seed and format.
 pub(crate) fn run_options(command: Command) -> Command {
     let command = command
-        .arg(number("threads", "N", "1", "Threads, a terminal each").value_parser(value_parser!(u16).range(1..=4096)))
+        .arg(
+            number("threads", "N", "1", "Threads, each with one terminal")
+                .value_parser(value_parser!(u16).range(1..=4096)),
+        )
         .arg(number("seconds", "S", "10", "Length of the measurement").value_parser(seconds));
     run_basics(command)
 }
 
-/// Seed and format.
 pub(crate) fn run_basics(command: Command) -> Command {
     command
         .arg(
@@ -158,20 +157,20 @@ pub(crate) fn run_basics(command: Command) -> Command {
                 .long("seed")
                 .value_name("N")
                 .value_parser(value_parser!(u64))
-                .help("Determines rows and inputs; printed, drawn if not given"),
+                .help("The seed of rows and inputs; random by default, and printed"),
         )
         .arg(format())
 }
 
-/// The option for partitions, and the knob of a workload that has such itself.
+/// The option for partitions, and the name of the option of workloads that have partitions themselves.
 const PARTITIONS: &str = "partitions";
 
 fn has_partitions(entry: &Entry) -> bool {
     entry.knobs.iter().any(|knob| knob.name == PARTITIONS)
 }
 
-/// How many partitions the database is to have, if that is said. Those of a workload are the database's if its
-/// protocol has some.
+/// The number of partitions of the database, if it is given. A workload's partitions are also the database's if
+/// the protocol has partitions.
 pub(crate) fn partitions(matches: &ArgMatches, protocol: &str) -> Option<usize> {
     if let Ok(given) = matches.try_get_one::<u16>(PARTITIONS) {
         return given.copied().map(usize::from);
@@ -181,8 +180,8 @@ pub(crate) fn partitions(matches: &ArgMatches, protocol: &str) -> Option<usize> 
     Some(usize::min(of_workload, 64))
 }
 
-/// How many threads are to own the partitions of the database: as many as there are, but no more than
-/// processors. None where the number of threads is said, or no partitions are.
+/// The number of threads that own the partitions of the database: one for each partition, but no more than
+/// processors. `None` if the number of threads is given, or no partitions are.
 pub(crate) fn owners(matches: &ArgMatches, protocol: &str, processors: usize) -> Option<usize> {
     let is_said = |name| matches.value_source(name) == Some(ValueSource::CommandLine);
     let has = |name: &str| seriatim::protocols().iter().any(|info| info.name == name && info.capabilities.partitions);
@@ -201,9 +200,11 @@ fn bench() -> Command {
         .arg_required_else_help(true);
     for entry in WORKLOADS {
         let mut workload = run_options(Command::new(entry.name).about(entry.about))
-            .arg(number("warmup", "S", "2", "Seconds that run before and do not count").value_parser(seconds))
+            .arg(number("warmup", "S", "2", "Seconds of the warm-up, which is not measured").value_parser(seconds))
             .arg(Arg::new("settle").long("settle").action(ArgAction::SetTrue).conflicts_with("simulate-cores").help(
-                "Let the warm-up go on, for 20 s at most, until the last second has the throughput of the one before, up to a tenth",
+                "Continue the warm-up, for 20 s at most, until the throughput of the last second is within a tenth of \
+                 that of \
+                 the second before",
             ))
             .arg(
                 number("protocol", "P", "auto", "Concurrency-control protocol")
@@ -215,36 +216,39 @@ fn bench() -> Command {
                     .value_name("NAME=VALUE")
                     .action(ArgAction::Append)
                     .value_parser(option)
-                    .help("An option of the protocol, as `seriatim protocols NAME` lists them; may be given several times"),
+                    .help(
+                        "An option of the protocol; `seriatim protocols NAME` lists them. May be given several \
+                           times",
+                    ),
             )
-            .arg(
-                Arg::new("hot-tables")
-                    .long("hot-tables")
-                    .value_name("NAME+NAME")
-                    .value_delimiter('+')
-                    .help("The tables whose rows are hot from the start, and no others, in place of option hot: such as warehouse+district"),
-            )
+            .arg(Arg::new("hot-tables").long("hot-tables").value_name("NAME+NAME").value_delimiter('+').help(
+                "Treat exactly the rows of these tables as hot, such as warehouse+district; replaces option \
+                           hot",
+            ))
             .args((!has_partitions(entry)).then(|| {
                 Arg::new(PARTITIONS)
                     .long(PARTITIONS)
                     .value_name("N")
                     .value_parser(value_parser!(u16).range(1..=64))
                     .help(
-                        "Partitions, under a protocol that has some: `auto` is one then. Without --threads a thread owns each, on as many \
-                         processors as there are, and an executor gives calls to them",
+                        "Partitions, if the protocol has them; `auto` then chooses one that does. Without --threads, \
+                         threads of an executor own the partitions: as many as there are, but no more than processors",
                     )
             }))
             .arg(Arg::new("without-validation").long("without-validation").action(ArgAction::SetTrue).help(
-                "Commit without validating what was read: results are wrong and not checked. Measures what validation costs",
+                "Commit without validating reads: results are wrong and not checked. Measures the cost of validation",
             ))
-            .arg(number("htm", "MODE", "auto", "How regions run").value_parser(["auto", "rtm", "emulated", "absent"]))
+            .arg(
+                number("htm", "MODE", "auto", "The back end for regions")
+                    .value_parser(["auto", "rtm", "emulated", "absent"]),
+            )
             .args(durability())
             .arg(
                 number(
                     "prefetch",
                     "on|off",
                     "on",
-                    "Whether procedures fetch the rows that their arguments name beforehand",
+                    "Whether procedures prefetch the rows that their arguments identify",
                 )
                 .value_parser(["on", "off"]),
             )
@@ -253,8 +257,9 @@ fn bench() -> Command {
                     "pauses",
                     "auto|regulated|doubled",
                     "auto",
-                    "How long a pause after a conflict is at most: found by hill climbing over the throughput, or doubled with each \
-                     attempt; auto: as the protocol wants it",
+                    "The longest pause after a conflict. regulated: found by hill climbing over the throughput; \
+                     doubled: doubled \
+                     with each attempt; auto: the protocol's choice",
                 )
                 .value_parser(["auto", "regulated", "doubled"]),
             )
@@ -263,7 +268,8 @@ fn bench() -> Command {
                     "snapshots",
                     "on|off",
                     "on",
-                    "Whether procedures that only read do so from snapshots, where the protocol gives them; off: they are validated",
+                    "Whether read-only procedures read from snapshots, if the protocol has them; off: they are \
+                     validated",
                 )
                 .value_parser(["on", "off"]),
             )
@@ -272,9 +278,11 @@ fn bench() -> Command {
                     "batch",
                     "off|auto|N",
                     "off",
-                    "Calls that an executor of the threads takes at once, to run those that conflict one after another \
-                     on one thread; auto: 4 for each thread while conflicts cost more than that; off runs each terminal on a \
-                     thread of its own, 1 is the executor without batches",
+                    "Calls in a batch of the executor, which runs conflicting calls one after another on one thread. \
+                     auto: \
+                     4 for each thread while conflicts cost more than batches; off: each terminal runs on its own \
+                     thread; \
+                     1: the executor without batches",
                 )
                 .value_parser(|text: &str| text.parse::<Batch>()),
             )
@@ -283,7 +291,7 @@ fn bench() -> Command {
                     "batch-placement",
                     "components|shares",
                     "components",
-                    "What threads get of a batch: whole components of calls that conflict, or equal shares",
+                    "How a batch is divided among threads: by components of conflicting calls, or into equal shares",
                 )
                 .value_parser(|text: &str| text.parse::<BatchPlacement>()),
             )
@@ -292,21 +300,24 @@ fn bench() -> Command {
                     .long("prefault")
                     .value_name("MIB")
                     .value_parser(value_parser!(u64))
-                    .help("Memory to touch before the measurement, in MiB; by default what it will need if it grows as the warm-up did"),
+                    .help("Memory to touch before the measurement, in MiB; by default estimated from the warm-up"),
             )
             .arg(
                 Arg::new("memory-limit")
                     .long("memory-limit")
                     .value_name("MIB")
                     .value_parser(value_parser!(u64).range(1..=1 << 40))
-                    .help("Memory that rows may take, in MiB, where the run ends; by default 80 % of what there is"),
+                    .help(
+                        "The memory limit for rows in MiB, at which the run ends; by default 80 % of the machine's \
+                           memory",
+                    ),
             )
             .arg(
                 Arg::new("contention")
                     .long("contention")
                     .value_name("N")
                     .value_parser(value_parser!(u32).range(1..=1_000_000))
-                    .help("Report the N rows at which most attempts were ended by conflicts, and who was in whose way"),
+                    .help("Report the N rows with the most conflicts, and which procedures conflicted"),
             )
             .arg(
                 Arg::new("no-check")
@@ -323,7 +334,6 @@ fn bench() -> Command {
     commands::add(bench.subcommands(below::commands()).subcommands(others))
 }
 
-/// Simulated cores instead of threads.
 pub(crate) fn simulation() -> [Arg; 2] {
     [
         Arg::new("simulate-cores")
@@ -332,21 +342,18 @@ pub(crate) fn simulation() -> [Arg; 2] {
             .value_parser(value_parser!(u16).range(1..=100))
             .conflicts_with("threads")
             .help(
-                "Run on this many simulated cores instead of threads: seconds are virtual, 0.1 after a warm-up of 0.02 if none are \
-                 given, and a seed gives one result. Needs a build with the feature `simulate`",
+                "Run on this many simulated cores instead of threads. Seconds are virtual: by default 0.1 after a \
+                 warm-up of \
+                 0.02. The seed determines the result. Needs a build with the feature `simulate`",
             ),
-        Arg::new("costs")
-            .long("costs")
-            .value_name("FILE|NAME|unit")
-            .requires("simulate-cores")
-            .help(
-                "What steps cost on simulated cores, as `seriatim simulate costs` measures it; xeon-2 (default) and epyc-2 come with \
-                 the program; unit: 10 ns each, to count them",
-            ),
+        Arg::new("costs").long("costs").value_name("FILE|NAME|unit").requires("simulate-cores").help(
+            "The costs of steps on simulated cores, as `seriatim simulate costs` prints them. xeon-2 (default) \
+                 and epyc-2 \
+                 are built in; unit: 10 ns for each step, to count steps",
+        ),
     ]
 }
 
-/// What survives, and where it is kept.
 fn durability() -> [Arg; 5] {
     let modes = Durability::ALL.map(Durability::name);
     [
@@ -362,35 +369,35 @@ fn durability() -> [Arg; 5] {
             .long("data")
             .value_name("DIR")
             .value_parser(value_parser!(PathBuf))
-            .help("A new or empty directory for the database; else a temporary one, removed at the end"),
+            .help("A new or empty directory for the database; by default a temporary one, removed at the end"),
         Arg::new("log-dir")
             .long("log-dir")
             .value_name("DIR")
             .action(ArgAction::Append)
             .value_parser(value_parser!(PathBuf))
-            .help("A directory for the log, with a logger of its own; may be given several times"),
+            .help("A directory for the log, with its own logger; may be given several times"),
         Arg::new("outstanding")
             .long("outstanding")
             .value_name("N")
             .value_parser(value_parser!(u32).range(1..=1_000_000))
-            .help("Results of a thread that may wait until they are durable; by default 10000 with group, 1 with sync"),
+            .help("How many results of a thread may wait for durability; by default 10000 with group, 1 with sync"),
         Arg::new("checkpoint-every")
             .long("checkpoint-every")
             .value_name("BYTES|off")
             .value_parser(checkpoint_every)
-            .help("Bytes of log after which a checkpoint is taken, such as 256MiB; 1GiB by default"),
+            .help("Bytes of log between checkpoints, such as 256MiB; 1GiB by default"),
     ]
 }
 
-/// An option of the protocol.
 fn option(text: &str) -> Result<(String, u64), String> {
     let parsed = text.split_once('=').and_then(|(name, value)| Some((name.to_owned(), value.parse().ok()?)));
     parsed.filter(|(name, _)| !name.is_empty()).ok_or_else(|| {
-        "it is a name and a whole number, such as lock_steps=64; `seriatim protocols NAME` lists the names".to_owned()
+        "expected NAME=NUMBER with a whole number, such as lock_steps=64; `seriatim protocols NAME` lists the names"
+            .to_owned()
     })
 }
 
-/// Bytes with a unit or without; none for `off`.
+/// Parses bytes, with or without a unit, or `off`.
 fn checkpoint_every(text: &str) -> Result<Option<u64>, String> {
     if text == "off" {
         return Ok(None);
@@ -401,11 +408,11 @@ fn checkpoint_every(text: &str) -> Result<Option<u64>, String> {
     let bytes = number.parse::<u64>().ok().zip(shift).and_then(|(number, (_, shift))| number.checked_mul(1 << shift));
     match bytes {
         Some(bytes) if bytes > 0 => Ok(Some(bytes)),
-        _ => Err("it is off or a number of bytes, such as 4096, 64KiB, 256MiB or 1GiB".to_owned()),
+        _ => Err("expected off or a number of bytes, such as 4096, 64KiB, 256MiB or 1GiB".to_owned()),
     }
 }
 
-/// A command with the options of a workload.
+/// Adds the options of a workload to a command.
 fn knobs(entry: &Entry, mut command: Command) -> Command {
     for knob in entry.knobs {
         let arg = Arg::new(knob.name).long(knob.name).value_name(knob.value).help(knob.about);
@@ -414,11 +421,11 @@ fn knobs(entry: &Entry, mut command: Command) -> Command {
     command
 }
 
-/// The options of a workload as they were given.
+/// The given options of a workload.
 pub(crate) fn values(entry: &Entry, matches: &ArgMatches, seed: u64) -> Result<Values, Failure> {
     let mut values = entry.values(seed);
     for knob in entry.knobs {
-        // What is left out is the workload's to choose: with YCSB's --core it is not the default.
+        // The workload chooses options that are left out: with YCSB's --core it does not use the default.
         let is_given = matches.value_source(knob.name) == Some(ValueSource::CommandLine);
         if let Some(value) = matches.get_one::<String>(knob.name).filter(|_| is_given) {
             values.set(knob.name, value).map_err(Failure::usage)?;
@@ -429,19 +436,18 @@ pub(crate) fn values(entry: &Entry, matches: &ArgMatches, seed: u64) -> Result<V
 
 fn plan() -> Command {
     let plan = Command::new("plan")
-        .about("Prints what analysis concluded about a workload's procedures, all of them or one")
+        .about("Prints the plans of a workload's procedures, or of one")
         .subcommand_required(true)
         .arg_required_else_help(true);
     WORKLOADS.iter().fold(plan, |plan, entry| {
-        let procedure =
-            Arg::new(PROCEDURE).value_name("PROCEDURE").help("One procedure, by name; all if none is given");
+        let procedure = Arg::new(PROCEDURE).value_name("PROCEDURE").help("One procedure; by default all");
         plan.subcommand(knobs(entry, Command::new(entry.name).about(entry.about).arg(procedure).arg(format())))
     })
 }
 
 fn graph() -> Command {
     let graph = Command::new("graph")
-        .about("Cuts a workload's procedures into pieces (DBX-TC) and shows the graph")
+        .about("Chops a workload's procedures into pieces (DBX-TC) and shows the graph")
         .subcommand_required(true)
         .arg_required_else_help(true);
     WORKLOADS.iter().fold(graph, |graph, entry| {
@@ -459,7 +465,7 @@ fn graph() -> Command {
                     .value_name("FORMAT")
                     .default_value("text")
                     .value_parser(["text", "json", "dot", "svg"])
-                    .help("What to print on standard output: for people, for programs, for Graphviz, a drawing"),
+                    .help("The output: text for people, JSON for programs, input for Graphviz, or a drawing"),
             );
         graph.subcommand(knobs(entry, command))
     })
@@ -469,8 +475,9 @@ fn figures() -> Command {
     let papers = PAPERS.into_iter().chain(["all"]);
     Command::new("figures")
         .about(
-            "Draws the papers' figures: measures each point by a command of this program, says whether what the paper shows \
-             holds here, and writes a page. What DIR has already is not measured again",
+            "Draws the papers' figures: measures each point by a command of this program, checks whether the paper's \
+             claims \
+             hold here, and writes a page. Points that DIR has are not measured again",
         )
         .arg(
             Arg::new("paper")
@@ -485,13 +492,13 @@ fn figures() -> Command {
                 .value_name("DIR")
                 .required(true)
                 .value_parser(value_parser!(PathBuf))
-                .help("A directory for the drawings, what was measured, and a page for each paper; made if it is missing"),
+                .help("The directory for drawings, measurements, and a page for each paper; created if missing"),
         )
         .arg(
             Arg::new("small")
                 .long("small")
                 .action(ArgAction::SetTrue)
-                .help("A small size, which tries every command and says nothing of speed"),
+                .help("A small size, which tries every command and does not measure speed"),
         )
         .arg(
             Arg::new("only")
@@ -504,33 +511,33 @@ fn figures() -> Command {
             Arg::new("redraw")
                 .long("redraw")
                 .action(ArgAction::SetTrue)
-                .help("Measure nothing: draw and judge again what DIR has, by whichever program it was measured")
+                .help("Measure nothing: draw and judge the measurements in DIR again, whichever program made them")
                 .conflicts_with_all(["small", "cores", "seconds", "rounds", "seed"]),
         )
-        .arg(
-            Arg::new("cores")
-                .long("cores")
-                .value_name("KIND")
-                .value_parser(["real", "simulated"])
-                .help("Measure points on threads of the machine, or on simulated cores, alone; the others are shown as DIR has them"),
-        )
+        .arg(Arg::new("cores").long("cores").value_name("KIND").value_parser(["real", "simulated"]).help(
+            "Measure only points on the machine's threads, or only points on simulated cores; DIR has the \
+                       others",
+        ))
         .arg(
             Arg::new("seconds")
                 .long("seconds")
                 .value_name("S")
                 .value_parser(seconds)
-                .help("Length of each run on threads of this machine; by default 2, or 0.05 of the small size"),
+                .help("Length of each run on threads of this machine; by default 2, or 0.05 with --small"),
         )
+        .arg(Arg::new("rounds").long("rounds").value_name("N").value_parser(value_parser!(u32).range(1..=1000)).help(
+            "Runs of each point on threads of this machine, for medians and intervals; by default 5, or 1 with \
+                  --small",
+        ))
         .arg(
-            Arg::new("rounds")
-                .long("rounds")
-                .value_name("N")
-                .value_parser(value_parser!(u32).range(1..=1000))
-                .help("Runs of each point on threads of this machine, whose medians are shown and intervals judged; by default 5, or 1 of the small size"),
-        )
-        .arg(
-            number("jobs", "N", "1", "Points on simulated cores to measure at a time; each may need some gigabytes")
-                .value_parser(value_parser!(u64).range(1..=1024)),
+            number(
+                "jobs",
+                "N",
+                "1",
+                "How many points on simulated cores to measure at a time; each may need some \
+                                      gigabytes",
+            )
+            .value_parser(value_parser!(u64).range(1..=1024)),
         )
         .arg(number("seed", "N", "1", "The seed of the first run").value_parser(value_parser!(u64)))
         .arg(format())
@@ -539,23 +546,23 @@ fn figures() -> Command {
 pub(crate) fn seconds(text: &str) -> Result<f64, String> {
     match text.parse::<f64>() {
         Ok(seconds) if (0.0..=86_400.0).contains(&seconds) => Ok(seconds),
-        _ => Err("seconds are a number from 0 to 86400".to_owned()),
+        _ => Err("expected seconds from 0 to 86400".to_owned()),
     }
 }
 
-/// The matches; or, after printing help or one line of error, the exit code.
+/// Parses the arguments. Otherwise prints help or one line of error, and returns the exit code.
 pub(crate) fn parse(args: impl IntoIterator<Item = OsString>) -> Result<ArgMatches, ExitCode> {
     let args: Vec<OsString> = args.into_iter().collect();
     command().try_get_matches_from(&args).map_err(|error| match error.kind() {
         ErrorKind::DisplayHelp | ErrorKind::DisplayVersion | ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
-            // Asked for, or the answer to no arguments: what the program can do is its output.
+            // The user asked for help or gave no arguments: the help is the output.
             crate::exit(say!("{error}").map_err(Failure::from))
         }
         _ => crate::exit(Err(Failure::Usage(explain(&error, &args)))),
     })
 }
 
-/// An error as one line; of a name that is none, with all that would be right.
+/// An error as one line. For an unknown name, the line lists the valid names.
 fn explain(error: &clap::Error, args: &[OsString]) -> String {
     let line = one_line(&error.to_string());
     if error.kind() != ErrorKind::InvalidSubcommand {
@@ -570,7 +577,7 @@ fn explain(error: &clap::Error, args: &[OsString]) -> String {
     format!("{line}; there is {}", names.join(", "))
 }
 
-/// A clap error as one line: what is wrong, then what would be right.
+/// A clap error as one line: the problem, then the valid values.
 fn one_line(error: &str) -> String {
     let parts = error.lines().map(str::trim).filter(|line| !line.is_empty());
     let wanted = parts.filter(|line| !line.starts_with("Usage:") && !line.starts_with("For more information"));
@@ -578,11 +585,11 @@ fn one_line(error: &str) -> String {
     line.strip_prefix("error: ").unwrap_or(&line).to_owned()
 }
 
-/// What must hold of arguments from anywhere, for tests and the fuzz target: they are a command, or the fault
-/// is one line that says something; and what a workload makes of its options likewise. Nothing is run.
+/// Checks arbitrary arguments, for tests and the fuzz target: they form a command, or the error is one line
+/// with text. The same holds for the options of a workload. Nothing is run.
 ///
 /// # Panics
-/// Where it does not hold.
+/// If a check fails.
 #[cfg(any(test, fuzzing))]
 pub(crate) fn check(args: &[OsString]) {
     let is_line = |line: &str| assert!(!line.trim().is_empty() && !line.contains('\n'), "{args:?}: {line:?}");
@@ -596,7 +603,7 @@ pub(crate) fn check(args: &[OsString]) {
         && let Some(entry) = WORKLOADS.iter().find(|entry| entry.name == name)
         && let Err(failure) = values(entry, matches, 1)
     {
-        let Failure::Usage(line) = failure else { panic!("{args:?}: no fault of arguments") };
+        let Failure::Usage(line) = failure else { panic!("{args:?}: not an error of arguments") };
         is_line(&line);
     }
 }
@@ -607,7 +614,7 @@ mod tests {
 
     /// The stable half of the fuzz target `arguments`.
     #[test]
-    fn arguments_from_anywhere_are_a_command_or_one_line() {
+    fn arbitrary_arguments_are_a_command_or_an_error_of_one_line() {
         let mut words: Vec<String> =
             ["--", "-", "", "=", "\n", "a\nb", "--seconds=-1", "1e999", "NaN", "-1", "é\u{0}", "0x10"]
                 .map(str::to_owned)
@@ -619,7 +626,7 @@ mod tests {
             commands.extend(command.get_subcommands().cloned());
         }
         words.extend([u64::MAX, 0, 1, 4097].map(|number| number.to_string()));
-        // Multiplicative steps through the words, so that a failure is the same again.
+        // The words are chosen deterministically, so that a failure is reproducible.
         let mut state = 1u64;
         let mut draw = |below: usize| {
             state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
@@ -633,7 +640,7 @@ mod tests {
     }
 
     fn fault(args: &[&str]) -> String {
-        let error = command().try_get_matches_from(args).expect_err("these arguments cannot be");
+        let error = command().try_get_matches_from(args).expect_err("these arguments are invalid");
         explain(&error, &args.iter().map(OsString::from).collect::<Vec<_>>())
     }
 
@@ -643,7 +650,7 @@ mod tests {
     }
 
     #[test]
-    fn errors_are_one_line_that_says_what_would_be_right() {
+    fn errors_are_one_line_with_the_valid_values() {
         let htm = fault(&["seriatim", "bench", "tpcc", "--htm", "maybe"]);
         assert!(htm.contains("maybe") && htm.contains("absent") && !htm.contains('\n'), "{htm}");
         let option = fault(&["seriatim", "bench", "tpcc", "--warehuses", "1"]);
@@ -662,8 +669,7 @@ mod tests {
         assert!(threads.contains("1..=4096"), "{threads}");
     }
 
-    /// Every option of every command that takes a value takes a negative number for one: what refuses it then
-    /// is what knows what the value has to be.
+    /// Every option with a value accepts a negative number as its value, so that the value's own parser refuses it.
     #[test]
     fn negative_numbers_are_values_and_not_options() {
         fn look(command: &Command, path: &[&str], seen: &mut usize) {

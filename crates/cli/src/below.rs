@@ -1,5 +1,5 @@
-//! `seriatim bench index` and `seriatim bench regions`: measurements below the workloads, of an index without
-//! transactions and of what regions hold. Their reports have the fields of workloads' where they say the same.
+//! `seriatim bench index` and `seriatim bench regions`: measurements of an index without transactions, and of
+//! the limits of regions. Their reports have the fields of workloads' reports where these apply.
 
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
 use serde_json::{Value, json};
@@ -16,26 +16,29 @@ use crate::machine::{self, Machine};
 use crate::simulated::{self, Simulation};
 use crate::{Failure, interrupt, report};
 
-/// Lines of a KiB.
+/// Cache lines in a KiB.
 const LINES: u32 = 1024 / (WORDS * size_of::<u64>()) as u32;
 
-/// The commands.
 pub(crate) fn commands() -> [Command; 2] {
-    let htm = || number("htm", "MODE", "auto", "How regions run").value_parser(["auto", "rtm", "emulated", "absent"]);
+    let htm = || {
+        number("htm", "MODE", "auto", "The back end for regions").value_parser(["auto", "rtm", "emulated", "absent"])
+    };
     let percent =
         |name, default, help| number(name, "PERCENT", default, help).value_parser(value_parser!(u32).range(0..=100));
     let kib = |name, help| number(name, "KIB", "0", help).value_parser(value_parser!(u32).range(0..=1 << 20));
     let index = Command::new("index")
-        .about("An index without transactions: lookups, changes of 104 bytes in place and insertions, by uniform keys")
-        .arg(number("index", "hash|ordered", "ordered", "How it finds its records").value_parser(["hash", "ordered"]))
+        .about(
+            "An index without transactions: lookups, in-place changes of 104 bytes and insertions, with uniform keys",
+        )
+        .arg(number("index", "hash|ordered", "ordered", "The kind of index").value_parser(["hash", "ordered"]))
         .arg(
             number("records", "N", "1000000", "Records at the start")
                 .value_parser(value_parser!(u64).range(1..=1 << 40)),
         )
-        .arg(percent("reads", "80", "Operations that read; those left read a record and change it"))
+        .arg(percent("reads", "80", "Operations that only read; the others read a record and change it"))
         .arg(percent("inserts", "0", "Operations that insert a record"))
         .arg(
-            number("ops", "N", "1", "Operations that count as one transaction, to compare with those of ycsb")
+            number("ops", "N", "1", "Operations that count as one transaction, for a comparison with ycsb")
                 .value_parser(value_parser!(u32).range(1..=1000)),
         )
         .arg(
@@ -50,14 +53,17 @@ pub(crate) fn commands() -> [Command; 2] {
         )
         .arg(htm());
     let regions = Command::new("regions")
-        .about("How many regions commit by what they touch or how long they last; each thread has memory of its own")
-        .arg(kib("read", "Cache lines that a region reads, one after another"))
-        .arg(kib("written", "Cache lines that it writes"))
+        .about(
+            "The share of regions that commit, by the lines that they touch or their duration; each thread has its \
+                own memory",
+        )
+        .arg(kib("read", "Consecutive cache lines that a region reads"))
+        .arg(kib("written", "Consecutive cache lines that a region writes"))
         .arg(
             Arg::new("writes-first")
                 .long("writes-first")
                 .action(ArgAction::SetTrue)
-                .help("Write before reading; else what is read is read first"),
+                .help("Write before reading; by default reads come first"),
         )
         .arg(
             Arg::new("scattered")
@@ -65,7 +71,7 @@ pub(crate) fn commands() -> [Command; 2] {
                 .value_name("LINES")
                 .value_parser(value_parser!(u32).range(1..=SCATTERED as i64))
                 .conflicts_with_all(["read", "written", "writes-first", "microseconds"])
-                .help("Write so many cache lines that lie at random in 4 MiB instead"),
+                .help("Write this many random cache lines within 4 MiB instead"),
         )
         .arg(
             Arg::new("microseconds")
@@ -73,7 +79,7 @@ pub(crate) fn commands() -> [Command; 2] {
                 .value_name("US")
                 .value_parser(microseconds)
                 .conflicts_with_all(["read", "written", "writes-first"])
-                .help("Load one word again and again for so long instead"),
+                .help("Load one word repeatedly for this long instead"),
         )
         .arg(htm())
         .args(simulation());
@@ -83,7 +89,7 @@ pub(crate) fn commands() -> [Command; 2] {
 fn microseconds(text: &str) -> Result<f64, String> {
     match text.parse() {
         Ok(number) if (0.01..=1e6).contains(&number) => Ok(number),
-        _ => Err("microseconds are a number from 0.01 to 1000000".to_owned()),
+        _ => Err("expected microseconds from 0.01 to 1000000".to_owned()),
     }
 }
 
@@ -91,7 +97,7 @@ fn text<'m>(matches: &'m ArgMatches, name: &str) -> &'m str {
     matches.get_one::<String>(name).map_or("", String::as_str)
 }
 
-/// A number that has a default.
+/// The value of an option with a default.
 fn value<N: Copy + Default + Send + Sync + 'static>(matches: &ArgMatches, name: &str) -> N {
     matches.get_one(name).copied().unwrap_or_default()
 }
@@ -103,7 +109,7 @@ fn mode(matches: &ArgMatches, seed: u64) -> Result<HtmMode, Failure> {
     })
 }
 
-/// What both reports have, and `more`.
+/// The fields that both reports have, followed by `more`.
 fn report(seed: u64, regions: &RegionStatistics, backend: &str, more: Value) -> Value {
     let mut report = json!({
         "user_aborted": 0, "conflict_aborted": 0, "failed": 0, "consistency": "passed",
@@ -116,25 +122,22 @@ fn report(seed: u64, regions: &RegionStatistics, backend: &str, more: Value) -> 
     report
 }
 
-/// What became of regions, in words.
 fn fates(regions: &RegionStatistics, backend: &str) -> String {
     let RegionStatistics { started, aborted, fallback, .. } = *regions;
     let share = 100.0 * aborted.total() as f64 / started.max(1) as f64;
     let (conflict, capacity, explicit, system) = (aborted.conflict, aborted.capacity, aborted.explicit, aborted.system);
     format!(
-        "regions        {backend}: {started} begun, {share:.2} % aborted ({conflict} conflict, {capacity} capacity, {explicit} \
+        "regions        {backend}: {started} begun, {share:.2} % aborted ({conflict} conflict, {capacity} capacity, \
+         {explicit} \
          explicit, {system} system), {fallback} fell back"
     )
 }
 
-/// `seriatim bench index`.
 pub(crate) fn index(matches: &ArgMatches, seed: u64) -> Result<(), Failure> {
     let plan = plan(matches, seed);
     let (reads, inserts, ops) = (value(matches, "reads"), value(matches, "inserts"), value::<u32>(matches, "ops"));
     if reads + inserts > 100 {
-        return Err(Failure::Usage(format!(
-            "{reads} % reads and {inserts} % inserts are more than all: give 100 at most"
-        )));
+        return Err(Failure::Usage(format!("{reads} % reads and {inserts} % inserts exceed 100 %")));
     }
     let organization = if text(matches, "index") == "hash" { Organization::Hash } else { Organization::Ordered };
     let way = if text(matches, "regions") == "operations" { Way::Operations } else { Way::Changes };
@@ -149,7 +152,7 @@ pub(crate) fn index(matches: &ArgMatches, seed: u64) -> Result<(), Failure> {
         seconds: plan.seconds,
         seed,
     };
-    // What cannot be here is known before anything is loaded.
+    // Fails for an unavailable back end before anything is loaded.
     seriatim::htm::Htm::new(options.htm).map_err(Failure::usage)?;
     interrupt::catch()?;
     let (done, backend) = index::run(options).map_err(Failure::run)?;
@@ -179,10 +182,9 @@ pub(crate) fn index(matches: &ArgMatches, seed: u64) -> Result<(), Failure> {
     interrupt::conclude(done.seconds)
 }
 
-/// The last line of a report of a run that was checked and has no fault.
+/// The last line of the report of a run that passed its check.
 const PASSED: &str = "verdict        passed: nothing was lost\n";
 
-/// `seriatim bench regions`.
 pub(crate) fn regions(matches: &ArgMatches, seed: u64) -> Result<(), Failure> {
     let mut plan = plan(matches, seed);
     let simulation = Simulation::of(matches, &mut plan)?;
@@ -220,7 +222,7 @@ pub(crate) fn regions(matches: &ArgMatches, seed: u64) -> Result<(), Failure> {
     };
     let done = regions::Measured::sum(parts.into_iter().collect::<Result<Vec<_>, _>>()?);
     if done.wrong > 0 {
-        return Err(Failure::Run(format!("{} words do not have what was stored last", done.wrong)));
+        return Err(Failure::Run(format!("{} words do not have the value that was stored last", done.wrong)));
     }
     if !is_json(matches) {
         let cores = if simulation.is_some() { "simulated cores" } else { "threads" };
@@ -234,7 +236,8 @@ pub(crate) fn regions(matches: &ArgMatches, seed: u64) -> Result<(), Failure> {
         "committed_per_second": done.turns as f64 / done.seconds.max(f64::MIN_POSITIVE), "simulated": simulated,
         "options": {
             "read": value::<u32>(matches, "read"), "written": value::<u32>(matches, "written"),
-            "writes-first": matches.get_flag("writes-first"), "scattered": scattered, "microseconds": lingers, "htm": text(matches, "htm"),
+            "writes-first": matches.get_flag("writes-first"), "scattered": scattered, "microseconds": lingers,
+            "htm": text(matches, "htm"),
         },
     });
     say!("{}\n", report(seed, &done.regions, &backend, more))?;

@@ -1,4 +1,4 @@
-//! `seriatim bench`: loads a workload, runs it, checks it, reports.
+//! `seriatim bench`: loads, runs and checks a workload, and reports the results.
 
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
@@ -23,7 +23,7 @@ const MIB: usize = 1 << 20;
 
 pub(crate) fn run(matches: &ArgMatches) -> Result<(), Failure> {
     if let Some(done) = commands::run(matches) {
-        // What cannot be written is told apart from what went wrong.
+        // Distinguishes an error of the output from an error of the measurement.
         return done.map_err(|error| match error.downcast::<std::io::Error>() {
             Ok(error) => Failure::from(*error),
             Err(error) => Failure::run(error),
@@ -43,7 +43,7 @@ pub(crate) fn run(matches: &ArgMatches) -> Result<(), Failure> {
     }
 }
 
-/// What to run, as far as the command has options for it.
+/// The plan of a run, from the options that the command has.
 pub(crate) fn plan(matches: &ArgMatches, seed: u64) -> Plan {
     let seconds = |name| matches.try_get_one::<f64>(name).ok().flatten().copied().unwrap_or(0.0);
     let threads = matches.get_one::<u16>("threads").copied().unwrap_or(1);
@@ -59,8 +59,8 @@ pub(crate) fn plan(matches: &ArgMatches, seed: u64) -> Plan {
     Plan { threads, seconds, warmup, seed, durability, outstanding, batch, batch_placement, touches, settles }
 }
 
-/// Where partitions are asked for and threads are not, an executor's threads own them. Not where results wait
-/// for the disk: it has few transactions under way.
+/// If the options give partitions but no threads, threads of an executor own the partitions. An executor has
+/// few transactions in progress, so this does not apply when results wait for the disk.
 fn own_partitions(matches: &ArgMatches, plan: &mut Plan) {
     let protocol = matches.get_one::<String>("protocol").map_or("auto", String::as_str);
     let owners = args::owners(matches, protocol, Machine::here().cores);
@@ -71,35 +71,37 @@ fn own_partitions(matches: &ArgMatches, plan: &mut Plan) {
     }
 }
 
-/// Refuses what batching has no use for or cannot show.
+/// Refuses settings that batching cannot use or cannot show.
 fn check_batch(plan: &Plan) -> Result<(), Failure> {
     let batch = plan.batch;
     if batch != Batch::Off && plan.waits() {
         return Err(Failure::Usage(format!(
-            "--batch {batch} has few transactions under way, which would wait for the disk: give --durability off or async"
+            "--batch {batch} keeps few transactions in progress, which would wait for the disk: give --durability off \
+             or async"
         )));
     }
     if !matches!(batch, Batch::Off | Batch::Size(1)) && plan.threads < 2 {
         return Err(Failure::Usage(format!(
-            "--batch {batch} places calls on several threads: give --threads 2 or more, or --batch 1 for an executor alone"
+            "--batch {batch} places calls on several threads: give --threads 2 or more, or --batch 1 for an executor \
+             alone"
         )));
     }
     Ok(())
 }
 
-/// Refuses names of tables that the workload does not have.
+/// Refuses names of tables that the workload lacks.
 fn check_names(db: &Database) -> Result<(), Failure> {
     let Statistics { tables, hot_tables_missing, .. } = db.statistics();
     let Some(name) = hot_tables_missing.first() else { return Ok(()) };
     let tables: Vec<String> = tables.into_iter().map(|table| table.name).collect();
-    Err(Failure::Usage(format!("there is no table {name:?} to be hot; there is {}", tables.join(", "))))
+    Err(Failure::Usage(format!("there is no table {name:?}; the tables are {}", tables.join(", "))))
 }
 
-/// Results that wait under group commit, of a thread: what some tens of thousands of transactions a second need
-/// to keep it busy while a flush takes milliseconds.
+/// How many results of a thread wait under group commit. Some tens of thousands of transactions a second then
+/// keep the thread busy during flushes of some milliseconds.
 const OUTSTANDING: u32 = 10_000;
 
-/// The mode that was asked for: with a directory alone, that of databases on disk.
+/// The durability mode. With only a directory given, it is the default of databases on disk.
 fn durability(matches: &ArgMatches) -> Durability {
     let given = matches.try_get_one::<String>("durability").ok().flatten();
     let has_data = matches.try_get_one::<PathBuf>("data").ok().flatten().is_some();
@@ -114,7 +116,8 @@ fn speed_of_light(matches: &ArgMatches, seed: u64) -> Result<(), Failure> {
     if args::is_json(matches) {
         let report = json!({
             "workload": "roofline", "threads": rate.threads, "seconds": rate.seconds,
-            "interrupted": requests::is_requested(), "committed": rate.transactions, "committed_per_second": rate.per_second,
+            "interrupted": requests::is_requested(), "committed": rate.transactions,
+            "committed_per_second": rate.per_second,
             "nanoseconds_per_transaction": rate.nanoseconds,
             "seed": seed, "revision": machine::revision(), "machine": Machine::here(),
         });
@@ -147,12 +150,12 @@ fn workload(entry: &Entry, matches: &ArgMatches, seed: u64) -> Result<(), Failur
     let costs = simulation.as_ref().map(|simulation| simulation.costs(&db, entry.name)).transpose()?;
     match simulation {
         None => load(&db, workload.as_ref(), plan.threads)?,
-        // A seed is to give one result.
+        // The result must depend only on the seed.
         Some(_) => simulated::at(0.0, || load(&db, workload.as_ref(), 1))?,
     }
     check_names(&db)?;
     let wanted = matches.get_one::<u64>("prefault").map(|mib| *mib as usize * MIB);
-    // On threads the warm-up tells how much that is.
+    // On threads, the warm-up tells how much memory is needed.
     let bytes = wanted.unwrap_or_else(|| costs.as_ref().map_or(0, |_| growth_of_cores(entry.name, &plan)));
     if bytes > 0 {
         talk!("touching {} MiB", bytes / MIB);
@@ -177,7 +180,7 @@ fn workload(entry: &Entry, matches: &ArgMatches, seed: u64) -> Result<(), Failur
         Consistency::Skipped
     } else {
         let check = || workload.consistency(&db);
-        // A database has one clock for its life. No core goes on for as long as that after the end.
+        // A database has one clock for its life. No core runs for so long after the end of the run.
         let checked = match &costs {
             None => check(),
             Some(_) => simulated::at(plan.warmup + plan.seconds + 60.0, check),
@@ -189,31 +192,31 @@ fn workload(entry: &Entry, matches: &ArgMatches, seed: u64) -> Result<(), Failur
         true => format!("{}\n", report.json(matches)),
         false => report.text(matches),
     };
-    // What is said of a simulation's end is said at that time.
+    // The report of a simulation is made at the virtual time of its end.
     let printed = say!("{}", costs.as_ref().map_or_else(text, |_| simulated::at(plan.warmup + plan.seconds, text)));
-    // Inconsistent data are said even if nobody reads the rest.
+    // Inconsistent data are reported even if the reader of the output is gone.
     report.verdict().map_err(Failure::Run)?;
     printed?;
     interrupt::conclude(measured.seconds)
 }
 
-/// Where a run keeps its database.
+/// The directory of a run's database.
 struct Home {
     directory: PathBuf,
-    /// Removed at the end.
+    /// Whether it is removed at the end.
     is_temporary: bool,
 }
 
 impl Home {
-    /// As the options say; `None` in memory.
+    /// The directory that the options give; `None` in memory.
     fn of(matches: &ArgMatches, plan: &Plan) -> Result<Option<Home>, Failure> {
         let given = matches.get_one::<PathBuf>("data");
         if plan.durability == Durability::Off {
             let misplaced = ["data", "log-dir", "checkpoint-every", "outstanding"].into_iter();
             return match misplaced.into_iter().find(|name| matches.contains_id(name)) {
-                Some(name) => Err(Failure::Usage(format!(
-                    "--{name} has no use with --durability off: choose async, group or sync"
-                ))),
+                Some(name) => {
+                    Err(Failure::Usage(format!("--{name} needs durability: choose --durability async, group or sync")))
+                }
                 None => Ok(None),
             };
         }
@@ -228,7 +231,7 @@ impl Home {
     }
 }
 
-/// Sees to it that a benchmark's directory is new or empty.
+/// Checks that a benchmark's directory is new or empty.
 fn empty(directory: &Path) -> Result<(), Failure> {
     match std::fs::read_dir(directory).map(|mut entries| entries.next().is_none()) {
         Ok(false) => Err(Failure::Usage(format!(
@@ -254,7 +257,7 @@ fn at(directory: &Path, error: &std::io::Error) -> Failure {
     Failure::Usage(format!("{}: {error}", directory.display()))
 }
 
-/// The database that the options ask for, with a worker for each thread and one for checks.
+/// Opens the database that the options describe, with a worker for each thread and one for checks.
 fn open(matches: &ArgMatches, plan: &Plan, home: Option<&Home>) -> Result<Database, Failure> {
     let text = |name: &str| matches.get_one::<String>(name).cloned().unwrap_or_default();
     let htm = match text("htm").parse::<HtmMode>().map_err(Failure::usage)? {
@@ -292,7 +295,7 @@ fn open(matches: &ArgMatches, plan: &Plan, home: Option<&Home>) -> Result<Databa
         talk!("durability {} in {}", plan.durability, directory.display());
         builder = builder.path(directory).durability(plan.durability);
         let logs = matches.get_many::<PathBuf>("log-dir").into_iter().flatten();
-        // A relative one would be taken to be inside the database's directory.
+        // A relative path would be resolved in the database's directory.
         let logs = logs.map(|log| {
             std::fs::create_dir_all(log).and_then(|()| std::path::absolute(log)).map_err(|error| at(log, &error))
         });
@@ -325,13 +328,12 @@ fn load(db: &Database, workload: &dyn Workload, threads: usize) -> Result<(), Fa
     }
 }
 
-/// Bytes that a run on simulated cores is expected to add: TPC-C keeps every order.
+/// Bytes that a run on simulated cores is expected to add. TPC-C keeps every order.
 fn growth_of_cores(workload: &str, plan: &Plan) -> usize {
     if workload != "tpcc" {
         return 64 * MIB;
     }
-    // Measured: about 0.6 KB a transaction at some 500,000 transactions a second and thread; no more than half
-    // of memory.
+    // Measured: about 0.6 KB for each of some 500,000 transactions a second and thread. At most half of the memory.
     let wanted = (plan.seconds + plan.warmup) * plan.threads as f64 * 300.0 * MIB as f64;
     let memory = Machine::here().memory_bytes.unwrap_or(4 << 30) as f64;
     wanted.min(memory / 2.0) as usize
@@ -345,11 +347,11 @@ mod tests {
     fn prefetching_is_on_unless_it_is_switched_off() {
         for (more, wanted) in [(&[][..], true), (&["--prefetch", "on"], true), (&["--prefetch", "off"], false)] {
             let given = ["seriatim", "bench", "tpcc"].iter().chain(more);
-            let matches = args::command().try_get_matches_from(given).expect("these arguments can be");
+            let matches = args::command().try_get_matches_from(given).expect("these arguments are valid");
             let (_, bench) = matches.subcommand().expect("a command");
             let (_, tpcc) = bench.subcommand().expect("a workload");
             let db = open(tpcc, &plan(tpcc, 7), None).expect("a database opens");
-            let is_on = db.session().transact(|tx| Ok(tx.prefetching())).expect("nothing is in its way");
+            let is_on = db.session().transact(|tx| Ok(tx.prefetching())).expect("nothing conflicts");
             assert_eq!(*is_on, wanted, "{more:?}");
         }
     }

@@ -1,8 +1,8 @@
-//! Drives a workload through an executor: a few threads that call, each for many terminals with one transaction
-//! under way.
+//! Drives a workload through an executor: a few threads make calls, each for many terminals with one
+//! transaction in progress.
 //!
-//! A latency is from the call until the executor has told the result: the waker of a call notes when. Terminals
-//! have one transaction at a time, so what waits to be run is bounded by [`outstanding`].
+//! The latency of a call ends when the executor has published its result: the call's waker records the time.
+//! Each terminal has one transaction at a time, so [`outstanding`] bounds the queue of the executor.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -16,22 +16,23 @@ use seriatim::thread::{self, Thread};
 use seriatim::{Batch, Database, Executor};
 use seriatim_workload::{ExecutorClient, LoadError, Outcome, Started, Terminal, Workload};
 
-use crate::runner::{self, MEASURE, Measured, Part, Plan, STOP};
+use crate::runner::{self, MEASURE, Measured, Plan, STOP, ThreadResults};
 
-/// Calls under way of each thread of the executor, at least: a batch of 4 for each thread is run while the next
-/// one gathers (Ding, Kot, Gehrke, §5.5).
+/// Calls in progress for each thread of the executor, at least: a batch of 4 for each thread runs while the
+/// next batch gathers (Ding, Kot, Gehrke, §5.5).
 const OUTSTANDING_EACH: usize = 8;
 
-/// How often a thread that calls looks whether the run has ended while nothing else wakes it.
+/// How often a calling thread checks for the end of the run if nothing else wakes it.
 const LOOK_INTERVAL: Duration = Duration::from_millis(10);
 
-/// Threads that call. To make and take a call costs less than to run it, so one serves two threads of the executor.
+/// The number of calling threads. Making a call costs less than running it, so one thread serves two threads of
+/// the executor.
 pub(crate) fn threads(plan: &Plan) -> usize {
     if plan.batch == Batch::Off { 0 } else { plan.threads.div_ceil(2) }
 }
 
-/// Calls under way, of all threads: two batches, so that one is queued while the other is run. The same for all
-/// sizes up to 4 for each thread, so that these can be compared.
+/// Calls in progress, of all threads: two batches, so that one is queued while the other runs. It is the same
+/// for all sizes up to 4 for each thread, so that these can be compared.
 pub(crate) fn outstanding(plan: &Plan) -> usize {
     let batches = if let Batch::Size(calls) = plan.batch { 2 * calls } else { 0 };
     batches.max(OUTSTANDING_EACH * plan.threads)
@@ -53,10 +54,9 @@ pub(crate) fn run(
     Ok(measured)
 }
 
-/// The terminals of each seat of each thread that calls.
+/// The terminals of each seat of each calling thread.
 pub(crate) type Seats = Vec<Vec<Box<dyn Terminal>>>;
 
-/// The seats of each thread that calls.
 pub(crate) fn seats(db: &Database, workload: &dyn Workload, plan: &Plan) -> Result<Vec<Seats>, LoadError> {
     let threads = threads(plan);
     let mut seats: Vec<Seats> = (0..threads).map(|_| Vec::new()).collect();
@@ -66,7 +66,7 @@ pub(crate) fn seats(db: &Database, workload: &dyn Workload, plan: &Plan) -> Resu
     Ok(seats)
 }
 
-/// Calls for these seats, from now until the phase says stop.
+/// Makes calls for these seats from now until the phase is STOP.
 pub(crate) fn serve(
     db: &Database,
     workload: &dyn Workload,
@@ -74,15 +74,15 @@ pub(crate) fn serve(
     seats: Seats,
     phase: &AtomicU8,
     count: &AtomicU64,
-) -> Part {
+) -> ThreadResults {
     let client = ExecutorClient::new(executor, db.session());
     let ended = Arc::new(Ended { list: Mutex::default(), owner: thread::current() });
     let seat = |(at, terminals)| Seat::new(terminals, Waker::from(Arc::new(Notice { at, ended: Arc::clone(&ended) })));
     let seats = seats.into_iter().enumerate().map(seat).collect();
-    Caller { client, seats, ended, part: Part::new(workload), measures: false }.run(phase, count)
+    Caller { client, seats, ended, part: ThreadResults::new(workload), measures: false }.run(phase, count)
 }
 
-/// Calls that have ended, by their seats, and when.
+/// Calls that have ended: their seats and times.
 struct Ended {
     list: Mutex<Vec<(usize, Instant)>>,
     owner: Thread,
@@ -97,13 +97,12 @@ impl Ended {
         }
     }
 
-    /// Takes them all.
     fn take(&self, into: &mut Vec<(usize, Instant)>) {
         into.append(&mut self.list.lock().unwrap_or_else(PoisonError::into_inner));
     }
 }
 
-/// Notes that the call of a seat has ended.
+/// A waker that records the end of a seat's call.
 struct Notice {
     at: usize,
     ended: Arc<Ended>,
@@ -119,7 +118,7 @@ impl Wake for Notice {
     }
 }
 
-/// Terminals that take turns, of which one has a transaction under way.
+/// Terminals that take turns. One of them has a transaction in progress.
 struct Seat {
     terminals: Vec<Box<dyn Terminal>>,
     next: usize,
@@ -133,7 +132,7 @@ impl Seat {
         Seat { terminals, next: 0, started: None, began: Instant::now(), waker }
     }
 
-    /// Starts the next transaction; its outcome, if that is there at once.
+    /// Starts the next transaction. Returns its outcome if it is available at once.
     fn start(&mut self, client: &mut ExecutorClient) -> Option<Outcome> {
         let terminals = self.terminals.len();
         let terminal = &mut self.terminals[self.next];
@@ -143,7 +142,7 @@ impl Seat {
         self.outcome()
     }
 
-    /// The outcome, if it is there; else the waker is told when it is.
+    /// Returns the outcome if it is available. Otherwise the waker will be called.
     fn outcome(&mut self) -> Option<Outcome> {
         let started = self.started.as_mut()?;
         match Pin::new(started).poll(&mut Context::from_waker(&self.waker)) {
@@ -156,22 +155,21 @@ impl Seat {
     }
 }
 
-/// A thread that calls.
 struct Caller {
     client: ExecutorClient,
     seats: Vec<Seat>,
     ended: Arc<Ended>,
-    part: Part,
-    /// Whether transactions count that end.
+    part: ThreadResults,
+    /// Whether transactions that end are counted.
     measures: bool,
 }
 
 impl Caller {
-    fn run(mut self, phase: &AtomicU8, count: &AtomicU64) -> Part {
+    fn run(mut self, phase: &AtomicU8, count: &AtomicU64) -> ThreadResults {
         let (mut total, mut begin) = (0, Instant::now());
         let mut last = begin;
         let mut ended = Vec::with_capacity(self.seats.len());
-        // Outcomes that were there before a waker was.
+        // Outcomes that were available before a waker was registered.
         let mut early: Vec<Option<Outcome>> = self.seats.iter().map(|_| None).collect();
         (0..self.seats.len()).for_each(|at| early[at] = self.start(at));
         loop {
@@ -215,14 +213,13 @@ impl Caller {
         self.part
     }
 
-    /// Starts a transaction of a seat. If it has ended already, that is noted, and its outcome returned.
+    /// Starts a transaction of a seat. If it has ended, records that and returns its outcome.
     fn start(&mut self, at: usize) -> Option<Outcome> {
         let outcome = self.seats[at].start(&mut self.client)?;
         self.ended.add(at);
         Some(outcome)
     }
 
-    /// Waits for what is under way.
     fn end(&mut self) {
         for seat in &mut self.seats {
             while seat.started.is_some() {

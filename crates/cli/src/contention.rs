@@ -1,13 +1,13 @@
-//! Who was in whose way during a run, as text and as JSON.
+//! The conflicts of a run, as text and as JSON.
 
 use comfy_table::{Table, presets};
 use serde_json::{Value, json};
 use seriatim::{Cause, Contended, Contention, HotRow};
 
-/// Sums that are shown of each kind, at most.
+/// The most sums of each kind that are shown.
 const SUMS: usize = 8;
 
-/// A cause as a key of JSON: its phase and its reason.
+/// The JSON key of a cause: its phase and its reason.
 pub(crate) fn name_of(cause: Cause) -> String {
     format!("{:?}.{}", cause.phase, cause.reason.name()).to_lowercase()
 }
@@ -20,7 +20,7 @@ fn pair(place: &Contended) -> (String, String) {
     (place.aborted.to_string(), place.by.to_string())
 }
 
-/// The most contended rows, at most so many, and the sums by table and by pair of procedures.
+/// The `rows` most contended rows, and the sums by table and by pair of procedures.
 pub(crate) fn text(contention: &Contention, rows: usize) -> String {
     let hot = contention.hot.as_ref().map_or_else(String::new, |hot| hot_text(hot, rows));
     if contention.count() == 0 {
@@ -44,7 +44,7 @@ pub(crate) fn text(contention: &Contention, rows: usize) -> String {
     format!("\n{} attempts were ended by conflicts, warm-up included\n{sums}\n\n{list}\n{hot}", contention.count())
 }
 
-/// The rows that are hot at the end of the run, at most so many.
+/// At most `rows` rows that are hot at the end of the run.
 fn hot_text(hot: &[HotRow], rows: usize) -> String {
     if hot.is_empty() {
         return "\nno row is hot\n".to_owned();
@@ -89,7 +89,8 @@ pub(crate) fn json(contention: &Contention, rows: usize) -> Value {
     json!({
         "hot": hot,
         "attempts": contention.count(), "elsewhere": contention.elsewhere, "tables": by_table.collect::<Vec<_>>(),
-        "pairs": by_pair.collect::<Vec<_>>(), "causes": by_cause.collect::<Vec<_>>(), "rows": places.collect::<Vec<_>>(),
+        "pairs": by_pair.collect::<Vec<_>>(), "causes": by_cause.collect::<Vec<_>>(),
+        "rows": places.collect::<Vec<_>>(),
     })
 }
 
@@ -102,7 +103,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn hot_rows_are_shown_where_a_protocol_finds_out_which_are() {
+    fn hot_rows_are_shown_if_the_protocol_tracks_them() {
         let row = |key: u32, failures| HotRow {
             table: Some("stock".to_owned()),
             key: Some(format!("id {key}")),
@@ -145,7 +146,8 @@ mod tests {
         assert!(value["hot"].is_null());
         assert_eq!(value["tables"], json!([{ "table": "stock", "attempts": 9 }]));
         assert_eq!(value["causes"], json!([{ "cause": "validate.record_changed", "attempts": 9 }]));
-        let pairs = json!([{ "aborted": "ad hoc", "by": "pay", "attempts": 6 }, { "aborted": "pay", "by": "pay", "attempts": 3 }]);
+        let pairs = json!([{ "aborted": "ad hoc", "by": "pay", "attempts": 6 },
+        { "aborted": "pay", "by": "pay", "attempts": 3 }]);
         assert_eq!(value["pairs"], pairs);
         let text = text(&contention, 2);
         assert!(text.contains("11 attempts") && text.contains("id 2") && !text.contains("id 3"), "{text}");

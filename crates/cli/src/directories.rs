@@ -1,7 +1,7 @@
-//! `seriatim recover`, `check`, `backup` and `restore`: what is done to database directories.
+//! `seriatim recover`, `check`, `backup` and `restore`: commands on database directories.
 //!
-//! What they find is printed on standard output, how far they are on standard error. A fault found ends with
-//! exit code 1; a directory that holds no database, or that there is no room in, is an argument that cannot be.
+//! Results go to standard output, progress to standard error. Damage ends with exit code 1. A directory that
+//! holds no database, or that cannot take a copy, is an error in the arguments.
 
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
@@ -19,7 +19,6 @@ use seriatim_workload::{Entry, Report};
 
 use crate::{Failure, args};
 
-/// `seriatim recover`.
 pub(crate) fn recover(matches: &ArgMatches) -> Result<(), Failure> {
     let directory = directory(matches, "DIR");
     let dry_run = matches.get_flag("dry-run");
@@ -48,7 +47,7 @@ pub(crate) fn recover(matches: &ArgMatches) -> Result<(), Failure> {
     })
 }
 
-/// Entries of the log applied a second of the whole recovery.
+/// Applied entries of the log per second of the whole recovery.
 fn entries_per_second(recovery: &Recovery) -> f64 {
     recovery.entries as f64 / recovery.duration.as_secs_f64().max(f64::MIN_POSITIVE)
 }
@@ -75,26 +74,24 @@ fn recovered_text(db: &Database, recovery: &Recovery, checkpoint: Option<&Checkp
 fn replays(applied: u64, all: u64) -> String {
     let (applied, others) = (HumanCount(applied), all.saturating_sub(applied));
     match others {
-        0 => format!("applies {applied} of these entries, which is all"),
+        0 => format!("applies all {applied} of these entries"),
         _ => format!(
-            "applies {applied} of these entries; the checkpoint has {} others, or they are void: of epochs that did not become durable",
+            "applies {applied} of these entries; {} others are in the checkpoint, or their epochs never became durable",
             HumanCount(others)
         ),
     }
 }
 
-/// `seriatim check`.
 pub(crate) fn check(matches: &ArgMatches) -> Result<(), Failure> {
     let directory = directory(matches, "DIR");
     let mut found = Findings::default();
     let fault = find_fault(&directory, &mut found)?;
     let text = found.text(fault.as_deref());
     let printed = print(matches, text, || found.json(&directory, fault.as_deref()));
-    // A fault is said even if nobody reads the rest.
+    // A fault is reported even if the reader of the output is gone.
     fault.map_or(printed, |fault| Err(Failure::Run(fault)))
 }
 
-/// What a check has looked at.
 #[derive(Default)]
 struct Findings {
     verified: Option<Verified>,
@@ -103,9 +100,9 @@ struct Findings {
     workloads: Vec<(&'static str, Report)>,
 }
 
-/// Looks at everything; the first fault. A database that somebody has open is refused, for a batch that is
-/// being written looks like one that is missing; one that is opened after its checksums were verified is looked
-/// at as a backup looks.
+/// Checks everything, and returns the first fault. Refuses a database that a process has open, since a batch
+/// that is being written looks like a missing one. If a process opens the database after the checksums were
+/// verified, the check reads it as a backup does.
 fn find_fault(directory: &Path, found: &mut Findings) -> Result<Option<String>, Failure> {
     let verified = with_bar("verifying", |progress| backup::verify(directory, progress));
     match verified {
@@ -184,7 +181,8 @@ impl Findings {
                 .rules()
                 .map(|rule| {
                     let holds = !report.is_violated(rule.clause);
-                    json!({ "clause": rule.clause, "says": rule.says, "holds": holds, "checked": report.checked(rule.clause) })
+                    json!({ "clause": rule.clause, "says": rule.says, "holds": holds,
+                    "checked": report.checked(rule.clause) })
                 })
                 .collect();
             json!({ "name": name, "passed": report.passed(), "rules": rules })
@@ -197,12 +195,10 @@ impl Findings {
     }
 }
 
-/// `seriatim backup`.
 pub(crate) fn back_up(matches: &ArgMatches) -> Result<(), Failure> {
     copy(matches, "DIR", "backing up", |from, to, progress| backup::take(from, to, progress))
 }
 
-/// `seriatim restore`.
 pub(crate) fn restore(matches: &ArgMatches) -> Result<(), Failure> {
     copy(matches, "FROM", "restoring", |from, to, progress| backup::restore(from, to, progress))
 }
@@ -215,7 +211,7 @@ fn copy(
 ) -> Result<(), Failure> {
     let (from, to) = (directory(matches, from), directory(matches, "TO"));
     if !from.is_dir() {
-        let problem = "there is no such directory: name that of a database or of a backup";
+        let problem = "there is no such directory: name the directory of a database or of a backup";
         return Err(Failure::Usage(format!("{}: {problem}", from.display())));
     }
     let copied = with_bar(what, |progress| copy(&from, &to, progress)).map_err(|error| failure(&error))?;
@@ -229,7 +225,7 @@ fn copy(
     )
 }
 
-/// Opens a database while a bar shows how far its recovery is.
+/// Opens a database, with a bar for the progress of its recovery.
 pub(crate) fn load(builder: seriatim::Builder) -> Result<Database, Failure> {
     let bar = ProgressBar::new(0);
     let shown = Mutex::new((bar.clone(), None));
@@ -248,7 +244,6 @@ pub(crate) fn load(builder: seriatim::Builder) -> Result<Database, Failure> {
     })
 }
 
-/// Moves the bar of a recovery.
 fn show((bar, phase): &mut (ProgressBar, Option<RecoveryPhase>), at: RecoveryProgress) {
     if phase.replace(at.phase) != Some(at.phase) {
         bar.reset();
@@ -265,7 +260,7 @@ fn style(template: &str) -> ProgressStyle {
     ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar())
 }
 
-/// Runs what tells bytes done and in all, with a bar.
+/// Runs a function that reports bytes done and total bytes, with a bar.
 fn with_bar<R>(what: &str, run: impl FnOnce(&backup::Progress<'_>) -> R) -> R {
     let bar = ProgressBar::new(0).with_style(style(&format!("{what} {BYTES}")));
     let done = run(&|done, total| {
@@ -276,7 +271,8 @@ fn with_bar<R>(what: &str, run: impl FnOnce(&backup::Progress<'_>) -> R) -> R {
     done
 }
 
-/// Of the arguments, where there is no database or no room for a copy; else of the run.
+/// An error in the arguments if there is no database, or if the target cannot take a copy. Otherwise an error
+/// of the run.
 fn failure(error: &StorageError) -> Failure {
     match error {
         StorageError::NotADatabase { .. } => Failure::usage(error),
@@ -313,11 +309,8 @@ mod tests {
 
     #[test]
     fn entries_that_a_recovery_does_not_apply_are_counted_with_the_reason() {
-        assert_eq!(replays(1_200, 1_200), "applies 1,200 of these entries, which is all");
+        assert_eq!(replays(1_200, 1_200), "applies all 1,200 of these entries");
         let some = replays(1_000, 3_500);
-        assert!(
-            some.starts_with("applies 1,000 of these entries; the checkpoint has 2,500 others, or they are void"),
-            "{some}"
-        );
+        assert!(some.starts_with("applies 1,000 of these entries; 2,500 others are in the checkpoint, or"), "{some}");
     }
 }

@@ -46,8 +46,8 @@ pub(crate) fn run(matches: &ArgMatches) -> Result<(), Failure> {
     match crate::args::is_json(matches) {
         true => say!("{report}\n")?,
         false => say!(
-            "{figures_drawn} figures in {}: {} points measured, of these {} before, {} not here, {} failed; {} relations hold, {} differ, \
-             {} cannot be told\n",
+            "{figures_drawn} figures in {}: {} points measured, of these {} before, {} not here, {} failed; \
+             {} relations hold, {} differ, {} cannot be told\n",
             directory.display(),
             summary.measured,
             summary.reused,
@@ -200,7 +200,7 @@ mod tests {
 
     /// A mistake in a figure's command would look like a program that cannot run it.
     #[test]
-    fn commands_of_figures_are_understood() {
+    fn commands_of_figures_are_valid() {
         let (mut command, mut seen) = (crate::args::command(), std::collections::HashSet::new());
         for size in [Size::Small, Size::Large] {
             let setting = Setting { size, processors: 2, has_regions: true, seconds: None, rounds: None, seed: 1 };
@@ -240,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn what_comes_of_a_process_is_told_apart() {
+    fn results_of_processes_are_distinguished() {
         let patience = Duration::from_secs(60);
         assert_eq!(answer(shell("echo talk >&2; echo '{\"a\": 1}'"), patience), Answer::Report(json!({ "a": 1 })));
         let unknown = answer(shell("echo seed 1 >&2; echo seriatim: no such protocol >&2; exit 2"), patience);
@@ -256,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn commands_run_so_many_at_a_time_and_each_once() {
+    fn each_command_runs_once_and_few_run_at_a_time() {
         let commands: Vec<Vec<String>> = (0..7).map(|at| vec!["-c".to_owned(), format!("echo {at}")]).collect();
         let commands: Vec<&[String]> = commands.iter().map(|arguments| &arguments[..]).collect();
         for jobs in [1, 3] {
@@ -268,7 +268,7 @@ mod tests {
     }
 
     #[test]
-    fn canary_a_process_that_hangs_is_ended() {
+    fn canary_a_process_that_hangs_is_killed() {
         let hung = answer(shell("exec sleep 600"), Duration::from_millis(50));
         assert!(matches!(&hung, Answer::Failed(why) if why.contains("ended after")), "{hung:?}");
     }

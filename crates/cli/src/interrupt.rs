@@ -1,5 +1,5 @@
-//! Ctrl-C during a measurement: the first SIGINT or SIGTERM ends the run early, and it reports what it has; the second
-//! ends the process.
+//! Ctrl-C during a measurement: the first SIGINT or SIGTERM ends the run early with a report of the results so
+//! far. The second ends the process.
 
 use seriatim_base::{interrupt, talk, thread};
 use tokio::runtime::Builder;
@@ -7,10 +7,9 @@ use tokio::signal::unix::{SignalKind, signal};
 
 use crate::Failure;
 
-/// Of what a signal ended: 128 and the number of SIGINT, as shells have it.
+/// The exit code after a signal: 128 plus the number of SIGINT, as in shells.
 pub(crate) const EXIT_CODE: u8 = 130;
 
-/// Catches signals from now on.
 pub(crate) fn catch() -> Result<(), Failure> {
     let runtime = Builder::new_current_thread().enable_io().build().map_err(Failure::run)?;
     let (mut interrupted, mut terminated) = {
@@ -28,16 +27,16 @@ pub(crate) fn catch() -> Result<(), Failure> {
                 if !interrupt::request() {
                     std::process::exit(EXIT_CODE.into());
                 }
-                talk!("interrupted: the run is ended and reported; a second signal ends it at once");
+                talk!("interrupted: the run ends and is reported; a second signal ends the program at once");
             }
         });
     };
     thread::spawn("signals", wait).map_err(Failure::run)?;
-    talk!("Ctrl-C ends the run early and reports what it has");
+    talk!("Ctrl-C ends the run early and reports the results so far");
     Ok(())
 }
 
-/// Fails where a signal came before there was anything to report.
+/// Fails if a signal came before there was anything to report.
 pub(crate) fn check(when: &str) -> Result<(), Failure> {
     match interrupt::is_requested() {
         true => Err(Failure::Interrupted(format!("interrupted {when}: nothing was measured"))),
@@ -45,10 +44,10 @@ pub(crate) fn check(when: &str) -> Result<(), Failure> {
     }
 }
 
-/// Fails where a signal ended a run early that has been reported.
+/// Fails if a signal ended a run early, after its report.
 pub(crate) fn conclude(seconds: f64) -> Result<(), Failure> {
     match interrupt::is_requested() {
-        true => Err(Failure::Interrupted(format!("interrupted: the figures are of the {seconds:.1} s until then"))),
+        true => Err(Failure::Interrupted(format!("interrupted: the figures are of the first {seconds:.1} s"))),
         false => Ok(()),
     }
 }

@@ -1,4 +1,4 @@
-//! What a figure was measured on: processor, microcode, region support, cores, memory, revision.
+//! The machine of a measurement: processor, microcode, region support, cores, memory, revision.
 
 use serde::Serialize;
 
@@ -10,7 +10,7 @@ pub(crate) struct Machine {
     pub(crate) cores: usize,
     pub(crate) memory_bytes: Option<u64>,
     pub(crate) kernel: Option<String>,
-    /// What was found of Intel RTM, in words.
+    /// The state of Intel RTM on this machine, as text.
     pub(crate) rtm: String,
 }
 
@@ -31,7 +31,6 @@ impl Machine {
 }
 
 impl std::fmt::Display for Machine {
-    /// Processor and memory, in a few words.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let Machine { processor, cores, memory_bytes, .. } = self;
         let processor = processor.as_deref().unwrap_or("an unknown processor");
@@ -47,13 +46,13 @@ fn field(text: &str, name: &str) -> Option<String> {
     line.split_once(':').map(|(_, value)| value.trim().to_owned())
 }
 
-/// The first lines of a report in words: what ran, and on what.
+/// The first line of a report as text: the measurement and the machine.
 pub(crate) fn conditions(what: &str, seed: u64) -> String {
     let build = if cfg!(debug_assertions) { ", not optimized" } else { "" };
     format!("conditions     {what}; {}; revision {}{build}; seed {seed}\n", Machine::here(), revision())
 }
 
-/// The revision this binary was built from, if the build knew it.
+/// The revision from which this binary was built, if known.
 pub(crate) fn revision() -> &'static str {
     env!("SERIATIM_REVISION")
 }

@@ -1,9 +1,9 @@
-//! The `seriatim` command line: benchmarks, the papers' figures, what is derived from procedures, what is done
-//! to database directories, the middle tier before PostgreSQL, and the registry of protocols.
+//! The `seriatim` command line: benchmarks, the papers' figures, analysis of procedures, database directories,
+//! the middle tier for PostgreSQL, and the registry of protocols.
 //!
-//! Standard output is data, standard error is talk. Exit codes are those of `args::EXIT_CODES`. With code 2 one line
-//! says what is wrong and what would be right. The reader of the output may go away; output that cannot be written is a
-//! failed run.
+//! Data goes to standard output, messages to standard error. `args::EXIT_CODES` lists the exit codes. With code
+//! 2 one line states the problem and the valid values. The reader of the output may go away. Output that cannot
+//! be written is a failed run.
 
 mod args;
 mod below;
@@ -54,7 +54,7 @@ fn main() -> ExitCode {
     exit(done)
 }
 
-/// Says what went wrong, if anything did; the exit code.
+/// Reports an error, if there is one. Returns the exit code.
 pub(crate) fn exit(done: Result<(), Failure>) -> ExitCode {
     match done {
         Ok(()) | Err(Failure::Closed) => ExitCode::SUCCESS,
@@ -73,16 +73,16 @@ pub(crate) fn exit(done: Result<(), Failure>) -> ExitCode {
     }
 }
 
-/// Why a command did not do what it was asked to.
+/// Why a command failed.
 #[derive(Debug)]
 pub(crate) enum Failure {
-    /// The arguments cannot be.
+    /// The arguments are invalid.
     Usage(String),
-    /// A run went wrong, or what it left is inconsistent.
+    /// A run failed, or its data are inconsistent.
     Run(String),
-    /// A signal ended it early. What was done until then has been reported.
+    /// A signal ended the command early. The results so far have been reported.
     Interrupted(String),
-    /// The reader of the output has gone: nothing is left to say.
+    /// The reader of the output is gone. There is nothing more to report.
     Closed,
 }
 
@@ -96,7 +96,7 @@ impl Failure {
     }
 }
 
-/// Of writing to standard output.
+/// For errors of standard output.
 impl From<std::io::Error> for Failure {
     fn from(error: std::io::Error) -> Failure {
         if output::is_closed(&error) { Failure::Closed } else { Failure::run(error) }

@@ -1,8 +1,8 @@
-//! `seriatim middle-tier`: a proxy before PostgreSQL that runs transactions which would conflict one after another.
+//! `seriatim middle-tier`: a proxy for PostgreSQL that serializes transactions that would conflict.
 //!
-//! Standard output: a line when it listens, and the counts when it ends. Standard error: the log, written by a
-//! thread of its own, so that no client waits for the reader of a pipe. SIGTERM and SIGINT end it when its
-//! clients have ended their transactions; a second signal ends it at once.
+//! Standard output gets a line when the proxy listens, and the counts when it ends. A separate thread writes
+//! the log to standard error, so no client waits for the reader of a pipe. SIGTERM and SIGINT end the proxy
+//! after its clients' transactions; a second signal ends it at once.
 
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
@@ -19,7 +19,6 @@ use tokio::signal::unix::{SignalKind, signal};
 
 use crate::{Failure, args};
 
-/// Its arguments.
 pub(crate) fn command() -> Command {
     let file = |name: &'static str, help: &'static str| {
         Arg::new(name).long(name).value_name("FILE").value_parser(value_parser!(PathBuf)).help(help)
@@ -29,18 +28,21 @@ pub(crate) fn command() -> Command {
     };
     Command::new("middle-tier")
         .about(
-            "A proxy before PostgreSQL: transactions that are declared in a file of templates are batched and ordered, so that \
-             those that would conflict run one after another; all else is passed on as it came",
+            "A proxy for PostgreSQL. It batches and orders transactions that are declared in a file of templates: \
+             those that \
+             would conflict run one after another. Everything else is forwarded unchanged",
         )
         .after_help(format!(
-            "Clients connect to it as to PostgreSQL, with the same users and databases; each has a connection of its own \
-             behind it. docs/middle-tier.md says more. A file of templates:\n\n{EXAMPLE}"
+            "Clients connect to it as to PostgreSQL, with the same users and databases. Each has its own connection \
+             to the \
+             server. docs/middle-tier.md has the details. A file of templates:\n\n{EXAMPLE}"
         ))
         .arg(Arg::new("upstream").long("upstream").value_name("URL").required_unless_present("check").help(
-            "Where PostgreSQL is: postgres://HOST:PORT, with ?sslmode=…&sslrootcert=…&connect_timeout=…; users and databases are \
-             the clients'",
+            "The PostgreSQL server: postgres://HOST:PORT, with ?sslmode=…&sslrootcert=…&connect_timeout=…. Clients \
+             give \
+             users and databases",
         ))
-        .arg(file("templates", "Templates of transactions, TOML; without any, all is passed on"))
+        .arg(file("templates", "Templates of transactions, TOML; without them everything is forwarded"))
         .arg(
             Arg::new("check")
                 .long("check")
@@ -48,16 +50,18 @@ pub(crate) fn command() -> Command {
                 .requires("templates")
                 .help("Only check the templates, and print their names"),
         )
-        .arg(number("listen", "HOST:PORT", "127.0.0.1:6432", "Where clients connect; port 0 is any that is free"))
+        .arg(number("listen", "HOST:PORT", "127.0.0.1:6432", "The address for clients; port 0 is any free port"))
         .arg(
-            number("batch", "off|N", "50", "Transactions of a batch, at most; off: they go as they come")
+            number("batch", "off|N", "50", "The largest batch; off: transactions are forwarded as they come")
                 .value_parser(|text: &str| match text {
                     "off" => Ok(None),
-                    _ => text.parse::<NonZeroUsize>().map(Some).map_err(|_| "it is off or a number from 1".to_owned()),
+                    _ => {
+                        text.parse::<NonZeroUsize>().map(Some).map_err(|_| "expected off or a number from 1".to_owned())
+                    }
                 }),
         )
         .arg(
-            number("wait", "MS", "1", "For how many milliseconds a transaction waits for a batch to fill, at most")
+            number("wait", "MS", "1", "How many milliseconds a transaction waits at most for its batch to fill")
                 .value_parser(milliseconds),
         )
         .arg(
@@ -70,20 +74,18 @@ pub(crate) fn command() -> Command {
             )
             .value_parser(milliseconds),
         )
-        .arg(number("clients", "N", "1000", "Clients at the same time, at most; each needs up to four open files").value_parser(value_parser!(NonZeroUsize)))
-        .arg(number("threads", "N", "1", "Threads that serve clients").value_parser(value_parser!(u16).range(1..=1024)))
-        .arg(file("tls-cert", "The certificate that clients see, and those that signed it, PEM; without it, no TLS").requires("tls-key"))
-        .arg(file("tls-key", "The key of that certificate, PEM").requires("tls-cert"))
         .arg(
-            Arg::new("tls-require")
-                .long("tls-require")
-                .action(ArgAction::SetTrue)
-                .requires("tls-cert")
-                .help(
-                    "Refuse clients that do not use TLS. Needed with --tls-cert, unless the upstream has sslmode=disable: \
-                     clients with sslmode=prefer would silently connect without TLS",
-                ),
+            number("clients", "N", "1000", "The most clients at the same time; each needs up to four open files")
+                .value_parser(value_parser!(NonZeroUsize)),
         )
+        .arg(number("threads", "N", "1", "Threads that serve clients").value_parser(value_parser!(u16).range(1..=1024)))
+        .arg(file("tls-cert", "The certificate chain for clients, PEM; without it, no TLS").requires("tls-key"))
+        .arg(file("tls-key", "The key of that certificate, PEM").requires("tls-cert"))
+        .arg(Arg::new("tls-require").long("tls-require").action(ArgAction::SetTrue).requires("tls-cert").help(
+            "Refuse clients that do not use TLS. Needed with --tls-cert, unless the upstream has \
+                     sslmode=disable: \
+                     clients with sslmode=prefer would otherwise connect without TLS, unnoticed",
+        ))
         .arg(
             Arg::new("metrics")
                 .long("metrics")
@@ -91,13 +93,12 @@ pub(crate) fn command() -> Command {
                 .help("Serve the counts for Prometheus, at http://HOST:PORT/metrics"),
         )
         .arg(
-            number("stats", "S", "60", "Every how many seconds the counts that have changed are logged; 0: never")
+            number("stats", "S", "60", "Seconds between log lines with the changed counts; 0: never")
                 .value_parser(value_parser!(u64).range(0..=86_400)),
         )
         .arg(args::format())
 }
 
-/// `seriatim middle-tier`.
 pub(crate) fn run(matches: &ArgMatches) -> Result<(), Failure> {
     let templates = match matches.get_one::<PathBuf>("templates") {
         Some(path) => parse(path)?,
@@ -145,7 +146,7 @@ pub(crate) fn run(matches: &ArgMatches) -> Result<(), Failure> {
     let runtime = Builder::new_multi_thread().worker_threads(threads).enable_all().build().map_err(Failure::run)?;
     runtime.block_on(serve(matches, settings, Arc::clone(&counts)))?;
     drop(runtime);
-    // The log may still have lines. If nothing reads them, they are lost.
+    // The log may still have lines. They are lost without a reader.
     let _ = writer.recv_timeout(LOG_END_MAX);
     match args::is_json(matches) {
         true => say!("{}\n", serde_json::to_value(counts.counted()).map_err(Failure::run)?)?,
@@ -154,10 +155,10 @@ pub(crate) fn run(matches: &ArgMatches) -> Result<(), Failure> {
     Ok(())
 }
 
-/// How long the end waits for the reader of the log.
+/// How long the program waits at its end for the reader of the log.
 const LOG_END_MAX: Duration = Duration::from_secs(1);
 
-/// Starts the thread that writes the log, panics included. The receiver hears of its end.
+/// Starts the thread that writes the log, panics included. The receiver is notified of its end.
 fn start_log(counts: &Arc<Counts>) -> Result<(Log, std::sync::mpsc::Receiver<()>), Failure> {
     let (log, lines) = Log::new(Arc::clone(counts));
     let (ended, writer) = std::sync::mpsc::channel();
@@ -191,7 +192,7 @@ async fn serve(matches: &ArgMatches, settings: Settings, counts: Arc<Counts>) ->
         false => {
             let metrics =
                 metrics_bound.map_or(String::new(), |address| format!(", metrics at http://{address}/metrics"));
-            say!("listening at {bound}, before {}{metrics}\n", settings.upstream)?;
+            say!("listening at {bound}, upstream {}{metrics}\n", settings.upstream)?;
         }
     }
     if let Some(listener) = metrics {
@@ -214,7 +215,7 @@ async fn serve(matches: &ArgMatches, settings: Settings, counts: Arc<Counts>) ->
     let (abandon, abandoned) = tokio::sync::oneshot::channel::<()>();
     tokio::spawn(async move {
         again.recv().await;
-        log.line(format_args!("ending when the clients' transactions have ended; a second signal ends at once"));
+        log.line(format_args!("shutting down after the clients' transactions; a second signal ends at once"));
         let _ = stop.send(());
         again.recv().await;
         let _ = abandon.send(());
@@ -228,11 +229,11 @@ async fn listen(option: &str, address: &str) -> Result<TcpListener, Failure> {
     TcpListener::bind(address).await.map_err(|error| Failure::Usage(cannot(error)))
 }
 
-/// A time that a transaction waits.
+/// Parses the time that a transaction waits.
 fn milliseconds(text: &str) -> Result<f64, String> {
     let most = 60_000.0;
     let wait = text.parse::<f64>().ok().filter(|wait| (0.0..=most).contains(wait));
-    wait.ok_or_else(|| format!("it is a number from 0 to {most}"))
+    wait.ok_or_else(|| format!("expected a number from 0 to {most}"))
 }
 
 fn text<'m>(matches: &'m ArgMatches, name: &str) -> &'m str {
@@ -252,7 +253,6 @@ fn parse(path: &Path) -> Result<Templates, Failure> {
     Templates::parse(&text).map_err(|error| of(path, error))
 }
 
-/// A line for each count.
 fn listed(counted: Counted) -> Result<String, Failure> {
     let Value::Object(counts) = serde_json::to_value(counted).map_err(Failure::run)? else {
         unreachable!("counts have names")

@@ -1,5 +1,5 @@
-//! `seriatim model`: the times of the model that chooses a scheme for partitions, what it recommends, and how
-//! far it is from measurements.
+//! `seriatim model`: measures the times of the model that chooses a scheme for partitions, recommends a scheme,
+//! and compares the model with measurements.
 
 use std::path::PathBuf;
 
@@ -13,44 +13,44 @@ use seriatim_partition::model::{self, PAPER, Recommendation, Times};
 use crate::args::{format, is_json};
 use crate::{Failure, partitions};
 
-/// `seriatim model`.
 pub(crate) fn command() -> Command {
     let measured =
         |name: &'static str, about: &'static str| partitions::system(Command::new(name).about(about)).arg(format());
     Command::new("model")
-        .about("The model that chooses how transactions share a partition (`seriatim bench partitions --scheme auto` follows it)")
+        .about("The model that chooses a scheme for partitions; `seriatim bench partitions --scheme auto` uses it")
         .subcommand_required(true)
         .arg_required_else_help(true)
         .subcommand(measured(
             "measure",
-            "Measures the model's times by runs of the benchmark, and prints them; the options say of what system",
+            "Measures the model's times by runs of the benchmark, and prints them; the options describe the system",
         ))
         .subcommand(
-            partitions::mix(Command::new("recommend").about("Recommends a scheme for such transactions, with the reason"))
-                .arg(
-                    Arg::new("times")
-                        .long("times")
-                        .value_name("FILE")
-                        .value_parser(value_parser!(PathBuf))
-                        .help("Times as `seriatim model measure --format json` prints them; by default those of the paper's system"),
-                )
-                .arg(format()),
+            partitions::mix(Command::new("recommend").about(
+                "Recommends a scheme for such transactions, with the \
+                                                             reason",
+            ))
+            .arg(Arg::new("times").long("times").value_name("FILE").value_parser(value_parser!(PathBuf)).help(
+                "Times that `seriatim model measure --format json` printed; by default those of the \
+                               paper",
+            ))
+            .arg(format()),
         )
         .subcommand(measured(
             "compare",
-            "Measures the times, and then every scheme over the share of transactions over two partitions: model and measurement",
+            "Compares model and measurement: every scheme, by the share of transactions that use two partitions",
         ))
         .subcommand(measured(
             "cells",
-            "Measures the times, and then every scheme with few and many aborts and conflicts, in one round and two: what the \
-             model recommends and what was best",
+            "Compares the recommended scheme with the best: every scheme with few and many aborts and conflicts, in \
+             one and \
+             two rounds",
         ))
 }
 
 /// The model's unit of time, in seconds.
 pub(crate) const MICROSECOND: f64 = 1e-6;
 
-/// The times as they are printed, in microseconds.
+/// The times as JSON, in microseconds.
 pub(crate) fn times(times: &Times) -> Value {
     json!({
         "single_us": times.single, "single_speculated_us": times.single_speculated, "multi_us": times.multi,
@@ -59,7 +59,6 @@ pub(crate) fn times(times: &Times) -> Value {
     })
 }
 
-/// Times as they were printed.
 fn read(file: &PathBuf) -> Result<Times, Failure> {
     let refuse = |error: &dyn std::fmt::Display| Failure::Usage(format!("{}: {error}", file.display()));
     let text = std::fs::read_to_string(file).map_err(|error| refuse(&error))?;
@@ -67,7 +66,7 @@ fn read(file: &PathBuf) -> Result<Times, Failure> {
     let number = |name: &str| match report["times"][name].as_f64().filter(|number| number.is_finite() && *number >= 0.0)
     {
         Some(number) => Ok(number),
-        None => Err(refuse(&format!("it has no {name}, as `seriatim model measure --format json` prints it"))),
+        None => Err(refuse(&format!("it has no {name}, which `seriatim model measure --format json` prints"))),
     };
     let times = Times {
         single: number("single_us")?,
@@ -81,18 +80,17 @@ fn read(file: &PathBuf) -> Result<Times, Failure> {
     if make_sense && times.single_speculated > 0.0 {
         Ok(times)
     } else {
-        Err(refuse(&"the times make no sense: none is zero, and multi is above multi_processor"))
+        Err(refuse(&"the times are impossible: each must be above zero, and multi above multi_processor"))
     }
 }
 
-/// A recommendation as it is printed, by throughputs for so many seconds.
+/// A recommendation as JSON, with throughputs for `seconds` seconds.
 pub(crate) fn recommendation(of: &Recommendation, seconds: f64) -> Value {
     let throughputs: serde_json::Map<String, Value> =
         of.throughputs.iter().map(|(scheme, rate)| (scheme.name().to_owned(), json!(rate / seconds))).collect();
     json!({ "scheme": of.scheme.name(), "reason": of.reason, "per_second": throughputs })
 }
 
-/// `seriatim model`.
 pub(crate) fn run(matches: &ArgMatches) -> Result<(), Failure> {
     let Some((name, matches)) = matches.subcommand() else { unreachable!("clap requires a subcommand") };
     if name == "recommend" {
@@ -135,7 +133,10 @@ pub(crate) fn run(matches: &ArgMatches) -> Result<(), Failure> {
     };
     add("times", times(&measured));
     if name == "compare" {
-        let place = |of: &Compared| json!({ "scheme": of.scheme.name(), "multi": of.multi, "measured": of.measured, "model": of.model });
+        let place = |of: &Compared| {
+            json!({ "scheme": of.scheme.name(), "multi": of.multi, "measured": of.measured,
+        "model": of.model })
+        };
         add("compared", compared.iter().map(place).collect());
     }
     if name == "cells" {
@@ -143,7 +144,8 @@ pub(crate) fn run(matches: &ArgMatches) -> Result<(), Failure> {
             let measured =
                 Scheme::ALL.iter().zip(cell.measured).map(|(scheme, rate)| (scheme.name().to_owned(), json!(rate)));
             json!({
-                "cell": cell.name, "recommended": recommendation(&cell.recommended, MICROSECOND), "best": cell.best().name(),
+                "cell": cell.name, "recommended": recommendation(&cell.recommended, MICROSECOND),
+                "best": cell.best().name(),
                 "ratio": cell.ratio(), "measured": Value::Object(measured.collect()),
             })
         };
@@ -156,12 +158,12 @@ fn words(times: &Times) -> String {
     let line = |name: &str, value: f64, what: &str| format!("{name:<6} {value:>9.2} µs  {what}\n");
     [
         line("tsp", times.single, "a transaction on one partition"),
-        line("tspS", times.single_speculated, "the same with undo, as it is speculated"),
-        line("tmp", times.multi, "a transaction over two, from its begin to the end of two-phase commit"),
-        line("tmpC", times.multi_processor, "processor time of one at one partition"),
+        line("tspS", times.single_speculated, "the same with undo, as speculation needs"),
+        line("tmp", times.multi, "a transaction on two partitions, from its begin to the end of two-phase commit"),
+        line("tmpC", times.multi_processor, "processor time of such a transaction at one partition"),
         line("tmpN", times.stall(), "its stall"),
-        format!("{:<6} {:>9.1} %   further time where there are locks\n", "l", 100.0 * times.locks),
-        line("", times.coordinator, "processor time of one at the coordinator"),
+        format!("{:<6} {:>9.1} %   additional time for locks\n", "l", 100.0 * times.locks),
+        line("", times.coordinator, "processor time of such a transaction at the coordinator"),
     ]
     .concat()
 }
@@ -187,7 +189,6 @@ fn of_cells(cells: &[Cell]) -> String {
     cells.iter().map(line).collect()
 }
 
-/// `seriatim model recommend`.
 fn recommend(matches: &ArgMatches) -> Result<(), Failure> {
     let measured = matches.get_one::<PathBuf>("times").map_or(Ok(PAPER), read)?;
     let recommended = model::recommend(&measured, &partitions::mix_of(matches).of_model());

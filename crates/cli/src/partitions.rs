@@ -1,6 +1,6 @@
-//! `seriatim bench partitions`: partitions with one owner each, under the microbenchmark, TPC-C in plain
-//! arrays, or the declared procedures of any workload that can be divided. Its report has the fields of
-//! workloads' where they say the same.
+//! `seriatim bench partitions`: partitions with one owner each. They run the microbenchmark, TPC-C in plain
+//! arrays, or the declared procedures of any workload that can be divided. Reports have the fields of
+//! workloads' reports where these apply.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -21,13 +21,13 @@ use crate::args::{format, is_json, number, seconds};
 use crate::machine::{self, Machine};
 use crate::{Failure, simulated};
 
-/// Most clients' threads.
+/// The most threads of clients.
 const THREADS_MAX: u32 = 100;
-/// Those on simulated cores, if no number is given: so many clients' machines.
+/// The number of client threads on simulated cores, by default: one for each client machine.
 const THREADS_SIMULATED: u32 = 8;
-/// Most simulated cores.
+/// The most simulated cores.
 const CORES_MAX: u32 = 128;
-/// Lengths in virtual seconds, if none are given.
+/// Lengths in virtual seconds, by default.
 const SECONDS: f64 = 0.05;
 const WARMUP: f64 = 0.01;
 
@@ -43,43 +43,36 @@ fn flag(name: &'static str, help: &'static str) -> Arg {
     Arg::new(name).long(name).action(ArgAction::SetTrue).help(help)
 }
 
-/// What transactions are like.
+/// Options for the mix of transactions.
 pub(crate) fn mix(command: Command) -> Command {
     command
-        .arg(share_of("multi", "Transactions over two partitions, of all, from 0 to 1"))
+        .arg(share_of("multi", "The share of transactions that use two partitions, from 0 to 1"))
         .arg(share_of(
             "conflicts",
-            "Transactions that write a key that one of the first clients writes nearly always, of all, from 0 to 1",
+            "The share of transactions that write a key of one of the first clients, which writes it nearly always, \
+             from 0 to 1",
         ))
-        .arg(share_of("aborts", "Transactions that fail by their own will, at one partition, of all, from 0 to 1"))
+        .arg(share_of("aborts", "The share of transactions that roll back by themselves at one partition, from 0 to 1"))
         .arg(
             number(
                 "rounds",
                 "1|2",
                 "1",
-                "Rounds of a transaction over two partitions; of two the first reads and the second writes",
+                "Rounds of a transaction on two partitions; with two, the first reads and the second writes",
             )
             .value_parser(value_parser!(u32).range(1..=2)),
         )
 }
 
-/// What they run on, and for how long.
+/// Options for the system and the length of the run.
 pub(crate) fn system(command: Command) -> Command {
     command
+        .arg(number("delay", "US", "0", "Additional microseconds for each message").value_parser(microseconds))
         .arg(
-            number("delay", "US", "0", "Microseconds that each message takes, in addition to what it takes anyway")
+            number("work", "US", "0", "Additional microseconds of work for the keys of a transaction")
                 .value_parser(microseconds),
         )
-        .arg(
-            number(
-                "work",
-                "US",
-                "0",
-                "Microseconds of further work for the keys of a transaction, in addition to what they take",
-            )
-            .value_parser(microseconds),
-        )
-        .arg(count("clients", "40", 1_000_000, "Clients, each with keys of its own and one transaction under way"))
+        .arg(count("clients", "40", 1_000_000, "Clients, each with its own keys and one transaction in progress"))
         .arg(
             Arg::new("client-threads")
                 .long("client-threads")
@@ -94,35 +87,36 @@ pub(crate) fn system(command: Command) -> Command {
             "batch",
             "16",
             1_000_000,
-            "Messages that an owner, or the coordinator, handles before it sends what follows",
+            "How many messages an owner or the coordinator handles before it sends the resulting messages",
         ))
-        .arg(number("warmup", "S", "1", "Seconds that run before and do not count").value_parser(seconds))
+        .arg(number("warmup", "S", "1", "Seconds of the warm-up, which is not measured").value_parser(seconds))
         .arg(number("seconds", "S", "10", "Length of a measurement").value_parser(seconds))
         .arg(
             Arg::new("seed")
                 .long("seed")
                 .value_name("N")
                 .value_parser(value_parser!(u64))
-                .help("Determines what is asked for; printed, drawn if not given"),
+                .help("The seed of all inputs; random by default, and printed"),
         )
         .arg(flag(
             "simulate-cores",
-            "Run each owner, the coordinator and each thread of clients on a simulated core: seconds are virtual, 0.05 after a \
-             warm-up of 0.01 if none are given, and a seed gives one result. Needs a build with the feature `simulate`",
+            "Run each owner, the coordinator and each thread of clients on a simulated core. Seconds are virtual: by \
+             default 0.05 after a warm-up of 0.01. The seed determines the result. Needs a build with the feature \
+             `simulate`",
         ))
 }
 
-/// The one that has arrays for rows, and code of its own for transactions: what the papers' figures are drawn with.
+/// TPC-C with rows in arrays and its own code for transactions. The papers' figures use it.
 const ARRAYS: &str = "tpcc-arrays";
 /// The microbenchmark.
 const KEYS_ALONE: &str = "twelve-key";
 
-/// Which workload, and what only some have.
+/// The workload, and options that only some workloads have.
 fn workload() -> [Arg; 8] {
     let percent = |name, default, help| {
         let between = |text: &str| match text.parse() {
             Ok(number) if (0.0..=100.0).contains(&number) => Ok(number),
-            _ => Err("a percentage is a number from 0 to 100".to_owned()),
+            _ => Err("expected a percentage from 0 to 100".to_owned()),
         };
         number(name, "PERCENT", default, help).value_parser(between)
     };
@@ -132,37 +126,37 @@ fn workload() -> [Arg; 8] {
             "workload",
             "W",
             KEYS_ALONE,
-            "The microbenchmark over a hash table; the declared procedures of a workload, over a database for each partition; or \
-             TPC-C by transactions of its own over plain arrays, in one round",
+            "The microbenchmark on a hash table; the declared procedures of a workload, on one database for each \
+             partition; or TPC-C with its own transactions on plain arrays, in one round",
         )
         .value_parser(PossibleValuesParser::new([KEYS_ALONE, ARRAYS].into_iter().chain(declared))),
-        number("warehouses", "N", "4", "Of TPC-C: warehouses; each client has one of them, in turn")
+        number("warehouses", "N", "4", "TPC-C: warehouses, which are assigned to clients in turn")
             .value_parser(value_parser!(u16).range(1..=256)),
-        number("transactions", "T", "full", "Of TPC-C: all five, or New-Order alone")
+        number("transactions", "T", "full", "TPC-C: all five transactions, or only New-Order")
             .value_parser(["full", "new-order"]),
-        percent("remote", "1", "Of TPC-C: order lines that another warehouse supplies"),
-        percent("remote-payments", "15", "Of TPC-C: payments by a customer of another warehouse"),
-        number("scale", "S", "spec", "Of TPC-C: the specification's rows, or a hundredth of them")
+        percent("remote", "1", "TPC-C: order lines that another warehouse supplies"),
+        percent("remote-payments", "15", "TPC-C: payments by a customer of another warehouse"),
+        number("scale", "S", "spec", "TPC-C: the specification's rows, or a hundredth of them")
             .value_parser(["spec", "small"]),
         Arg::new("set").long("set").value_name("OPTION=VALUE").action(ArgAction::Append).help(
-            "Of a workload with declared procedures: one of the options that `seriatim bench WORKLOAD --help` shows; may be given \
+            "Declared procedures: an option that `seriatim bench WORKLOAD --help` shows. May be given \
              several times",
         ),
         Arg::new("data").long("data").value_name("DIR").value_parser(value_parser!(PathBuf)).help(
-            "Of a workload with declared procedures: keep partitions, and what coordinators decide, in databases in this directory, which is \
-             new, empty, or that of an earlier run of `tpcc`, with the same options; what is answered is durable",
+            "Declared procedures: keep partitions and the decisions of coordinators in databases in this directory, so \
+             that results are durable. It is new, empty, or from an earlier run of `tpcc` with the same options",
         ),
     ]
 }
 
-/// What is run.
+/// The kind of workload.
 enum Which {
     Keys,
     Arrays,
     Declared(&'static Entry),
 }
 
-/// What only one workload has, or another: refused where it has no use.
+/// Refuses options that the workload lacks.
 fn check_workload(matches: &ArgMatches) -> Result<Which, Failure> {
     let name = matches.get_one::<String>("workload").map_or(KEYS_ALONE, String::as_str);
     let which = match name {
@@ -185,7 +179,7 @@ fn check_workload(matches: &ArgMatches) -> Result<Which, Failure> {
     Ok(which)
 }
 
-/// The declared procedures of a workload, as the arguments ask for it and the plan says of all else.
+/// The plan for declared procedures, from the arguments and from the common plan.
 fn declared_plan(entry: &Entry, matches: &ArgMatches, plan: &Plan) -> Result<declared::Plan, Failure> {
     let mut values = entry.values(plan.seed);
     let mut set = |name: &str, value: &str| values.set(name, value).map_err(Failure::usage);
@@ -209,15 +203,15 @@ fn declared_plan(entry: &Entry, matches: &ArgMatches, plan: &Plan) -> Result<dec
     if data.is_some() {
         if matches.get_flag("settle") {
             return Err(Failure::Usage(
-                "--settle may run several times, and --data is of one run: leave one of them out".to_owned(),
+                "--settle may run several times, but --data needs a single run: omit one of them".to_owned(),
             ));
         }
         if matches.get_flag("simulate-cores") {
-            return Err(Failure::Usage("simulated cores have no disk: leave --data out".to_owned()));
+            return Err(Failure::Usage("simulated cores have no disk: omit --data".to_owned()));
         }
         if matches.get_one::<String>("scheme").is_some_and(|scheme| scheme == "auto") {
             return Err(Failure::Usage(
-                "--scheme auto runs several times, and --data is of one run: name a scheme".to_owned(),
+                "--scheme auto runs several times, but --data needs a single run: name a scheme".to_owned(),
             ));
         }
     }
@@ -228,7 +222,7 @@ fn declared_plan(entry: &Entry, matches: &ArgMatches, plan: &Plan) -> Result<dec
     Ok(plan)
 }
 
-/// What is run, as the arguments ask for it.
+/// The workload, with its options.
 enum Asked {
     Keys,
     Arrays(tpcc::Plan),
@@ -236,7 +230,7 @@ enum Asked {
 }
 
 impl Asked {
-    /// Runs it under the scheme of this plan, from which it was made.
+    /// Runs the workload under the scheme of this plan, from which it was made.
     fn measure(&mut self, plan: &Plan, is_simulated: bool) -> Result<Measured, Failure> {
         match self {
             Asked::Keys => measure(plan, is_simulated),
@@ -251,8 +245,8 @@ impl Asked {
         }
     }
 
-    /// Runs it; if it is to settle, again with longer warm-ups until it does. What came of the last run, and what the
-    /// report says of its warm-up.
+    /// Runs the workload. If `settles`, repeats it with longer warm-ups until it is stationary. Returns the
+    /// last result, and the report's entry for the warm-up.
     fn settle(&mut self, plan: &mut Plan, settles: bool, is_simulated: bool) -> Result<(Measured, Value), Failure> {
         let (least, mut runs) = (plan.warmup, 1);
         loop {
@@ -271,7 +265,7 @@ impl Asked {
         }
     }
 
-    /// Puts the scheme that `auto` stands for into the plan; what the report says of why.
+    /// Replaces the scheme `auto` in the plan. Returns the report's entry for the choice.
     fn choose(&mut self, plan: &mut Plan, is_simulated: bool) -> Result<Value, Failure> {
         let (chosen, why) = if matches!(self, Asked::Keys) {
             let (chosen, times) = recommended(plan, is_simulated)?;
@@ -293,7 +287,6 @@ impl Asked {
     }
 }
 
-/// Runs it.
 fn measure_declared(plan: &declared::Plan, is_simulated: bool) -> Result<Measured, Failure> {
     if !is_simulated {
         return declared::on_threads(plan).map_err(Failure::Run);
@@ -303,7 +296,7 @@ fn measure_declared(plan: &declared::Plan, is_simulated: bool) -> Result<Measure
     plan.finish(given).map_err(Failure::Run)
 }
 
-/// TPC-C, as the arguments ask for it and the plan says of all else.
+/// The plan for TPC-C, from the arguments and from the common plan.
 fn tpcc_plan(matches: &ArgMatches, plan: &Plan) -> tpcc::Plan {
     let is = |name: &str, wanted: &str| matches.get_one::<String>(name).is_some_and(|given| given == wanted);
     let extent = if is("scale", "small") { tpcc::Extent::SMALL } else { tpcc::Extent::SHORT };
@@ -316,7 +309,6 @@ fn tpcc_plan(matches: &ArgMatches, plan: &Plan) -> tpcc::Plan {
     }
 }
 
-/// Runs it.
 fn measure_tpcc(plan: &tpcc::Plan, is_simulated: bool) -> Result<Measured, Failure> {
     if !is_simulated {
         return tpcc::on_threads(plan).map_err(Failure::Run);
@@ -325,22 +317,22 @@ fn measure_tpcc(plan: &tpcc::Plan, is_simulated: bool) -> Result<Measured, Failu
     plan.finish(given).map_err(Failure::Run)
 }
 
-/// The command.
 pub(crate) fn command() -> Command {
     let schemes = Scheme::ALL.map(Scheme::name).into_iter().chain(["auto"]);
     let command = Command::new("partitions")
         .about(
-            "Transactions over partitions with one owner each: twelve keys at one of them or six at each of two, or a workload's declared \
-             procedures; whether all that was answered is there is checked",
+            "Transactions on partitions with one owner each: twelve keys at one partition or six at each of two, or a \
+             workload's declared procedures. Checks that every reported commit took effect",
         )
         .arg(
             number(
                 "scheme",
                 "S",
                 "speculation",
-                "How transactions share a partition while others wait for a decision; auto: as the model recommends, whose times \
-                 are measured before by runs as long as this one; of other workloads than twelve-key, of which the model knows \
-                 nothing, that which is fastest in such a run of each",
+                "How a partition runs transactions while another waits for a decision. auto: for twelve-key, the \
+                 scheme \
+                 that the model recommends, with times that are measured first by runs of the same length; for other \
+                 workloads, the scheme that is fastest in such a run",
             )
             .value_parser(PossibleValuesParser::new(schemes)),
         );
@@ -348,14 +340,15 @@ pub(crate) fn command() -> Command {
         .args(workload())
         .arg(flag(
             "settle",
-            "Run again with twice the warm-up until both halves of the measured time have the same throughput, up to a tenth",
+            "Repeat with twice the warm-up until the throughputs of both halves of the measurement differ by at most \
+             a tenth",
         ))
         .arg(count("partitions", "2", 64, "Partitions, an owner each"))
-        .arg(flag("undo", "Keep undo for all transactions, also where none is needed: measures what it costs"))
-        .arg(flag("keep-records", "Keep records in memory, from which an owner that dies could go on"))
+        .arg(flag("undo", "Keep undo for all transactions, even if they do not need it: measures its cost"))
+        .arg(flag("keep-records", "Keep log records in memory, from which an owner could recover"))
         .arg(flag(
             "history",
-            "Also record what clients are told, and check that it is strictly serializable; for short runs",
+            "Also record the clients' results, and check that they are strictly serializable; for short runs",
         ))
         .arg(format())
 }
@@ -363,18 +356,18 @@ pub(crate) fn command() -> Command {
 fn share(text: &str) -> Result<f64, String> {
     match text.parse() {
         Ok(number) if (0.0..=1.0).contains(&number) => Ok(number),
-        _ => Err("a share is a number from 0 to 1".to_owned()),
+        _ => Err("expected a share from 0 to 1".to_owned()),
     }
 }
 
 fn microseconds(text: &str) -> Result<f64, String> {
     match text.parse() {
         Ok(number) if (0.0..=1e6).contains(&number) => Ok(number),
-        _ => Err("microseconds are a number from 0 to 1000000".to_owned()),
+        _ => Err("expected microseconds from 0 to 1000000".to_owned()),
     }
 }
 
-/// A number; zero where the command does not know it, likewise below.
+/// The value of a numeric option; zero if the command lacks the option. Likewise below.
 fn real(matches: &ArgMatches, name: &str) -> f64 {
     matches.try_get_one(name).ok().flatten().copied().unwrap_or_default()
 }
@@ -391,7 +384,7 @@ fn duration(microseconds: f64) -> Duration {
     Duration::from_nanos((microseconds * 1000.0).round() as u64)
 }
 
-/// What transactions are to be like.
+/// The mix of transactions that the options describe.
 pub(crate) fn mix_of(matches: &ArgMatches) -> Mix {
     Mix {
         multi: real(matches, "multi"),
@@ -402,21 +395,20 @@ pub(crate) fn mix_of(matches: &ArgMatches) -> Mix {
     }
 }
 
-/// What the arguments ask for, under this scheme.
+/// The plan that the options describe, under this scheme.
 pub(crate) fn plan(matches: &ArgMatches, scheme: Scheme, seed: u64, is_simulated: bool) -> Result<Plan, Failure> {
     let (clients, partitions) = (whole(matches, "clients"), whole(matches, "partitions"));
     let partitions = if partitions == 0 { 2 } else { partitions };
     if real(matches, "multi") > 0.0 && partitions < 2 {
-        return Err(Failure::Usage(
-            "transactions over two partitions need two: give --partitions 2 or more".to_owned(),
-        ));
+        return Err(Failure::Usage("transactions on two partitions need --partitions 2 or more".to_owned()));
     }
     let default = if is_simulated { clients.min(THREADS_SIMULATED) } else { 1 };
     let threads = matches.get_one::<u32>("client-threads").copied().unwrap_or(default);
     let roles = partitions + 1 + threads;
     if is_simulated && roles > CORES_MAX {
         return Err(Failure::Usage(format!(
-            "owners, a coordinator and threads of clients are {roles} simulated cores, and there are {CORES_MAX} at most: give fewer \
+            "owners, a coordinator and threads of clients need {roles} simulated cores, but the limit is {CORES_MAX}: \
+             give fewer \
              --client-threads"
         )));
     }
@@ -437,7 +429,6 @@ pub(crate) fn plan(matches: &ArgMatches, scheme: Scheme, seed: u64, is_simulated
     Ok(plan)
 }
 
-/// Runs a plan.
 pub(crate) fn measure(plan: &Plan, is_simulated: bool) -> Result<Measured, Failure> {
     if !is_simulated {
         return on_threads(plan).map_err(Failure::Run);
@@ -446,7 +437,7 @@ pub(crate) fn measure(plan: &Plan, is_simulated: bool) -> Result<Measured, Failu
     plan.finish(given).map_err(Failure::Run)
 }
 
-/// What the model recommends for this plan, by its times on this system; and these.
+/// The model's recommendation for this plan, with times of this system, and these times.
 fn recommended(plan: &Plan, is_simulated: bool) -> Result<(Recommendation, Times), Failure> {
     let mut failed = None;
     let mut run = |plan: &Plan| {
@@ -462,7 +453,6 @@ fn recommended(plan: &Plan, is_simulated: bool) -> Result<(Recommendation, Times
     }
 }
 
-/// `seriatim bench partitions`.
 pub(crate) fn run(matches: &ArgMatches, seed: u64) -> Result<(), Failure> {
     let (is_simulated, which) = (matches.get_flag("simulate-cores"), check_workload(matches)?);
     let scheme = matches.get_one::<String>("scheme").and_then(|name| Scheme::named(name));
@@ -504,7 +494,8 @@ fn words(plan: &Plan, measured: &Measured, several: &str, cores: &str) -> String
     let mut text = machine::conditions(&what, plan.seed);
     text += &format!(
         "throughput     {:.0} transactions a second\n\
-         {committed} committed, {committed_multi} of them over {several} partitions; {user_aborted} failed by their own will, \
+         {committed} committed, {committed_multi} of them on {several} partitions; {user_aborted} rolled back by \
+         themselves, \
          {conflict_aborted} attempts by conflicts\n\
          answered within {:.1} µs (half), {:.1} µs (99 of 100)\n",
         measured.per_second(),
@@ -532,7 +523,7 @@ fn words(plan: &Plan, measured: &Measured, several: &str, cores: &str) -> String
     text + "\n"
 }
 
-/// What reports of all commands have.
+/// The fields that reports of all commands have.
 pub(crate) fn frame(plan: &Plan, matches: &ArgMatches, is_simulated: bool) -> Value {
     let simulated = is_simulated.then(|| {
         let cores = plan.transport.partitions + u32::from(plan.transport.scheme.needs_one_coordinator());
@@ -551,7 +542,7 @@ pub(crate) fn frame(plan: &Plan, matches: &ArgMatches, is_simulated: bool) -> Va
     })
 }
 
-/// What reports say was asked for of what is no microbenchmark.
+/// The options that reports have of workloads other than the microbenchmark.
 fn options_of_workload(plan: &Plan, which: &Which, matches: &ArgMatches) -> Value {
     let text = |name: &str| matches.get_one::<String>(name);
     let is_tpcc = match which {
@@ -559,7 +550,8 @@ fn options_of_workload(plan: &Plan, which: &Which, matches: &ArgMatches) -> Valu
         Which::Keys | Which::Arrays => true,
     };
     let mut options = json!({
-        "workload": text("workload"), "scheme": text("scheme"), "delay": real(matches, "delay"), "work": real(matches, "work"),
+        "workload": text("workload"), "scheme": text("scheme"), "delay": real(matches, "delay"),
+        "work": real(matches, "work"),
         "partitions": plan.transport.partitions, "clients": plan.clients, "client-threads": plan.transport.ports,
         "batch": plan.transport.batch_max, "keep-records": plan.transport.records,
         "data": matches.get_one::<PathBuf>("data"),
@@ -576,7 +568,6 @@ fn options_of_workload(plan: &Plan, which: &Which, matches: &ArgMatches) -> Valu
     options
 }
 
-/// What came of a run.
 fn results(plan: &Plan, measured: &Measured) -> Value {
     let microseconds = |share| measured.latency(share) as f64 / 1000.0;
     let each = |counts: &Counts| {

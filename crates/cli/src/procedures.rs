@@ -1,7 +1,7 @@
-//! `seriatim plan` and `seriatim graph`: what is derived from a workload's procedures.
+//! `seriatim plan` and `seriatim graph`: the analysis of a workload's procedures.
 //!
-//! The workload's tables are created in a database of its own, without rows, and its procedures registered:
-//! nothing runs, and the same workload prints the same bytes.
+//! Creates the workload's tables in a database without rows and registers the procedures. Nothing runs, and the
+//! same workload always gives the same output.
 
 use clap::ArgMatches;
 use serde_json::{Value, json};
@@ -16,8 +16,7 @@ use seriatim_workload::Entry;
 
 use crate::{Failure, args};
 
-/// Plans, divisions by partition, footprints, and what repairs make again: of one procedure or of all, in order
-/// of registration.
+/// Plans, divisions by partition, footprints, and repairs: of one procedure, or of all in order of registration.
 pub(crate) fn plan(matches: &ArgMatches) -> Result<(), Failure> {
     let (entry, matches) = workload(matches)?;
     let db = declared(entry, matches)?;
@@ -41,7 +40,6 @@ pub(crate) fn plan(matches: &ArgMatches) -> Result<(), Failure> {
     Ok(say!("{}", shown.collect::<Vec<_>>().join("\n"))?)
 }
 
-/// The chopping of the set.
 pub(crate) fn graph(matches: &ArgMatches) -> Result<(), Failure> {
     let (entry, matches) = workload(matches)?;
     let options = if matches.get_flag("optimized") { Options::OPTIMIZED } else { Options::DEFAULT };
@@ -80,9 +78,11 @@ fn operation_json(plan: &Plan, id: usize, operation: &Operation) -> Value {
     let table = &plan.tables[operation.table];
     let accesses = operation.accesses.iter().map(|access| {
         let table = &plan.tables[access.table];
-        let names = |columns: &Columns| columns.iter().map(|column| &*table.columns[column.index()]).collect::<Vec<_>>();
+        let names =
+            |columns: &Columns| columns.iter().map(|column| &*table.columns[column.index()]).collect::<Vec<_>>();
         json!({
-            "index": access.index.map(|index| &*table.indexes[index]), "changes_keys": access.existence == Existence::Writes,
+            "index": access.index.map(|index| &*table.indexes[index]),
+            "changes_keys": access.existence == Existence::Writes,
             "reads": names(&access.reads), "writes": names(&access.writes), "adds_to": names(&access.commutes),
         })
     });
@@ -120,7 +120,6 @@ fn fragments_json(fragments: &Fragments) -> Value {
     })
 }
 
-/// A chopping: pieces and edges.
 fn graph_json(chopping: &Chopping) -> Value {
     let end = |end: &End| {
         let procedure = &chopping.procedures[end.procedure].procedure;
@@ -179,9 +178,9 @@ fn workload(matches: &ArgMatches) -> Result<(&'static Entry, &ArgMatches), Failu
     Ok((Entry::find(name).map_err(Failure::usage)?, matches))
 }
 
-/// A database with the workload's tables and procedures, and no rows.
+/// A database with the workload's tables and procedures, without rows.
 fn declared(entry: &Entry, matches: &ArgMatches) -> Result<Database, Failure> {
-    // Nothing random is drawn: there are no rows and no inputs.
+    // The seed has no effect: there are no rows and no inputs.
     let values = args::values(entry, matches, 0)?;
     let workload = (entry.open)(&values).map_err(Failure::usage)?;
     let db = Database::in_memory().map_err(Failure::run)?;

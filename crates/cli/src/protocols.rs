@@ -12,7 +12,6 @@ use crate::{Failure, args};
 /// The argument that names a protocol.
 const NAME: &str = "NAME";
 
-/// The command.
 pub(crate) fn command() -> Command {
     let names = seriatim::protocols().iter().map(|protocol| protocol.name);
     Command::new("protocols")
@@ -27,7 +26,6 @@ pub(crate) fn command() -> Command {
         .arg(args::format())
 }
 
-/// `seriatim protocols`.
 pub(crate) fn run(matches: &ArgMatches) -> Result<(), Failure> {
     let named = matches.get_one::<String>(NAME);
     let one = named.and_then(|name| seriatim::protocols().iter().find(|protocol| protocol.name == name));
@@ -51,7 +49,7 @@ pub(crate) fn run(matches: &ArgMatches) -> Result<(), Failure> {
     Ok(())
 }
 
-/// A line or a few for each protocol.
+/// One paragraph for each protocol.
 fn list(default: &str, columns: usize) -> String {
     let indent = 2 + seriatim::protocols().iter().map(|protocol| protocol.name.len()).max().unwrap_or(0) + 2;
     let mut text = String::new();
@@ -59,11 +57,11 @@ fn list(default: &str, columns: usize) -> String {
         let mark = if *name == default { '*' } else { ' ' };
         text += &wrapped(&format!("{mark} {name}"), indent, summary, columns);
     }
-    let notes = "* is the default, which `auto` opens. `seriatim protocols NAME` shows a protocol's source, capabilities and options.";
+    let notes = "* is the default, which `auto` opens. `seriatim protocols NAME` shows a protocol's source, \
+     capabilities and options.";
     text + "\n" + &wrapped("", 0, notes, columns)
 }
 
-/// All that is known of a protocol.
 fn details(protocol: &ProtocolInfo, default: &str, columns: usize) -> String {
     const INDENT: usize = 9;
     let is_default = if protocol.name == default { " (the default)" } else { "" };
@@ -158,7 +156,7 @@ mod tests {
 
     use super::*;
 
-    /// Words of a text, without how it is broken into lines.
+    /// The words of a text, without line breaks.
     fn words(text: &str) -> Vec<&str> {
         text.split_whitespace().collect()
     }

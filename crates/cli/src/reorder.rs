@@ -1,4 +1,4 @@
-//! `seriatim bench reorder`: batches that are drawn and reordered, without transactions.
+//! `seriatim bench reorder`: random batches are reordered, without running transactions.
 
 use std::num::NonZeroUsize;
 
@@ -13,45 +13,46 @@ use crate::Failure;
 use crate::args::{is_json, number, run_basics};
 use crate::machine::{self, Machine};
 
-/// The command.
 pub(crate) fn command() -> Command {
     let algorithms = ALGORITHMS.iter().map(|algorithm| algorithm.name);
     let policies = POLICIES.iter().map(|policy| policy.name);
     let command = Command::new("reorder")
-        .about("Batches of drawn transactions, reordered: how many each algorithm leaves out, and how long it takes")
+        .about(
+            "Reorders batches of random transactions: how many transactions an algorithm aborts, and how long it takes",
+        )
         .arg(
             number(
                 "footprints",
                 "WORKLOAD",
                 "five-five",
-                "Whose transactions: five reads and five writes, or 16 requests",
+                "The transactions: five reads and five writes, or 16 requests",
             )
             .value_parser(["five-five", "ycsb"]),
         )
         .arg(
-            number("objects", "N", "100000", "Objects, or records, that they choose among")
+            number("objects", "N", "100000", "Objects or records in all")
                 .value_parser(value_parser!(u64).range(FIVE_FIVE_OBJECTS..=1 << 40)),
         )
         .arg(number("theta", "Z", "0.9", "Skew of the objects: 0 is none, below 1").value_parser(theta))
         .arg(
-            number("batch", "N", "40", "Transactions of a batch; up to 14 the smallest set is told, too")
+            number("batch", "N", "40", "Transactions in a batch; up to 14 the smallest set is computed, too")
                 .value_parser(value_parser!(u64).range(1..=4096)),
         )
         .arg(number("batches", "N", "300", "Batches").value_parser(value_parser!(u64).range(1..=1_000_000)))
         .arg(
-            number("algorithm", "NAME", "sort-greedy", "What finds those that are left out")
+            number("algorithm", "NAME", "sort-greedy", "The algorithm that chooses the transactions to abort")
                 .value_parser(PossibleValuesParser::new(algorithms)),
         )
         .arg(
-            number("policy", "NAME", "prod-degree", "Who is rather left out")
+            number("policy", "NAME", "prod-degree", "Which transactions are preferably aborted")
                 .value_parser(PossibleValuesParser::new(policies)),
         )
         .arg(
-            number("factor", "K", "2", "How many sort-greedy leaves out at a time")
+            number("factor", "K", "2", "How many transactions sort-greedy aborts at a time")
                 .value_parser(value_parser!(NonZeroUsize)),
         )
         .arg(
-            number("exact-max", "N", "20", "hybrid searches components of at most so many exactly")
+            number("exact-max", "N", "20", "The largest component that hybrid searches exactly")
                 .value_parser(value_parser!(u64).range(0..=EXACT_MAX as u64)),
         )
         .arg(
@@ -60,17 +61,16 @@ pub(crate) fn command() -> Command {
                 .value_name("N")
                 .default_value("10000")
                 .value_parser(value_parser!(u32))
-                .help("Partial solutions that an exact search of a batch looks at, at most"),
+                .help("The most partial solutions that an exact search of a batch visits"),
         );
     run_basics(command)
 }
 
 pub(crate) fn theta(text: &str) -> Result<f64, String> {
     let theta = text.parse().ok().filter(|theta| (0.0..1.0).contains(theta));
-    theta.ok_or_else(|| "it is a number from 0 to below 1".to_owned())
+    theta.ok_or_else(|| "expected a number from 0 to below 1".to_owned())
 }
 
-/// `seriatim bench reorder`.
 pub(crate) fn run(matches: &ArgMatches, seed: u64) -> Result<(), Failure> {
     let text = |name: &str| matches.get_one::<String>(name).map_or("", String::as_str);
     let count = |name: &str| matches.get_one::<u64>(name).copied().unwrap_or_default();
@@ -93,21 +93,23 @@ pub(crate) fn run(matches: &ArgMatches, seed: u64) -> Result<(), Failure> {
     let Options { transactions, batches, theta, .. } = options;
     if !is_json(matches) {
         let smallest = smallest.map_or_else(
-            || format!("the smallest set is told of batches of {SMALLEST_MAX} at most"),
+            || format!("the smallest set is computed for batches of at most {SMALLEST_MAX}"),
             |smallest| format!("{smallest:.3} must be"),
         );
         let what =
             format!("{} by {}, {batches} batches of {transactions}, θ {theta}, 1 thread", algorithm.name, policy.name);
         return Ok(say!(
             "{}left out       {left_out:.3} of a batch; {smallest}\n\
-             time           {microseconds:.1} µs a batch, median {microseconds_median:.1}; {looked:.0} vertices and edges looked at\n\
+             time           {microseconds:.1} µs a batch, median {microseconds_median:.1}; {looked:.0} vertices and \
+             edges visited\n\
              verdict        passed: each order is serial\n",
             machine::conditions(&what, seed),
         )?);
     }
     let report = json!({
         "workload": "reorder", "batches": batches, "transactions": transactions, "left_out": left_out,
-        "smallest": smallest, "microseconds": microseconds, "microseconds_median": microseconds_median, "looked": looked,
+        "smallest": smallest, "microseconds": microseconds, "microseconds_median": microseconds_median,
+        "looked": looked,
         "failed": 0, "consistency": "passed",
         "options": {
             "footprints": text("footprints"), "objects": options.objects, "theta": theta, "algorithm": algorithm.name,

@@ -1,4 +1,4 @@
-//! What a run came to, as text and as JSON (the fields are a stable interface).
+//! The results of a run, as text and as JSON. The fields are a stable interface.
 
 use std::fmt::Write;
 use std::time::Duration;
@@ -23,7 +23,7 @@ use crate::machine::{self, Machine};
 use crate::runner::{Measured, Plan};
 use crate::simulated;
 
-/// Whether the data still makes sense.
+/// The result of the consistency check.
 pub(crate) enum Consistency {
     Checked(seriatim_workload::Report),
     Skipped,
@@ -57,7 +57,6 @@ fn quantiles(latency: &Histogram<u64>) -> Value {
     json!({ "p50": at(0.5), "p95": at(0.95), "p99": at(0.99), "p999": at(0.999), "max": at(1.0) })
 }
 
-/// What became of regions.
 pub(crate) fn regions(counted: &RegionStatistics, backend: &str) -> Value {
     let aborted = &counted.aborted;
     json!({
@@ -72,13 +71,13 @@ pub(crate) fn regions(counted: &RegionStatistics, backend: &str) -> Value {
     })
 }
 
-/// How many eventual snapshots were taken, and how old they were then.
+/// The number of eventual snapshots, and their ages when they were taken.
 fn snapshots_json(ages: &SnapshotAges) -> Value {
     let at = |part| ages.quantile(part).as_secs_f64() * 1e3;
     json!({ "taken": ages.taken(), "age_ms": { "p50": at(0.5), "p99": at(0.99), "max": at(1.0) } })
 }
 
-/// Partitions, attempts that owned one of them and several, and what share the latter have.
+/// Partitions, attempts that owned one of them or several, and the share of the latter.
 fn partitions_json(statistics: &Statistics) -> Value {
     let (one, several) = (statistics.owned_one, statistics.owned_several);
     let share = several as f64 / (one + several).max(1) as f64;
@@ -89,7 +88,7 @@ fn mean_flush_us(log: &LogStatistics) -> f64 {
     log.flush_time.as_secs_f64() * 1e6 / log.flushes.max(1) as f64
 }
 
-/// Microseconds of a transaction in each stage of its batch, on average.
+/// Average microseconds of a transaction in each stage of its batch.
 fn stages(queue: &QueueStatistics) -> impl Iterator<Item = (&'static str, f64)> {
     let each = |time: Duration| time.as_secs_f64() * 1e6 / queue.decisions.max(1) as f64;
     QUEUE_STAGES.into_iter().zip(queue.stages.map(each))
@@ -104,7 +103,7 @@ impl Report<'_> {
         self.measured.committed() as f64 / self.measured.seconds.max(f64::MIN_POSITIVE)
     }
 
-    /// What was in whose way, with the number of rows to show, if it was asked for.
+    /// The conflicts of the run, with the number of rows to show, if requested.
     fn contention(&self, matches: &ArgMatches) -> Option<(Contention, usize)> {
         self.db.contention().zip(matches.get_one::<u32>("contention").map(|rows| *rows as usize))
     }
@@ -166,7 +165,7 @@ impl Report<'_> {
             let (callers, outstanding) = (callers::threads(self.plan), callers::outstanding(self.plan));
             let Plan { batch, batch_placement, .. } = self.plan;
             let setting =
-                format!("{batch}, {outstanding} calls outstanding, {callers} threads that call, by {batch_placement}");
+                format!("{batch}, {outstanding} calls outstanding, {callers} calling threads, by {batch_placement}");
             line("batch", setting);
             let mean = mean_batch(batches);
             let BatchStatistics { batches, calls, components, taken_over, overdue, switched, .. } = *batches;
@@ -241,7 +240,6 @@ impl Report<'_> {
         text
     }
 
-    /// What was run, and how.
     fn conditions(&self) -> String {
         let Plan { threads, durability, outstanding, .. } = self.plan;
         let (warmup, settled) = self.measured.warmup;
@@ -257,7 +255,8 @@ impl Report<'_> {
         };
         let waits = if self.plan.waits() { format!(" ({outstanding} outstanding a thread)") } else { String::new() };
         format!(
-            "{} under {} on {cores}, {:.1} s after {warmup:.1} s of warm-up{settled}, durability {durability}{waits}, regions {}",
+            "{} under {} on {cores}, {:.1} s after {warmup:.1} s of warm-up{settled}, durability {durability}{waits}, \
+             regions {}",
             self.entry.name,
             self.db.protocol().name,
             self.measured.seconds,
@@ -265,13 +264,13 @@ impl Report<'_> {
         )
     }
 
-    /// Whether throughput was the same in both halves; `None` where that is not known.
+    /// Whether both halves had the same throughput; `None` if unknown.
     fn is_stationary(&self) -> Option<bool> {
         let halves = self.measured.halves?.map(|count| count as f64);
         Some(stationary::is_alike(halves, stationary::MEASURED_MAX))
     }
 
-    /// The last line: whether the run is to be believed.
+    /// The last line: the verdict.
     fn conclusion(&self, matches: &ArgMatches) -> String {
         let early = match interrupt::is_requested() {
             true => format!("; interrupted after {:.1} s", self.measured.seconds),
@@ -283,8 +282,11 @@ impl Report<'_> {
             }
             (Err(failure), _) => format!("FAILED: {failure}{early}"),
             (Ok(()), Consistency::Checked(report)) => {
-                let drift =
-                    if self.is_stationary() == Some(false) { "; throughput changed while it was measured" } else { "" };
+                let drift = if self.is_stationary() == Some(false) {
+                    "; throughput changed during the measurement"
+                } else {
+                    ""
+                };
                 format!("passed: {} consistency conditions hold{drift}{early}", report.rules().count())
             }
             (Ok(()), Consistency::Skipped) if matches.get_flag("without-validation") => {
@@ -383,13 +385,13 @@ impl Report<'_> {
         })
     }
 
-    /// Bytes of commits in the log, of each transaction that committed, those that only read included.
+    /// Bytes of commits in the log for each committed transaction, read-only ones included.
     fn log_bytes_each(&self) -> f64 {
         let bytes = self.measured.statistics.log.as_ref().map_or(0, |log| log.payload_bytes);
         bytes as f64 / self.measured.committed().max(1) as f64
     }
 
-    /// What the executor did; null without one.
+    /// Counts of the executor; null without one.
     fn batches_json(&self) -> Option<Value> {
         self.measured.batches.as_ref().map(|counted| {
             json!({
@@ -417,7 +419,7 @@ impl Report<'_> {
         })
     }
 
-    /// Failure if the data is inconsistent or transactions failed.
+    /// An error if the data are inconsistent or transactions failed.
     pub(crate) fn verdict(&self) -> Result<(), String> {
         if let Consistency::Checked(report) = &self.consistency
             && !report.passed()
@@ -432,7 +434,7 @@ impl Report<'_> {
             let limit =
                 self.db.statistics().memory_limit.map_or(String::new(), |bytes| format!(" of {} MiB", bytes >> 20));
             return Err(format!(
-                "the memory limit{limit} was reached after {:.1} s, where the run ended: the figures are of that time",
+                "the memory limit{limit} was reached after {:.1} s and ended the run: the figures are of that time",
                 self.measured.seconds
             ));
         }

@@ -1,9 +1,9 @@
-//! Drives any workload: terminals on threads, a warm-up that does not count, a line a second, histograms per kind.
+//! Drives any workload: terminals on threads, a warm-up that is not measured, progress each second, histograms
+//! per kind of transaction.
 //!
-//! Each thread owns its histograms and counters; what the progress line reads is a relaxed copy. One clock
-//! reading a transaction: the end of one is the beginning of the next. Where results wait until they are
-//! durable, a thread has a queue of them outstanding; a transaction counts when its result leaves. A thread
-//! serves its terminals in turn.
+//! Each thread owns its histograms and counters; the progress line reads relaxed copies. The clock is read once per
+//! transaction: the end of one is the beginning of the next. If results wait for durability, a thread has a queue of
+//! outstanding results, and a transaction counts when its result is released. A thread serves its terminals in turn.
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -27,56 +27,55 @@ pub(crate) const WARM_UP: u8 = 0;
 pub(crate) const MEASURE: u8 = 1;
 pub(crate) const STOP: u8 = 2;
 
-/// How often it is looked whether a run that is over has measured anything.
+/// How often a run that is over is checked for its first measured transaction.
 const LOOK_INTERVAL: Duration = Duration::from_millis(1);
 
-/// How often it is looked whether a signal has asked for the end of a run.
+/// How often a run checks for a signal.
 const SIGNAL_INTERVAL: Duration = Duration::from_millis(50);
 
-/// Seconds of a measurement from which its halves are compared.
+/// Seconds of a measurement from which on its halves are compared.
 const HALVES_MIN: f64 = 1.0;
 
-/// Nanoseconds; latencies above are counted as this.
+/// The largest latency of histograms, in nanoseconds.
 const LATENCY_MAX: u64 = 60_000_000_000;
 
-/// What to run.
 pub(crate) struct Plan {
     pub(crate) threads: usize,
     pub(crate) seconds: f64,
     pub(crate) warmup: f64,
     pub(crate) seed: u64,
     pub(crate) durability: Durability,
-    /// Results of a thread that wait until they are durable, at most.
+    /// The most results of a thread that wait for durability.
     pub(crate) outstanding: usize,
     /// Whether an executor runs the transactions, and how it batches them.
     pub(crate) batch: Batch,
     pub(crate) batch_placement: BatchPlacement,
-    /// Whether memory is touched at the end of the warm-up: as much as the measurement will need if it grows as before.
+    /// Whether memory is touched at the end of the warm-up: the amount that the measurement needs if it grows
+    /// as the warm-up did.
     pub(crate) touches: bool,
-    /// Whether the warm-up goes on until throughput is stationary.
+    /// Whether the warm-up continues until throughput is stationary.
     pub(crate) settles: bool,
 }
 
 impl Plan {
-    /// Whether results wait until they are durable.
+    /// Whether results wait for durability.
     pub(crate) fn waits(&self) -> bool {
         matches!(self.durability, Durability::Group | Durability::Sync)
     }
 }
 
-/// What became of one kind of transaction.
+/// The results of one kind of transaction.
 pub(crate) struct Kind {
     pub(crate) name: &'static str,
     pub(crate) committed: u64,
     pub(crate) user_aborted: u64,
-    /// Nanoseconds until transactions were decided: of those that committed and of rollbacks that the workload
-    /// asks for.
+    /// Nanoseconds until transactions were decided: commits, and rollbacks that the workload requests.
     pub(crate) latency: Histogram<u64>,
-    /// On simulated cores, what regions of those that committed touched.
+    /// On simulated cores, the lines that regions of commits touched.
     pub(crate) working_sets: WorkingSets,
 }
 
-/// Epochs that the durable one was behind, as sampled once a second.
+/// How many epochs the durable epoch was behind, sampled once a second.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Lag {
     samples: u64,
@@ -96,36 +95,36 @@ impl Lag {
     }
 }
 
-/// What a run came to, the warm-up left out.
+/// The results of a run, without the warm-up.
 pub(crate) struct Measured {
-    /// Between the beginning and the end of the measurement. Transactions count that begin between them; one
-    /// that waits for long ends after it, and makes nothing of what others did look slower.
+    /// The length of the measurement. Transactions count if they begin within it. One that waits for long may
+    /// end later, and does not make the others seem slower.
     pub(crate) seconds: f64,
     pub(crate) kinds: Vec<Kind>,
-    /// Transactions that failed although they should not, with an example.
+    /// Transactions that failed unexpectedly, with an example.
     pub(crate) failed: u64,
     pub(crate) failure: Option<TransactError>,
-    /// Seconds of the warm-up; and whether throughput was stationary then, if it was to be.
+    /// Seconds of the warm-up, and whether throughput was then stationary, if that was requested.
     pub(crate) warmup: (f64, Option<bool>),
-    /// Transactions in each half of the measurement; `None` where it was too short to tell.
+    /// Transactions in each half of the measurement; `None` if it was too short.
     pub(crate) halves: Option<[u64; 2]>,
-    /// The run ended early, at the memory limit.
+    /// Whether the run ended early at the memory limit.
     pub(crate) is_full: bool,
-    /// Nanoseconds from the beginning of transactions until their results left; `None` where results do not wait.
+    /// Nanoseconds from the beginning of transactions until their results were released; `None` if results do not wait.
     pub(crate) durable: Option<Histogram<u64>>,
     pub(crate) lag: Lag,
-    /// What batching did meanwhile; `None` without an executor.
+    /// Counts of batching; `None` without an executor.
     pub(crate) batches: Option<BatchStatistics>,
-    /// Of simulated cores, what they are and did.
+    /// Configuration and counts of simulated cores.
     pub(crate) simulated: Option<serde_json::Value>,
-    /// Time that the threads had processors; `None` where the system does not say.
+    /// Processor time of the threads; `None` if the system does not report it.
     pub(crate) processor_seconds: Option<f64>,
-    /// What the database counted meanwhile; memory as of the end.
+    /// Counts of the database; memory at the end.
     pub(crate) statistics: Statistics,
 }
 
 impl Measured {
-    /// Nothing yet but what the database counted.
+    /// Empty results, with the counts of the database.
     pub(crate) fn new(workload: &dyn Workload, statistics: Statistics) -> Measured {
         Measured {
             seconds: 0.0,
@@ -152,7 +151,6 @@ impl Measured {
         self.kinds.iter().map(|kind| kind.user_aborted).sum()
     }
 
-    /// Latencies of all kinds together.
     pub(crate) fn latency(&self) -> Histogram<u64> {
         let mut all = histogram();
         for kind in &self.kinds {
@@ -166,23 +164,22 @@ fn histogram() -> Histogram<u64> {
     Histogram::new_with_max(LATENCY_MAX, 3).expect("three digits up to a minute")
 }
 
-/// One thread's results.
-pub(crate) struct Part {
-    /// From its first transaction that counts to the end of its last.
+pub(crate) struct ThreadResults {
+    /// From its first measured transaction to the end of its last.
     pub(crate) seconds: f64,
-    /// As of [`Measured`].
+    /// As in [`Measured`].
     processor_seconds: Option<f64>,
     kinds: Vec<Kind>,
     durable: Histogram<u64>,
     failed: u64,
     failure: Option<TransactError>,
-    /// Memory was refused.
+    /// Whether memory was refused.
     pub(crate) is_full: bool,
 }
 
-impl Part {
-    pub(crate) fn new(workload: &dyn Workload) -> Part {
-        Part {
+impl ThreadResults {
+    pub(crate) fn new(workload: &dyn Workload) -> ThreadResults {
+        ThreadResults {
             seconds: 0.0,
             processor_seconds: None,
             kinds: kinds(workload),
@@ -193,12 +190,12 @@ impl Part {
         }
     }
 
-    /// Looks at a transaction that does not count.
+    /// Examines a transaction that does not count.
     pub(crate) fn look(&mut self, outcome: &Outcome) {
         self.is_full |= matches!(outcome.ending, Ending::Failed(TransactError::OutOfMemory { .. }));
     }
 
-    /// Looks at a transaction that ended after the run: it does not count, but it must not have failed.
+    /// Examines a transaction that ended after the run. It does not count, but must not have failed.
     pub(crate) fn look_after(&mut self, outcome: Outcome) {
         self.look(&outcome);
         if let Ending::Failed(error) = outcome.ending
@@ -237,21 +234,20 @@ fn kinds(workload: &dyn Workload) -> Vec<Kind> {
     names.map(kind).collect()
 }
 
-/// What one thread runs on.
 struct Client<'r> {
     session: Session,
     terminals: Vec<Box<dyn Terminal>>,
     phase: &'r AtomicU8,
-    /// Transactions so far, the warm-up included.
+    /// Transactions so far, including the warm-up.
     count: &'r AtomicU64,
-    part: Part,
+    part: ThreadResults,
     /// Whether transactions count.
     measures: bool,
     /// When the last transaction ended.
     last: Instant,
 }
 
-/// A transaction whose result may not have left.
+/// A transaction whose result may be waiting for durability.
 struct Waiting {
     submitted: Submitted,
     began: Instant,
@@ -259,8 +255,8 @@ struct Waiting {
 }
 
 impl Client<'_> {
-    /// Runs until the end, by `one`, which runs a transaction of the terminal at an index.
-    fn run(mut self, mut one: impl FnMut(&mut Self, usize), end: impl FnOnce(&mut Self)) -> Part {
+    /// Runs until the end of the run. `one` runs a transaction of the terminal at an index.
+    fn run(mut self, mut one: impl FnMut(&mut Self, usize), end: impl FnOnce(&mut Self)) -> ThreadResults {
         let (mut next, mut total, mut begin) = (0, 0, self.last);
         let mut processor = thread_processor_time();
         loop {
@@ -292,12 +288,11 @@ impl Client<'_> {
         self.part
     }
 
-    /// Runs a transaction to its end.
     fn run_one(&mut self, terminal: usize) {
         let outcome = self.terminals[terminal].run_one(&mut self.session);
         let (now, before) = (Instant::now(), self.last);
         self.last = now;
-        // Also of what does not count: the next one's come after these.
+        // Also after a transaction that does not count: later calls return only newer regions.
         let regions = simulated::working_sets();
         if self.measures {
             if matches!(outcome.ending, Ending::Committed) {
@@ -309,7 +304,7 @@ impl Client<'_> {
         }
     }
 
-    /// Submits a transaction, and takes what results there are; waits for one if `most` are outstanding.
+    /// Submits a transaction and takes available results. Waits for one if `most` are outstanding.
     fn submit_one(&mut self, terminal: usize, queue: &mut VecDeque<Waiting>, most: usize) {
         let submitted = self.terminals[terminal].submit_one(&mut self.session);
         let (now, began) = (Instant::now(), self.last);
@@ -321,7 +316,7 @@ impl Client<'_> {
         }
     }
 
-    /// Takes a result when it leaves.
+    /// Takes a result when it is released.
     fn take(&mut self, Waiting { submitted, began, decided }: Waiting) {
         let is_ready = submitted.is_ready();
         let outcome = submitted.wait();
@@ -337,8 +332,8 @@ impl Client<'_> {
     }
 }
 
-/// Runs the plan, each terminal on a thread of its own. `tick` gets the second, the transactions of that
-/// second, and whether it is warm-up.
+/// Runs the plan, each terminal on its own thread. `tick` gets the second, the transactions of that second, and
+/// whether it is warm-up.
 pub(crate) fn run(
     db: &Database,
     workload: &dyn Workload,
@@ -350,7 +345,7 @@ pub(crate) fn run(
     Ok(drive(db, workload, plan, terminals, one, || {}, tick).0)
 }
 
-/// Serves these terminals in turn, from now until the phase says stop.
+/// Serves these terminals in turn, from now until the phase is STOP.
 pub(crate) fn serve(
     db: &Database,
     workload: &dyn Workload,
@@ -358,13 +353,13 @@ pub(crate) fn serve(
     terminals: Vec<Box<dyn Terminal>>,
     phase: &AtomicU8,
     count: &AtomicU64,
-) -> Part {
-    let (session, part, last) = (db.session(), Part::new(workload), Instant::now());
+) -> ThreadResults {
+    let (session, part, last) = (db.session(), ThreadResults::new(workload), Instant::now());
     let client = Client { session, terminals, phase, count, part, measures: false, last };
     if !plan.waits() {
         return client.run(Client::run_one, |_| {});
     }
-    // Lent to one of the two at a time.
+    // Borrowed by one of the two closures at a time.
     let queue = RefCell::new(VecDeque::with_capacity(plan.outstanding));
     client.run(
         |client, terminal| client.submit_one(terminal, &mut queue.borrow_mut(), plan.outstanding),
@@ -376,7 +371,7 @@ pub(crate) fn serve(
     )
 }
 
-/// The terminals, dealt out to so many that serve them.
+/// The terminals, distributed over `servers` threads.
 pub(crate) fn terminals(
     db: &Database,
     workload: &dyn Workload,
@@ -388,22 +383,22 @@ pub(crate) fn terminals(
     (0..servers).map(|server| served(server).collect()).collect()
 }
 
-/// Runs `one` on a thread for each of `inputs`, with the phase and a counter of its transactions; and what
-/// `counted` gave when the measurement began. That goes on until each thread has ended a transaction of it,
-/// however busy the machine is.
+/// Runs `one` on a thread for each of `inputs`, with the phase and a counter of its transactions. Also returns
+/// what `counted` returned when the measurement began. The measurement continues until each thread has ended
+/// one of its transactions, however busy the machine is.
 pub(crate) fn drive<I: Send, C>(
     db: &Database,
     workload: &dyn Workload,
     plan: &Plan,
     inputs: Vec<I>,
-    one: impl Fn(I, &AtomicU8, &AtomicU64) -> Part + Sync,
+    one: impl Fn(I, &AtomicU8, &AtomicU64) -> ThreadResults + Sync,
     counted: impl Fn() -> C,
     mut tick: impl FnMut(u64, u64, bool),
 ) -> (Measured, C) {
     let phase = AtomicU8::new(if plan.warmup > 0.0 { WARM_UP } else { MEASURE });
     let counts: Vec<_> = inputs.iter().map(|_| Count(AtomicU64::new(0))).collect();
     let mut lag = Lag::default();
-    // Before anyone begins: without a warm-up the first attempts count.
+    // Taken before any thread begins: without a warm-up the first attempts count.
     let mut base = (db.statistics(), counted());
     let (parts, base, (seconds, warmup, halves)) = thread::scope(|scope| {
         let (phase, one) = (&phase, &one);
@@ -414,7 +409,7 @@ pub(crate) fn drive<I: Send, C>(
             .collect();
         let each = || counts.iter().map(|count| count.0.load(Ordering::Relaxed));
         let sum = || each().sum::<u64>();
-        // Of a thread, those that may have begun before the measurement and end in it.
+        // Transactions of a thread that may have begun before the measurement and end in it.
         let under_way = if plan.batch == Batch::Off { 1 } else { callers::outstanding(plan) as u64 };
         let mut unmeasured = vec![0; counts.len()];
         let begin = Instant::now();
@@ -448,7 +443,7 @@ pub(crate) fn drive<I: Send, C>(
                 end = warm + plan.seconds;
                 base = (db.statistics(), counted());
                 from = Instant::now();
-                // Unless a terminal has stopped the run.
+                // Has no effect if a terminal has stopped the run.
                 let _ = phase.compare_exchange(WARM_UP, MEASURE, Ordering::Relaxed, Ordering::Relaxed);
                 unmeasured = each().collect();
             }
@@ -480,7 +475,8 @@ pub(crate) fn drive<I: Send, C>(
         let is_measured = phase.load(Ordering::Relaxed) != WARM_UP;
         let seconds = if is_measured { from.elapsed().as_secs_f64() } else { 0.0 };
         phase.store(STOP, Ordering::Relaxed);
-        let join = |thread: thread::ScopedJoinHandle<'_, Part>| thread.join().expect("a terminal does not panic");
+        let join =
+            |thread: thread::ScopedJoinHandle<'_, ThreadResults>| thread.join().expect("a terminal does not panic");
         let unmeasured = unmeasured.iter().sum::<u64>();
         let halves = first_half.map(|count| [count - unmeasured, sum() - count]);
         let warmup = (if is_measured { warm } else { 0.0 }, settled);
@@ -493,11 +489,11 @@ pub(crate) fn drive<I: Send, C>(
     (merge(measured, parts, seconds), counted)
 }
 
-/// Memory grows by no more than this part of what was touched for it, as far as the warm-up tells.
+/// Memory grows by at most this factor of the estimate from the warm-up.
 const MARGIN: f64 = 1.25;
 
-/// Touches the memory that a measurement will need which is so many times as long as the warm-up, before which this was
-/// counted, so that transactions do not wait for fresh pages.
+/// Touches the memory that a measurement needs, so that transactions do not wait for fresh pages. The
+/// measurement is `times` as long as the warm-up, and `before` was counted before the warm-up.
 fn touch(db: &Database, before: &Statistics, times: f64) {
     let grown = db.statistics().memory_bytes.saturating_sub(before.memory_bytes);
     let mib = growth(grown as f64, times, Machine::here().memory_bytes) >> 20;
@@ -509,18 +505,18 @@ fn touch(db: &Database, before: &Statistics, times: f64) {
     }
 }
 
-/// Bytes that a run needs which is so many times as long as one that grew by so many; at most half of the machine's
-/// memory.
+/// Bytes that a run needs which is `times` as long as one that grew by `grown` bytes. At most half of the
+/// machine's memory.
 fn growth(grown: f64, times: f64, memory: Option<u64>) -> usize {
     (grown * times * MARGIN).min(memory.unwrap_or(4 << 30) as f64 / 2.0) as usize
 }
 
-/// A counter alone on its cache lines.
+/// A counter on its own cache lines.
 #[repr(align(128))]
 struct Count(AtomicU64);
 
-/// Adds up what the threads measured in so many seconds. Who ran out of memory ended the measurement before.
-pub(crate) fn merge(mut measured: Measured, parts: Vec<Part>, seconds: f64) -> Measured {
+/// Adds up the results of the threads. A thread without memory ended the measurement early.
+pub(crate) fn merge(mut measured: Measured, parts: Vec<ThreadResults>, seconds: f64) -> Measured {
     let longest = parts.iter().map(|part| part.seconds).fold(0.0, f64::max);
     measured.seconds = if parts.iter().any(|part| part.is_full) { longest } else { seconds };
     for part in parts {

@@ -1,19 +1,18 @@
-//! Lines that fit the terminal.
+//! Wraps lines to the width of the terminal.
 
 use console::Term;
 
-/// Columns where standard output is no terminal.
+/// The width if standard output is not a terminal.
 const COLUMNS: usize = 100;
 /// Narrower terminals break lines themselves.
 const COLUMNS_MIN: usize = 40;
 
-/// The columns of standard output.
 pub(crate) fn columns() -> usize {
     Term::stdout().size_checked().map_or(COLUMNS, |(_, columns)| usize::from(columns)).max(COLUMNS_MIN)
 }
 
-/// `first` and `text`, broken between words into lines of at most so many columns. All lines of `text` begin below its
-/// first word, which is at column `indent`. A word that is longer has a line of its own.
+/// Joins `first` and `text`, broken between words into lines of at most `columns` columns. All lines of `text`
+/// begin at column `indent`. A longer word has its own line.
 pub(crate) fn wrapped(first: &str, indent: usize, text: &str, columns: usize) -> String {
     let mut lines = format!("{first:<indent$}");
     let mut at = first.chars().count().max(indent);

@@ -17,23 +17,30 @@ use crate::reorder::theta;
 pub(crate) fn command() -> Command {
     let command = Command::new("middle-tier")
         .about(
-            "SmallBank on a PostgreSQL of its own, a client for each thread: alone, behind the middle tier, and with batches. Needs \
-             PostgreSQL's programs",
+            "SmallBank on a separate PostgreSQL server, one client for each thread: alone, behind the middle tier, or \
+             with \
+             batches. Needs PostgreSQL's programs",
         )
         .arg(
-            number("tier", "none|off|N", "none", "What clients connect to: the server, the middle tier without batches, or with batches of N at most")
-                .value_parser(tier),
+            number(
+                "tier",
+                "none|off|N",
+                "none",
+                "Clients connect to the server, or to the middle tier without \
+                                                  batches or with N",
+            )
+            .value_parser(tier),
         )
         .arg(
-            number("accounts", "N", "100000", "Customers, a savings and a checking account each")
+            number("accounts", "N", "100000", "Customers, each with a savings and a checking account")
                 .value_parser(value_parser!(u64).range(2..=10_000_000)),
         )
         .arg(number("theta", "Z", "0.9", "Skew of the customers: 0 is none, below 1").value_parser(theta))
         .arg(
-            number("wait", "MS", "1", "For how many milliseconds a transaction waits for a batch to fill, at most")
+            number("wait", "MS", "1", "How many milliseconds a transaction waits at most for its batch to fill")
                 .value_parser(value_parser!(u64).range(0..=60_000)),
         )
-        .arg(number("warmup", "S", "0.5", "Seconds that run before and do not count").value_parser(seconds));
+        .arg(number("warmup", "S", "0.5", "Seconds of the warm-up, which is not measured").value_parser(seconds));
     run_options(command)
 }
 
@@ -41,13 +48,13 @@ fn tier(text: &str) -> Result<Tier, String> {
     match text {
         "none" => Ok(Tier::None),
         "off" => Ok(Tier::Passes),
-        _ => {
-            text.parse::<NonZeroUsize>().map(Tier::Batches).map_err(|_| "it is none, off or a number from 1".to_owned())
-        }
+        _ => text
+            .parse::<NonZeroUsize>()
+            .map(Tier::Batches)
+            .map_err(|_| "expected none, off or a number from 1".to_owned()),
     }
 }
 
-/// `seriatim bench middle-tier`.
 pub(crate) fn run(matches: &ArgMatches, seed: u64) -> Result<(), Failure> {
     let number = |name: &str| matches.get_one::<f64>(name).copied().unwrap_or_default();
     let count = |name: &str| matches.get_one::<u64>(name).copied().unwrap_or_default();
@@ -92,12 +99,14 @@ pub(crate) fn run(matches: &ArgMatches, seed: u64) -> Result<(), Failure> {
     let mean = latencies.iter().sum::<u64>() as f64 / latencies.len().max(1) as f64 / 1000.0;
     let report = json!({
         "workload": "middle-tier", "threads": clients, "seconds": seconds, "committed": committed,
-        "committed_per_second": per_second, "user_aborted": 0, "conflict_aborted": aborted, "failed": 0, "consistency": "passed",
+        "committed_per_second": per_second, "user_aborted": 0, "conflict_aborted": aborted, "failed": 0,
+        "consistency": "passed",
         "latency_us": {
             "mean": mean, "p50": quantile(0.5), "p95": quantile(0.95), "p99": quantile(0.99), "max": quantile(1.0),
         },
         "middle_tier": counted, "postgresql": version,
-        "options": { "tier": tier, "accounts": accounts, "theta": theta, "wait": count("wait"), "warmup": number("warmup") },
+        "options": { "tier": tier, "accounts": accounts, "theta": theta, "wait": count("wait"),
+        "warmup": number("warmup") },
         "seed": seed, "revision": machine::revision(), "machine": Machine::here(),
     });
     Ok(say!("{report}\n")?)

@@ -1,11 +1,11 @@
-//! The cache lines that regions of transactions touched, by kind of transaction: what simulated cores tell of them.
+//! The cache lines that regions of transactions touched, by kind of transaction, as simulated cores report them.
 //!
-//! Of a transaction that committed, those of its last attempt are the region that decided it, and of pieces
-//! that were published after it; regions of indexes are of all its attempts.
+//! For a committed transaction these are the region of its last attempt that decided it, and the regions of
+//! pieces that were published later. Regions of indexes are those of all its attempts.
 
 use serde_json::{Value, json};
 
-/// A region: lines read, written, and both together; whether it decided a transaction or published a piece.
+/// A region: lines read, lines written, lines touched; and whether it decided a transaction or published a piece.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Region {
     pub(crate) lines: [usize; 3],
@@ -15,7 +15,7 @@ pub(crate) struct Region {
 /// The names of [`Region::lines`].
 const NAMES: [&str; 3] = ["read", "written", "lines"];
 
-/// How much so many touched.
+/// Statistics of the lines touched.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Sizes {
     count: u64,
@@ -56,26 +56,25 @@ impl Sizes {
     }
 }
 
-/// Of transactions of one kind.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct WorkingSets {
-    /// Regions that decided one: all of it, or its first piece.
+    /// Regions that decided a transaction: all of it, or its first piece.
     first: Sizes,
-    /// Pieces published after that, each by itself.
+    /// Pieces published later, each separately.
     late: Sizes,
-    /// Of a transaction, those two together.
+    /// For each transaction, the sum of these two.
     all: Sizes,
-    /// Of a transaction, all its other regions: those of indexes.
+    /// For each transaction, the sum of its other regions, which are those of indexes.
     indexes: Sizes,
 }
 
-/// The lines of these regions together; of what several touched each counts.
+/// The sum of the lines of these regions. A line of several regions counts for each.
 fn sum(regions: impl Iterator<Item = Region>) -> Option<[usize; 3]> {
     regions.map(|region| region.lines).reduce(|sum, lines| std::array::from_fn(|at| sum[at] + lines[at]))
 }
 
 impl WorkingSets {
-    /// Counts a transaction that committed by these regions.
+    /// Counts a committed transaction with these regions.
     pub(crate) fn count(&mut self, regions: &[Region]) {
         let mut deciding = regions.iter().filter(|region| region.decides);
         if let Some(first) = deciding.next() {
@@ -100,7 +99,7 @@ impl WorkingSets {
         [("first", &self.first), ("late", &self.late), ("all", &self.all), ("indexes", &self.indexes)]
     }
 
-    /// Null where no region is known of.
+    /// Null if there are no regions.
     pub(crate) fn json(&self) -> Value {
         if *self == WorkingSets::default() {
             return Value::Null;
@@ -108,7 +107,7 @@ impl WorkingSets {
         Value::Object(self.parts().map(|(name, sizes)| (name.to_owned(), sizes.json())).into_iter().collect())
     }
 
-    /// A line of text for each part that there is.
+    /// A line of text for each part that has regions.
     pub(crate) fn lines(&self, kind: &str) -> Vec<String> {
         let parts = self.parts().into_iter().filter(|(_, sizes)| sizes.count > 0);
         let line = |(part, sizes): (&str, &Sizes)| {

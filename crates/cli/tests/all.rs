@@ -1,4 +1,4 @@
-//! The tests of the command line, in one program: they run at the same time, and it is linked once.
+//! The tests of the command line in one program, which is linked once and runs them concurrently.
 
 mod bench;
 mod directories;

@@ -1,5 +1,5 @@
-//! `seriatim bench` runs every workload of the registry, prints what it was asked to print, and finds its data
-//! consistent; what cannot be is refused in one line.
+//! `seriatim bench` runs every workload of the registry, prints its report, and finds the data consistent. It
+//! refuses invalid arguments in one line.
 
 use std::process::{Command, Output};
 
@@ -8,7 +8,7 @@ use seriatim_workload::{Entry, WORKLOADS};
 
 use crate::partitions::enough;
 
-/// Knobs that make a workload small, and set what the defaults leave out.
+/// Options that make a workload small, and that enable optional parts.
 fn small(entry: &Entry) -> &'static [&'static str] {
     match entry.name {
         "tpcc" => &["--scale", "small"],
@@ -31,13 +31,13 @@ fn bench(entry: &Entry, more: &[&str]) -> Output {
     command.output().expect("the binary starts")
 }
 
-/// The report of a short run, or of one that is longer until it is enough.
+/// The report of a short run, repeated with longer times until it suffices.
 #[track_caller]
 fn reported(entry: &Entry, more: &[&str], is_enough: impl Fn(&Value) -> bool) -> Value {
     enough(&["bench", entry.name], &[&["--prefault", "0", "--threads", "2"], more].concat(), is_enough).0
 }
 
-/// What a small run prints with `more` arguments.
+/// The output of a small run with `more` arguments.
 #[track_caller]
 fn printed(entry: &Entry, more: &[&str]) -> String {
     let output = bench(entry, &[small(entry), more].concat());
@@ -48,7 +48,7 @@ fn printed(entry: &Entry, more: &[&str]) -> String {
 }
 
 #[test]
-fn contention_is_told_of_if_it_is_asked_for() {
+fn contention_is_reported_if_it_is_requested() {
     let entry = WORKLOADS.iter().find(|entry| entry.name == "multi-key").expect("it is listed");
     let report: Value = serde_json::from_str(&printed(entry, &["--format", "json"])).expect("JSON");
     assert!(report["contention"].is_null(), "{report}");
@@ -56,11 +56,11 @@ fn contention_is_told_of_if_it_is_asked_for() {
     let report = bench(entry, &[&skewed[..], &["--format", "json"]].concat());
     let report: Value = serde_json::from_slice(&report.stdout).expect("JSON");
     let contention = &report["contention"];
-    // All of its transactions are of one procedure; whether two met is a matter of luck.
+    // All its transactions are of one procedure. Whether two conflict depends on timing.
     assert_eq!(contention["attempts"], report["conflict_aborted"], "{report}");
     let rows = contention["rows"].as_array().expect("a list");
     assert!(rows.len() <= 3 && rows.iter().all(|row| row["attempts"].as_u64() > Some(0)), "{report}");
-    assert!(contention["hot"].is_null(), "dbx finds out nothing about hot rows: {report}");
+    assert!(contention["hot"].is_null(), "dbx does not track hot rows: {report}");
     let soon = ["--protocol", "htcc", "--option", "hot_period=1", "--option", "hot_failures=1"];
     let report = bench(entry, &[&skewed[..], &soon, &["--format", "json"]].concat());
     let report: Value = serde_json::from_slice(&report.stdout).expect("JSON");
@@ -76,7 +76,7 @@ fn contention_is_told_of_if_it_is_asked_for() {
 }
 
 #[test]
-fn a_protocol_that_needs_regions_is_refused_without_and_says_what_works() {
+fn a_protocol_that_needs_regions_is_refused_without_them_and_the_error_says_what_works() {
     let entry = WORKLOADS.iter().find(|entry| entry.name == "tpcc").expect("it is listed");
     let on = |htm| {
         let options = ["--protocol", "naive", "--format", "json", "--htm", htm];
@@ -88,7 +88,7 @@ fn a_protocol_that_needs_regions_is_refused_without_and_says_what_works() {
     let said = talk.lines().nth(1).unwrap_or_default();
     assert!(talk.lines().count() == 2 && said.contains("--htm rtm") && said.contains("--htm emulated"), "{talk}");
     let report: Value = serde_json::from_slice(&on("emulated").stdout).expect("JSON");
-    // Procedures run under the lock there; the last of each thread is not counted yet.
+    // Procedures run under the lock there. The last one of each thread is not counted yet.
     let count = |value: &Value| value.as_u64().expect("a number");
     assert!(
         count(&report["htm"]["fallback"]) + 2 >= count(&report["committed"]) && count(&report["committed"]) > 0,
@@ -97,7 +97,7 @@ fn a_protocol_that_needs_regions_is_refused_without_and_says_what_works() {
 }
 
 #[test]
-fn ages_of_eventual_snapshots_are_reported_where_there_are_some() {
+fn ages_of_eventual_snapshots_are_reported_if_there_are_any() {
     let entry = WORKLOADS.iter().find(|entry| entry.name == "tpcc").expect("it is listed");
     let run = |more: &[&str]| bench(entry, &[small(entry), more].concat());
     let report = |more: &[&str]| -> Value {
@@ -171,7 +171,7 @@ fn parts_of_htcc_are_switched_off_for_comparisons() {
     assert!(String::from_utf8_lossy(&other.stderr).contains("has no option \"validate\""), "{other:?}");
 }
 
-/// The kinds of transaction of a small run.
+/// The kinds of transactions of a small run.
 fn kinds(entry: &Entry) -> &'static [&'static str] {
     let mut values = entry.values(7);
     for knob in small(entry).chunks(2) {
@@ -204,7 +204,7 @@ fn reports_as_text_have_the_kinds_and_the_rules_of_the_check() {
 }
 
 #[test]
-fn a_warm_up_goes_on_until_throughput_has_settled_and_says_so() {
+fn a_warm_up_continues_until_throughput_has_settled_and_the_report_says_so() {
     let entry = Entry::find("ycsb").expect("it is registered");
     let arguments = ["bench", "ycsb", "--core", "C", "--records", "1000", "--seconds", "1", "--warmup", "0.05"];
     let run = |more: &[&str]| {
@@ -216,7 +216,7 @@ fn a_warm_up_goes_on_until_throughput_has_settled_and_says_so() {
     };
     let settled = run(&["--settle"]);
     let (seconds, is_settled) = (settled["warmup"]["seconds"].as_f64(), settled["warmup"]["settled"].as_bool());
-    // Eight windows of a quarter of a second, or given up after 20 s.
+    // Eight windows of a quarter of a second, or abandoned after 20 s.
     assert!(seconds >= Some(2.0) && (is_settled == Some(true) || seconds >= Some(20.0)), "{settled}");
     assert!(settled["stationary"].is_boolean() && settled["halves"].is_array(), "{settled}");
     let as_asked = run(&[]);
@@ -225,12 +225,12 @@ fn a_warm_up_goes_on_until_throughput_has_settled_and_says_so() {
         "{as_asked}"
     );
     let short: Value = serde_json::from_str(&printed(entry, &["--format", "json"])).expect("JSON");
-    assert!(short["stationary"].is_null(), "too short to tell: {short}");
+    assert!(short["stationary"].is_null(), "the run is too short: {short}");
 }
 
-/// What reads only adds nothing.
+/// Read-only transactions do not add memory.
 #[test]
-fn no_memory_is_touched_that_the_warm_up_does_not_ask_for() {
+fn no_more_memory_is_touched_than_the_warm_up_indicates() {
     let arguments = ["bench", "ycsb", "--core", "C", "--records", "1000", "--seconds", "0.05", "--warmup", "0.05"];
     let output = Command::new(env!("CARGO_BIN_EXE_seriatim")).args(arguments).output().expect("the binary starts");
     let talk = String::from_utf8_lossy(&output.stderr);
@@ -238,7 +238,7 @@ fn no_memory_is_touched_that_the_warm_up_does_not_ask_for() {
 }
 
 #[test]
-fn a_run_that_is_not_checked_says_so_last() {
+fn the_last_line_of_an_unchecked_run_says_that() {
     let entry = Entry::find("ycsb").expect("it is registered");
     let unvalidated = ["--without-validation", "--protocol", "htcc"];
     for (more, wanted) in [
@@ -320,7 +320,7 @@ fn every_workload_runs_through_an_executor_with_batches_and_is_consistent() {
 /// Regions are emulated, since one protocol needs them.
 #[test]
 #[ignore = "nightly: a minute"]
-fn batches_come_before_every_protocol_however_they_are_placed() {
+fn batches_run_under_every_protocol_with_either_placement() {
     let entry = Entry::find("smallbank").expect("it is registered");
     for protocol in seriatim::protocols() {
         for (batch, placement) in [("off", "components"), ("auto", "shares"), ("8", "components"), ("8", "shares")] {
@@ -341,7 +341,7 @@ fn batches_come_before_every_protocol_however_they_are_placed() {
 }
 
 #[test]
-fn batches_are_reported_as_text_and_off_and_one_form_none() {
+fn batches_are_reported_as_text_and_off_and_one_do_not_batch() {
     let entry = Entry::find("ycsb").expect("it is registered");
     let operations = ["--ops", "16", "--theta", "0.9"];
     let text = printed(entry, &[&operations[..], &["--batch", "8"]].concat());
@@ -359,7 +359,7 @@ fn batches_are_reported_as_text_and_off_and_one_form_none() {
         assert!(report["batches"].is_null() && report["options"]["batch"] == "off", "{report}");
     }
     let report = json(&["--batch", "auto"]);
-    // Whether it batches depends on what conflicts here; while it does not, batches have one call.
+    // Whether it batches depends on the conflicts. While it does not, batches have one call.
     assert_eq!(
         (&report["options"]["batch"], &report["batches"]["setting"]),
         (&"auto".into(), &"auto".into()),
@@ -367,7 +367,7 @@ fn batches_are_reported_as_text_and_off_and_one_form_none() {
     );
     let counted = |name: &str| report["batches"][name].as_u64().unwrap_or_else(|| panic!("{name}: {report}"));
     assert!(counted("switched") > 0 || counted("batches") == counted("calls") && counted("calls") > 0, "{report}");
-    assert!(printed(entry, &["--batch", "auto"]).contains("switched on"), "text tells how often");
+    assert!(printed(entry, &["--batch", "auto"]).contains("switched on"), "the text has the number of switches");
     for threads in ["1", "2"] {
         let report = json(&["--batch", "1", "--threads", threads]);
         let batches = &report["batches"];
@@ -377,7 +377,7 @@ fn batches_are_reported_as_text_and_off_and_one_form_none() {
 }
 
 #[test]
-fn batches_that_cannot_be_are_refused_in_a_line_that_says_what_can() {
+fn invalid_batches_are_refused_in_a_line_with_the_valid_values() {
     let entry = Entry::find("tpcc").expect("it is registered");
     let refusals: [(&[&str], &str); 7] = [
         (&["--batch", "0"], "1 to 4096"),
@@ -402,7 +402,7 @@ fn batches_that_cannot_be_are_refused_in_a_line_that_says_what_can() {
 }
 
 #[test]
-fn options_of_the_protocol_are_set_reported_and_refused_with_what_would_be_right() {
+fn options_of_the_protocol_are_set_and_reported_or_refused_with_the_valid_values() {
     let (entry, json) = (&WORKLOADS[0], ["--format", "json"]);
     let report = |more: &[&str]| -> Value {
         let text = printed(entry, &[&json, more].concat());
@@ -432,7 +432,7 @@ fn options_of_the_protocol_are_set_reported_and_refused_with_what_would_be_right
 }
 
 #[test]
-fn rollbacks_are_reported_where_they_are_asked_for() {
+fn rollbacks_are_reported_if_the_workload_requests_them() {
     for (name, knobs, is_asked_for) in [
         ("twelve-key", &["--multi", "50", "--abort", "10"][..], true),
         ("twelve-key", &["--multi", "50"], false),
@@ -446,7 +446,7 @@ fn rollbacks_are_reported_where_they_are_asked_for() {
 }
 
 #[test]
-fn knobs_that_cannot_be_are_refused_in_one_line() {
+fn invalid_options_of_workloads_are_refused_in_one_line() {
     for (name, knobs, wants) in [
         ("smallbank", &["--theta", "1"][..], "below 1"),
         ("tatp", &["--keys", "hot"], "\"hot\""),
@@ -464,9 +464,9 @@ fn knobs_that_cannot_be_are_refused_in_one_line() {
     }
 }
 
-/// A run that fills the memory ends there: it prints what it measured, says so in one line, and fails.
+/// A run that fills the memory ends there. It prints its measurements, reports the limit in one line, and fails.
 #[test]
-fn a_run_ends_at_the_memory_limit_with_what_it_measured() {
+fn a_run_ends_at_the_memory_limit_and_reports_its_measurements() {
     let tpcc = WORKLOADS.iter().find(|entry| entry.name == "tpcc").expect("registered");
     for more in [&["--format", "json"][..], &["--format", "text"]] {
         let arguments =
@@ -493,7 +493,7 @@ fn a_run_ends_at_the_memory_limit_with_what_it_measured() {
     }
 }
 
-/// A build without the feature says how to get one that has it.
+/// A build without the feature says how to get it.
 #[cfg(not(feature = "simulate"))]
 #[test]
 fn simulated_cores_are_refused_with_how_to_build_them() {
@@ -506,7 +506,7 @@ fn simulated_cores_are_refused_with_how_to_build_them() {
     }
 }
 
-/// A core workload of YCSB sets its mix and its index itself; what is a default of the others does not contradict it.
+/// A core workload of YCSB sets its mix and its index. Defaults of these options do not contradict it.
 #[test]
 fn core_workloads_of_ycsb_run_with_nothing_else_given() {
     for core in ["A", "E"] {
@@ -516,7 +516,7 @@ fn core_workloads_of_ycsb_run_with_nothing_else_given() {
     }
 }
 
-/// What a measurement below the workloads prints, or says.
+/// The output of a measurement below the workloads.
 fn below(arguments: &[&str]) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_seriatim"));
     let run = ["--threads", "2", "--seconds", "0.02", "--seed", "7"];
@@ -562,7 +562,7 @@ fn an_index_without_transactions_and_regions_report_what_workloads_do() {
 }
 
 #[test]
-fn what_measurements_below_the_workloads_cannot_be_is_refused_in_one_line() {
+fn invalid_measurements_below_the_workloads_are_refused_in_one_line() {
     for (arguments, wants) in [
         (&["index", "--reads", "80", "--inserts", "30"][..], "100 at most"),
         (&["index", "--records", "0"], "1.."),
@@ -579,14 +579,14 @@ fn what_measurements_below_the_workloads_cannot_be_is_refused_in_one_line() {
     }
 }
 
-/// The command takes no threads and no time.
+/// This command has no threads and no duration.
 fn reorder(arguments: &[&str]) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_seriatim"));
     command.args(["bench", "reorder", "--seed", "7"]).args(arguments).output().expect("the binary starts")
 }
 
 #[test]
-fn batches_that_are_reordered_report_what_is_left_out() {
+fn reordered_batches_report_the_aborted_transactions() {
     let small = ["--objects", "100", "--batches", "20"];
     let report = |more: &[&str]| -> Value {
         let output = reorder(&[&small[..], &["--format", "json"], more].concat());

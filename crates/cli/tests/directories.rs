@@ -1,5 +1,5 @@
-//! Databases that a benchmark left are recovered, checked, backed up and restored; damage is found; what cannot
-//! be is refused in one line.
+//! Databases of a benchmark are recovered, checked, backed up and restored. Damage is found, and invalid
+//! arguments are refused in one line.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
@@ -8,7 +8,7 @@ use serde_json::Value;
 use seriatim::Database;
 use seriatim_workload::tpcc::{Money, Warehouse};
 
-/// A directory for a test, gone at the end.
+/// A directory for a test, removed at the end.
 struct Home(PathBuf);
 
 impl Home {
@@ -58,7 +58,7 @@ fn refused(arguments: &[&str], code: i32) -> String {
     complaints[0].to_owned()
 }
 
-/// Leaves a small TPC-C database in a directory.
+/// Creates a small TPC-C database in a directory.
 #[track_caller]
 fn bench(data: &str, more: &[&str]) -> Value {
     let short = ["--scale", "small", "--seconds", "0.3", "--warmup", "0", "--prefault", "0", "--seed", "7"];
@@ -102,14 +102,14 @@ fn a_benchmarks_database_is_recovered_checked_backed_up_and_restored() {
     }
     let text = printed(&["check", &data]);
     assert!(text.contains("conditions hold") && text.contains("no fault"), "{text}");
-    // After a checkpoint that is what is loaded.
+    // After a checkpoint, recovery loads it.
     let recovered = json(&["recover", &data]);
     assert!(recovered["checkpoint_rows"].as_u64() > Some(0), "{recovered}");
     let checked = json(&["check", &data]);
     same(&checked, &recovered);
 }
 
-/// The largest file of a name that starts so.
+/// The largest file whose name begins with `start`.
 fn largest(directory: &str, start: &str) -> PathBuf {
     let entries = std::fs::read_dir(directory).expect("it is there").map(|entry| entry.expect("an entry"));
     let wanted = entries.filter(|entry| entry.file_name().to_string_lossy().starts_with(start));
@@ -129,10 +129,10 @@ fn damage_is_a_fault_that_names_the_file() {
     let data = home.at("db");
     bench(&data, &[]);
     let segment = largest(&data, "log-");
-    // In the first batch, with others behind it.
+    // In the first batch, which others follow.
     flip(&segment, 4096 + 100);
     let name = segment.file_name().expect("a name").to_string_lossy();
-    // Commands that only look at the directory report it, and so does recovery; none of them changes that.
+    // Read-only commands report it, and so does recovery. None of them changes the file.
     for command in ["check", "recover", "check"] {
         let line = refused(&[command, &data], 1);
         assert!(line.contains("damaged at byte") && line.contains(&*name), "{command}: {line}");
@@ -150,7 +150,7 @@ fn a_database_in_use_is_neither_checked_nor_recovered_and_can_be_backed_up() {
     let db = Database::open(&data).expect("it recovers");
     for (command, says) in [("check", "verify a backup"), ("recover", "open")] {
         let output = seriatim(&[command, &data]);
-        assert!(output.stdout.is_empty(), "{command} finds nothing, not even a fault");
+        assert!(output.stdout.is_empty(), "{command} prints no results, not even a fault");
         let line = refused(&[command, &data], 1);
         assert!(line.contains(says) && line.contains(&data), "{command}: {line}");
     }
@@ -175,14 +175,14 @@ fn a_condition_that_does_not_hold_is_a_fault() {
                 warehouse.set_w_ytd(too_much);
             })
         });
-        changed.expect("nobody is in the way");
+        changed.expect("nothing conflicts");
     }
     let line = refused(&["check", &data], 1);
     assert!(line.contains("tpcc: 3.3.2.1") && line.contains("W_YTD = sum(D_YTD)"), "{line}");
 }
 
 #[test]
-fn every_mode_and_log_directory_leaves_a_database_that_is_whole() {
+fn every_mode_and_log_directory_leaves_a_sound_database() {
     let home = Home::new("modes");
     for mode in ["async", "group", "sync"] {
         let (data, logs) = (home.at(mode), [home.at(&format!("{mode}-a")), home.at(&format!("{mode}-b"))]);
@@ -211,7 +211,7 @@ fn a_run_in_memory_has_no_log_and_a_temporary_one_leaves_nothing() {
 }
 
 #[test]
-fn what_cannot_be_is_refused_in_one_line() {
+fn invalid_arguments_are_refused_in_one_line() {
     let home = Home::new("refused");
     let (none, full) = (home.at("none"), home.at("full"));
     std::fs::create_dir(&full).and_then(|()| std::fs::write(home.0.join("full/file"), "x")).expect("a file");
@@ -237,7 +237,7 @@ fn what_cannot_be_is_refused_in_one_line() {
     }
 }
 
-/// Runs a command as a user who may write nothing here. `None`, and a word, where that cannot be tried.
+/// Runs a command as a user without the right to write. `None`, with a message, if that is impossible here.
 fn as_nobody(arguments: &[&str]) -> Option<Output> {
     use std::os::unix::process::CommandExt;
     const NOBODY: u32 = 65534;
@@ -252,7 +252,7 @@ fn as_nobody(arguments: &[&str]) -> Option<Output> {
     command.output().inspect_err(|error| eprintln!("skipped: {program} as another user: {error}")).ok()
 }
 
-/// Runs a command where the directory is mounted read-only. `None`, and a word, where that cannot be tried.
+/// Runs a command with the directory mounted read-only. `None`, with a message, if that is impossible here.
 fn on_a_read_only_mount(directory: &str, arguments: &[&str]) -> Option<Output> {
     let mount = "mount --bind \"$0\" \"$0\" && mount -o remount,bind,ro \"$0\"";
     let script = format!("{mount} && ! touch \"$0\"/a 2> /dev/null");
@@ -278,7 +278,7 @@ fn set_mode(path: &Path, directory: u32, file: u32) {
 }
 
 #[test]
-fn a_database_is_checked_and_a_recovery_tried_without_a_right_to_write() {
+fn a_database_can_be_checked_and_a_recovery_tried_without_the_right_to_write() {
     let home = Home::new("readonly");
     let data = home.at("db");
     bench(&data, &["--threads", "1"]);
@@ -303,7 +303,7 @@ fn a_database_is_checked_and_a_recovery_tried_without_a_right_to_write() {
                 assert!(String::from_utf8_lossy(&output.stdout).contains("durable epoch"), "{command:?}: {talk}");
             }
         }
-        // What has to write says so.
+        // A command that must write says so.
         if let Some(output) = as_nobody(&["recover", &data]) {
             assert_eq!(output.status.code(), Some(1), "{output:?}");
         }

@@ -1,5 +1,5 @@
-//! What the documentation shows of the command line is what it prints: blocks that begin with `$ seriatim …`,
-//! drawings, and the example that is a workload's procedure. `UPDATE_EXPECT=1` writes down what is printed now.
+//! Examples in the documentation match the program's output: blocks that begin with `$ seriatim …`, drawings,
+//! and the example of a workload's procedure. `UPDATE_EXPECT=1` writes the current output into the files.
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -25,16 +25,16 @@ fn printed(arguments: &str) -> String {
     String::from_utf8(output.stdout).expect("UTF-8")
 }
 
-/// Compares what a file says with what it should say, or writes that down.
+/// Compares the contents of a file with `should`, or writes it.
 fn compare(file: &str, should: &str) {
     if std::env::var_os("UPDATE_EXPECT").is_some() {
         std::fs::write(path(file), should).unwrap_or_else(|error| panic!("{file}: {error}"));
     } else if let Some(lines) = difference(&read(file), should) {
-        panic!("{file} is out of date; UPDATE_EXPECT=1 cargo test -p seriatim-cli writes it anew:\n{lines}");
+        panic!("{file} is out of date; UPDATE_EXPECT=1 cargo test -p seriatim-cli updates it:\n{lines}");
     }
 }
 
-/// The first lines that differ in more than a place in a source file.
+/// The first lines that differ, except in a place in a source file.
 fn difference(is: &str, should: &str) -> Option<String> {
     let lines = |text: &str| text.lines().map(without_place).collect::<Vec<_>>();
     let (is, should) = (lines(is), lines(should));
@@ -43,8 +43,8 @@ fn difference(is: &str, should: &str) -> Option<String> {
     Some(format!("line {}:\n- {}\n+ {}", at + 1, line(&is), line(&should)))
 }
 
-/// A line whose place in a source file, if it ends in one, has no line and column: these move without changing
-/// the meaning.
+/// A line without the line and column at its end, if it ends in a place in a source file. These change without
+/// changing the meaning.
 fn without_place(line: &str) -> String {
     match line.split_once(".rs:") {
         Some((before, place)) if place.ends_with(')') => format!("{before}.rs)"),
@@ -52,7 +52,7 @@ fn without_place(line: &str) -> String {
     }
 }
 
-/// A document whose blocks of commands have what the commands print.
+/// A document with the current output in its blocks of commands.
 fn with_outputs(document: &str) -> String {
     let mut out = String::new();
     let mut lines = document.lines();
@@ -63,7 +63,8 @@ fn with_outputs(document: &str) -> String {
             continue;
         }
         let command = lines.next().unwrap_or_default();
-        let arguments = command.strip_prefix("$ seriatim ").unwrap_or_else(|| panic!("no command of ours: {command}"));
+        let arguments =
+            command.strip_prefix("$ seriatim ").unwrap_or_else(|| panic!("not a command of seriatim: {command}"));
         out += &format!("{command}\n{}```\n", printed(arguments));
         lines.by_ref().find(|line| *line == "```").expect("the block ends");
     }
@@ -73,7 +74,7 @@ fn with_outputs(document: &str) -> String {
 #[test]
 fn the_chapter_on_procedures_shows_what_is_printed() {
     let chapter = read(CHAPTER);
-    assert!(chapter.matches("\n$ seriatim ").count() >= 2, "it shows a plan and a graph");
+    assert!(chapter.matches("\n$ seriatim ").count() >= 2, "the chapter shows a plan and a graph");
     compare(CHAPTER, &with_outputs(&chapter));
 }
 

@@ -1,5 +1,5 @@
-//! `seriatim figures … --small` runs every command of the figures and draws them. A second run measures nothing again.
-//! Speed is not looked at.
+//! `seriatim figures … --small` runs every command of the figures and draws them. A second run repeats no
+//! measurement. Speed is not checked.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
@@ -28,7 +28,7 @@ fn figures(arguments: &[&str], out: &Path) -> Output {
     command.arg("figures").args(arguments).arg("--out").arg(out).output().expect("the binary starts")
 }
 
-/// What a successful run printed.
+/// The output of a successful run.
 #[track_caller]
 fn summary(output: &Output) -> Value {
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
@@ -55,14 +55,14 @@ fn the_figures_of_each_paper_are_drawn_with_their_page() {
             };
             assert!(runs().count() > 0 && runs().all(|run| run["command"].as_str().is_some()), "{}", figure.id());
             for report in runs().filter_map(|run| run.get("report")) {
-                // Without validation it is wrong, and not checked.
+                // Without validation the results are wrong, and not checked.
                 let checked = if report["options"]["option"]["validate"] == 0 { "skipped" } else { "passed" };
                 assert_eq!((&report["consistency"], &report["failed"]), (&checked.into(), &0.into()), "{report}");
                 let mut origins = file["origins"].as_object().expect("by cores").values();
                 let is_from_here = origins.all(|origin| origin["revision"] == report["revision"]);
                 assert!(report["seed"].as_u64().is_some() && is_from_here, "{report}");
             }
-            // What shows nothing here, such as aborts of emulated regions, has words in place of a drawing.
+            // A figure without results here, such as aborts of emulated regions, has text in place of a drawing.
             let svg = std::fs::read_to_string(home.0.join(format!("{}.svg", figure.file())));
             assert!(svg.as_ref().is_ok_and(|svg| svg.contains(&figure.title)) || page.contains("\nNot drawn: "));
             assert_eq!(page.contains(&format!("]({}.svg)", figure.file())), svg.is_ok(), "{page}");
@@ -74,7 +74,7 @@ fn the_figures_of_each_paper_are_drawn_with_their_page() {
 }
 
 #[test]
-fn what_cannot_be_is_refused_in_one_line() {
+fn invalid_arguments_are_refused_in_one_line() {
     let home = Home::new();
     for (arguments, wants) in [
         (&["htcc", "--only", "77"][..], "htcc/13"),

@@ -1,12 +1,11 @@
-//! Ctrl-C during `seriatim bench`: what was measured until then is reported, and the exit code says that it was
-//! interrupted.
+//! Ctrl-C during `seriatim bench`: the results so far are reported, and the exit code tells of the interruption.
 
 use std::io::{BufRead, BufReader, Read};
 use std::process::{Child, Command, ExitStatus, Stdio};
 
 use serde_json::Value;
 
-/// A run of the program that ends when it is told to, and not before.
+/// A run of the program that ends only on a signal.
 struct Run {
     child: Child,
     talk: BufReader<std::process::ChildStderr>,
@@ -21,12 +20,12 @@ impl Run {
         Run { child, talk }
     }
 
-    /// Waits until it says a line with this in it.
+    /// Waits until the run prints a line that contains `wanted`.
     fn says(&mut self, wanted: &str) {
         let mut said = String::new();
         loop {
             let at = said.len();
-            assert!(self.talk.read_line(&mut said).expect("UTF-8") > 0, "it ended without {wanted:?}: {said}");
+            assert!(self.talk.read_line(&mut said).expect("UTF-8") > 0, "the run ended without {wanted:?}: {said}");
             if said[at..].contains(wanted) {
                 return;
             }
@@ -38,7 +37,7 @@ impl Run {
         assert!(sent.expect("there is kill").success());
     }
 
-    /// How it ended, what it printed, and what it said since.
+    /// The exit status, the output, and the messages since.
     fn end(mut self) -> (ExitStatus, String, String) {
         let (mut printed, mut said) = (String::new(), String::new());
         self.child.stdout.take().expect("a pipe").read_to_string(&mut printed).expect("UTF-8");
@@ -47,7 +46,7 @@ impl Run {
     }
 }
 
-/// Small, and far longer than the test.
+/// Small, but far longer than the test.
 const LONG: [&str; 6] = ["--seconds", "80000", "--prefault", "0", "--seed", "7"];
 const SMALL: [&str; 3] = ["smallbank", "--accounts", "1000"];
 

@@ -1,5 +1,4 @@
-//! `seriatim middle-tier`: its arguments, its templates, and its end. What it does for clients is tested in its
-//! own crate.
+//! `seriatim middle-tier`: its arguments, its templates, and its end. Its own crate tests the service for clients.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
@@ -40,13 +39,13 @@ fn templates_are_checked_without_an_upstream() {
     let names: Value = serde_json::from_slice(&output.stdout).expect("JSON");
     assert_eq!(names["templates"][0], "touch");
     std::fs::write(&file, TEMPLATE.replace("WHERE id = :id", "WHERE id = :it")).expect("a file");
-    refused(&["--check", "--templates", path], &[path, "line 4:", "`:it` is no parameter"]);
+    refused(&["--check", "--templates", path], &[path, "line 4:", "`:it` is not a parameter"]);
     std::fs::remove_file(&file).expect("it is there");
     refused(&["--check", "--templates", path], &[path, "No such file"]);
 }
 
 #[test]
-fn what_cannot_be_is_refused_with_what_would_be_right() {
+fn invalid_arguments_are_refused_with_the_valid_ones() {
     refused(&[], &["--upstream"]);
     refused(&["--check"], &["--templates"]);
     refused(&["--upstream", "mysql://h"], &["postgres://"]);
@@ -67,7 +66,7 @@ fn what_cannot_be_is_refused_with_what_would_be_right() {
     assert!(help.contains("[[template]]") && help.contains("plain_begin_is_serializable"), "{help}");
 }
 
-/// A middle tier before nothing: nobody listens at port 1.
+/// A middle tier without an upstream: no server listens at port 1.
 struct Tier {
     process: Child,
     output: BufReader<ChildStdout>,
@@ -86,7 +85,7 @@ impl Tier {
         Tier { process, output, said: serde_json::from_str(&line).expect("JSON") }
     }
 
-    /// What a client gets that begins a session.
+    /// The answer to a client that begins a session.
     fn refuses(&self) {
         let mut client = TcpStream::connect(self.said["listening"].as_str().expect("an address")).expect("it listens");
         client.write_all(b"\0\0\0\x11\0\x03\0\0user\0me\0\0").expect("it takes it");
@@ -95,7 +94,7 @@ impl Tier {
         assert!(answer.starts_with(b"E") && answer.windows(6).any(|field| field == b"C08001"), "{answer:?}");
     }
 
-    /// Ends it: its counts, and what is left of its log.
+    /// Ends it. Returns its counts and the rest of its log.
     fn end(mut self) -> (Value, String) {
         let pid = self.process.id().to_string();
         assert!(Command::new("kill").args(["-TERM", &pid]).status().expect("kill starts").success());
@@ -108,7 +107,7 @@ impl Tier {
 }
 
 #[test]
-fn it_listens_until_it_is_told_to_end_and_says_what_it_has_done() {
+fn a_middle_tier_listens_until_a_signal_and_prints_its_counts() {
     let tier = Tier::start(&[]);
     assert_eq!(tier.said["upstream"], "127.0.0.1:1");
     tier.refuses();
@@ -143,9 +142,9 @@ fn counts_are_served_and_logged_while_it_runs() {
     tier.end();
 }
 
-/// A pipe holds some 64 KiB and the log's queue 1,024 lines. Clients are answered although both are full.
+/// A pipe holds about 64 KiB and the log's queue 1,024 lines. Clients are answered although both are full.
 #[test]
-fn a_log_that_nobody_reads_holds_up_no_client() {
+fn a_log_without_a_reader_delays_no_client() {
     let tier = Tier::start(&[]);
     (0..2500).for_each(|_| tier.refuses());
     let (counted, _) = tier.end();
@@ -153,7 +152,7 @@ fn a_log_that_nobody_reads_holds_up_no_client() {
     assert!(counted["lost_lines"].as_u64().is_some_and(|lost| lost > 0), "the pipe was never full: {counted}");
 }
 
-/// Under a limit of open files that is too low it does not begin; one that may be raised is.
+/// It does not start if the limit of open files is too low and cannot be raised.
 #[test]
 fn the_limit_of_open_files_is_checked_at_the_start() {
     let limited = |limit: &str| {
@@ -166,5 +165,5 @@ fn the_limit_of_open_files_is_checked_at_the_start() {
     };
     let refused = limited("-n 128");
     assert!(refused.contains("100 clients need 464 open files") && refused.contains("--clients 16"), "{refused}");
-    assert!(limited("-Sn 128").contains("--listen HOST:PORT"), "it comes to the next mistake");
+    assert!(limited("-Sn 128").contains("--listen HOST:PORT"), "the next mistake is reported");
 }

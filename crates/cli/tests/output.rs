@@ -1,5 +1,5 @@
-//! Whatever `seriatim` prints: a reader that goes away ends it quietly, and output that cannot be written is a
-//! failed run in one line. Neither is ever a panic.
+//! The output of every command: a reader that goes away ends it quietly, and output that cannot be written is a
+//! failed run with one line. Neither is ever a panic.
 
 #![cfg(target_os = "linux")]
 
@@ -26,7 +26,7 @@ impl Drop for Home {
 
 const SHORT: [&str; 8] = ["--scale", "small", "--seconds", "0.05", "--warmup", "0", "--prefault", "0"];
 
-/// Every measurement below the workloads that prints by itself, as small as it goes.
+/// Every measurement below the workloads that prints by itself, as small as possible.
 const MEASUREMENTS: [&str; 12] = [
     "raw-index --keys 100 --pairs 1 --seconds 0.001",
     "dispatch --keys 100 --pairs 1 --seconds 0.001",
@@ -42,7 +42,8 @@ const MEASUREMENTS: [&str; 12] = [
     "rtm --backend absent --small",
 ];
 
-/// A home with a database in it, and every command that prints, whose outputs go to fresh directories of this name.
+/// A directory with a database, and every command that prints. Their outputs go to new directories named after
+/// the test.
 fn commands(test: &str) -> (Home, Vec<Vec<String>>) {
     let home = Home(std::env::temp_dir().join(format!("seriatim-output-{test}-{:016x}", rng::entropy())));
     std::fs::create_dir(&home.0).expect("a directory");
@@ -120,9 +121,9 @@ fn output_that_cannot_be_written_is_a_failed_run_in_one_line() {
     }
 }
 
-/// Neither may the talk: nobody need read it.
+/// Standard error need not have a reader.
 #[test]
-fn talk_that_nobody_takes_changes_nothing() {
+fn standard_error_without_a_reader_changes_nothing() {
     let tpcc = [&["bench", "tpcc"][..], &SHORT].concat();
     for (arguments, code) in
         [(&["protocols"][..], 0), (&tpcc, 0), (&["plan", "nothing"], 2), (&["check", "/nowhere"], 2)]
@@ -138,7 +139,7 @@ fn talk_that_nobody_takes_changes_nothing() {
 }
 
 #[test]
-fn copies_from_nowhere_and_to_what_is_not_empty_say_what_would_be_right() {
+fn copies_with_a_missing_source_or_a_full_target_are_refused_with_advice() {
     let (home, _) = commands("copies");
     let refused = |arguments: &[&str]| {
         let output = Command::new(env!("CARGO_BIN_EXE_seriatim")).args(arguments).output().expect("the binary starts");
@@ -167,7 +168,7 @@ fn copies_from_nowhere_and_to_what_is_not_empty_say_what_would_be_right() {
 }
 
 #[test]
-fn arguments_of_measurements_that_cannot_be_are_one_line() {
+fn invalid_arguments_of_measurements_are_refused_in_one_line() {
     for (arguments, wanted) in [
         (&["raw-index", "--seconds", "-1"][..], "from 0.001 to 86400"),
         (&["raw-index", "--keys", "0"], "--keys"),

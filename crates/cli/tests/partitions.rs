@@ -1,4 +1,4 @@
-//! `seriatim bench partitions` and `seriatim model`: what they print, under every scheme; and what they refuse.
+//! `seriatim bench partitions` and `seriatim model`: their output under every scheme, and refused arguments.
 
 use std::process::{Command, Output};
 
@@ -14,7 +14,7 @@ fn partitions(arguments: &[&str]) -> Output {
     seriatim(&[&["bench", "partitions"], arguments].concat())
 }
 
-/// What a successful run printed.
+/// The report of a successful run.
 #[track_caller]
 fn report(arguments: &[&str]) -> Value {
     let output = partitions(&[arguments, &["--seed", "3", "--format", "json"]].concat());
@@ -22,8 +22,8 @@ fn report(arguments: &[&str]) -> Value {
     serde_json::from_slice(&output.stdout).expect("one object of JSON")
 }
 
-/// What a run of this command printed that was enough: each is longer than the one before, since on a busy
-/// machine little is done in a short time.
+/// The report of a run of this command that suffices. Each run is longer than the one before, since a busy
+/// machine does little in a short time.
 #[track_caller]
 pub(crate) fn enough(command: &[&str], arguments: &[&str], is_enough: impl Fn(&Value) -> bool) -> (Value, Output) {
     let mut seconds = 0.1;
@@ -48,7 +48,7 @@ const SHORT: [&str; 4] = ["--seconds", "0.1", "--warmup", "0"];
 const MIXED: [&str; 8] = ["--multi", "0.3", "--conflicts", "0.3", "--aborts", "0.05", "--rounds", "2"];
 
 #[test]
-fn a_run_under_every_scheme_reports_what_was_done_and_has_a_serial_order() {
+fn a_run_under_every_scheme_has_a_report_and_a_serial_order() {
     for scheme in ["blocking", "local-speculation", "speculation", "locking"] {
         let arguments = [&["--scheme", scheme, "--history", "--keep-records"], &MIXED[..]].concat();
         let has_all = |report: &Value| {
@@ -74,7 +74,7 @@ fn tpcc_runs_under_every_scheme_and_is_consistent() {
             let tpcc = ["--workload", workload, "--scale", "small", "--remote", "10", "--transactions", transactions];
             let report = report(&[&["--scheme", scheme], &tpcc[..], &SHORT].concat());
             assert_eq!((&report["options"]["workload"], &report["consistency"]), (&workload.into(), &"passed".into()));
-            // Of the whole run: what is measured may be short of one on a busy machine.
+            // Of the whole run: on a busy machine, the measured part may lack a kind.
             let ended = |kind: &str| report["whole"][kind].as_u64().unwrap_or_else(|| panic!("{kind}: {report}"));
             assert!(ended("ended_single") > 0 && ended("ended_multi") > 0, "{report}");
         }
@@ -82,7 +82,7 @@ fn tpcc_runs_under_every_scheme_and_is_consistent() {
 }
 
 #[test]
-fn declared_procedures_of_other_workloads_run_and_what_cannot_be_divided_says_why() {
+fn declared_procedures_of_other_workloads_run_unless_they_cannot_be_divided() {
     let ycsb = ["--workload", "ycsb", "--set", "records=1000", "--partitions", "3"];
     let (report, _) = enough(&["bench", "partitions"], &ycsb, has_committed);
     assert_eq!((&report["options"]["workload"], &report["consistency"]), (&"ycsb".into(), &"passed".into()));
@@ -93,9 +93,9 @@ fn declared_procedures_of_other_workloads_run_and_what_cannot_be_divided_says_wh
     assert!(talk.contains("procedure balance cannot be divided by partition: the partition of"), "{talk}");
 }
 
-/// Without a number of threads as many as there are partitions and processors own them.
+/// Without a number of threads, as many own the partitions as there are partitions and processors.
 #[test]
-fn partitions_of_the_database_have_threads_that_own_them_unless_threads_are_said() {
+fn threads_own_the_partitions_of_the_database_unless_their_number_is_given() {
     let tpcc = ["bench", "tpcc", "--warehouses", "2", "--scale", "small", "--prefault", "0"];
     for (more, owners) in [(&["--partitions", "2"][..], true), (&["--partitions", "2", "--threads", "1"], false)] {
         let (report, output) = enough(&tpcc, more, has_committed);
@@ -106,9 +106,9 @@ fn partitions_of_the_database_have_threads_that_own_them_unless_threads_are_said
     }
 }
 
-/// With a bound of a tenth it settles or says that it did not, and by how many runs.
+/// With a bound of a tenth it settles, or reports that it did not and how many runs there were.
 #[test]
-fn a_warm_up_settles_or_says_that_it_did_not() {
+fn a_warm_up_settles_or_the_report_says_that_it_did_not() {
     let settled = report(&[&["--multi", "0.1", "--settle"][..], &SHORT].concat());
     let warmup = &settled["warmup"];
     assert!(warmup["settled"].is_boolean() && warmup["runs"].as_u64() > Some(0), "{settled}");
@@ -120,7 +120,7 @@ fn a_warm_up_settles_or_says_that_it_did_not() {
 }
 
 #[test]
-fn words_say_the_same() {
+fn the_report_as_text_has_the_same_facts() {
     let output = partitions(&[&["--multi", "0.1", "--delay", "50", "--partitions", "3"][..], &SHORT].concat());
     let said = String::from_utf8_lossy(&output.stdout);
     for word in
@@ -131,7 +131,7 @@ fn words_say_the_same() {
 }
 
 #[test]
-fn what_cannot_be_is_refused_in_one_line() {
+fn invalid_arguments_are_refused_in_one_line() {
     for (arguments, wants) in [
         (&["--scheme", "optimistic"][..], "possible values: blocking, local-speculation, speculation, locking, auto"),
         (&["--multi", "1.5"], "from 0 to 1"),
@@ -186,7 +186,9 @@ fn auto_tries_each_scheme_of_a_workload_that_the_model_does_not_know() {
     for workload in ["tpcc", "tpcc-arrays"] {
         let asked = ["--workload", workload, "--scheme", "auto", "--scale", "small", "--remote", "10"];
         let report = report(&[&asked[..], &SHORT[..]].concat());
-        let tried = report["auto"]["recommended"]["per_second"].as_object().expect("it says what it tried");
+        let tried = report["auto"]["recommended"]["per_second"]
+            .as_object()
+            .expect("the report has the schemes that were tried");
         let rate = |of: &serde_json::Value| of.as_f64().expect("a number");
         let chosen = rate(&tried[report["scheme"].as_str().expect("a name")]);
         assert!(tried.len() == 4 && tried.values().all(|tried| rate(tried) <= chosen), "{report}");
@@ -216,7 +218,7 @@ fn the_model_recommends_by_the_papers_times_or_by_those_of_a_file() {
 }
 
 #[test]
-fn partitions_on_disk_go_on_in_another_run_and_others_are_refused() {
+fn partitions_on_disk_continue_in_another_run_and_others_are_refused() {
     let schemes = [("speculation", "locking"), ("locking", "blocking")];
     for (scheme, other) in schemes.into_iter().take(tries(1, 2) as usize) {
         let home = std::env::temp_dir().join(format!("seriatim-cli-partitions-{}-{scheme}", std::process::id()));
@@ -244,7 +246,7 @@ fn partitions_on_disk_go_on_in_another_run_and_others_are_refused() {
         refused(&run(scheme, "1", &tpcc), &format!("{others} 1"));
         refused(&run(other, "2", &tpcc), "this database was begun under");
         refused(&run(scheme, "2", &ycsb), "is of workload \"tpcc\", not of \"ycsb\"");
-        // None of them has left anything there.
+        // None of the refused runs left files there.
         assert!(!home.join("partition-2").exists());
         goes_on();
         std::fs::remove_dir_all(&home).expect("it is there");

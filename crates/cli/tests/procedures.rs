@@ -1,5 +1,5 @@
-//! `seriatim plan` and `seriatim graph` show every workload's procedures in every format; what is drawn is what
-//! the library concludes, and the drawings are what their format asks for.
+//! `seriatim plan` and `seriatim graph` show every workload's procedures in every format. Drawings match the
+//! library's analysis and are well-formed.
 
 use std::process::{Command, Output};
 
@@ -12,7 +12,7 @@ fn run(arguments: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_seriatim")).args(arguments).output().expect("the binary starts")
 }
 
-/// What it prints on standard output, when it prints nothing else.
+/// The standard output, which must be the only output.
 #[track_caller]
 fn printed(arguments: &[&str]) -> String {
     let output = run(arguments);
@@ -21,7 +21,7 @@ fn printed(arguments: &[&str]) -> String {
     String::from_utf8(output.stdout).expect("UTF-8")
 }
 
-/// The one line with which it refuses.
+/// The one line of a refusal.
 #[track_caller]
 fn refused(arguments: &[&str]) -> String {
     let output = run(arguments);
@@ -38,8 +38,8 @@ fn declared(entry: &Entry) -> Database {
     db
 }
 
-/// Every workload with each set of options: its name, the options on the command line, and the chopping that is
-/// to be shown.
+/// Every workload with each set of options: its name, the options on the command line, and the chopping that
+/// the command must show.
 fn choppings() -> impl Iterator<Item = (&'static str, &'static str, Chopping)> {
     WORKLOADS.iter().flat_map(|entry| {
         let db = declared(entry);
@@ -48,7 +48,7 @@ fn choppings() -> impl Iterator<Item = (&'static str, &'static str, Chopping)> {
     })
 }
 
-/// Operations of procedures that are in the graph.
+/// The number of operations of procedures in the graph.
 fn drawn(chopping: &Chopping) -> usize {
     chopping.procedures.iter().filter(|chopped| !chopped.snapshot).map(|chopped| chopped.labels.len()).sum()
 }
@@ -74,7 +74,7 @@ fn json(arguments: &[&str]) -> Value {
     serde_json::from_str(&text).unwrap_or_else(|error| panic!("{error}: {text}"))
 }
 
-/// How many a list has.
+/// The length of a list.
 #[track_caller]
 fn count(list: &Value) -> usize {
     list.as_array().unwrap_or_else(|| panic!("no list: {list}")).len()
@@ -136,7 +136,7 @@ fn graphs_as_json_have_every_piece_and_edge() {
 }
 
 #[test]
-fn what_repairs_make_again_is_said_by_operation_with_the_reason() {
+fn repairs_are_listed_by_operation_with_the_reason() {
     let tpcc = WORKLOADS.iter().find(|entry| entry.name == "tpcc").expect("it is listed");
     let repairs = declared(tpcc).repairs("new_order").expect("it is registered");
     for wanted in ["this iteration", "of the same iteration, by its result", "by its result", " alone"] {
@@ -202,7 +202,7 @@ fn drawings_are_well_formed_and_have_a_box_for_each_operation_of_two_instances()
     }
 }
 
-/// The classes of a document's elements, if it is well-formed XML, of which it uses elements, attributes and text.
+/// The classes of a document's elements. The document must be well-formed XML with only elements, attributes and text.
 fn classes_of(document: &str) -> Result<Vec<String>, String> {
     let (mut open, mut classes, mut rest) = (Vec::new(), Vec::new(), document.trim_end());
     while let Some(at) = rest.find('<') {
@@ -248,7 +248,7 @@ fn classes_of(document: &str) -> Result<Vec<String>, String> {
     if open.is_empty() { Ok(classes) } else { Err(format!("not closed: {}", open.join(", "))) }
 }
 
-/// Text has no `&` but that of an entity.
+/// Checks that each `&` of a text begins an entity.
 fn check_text(text: &str) -> Result<(), String> {
     let entities = ["amp;", "lt;", "gt;", "quot;"];
     let broken = text.split('&').skip(1).find(|after| !entities.iter().any(|entity| after.starts_with(entity)));
@@ -264,7 +264,7 @@ fn canary_documents_that_are_not_well_formed_are_noticed() {
 }
 
 #[test]
-fn what_there_is_not_is_refused_with_what_there_is() {
+fn unknown_names_are_refused_with_the_known_ones() {
     for command in ["plan", "graph"] {
         let line = refused(&[command, "tpcd"]);
         assert!(line.contains("tpcd") && WORKLOADS.iter().all(|entry| line.contains(entry.name)), "{line}");
@@ -335,7 +335,7 @@ fn without_arguments_the_commands_and_their_workloads_are_shown() {
     assert!(printed(&["plan", "tpcc", "--help"]).contains("[PROCEDURE]"));
 }
 
-/// What of a drawing's text does not fit into it, by the widths of its two sizes of characters.
+/// The texts of a drawing that do not fit into it, by the widths of its two sizes of characters.
 fn clipped(svg: &str) -> Vec<String> {
     let attribute = |tag: &str, name: &str| -> Option<usize> {
         tag.split_once(&format!(" {name}=\"")).and_then(|(_, rest)| rest.split('"').next()?.parse().ok())

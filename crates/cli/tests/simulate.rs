@@ -1,5 +1,5 @@
-//! `seriatim bench … --simulate-cores`: a seed gives one report to the byte, the data is consistent, and what
-//! simulated cores do not have is refused.
+//! `seriatim bench … --simulate-cores`: the seed determines the report to the byte, the data are consistent,
+//! and unsupported options are refused.
 
 use std::process::{Command, Output};
 
@@ -36,11 +36,11 @@ fn a_seed_gives_one_report_to_the_byte_under_every_protocol() {
             assert_eq!(said["simulated"]["cores"], 4);
             assert_eq!((&said["simulated"]["costs"], &said["htm"]["backend"]), (&"unit".into(), &backend.into()));
             assert_eq!((&said["simulated"]["regions"], &said["simulated"]["proven"]), (&regions.into(), &false.into()));
-            assert_eq!(said["simulated"]["validated_at"], Value::Null, "nobody compared these costs");
+            assert_eq!(said["simulated"]["validated_at"], Value::Null, "these costs were not compared");
             assert_eq!((&said["threads"], &said["consistency"]), (&4.into(), &"passed".into()));
-            // Four cores that did the work of one would take four times as long.
-            assert_eq!(said["seconds"], 0.002, "whoever waits beyond the end");
-            // Who owns partitions is alone there.
+            // If one core did the work of four, the run would take four times as long.
+            assert_eq!(said["seconds"], 0.002, "even if transactions wait beyond the end");
+            // A transaction that owns its partitions has no conflicts.
             let is_refuted = said["conflict_aborted"].as_u64() > Some(0);
             assert_eq!(is_refuted, !protocol.capabilities.partitions, "{}", protocol.name);
         }
@@ -67,7 +67,7 @@ fn an_executor_runs_on_cores_with_batches_and_without() {
 }
 
 #[test]
-fn the_contention_of_a_run_is_told_at_its_virtual_end() {
+fn the_contention_of_a_run_is_reported_at_its_virtual_end() {
     let more = ["--protocol", "htcc", "--contention", "5", "--simulate-cores", "8", "--seed", "3", "--seconds", "0.02"];
     let workload = ["tpcc", "--scale", "small", "--costs", "unit", "--format", "json", "--prefault", "0"];
     let run = || {
@@ -79,7 +79,7 @@ fn the_contention_of_a_run_is_told_at_its_virtual_end() {
     assert!(first == run(), "two reports of one seed differ");
     let said: Value = serde_json::from_slice(&first).expect("JSON");
     assert!(said["contention"]["rows"].as_array().is_some_and(|rows| !rows.is_empty()), "{said}");
-    let hot = said["contention"]["hot"]["rows"].as_array().expect("htcc says what is hot");
+    let hot = said["contention"]["hot"]["rows"].as_array().expect("htcc reports hot rows");
     assert!(hot.iter().all(|row| row["hot_for_s"].as_f64().is_some_and(|time| time < 0.05)), "{said}");
 }
 
@@ -96,7 +96,7 @@ fn more_cores_do_more_where_they_share_nothing() {
 }
 
 #[test]
-fn regions_of_dbx_abort_where_cores_meet_and_not_where_they_do_not() {
+fn regions_of_dbx_abort_only_if_cores_conflict() {
     let aborted = |theta: &str, records: &str| {
         let workload = ["ycsb", "--records", records, "--ops", "4", "--theta", theta, "--reads", "50"];
         let report = report(&workload, &["--protocol", "dbx", "--simulate-cores", "8", "--seed", "1"]);
@@ -110,7 +110,7 @@ fn regions_of_dbx_abort_where_cores_meet_and_not_where_they_do_not() {
 }
 
 #[test]
-fn regions_hold_what_the_model_says() {
+fn regions_have_the_capacity_of_the_model() {
     for (more, fits) in [
         (&["--written", "32"][..], true),
         (&["--written", "64"], false),
@@ -128,7 +128,7 @@ fn regions_hold_what_the_model_says() {
 }
 
 #[test]
-fn what_cannot_be_is_refused_in_one_line() {
+fn invalid_arguments_are_refused_in_one_line() {
     for (more, wanted) in [
         (&["--threads", "2"][..], "--threads"),
         (&["--durability", "async"], "no disk: give --durability off"),
@@ -152,7 +152,7 @@ fn what_cannot_be_is_refused_in_one_line() {
 }
 
 #[test]
-fn who_is_proven_says_at_which_revision() {
+fn a_proven_protocol_is_reported_with_its_revision() {
     for (protocol, costs, proven, revision) in [
         ("silo", "xeon-2", true, Some("fbdbf9dc4c4b-dirty")),
         ("wait-die", "xeon-2", false, Some("fbdbf9dc4c4b-dirty")),
@@ -178,7 +178,7 @@ fn who_is_proven_says_at_which_revision() {
 }
 
 #[test]
-fn a_protocol_runs_by_the_table_of_the_program_or_is_told_how_to_measure_its_costs() {
+fn a_protocol_runs_with_a_built_in_table_or_the_error_says_how_to_measure_its_costs() {
     let mut measured = 0;
     for protocol in seriatim::protocols().iter().filter(|protocol| !protocol.requirements.regions) {
         let arguments =

@@ -46,7 +46,7 @@ fn implementation(table: &Declaration) -> TokenStream {
         #[automatically_derived]
         unsafe impl #catalog::Table for #row {
             const NAME: &'static str = #name;
-            const PLACES: &'static [#catalog::Place] = &#catalog::place(&[#(#specs),*]);
+            const PLACES: &'static [#catalog::ColumnLocation] = &#catalog::place(&[#(#specs),*]);
             type Key = #key_type;
             type Row<'t> = #row_view<'t>;
             type Update<'u> = #row_update<'u>;

@@ -1,4 +1,4 @@
-//! A client from its first packet to its last: I/O for its session, and requests to cancel.
+//! A client from its first packet to its last: the I/O of its session, and requests to cancel.
 
 use std::collections::HashMap;
 use std::io;
@@ -18,32 +18,32 @@ use tokio::time::Instant;
 use crate::session::{Session, Violation, Whereabouts};
 use crate::{Shared, greetings};
 
-/// What a client is told when the middle tier ends.
+/// The error for clients when the middle tier ends.
 const STOPPING: &str = "terminating connection due to administrator command";
-/// Room for what is read at once.
+/// The size of a read.
 const READ_BYTES: usize = 16 << 10;
-/// How long a client may take to read the last that it is told.
+/// How long a client may take to read the last message.
 const LAST_WORD_MAX: Duration = Duration::from_secs(10);
-/// How long an upstream may take to close the connection that a request to cancel came by.
+/// How long an upstream may take to close the connection of a request to cancel.
 const CANCEL_MAX: Duration = Duration::from_secs(10);
 
-/// Transactions that wait here, by what cancels them.
+/// Waiting transactions, by the keys that cancel them.
 #[derive(Debug, Default)]
 pub(crate) struct Cancels(Mutex<HashMap<Bytes, Arc<Cancel>>>);
 
-/// Where a client's transaction is, for those who want to cancel it.
+/// The state of a client's transaction, for requests to cancel.
 #[derive(Debug, Default)]
 struct Cancel {
     state: Mutex<Whose>,
     asked: Notify,
 }
 
-/// Whose state that is.
+/// The state of one transaction.
 #[derive(Debug, Default)]
 struct Whose {
     transaction: u64,
     whereabouts: Whereabouts,
-    /// It is to be given up.
+    /// Whether the transaction should be given up.
     is_asked: bool,
 }
 
@@ -52,11 +52,11 @@ impl Cancels {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Cancels a transaction that waits here; whether there is one.
+    /// Cancels a waiting transaction. Returns whether there is one.
     fn cancel(&self, key: &[u8]) -> bool {
         let Some(cancel) = self.locked().get(key).cloned() else { return false };
         let mut state = cancel.locked();
-        // One that runs and fails by itself, before the upstream hears of the request, is not to be run again.
+        // A running transaction may fail by itself before the upstream gets the request. It must not be retried then.
         state.is_asked = state.whereabouts != Whereabouts::Elsewhere;
         let waits = state.whereabouts == Whereabouts::Waits;
         if waits {
@@ -71,8 +71,8 @@ impl Cancel {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The transaction of this number is there; whether it is to be given up. A request that came too late for
-    /// the one before is not for this one, which may wait as soon as the other has ended.
+    /// Records the state of this transaction. Returns whether it should be given up. A request that was meant
+    /// for the former transaction and came late does not affect this one.
     fn set(&self, transaction: u64, whereabouts: Whereabouts) -> bool {
         let mut state = self.locked();
         let is_same = state.transaction == transaction && whereabouts != Whereabouts::Elsewhere;
@@ -80,7 +80,7 @@ impl Cancel {
         state.is_asked
     }
 
-    /// The transaction that waits is sent, if it is not to be given up.
+    /// Records that the waiting transaction is sent. Returns `false` if it should be given up instead.
     fn sends(&self) -> bool {
         let mut state = self.locked();
         if !state.is_asked {
@@ -90,7 +90,7 @@ impl Cancel {
     }
 }
 
-/// A key's entry, as long as its session lives.
+/// Removes the entry of a key when its session ends.
 struct Registered<'a>(&'a Cancels, Bytes);
 
 impl Drop for Registered<'_> {
@@ -107,14 +107,14 @@ pub(crate) async fn run(
     shared: Arc<Shared>,
     stopped: watch::Receiver<bool>,
 ) {
-    // An error of the client's connection that matters was logged; the rest are clients that have gone.
+    // Relevant errors of the client's connection have been logged. The others are clients that have gone.
     let _ = serve(stream, address, greeting, &shared, stopped).await;
 }
 
 /// A client that has sent its first packet.
 struct Greeted {
     stream: Stream,
-    /// What it sent behind the packet.
+    /// Bytes that it sent behind the packet.
     buffer: BytesMut,
     first: First,
     is_encrypted: bool,
@@ -137,11 +137,11 @@ async fn serve(
     let greeted = tokio::select! {
         greeted = greet(Box::new(stream), shared, address) => greeted,
         () = tokio::time::sleep(shared.greeting_max) => {
-            fails(format_args!("it has not said what it wants for {} s", shared.greeting_max.as_secs_f64()));
+            fails(format_args!("it has not sent a request for {} s", shared.greeting_max.as_secs_f64()));
             return Ok(());
         }
         () = greeting.place.pushed_out() => {
-            fails(format_args!("{} newer connections have no session either", shared.clients_max));
+            fails(format_args!("{} newer connections are waiting for a session", shared.clients_max));
             return Ok(());
         }
         () = stops(&mut stopped) => return Ok(()),
@@ -180,7 +180,7 @@ async fn serve(
     ended
 }
 
-/// A connection's place among those without a session.
+/// The registration of a connection without a session.
 struct Greeting<'a> {
     shared: &'a Shared,
     place: greetings::Greeting,
@@ -192,14 +192,14 @@ impl Drop for Greeting<'_> {
     }
 }
 
-/// Completes when the middle tier is to end.
+/// Completes when the middle tier should end.
 async fn stops(stopped: &mut watch::Receiver<bool>) {
-    // If its sender has gone, so has the middle tier.
+    // If the sender has gone, the middle tier has ended.
     let _ = stopped.wait_for(|stops| *stops).await;
 }
 
-/// Takes a client up to the beginning of its session: the first packet, and a place. `None`: the client wanted
-/// to cancel a query, was refused, or has gone.
+/// Handles a client up to the beginning of its session: the first packet, and a place. Returns `None` if the
+/// client asked to cancel a query, was refused, or has gone.
 async fn greet<'a>(
     stream: Stream,
     shared: &'a Shared,
@@ -233,7 +233,7 @@ async fn greet<'a>(
     Ok(None)
 }
 
-/// Reads the first packet behind requests for encryption, and answers these; `None`: the client has gone.
+/// Reads the first packet, and answers preceding requests for encryption. Returns `None` if the client has gone.
 async fn accept(mut stream: Stream, shared: &Shared) -> io::Result<Option<Greeted>> {
     let invalid = |text: &str| Err(io::Error::new(io::ErrorKind::InvalidData, text));
     let (mut buffer, mut is_encrypted, mut asked) = (BytesMut::new(), false, Vec::new());
@@ -244,11 +244,11 @@ async fn accept(mut stream: Stream, shared: &Shared) -> io::Result<Option<Greete
             None => return Ok(None),
         };
         if asked.contains(&first) {
-            return invalid("it asks for the same encryption twice");
+            return invalid("it requests the same encryption twice");
         }
         match &shared.tls {
             Some(tls) if first == First::Ssl => {
-                // What came behind it would be taken for something that was encrypted (CVE-2021-23214).
+                // Unencrypted bytes behind the request would be taken for encrypted ones (CVE-2021-23214).
                 if !buffer.is_empty() {
                     return invalid("it sent data behind its request for TLS, before TLS began");
                 }
@@ -266,7 +266,7 @@ async fn accept(mut stream: Stream, shared: &Shared) -> io::Result<Option<Greete
     }
 }
 
-/// Passes on a request to cancel, and waits until the server has sent its signal: it closes the connection then.
+/// Forwards a request to cancel, and waits until the server has handled it: then the server closes the connection.
 async fn forward_cancel(shared: &Shared, packet: &[u8]) -> io::Result<()> {
     let (mut upstream, _) = shared.upstream.connect().await?;
     upstream.write_all(packet).await?;
@@ -274,7 +274,7 @@ async fn forward_cancel(shared: &Shared, packet: &[u8]) -> io::Result<()> {
     upstream.read(&mut [0]).await.map(|_| ())
 }
 
-/// Refuses a client, which has limited time to read that.
+/// Refuses a client, which has limited time to read the error.
 async fn say_last(client: &mut Stream, state: SqlState, text: &str) -> io::Result<()> {
     let say = async {
         client.write_all(&errors::response(Severity::Fatal, state, text, None)).await?;
@@ -284,15 +284,15 @@ async fn say_last(client: &mut Stream, state: SqlState, text: &str) -> io::Resul
     tokio::time::timeout(LAST_WORD_MAX, say).await?
 }
 
-/// One end of a connection that is read and written at the same time.
+/// One end of a connection, which is read and written at the same time.
 struct End {
     reader: ReadHalf<Stream>,
     writer: WriteHalf<Stream>,
-    /// Something was written that may not have left yet.
+    /// Written bytes may not have been flushed.
     is_dirty: bool,
-    /// It sends nothing more.
+    /// The peer sends nothing more.
     has_ended: bool,
-    /// It takes nothing more.
+    /// The peer accepts nothing more.
     is_deaf: bool,
 }
 
@@ -303,7 +303,7 @@ impl End {
     }
 }
 
-/// Writes some of a buffer, and flushes when it is empty. Dropping the future loses nothing.
+/// Writes part of a buffer, and flushes when it is empty. Dropping the future is safe.
 async fn write(writer: &mut WriteHalf<Stream>, is_dirty: &mut bool, buffer: &mut BytesMut) -> io::Result<()> {
     if buffer.is_empty() {
         writer.flush().await?;
@@ -315,7 +315,7 @@ async fn write(writer: &mut WriteHalf<Stream>, is_dirty: &mut bool, buffer: &mut
     if written == 0 { Err(io::ErrorKind::WriteZero.into()) } else { Ok(()) }
 }
 
-/// Moves bytes between client, session and upstream until one of them has nothing more to say.
+/// Moves bytes between client, session and upstream until one of them has ended.
 async fn converse(
     client: Stream,
     upstream: Stream,
@@ -327,7 +327,7 @@ async fn converse(
     let (mut client, mut upstream) = (End::new(client), End::new(upstream));
     let cancel = Arc::new(Cancel::default());
     let mut registered = None;
-    // Declared before the place that it makes, and so dropped after it.
+    // Declared before its place, so that it is dropped after the place.
     let mut participant = None;
     let mut place = None;
     let mut is_stopping = false;
@@ -379,7 +379,7 @@ async fn converse(
         if client.has_ended {
             session.client_gone();
             if session.has_passed() && !upstream.is_dirty && !is_shut {
-                // It still works on what it has, and then sees that there is nothing more.
+                // The upstream still handles what it has, and then sees the end.
                 is_shut = true;
                 upstream.writer.shutdown().await?;
             }
@@ -400,7 +400,8 @@ async fn converse(
                 client.has_ended = !matches!(read, Ok(1..));
                 client.is_deaf |= read.is_err();
             }
-            read = upstream.reader.read_buf(&mut session.upstream_in), if session.reads_upstream() && !upstream.has_ended => {
+            read = upstream.reader.read_buf(&mut session.upstream_in),
+            if session.reads_upstream() && !upstream.has_ended => {
                 upstream.has_ended = !matches!(read, Ok(1..));
                 if let Err(error) = read {
                     why = error.to_string();
@@ -412,7 +413,7 @@ async fn converse(
                 client.is_deaf |= written.is_err();
             }
             written = write(&mut upstream.writer, &mut upstream.is_dirty, &mut session.to_upstream), if may_write => {
-                // What it said last is still to be read.
+                // Its last message is still to be read.
                 upstream.is_deaf = written.is_err();
             }
             () = may_go(place.as_mut()), if session.may_go() => {
@@ -427,7 +428,7 @@ async fn converse(
     }
 }
 
-/// Without batches, whoever waits may go.
+/// Waits until the transaction may run. Without batches it may run at once.
 async fn may_go(place: Option<&mut crate::batches::Place>) {
     if let Some(place) = place {
         place.go().await;
@@ -439,20 +440,29 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_request_to_cancel_what_runs_is_remembered_if_it_comes_back() {
+    fn a_request_to_cancel_is_remembered_if_the_transaction_is_retried() {
         let (cancels, cancel) = (Cancels::default(), Arc::new(Cancel::default()));
         let key = Bytes::from_static(b"key");
         assert!(!cancels.cancel(&key));
         cancels.locked().insert(key.clone(), Arc::clone(&cancel));
-        assert!(!cancels.cancel(&key) && !cancel.set(1, Whereabouts::Waits), "what was not there is not given up");
+        assert!(
+            !cancels.cancel(&key) && !cancel.set(1, Whereabouts::Waits),
+            "an earlier request does not affect the transaction"
+        );
         assert!(cancel.sends());
-        // The upstream is asked as well, and the transaction may have failed before it hears of that.
+        // The upstream gets the request as well, but the transaction may fail before.
         assert!(!cancels.cancel(&key));
         assert!(cancel.set(1, Whereabouts::Runs) && cancel.set(1, Whereabouts::Waits));
-        assert!(!cancel.set(1, Whereabouts::Elsewhere) && !cancel.set(2, Whereabouts::Waits), "the next is another");
+        assert!(
+            !cancel.set(1, Whereabouts::Elsewhere) && !cancel.set(2, Whereabouts::Waits),
+            "the request was for the former transaction"
+        );
         assert!(cancels.cancel(&key) && !cancel.sends() && cancel.set(2, Whereabouts::Waits));
-        // The next one waits as soon as this one has ended, however that was.
+        // The next transaction may wait as soon as this one has ended.
         assert!(!cancel.set(3, Whereabouts::Waits) && cancel.sends());
-        assert!(!cancels.cancel(&key) && !cancel.set(4, Whereabouts::Waits), "the one before committed all the same");
+        assert!(
+            !cancels.cancel(&key) && !cancel.set(4, Whereabouts::Waits),
+            "the former transaction committed in spite of the request"
+        );
     }
 }

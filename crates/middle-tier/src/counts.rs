@@ -1,4 +1,4 @@
-//! What a middle tier has done and does, as numbers that all its clients share.
+//! The counts of a middle tier, which all its clients share.
 
 use std::fmt::Write;
 use std::sync::Arc;
@@ -41,7 +41,7 @@ macro_rules! counts {
         }
 
         impl Counted {
-            /// What has changed since then, as words for the log; empty if nothing has.
+            /// The changes since `before` as text for the log. Empty without changes.
             pub(crate) fn changes_since(&self, before: &Counted) -> String {
                 let counters = [$((stringify!($name), self.$name, before.$name),)*];
                 let changed = counters.iter().filter(|(_, now, before)| now != before);
@@ -55,35 +55,35 @@ macro_rules! counts {
 counts! {
     counters {
         clients: "Sessions that began.",
-        matched: "Transactions that are instances of templates.",
-        batches: "Batches formed, those of one transaction included.",
-        batched: "Transactions in batches, once for each time that they were run.",
-        waited: "Transactions that waited for one that they conflict with.",
-        overdue: "Transactions that waited longer than hold for their batch or for others, and were sent.",
-        serialization_failures: "Transactions of templates that ended with 40001 or 40P01, retried or not.",
-        retried: "Times that a transaction was run again.",
-        cancelled: "Transactions that were cancelled while they waited.",
+        matched: "Transactions that matched a template.",
+        batches: "Batches, including those of one transaction.",
+        batched: "Transactions in batches, counted again for each retry.",
+        waited: "Transactions that waited for a conflicting one.",
+        overdue: "Transactions that were sent because they had waited longer than hold.",
+        serialization_failures: "Transactions of templates that failed with 40001 or 40P01, retried or not.",
+        retried: "Retries of transactions.",
+        cancelled: "Transactions that were cancelled while waiting.",
         upstream_failures: "Connections to the upstream that failed or were lost.",
-        unknown: "Connections to the upstream whose loss left an outcome unknown (08007).",
-        refused: "Clients that were refused: too many (53300), or without the TLS that is required (28000).",
+        unknown: "Lost connections to the upstream that left an outcome unknown (08007).",
+        refused: "Clients that were refused: too many (53300), or without the required TLS (28000).",
         violations: "Sessions that ended because the client violated the protocol (08P01).",
         ungreeted: "Connections that ended before a session began, other than by the client.",
-        accept_failures: "Connections that the system did not hand over, as for a lack of open files.",
-        lost_lines: "Lines of the log that were dropped, as nothing read the log.",
+        accept_failures: "Connections that could not be accepted, for instance for lack of open files.",
+        lost_lines: "Lines of the log that were dropped, since nothing read the log.",
     }
     gauges {
-        connections: "Connections without a session: those that have just come, or do not say what they want.",
+        connections: "Connections without a session, which are new or have sent no request.",
         sessions: "Sessions.",
     }
 }
 
-/// A number that only grows.
+/// A counter.
 #[derive(Debug, Default)]
 pub(crate) struct Counter(AtomicU64);
 
 impl Counter {
     pub(crate) fn add(&self, by: usize) {
-        // ORDERING: none is needed; it is read for reports.
+        // ORDERING: relaxed, since it is read only for reports.
         self.0.fetch_add(by as u64, Ordering::Relaxed);
     }
 
@@ -92,17 +92,17 @@ impl Counter {
     }
 }
 
-/// How many there are of something now.
+/// A gauge.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Gauge(Arc<AtomicU64>);
 
-/// One of those that a gauge counts, as long as this lives.
+/// Counts as one in a gauge until it is dropped.
 #[derive(Debug)]
 pub(crate) struct Present(Gauge);
 
 impl Gauge {
     pub(crate) fn enter(&self) -> Present {
-        // ORDERING: none is needed; it is read for reports.
+        // ORDERING: relaxed, since it is read only for reports.
         self.0.fetch_add(1, Ordering::Relaxed);
         Present(self.clone())
     }

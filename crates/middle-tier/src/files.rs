@@ -2,26 +2,26 @@
 
 use crate::metrics;
 
-/// Open files beside those of clients: standard streams, listeners, the runtime's, readers of metrics, and some that
-/// are still being closed.
+/// Open files apart from those of clients: standard streams, listeners, the runtime, readers of metrics, and
+/// some that are still being closed.
 const OTHERS: usize = 56 + metrics::READERS_MAX;
 
-/// Open files that so many clients need. A session has two connections. A connection without a session has one, or two
-/// if it is a request to cancel, and there may be as many of these as there may be sessions.
+/// Open files for `clients_max` clients. A session has two connections. A connection without a session has one,
+/// or two for a request to cancel, and there may be as many of these as of sessions.
 const fn needed(clients_max: usize) -> usize {
     clients_max.saturating_mul(4).saturating_add(OTHERS)
 }
 
-/// Raises this process's limit of open files, if it is too low for so many clients.
+/// Raises this process's limit of open files, if it is too low for `clients_max` clients.
 ///
 /// # Errors
-/// The system's own limit (the hard limit) is too low; the text says what would be right.
+/// The system's hard limit is too low. The text states valid settings.
 pub fn reserve_files(clients_max: usize) -> Result<(), String> {
     let needed = needed(clients_max);
     let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
-    // SAFETY: the call writes the structure that it gets, and nothing else.
+    // SAFETY: the call writes only the given structure.
     if unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit) } != 0 {
-        return Err(format!("the limit of open files is not known: {}", std::io::Error::last_os_error()));
+        return Err(format!("the limit of open files is unknown: {}", std::io::Error::last_os_error()));
     }
     let wanted = libc::rlim_t::try_from(needed).unwrap_or(libc::RLIM_INFINITY);
     if limit.rlim_cur >= wanted {
@@ -37,7 +37,7 @@ pub fn reserve_files(clients_max: usize) -> Result<(), String> {
         ));
     }
     limit.rlim_cur = wanted;
-    // SAFETY: the call reads the structure that it gets, and nothing else.
+    // SAFETY: the call reads only the given structure.
     if unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &raw const limit) } != 0 {
         return Err(format!("the limit of open files cannot be raised: {}", std::io::Error::last_os_error()));
     }
@@ -49,7 +49,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn more_files_than_the_system_grants_are_refused_with_what_would_be_right() {
+    fn more_files_than_the_system_grants_are_refused_with_advice() {
         assert_eq!(reserve_files(1), Ok(()));
         let error = reserve_files(usize::MAX).expect_err("no system grants so many");
         assert!(error.contains("open files") && error.contains("--clients"), "{error}");

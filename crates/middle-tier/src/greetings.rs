@@ -1,7 +1,7 @@
-//! Connections without a session: those that have just come, and those that do not say what they want.
+//! Connections without a session: new ones, and those that have sent no request.
 //!
-//! They take no place of a client's. There may be only so many at a time: a new one pushes out the oldest, so that
-//! connections that send nothing keep nobody out.
+//! They do not count as clients. Their number is limited: a new one ends the oldest, so connections that send
+//! nothing do not exclude others.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
@@ -17,11 +17,11 @@ pub(crate) struct Greetings {
 #[derive(Debug, Default)]
 struct State {
     next: u64,
-    /// Those that there are, the oldest first. Dropping a sender pushes its connection out.
+    /// Present connections, the oldest first. Dropping a sender ends its connection.
     present: BTreeMap<u64, oneshot::Sender<()>>,
 }
 
-/// One of them.
+/// A connection without a session.
 #[derive(Debug)]
 pub(crate) struct Greeting {
     id: u64,
@@ -37,7 +37,7 @@ impl Greetings {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A connection has come. It pushes out the oldest, if there are too many.
+    /// Registers a connection. If there are too many, the oldest is ended.
     pub(crate) fn enter(&self) -> Greeting {
         let (sender, pushed_out) = oneshot::channel();
         let mut state = self.locked();
@@ -50,14 +50,14 @@ impl Greetings {
         Greeting { id, pushed_out }
     }
 
-    /// The connection has a session, or has ended.
+    /// Removes a connection that has a session or has ended.
     pub(crate) fn leave(&self, greeting: &Greeting) {
         self.locked().present.remove(&greeting.id);
     }
 }
 
 impl Greeting {
-    /// Completes when a newer connection has pushed this one out.
+    /// Completes when a newer connection has replaced this one.
     pub(crate) async fn pushed_out(&mut self) {
         let _ = (&mut self.pushed_out).await;
     }
@@ -68,7 +68,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_oldest_is_pushed_out() {
+    fn the_oldest_connection_is_ended() {
         let greetings = Greetings::new(2);
         let is_out =
             |greeting: &mut Greeting| greeting.pushed_out.try_recv() == Err(oneshot::error::TryRecvError::Closed);

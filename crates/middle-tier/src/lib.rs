@@ -1,27 +1,26 @@
-//! A proxy before PostgreSQL that runs transactions which would conflict one after another.
+//! A proxy for PostgreSQL that runs transactions one after another if they would conflict.
 //!
-//! Clients speak the PostgreSQL protocol to it, and each has its own connection to the server behind it (the
-//! *upstream*). A transaction that comes whole, in one message or one pipeline, and is an instance of a
-//! *template*, is batched with those of other clients. Batches are ordered by what their transactions read and
-//! write, before the upstream gets them. All other messages are passed on as they came.
+//! Clients speak the PostgreSQL protocol to it. Each client has its own connection to the server behind it, the
+//! *upstream*. A transaction that arrives as a whole, in one message or one pipeline, and matches a *template*,
+//! is batched with those of other clients. A batch is ordered by the reads and writes of its transactions
+//! before the upstream gets it. All other messages are forwarded unchanged.
 //!
-//! Invariant: **the upstream gets what the client sent, to the byte and in its order**, and the client gets what the
-//! upstream answered. There are four exceptions:
+//! Invariant: **the upstream gets exactly the bytes that the client sent, in order**, and the client gets the
+//! answers of the upstream. There are four exceptions:
 //!
-//! - Authentication mechanisms with channel binding are not offered to the client, and if the upstream refuses the
+//! - Authentication mechanisms with channel binding are not offered to the client. If the upstream refuses the
 //!   client because of that, its error gets a hint.
-//! - A transaction that the upstream has rolled back with a serialization failure or a deadlock is sent again, from its
-//!   beginning, if its template says so. The answers of the first time are dropped.
-//! - Where the upstream is lost, the proxy reports that to the client.
-//! - A message that violates the protocol's limits ends the session, and is not passed on.
+//! - A transaction that the upstream has rolled back with a serialization failure or a deadlock is sent again,
+//!   from its beginning, if its template permits that. The answers of the failed attempt are dropped.
+//! - If the upstream is lost, the proxy reports that to the client.
+//! - A message that violates the protocol's limits ends the session, and is not forwarded.
 //!
 //! The source is Ding, Kot, Gehrke, "Improving Optimistic Concurrency Control Through Transaction Batching and
-//! Operation Reordering", PVLDB 12(2), 2018, §5.6. Record 18 in `docs/decisions` says what differs.
+//! Operation Reordering", PVLDB 12(2), 2018, §5.6. Record 18 in `docs/decisions` lists the differences.
 //!
-//! The modules in the order of a transaction: [`serve`] accepts a connection (`greetings`, `client`), which
-//! connects to the upstream (`upstream`); a `session` follows both sides' messages, without I/O; `templates`
-//! recognizes transactions; `batches` decides when each is sent. `counts`, `log` and `metrics` report what
-//! happens.
+//! The modules in the order of a transaction: [`serve`] accepts a connection (`greetings`, `client`), which connects to
+//! the upstream (`upstream`). A `session` follows the messages of both sides, without I/O. `templates` recognizes
+//! transactions. `batches` decides when each is sent. `counts`, `log` and `metrics` report events.
 
 mod batches;
 mod client;
@@ -55,31 +54,31 @@ use batches::Batches;
 use client::Cancels;
 use greetings::Greetings;
 
-/// How a middle tier runs.
+/// Settings of a middle tier.
 #[derive(Debug)]
 pub struct Settings {
-    /// Where PostgreSQL is.
+    /// The PostgreSQL server.
     pub upstream: Upstream,
-    /// Which transactions are batched.
+    /// The transactions that are batched.
     pub templates: Templates,
     /// How transactions are batched; `None`: those of templates are sent at once.
     pub batching: Option<Batching>,
-    /// TLS for clients; `None`: it is refused to them.
+    /// TLS for clients; `None`: their requests for TLS are refused.
     pub tls: Option<Acceptor>,
     /// Whether clients without TLS are refused.
     pub tls_required: bool,
-    /// The most sessions at the same time, and the most connections that have none.
+    /// The most sessions at the same time. There may be as many connections without a session.
     pub clients_max: usize,
     /// How long a connection may take until its session begins.
     pub greeting_max: Duration,
-    /// Where failures and counts are reported.
+    /// Receives failures and counts.
     pub log: Log,
-    /// How often counts that have changed are reported; `None`: never.
+    /// How often changed counts are reported; `None`: never.
     pub counts_interval: Option<Duration>,
 }
 
 impl Settings {
-    /// Passes everything on, for up to 1,000 clients, and reports nothing.
+    /// Forwards everything, for up to 1,000 clients, and reports nothing.
     pub fn new(upstream: Upstream) -> Settings {
         Settings {
             upstream,
@@ -95,16 +94,18 @@ impl Settings {
         }
     }
 
-    /// Checks that the settings agree with each other.
+    /// Checks that the settings are consistent.
     ///
     /// # Errors
-    /// With TLS on both sides, a client with libpq's default settings would silently get a connection without TLS: its
-    /// SCRAM fails over TLS, because of channel binding, and `sslmode=prefer` then tries again without TLS.
+    /// TLS on both sides without `tls_required`. A client with libpq's default settings would then silently get
+    /// a connection without TLS: SCRAM fails over TLS because of channel binding, and `sslmode=prefer` retries
+    /// without TLS.
     pub fn check(&self) -> Result<(), String> {
         if self.tls.is_none() || self.tls_required || !self.upstream.may_encrypt() {
             return Ok(());
         }
-        let text = "with --tls-cert and an upstream that may use TLS, clients with sslmode=prefer (the default of libpq) \
+        let text = "with --tls-cert and an upstream that may use TLS, clients with sslmode=prefer (the default of \
+                    libpq) \
             would silently connect without TLS: give --tls-require, or sslmode=disable in the URL of --upstream";
         Err(text.into())
     }
@@ -113,16 +114,16 @@ impl Settings {
 /// How transactions are batched.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Batching {
-    /// Transactions of a batch, at most. The paper's is 50 (§5.6).
+    /// The most transactions in a batch. The paper uses 50 (§5.6).
     pub size: NonZeroUsize,
-    /// For how long a transaction waits for company, at most.
+    /// How long a transaction waits at most for its batch to fill.
     pub wait: Duration,
-    /// For how long a transaction waits for others, its batch's forming included, at most; then it goes.
+    /// How long a transaction waits at most in all; then it is sent.
     pub hold: Duration,
 }
 
-/// Batches of 50, for which nobody waits longer than a millisecond, nor for others longer than a second:
-/// PostgreSQL's own `deadlock_timeout`, after which it looks whether a wait can end.
+/// Batches of 50. A transaction waits at most a millisecond for its batch and a second for others. The second
+/// is PostgreSQL's `deadlock_timeout`.
 impl Default for Batching {
     fn default() -> Batching {
         Batching {
@@ -133,7 +134,6 @@ impl Default for Batching {
     }
 }
 
-/// What all clients share.
 #[derive(Debug)]
 struct Shared {
     upstream: Upstream,
@@ -144,19 +144,18 @@ struct Shared {
     cancels: Cancels,
     greetings: Greetings,
     greeting_max: Duration,
-    /// Places of sessions.
+    /// A permit for each session.
     sessions: Semaphore,
     clients_max: usize,
     counts: Arc<Counts>,
     log: Log,
 }
 
-/// Serves clients of `listener` until `stop` completes. Then clients without a transaction are sent away at
-/// once (57P01), and the others when theirs have ended. Those that are left when `abandon` completes are cut
-/// off.
+/// Serves clients of `listener` until `stop` completes. Clients without a transaction are then disconnected at once
+/// (57P01), the others after their transactions. When `abandon` completes, the remaining clients are disconnected.
 ///
 /// # Errors
-/// The settings do not agree with each other ([`Settings::check`]).
+/// The settings are inconsistent ([`Settings::check`]).
 pub async fn serve(
     listener: TcpListener,
     settings: Settings,
@@ -193,11 +192,11 @@ pub async fn serve(
             };
             match accepted {
                 Ok((stream, address)) => {
-                    // Here, and not in the task, so that they are in the order in which they came.
+                    // Registered here and not in the task, so that they are in order of arrival.
                     let greeting = shared.greetings.enter();
                     clients.spawn(client::run(stream, address, greeting, Arc::clone(&shared), stopped.clone()));
                 }
-                // Of this connection, or of too many open files: another may do.
+                // An error of this connection, or too many open files: another connection may succeed.
                 Err(error) => {
                     shared.counts.accept_failures.add(1);
                     shared.log.line(format_args!("a connection was not accepted: {error}"));
@@ -219,7 +218,7 @@ pub async fn serve(
     Ok(())
 }
 
-/// Logs what has been counted since the last time, for ever.
+/// Logs the changed counts, for ever.
 async fn report_counts(shared: &Shared, interval: Option<Duration>) {
     let Some(interval) = interval else { return std::future::pending().await };
     let mut before = shared.counts.counted();

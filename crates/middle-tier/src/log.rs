@@ -1,7 +1,7 @@
 //! The log: lines about failures and counts, which another thread writes.
 //!
-//! Invariant: nothing that serves clients waits for the reader of the log. A pipe that nobody drains fills the queue of
-//! lines; further lines are dropped and counted (`lost_lines`).
+//! Invariant: no code that serves clients waits for the reader of the log. If the reader is slow, the queue of
+//! lines fills up. Further lines are dropped and counted (`lost_lines`).
 
 use std::fmt::Arguments;
 use std::sync::Arc;
@@ -11,25 +11,24 @@ use seriatim_base::clock;
 
 use crate::counts::Counts;
 
-/// Lines that wait to be written, at most.
+/// The most lines that wait to be written.
 const LINES_MAX: usize = 1024;
 
-/// The end of a log that takes lines.
+/// The sender of a log.
 #[derive(Clone, Debug, Default)]
 pub struct Log(Option<(SyncSender<String>, Arc<Counts>)>);
 
 impl Log {
-    /// A log, and its lines, which a thread of the caller's should write. Lines that are dropped are counted in
-    /// `counts`.
+    /// A log and the receiver of its lines, which a thread of the caller should write. `counts` counts dropped lines.
     pub fn new(counts: Arc<Counts>) -> (Log, Receiver<String>) {
         let (lines, written) = sync_channel(LINES_MAX);
         (Log(Some((lines, counts))), written)
     }
 
-    /// Adds a line, with the time, and never waits.
+    /// Adds a line with the time. Never waits.
     pub fn line(&self, text: Arguments<'_>) {
         let Some((lines, counts)) = &self.0 else { return };
-        // A line stays one whatever a client or server has said.
+        // The line stays one line, whatever a client or server has sent.
         let text = text.to_string().replace(|c: char| c.is_control(), " ");
         if lines.try_send(format!("{} {text}", utc(clock::unix_microseconds()))).is_err() {
             counts.lost_lines.add(1);
@@ -37,7 +36,7 @@ impl Log {
     }
 }
 
-/// A time as RFC 3339 has it, in milliseconds.
+/// Formats a time as RFC 3339, with milliseconds.
 fn utc(microseconds: i64) -> String {
     let (seconds, rest) = (microseconds.div_euclid(1_000_000), microseconds.rem_euclid(1_000_000));
     let (days, second) = (seconds.div_euclid(86_400), seconds.rem_euclid(86_400));
@@ -74,7 +73,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_that_nobody_reads_are_dropped_and_counted() {
+    fn unread_lines_are_dropped_and_counted() {
         let counts = Arc::new(Counts::default());
         let (log, lines) = Log::new(Arc::clone(&counts));
         (0..LINES_MAX + 7).for_each(|number| log.line(format_args!("line {number}\nof one")));

@@ -9,7 +9,7 @@ use tokio::sync::Semaphore;
 
 use crate::counts::Counts;
 
-/// Readers at the same time; more wait.
+/// The most readers at the same time; others wait.
 pub(crate) const READERS_MAX: usize = 8;
 /// How long a reader may take.
 const READER_MAX: Duration = Duration::from_secs(10);
@@ -28,7 +28,7 @@ pub async fn serve_metrics(listener: TcpListener, counts: Arc<Counts>) {
                     drop(place);
                 });
             }
-            // Of this connection, or of too many open files: another may do.
+            // An error of this connection, or too many open files: another connection may succeed.
             Err(_) => tokio::time::sleep(Duration::from_millis(10)).await,
         }
     }
@@ -64,13 +64,13 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn counts_are_served_and_nothing_else() {
+    async fn only_counts_are_served() {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
         let address = listener.local_addr().expect("it is bound");
         let counts = Arc::new(Counts::default());
         counts.clients.add(3);
         tokio::spawn(serve_metrics(listener, counts));
-        // Readers that say nothing, one less than there may be.
+        // Silent readers, one less than the limit.
         let mut mute = Vec::new();
         for _ in 1..READERS_MAX {
             mute.push(TcpStream::connect(address).await.expect("it listens"));
@@ -83,7 +83,7 @@ mod tests {
             (&long, &["200 OK"]),
         ] {
             let mut stream = TcpStream::connect(address).await.expect("it listens");
-            // An answer may come before all of a request that is too long is taken.
+            // The answer to an overlong request may come before the request was read completely.
             let _ = stream.write_all(request.as_bytes()).await;
             let mut answer = Vec::new();
             let _ = stream.read_to_end(&mut answer).await;

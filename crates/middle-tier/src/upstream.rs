@@ -1,9 +1,9 @@
-//! Where PostgreSQL is, and a connection to it: a URL as libpq has it, without what clients bring themselves.
+//! The PostgreSQL server, and connections to it. Its URL is as in libpq, without the parts that clients send.
 //!
 //! `postgres://HOST[:PORT][/][?NAME=VALUE&…]`, with `sslmode` (`disable`, `prefer`, `require`, `verify-ca`,
-//! `verify-full`), `sslrootcert`, `connect_timeout` in seconds, and `host` and `port`; a host that begins with
-//! `/`, percent-encoded or as a parameter, is the directory of a Unix-domain socket. User, password and
-//! database are the clients'.
+//! `verify-full`), `sslrootcert`, `connect_timeout` in seconds, and `host` and `port`. A host that begins with
+//! `/`, percent-encoded or as a parameter, is the directory of a Unix-domain socket. Clients give user,
+//! password and database.
 
 use std::time::Duration;
 
@@ -11,12 +11,12 @@ use seriatim_wire::tls::{Connector, Verify};
 use seriatim_wire::{Stream, startup};
 use tokio::net::{TcpStream, UnixStream};
 
-/// As `libpq` has it.
+/// The default of libpq.
 const PORT: u16 = 5432;
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 const PARAMETERS: &str = "sslmode, sslrootcert, connect_timeout, host, port";
 
-/// Where PostgreSQL is, and how it is connected to.
+/// The PostgreSQL server, and how to connect to it.
 #[derive(Clone, Debug)]
 pub struct Upstream {
     host: String,
@@ -27,32 +27,33 @@ pub struct Upstream {
     timeout: Duration,
 }
 
-/// How a connection to the upstream is encrypted.
+/// The encryption of connections to the upstream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SslMode {
-    /// Not at all.
+    /// Never.
     Disable,
-    /// If the upstream has it.
+    /// If the upstream supports it.
     Prefer,
     /// Always.
     Require,
-    /// Always, with a certificate that one of the roots signed.
+    /// Always, with a certificate that a trusted root signed.
     VerifyCa,
     /// Always, with such a certificate that names the host.
     VerifyFull,
 }
 
 impl Upstream {
-    /// Reads a URL. Roots of certificates are read by the caller, from [`Upstream::root`], and given by
+    /// Reads a URL. The caller reads the root certificates from [`Upstream::root`] and passes them to
     /// [`Upstream::verify`].
     ///
     /// # Errors
-    /// When it is no URL of PostgreSQL, or has what cannot be here; the text says what would be right.
+    /// When the URL is invalid or has unsupported parts. The text states the valid form.
     pub fn parse(url: &str) -> Result<Upstream, String> {
         let rest = url.strip_prefix("postgres://").or_else(|| url.strip_prefix("postgresql://"));
         let rest = rest.ok_or_else(|| {
             format!(
-                "the upstream `{url}` is no URL of PostgreSQL: it begins with postgres://, as postgres://localhost:5432"
+                "the upstream `{url}` is not a PostgreSQL URL: it must begin with postgres://, as \
+                 postgres://localhost:5432"
             )
         })?;
         let (place, parameters) = rest.split_once('?').unwrap_or((rest, ""));
@@ -60,7 +61,7 @@ impl Upstream {
         if !database.is_empty() || authority.contains('@') {
             let what = if database.is_empty() { "a user" } else { "a database" };
             return Err(format!(
-                "the upstream names {what}, which its clients bring themselves: leave postgres://HOST:PORT of it"
+                "the upstream's URL has {what}, which clients send themselves: give only postgres://HOST:PORT"
             ));
         }
         let (host, port) = match authority.strip_prefix('[').and_then(|rest| rest.split_once(']')) {
@@ -86,14 +87,14 @@ impl Upstream {
             upstream.host = "localhost".into();
         }
         if matches!(upstream.mode, SslMode::Disable | SslMode::Prefer) && upstream.root.is_some() {
-            // libpq takes it and verifies nothing with `disable`, and nothing that matters with `prefer`.
+            // libpq accepts it, but verifies nothing with `disable`, and nothing useful with `prefer`.
             return Err(
                 "sslrootcert verifies nothing with sslmode=disable or prefer (the default); sslmode=verify-full does"
                     .into(),
             );
         }
         if upstream.mode == SslMode::Require && upstream.root.is_some() {
-            // As libpq has it, for those who gave a root before there was `verify-ca`.
+            // As in libpq, for users that gave a root before there was `verify-ca`.
             upstream.mode = SslMode::VerifyCa;
         }
         if matches!(upstream.mode, SslMode::Prefer | SslMode::Require) {
@@ -110,7 +111,7 @@ impl Upstream {
             "connect_timeout" => {
                 let seconds = value.parse().ok().filter(|seconds| *seconds > 0);
                 let seconds =
-                    seconds.ok_or_else(|| format!("connect_timeout is seconds, at least 1, and not `{value}`"))?;
+                    seconds.ok_or_else(|| format!("connect_timeout must be at least 1 second, not `{value}`"))?;
                 self.timeout = Duration::from_secs(seconds);
             }
             "sslmode" => {
@@ -122,21 +123,21 @@ impl Upstream {
                     "verify-full" => SslMode::VerifyFull,
                     _ => {
                         return Err(format!(
-                            "sslmode is one of disable, prefer, require, verify-ca, verify-full, and not `{value}`"
+                            "sslmode must be one of disable, prefer, require, verify-ca, verify-full, not `{value}`"
                         ));
                     }
                 }
             }
             _ => {
                 return Err(format!(
-                    "the upstream's URL may have {PARAMETERS}, and not `{name}`: settings are the clients'"
+                    "the upstream's URL may have {PARAMETERS}, but not `{name}`: clients send other settings"
                 ));
             }
         }
         Ok(())
     }
 
-    /// The file with the roots that [`Upstream::verify`] has to be given, if certificates are to be verified.
+    /// The file with root certificates for [`Upstream::verify`], if certificates are verified.
     pub fn root(&self) -> Option<Result<&str, String>> {
         let verifies = matches!(self.mode, SslMode::VerifyCa | SslMode::VerifyFull);
         let missing =
@@ -144,30 +145,31 @@ impl Upstream {
         verifies.then(|| self.root.as_deref().ok_or_else(missing))
     }
 
-    /// Verifies certificates against these roots, PEM.
+    /// Verifies certificates with these root certificates (PEM).
     ///
     /// # Errors
-    /// When there is none among them.
+    /// When they contain no certificate.
     pub fn verify(&mut self, roots: &[u8]) -> Result<(), String> {
         let verify = if self.mode == SslMode::VerifyFull { Verify::ChainAndName } else { Verify::Chain };
         self.connector = Some(Connector::new(verify, Some(roots))?);
         Ok(())
     }
 
-    /// Whether a connection to it may use TLS.
+    /// Whether a connection to the upstream may use TLS.
     pub(crate) fn may_encrypt(&self) -> bool {
         self.mode != SslMode::Disable && !self.is_socket()
     }
 
-    /// Whether it is reached by a Unix-domain socket, which never uses TLS (libpq).
+    /// Whether the upstream has a Unix-domain socket, on which libpq never uses TLS.
     fn is_socket(&self) -> bool {
         self.host.starts_with('/')
     }
 
-    /// Connects, up to where a session's start or a request to cancel is sent; whether the connection is encrypted.
+    /// Connects, ready for the start of a session or for a request to cancel. Returns whether the connection is
+    /// encrypted.
     ///
     /// # Errors
-    /// When nobody answers in time, or not as the mode has it.
+    /// When the server does not answer in time, or not as the mode requires.
     pub(crate) async fn connect(&self) -> std::io::Result<(Stream, bool)> {
         match tokio::time::timeout(self.timeout, self.try_connect()).await {
             Ok(connected) => connected,
@@ -194,7 +196,7 @@ impl Upstream {
             return Ok((connector.connect(&self.host, stream).await?, true));
         }
         if self.mode != SslMode::Prefer {
-            return Err(std::io::Error::other("it has no TLS, which sslmode asks for"));
+            return Err(std::io::Error::other("the server has no TLS, which sslmode requires"));
         }
         Ok((stream, false))
     }
@@ -211,10 +213,10 @@ impl std::fmt::Display for Upstream {
 
 fn port_of(text: &str) -> Result<u16, String> {
     let port = text.parse().ok().filter(|port| *port > 0);
-    port.ok_or_else(|| format!("the upstream's port is a number from 1 to 65535, and not `{text}`"))
+    port.ok_or_else(|| format!("the upstream's port must be a number from 1 to 65535, not `{text}`"))
 }
 
-/// Without percent-encoding.
+/// Removes percent-encoding.
 fn decoded(text: &str) -> Result<String, String> {
     let wrong = || format!("`{text}` in the upstream's URL is not percent-encoded text");
     let mut bytes = Vec::new();
@@ -256,7 +258,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_is_refused_with_what_would_be_right() {
+    fn invalid_arguments_are_refused_with_the_valid_ones() {
         for (url, words) in [
             ("localhost:5432", "postgres://localhost:5432"),
             ("postgres://me@h", "names a user"),

@@ -26,8 +26,8 @@ use std::sync::Arc;
 use seriatim::procedure::divided::{Divided, Fragment, Then, Undo, pack_all, unpack_all};
 use seriatim::{Abort, Database, Epoch, Handle, SchemaError, Session, Table, TransactError, Tx};
 use seriatim_partition::{
-    ClientId, Coordinator, CoordinatorId, CoordinatorRecord, Fault, HoldingCoordinator, Journal, Left, OwnerRecord,
-    PartitionId, Scheme, TransactionId, Unfinished, is_injected,
+    ClientId, Coordinator, CoordinatorId, CoordinatorRecord, Fault, HoldingCoordinator, Journal, OwnerRecord,
+    PartitionId, RecoveredState, Scheme, TransactionId, Unfinished, is_injected,
 };
 
 use crate::program::numbers as numbers_of;
@@ -440,7 +440,7 @@ impl OwnerJournal {
         session: &mut Session,
         at: PartitionId,
         of: &Deployed,
-    ) -> Result<(OwnerJournal, Left<Participant>), Refused> {
+    ) -> Result<(OwnerJournal, RecoveredState<Participant>), Refused> {
         let (incarnation, here) = next_incarnation(divided, Role::Partition(at.0), of)?;
         let database = divided.database();
         let (undecided, numbers) = (database.table::<Undecided>()?, database.table::<Highest>()?);
@@ -458,7 +458,7 @@ impl OwnerJournal {
         };
         let rows = session.transact(|tx| tx.scan(&journal.undecided, ..).map(|row| Ok(row?.to_owned())).collect())?;
         let rows: Vec<Undecided> = rows.value;
-        let mut left = Left { incarnation, unfinished: Vec::new(), calls: Vec::new(), fragments: Vec::new() };
+        let mut left = RecoveredState { incarnation, unfinished: Vec::new(), calls: Vec::new(), fragments: Vec::new() };
         let of = |row: &Undecided| (TransactionId { client: ClientId(row.client), number: row.number }, row.alone);
         for row in &rows {
             journal.place = journal.place.max(row.place + 1);

@@ -37,7 +37,9 @@ use std::time::Duration;
 
 use seriatim::procedure::divided::{Divided, Fragment, Lock, NOTHING, Reply, Undo};
 use seriatim::{Session, TransactError, TransactionOptions};
-use seriatim_partition::{Fault, Left, LockMode, OwnerRecord, Partition, PartitionId, TransactionId, is_injected};
+use seriatim_partition::{
+    Fault, LockMode, OwnerRecord, Partition, PartitionId, RecoveredState, TransactionId, is_injected,
+};
 
 use journal::{OwnerJournal, durable, is_of_the_disk, request};
 
@@ -117,7 +119,7 @@ pub struct Participant {
     /// before them.
     owed: VecDeque<Taken>,
     /// The undecided transactions for the owner when it begins.
-    left: Option<Left<Participant>>,
+    left: Option<RecoveredState<Participant>>,
 }
 
 /// The undo of a fragment.
@@ -330,7 +332,7 @@ impl Partition for Participant {
         self.journal.as_mut().map_or(u64::MAX, |journal| journal.waits.reached(durable))
     }
 
-    fn left(&mut self) -> Option<Left<Participant>> {
+    fn left(&mut self) -> Option<RecoveredState<Participant>> {
         self.left.take()
     }
 

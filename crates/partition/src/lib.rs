@@ -103,7 +103,7 @@ pub use message::{
     Call, ClientId, Conflict, CoordinatorId, Decision, Fragment, FromCoordinator, FromOwner, Misuse, Outcome,
     PartitionId, Refusal, Response, ToCoordinator, ToOwner, TransactionId,
 };
-pub use owner::{Left, Options, OutputOf as OwnerOutputOf, Owner, OwnerOutput, Unfinished};
+pub use owner::{Options, OutputOf as OwnerOutputOf, Owner, OwnerOutput, RecoveredState, Unfinished};
 pub use partition::{LockMode, Partition};
 pub use procedure::{FragmentRequest, Next, Procedure};
 pub use record::{CoordinatorRecord, Kept, OwnerRecord};

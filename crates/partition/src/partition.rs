@@ -1,6 +1,6 @@
 //! The interface between an owner and its partition: fragments run on the partition, and are undone.
 
-use crate::{Left, OwnerRecord, TransactionId};
+use crate::{OwnerRecord, RecoveredState, TransactionId};
 
 /// The data of one partition, and the code that runs on it. The owner calls it from one thread, one call at a
 /// time.
@@ -101,7 +101,7 @@ pub trait Partition {
     }
 
     /// The state of transactions when the owner begins, if the partition keeps it itself; called once.
-    fn left(&mut self) -> Option<Left<Self>>
+    fn left(&mut self) -> Option<RecoveredState<Self>>
     where
         Self: Sized,
     {

@@ -453,8 +453,7 @@ fn copy_log(
             let batch = &scan.batches[number];
             match needed[number] {
                 true => scan.read(disk, number, &mut buffer)?,
-                // Recovery does not need this batch. It is copied, even if damaged, so that no number is
-                // missing.
+                // Recovery does not need this batch. It is copied, even if damaged, so that no number is missing.
                 false => scan.read_raw(disk, number, &mut buffer)?,
             }
             let bytes = batch.header.bytes();
@@ -473,8 +472,7 @@ fn copy_log(
 /// recovery would read.
 ///
 /// # Errors
-/// [`LogError::Corrupt`] for the first damage; [`LogError::NotADatabase`], [`LogError::Format`],
-/// [`LogError::Io`].
+/// [`LogError::Corrupt`] for the first damage; [`LogError::NotADatabase`], [`LogError::Format`], [`LogError::Io`].
 pub fn verify(disk: &dyn Disk, directory: &Path, progress: &Progress<'_>) -> Result<Verified, LogError> {
     refuse_empty(directory)?;
     let manifest = Manifest::read(disk, directory)?;

@@ -4,9 +4,8 @@
 //! group    body bytes u32 | TID u64 | body: entries            little-endian
 //! entry    varint(layout << 2 | kind) | key | row (0), nothing (1, delete), patch (2), delta (3)
 //! ```
-//! Key, row, patch and delta are encoded as in [`seriatim_catalog::wire`]. A commit that is larger than
-//! [`CUT_BYTES`] is several groups of one TID. Its epoch makes it atomic. Entries have no length field: a
-//! reader needs the layouts.
+//! Key, row, patch and delta are encoded as in [`seriatim_catalog::wire`]. A commit that is larger than [`CUT_BYTES`]
+//! is several groups of one TID. Its epoch makes it atomic. Entries have no length field: a reader needs the layouts.
 //!
 //! Invariant: a group is never empty. Reading checks every byte of an entry before it returns the entry.
 

@@ -1,8 +1,7 @@
 //! The redo log, checkpoints and recovery. An acknowledged commit survives a crash.
 //!
-//! Invariant: this crate knows bytes, keys and TIDs, and no protocol. The durable point never moves back. Files
-//! are reached only through the platform interface `seriatim_base::disk`, so a test can cut the power at any
-//! operation.
+//! Invariant: this crate knows bytes, keys and TIDs, and no protocol. The durable point never moves back. Files are
+//! reached only through the platform interface `seriatim_base::disk`, so a test can cut the power at any operation.
 //! ```text
 //! DIR/LOCK                                 held while a process has the database open
 //! DIR/MANIFEST                             format, incarnations, tables, newest checkpoint; replaced as a whole

@@ -36,8 +36,7 @@ use crate::{Durable, LogError, segment};
 /// Options of a log.
 #[derive(Clone, Debug)]
 pub struct LogOptions {
-    /// The directories of the loggers, one logger each. They must exist. A directory may be listed several
-    /// times.
+    /// The directories of the loggers, one logger each. They must exist. A directory may be listed several times.
     pub directories: Vec<PathBuf>,
     /// The directory of the database, if it has one. Without its manifest, flushed commits are lost.
     pub database: Option<PathBuf>,
@@ -140,8 +139,7 @@ impl Log {
     /// incarnation may exist ([`segment::delete_unnamed`]). Afterwards, and before any commit, the manifest
     /// lists the incarnation. So every listed incarnation has segments.
     ///
-    /// Returns the log, a writer for each worker slot, and the loggers. [`Log::spawn`] or the caller steps the
-    /// loggers.
+    /// Returns the log, a writer for each worker slot, and the loggers. [`Log::spawn`] or the caller steps the loggers.
     ///
     /// # Errors
     /// When the options are invalid, or a segment cannot be created, for instance because the disk is full.
@@ -230,8 +228,7 @@ impl Log {
     /// Asks the loggers to make `epoch` durable for a waiting caller. They end and flush that epoch after their
     /// current flush. Never waits.
     pub fn request(&self, epoch: Epoch) {
-        // ORDERING: the store precedes the wake-up, and the lock of the wake-up makes it visible to the woken
-        // logger.
+        // ORDERING: the store precedes the wake-up, and the lock of the wake-up makes it visible to the woken logger.
         self.shared.requested.fetch_max(epoch.0, Ordering::AcqRel);
         self.shared.wake();
     }
@@ -268,17 +265,15 @@ impl Log {
         fence(Ordering::SeqCst);
     }
 
-    /// An epoch that a recovery finds in a batch, even if it is not durable. A later epoch may be found as
-    /// well.
+    /// An epoch that a recovery finds in a batch, even if it is not durable. A later epoch may be found as well.
     pub fn mentioned(&self) -> Epoch {
         // ORDERING: pairs with the release in `advance`.
         let recorded = self.shared.loggers.iter().map(|progress| progress.recorded.load(Ordering::Acquire));
         Epoch(recorded.max().unwrap_or(0))
     }
 
-    /// Deletes segments of this incarnation whose entries are all of epochs before `epoch`, oldest first. The
-    /// segment being written stays. A checkpoint that begins at `epoch` must be durable. Returns how many
-    /// segments it deleted.
+    /// Deletes segments of this incarnation whose entries are all of epochs before `epoch`, oldest first. The segment
+    /// being written stays. A checkpoint that begins at `epoch` must be durable. Returns how many segments it deleted.
     ///
     /// # Errors
     /// When a segment cannot be deleted. It and the later segments of its logger are kept for the next call.
@@ -373,8 +368,7 @@ impl Log {
     }
 }
 
-/// The threads that step the loggers. Dropping them stops the log at once; [`LogThreads::close`] ends it in
-/// order.
+/// The threads that step the loggers. Dropping them stops the log at once; [`LogThreads::close`] ends it in order.
 #[derive(Debug)]
 pub struct LogThreads {
     log: Log,
@@ -383,8 +377,7 @@ pub struct LogThreads {
 }
 
 impl LogThreads {
-    /// Whether the caller runs on one of these threads, for instance in a waker. Such a caller cannot close the
-    /// log.
+    /// Whether the caller runs on one of these threads, for instance in a waker. Such a caller cannot close the log.
     pub fn is_current(&self) -> bool {
         self.threads.iter().any(Periodic::is_current)
     }
@@ -533,8 +526,7 @@ impl Shared {
         Epoch(recorded.min().unwrap_or(0))
     }
 
-    /// Advances the durable point: logger `index` has flushed up to `closed`, and its batches record
-    /// `recorded`.
+    /// Advances the durable point: logger `index` has flushed up to `closed`, and its batches record `recorded`.
     pub(crate) fn advance(&self, index: usize, recorded: Epoch, closed: Epoch) {
         let own = &self.loggers[index];
         // ORDERING: pairs with the acquires here and in `recorded`: a thread that sees an epoch closed sees

@@ -26,8 +26,7 @@ use crate::segment::{self, Failure, Name, SEGMENT_BYTES_MAX, Segment};
 use crate::stream::Consumer;
 use crate::writer::Slot;
 
-/// A larger buffer for batches is freed when its batch was flushed. A new buffer costs little beside so large a
-/// flush.
+/// A larger buffer for batches is freed when its batch was flushed. A new buffer costs little beside so large a flush.
 const BATCH_BYTES_KEPT: usize = if cfg!(test) { 4 << 10 } else { 4 << 20 };
 
 /// Writes the log of some of the writers.
@@ -141,8 +140,7 @@ impl Logger {
             self.write()?;
         }
         let slots = self.streams.iter().map(|stream| &*self.shared.slots[stream.slot]);
-        // A writer may announce an epoch that has been closed and then read a later one: what was closed stays
-        // closed.
+        // A writer may announce an epoch that has been closed and then read a later one: what was closed stays closed.
         let closed = Slot::closed(current, slots).max(self.closed);
         for stream in &mut self.streams {
             stream.until = stream.consumer.consumed() + stream.consumer.available();
@@ -281,8 +279,7 @@ impl Logger {
         self.shared.advance(self.index, self.recorded, self.closed);
     }
 
-    /// Prepares a part of the next segment, if that is needed soon. A lack of space matters only when it is
-    /// needed.
+    /// Prepares a part of the next segment, if that is needed soon. A lack of space matters only when it is needed.
     fn look_ahead(&mut self, flushed_bytes: u64) -> Result<(), Failure> {
         if !self.segment.is_half_full() {
             return Ok(());
@@ -298,8 +295,7 @@ impl Logger {
         }
     }
 
-    /// Handles a lack of space for the next segment: if it had the usual size, removes it and tries a small
-    /// one.
+    /// Handles a lack of space for the next segment: if it had the usual size, removes it and tries a small one.
     fn give_up_next(&mut self) -> bool {
         let options = &self.shared.options;
         if self.low || options.small_segment_bytes() >= options.segment_bytes {

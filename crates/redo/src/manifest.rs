@@ -99,8 +99,7 @@ pub struct Incarnation {
     pub number: u64,
     /// Its first epoch, above every epoch in which an earlier incarnation can have written.
     pub first_epoch: Epoch,
-    /// Its last durable epoch: entries of later epochs are void. `None` before it was closed in order or
-    /// recovered.
+    /// Its last durable epoch: entries of later epochs are void. `None` before it was closed in order or recovered.
     pub durable_epoch: Option<Epoch>,
     /// The directory of each logger's segments, relative to the database directory or absolute.
     pub loggers: Vec<PathBuf>,
@@ -155,10 +154,9 @@ pub struct Checkpoint {
 pub struct NotWritten {
     /// The error of the file system.
     pub error: LogError,
-    /// Whether a sync or the rename failed. Then it is unknown which manifest is in place and what else the
-    /// disk has lost, so nothing more may be written or acknowledged. Otherwise the old manifest is untouched,
-    /// and writing may be retried. A full disk that is reported before the sync of the directory is such a
-    /// case.
+    /// Whether a sync or the rename failed. Then it is unknown which manifest is in place and what else the disk has
+    /// lost, so nothing more may be written or acknowledged. Otherwise the old manifest is untouched, and writing may
+    /// be retried. A full disk that is reported before the sync of the directory is such a case.
     pub is_final: bool,
 }
 

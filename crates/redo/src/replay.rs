@@ -4,12 +4,11 @@
 //! the batches and passes every valid version to an [`Apply`]. One thread gets all versions of a key, in the
 //! order of their TIDs.
 //!
-//! **What counts.** The durable epoch D of an incarnation is the smallest closed epoch that its loggers have
-//! recorded. Entries of epochs up to D count. Each logger has closed D, so these entries are all on disk, and
-//! epochs are consistent cuts. Entries above D are void, now and in every later recovery, whose manifest
-//! records D. Entries below the beginning of the checkpoint do not count either. A row that was deleted before
-//! the checkpoint began is not in the checkpoint. It must not come back from a batch that outlived the batch of
-//! its deletion.
+//! **What counts.** The durable epoch D of an incarnation is the smallest closed epoch that its loggers have recorded.
+//! Entries of epochs up to D count. Each logger has closed D, so these entries are all on disk, and epochs are
+//! consistent cuts. Entries above D are void, now and in every later recovery, whose manifest records D. Entries below
+//! the beginning of the checkpoint do not count either. A row that was deleted before the checkpoint began is not in
+//! the checkpoint. It must not come back from a batch that outlived the batch of its deletion.
 //!
 //! **Patches without a row.** Let a fuzzy checkpoint begin in epoch B and end in epoch e. The pass began when
 //! all commits below B were in memory. So for each key it holds the newest version below B, or a version from B
@@ -121,8 +120,7 @@ impl Replay {
     /// Otherwise segments may have been deleted meanwhile, oldest first, which nothing else would reveal.
     ///
     /// # Errors
-    /// As [`Replay::open`]. A batch that is being written may look damaged, so look again before you report
-    /// damage.
+    /// As [`Replay::open`]. A batch that is being written may look damaged, so look again before you report damage.
     pub fn look(disk: &dyn Disk, directory: &Path, manifest: &Manifest) -> Result<Replay, LogError> {
         Ok(Replay::new(LogScan::while_written(disk, directory, manifest)?, manifest))
     }

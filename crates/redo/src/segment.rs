@@ -37,8 +37,7 @@ pub const SEGMENT_BYTES_MAX: u64 = 8 << 30;
 /// The least that is zeroed at a time, in bytes.
 const PIECE_MIN: u64 = 1 << 20;
 
-/// Names a segment by incarnation, logger and sequence number. Names sort in the order in which segments are
-/// written.
+/// Names a segment by incarnation, logger and sequence number. Names sort in the order in which segments are written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Name {
     /// The opening of the database that wrote it.
@@ -356,8 +355,7 @@ impl Segment {
     }
 }
 
-/// The size of a segment with room for `room` bytes of batches. One page precedes the batches and one follows
-/// them.
+/// The size of a segment with room for `room` bytes of batches. One page precedes the batches and one follows them.
 fn bytes_for(room: u64) -> u64 {
     (2 * PAGE as u64).saturating_add(room).next_multiple_of(PAGE as u64)
 }

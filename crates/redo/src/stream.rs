@@ -105,8 +105,7 @@ impl Producer {
 
     /// Makes everything written so far visible to the consumer.
     pub fn publish(&mut self) {
-        // ORDERING: pairs with the acquire in `Consumer::available`, for the bytes and for the links between
-        // chunks.
+        // ORDERING: pairs with the acquire in `Consumer::available`, for the bytes and for the links between chunks.
         self.shared.published.store(self.written, Ordering::Release);
     }
 
@@ -186,8 +185,7 @@ impl Consumer {
         let mut missing = bytes;
         while missing > 0 {
             if self.left == self.chunk_bytes {
-                // SAFETY: `tail` is a chunk of the chain. Bytes beyond it are published, so its `next` is set
-                // (rule 2).
+                // SAFETY: `tail` is a chunk of the chain. Bytes beyond it are published, so its `next` is set (rule 2).
                 self.tail = unsafe { (*self.tail).next.load(Ordering::Relaxed) };
                 self.left = 0;
                 // ORDERING: pairs with the acquire in `Producer::unlink_free`.

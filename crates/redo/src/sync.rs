@@ -52,8 +52,7 @@ impl Bytes {
     pub(crate) unsafe fn read(&self, at: usize, bytes: usize, to: &mut Vec<u8>) {
         let cells = &self.0[at..][..bytes];
         #[cfg(not(loom))]
-        // SAFETY: an `UnsafeCell<u8>` has the layout of its byte. By the caller's promise no thread writes
-        // these bytes.
+        // SAFETY: an `UnsafeCell<u8>` has the layout of its byte. By the caller's promise no thread writes these bytes.
         to.extend_from_slice(unsafe { std::slice::from_raw_parts(cells.as_ptr().cast::<u8>(), bytes) });
         #[cfg(loom)]
         // SAFETY: the caller's promise, which loom checks.

@@ -1,15 +1,13 @@
 //! Writers: the log's interface for a worker, and the epochs in which a worker may still write.
 //!
-//! Invariant: between `begin` and `end` the epoch word of the slot is at most the epoch of the running commit.
-//! So no logger closes that epoch before the commit's entries are in the stream. Otherwise the slot is idle and
-//! delays no logger. A commit costs two stores, a fence and a copy here: no lock, and no word that another
-//! worker writes.
+//! Invariant: between `begin` and `end` the epoch word of the slot is at most the epoch of the running commit. So no
+//! logger closes that epoch before the commit's entries are in the stream. Otherwise the slot is idle and delays no
+//! logger. A commit costs two stores, a fence and a copy here: no lock, and no word that another worker writes.
 //!
-//! Why a logger never closes too much: a logger reads the current epoch, fences, and reads the slots. A worker
-//! stores its slot, fences, and then reads the epoch of its commit. If the logger finds the slot idle, its
-//! fence came first. So the worker reads an epoch no smaller than the one that the logger read, and the logger
-//! closes only smaller ones. In Silo (§4.10) workers publish the id of their last commit instead, so that idle
-//! workers must be woken.
+//! Why a logger never closes too much: a logger reads the current epoch, fences, and reads the slots. A worker stores
+//! its slot, fences, and then reads the epoch of its commit. If the logger finds the slot idle, its fence came first.
+//! So the worker reads an epoch no smaller than the one that the logger read, and the logger closes only smaller ones.
+//! In Silo (§4.10) workers publish the id of their last commit instead, so that idle workers must be woken.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -104,10 +102,9 @@ impl Writer {
         Writer { shared, slot, producer, groups: Vec::new(), begun: false }
     }
 
-    /// Waits while the writer is too far ahead of the disk, at most [`LogOptions::backlog_wait_max`]. Called
-    /// before a transaction begins, when it holds nothing that other transactions wait for. The backlog does
-    /// not grow before the transaction commits. Does not wait if waiting cannot help; [`Writer::begin`] then
-    /// returns the reason.
+    /// Waits while the writer is too far ahead of the disk, at most [`LogOptions::backlog_wait_max`]. Called before a
+    /// transaction begins, when it holds nothing that other transactions wait for. The backlog does not grow before the
+    /// transaction commits. Does not wait if waiting cannot help; [`Writer::begin`] then returns the reason.
     ///
     /// [`LogOptions::backlog_wait_max`]: crate::LogOptions::backlog_wait_max
     #[inline]
@@ -216,8 +213,7 @@ impl Writer {
 impl Drop for Writer {
     fn drop(&mut self) {
         if self.begun {
-            // The commit may have taken effect in memory without being in the log. No later commit may become
-            // durable.
+            // The commit may have taken effect in memory without being in the log. No later commit may become durable.
             self.shared.stop("a commit panicked before its writes were in the log: open the database again");
         }
     }

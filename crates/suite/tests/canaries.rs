@@ -492,7 +492,7 @@ fn ended_by_panic(test: &str, protocol: &str, fault: Fault, wanted: &[&str]) -> 
 #[test]
 fn a_panic_amid_a_commit_aborts_the_process_in_every_protocol() {
     for protocol in protocols() {
-        let wanted = ["a deliberate panic with locks held", "a panic in the middle of a commit", "is aborted"];
+        let wanted = ["a deliberate panic with locks held", "a panic during a commit", "is aborted"];
         let status = ended_by_panic("panic_amid_a_commit", protocol, Fault::PanicInCommit, &wanted);
         assert_eq!(status.code(), None, "{protocol}: a signal ends it");
     }

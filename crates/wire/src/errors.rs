@@ -28,16 +28,16 @@ impl SqlState {
     pub const SERIALIZATION_FAILURE: SqlState = SqlState(*b"40001");
     /// The transaction was part of a deadlock.
     pub const DEADLOCK_DETECTED: SqlState = SqlState(*b"40P01");
-    /// A client asked for the end of the query.
+    /// A client asked to cancel the query.
     pub const QUERY_CANCELED: SqlState = SqlState(*b"57014");
     /// The server is being shut down.
     pub const ADMIN_SHUTDOWN: SqlState = SqlState(*b"57P01");
-    /// More connections than there may be.
+    /// There are as many connections as the server permits.
     pub const TOO_MANY_CONNECTIONS: SqlState = SqlState(*b"53300");
     /// The server does not support the feature.
     pub const FEATURE_NOT_SUPPORTED: SqlState = SqlState(*b"0A000");
 
-    /// Whether the transaction was rolled back and may succeed when it is run again.
+    /// Whether the transaction was rolled back and may succeed when it is retried.
     pub fn is_retryable(self) -> bool {
         self == SqlState::SERIALIZATION_FAILURE || self == SqlState::DEADLOCK_DETECTED
     }
@@ -58,7 +58,7 @@ pub enum Severity {
     Fatal,
 }
 
-/// The bytes of an `ErrorResponse`.
+/// Encodes an `ErrorResponse`.
 pub fn response(severity: Severity, state: SqlState, text: &str, hint: Option<&str>) -> Bytes {
     let severity = if severity == Severity::Fatal { "FATAL" } else { "ERROR" };
     // A string of the protocol ends at its first zero byte.
@@ -69,21 +69,21 @@ pub fn response(severity: Severity, state: SqlState, text: &str, hint: Option<&s
     message::encode(&ErrorResponse::new(fields))
 }
 
-/// The severity and the SQLSTATE of an `ErrorResponse`.
+/// Reads the severity and the SQLSTATE of an `ErrorResponse`.
 ///
 /// # Errors
 /// The message is malformed or has no SQLSTATE.
 pub fn read(bytes: &[u8]) -> Result<(Severity, SqlState), Malformed> {
     let response: ErrorResponse = message::decode(bytes)?;
     let field = |code| response.fields.iter().find(|(field, _)| *field == code).map(|(_, value)| value.as_str());
-    // `V` is never translated; servers before 9.6 have `S` alone.
+    // `V` is never translated; servers before 9.6 send only `S`.
     let is_fatal = matches!(field(b'V').or(field(b'S')), Some("FATAL" | "PANIC"));
     let state = field(b'C').and_then(|state| state.as_bytes().try_into().ok());
     let state = state.ok_or(Malformed("an error without an SQLSTATE"))?;
     Ok((if is_fatal { Severity::Fatal } else { Severity::Error }, SqlState(state)))
 }
 
-/// An `ErrorResponse` with a hint behind its other fields.
+/// Adds a hint to an `ErrorResponse`, behind its other fields.
 pub fn with_hint(response: &[u8], hint: &str) -> Bytes {
     let fields = Body::of(response).rest();
     let fields = fields.strip_suffix(&[0]).unwrap_or(fields);
@@ -109,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn a_hint_is_added_behind_what_the_server_says() {
+    fn a_hint_is_added_behind_the_servers_fields() {
         let bytes = response(Severity::Fatal, SqlState::INVALID_AUTHORIZATION, "no", None);
         let hinted = with_hint(&bytes, "do so");
         assert_eq!(hinted, response(Severity::Fatal, SqlState::INVALID_AUTHORIZATION, "no", Some("do so")));

@@ -1,8 +1,8 @@
 //! Cuts a stream of bytes into messages: a tag, a length that counts itself, and a body.
 //!
-//! Its caller decides for each message whether it is gathered, passed on in parts, or refused. A message is
-//! gathered if its caller wants to decode it. The parts of any other are passed on as they arrive, so that a
-//! row of a gigabyte takes no more memory than a buffer.
+//! The caller decides for each message whether it is gathered, forwarded in parts, or refused. A message is
+//! gathered if the caller wants to decode it. Parts of other messages are forwarded as they arrive, so a row of
+//! a gigabyte takes no more memory than a buffer.
 
 use bytes::{Bytes, BytesMut};
 
@@ -18,8 +18,8 @@ const SMALL_LENGTH_MAX: usize = 10_000;
 /// The longest message of all (`PQ_LARGE_MESSAGE_LIMIT`).
 const LARGE_LENGTH_MAX: usize = 0x3fff_fffe;
 
-/// The largest length that a client may give a message of this tag, as the server has it. `is_ready`: the server has
-/// sent the session's first `ReadyForQuery`.
+/// The largest length that the server accepts from a client for this tag. `is_ready`: the server has sent the
+/// session's first `ReadyForQuery`.
 pub fn client_length_max(tag: u8, is_ready: bool) -> usize {
     match tag {
         _ if !is_ready => UNREADY_LENGTH_MAX,
@@ -28,41 +28,41 @@ pub fn client_length_max(tag: u8, is_ready: bool) -> usize {
     }
 }
 
-/// What is done with a message whose header has arrived.
+/// How a message is handled whose header has arrived.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Handling {
-    /// It is returned when all of it has arrived.
+    /// The whole message is returned once it has arrived.
     Gather,
     /// Its bytes are returned as they arrive.
     Pass,
-    /// It is an error, as it is too long.
+    /// The message is too long, which is an error.
     Refuse,
 }
 
-/// The next bytes of a stream of messages.
+/// A piece of a stream of messages.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Piece {
-    /// A message, its header included.
+    /// A message with its header.
     Whole(Bytes),
-    /// Bytes of a message that is not gathered; the first of them begin with its header and come with its tag.
+    /// Bytes of a message that is not gathered. The first part begins with the header, and has the tag.
     Part(Option<u8>, Bytes),
 }
 
-/// The position of a stream: within a message, or between two.
+/// The position in a stream: within a message, or between two.
 #[derive(Debug, Default)]
 pub struct Frames {
-    /// Bytes of the message that is passed on in parts which have not arrived.
+    /// Bytes that are missing of the message that is forwarded in parts.
     left: usize,
 }
 
 impl Frames {
-    /// Whether the last message that is passed on in parts is complete.
+    /// Whether the last message that was forwarded in parts is complete.
     pub fn is_between(&self) -> bool {
         self.left == 0
     }
 
-    /// Takes the next piece off the front of `buffer`; `None`: it needs more bytes. `handling` gets the tag and the
-    /// length of each message; the length counts its own four bytes, but not the tag.
+    /// Takes the next piece off the front of `buffer`. Returns `None` if it needs more bytes. `handling` gets
+    /// the tag and the length of each message. The length counts its own four bytes, but not the tag.
     ///
     /// # Errors
     /// The length is less than 4 or more than 2³¹ − 1, or `handling` refuses the message.
@@ -111,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn however_a_stream_arrives_its_bytes_leave_in_order() {
+    fn a_stream_leaves_in_order_in_whatever_pieces_it_arrives() {
         let stream =
             [message(b'Q', b"select 1\0"), message(b'd', &[7; 300]), message(b'S', b""), message(b'd', b"x")].concat();
         let handling = |tag, _| if tag == b'd' { Handling::Pass } else { Handling::Gather };
@@ -144,9 +144,9 @@ mod tests {
         }
     }
 
-    /// A message that is refused is refused by its header, before its body arrives.
+    /// A message is refused when its header arrives, before its body.
     #[test]
-    fn clients_may_send_messages_as_long_as_the_server_takes() {
+    fn clients_may_send_messages_as_long_as_the_server_accepts() {
         for (tag, is_ready, most) in [
             (b'Q', true, 0x3fff_fffe),
             (b'B', true, 0x3fff_fffe),

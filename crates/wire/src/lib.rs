@@ -1,10 +1,8 @@
-//! Both ends of a PostgreSQL connection, below what a program does with it: frames, the start of a session,
-//! TLS, errors.
+//! Both ends of a PostgreSQL connection: frames, the start of a session, TLS, errors.
 //!
-//! Invariant: it knows no database and no SQL, and what it passes on are the bytes that came. [`frames`] cuts a
-//! stream into messages without looking into them; what a program wants to look into, [`message`] decodes from
-//! a copy, by the crate `pgwire`. So a message that `pgwire` does not know, or would encode otherwise, gets
-//! through as it came.
+//! Invariant: the crate knows no database and no SQL, and forwards exactly the bytes that it received. [`frames`] cuts
+//! a stream into messages without decoding them. If a program needs the contents, [`message`] decodes a copy with the
+//! crate `pgwire`. So a message that `pgwire` does not know, or would encode differently, is forwarded unchanged.
 //!
 //! The source is the PostgreSQL 15 documentation, chapter 55, "Frontend/Backend Protocol".
 
@@ -27,14 +25,14 @@ pub trait Duplex: AsyncRead + AsyncWrite + Send + Unpin {}
 
 impl<T: AsyncRead + AsyncWrite + Send + Unpin> Duplex for T {}
 
-/// How long a connection is silent before it is asked whether the other end is there, and then how long between
-/// two questions. A server's own default, of the system, is two hours.
+/// How long a connection is silent before the first keepalive probe, and the interval between probes. The
+/// default of Linux is two hours.
 const KEEPALIVE: [Duration; 2] = [Duration::from_secs(60), Duration::from_secs(10)];
 
-/// Has messages leave at once, and an end that vanished without a word noticed.
+/// Disables Nagle's algorithm and enables keepalive, so that a vanished peer is noticed.
 ///
 /// # Errors
-/// When the system does not allow that.
+/// When the system refuses these options.
 pub fn prepare(stream: &TcpStream) -> std::io::Result<()> {
     stream.set_nodelay(true)?;
     let [silence, interval] = KEEPALIVE;
@@ -45,7 +43,7 @@ pub fn prepare(stream: &TcpStream) -> std::io::Result<()> {
 /// Any connection.
 pub type Stream = Box<dyn Duplex>;
 
-/// Bytes that are no message of the protocol.
+/// Bytes that are not a message of the protocol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Malformed(pub &'static str);
 
@@ -62,7 +60,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn a_vanished_end_is_asked_for() {
+    async fn a_vanished_peer_is_probed() {
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a port");
         let stream = TcpStream::connect(listener.local_addr().expect("it is bound")).await.expect("it listens");
         assert!(!SockRef::from(&stream).keepalive().expect("a socket"));

@@ -1,8 +1,8 @@
 //! Decodes whole messages with the codecs of `pgwire`, after checking their bounds.
 //!
-//! A codec of `pgwire` panics on a body that is too short, and reserves memory for as many elements as a count claims.
-//! So [`decode`] takes only messages that implement [`Layout`]: a walk over the body that reads each field within the
-//! bytes that are there, and ends where the body ends. The codec runs only after the walk has succeeded.
+//! A codec of `pgwire` panics on a body that is too short, and reserves memory for as many elements as a count
+//! claims. So [`decode`] accepts only messages that implement [`Layout`]: a walk over the body that reads each
+//! field within its bounds, and must end where the body ends. The codec runs only after the walk has succeeded.
 //!
 //! The source of the layouts is the PostgreSQL 15 documentation, §55.7, "Message Formats".
 
@@ -18,11 +18,11 @@ use crate::frames::HEADER_BYTES;
 
 /// A message whose bounds can be checked before it is decoded.
 pub trait Layout: Message {
-    /// Takes the fields of this message off the front of a body; `None` where the body is too short for one.
+    /// Takes the fields of this message off the front of a body. Returns `None` if the body is too short.
     fn walk(body: &mut Body<'_>) -> Option<()>;
 }
 
-/// Decodes a whole message, header included.
+/// Decodes a whole message with its header.
 ///
 /// # Errors
 /// The bytes are not exactly one message of this kind.
@@ -38,7 +38,7 @@ pub fn decode<M: Layout>(bytes: &[u8]) -> Result<M, Malformed> {
     decoded.map_err(|_| Malformed("the message has a field with an invalid value"))
 }
 
-/// The bytes of a message.
+/// Encodes a message.
 ///
 /// # Panics
 /// If the message is longer than its type allows.
@@ -48,7 +48,7 @@ pub fn encode(message: &impl Message) -> Bytes {
     buffer.freeze()
 }
 
-/// The rest of a message's body. Each method takes a field off its front, or returns `None` where it is too short.
+/// The rest of a message's body. Each method takes a field off its front, or returns `None` if the body is too short.
 #[derive(Clone, Copy, Debug)]
 pub struct Body<'a>(&'a [u8]);
 
@@ -64,12 +64,12 @@ impl<'a> Body<'a> {
         Body(message.get(HEADER_BYTES..).unwrap_or_default())
     }
 
-    /// Everything that is left.
+    /// The rest of the body.
     pub fn rest(self) -> &'a [u8] {
         self.0
     }
 
-    /// `bytes` bytes.
+    /// The next `bytes` bytes.
     pub fn take(&mut self, bytes: usize) -> Option<&'a [u8]> {
         let (taken, rest) = self.0.split_at_checked(bytes)?;
         self.0 = rest;
@@ -85,12 +85,12 @@ impl<'a> Body<'a> {
         self.array().map(i32::from_be_bytes)
     }
 
-    /// An `Int16` that counts elements, as the server reads it: without a sign.
+    /// An `Int16` that counts elements. It is unsigned, as in the server.
     fn count(&mut self) -> Option<usize> {
         self.array().map(u16::from_be_bytes).map(usize::from)
     }
 
-    /// A `String`, without the zero byte that ends it.
+    /// A `String`, without its terminating zero byte.
     pub fn string(&mut self) -> Option<&'a [u8]> {
         let end = self.0.iter().position(|&byte| byte == 0)?;
         let string = self.take(end)?;
@@ -120,7 +120,7 @@ impl Layout for Bind {
         let formats = body.count()?;
         body.take(2 * formats)?;
         for _ in 0..body.count()? {
-            // -1 is NULL. The codec takes any negative length for NULL, the server refuses the others.
+            // -1 is NULL. The codec accepts any negative length as NULL, but the server refuses the others.
             match body.int32()? {
                 -1 => {}
                 length => drop(body.take(usize::try_from(length).ok()?)?),
@@ -131,7 +131,7 @@ impl Layout for Bind {
     }
 }
 
-/// A statement or a portal, by its name.
+/// The name of a statement or a portal.
 fn walk_target(body: &mut Body<'_>) -> Option<()> {
     body.take(1)?;
     body.string().map(drop)
@@ -187,8 +187,8 @@ mod tests {
         [&[tag][..], &length, body].concat()
     }
 
-    /// Decodes a message, and every body that is a part of its body, one byte longer, or has one byte changed.
-    /// Whatever decodes must encode to bytes of the same length; `pgwire` panics on the bodies that are too short.
+    /// Decodes a message, every prefix of its body, its body with one more byte, and its body with each byte
+    /// changed. Any result must encode to the same length. `pgwire` panics on bodies that are too short.
     fn survives<M: Layout + PartialEq + std::fmt::Debug>(message: &M) {
         let bytes = encode(message);
         assert_eq!(decode::<M>(&bytes).as_ref(), Ok(message));
@@ -205,7 +205,7 @@ mod tests {
             for value in 0..=u8::MAX {
                 let mut changed = body.to_vec();
                 changed[at] = value;
-                // The codec makes text of bytes that are not UTF-8, and three bytes of each.
+                // The codec converts bytes that are not UTF-8 to text with three bytes for each.
                 if let Ok(decoded) = decode::<M>(&framed(tag, &changed))
                     && changed.is_ascii()
                 {
@@ -231,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn lengths_and_counts_that_claim_more_than_there_is_are_refused() {
+    fn lengths_and_counts_beyond_the_message_are_refused() {
         // 65,535 types, parameters or formats, and a value of 2 GiB or of a negative length.
         assert!(decode::<Parse>(&framed(b'P', b"\0\0\xff\xff")).is_err());
         assert!(decode::<Bind>(&framed(b'B', b"\0\0\xff\xff")).is_err());

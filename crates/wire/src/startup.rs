@@ -1,5 +1,5 @@
-//! The first packet of a connection, which has no tag: a wish for encryption, a request to cancel, or the start
-//! of a session.
+//! The first packet of a connection, which has no tag: a request for encryption, a request to cancel, or the
+//! start of a session.
 //!
 //! The source is the PostgreSQL 15 documentation, §55.2.1, §55.2.9 and §55.2.10.
 
@@ -9,30 +9,31 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use crate::message::Body;
 use crate::{Duplex, Malformed};
 
-/// Code of a request to cancel, where a session's start has the protocol's version.
+/// The code of a request to cancel. The start of a session has the protocol's version in its place.
 const CANCEL_CODE: u32 = 80_877_102;
 const SSL_CODE: u32 = 80_877_103;
 const GSS_CODE: u32 = 80_877_104;
-/// The most bytes of a first packet, as the server has it (`MAX_STARTUP_PACKET_LENGTH`).
+/// The longest first packet that the server accepts (`MAX_STARTUP_PACKET_LENGTH`).
 const FIRST_BYTES_MAX: usize = 10_000;
 
 /// A connection's first packet.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum First {
-    /// TLS is wished for.
+    /// A request for TLS.
     Ssl,
-    /// GSSAPI encryption is wished for.
+    /// A request for GSSAPI encryption.
     Gss,
-    /// A request to cancel: the packet, to be passed on, and its key (process and secret as the server told them).
+    /// A request to cancel: the packet for forwarding, and its key, which is the process and the secret from
+    /// the server.
     Cancel(Bytes, Bytes),
-    /// A session begins: the packet, to be passed on.
+    /// The start of a session: the packet for forwarding.
     Session(Bytes),
 }
 
-/// Reads the first packet, and nothing behind it that was not sent together with it; none: the other end has gone.
+/// Reads the first packet, and later bytes only if they arrive with it. Returns `None` if the peer has gone.
 ///
 /// # Errors
-/// When the connection fails, or what it brings is no first packet.
+/// When the connection fails, or the bytes are not a first packet.
 pub async fn read(stream: &mut (impl Duplex + ?Sized), buffer: &mut BytesMut) -> std::io::Result<Option<First>> {
     loop {
         if let Some(first) =
@@ -55,7 +56,7 @@ fn take(buffer: &mut BytesMut) -> Result<Option<First>, Malformed> {
     };
     let bytes = length as usize;
     if !(8..=FIRST_BYTES_MAX).contains(&bytes) {
-        return Err(Malformed("this is no client of PostgreSQL: the length of its first packet cannot be"));
+        return Err(Malformed("this is not a PostgreSQL client: the length of its first packet is invalid"));
     }
     if buffer.len() < bytes {
         return Ok(None);
@@ -70,10 +71,10 @@ fn take(buffer: &mut BytesMut) -> Result<Option<First>, Malformed> {
     }
 }
 
-/// A parameter of a session's first packet; `None` where it has no such parameter.
+/// The value of a parameter in a session's first packet, or `None` if it is missing.
 ///
 /// # Errors
-/// The packet is not of version 3 of the protocol, or not made of pairs of strings with a zero byte behind them.
+/// The packet does not have version 3 of the protocol, or is not made of pairs of zero-terminated strings.
 pub fn parameter<'a>(packet: &'a [u8], name: &str) -> Result<Option<&'a [u8]>, Malformed> {
     let malformed = Malformed("the first packet of the session is not laid out as the protocol requires");
     let (version, parameters) = packet.get(4..).and_then(<[u8]>::split_first_chunk::<4>).ok_or(malformed)?;
@@ -85,26 +86,25 @@ pub fn parameter<'a>(packet: &'a [u8], name: &str) -> Result<Option<&'a [u8]>, M
         match body.string().ok_or(malformed)? {
             [] if body.rest().is_empty() => return Ok(value),
             [] => return Err(malformed),
-            // The server, too, takes the last of two.
+            // Of two equal names, the server takes the last one, too.
             known if known == name.as_bytes() => value = Some(body.string().ok_or(malformed)?),
             _ => drop(body.string().ok_or(malformed)?),
         }
     }
 }
 
-/// Asks a server for TLS: whether it agrees.
+/// Asks a server for TLS. Returns whether the server agrees.
 ///
 /// # Errors
-/// When the connection fails, or the answer is none of the protocol.
+/// When the connection fails, or the answer is invalid.
 pub async fn ask_for_tls(stream: &mut (impl Duplex + ?Sized)) -> std::io::Result<bool> {
     stream.write_all(&[8_u32.to_be_bytes(), SSL_CODE.to_be_bytes()].concat()).await?;
     stream.flush().await?;
-    // One byte and no more: what came behind it unencrypted would be taken for something that was encrypted
-    // (CVE-2021-23222).
+    // Reads a single byte: unencrypted bytes behind it would be taken for encrypted ones (CVE-2021-23222).
     match stream.read_u8().await? {
         b'S' => Ok(true),
         b'N' => Ok(false),
-        _ => Err(std::io::Error::new(std::io::ErrorKind::InvalidData, "it does not answer as PostgreSQL does")),
+        _ => Err(std::io::Error::new(std::io::ErrorKind::InvalidData, "the server does not answer like PostgreSQL")),
     }
 }
 
@@ -118,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn first_packets_are_told_apart_and_passed_on_whole() {
+    fn first_packets_are_distinguished_and_forwarded_unchanged() {
         assert_eq!(take(&mut packet(SSL_CODE, b"")), Ok(Some(First::Ssl)));
         assert_eq!(take(&mut packet(GSS_CODE, b"")), Ok(Some(First::Gss)));
         let cancel = packet(CANCEL_CODE, b"\0\0\0\x07secr").freeze();
@@ -134,17 +134,17 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_client_is_refused() {
+    fn bytes_of_other_protocols_are_refused() {
         assert!(take(&mut BytesMut::from(&b"GET / HTTP/1.1\r\n"[..])).is_err());
         assert!(take(&mut packet(SSL_CODE, b"more")).is_err());
         assert!(take(&mut packet(CANCEL_CODE, b"short")).is_err());
     }
 
-    /// Every part of a packet, and every packet with a byte changed, is refused or has parameters.
+    /// Every prefix of a packet, and every packet with one byte changed, is refused or has parameters.
     #[test]
     fn parameters_of_malformed_packets_are_refused() {
         let whole = packet(196_608, b"user\0me\0database\0mine\0user\0you\0\0");
-        assert_eq!(parameter(&whole, "user"), Ok(Some(&b"you"[..])), "the last one counts");
+        assert_eq!(parameter(&whole, "user"), Ok(Some(&b"you"[..])), "the last value counts");
         for end in 0..whole.len() {
             assert!(parameter(&whole[..end], "user").is_err(), "cut at {end}");
         }

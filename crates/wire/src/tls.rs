@@ -1,9 +1,8 @@
-//! TLS at either end of a connection, by rustls, with certificates as `sslmode` has them.
+//! TLS at either end of a connection, with rustls and the meanings of `sslmode`.
 //!
-//! What `sslmode` means is libpq's (PostgreSQL 15 documentation, §34.19.1): `require` encrypts and asks for no
-//! certificate that anybody signed, `verify-ca` asks for one, `verify-full` for one that names the host. A
-//! channel that ends here cannot be bound to one that begins here: SCRAM-SHA-256-PLUS is not for programs in
-//! between.
+//! The meanings are those of libpq (PostgreSQL 15 documentation, §34.19.1). `require` encrypts and accepts any
+//! certificate, `verify-ca` verifies its chain, `verify-full` also verifies the host name. A proxy has two TLS
+//! channels, so it cannot support channel binding (SCRAM-SHA-256-PLUS).
 
 use std::sync::Arc;
 
@@ -19,22 +18,22 @@ use tokio_rustls::{TlsAcceptor, TlsConnector};
 
 use crate::Stream;
 
-/// What is asked of a server's certificate.
+/// The checks of a server's certificate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verify {
-    /// Nothing: the connection is encrypted, with whom is not known.
+    /// None: the connection is encrypted, but the peer may be anyone.
     Nothing,
-    /// That one of the roots signed it.
+    /// A trusted root must have signed it.
     Chain,
-    /// That, and that it names the host.
+    /// A trusted root must have signed it, and it must name the host.
     ChainAndName,
 }
 
-/// The server's end of TLS.
+/// The server's side of TLS.
 #[derive(Clone)]
 pub struct Acceptor(TlsAcceptor);
 
-/// The client's end of TLS.
+/// The client's side of TLS.
 #[derive(Clone)]
 pub struct Connector(TlsConnector);
 
@@ -51,10 +50,10 @@ impl std::fmt::Debug for Connector {
 }
 
 impl Acceptor {
-    /// Of a certificate, with those that signed it, and its key: PEM.
+    /// An acceptor with a certificate chain and its key, both PEM.
     ///
     /// # Errors
-    /// When there is no certificate or no key in them, or the two do not belong together.
+    /// When the certificate or the key is missing, or they do not match.
     pub fn new(certificates: &[u8], key: &[u8]) -> Result<Acceptor, String> {
         let certificates = certificates_of(certificates)?;
         let key = PrivateKeyDer::from_pem_slice(key).map_err(|error| format!("no private key in PEM: {error}"))?;
@@ -65,7 +64,7 @@ impl Acceptor {
         Ok(Acceptor(TlsAcceptor::from(Arc::new(config))))
     }
 
-    /// The client's half of the handshake is awaited.
+    /// Performs the server's side of the handshake.
     ///
     /// # Errors
     /// When the handshake fails.
@@ -75,18 +74,20 @@ impl Acceptor {
 }
 
 impl Connector {
-    /// With the roots in these bytes (PEM), where certificates are verified.
+    /// A connector with the root certificates in `roots` (PEM), if certificates are verified.
     ///
     /// # Errors
-    /// When certificates are to be verified and there is no root.
+    /// When certificates are verified and there is no root certificate.
     pub fn new(verify: Verify, roots: Option<&[u8]>) -> Result<Connector, String> {
         let provider = provider();
         let verifier: Arc<dyn ServerCertVerifier> = match verify {
             Verify::Nothing => Arc::new(Lenient { provider: Arc::clone(&provider), chain: None }),
             Verify::Chain | Verify::ChainAndName => {
                 let mut store = RootCertStore::empty();
-                for root in certificates_of(roots.ok_or("certificates are to be verified, and there is no root")?)? {
-                    store.add(root).map_err(|error| format!("a root certificate that cannot be used: {error}"))?;
+                for root in
+                    certificates_of(roots.ok_or("verifying certificates needs root certificates, but there are none")?)?
+                {
+                    store.add(root).map_err(|error| format!("unusable root certificate: {error}"))?;
                 }
                 let chain = WebPkiServerVerifier::builder_with_provider(Arc::new(store), Arc::clone(&provider));
                 let chain = chain.build().map_err(|error| error.to_string())?;
@@ -105,10 +106,10 @@ impl Connector {
         Ok(Connector(TlsConnector::from(Arc::new(config))))
     }
 
-    /// Goes through the handshake with a server that is called so.
+    /// Performs the handshake with a server of this name.
     ///
     /// # Errors
-    /// When the handshake fails, or the server's certificate is not what was asked for.
+    /// When the handshake fails, or the server's certificate does not pass the checks.
     pub async fn connect(&self, host: &str, stream: Stream) -> std::io::Result<Stream> {
         let name = ServerName::try_from(host.to_owned()).map_err(std::io::Error::other)?;
         Ok(Box::new(self.0.connect(name, stream).await?))
@@ -125,8 +126,7 @@ fn certificates_of(pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, String> {
     if certificates.is_empty() { Err("no certificate in PEM".into()) } else { Ok(certificates) }
 }
 
-/// Asks for less than the name: for a chain, or for nothing but that the server has the key of the certificate
-/// that it shows.
+/// Verifies less than the host name: only the chain, or only that the server has the key of its certificate.
 #[derive(Debug)]
 struct Lenient {
     provider: Arc<CryptoProvider>,
@@ -144,7 +144,7 @@ impl ServerCertVerifier for Lenient {
     ) -> Result<ServerCertVerified, Error> {
         let Some(chain) = &self.chain else { return Ok(ServerCertVerified::assertion()) };
         match chain.verify_server_cert(certificate, intermediates, name, response, now) {
-            // The name is looked at last.
+            // The host name is verified last.
             Err(Error::InvalidCertificate(
                 CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. },
             )) => Ok(ServerCertVerified::assertion()),

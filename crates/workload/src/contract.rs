@@ -1,8 +1,8 @@
-//! What a runner needs of a workload: load it, run its terminals, ask whether the data still makes sense.
+//! The interface between runners and workloads: load a workload, run its terminals, check the consistency of its data.
 //!
-//! A terminal calls its procedures by a `CallMode`: `Now` waits for each result, `Later` leaves it outstanding
-//! until it is durable, and `InExecutor` has a thread of an executor run it. The terminal's code is the same;
-//! only what is left outstanding is put on the heap. What an executor is given can also be carried to owners of
+//! A terminal calls its procedures by a `CallMode`. `Now` waits for each result, `Later` leaves it outstanding
+//! until it is durable, and `InExecutor` runs the call on a thread of an executor. The terminal's code is the
+//! same; only outstanding results are on the heap. Calls for an executor can also be sent to owners of
 //! partitions ([`ExecutorClient::of_owners`]).
 
 use std::fmt;
@@ -21,12 +21,11 @@ pub trait Workload: Send + Sync {
     /// The name in the registry.
     fn name(&self) -> &'static str;
 
-    /// Creates its tables in `db`, without rows, and registers its procedures: all that there is to analyse.
-    /// Tables that are there, with the same definition, stay as they are: so it declares itself in a recovered
-    /// database, too.
+    /// Creates the workload's tables in `db` without rows, and registers its procedures; analysis needs no more.
+    /// Existing tables with the same definition are kept, so a workload can also be declared in a recovered database.
     ///
     /// # Errors
-    /// When a table has another definition, a procedure is there already, or one is refused.
+    /// When a table has another definition, a procedure is registered already, or one is refused.
     fn declare(&self, db: &Database) -> Result<(), LoadError>;
 
     /// The kinds of transaction it runs; [`Outcome::kind`] is an index into this.
@@ -39,15 +38,15 @@ pub trait Workload: Send + Sync {
     /// When a table cannot be created, a procedure not registered, or a loading transaction fails.
     fn load(&self, db: &Database, loading: &Loading<'_>) -> Result<(), LoadError>;
 
-    /// Checks what must hold of the data between transactions. Run it while nothing else writes: it reads in parts, so
-    /// that a protocol without snapshots can validate each part.
+    /// Checks the consistency conditions. No transaction may write meanwhile: the check reads in parts, so that
+    /// a protocol without snapshots can validate each part.
     ///
     /// # Errors
-    /// When the tables are missing or a reading transaction fails; a violated condition is no error but in the report.
+    /// When tables are missing or a reading transaction fails. A violated condition is not an error; the report has it.
     fn consistency(&self, db: &Database) -> Result<Report, LoadError>;
 
-    /// As [`Workload::consistency`], by what the tables alone tell: without what terminals booked, as of a
-    /// recovered database.
+    /// As [`Workload::consistency`], but only with conditions on the tables, without the terminals' ledgers.
+    /// For a recovered database.
     ///
     /// # Errors
     /// As [`Workload::consistency`].
@@ -71,36 +70,36 @@ pub trait Terminal: Send {
     /// Generates the next input and runs it to its end on `session`.
     fn run_one(&mut self, session: &mut Session) -> Outcome;
 
-    /// As [`Terminal::run_one`], without waiting until the result is durable: the next can begin meanwhile.
+    /// As [`Terminal::run_one`], without waiting for durability: the next transaction can begin meanwhile.
     fn submit_one(&mut self, session: &mut Session) -> Submitted;
 
-    /// As [`Terminal::run_one`], on a thread of an executor. The next can begin when this one has ended, as
-    /// terminals have one transaction at a time.
+    /// As [`Terminal::run_one`], on a thread of an executor. The next one can begin when this one has ended,
+    /// since a terminal has one transaction at a time.
     fn start_one(&mut self, client: &mut ExecutorClient) -> Started;
 }
 
-/// What terminals call through that do not run their transactions themselves.
+/// The handle through which terminals make calls that run elsewhere.
 #[derive(Debug)]
 pub struct ExecutorClient {
     runs: Runs,
-    /// For what a terminal looks up before its first transaction.
+    /// For reads of a terminal before its first transaction.
     session: Session,
 }
 
-/// Who runs them.
+/// The side that runs the calls.
 #[derive(Debug)]
 enum Runs {
     Executor(Arc<Executor>),
-    /// Owners of partitions, to whom somebody else carries the call that is here.
+    /// Owners of partitions. The caller of [`ExecutorClient::carry`] sends them the call that is stored here.
     Owners(Arc<Divided>, Option<Carried>),
 }
 
 /// A call that is to be carried to owners of partitions.
 #[derive(Debug)]
 pub struct Carried {
-    /// What is called.
+    /// The call.
     pub call: Result<Call, TransactError>,
-    /// Where its result is awaited.
+    /// Receives its result.
     pub ended: Arc<Awaited>,
 }
 
@@ -109,7 +108,7 @@ pub struct Carried {
 pub struct Awaited(Mutex<Option<Result<Vec<u8>, TransactError>>>);
 
 impl Awaited {
-    /// The call has ended. Who awaits it is not woken: it is polled by who has carried it.
+    /// Ends the call. The waiting terminal is not woken: the carrier polls it.
     pub fn end(&self, result: Result<Vec<u8>, TransactError>) {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(result);
     }
@@ -125,13 +124,13 @@ impl ExecutorClient {
         ExecutorClient { runs: Runs::Executor(executor), session }
     }
 
-    /// Has the owners of partitions run them: what is started is taken and carried there by
-    /// [`ExecutorClient::carry`]. The session is of a database without rows.
+    /// Makes owners of partitions run the calls: [`ExecutorClient::carry`] returns each started call for
+    /// sending. The session belongs to a database without rows.
     pub fn of_owners(divided: Arc<Divided>, session: Session) -> ExecutorClient {
         ExecutorClient { runs: Runs::Owners(divided, None), session }
     }
 
-    /// The call that was started last, of which nobody has been told yet.
+    /// Takes the call that was started last, if it was not taken before.
     pub fn carry(&mut self) -> Option<Carried> {
         match &mut self.runs {
             Runs::Executor(_) => None,
@@ -142,12 +141,12 @@ impl ExecutorClient {
 
 /// How a terminal calls a procedure.
 pub(crate) trait CallMode {
-    /// What is called through.
+    /// The handle for calls.
     type Caller;
-    /// What the terminal gives its runner.
+    /// The result for the runner.
     type Answer;
 
-    /// Calls; `end` says how it ended, and books in `books` what it committed.
+    /// Makes a call. `end` classifies its result, and records commits in `books`.
     fn call<P: Declared<Arguments: Clone>, B: Send + Sync + 'static>(
         caller: &mut Self::Caller,
         kind: usize,
@@ -157,10 +156,10 @@ pub(crate) trait CallMode {
         end: impl FnOnce(&B, Result<Committed<P::Output>, TransactError>) -> Ending + Send + 'static,
     ) -> Self::Answer;
 
-    /// A session for what is no call.
+    /// The session for reads that are not calls.
     fn session(caller: &mut Self::Caller) -> &mut Session;
 
-    /// The answer where nothing was called.
+    /// The answer if no call was made.
     fn failed(kind: usize, error: TransactError) -> Self::Answer;
 }
 
@@ -265,7 +264,7 @@ impl CallMode for InExecutor {
 }
 
 /// A transaction that an executor was given: ready when it has ended.
-#[must_use = "what it committed is booked when it is awaited"]
+#[must_use = "a commit is recorded when its result is awaited"]
 pub struct Started {
     kind: usize,
     ending: Pin<Box<dyn Future<Output = Ending> + Send>>,
@@ -331,7 +330,7 @@ impl<R: Send, E: FnOnce(Result<Committed<R>, TransactError>) -> Ending + Send> W
     }
 }
 
-/// What failed before it was called.
+/// An error before the call.
 impl Waiting for TransactError {
     fn is_ready(&self) -> bool {
         true
@@ -342,7 +341,7 @@ impl Waiting for TransactError {
     }
 }
 
-/// What became of one transaction.
+/// The outcome of one transaction.
 #[derive(Debug)]
 pub struct Outcome {
     /// Index into [`Workload::kinds`].
@@ -356,14 +355,14 @@ pub struct Outcome {
 pub enum Ending {
     /// It committed.
     Committed,
-    /// It rolled back because the workload asks for it (TPC-C clause 2.4.1.4), which counts as success.
+    /// It rolled back as the workload requires (TPC-C clause 2.4.1.4), which counts as success.
     UserAborted,
     /// It did not commit although it should have.
     Failed(TransactError),
 }
 
 impl Ending {
-    /// How a transaction ended that returned `error`, where the workload asks for rollbacks by errors of type `E`.
+    /// The outcome of a transaction that returned `error`. The workload requests rollbacks by errors of type `E`.
     #[inline]
     pub fn of<E: std::error::Error + 'static>(error: TransactError) -> Ending {
         if error.user::<E>().is_some() { Ending::UserAborted } else { Ending::Failed(error) }

@@ -257,8 +257,7 @@ pub fn procedures() -> Procedures {
     procedures![read_write]
 }
 
-/// Reads five objects and writes five, one of them by its old value. Returns the sum of the values read,
-/// modulo 2^64.
+/// Reads five objects and writes five, one of them by its old value. Returns the sum of the values read, modulo 2^64.
 #[procedure]
 pub fn read_write(tx: &Tx, input: &ReadWriteInput) -> Result<u64, Abort> {
     let both = tx.require::<Object>(input.both)?;
@@ -484,7 +483,7 @@ mod tests {
     }
 
     #[test]
-    fn knobs_out_of_range_are_refused_with_what_would_be_right() {
+    fn options_out_of_range_are_refused_with_the_valid_range() {
         assert_eq!(test_support::open(&ENTRY, &[("objects", "9"), ("theta", "0")]), Ok(()));
         for (knob, wants) in
             [(("objects", "8"), "from 9"), (("objects", "16777217"), "to 16777216"), (("theta", "1"), "0.999")]

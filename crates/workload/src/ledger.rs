@@ -1,10 +1,10 @@
 //! Ledgers of committed transactions, with which a check compares the data.
 //!
-//! Invariant: a terminal adds to its ledger after its transaction committed and never otherwise; so the sums
-//! are those of exactly the transactions in the database, whatever the engine did with their writes.
+//! Invariant: a terminal adds to its ledger exactly when its transaction has committed. So the sums are those
+//! of the committed transactions, even if the engine lost writes.
 //!
-//! Access rule: a ledger is written by its terminal alone and read while the terminals rest; so no count needs a
-//! read-modify-write instruction, nor an ordering. Ledgers are aligned to cache lines of their own.
+//! Access rule: only its terminal writes a ledger, and it is read while the terminals are idle. So counts need
+//! neither read-modify-write instructions nor an ordering. Each ledger has its own cache lines.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -20,7 +20,7 @@ impl Count {
         self.set(self.get().wrapping_add(by));
     }
 
-    /// Adds what may be negative, modulo 2^64; the count is then read as a number in two's complement.
+    /// Adds a number that may be negative, modulo 2^64. The count is then read in two's complement.
     #[inline]
     pub(crate) fn add_signed(&self, by: i64) {
         self.add(by.cast_unsigned());

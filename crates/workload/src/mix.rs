@@ -5,7 +5,7 @@ use crate::registry::{Misuse, Values};
 /// Most cards of a kind.
 const CARDS_MAX: u32 = 1000;
 
-/// The mix that the knob `mix` asks for.
+/// The mix in the option `mix`.
 ///
 /// # Errors
 /// When it is none.
@@ -18,10 +18,10 @@ pub(crate) fn cards<const N: usize>(
     parse(text, kinds, named).map_err(|right| Misuse::new("mix", text, &right))
 }
 
-/// A mix: one of `named`, a kind's name with dashes, or counts of `kinds` in their order.
+/// Parses a mix: a name in `named`, the name of a kind with dashes, or counts of `kinds` in order.
 ///
 /// # Errors
-/// What would be right, when it is none of these.
+/// The valid forms.
 pub(crate) fn parse<const N: usize>(
     text: &str,
     kinds: &[&str; N],

@@ -130,7 +130,8 @@ pub fn open(values: &Values) -> Result<Box<dyn Workload>, Misuse> {
     Ok(Box::new(MultiKey::new(Options { records, theta })))
 }
 
-/// A record. It counts its updates and holds the sum of what they added, so that a lost or half installed update shows.
+/// A record. It counts its updates and has the sum of their amounts, so that a lost or half installed update is
+/// noticed.
 #[derive(Table, Clone, Debug, PartialEq, Eq)]
 #[table(name = "record", key(key), hash)]
 pub struct Record {
@@ -138,7 +139,7 @@ pub struct Record {
     pub key: u64,
     /// Updates so far.
     pub updates: u64,
-    /// Sum of what they added, modulo 2^64.
+    /// The sum of their amounts, modulo 2^64.
     pub value: u64,
 }
 
@@ -393,7 +394,7 @@ mod tests {
     }
 
     #[test]
-    fn knobs_out_of_range_are_refused_with_what_would_be_right() {
+    fn options_out_of_range_are_refused_with_the_valid_range() {
         assert_eq!(test_support::open(&ENTRY, &[("records", "10"), ("theta", "0.8")]), Ok(()));
         for (knob, wants) in
             [(("records", "9"), "from 10"), (("theta", "1"), "from 0 to 0.999"), (("theta", "x"), "number")]

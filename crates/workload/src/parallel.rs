@@ -35,10 +35,10 @@ pub struct Loader<'a> {
 const OUTSTANDING_MAX: usize = 1000;
 
 impl Loader<'_> {
-    /// Runs a transaction, which may run again, and tells how many rows it inserted.
+    /// Runs a transaction, which may be retried. `insert` returns the number of rows that it inserted.
     ///
     /// # Errors
-    /// What it, or an earlier one, ended with; [`LoadError::Stopped`].
+    /// The error of this or an earlier transaction; [`LoadError::Stopped`].
     pub fn transact(&mut self, insert: impl FnMut(&Tx) -> Result<u64, Abort>) -> Result<(), LoadError> {
         if (self.is_stopped)() {
             return Err(LoadError::Stopped);
@@ -47,7 +47,7 @@ impl Loader<'_> {
         self.take_down_to(OUTSTANDING_MAX)
     }
 
-    /// Takes the results that are there, and waits until at most so many are left.
+    /// Takes the results that are ready, and waits until at most `most` are outstanding.
     fn take_down_to(&mut self, most: usize) -> Result<(), LoadError> {
         while self.outstanding.front().is_some_and(|first| self.outstanding.len() > most || first.is_ready()) {
             let Some(first) = self.outstanding.pop_front() else { break };
@@ -57,12 +57,12 @@ impl Loader<'_> {
     }
 }
 
-/// Runs `load(loader, part)` for every part in `0..parts` on the threads of `loading`. `rows` is what all parts
-/// together insert. When this returns all are durable, where that is promised. The first error stops the
-/// handing out and is returned.
+/// Runs `load(loader, part)` for every part in `0..parts` on the threads of `loading`. `rows` is the number of
+/// rows of all parts. When this returns, all rows are durable, if the database has durability. After the first
+/// error no further part is started.
 ///
 /// # Errors
-/// The first that a part returned.
+/// The first error of a part.
 pub fn load(
     db: &Database,
     loading: &Loading<'_>,
@@ -97,18 +97,18 @@ pub fn load(
     failure.into_inner().unwrap_or_else(PoisonError::into_inner).map_or(Ok(()), Err)
 }
 
-/// Things made and inserted by one thread at a stretch. What is made depends on its part alone, so the
+/// The number of items that one thread makes and inserts at a time. An item depends only on its part, so the
 /// population is the same for any number of threads.
 const PART: u64 = if cfg!(test) { 16 } else { 10_000 };
 /// Things inserted by one transaction.
 const BATCH: u64 = if cfg!(test) { 3 } else { 100 };
 
-/// Loads `count` things, such as a row or a row with its children: each made once by `make(rng, number)`, its
-/// number from 0, and inserted by `insert`, which tells how many rows it inserted and may run again. `rows` is
-/// what all have together, `seed` determines what `make` draws.
+/// Loads `count` items, such as rows with their children. `make(rng, number)` makes each item once, with its
+/// number from 0. `insert` inserts it, returns the number of its rows, and may be retried. `rows` is the number
+/// of rows of all items. `seed` determines the draws of `make`.
 ///
 /// # Errors
-/// The first that a transaction ended with.
+/// The first error of a transaction. The first that a transaction ended with.
 pub fn populate<T: Send>(
     db: &Database,
     loading: &Loading<'_>,

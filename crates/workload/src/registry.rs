@@ -36,7 +36,7 @@ pub struct Entry {
     pub recognize: fn(&Database, &Sizes<'_>) -> Option<Box<dyn Workload>>,
 }
 
-/// Tells how many rows the table of a name has; 0 where there is none.
+/// Returns the number of rows of a table by name; 0 if there is none.
 pub type Sizes<'a> = dyn Fn(&str) -> u64 + 'a;
 
 /// One option of a workload.
@@ -136,7 +136,7 @@ impl Values {
     }
 }
 
-/// An invalid option: says what is wrong and what would be right, in one line.
+/// An invalid option, with the valid values in one line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Misuse(String);
 
@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn mistakes_say_what_would_be_right() {
+    fn mistakes_are_reported_with_the_valid_values() {
         let misuse = Entry::find("tpcd").map(|_| ()).unwrap_err().to_string();
         assert!(misuse.contains("\"tpcd\"") && misuse.contains("tpcc"), "{misuse}");
         let entry = Entry::find("tpcc").expect("it is registered");

@@ -1,4 +1,4 @@
-//! Disks around another disk, which do some operations their own way and leave the rest to it.
+//! Disks that wrap another disk: they override some operations and delegate the rest.
 
 use std::fmt::Debug;
 use std::io;
@@ -6,10 +6,10 @@ use std::path::{Path, PathBuf};
 
 use super::{Disk, DiskFile, DiskHold, DiskLock, Found, Locking, Opening, Whereabouts};
 
-/// What a disk around another does its own way; each operation is the other disk's unless it says otherwise.
+/// A disk that wraps another one. By default each operation is delegated to the inner disk.
 #[allow(missing_docs, clippy::missing_errors_doc, reason = "the operations are those of a disk")]
 pub trait Around: Debug + Send + Sync {
-    /// The other disk.
+    /// The inner disk.
     fn inner(&self) -> &dyn Disk;
 
     fn open(&self, path: &Path, how: Opening) -> io::Result<Box<dyn DiskFile>> {

@@ -1,7 +1,7 @@
-//! The directories that are held on one disk.
+//! The held directories of one disk.
 //!
-//! Invariant: while a directory is held, its path and every path below lead to it, and to nothing else that gets its
-//! name.
+//! Invariant: while a directory is held, its path and every path below it lead to that directory, and not to
+//! another one that gets its name.
 
 use std::fmt::Debug;
 use std::io::{self, ErrorKind};
@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::DiskHold;
 
-/// By path, each directory that is held, by its handle. Clones are the same list.
+/// The held directories by path, each with its handle. Clones share the list.
 #[derive(Clone, Debug)]
 pub(super) struct Holds<H>(Arc<Mutex<Vec<Held<H>>>>);
 
@@ -18,7 +18,7 @@ pub(super) struct Holds<H>(Arc<Mutex<Vec<Held<H>>>>);
 struct Held<H> {
     path: PathBuf,
     handle: H,
-    /// How many guards there are.
+    /// The number of guards.
     guards: usize,
 }
 
@@ -33,10 +33,10 @@ impl<H: Clone + Debug + Send + 'static> Holds<H> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Has the path lead to the directory with this handle, until the guard is dropped.
+    /// Makes the path lead to the directory with this handle until the guard is dropped.
     ///
     /// # Errors
-    /// `ResourceBusy` if the path leads to another directory, which is still held.
+    /// `ResourceBusy` if another directory is still held by this path.
     pub(super) fn add(
         &self,
         path: &Path,
@@ -56,12 +56,12 @@ impl<H: Clone + Debug + Send + 'static> Holds<H> {
         Ok(Box::new(Guard { holds: self.clone(), path: path.to_owned() }))
     }
 
-    /// The innermost held directory that the path leads to or into, and the rest of the path.
+    /// The innermost held directory on the path, and the rest of the path.
     pub(super) fn locate<'p>(&self, path: &'p Path) -> Option<(H, &'p Path)> {
         self.innermost(path, |_| true)
     }
 
-    /// The innermost held directory that the path's last name is in, and the path from there.
+    /// The innermost held directory above the last name of the path, and the path from there.
     pub(super) fn locate_name<'p>(&self, path: &'p Path) -> Option<(H, &'p Path)> {
         self.innermost(path, |rest| !rest.as_os_str().is_empty())
     }
@@ -73,7 +73,7 @@ impl<H: Clone + Debug + Send + 'static> Holds<H> {
         innermost.map(|(held, rest)| (held.handle.clone(), rest))
     }
 
-    /// The handle of a directory that is held by this path.
+    /// The handle of the directory that is held by this path.
     pub(super) fn held(&self, path: &Path) -> Option<H> {
         self.list().iter().find(|held| held.path == path).map(|held| held.handle.clone())
     }

@@ -1,16 +1,15 @@
-//! The platform interface to files: a real side ([`real`]) and, in builds for tests (`test-support`), a
-//! simulated one (`FaultyDisk`); [`sticky_errors`] remembers failures of either. [`Around`] makes a disk of
-//! another one.
+//! The platform interface to files: the real implementation ([`real`]) and, in builds for tests (`test-support`), a
+//! simulated one (`FaultyDisk`). [`sticky_errors`] remembers failures of either. [`Around`] wraps another disk.
 //!
-//! Invariant: nothing is promised to survive a power cut but what a sync answered for. [`DiskFile::sync_data`]
-//! makes a file's contents and length durable, [`Disk::sync_dir`] the names in a directory; neither does the
-//! other's work, and a new directory needs a sync of the one that holds it. A rename is atomic and stays within
-//! one directory: across directories the outcome of a power cut differs between file systems, so it is refused.
-//! **A sync that failed must not be repeated.** The kernel reports the error once and forgets the pages, so
-//! that the next sync succeeds without them (Rebello et al., "Can Applications Recover from fsync Failures?",
-//! USENIX ATC 2020).
+//! Invariant: only a successful sync promises that something survives a power cut. [`DiskFile::sync_data`]
+//! makes a file's contents and length durable, [`Disk::sync_dir`] the names in a directory. Neither does the
+//! other's work, and a new directory needs a sync of its parent. A rename is atomic and stays within one
+//! directory. Across directories file systems differ in the result of a power cut, so such a rename is refused.
 //!
-//! Every error keeps its [`io::ErrorKind`] and says what was tried on which path.
+//! **A failed sync must not be repeated.** The kernel reports the error once and drops the pages, so the next sync
+//! succeeds without them (Rebello et al., "Can Applications Recover from fsync Failures?", USENIX ATC 2020).
+//!
+//! Every error keeps its [`io::ErrorKind`] and names the operation and the path.
 
 mod around;
 #[cfg(any(test, feature = "test-support"))]
@@ -38,151 +37,151 @@ pub trait Disk: Debug + Send + Sync {
     /// Opens a file.
     ///
     /// # Errors
-    /// `NotFound`, `AlreadyExists` (for [`Opening::Create`]), `IsADirectory`, and what the file system says.
+    /// `NotFound`, `AlreadyExists` (for [`Opening::Create`]), `IsADirectory`, and errors of the file system.
     fn open(&self, path: &Path, how: Opening) -> io::Result<Box<dyn DiskFile>>;
 
-    /// What is in a directory, by name.
+    /// Lists a directory, sorted by name.
     ///
     /// # Errors
-    /// `NotFound`, `NotADirectory`, and what the file system says.
+    /// `NotFound`, `NotADirectory`, and errors of the file system.
     fn list(&self, dir: &Path) -> io::Result<Vec<Found>>;
 
-    /// Creates a directory and those above it, as far as they do not exist. The parent of each new one needs a
-    /// [`Disk::sync_dir`].
+    /// Creates a directory and its missing parents. The parent of each new directory needs a [`Disk::sync_dir`].
     ///
     /// # Errors
-    /// `AlreadyExists` or `NotADirectory` if a file is in the way, and what the file system says.
+    /// `AlreadyExists` or `NotADirectory` if a file is in the way, and errors of the file system.
     fn create_dir_all(&self, dir: &Path) -> io::Result<()>;
 
-    /// Gives a file or directory another name in its directory, atomically; a file of that name, or an empty
-    /// directory, is replaced.
+    /// Renames a file or directory within its directory, atomically. Replaces a file or an empty directory of
+    /// the new name.
     ///
     /// # Errors
-    /// `CrossesDevices` if the names are in different directories; `NotFound`, and what the file system says.
+    /// `CrossesDevices` if the names are in different directories; `NotFound`, and errors of the file system.
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()>;
 
     /// Removes a file.
     ///
     /// # Errors
-    /// `NotFound`, `IsADirectory`, and what the file system says.
+    /// `NotFound`, `IsADirectory`, and errors of the file system.
     fn remove_file(&self, path: &Path) -> io::Result<()>;
 
     /// Removes an empty directory.
     ///
     /// # Errors
-    /// `NotFound`, `NotADirectory`, `DirectoryNotEmpty`, and what the file system says.
+    /// `NotFound`, `NotADirectory`, `DirectoryNotEmpty`, and errors of the file system.
     fn remove_dir(&self, dir: &Path) -> io::Result<()>;
 
-    /// Removes a directory and all in it; not atomically.
+    /// Removes a directory with its contents, not atomically.
     ///
     /// # Errors
-    /// `NotFound`, `NotADirectory`, and what the file system says.
+    /// `NotFound`, `NotADirectory`, and errors of the file system.
     fn remove_dir_all(&self, dir: &Path) -> io::Result<()>;
 
-    /// Makes the names in a directory durable: what was created, renamed or removed in it.
+    /// Makes the names in a directory durable: those created, renamed or removed in it.
     ///
     /// # Errors
-    /// What the file system says; then nothing is known about these names, and a second try may lie.
+    /// Errors of the file system. The state of these names is then unknown, and a second sync may lie.
     fn sync_dir(&self, dir: &Path) -> io::Result<()>;
 
-    /// Why no sync of a directory can succeed any more, where the disk remembers that one has failed
-    /// ([`sticky_errors`]).
+    /// The error of an earlier sync of this directory, if the disk remembers it ([`sticky_errors`]). No later
+    /// sync can succeed.
     fn failed_sync(&self, dir: &Path) -> Option<io::Error> {
         let _ = dir;
         None
     }
 
-    /// What is at a path, if anything.
+    /// Looks up a path. Returns `None` if nothing is there.
     ///
     /// # Errors
-    /// What the file system says; that there is nothing is no error.
+    /// Errors of the file system, but not `NotFound`.
     fn find(&self, path: &Path) -> io::Result<Option<Found>>;
 
-    /// What tells the file or directory at a path from all others that are there, whatever they are called; `None` if
+    /// Identifies the file or directory at a path among all that exist, whatever their names are. Returns `None` if
     /// nothing is there.
     ///
     /// # Errors
-    /// What the file system says.
+    /// Errors of the file system.
     fn identity(&self, path: &Path) -> io::Result<Option<(u64, u64)>>;
 
-    /// The path of what is there by which it is called from everywhere: absolute, without links.
+    /// The canonical path: absolute, without links.
     ///
     /// # Errors
-    /// `NotFound`, and what the file system says.
+    /// `NotFound`, and errors of the file system.
     fn canonical(&self, path: &Path) -> io::Result<PathBuf>;
 
-    /// Has the path of a directory lead to the directory that is there now, on this disk and until the guard is
-    /// dropped, whatever becomes of its name. It may be moved, removed, or replaced by another. So do the paths below
-    /// it, by the names in it.
-    ///
-    /// # Errors `NotFound`, `NotADirectory`; `ResourceBusy` while another directory is held by that path; what the file
-    /// system says.
-    fn hold(&self, dir: &Path) -> io::Result<Box<dyn DiskHold>>;
-
-    /// Where a directory is that is held by this path. Where that cannot be found out, it is taken to be in place, and
-    /// so is one that is not held.
-    fn whereabouts(&self, dir: &Path) -> Whereabouts;
-
-    /// A lock on a directory or file, until the guard is dropped or the process ends; `None` while another
-    /// process or guard holds one that excludes it. What is at the path when this returns is locked. A file
-    /// that is not there is created for an exclusive lock; nothing is written for a shared one.
+    /// Binds the path of a directory to the directory that is there now, on this disk and until the guard is
+    /// dropped. Its paths keep leading to it even if it is moved, removed or replaced by another directory.
+    /// Paths below it are resolved from it.
     ///
     /// # Errors
-    /// `Unsupported` where the file system has no such locks, as NFS has none for directories; `NotFound`, and
-    /// what the file system says.
+    /// `NotFound`, `NotADirectory`; `ResourceBusy` while another directory is held by that path; errors of the
+    /// file system.
+    fn hold(&self, dir: &Path) -> io::Result<Box<dyn DiskHold>>;
+
+    /// Where the directory is that is held by this path. Returns `InPlace` if that is unknown, and for a
+    /// directory that is not held.
+    fn whereabouts(&self, dir: &Path) -> Whereabouts;
+
+    /// Locks a directory or file until the guard is dropped or the process ends. Returns `None` while a
+    /// conflicting lock of another process or guard exists. When this returns, the lock is on whatever the path
+    /// leads to. An exclusive lock creates a missing file; a shared one writes nothing.
+    ///
+    /// # Errors
+    /// `Unsupported` if the file system has no such locks, as NFS has none for directories; `NotFound`, and
+    /// errors of the file system.
     fn lock(&self, path: &Path, how: Locking) -> io::Result<Option<Box<dyn DiskLock>>>;
 }
 
-/// An open file. Offsets and lengths are in bytes. All calls may come from several threads at once.
+/// An open file. Offsets and lengths are in bytes. Several threads may call at once.
 pub trait DiskFile: Debug + Send + Sync {
-    /// The path it was opened by.
+    /// The path with which it was opened.
     fn path(&self) -> &Path;
 
-    /// Reads at most `buffer.len()` bytes; zero at the end of the file.
+    /// Reads at most `buffer.len()` bytes. Returns zero at the end of the file.
     ///
     /// # Errors
-    /// What the file system says.
+    /// Errors of the file system.
     fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize>;
 
-    /// Writes all bytes; a gap after the end of the file becomes zeros. Not durable before [`DiskFile::sync_data`].
+    /// Writes all bytes. A gap behind the end of the file becomes zeros. Not durable before [`DiskFile::sync_data`].
     ///
     /// # Errors
-    /// `StorageFull`, `PermissionDenied` if opened for reading, and what the file system says; any part of the
-    /// bytes may then have been written.
+    /// `StorageFull`, `PermissionDenied` if opened for reading, and errors of the file system. Any part of the
+    /// bytes may have been written.
     fn write_all_at(&self, bytes: &[u8], offset: u64) -> io::Result<()>;
 
-    /// Makes contents and length durable, not the name. See the module on failure.
+    /// Makes contents and length durable, but not the name. The module comment explains failures.
     ///
     /// # Errors
-    /// What the file system says; then nothing is known about what was written since the last sync.
+    /// Errors of the file system. The state of everything written since the last sync is then unknown.
     fn sync_data(&self) -> io::Result<()>;
 
-    /// Whether it has no name any more, and is gone when it is closed.
+    /// Whether the file has no name any more and vanishes when it is closed.
     fn is_removed(&self) -> bool;
 
     /// The file's length.
     ///
     /// # Errors
-    /// What the file system says.
+    /// Errors of the file system.
     fn bytes(&self) -> io::Result<u64>;
 
-    /// Cuts the file off, or extends it by zeros that occupy no space yet. Not durable before [`DiskFile::sync_data`].
+    /// Truncates the file, or extends it by zeros that occupy no space. Not durable before [`DiskFile::sync_data`].
     ///
     /// # Errors
-    /// `PermissionDenied` if opened for reading, and what the file system says.
+    /// `PermissionDenied` if opened for reading, and errors of the file system.
     fn set_bytes(&self, bytes: u64) -> io::Result<()>;
 
     /// Fills the buffer.
     ///
     /// # Errors
-    /// `UnexpectedEof` if the file ends before, and what the file system says.
+    /// `UnexpectedEof` if the file ends earlier, and errors of the file system.
     fn read_exact_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<()> {
         let mut filled = 0;
         while filled < buffer.len() {
             match self.read_at(&mut buffer[filled..], offset + filled as u64) {
                 Ok(0) => {
                     let message =
-                        format!("the file ends {filled} bytes after offset {offset}, {} wanted", buffer.len());
+                        format!("the file ends {filled} bytes after offset {offset}, but {} are needed", buffer.len());
                     return Err(at("read", self.path(), io::Error::new(io::ErrorKind::UnexpectedEof, message)));
                 }
                 Ok(more) => filled += more,
@@ -194,31 +193,31 @@ pub trait DiskFile: Debug + Send + Sync {
     }
 }
 
-/// Holds a lock while it lives.
+/// Holds a lock until it is dropped.
 pub trait DiskLock: Debug + Send + Sync {}
 
-/// Holds a directory while it lives.
+/// Holds a directory until it is dropped.
 pub trait DiskHold: Debug + Send + Sync {}
 
-/// What has become of a directory that is held.
+/// The whereabouts of a held directory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Whereabouts {
     /// Its path leads to it.
     InPlace,
-    /// It has another path, and nothing is at its own.
+    /// It was moved, and nothing has its former path.
     Moved,
-    /// It has another path, and something else is at its own.
+    /// It was moved, and something else has its former path.
     Replaced,
     /// It was removed.
     Removed,
 }
 
-/// Who else may hold a lock at the same time.
+/// Whether other guards may hold the lock at the same time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Locking {
-    /// Nobody.
+    /// No other guard may.
     Exclusive,
-    /// Others who share it.
+    /// Other shared guards may.
     Shared,
 }
 
@@ -233,18 +232,18 @@ pub enum Opening {
     Create,
 }
 
-/// What was found under a name.
+/// An entry of a directory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Found {
-    /// The last part of its path.
+    /// The last component of its path.
     pub name: OsString,
     /// Whether it is a directory.
     pub is_dir: bool,
-    /// A file's length; zero for a directory.
+    /// The length of a file; zero for a directory.
     pub bytes: u64,
 }
 
-/// An error with what was tried, and where.
+/// An error with its operation and path.
 #[derive(Debug)]
 struct Located {
     operation: &'static str,
@@ -264,12 +263,12 @@ impl std::error::Error for Located {
     }
 }
 
-/// The error, with operation and path before its text.
+/// Adds operation and path to an error.
 fn at(operation: &'static str, path: &Path, error: io::Error) -> io::Error {
     io::Error::new(error.kind(), Located { operation, path: path.to_owned(), error })
 }
 
-/// Renames stay within a directory.
+/// Refuses a rename across directories.
 fn same_directory(from: &Path, to: &Path) -> io::Result<()> {
     if from.parent() == to.parent() {
         return Ok(());

@@ -1,7 +1,7 @@
-//! The calls of the operating system that take a directory's handle, which the standard library does not have.
+//! System calls relative to a directory's handle, which the standard library lacks.
 //!
-//! Invariant: each function is one call, repeated while a signal interrupts it. A path is taken from the directory; an
-//! absolute one is taken from the root, whatever the directory.
+//! Invariant: each function is one call, repeated while a signal interrupts it. A relative path starts at the
+//! directory, an absolute one at the root.
 
 use std::ffi::{CStr, CString, OsStr, OsString};
 use std::fs::File;
@@ -10,10 +10,10 @@ use std::os::fd::{AsRawFd, FromRawFd, IntoRawFd, RawFd};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::Path;
 
-/// The directory of the process, for paths that begin at none that is held.
+/// The working directory of the process, for paths that are not below a held directory.
 pub(super) const WORKING: RawFd = libc::AT_FDCWD;
 
-/// What open(2) is told besides the path.
+/// Flags of open(2).
 pub(super) mod flags {
     pub(crate) const READ: i32 = libc::O_RDONLY;
     pub(crate) const WRITE: i32 = libc::O_RDWR;
@@ -23,7 +23,7 @@ pub(super) mod flags {
     pub(crate) const DIRECTORY_NO_LINK: i32 = DIRECTORY | libc::O_NOFOLLOW;
 }
 
-/// What stat(2) says of a file or directory.
+/// The result of stat(2).
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Status {
     pub(super) is_dir: bool,
@@ -32,13 +32,13 @@ pub(super) struct Status {
     pub(super) id: (u64, u64),
 }
 
-/// The path as the system wants it. The directory itself is `.`.
+/// The path with a terminating zero byte. An empty path means the directory itself, `.`.
 fn terminated(path: &Path) -> io::Result<CString> {
     let bytes = if path.as_os_str().is_empty() { b"." } else { path.as_os_str().as_bytes() };
-    CString::new(bytes).map_err(|_| io::Error::new(io::ErrorKind::InvalidInput, "a path has no zero bytes"))
+    CString::new(bytes).map_err(|_| io::Error::new(io::ErrorKind::InvalidInput, "the path contains a zero byte"))
 }
 
-/// The result of a call, again while a signal interrupts it.
+/// Repeats a call while a signal interrupts it.
 fn call(mut call: impl FnMut() -> libc::c_int) -> io::Result<libc::c_int> {
     loop {
         let result = call();
@@ -52,12 +52,12 @@ fn call(mut call: impl FnMut() -> libc::c_int) -> io::Result<libc::c_int> {
     }
 }
 
-/// openat(2), never inherited by another program.
+/// openat(2). The descriptor is closed on exec.
 pub(super) fn open(dir: RawFd, path: &Path, flags: i32) -> io::Result<File> {
     let path = terminated(path)?;
     // SAFETY: the path is a string that ends with a zero byte.
     let opened = call(|| unsafe { libc::openat(dir, path.as_ptr(), flags | libc::O_CLOEXEC, 0o666) })?;
-    // SAFETY: the descriptor was just opened, and is nobody else's.
+    // SAFETY: the descriptor was just opened, and has no other owner.
     Ok(unsafe { File::from_raw_fd(opened) })
 }
 
@@ -89,22 +89,22 @@ pub(super) fn remove_dir(dir: RawFd, path: &Path) -> io::Result<()> {
     call(|| unsafe { libc::unlinkat(dir, path.as_ptr(), libc::AT_REMOVEDIR) }).map(drop)
 }
 
-/// fstatat(2), of what a link leads to.
+/// fstatat(2). Follows links.
 pub(super) fn status(dir: RawFd, path: &Path) -> io::Result<Status> {
     let path = terminated(path)?;
     let mut status = std::mem::MaybeUninit::<libc::stat>::uninit();
-    // SAFETY: as in `open`; there is room for the answer.
+    // SAFETY: as in `open`; the buffer has room for the result.
     call(|| unsafe { libc::fstatat(dir, path.as_ptr(), status.as_mut_ptr(), 0) })?;
-    // SAFETY: the call has succeeded, so it has written all of it.
+    // SAFETY: the call succeeded, so it initialized the buffer.
     let status = unsafe { status.assume_init() };
     let is_dir = status.st_mode & libc::S_IFMT == libc::S_IFDIR;
     #[allow(clippy::unnecessary_cast, reason = "the types differ between systems")]
     Ok(Status { is_dir, bytes: status.st_size as u64, id: (status.st_dev as u64, status.st_ino as u64) })
 }
 
-/// Has no error noted: that is how readdir(3) tells the end from an error.
+/// Clears `errno`, by which readdir(3) distinguishes the end from an error.
 fn clear_errno() {
-    // SAFETY: the place of the thread's own `errno`.
+    // SAFETY: the address is that of the thread's own `errno`.
     #[cfg(target_os = "linux")]
     unsafe {
         *libc::__errno_location() = 0;
@@ -119,18 +119,18 @@ fn clear_errno() {
 /// The names in a directory, without `.` and `..`.
 pub(super) fn names(dir: File) -> io::Result<Vec<OsString>> {
     let dir = dir.into_raw_fd();
-    // SAFETY: an open descriptor that is ours; the stream owns it if there is one.
+    // SAFETY: the descriptor is open and owned by this function. If the call succeeds, the stream owns it.
     let stream = unsafe { libc::fdopendir(dir) };
     if stream.is_null() {
         let error = io::Error::last_os_error();
-        // SAFETY: it is still ours.
+        // SAFETY: this function still owns it.
         drop(unsafe { File::from_raw_fd(dir) });
         return Err(error);
     }
     let mut names = Vec::new();
     let ended = loop {
         clear_errno();
-        // SAFETY: the stream is open, and only this thread's.
+        // SAFETY: the stream is open, and only this thread uses it.
         let entry = unsafe { libc::readdir(stream) };
         if entry.is_null() {
             let error = io::Error::last_os_error();
@@ -142,22 +142,22 @@ pub(super) fn names(dir: File) -> io::Result<Vec<OsString>> {
             names.push(OsString::from_vec(name.to_vec()));
         }
     };
-    // SAFETY: the stream is open, and not used any more.
+    // SAFETY: the stream is open, and not used afterwards.
     unsafe { libc::closedir(stream) };
     ended.map(|()| names)
 }
 
-/// Removes a directory and all in it; a link to one is not followed.
+/// Removes a directory with its contents. Does not follow a link to a directory.
 pub(super) fn remove_dir_all(dir: RawFd, path: &Path) -> io::Result<()> {
     let is_gone = |error: &io::Error| error.kind() == io::ErrorKind::NotFound;
     let inner = open(dir, path, flags::DIRECTORY_NO_LINK)?;
     for name in names(inner.try_clone()?)? {
         let name = Path::new(OsStr::new(&name));
         let removed = match remove_file(inner.as_raw_fd(), name) {
-            // Linux has `EISDIR` for a directory, POSIX `EPERM`.
+            // For a directory, Linux returns `EISDIR` and POSIX requires `EPERM`.
             Err(error) if matches!(error.raw_os_error(), Some(libc::EISDIR | libc::EPERM)) => {
                 match remove_dir_all(inner.as_raw_fd(), name) {
-                    // It was a file that may not be removed.
+                    // It is a file that may not be removed.
                     Err(other) if other.kind() == io::ErrorKind::NotADirectory => Err(error),
                     removed => removed,
                 }

@@ -1,9 +1,9 @@
-//! The operating system's files.
+//! Files of the operating system.
 //!
-//! Invariant: one call here is one call there; nothing is buffered, cached or repeated. A path below a directory that
-//! is held begins at its handle. `sync_data` is fdatasync(2), which also writes the metadata needed to read the data
-//! back, so the length. A lock is flock(2), which belongs to the open file or directory and so keeps out other guards
-//! of this process, too.
+//! Invariant: each call is one system call; nothing is buffered, cached or repeated. A path below a held
+//! directory is resolved from that directory's handle. `sync_data` is fdatasync(2), which also writes the
+//! metadata needed to read the data, such as the length. A lock is flock(2). It belongs to the open file or
+//! directory, so it also excludes other guards of this process.
 
 use std::fs::{self, File, Metadata, TryLockError};
 use std::io;
@@ -18,7 +18,7 @@ use super::{
     Disk, DiskFile, DiskHold, DiskLock, Found, Locking, Opening, Whereabouts, at, opened_for_reading, same_directory,
 };
 
-/// The disk of this machine; directories are held on the answer and its clones only.
+/// The disk of this machine. A held directory is held only on this handle and its clones.
 pub fn real() -> Arc<dyn Disk> {
     Arc::new(RealDisk::default())
 }
@@ -34,12 +34,12 @@ struct HeldDir {
     dir: File,
     /// Device and inode.
     id: (u64, u64),
-    /// Where it was when it was opened, without links.
+    /// Its path when it was opened, without links.
     canonical: PathBuf,
     links: Links,
 }
 
-/// A path from the held directory that it is in, or from the process's.
+/// A path relative to a held directory, or to the working directory of the process.
 struct Target<'p> {
     held: Option<Arc<HeldDir>>,
     path: &'p Path,
@@ -62,7 +62,7 @@ impl<'p> Target<'p> {
         posix::status(self.dir(), self.path)
     }
 
-    /// Creates a directory and those above it, up to the one that is held.
+    /// Creates a directory and its missing parents, up to the held directory.
     fn create_dir_all(&self) -> io::Result<()> {
         let create = || match posix::create_dir(self.dir(), self.path) {
             Err(error) if error.kind() != io::ErrorKind::NotFound && self.status().is_ok_and(|found| found.is_dir) => {
@@ -81,12 +81,12 @@ impl<'p> Target<'p> {
 }
 
 impl RealDisk {
-    /// Where a path leads.
+    /// Resolves a path.
     fn at<'p>(&self, path: &'p Path) -> Target<'p> {
         Target::new(path, self.holds.locate(path))
     }
 
-    /// Where a name is, whatever has it.
+    /// Resolves a path up to its last name, whatever has that name.
     fn named<'p>(&self, path: &'p Path) -> Target<'p> {
         Target::new(path, self.holds.locate_name(path))
     }
@@ -116,7 +116,7 @@ impl Disk for RealDisk {
         for name in open.try_clone().and_then(posix::names).map_err(fail)? {
             match posix::status(open.as_raw_fd(), name.as_ref()) {
                 Ok(status) => found.push(Found::of(name, &status)),
-                // Removed since, or a link to nothing.
+                // It was removed meanwhile, or is a dangling link.
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {}
                 Err(error) => return Err(at("list", &dir.join(name), error)),
             }
@@ -127,7 +127,7 @@ impl Disk for RealDisk {
 
     fn create_dir_all(&self, dir: &Path) -> io::Result<()> {
         let target = self.at(dir);
-        // One that is held is there.
+        // A held directory exists.
         let created = if target.path.as_os_str().is_empty() { Ok(()) } else { target.create_dir_all() };
         created.map_err(|error| at("create directory", dir, error))
     }
@@ -191,7 +191,7 @@ impl Disk for RealDisk {
             let opened = target.open(flags::DIRECTORY)?;
             let status = opened.metadata()?;
             let path = target.held.as_ref().map_or(dir.to_owned(), |above| above.canonical.join(target.path));
-            // A link to it may be turned afterwards.
+            // A symbolic link in the path may be changed later.
             let canonical = fs::canonicalize(&path).unwrap_or(path);
             let held = HeldDir { dir: opened, id: (status.dev(), status.ino()), canonical, links: Links::of(&status) };
             self.holds.add(dir, Arc::new(held), |a, b| a.id == b.id)
@@ -201,14 +201,14 @@ impl Disk for RealDisk {
 
     fn whereabouts(&self, dir: &Path) -> Whereabouts {
         let Some(held) = self.holds.held(dir) else { return Whereabouts::InPlace };
-        // A directory has a link from its own `.` or from the one above it, until it is removed.
+        // A directory that was not removed has a link from its own `.` or from its parent.
         let is_removed = held.links.are_gone(&held.dir);
         match fs::metadata(&held.canonical) {
             _ if is_removed => Whereabouts::Removed,
             Ok(found) if (found.dev(), found.ino()) == held.id => Whereabouts::InPlace,
             Ok(_) => Whereabouts::Replaced,
             Err(error) if error.kind() == io::ErrorKind::NotFound => Whereabouts::Moved,
-            // It is not known.
+            // Unknown.
             Err(_) => Whereabouts::InPlace,
         }
     }
@@ -233,7 +233,7 @@ impl Disk for RealDisk {
                     return Err(fail(io::Error::new(io::ErrorKind::Unsupported, error)));
                 }
                 Err(TryLockError::Error(error)) => return Err(fail(error)),
-                // Another one has its name if it was removed since it was opened.
+                // If it was removed after it was opened, another file may have its name.
                 Ok(()) if is_at(&file, &target).map_err(fail)? => {
                     return Ok(Some(Box::new(RealLock { file, process: std::process::id() })));
                 }
@@ -243,25 +243,25 @@ impl Disk for RealDisk {
     }
 }
 
-/// Whether the file system counts links: some in user space say 0 of all that is there.
+/// Whether the file system counts links. Some file systems in user space report 0 links for every file.
 #[derive(Clone, Copy, Debug)]
 struct Links {
     are_counted: bool,
 }
 
 impl Links {
-    /// As it was said of a file or directory that was there.
+    /// `status` was read while the file or directory existed.
     fn of(status: &Metadata) -> Links {
         Links { are_counted: status.nlink() > 0 }
     }
 
-    /// Whether what is open has lost its last name since.
+    /// Whether the open file or directory has lost its last name since.
     fn are_gone(self, open: &File) -> bool {
         self.are_counted && open.metadata().is_ok_and(|status| status.nlink() == 0)
     }
 }
 
-/// Whether what is open is what the path leads to.
+/// Whether the path leads to the open file.
 fn is_at(file: &File, target: &Target<'_>) -> io::Result<bool> {
     let opened = file.metadata()?;
     match target.status() {
@@ -271,8 +271,8 @@ fn is_at(file: &File, target: &Target<'_>) -> io::Result<bool> {
     }
 }
 
-/// Whether flock(2) says that this file cannot be locked: `EBADF` comes from NFS, where only files that are
-/// open for writing can be.
+/// Whether flock(2) reports that this file cannot be locked. NFS returns `EBADF`, since it locks only files
+/// that are open for writing.
 fn is_unsupported(error: &io::Error) -> bool {
     use libc::{EBADF, EINVAL, ENOLCK, ENOSYS, EOPNOTSUPP};
     matches!(error.raw_os_error(), Some(EBADF | EINVAL | ENOLCK | ENOSYS | EOPNOTSUPP))
@@ -287,7 +287,7 @@ struct RealFile {
 }
 
 impl RealFile {
-    /// Reading handles refuse changes with one kind of error; the system has a different one for each call.
+    /// Refuses changes of read-only handles with one kind of error; the system has a different one for each call.
     fn writable(&self) -> io::Result<&File> {
         self.writable.then_some(&self.file).ok_or_else(opened_for_reading)
     }
@@ -324,12 +324,12 @@ impl DiskFile for RealFile {
     }
 }
 
-/// Unlocked when it is dropped. To close the file is not enough: children that another thread has started, and
-/// that are not another program yet, have it open, too.
+/// A lock, released when it is dropped. Closing the file would not suffice: children that another thread has
+/// forked, and that have not called exec yet, have it open, too.
 #[derive(Debug)]
 struct RealLock {
     file: File,
-    /// Whose lock it is.
+    /// The process that owns the lock.
     process: u32,
 }
 
@@ -337,9 +337,9 @@ impl DiskLock for RealLock {}
 
 impl Drop for RealLock {
     fn drop(&mut self) {
-        // A fork that drops its copy leaves the lock to who has it.
+        // A fork that drops its copy must not release the lock of its parent.
         if std::process::id() == self.process {
-            // It is closed next, which unlocks as well where nobody else has it open.
+            // The file is closed next, which also unlocks it if no other process has it open.
             let _ = self.file.unlock();
         }
     }

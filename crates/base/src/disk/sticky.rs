@@ -1,11 +1,11 @@
-//! A directory whose sync failed is not trusted again.
+//! Remembers failed syncs of directories.
 //!
-//! Several things share a directory: names of log segments, of checkpoints, of the manifest. When the sync of
-//! one of them fails, the names of the others may be forgotten with it, and their own syncs then lie. So the
-//! first failure is every later one's.
+//! Names of log segments, of checkpoints and of the manifest share a directory. When a sync for one of them
+//! fails, the kernel may drop the others too, and later syncs then lie. So after one failure every later sync
+//! of that directory fails.
 //!
-//! Invariant: a directory is synced by one at a time, so that nobody's sync succeeds after another's failure.
-//! Different directories, which may be on different disks, do not wait for each other.
+//! Invariant: syncs of a directory are serialized, so none succeeds after another one has failed. Different
+//! directories, which may be on different disks, do not wait for each other.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -14,8 +14,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::{Around, Disk, at};
 
-/// A disk whose directories can be synced until that fails once; from then on it fails for that directory,
-/// until it is removed. Directories are told apart by their paths, not through links.
+/// Wraps a disk. After a sync of a directory has failed, every later sync of it fails until it is removed.
+/// Directories are identified by their paths; links are not resolved.
 pub fn sticky_errors(disk: Arc<dyn Disk>) -> Arc<dyn Disk> {
     Arc::new(StickyDisk { disk, directories: Mutex::default() })
 }
@@ -23,12 +23,12 @@ pub fn sticky_errors(disk: Arc<dyn Disk>) -> Arc<dyn Disk> {
 #[derive(Debug)]
 struct StickyDisk {
     disk: Arc<dyn Disk>,
-    /// By absolute path, those that are being synced, and those whose sync failed. Never held while a
-    /// directory's own lock is awaited.
+    /// The directories that are being synced and those whose sync failed, by absolute path. This mutex is not
+    /// held while waiting for a directory's lock.
     directories: Mutex<BTreeMap<PathBuf, Arc<Directory>>>,
 }
 
-/// Held while the directory is synced; what the sync said that failed.
+/// Held while the directory is synced. Holds the error of a failed sync.
 type Directory = Mutex<Option<(io::ErrorKind, String)>>;
 
 impl StickyDisk {
@@ -36,17 +36,17 @@ impl StickyDisk {
         self.directories.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A directory, and what was in it, is there no more.
+    /// Forgets a removed directory and the directories that were in it.
     fn removed(&self, dir: &Path) {
         let gone = absolute(dir);
         self.directories().retain(|dir, _| !dir.starts_with(&gone));
     }
 
-    /// Nothing failed, and if nobody else is about to sync it there is nothing to remember.
+    /// Forgets a directory without a failure, unless another thread is about to sync it.
     fn forget(&self, key: &Path, directory: &Arc<Directory>) {
         let mut directories = self.directories();
         let is_it = directories.get(key).is_some_and(|listed| Arc::ptr_eq(listed, directory));
-        // The list's and the caller's: others get theirs from the list, which is locked.
+        // The references of the list and of the caller. Other threads get theirs from the list, which is locked.
         if is_it && Arc::strong_count(directory) == 2 {
             directories.remove(key);
         }
@@ -54,11 +54,11 @@ impl StickyDisk {
 }
 
 fn remembered(dir: &Path, (kind, message): &(io::ErrorKind, String)) -> io::Error {
-    let message = format!("an earlier sync failed, and a second one may lie: {message}");
+    let message = format!("an earlier sync failed, so a later one cannot be trusted: {message}");
     at("sync", dir, io::Error::new(*kind, message))
 }
 
-/// Its name from the root on; as it is if there is none, for which syncing fails anyway.
+/// The absolute path, or the path itself if there is none. Syncing then fails anyway.
 fn absolute(dir: &Path) -> PathBuf {
     std::path::absolute(dir).unwrap_or_else(|_| dir.to_owned())
 }
@@ -128,21 +128,21 @@ mod tests {
         }
         disk.sync_dir(Path::new("/db")).unwrap();
         assert!(disk.failed_sync(Path::new("/db")).is_none());
-        // A new one of the same name is another.
+        // A new directory of the same name is a different one.
         disk.remove_dir_all(Path::new("/db/log")).unwrap();
         disk.create_dir_all(Path::new("/db/log")).unwrap();
         disk.sync_dir(Path::new("/db/log")).unwrap();
     }
 
     #[test]
-    fn a_sync_of_nothing_is_no_failure_of_what_comes_to_be_there() {
+    fn a_failed_sync_of_a_missing_directory_does_not_affect_a_later_one() {
         let disk = sticky_errors(Arc::new(FaultyDisk::new(2)));
         assert_eq!(disk.sync_dir(Path::new("/db")).unwrap_err().kind(), ErrorKind::NotFound);
         disk.create_dir_all(Path::new("/db")).unwrap();
         disk.sync_dir(Path::new("/db")).unwrap();
     }
 
-    /// A disk on which `/slow` is synced when `/fast` was, at last.
+    /// A disk on which `/slow` is synced only after `/fast` was.
     #[derive(Debug)]
     struct Waiting {
         disk: FaultyDisk,
@@ -156,9 +156,9 @@ mod tests {
 
         fn sync_dir(&self, dir: &Path) -> io::Result<()> {
             if dir == Path::new("/slow") {
-                // Only a test that fails waits so long.
+                // Only a failing test waits this long.
                 let waited = self.fast.lock().unwrap().recv_timeout(Duration::from_secs(600));
-                waited.map_err(|_| io::Error::other("nobody synced /fast meanwhile"))?;
+                waited.map_err(|_| io::Error::other("no thread synced /fast meanwhile"))?;
             }
             self.disk.sync_dir(dir)
         }
@@ -175,7 +175,7 @@ mod tests {
         }
         thread::scope(|scope| {
             let slow = scope.spawn(|| Disk::sync_dir(&sticky, Path::new("/slow")));
-            // Not before the slow one is under way.
+            // Waits until the slow sync has begun.
             while !sticky.directories().contains_key(Path::new("/slow")) {
                 thread::yield_now();
             }
@@ -183,11 +183,11 @@ mod tests {
             synced.send(()).unwrap();
             slow.join().unwrap().unwrap();
         });
-        assert!(sticky.directories().is_empty(), "what succeeded need not be remembered");
+        assert!(sticky.directories().is_empty(), "a directory without a failure is not remembered");
     }
 
     #[test]
-    fn of_syncs_of_one_directory_at_once_none_succeeds_after_a_failure() {
+    fn no_concurrent_sync_of_a_directory_succeeds_after_a_failure() {
         for n in 1..=4 {
             let faulty = FaultyDisk::new(4);
             let disk = sticky_errors(Arc::new(faulty.clone()));

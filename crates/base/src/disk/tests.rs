@@ -1,11 +1,11 @@
-//! What holds of both implementations of the platform interface.
+//! Promises of both implementations of the platform interface.
 
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 use super::*;
 
-/// A directory of this test and process, removed at the end.
+/// A directory of this test and process, which is removed at the end.
 struct Temporary(PathBuf);
 
 impl Temporary {
@@ -22,7 +22,7 @@ impl Drop for Temporary {
     }
 }
 
-/// Runs a test body on both sides, each in an empty directory.
+/// Runs a test body on both implementations, each in an empty directory.
 fn on_both(test: &str, body: impl Fn(&dyn Disk, &Path)) {
     let temporary = Temporary::new(test);
     body(&*real(), &temporary.0);
@@ -42,7 +42,7 @@ fn whole(file: &dyn DiskFile) -> Vec<u8> {
 }
 
 #[test]
-fn a_file_holds_what_was_written_and_zeros_between() {
+fn a_file_holds_written_bytes_and_zeros_between_them() {
     on_both("contents", |disk, dir| {
         let file = disk.open(&dir.join("a"), Opening::Create).unwrap();
         file.write_all_at(b"end", 1000).unwrap();
@@ -65,7 +65,7 @@ fn a_file_holds_what_was_written_and_zeros_between() {
 }
 
 #[test]
-fn what_was_cut_off_reads_as_zeros_when_the_file_grows_again() {
+fn truncated_bytes_read_as_zeros_when_the_file_grows_again() {
     on_both("cut", |disk, dir| {
         let file = disk.open(&dir.join("a"), Opening::Create).unwrap();
         file.write_all_at(&[9; 3000], 0).unwrap();
@@ -83,7 +83,7 @@ fn what_was_cut_off_reads_as_zeros_when_the_file_grows_again() {
 }
 
 #[test]
-fn files_open_as_asked_or_say_why_not() {
+fn files_open_in_the_requested_mode_or_fail_with_a_reason() {
     on_both("open", |disk, dir| {
         let path = dir.join("a");
         assert_eq!(kind(disk.open(&path, Opening::Read)), ErrorKind::NotFound);
@@ -105,7 +105,7 @@ fn files_open_as_asked_or_say_why_not() {
 }
 
 #[test]
-fn errors_say_what_was_tried_where() {
+fn errors_name_the_operation_and_the_path() {
     on_both("errors", |disk, dir| {
         let path = dir.join("missing");
         let begins = |result: io::Result<()>, verb: &str| {
@@ -202,7 +202,7 @@ fn a_lock_keeps_others_out_until_it_is_dropped() {
 }
 
 #[test]
-fn a_shared_lock_keeps_out_who_wants_it_alone_and_creates_nothing() {
+fn a_shared_lock_excludes_exclusive_locks_and_creates_nothing() {
     on_both("shared", |disk, dir| {
         let path = dir.join("lock");
         let lock = |how| disk.lock(&path, how);
@@ -219,12 +219,12 @@ fn a_shared_lock_keeps_out_who_wants_it_alone_and_creates_nothing() {
 }
 
 #[test]
-fn a_directory_is_locked_whatever_becomes_of_the_files_in_it() {
+fn a_lock_of_a_directory_does_not_depend_on_its_files() {
     on_both("locked-directory", |disk, dir| {
         let lock = |path: &Path| disk.lock(path, Locking::Exclusive).unwrap();
         let (held, file) = (lock(dir).unwrap(), lock(&dir.join("LOCK")).unwrap());
         disk.remove_file(&dir.join("LOCK")).unwrap();
-        // Another file of that name is another.
+        // Another file of that name is a different one.
         let again = lock(&dir.join("LOCK")).unwrap();
         assert!(lock(dir).is_none() && lock(&dir.join(".")).is_none());
         drop((file, again));
@@ -234,7 +234,7 @@ fn a_directory_is_locked_whatever_becomes_of_the_files_in_it() {
     });
 }
 
-/// What `disk` holds and another one changes: a process and its surroundings.
+/// Runs a test body with two disks: one holds a directory, the other changes its surroundings as another process.
 fn on_both_held(test: &str, body: impl Fn(&dyn Disk, &dyn Disk, &Path)) {
     let temporary = Temporary::new(test);
     body(&*real(), &*real(), &temporary.0.canonicalize().unwrap());
@@ -243,7 +243,7 @@ fn on_both_held(test: &str, body: impl Fn(&dyn Disk, &dyn Disk, &Path)) {
     body(&faulty.mount(), &faulty, Path::new("/some/where"));
 }
 
-/// All operations below `dir`, on a disk that holds it, after its name has become `now`.
+/// Tries all operations below `dir` on a disk that holds it, after the directory was renamed to `now`.
 fn use_held(disk: &dyn Disk, others: &dyn Disk, dir: &Path, now: &Path) {
     let there = |name: &str| others.find(&now.join(name)).unwrap().is_some();
     let file = disk.open(&dir.join("new"), Opening::Create).unwrap();
@@ -270,7 +270,7 @@ fn use_held(disk: &dyn Disk, others: &dyn Disk, dir: &Path, now: &Path) {
 }
 
 #[test]
-fn a_held_directory_is_used_by_its_path_whatever_has_that() {
+fn a_held_directory_is_used_by_its_path_whatever_is_there() {
     on_both_held("held", |disk, others, dir| {
         let (db, moved) = (dir.join("db"), dir.join("moved"));
         others.create_dir_all(&db).unwrap();
@@ -285,7 +285,7 @@ fn a_held_directory_is_used_by_its_path_whatever_has_that() {
         assert_eq!(disk.whereabouts(&db), Whereabouts::Replaced);
         use_held(disk, others, &db, &moved);
         assert_eq!(others.list(&db).unwrap().len(), 1);
-        // The names in the directory above are no part of it.
+        // The names in the parent directory do not belong to the held directory.
         assert_eq!(disk.list(dir).unwrap().len(), 2);
         assert_eq!(kind(disk.hold(&db)), ErrorKind::ResourceBusy);
         drop(held);
@@ -330,7 +330,7 @@ fn a_directory_in_a_held_one_may_be_held_and_moved_by_itself() {
         others.create_dir_all(&log).unwrap();
         use_held(disk, others, &log, &elsewhere);
         assert_eq!((disk.whereabouts(&db), disk.whereabouts(&log)), (Whereabouts::InPlace, Whereabouts::Replaced));
-        // By its name it is the other one's, which is in the directory above.
+        // The name in the parent leads to the new directory, so this removes the new one.
         disk.remove_dir_all(&log).unwrap();
         assert_eq!(disk.whereabouts(&log), Whereabouts::Moved);
         drop(held);
@@ -339,7 +339,7 @@ fn a_directory_in_a_held_one_may_be_held_and_moved_by_itself() {
 }
 
 #[test]
-fn what_a_link_led_to_is_held_when_the_link_is_turned() {
+fn the_target_of_a_link_is_held_when_the_link_changes() {
     let temporary = Temporary::new("held-link");
     let (disk, dir) = (real(), temporary.0.canonicalize().unwrap());
     for name in ["v1", "v2"] {
@@ -367,12 +367,12 @@ fn one_directory_has_one_canonical_path() {
 }
 
 #[test]
-fn a_removed_file_stays_readable_to_who_has_it_open() {
+fn a_removed_file_can_be_read_by_its_open_handles() {
     on_both("removed", |disk, dir| {
         let file = disk.open(&dir.join("a"), Opening::Create).unwrap();
         file.write_all_at(b"still", 0).unwrap();
         disk.remove_file(&dir.join("a")).unwrap();
-        // Enough changes that what nobody needs is forgotten.
+        // Enough changes to start a garbage collection.
         for i in 0..200 {
             let path = dir.join(format!("{i}"));
             drop(disk.open(&path, Opening::Create).unwrap());

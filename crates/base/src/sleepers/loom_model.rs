@@ -1,5 +1,5 @@
-//! A watcher that finds work, a thread that goes to sleep and a thread that queues work for a busy one, in every
-//! interleaving and under every reordering that the memory model allows, by loom: the work is watched.
+//! Model-checks a watcher that finds work, a thread that goes to sleep and a thread that queues work for a busy one.
+//! Loom runs every interleaving and every reordering that the memory model allows. The work must be watched.
 //!
 //! Run by `RUSTFLAGS="--cfg loom" cargo test -p seriatim-base --release --lib loom`.
 
@@ -8,13 +8,13 @@ use loom::thread;
 
 use super::*;
 
-/// What a broken thread does otherwise.
+/// The fault of a broken thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Broken {
     Nothing,
-    /// The watcher's store that nobody watches may pass its load of the count.
+    /// The watcher's store that no thread watches may be reordered after its load of the count.
     ResignWithoutFence,
-    /// The sleeper's count may pass its load of the watcher.
+    /// The sleeper's increment may be reordered after its load of the watcher.
     LieDownWithoutFence,
     /// The sleeper looks into the queue before it is counted.
     CountedLate,
@@ -41,7 +41,8 @@ impl Sleepers {
     }
 }
 
-/// Thread 0 watches and finds work. Thread 1 goes to sleep. The main thread queues work for a third one, which is busy.
+/// Thread 0 watches and finds work. Thread 1 goes to sleep. The main thread queues work for a third thread,
+/// which is busy.
 fn step(broken: Broken) -> impl Fn() + Sync + Send + 'static {
     move || {
         let (sleepers, queue) = (Arc::new(Sleepers::default()), Arc::new(Mutex::new(false)));
@@ -63,7 +64,7 @@ fn step(broken: Broken) -> impl Fn() + Sync + Send + 'static {
         *queue.lock().expect("no panic") = true;
         let is_told = sleepers.lack_watcher();
         let told = [is_told, watcher.join().expect("no panic"), sleeper.join().expect("no panic")];
-        assert!(told.contains(&true), "a thread sleeps, work waits, and nobody watches");
+        assert!(told.contains(&true), "a thread sleeps, work waits, and no thread watches");
     }
 }
 

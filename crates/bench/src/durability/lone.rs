@@ -1,8 +1,8 @@
-//! One client, one transaction after another: how often group commit answers it, and how often a flush for each
+//! A single client with one transaction after another: its rate with group commit, and with a flush for each
 //! transaction.
 //!
-//! Both arms do the same: an insert of a small row, and a wait until it is durable. So their ratio is what
-//! waiting for others costs a client that has none.
+//! Both arms insert a small row and wait until it is durable. So their ratio is the cost of waiting for other
+//! commits when there are none.
 
 use std::error::Error;
 use std::path::Path;
@@ -15,14 +15,14 @@ use crate::measure::{Arm, Length, Quartiles, alternate};
 use crate::row::{Hashed, Record};
 use crate::setting::Setting;
 
-/// Transactions a second, by round.
+/// Transactions per second, by round.
 #[derive(Debug)]
 pub(super) struct Lone {
     group: Vec<f64>,
     sync: Vec<f64>,
 }
 
-/// Transactions a second of one session.
+/// Transactions per second of one session.
 fn rate(db: &Database, next: &mut u64, length: Length) -> Result<f64, Box<dyn Error>> {
     let records = db.create_or_open::<Hashed>()?;
     let mut session = db.session();
@@ -56,7 +56,7 @@ pub(super) fn measure(directory: &Path, setting: &Setting) -> Result<Lone, Box<d
 }
 
 impl Lone {
-    /// Of the rates: above 1 where group commit is faster.
+    /// The ratio of the rates. Above 1, group commit is faster.
     fn ratio(&self) -> Quartiles {
         Quartiles::of_ratios(&self.group, &self.sync)
     }

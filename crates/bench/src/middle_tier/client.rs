@@ -9,15 +9,15 @@ use seriatim_wire::frames::{Frames, Handling, Piece};
 use seriatim_wire::message;
 use seriatim_wire::messages::simplequery::Query;
 
-/// As the superuser, whom the server lets in.
+/// The startup packet of the superuser, who needs no password.
 const STARTUP: &[u8] = b"\0\x03\0\0user\0postgres\0database\0postgres\0\0";
 
-/// What became of a transaction.
+/// The outcome of a transaction.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Ended {
-    /// It committed; what the server said of each statement.
+    /// It committed. The tags are the server's answers to its statements.
     Committed(Vec<String>),
-    /// It was rolled back for its serializability, or for a deadlock.
+    /// It was rolled back with a serialization failure or a deadlock.
     RolledBack,
 }
 
@@ -29,12 +29,12 @@ pub(super) struct Client {
     buffer: BytesMut,
 }
 
-/// An answer, up to where the server is ready again.
+/// The answers up to the next `ReadyForQuery`.
 #[derive(Debug, Default)]
 struct Answer {
     tags: Vec<String>,
     error: Option<errors::SqlState>,
-    /// Whether a transaction is left that failed.
+    /// Whether a failed transaction is still open.
     is_open: bool,
 }
 
@@ -54,7 +54,7 @@ impl Client {
     /// Runs a transaction.
     ///
     /// # Errors
-    /// The connection is lost, or the server says something else than that it committed or was rolled back for others.
+    /// The connection is lost, or the transaction failed with another error.
     pub(super) fn query(&mut self, text: &str) -> Result<Ended, String> {
         let Answer { tags, error, is_open } = self.ask(text).map_err(|error| format!("{text}: {error}"))?;
         if is_open {

@@ -1,10 +1,9 @@
-//! SmallBank on a PostgreSQL of its own: clients connect to it, or to the middle tier before it (Ding, Kot,
-//! Gehrke, PVLDB 12(2), 2018, §5.6, figures 26 to 28).
+//! SmallBank on a separate PostgreSQL server: clients connect to the server or to the middle tier in front of
+//! it (Ding, Kot, Gehrke, PVLDB 12(2), 2018, §5.6, figures 26 to 28).
 //!
-//! Each client is a thread with a connection, and has one transaction at a time, which comes in one message.
-//! One that the server rolls back for its serializability is sent again at once, until it commits; its latency
-//! is from the first time. In the end the accounts must have what was loaded and what clients were told that
-//! they brought and took.
+//! Each client is a thread with a connection, and has one transaction at a time, which it sends in one message.
+//! A transaction with a serialization failure is retried at once until it commits; its latency includes all
+//! attempts. At the end the accounts must have the loaded cents and those that clients deposited and withdrew.
 
 mod client;
 mod smallbank;
@@ -26,57 +25,57 @@ use tokio::sync::oneshot;
 use client::{Client, Ended};
 use smallbank::{Bank, TEMPLATES};
 
-/// What clients connect to.
+/// The target of clients.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Tier {
     /// The server.
     None,
-    /// The middle tier, which passes on what comes.
+    /// The middle tier without batches.
     Passes,
-    /// The middle tier, which orders batches of at most so many.
+    /// The middle tier with batches of at most this size.
     Batches(NonZeroUsize),
 }
 
-/// What is run.
+/// Options of a run.
 #[derive(Clone, Copy, Debug)]
 pub struct Options {
-    /// What clients connect to.
+    /// The target of clients.
     pub tier: Tier,
     /// Clients.
     pub clients: usize,
-    /// Customers, with a savings and a checking account each; at least 2.
+    /// Customers, each with a savings and a checking account; at least 2.
     pub accounts: u64,
-    /// Their skew, 0 or more and below 1.
+    /// The skew of customers, 0 or more and below 1.
     pub theta: f64,
-    /// For how long a transaction waits for a batch to fill, at most.
+    /// How long a transaction waits at most for its batch to fill.
     pub wait: Duration,
-    /// Seconds that do not count, and those that do.
+    /// Seconds of the warm-up, and of the measurement.
     pub seconds: [f64; 2],
-    /// Determines what clients ask for.
+    /// The seed of the clients' inputs.
     pub seed: u64,
 }
 
-/// What came of it.
+/// The results of a run.
 #[derive(Clone, Debug, Default)]
 pub struct Measured {
     /// Transactions that committed.
     pub committed: u64,
-    /// Times that one was rolled back (40001 or 40P01).
+    /// Rollbacks (40001 or 40P01).
     pub aborted: u64,
-    /// Nanoseconds that those that committed took, ascending.
+    /// Latencies of committed transactions in nanoseconds, ascending.
     pub latencies: Vec<u64>,
-    /// What the middle tier counted, the warm-up included, if there was one.
+    /// The counts of the middle tier, including the warm-up, if there was one.
     pub counted: Option<Counted>,
     /// The server's version.
     pub version: String,
 }
 
-/// Why it was not measured.
+/// Why there is no measurement.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Refused {
-    /// There is no PostgreSQL: how to get one.
+    /// PostgreSQL is not installed. The text says how to get it.
     Missing(String),
-    /// What went wrong.
+    /// The measurement failed.
     Failed(String),
 }
 
@@ -86,10 +85,10 @@ impl From<String> for Refused {
     }
 }
 
-/// Starts a server, loads the accounts, runs the clients and looks what is there.
+/// Starts a server, loads the accounts, runs the clients and checks the accounts.
 ///
 /// # Errors
-/// There is no server, it failed, or money was lost or made.
+/// There is no server, it failed, or money was lost or created.
 pub fn run(options: &Options) -> Result<Measured, Refused> {
     let Options { tier, clients, accounts, wait, seconds, .. } = *options;
     let Some(binaries) = seriatim_postgres::binaries() else {
@@ -112,7 +111,7 @@ pub fn run(options: &Options) -> Result<Measured, Refused> {
     let connected: Vec<Client> = (0..clients).map(connect).collect::<Result<_, String>>()?;
     let [warmup, measured] = seconds.map(Duration::from_secs_f64);
     let (began, mut seeds) = (Instant::now(), Rng::from_seed(options.seed));
-    let parts: Vec<Result<Part, String>> = thread::scope(|scope| {
+    let parts: Vec<Result<ClientResults, String>> = thread::scope(|scope| {
         let one = |client: Client| {
             let rng = Rng::from_seed(seeds.next_u64());
             scope.spawn(move || serve(client, options, rng, began, [warmup, warmup + measured]))
@@ -122,7 +121,7 @@ pub fn run(options: &Options) -> Result<Measured, Refused> {
     });
     let (mut sum, mut brought) = (Measured::default(), 0);
     for part in parts {
-        let Part { measured, brought: cents } = part?;
+        let ClientResults { measured, brought: cents } = part?;
         sum.committed += measured.committed;
         sum.aborted += measured.aborted;
         sum.latencies.extend(measured.latencies);
@@ -135,22 +134,22 @@ pub fn run(options: &Options) -> Result<Measured, Refused> {
     Ok(sum)
 }
 
-/// What a client did, and the cents that it brought into the bank.
-struct Part {
+/// The results of a client, and the cents that it deposited minus those that it withdrew.
+struct ClientResults {
     measured: Measured,
     brought: i64,
 }
 
-/// Runs transactions until the second time after `began`, and counts those that end after the first.
+/// Runs transactions until the end of the measurement, and counts those that end after the warm-up.
 fn serve(
     mut client: Client,
     options: &Options,
     mut rng: Rng,
     began: Instant,
     [from, until]: [Duration; 2],
-) -> Result<Part, String> {
+) -> Result<ClientResults, String> {
     let inputs = smallbank::Inputs::new(options.accounts, options.theta);
-    let mut part = Part { measured: Measured::default(), brought: 0 };
+    let mut part = ClientResults { measured: Measured::default(), brought: 0 };
     while began.elapsed() < until {
         let (transaction, first) = (inputs.draw(&mut rng), Instant::now());
         let text = transaction.text();
@@ -172,7 +171,7 @@ fn serve(
     Ok(part)
 }
 
-/// A middle tier before a server.
+/// A middle tier in front of a server.
 struct Running {
     runtime: Runtime,
     counts: Arc<Counts>,
@@ -194,12 +193,12 @@ impl Running {
         runtime.spawn(async move {
             let stop = async { _ = stopped.await };
             let served = seriatim_middle_tier::serve(listener, settings, counting, stop, std::future::pending()).await;
-            served.expect("without TLS all settings agree");
+            served.expect("without TLS all settings are consistent");
         });
         Ok(Running { runtime, counts, address, stop })
     }
 
-    /// Ends it; what it has counted.
+    /// Ends it. Returns its counts.
     fn end(self) -> Counted {
         drop(self.stop);
         self.runtime.shutdown_timeout(Duration::from_secs(5));
@@ -227,7 +226,7 @@ mod tests {
             };
             let measured = loop {
                 match run(&options) {
-                    // On a busy machine it takes longer until something has ended in time.
+                    // On a busy machine it takes longer until a transaction ends in time.
                     Ok(Measured { committed: 0, .. }) if options.seconds[1] < 60.0 => options.seconds[1] *= 4.0,
                     Ok(measured) => break measured,
                     Err(Refused::Missing(how)) => return seriatim_base::talk!("skipped: {how}"),

@@ -1,20 +1,19 @@
-//! SmallBank as the paper has it (§5.2): a customer's balance, a deposit, a transfer from checking to savings,
-//! one to another customer, and a withdrawal, each as often as the others.
+//! SmallBank as in the paper (§5.2): a customer's balance, a deposit, a transfer from checking to savings, a
+//! transfer to another customer, and a withdrawal, all with equal frequency.
 //!
-//! A withdrawal looks at both accounts, and takes nothing where they have less than it: how many rows it
-//! changed says which, so what the bank has in the end is known to the cent. (SmallBank overdraws, with a
-//! penalty.)
+//! A withdrawal checks both accounts, and withdraws nothing if their sum is too small. The number of changed rows tells
+//! which, so the final sum of the bank is known exactly. (The original SmallBank overdraws, with a penalty.)
 
 use seriatim::Rng;
 use seriatim_postgres::Server;
 use seriatim_workload::random::Zipfian;
 
-/// Cents of each account at first.
+/// The initial cents of each account.
 const LOADED: i64 = 10_000;
-/// The most cents that move.
+/// The largest amount, in cents.
 const MOST: u64 = 500;
 
-/// What the middle tier is told of the transactions. Clients run again what was rolled back, as without it.
+/// The middle tier's templates of the transactions. Clients retry rolled-back transactions themselves, as without it.
 pub(super) const TEMPLATES: &str = r#"
 [[template]]
 name = "balance"
@@ -50,7 +49,8 @@ writes = ["checking/:a", "checking/:b"]
 name = "withdraw"
 parameters = { a = "integer", v = "integer" }
 statements = [
-    "UPDATE checking SET balance = balance - :v WHERE id = :a AND balance + (SELECT balance FROM savings WHERE id = :a) >= :v",
+    """UPDATE checking SET balance = balance - :v \
+       WHERE id = :a AND balance + (SELECT balance FROM savings WHERE id = :a) >= :v""",
 ]
 reads = ["savings/:a"]
 writes = ["checking/:a"]
@@ -67,7 +67,7 @@ pub(super) enum Transaction {
 }
 
 impl Transaction {
-    /// What is sent.
+    /// The message for the server.
     pub(super) fn text(self) -> String {
         let statements = match self {
             Transaction::Balance(a) => {
@@ -90,7 +90,7 @@ impl Transaction {
         format!("BEGIN ISOLATION LEVEL SERIALIZABLE; {statements}; COMMIT")
     }
 
-    /// Cents that it brought into the bank, by what was said of its statements.
+    /// The cents that it added to the bank, according to the server's answers.
     pub(super) fn brings(self, tags: &[String]) -> Result<i64, String> {
         let changed = tags.iter().filter(|tag| *tag == "UPDATE 1").count();
         match (self, changed) {
@@ -103,7 +103,7 @@ impl Transaction {
     }
 }
 
-/// Draws transactions.
+/// Draws random transactions.
 pub(super) struct Inputs(Zipfian);
 
 impl Inputs {
@@ -144,13 +144,13 @@ impl Bank {
         Ok(Bank { loaded: 2 * LOADED * accounts as i64 })
     }
 
-    /// Whether it has what was loaded, and `brought`.
+    /// Checks that it has the loaded cents and `brought`.
     pub(super) fn check(&self, server: &Server, brought: i64) -> Result<(), String> {
         let found = server.psql("select (select sum(balance) from savings) + (select sum(balance) from checking)")?;
         let should = self.loaded + brought;
         match found == should.to_string() {
             true => Ok(()),
-            false => Err(format!("the accounts have {found} cents, and should have {should}")),
+            false => Err(format!("the accounts have {found} cents; expected {should}")),
         }
     }
 }

@@ -1,4 +1,4 @@
-//! What must hold of a run, by what clients were told and what partitions hold.
+//! Checks a run by the results that clients got and the contents of the partitions.
 
 use seriatim_base::TableId;
 use seriatim_history::{History, Initial, InitialRow, Promises, Saw, Transaction, check as judge};
@@ -8,7 +8,7 @@ use super::roles::Ends;
 use super::store::INITIAL;
 use super::{KEYS, Plan, TwelveKeys};
 
-/// Checks a run; how many transactions have an order, if they were recorded.
+/// Checks a run. Returns the number of ordered transactions, if results were recorded.
 pub(super) fn check(plan: &Plan, ends: &Ends<TwelveKeys, Told>) -> Result<Option<u64>, String> {
     ends.check(plan.transport.scheme, |told| &told.counted)?;
     for end in &ends.owners {
@@ -27,7 +27,7 @@ pub(super) fn check(plan: &Plan, ends: &Ends<TwelveKeys, Told>) -> Result<Option
     judge(&history, &promises).map(|summary| Some(summary.transactions)).map_err(|violation| violation.to_string())
 }
 
-/// Each value grows by one with each write, so what was read says which version it was, and which was written.
+/// Each write increments a value. So a value that was read tells which version was read and which was written.
 fn history(plan: &Plan, told: &[Told]) -> History {
     let keys = plan.clients * KEYS as u32;
     let initial = (0..plan.transport.partitions).flat_map(|table| {

@@ -9,13 +9,13 @@ use super::program::Program;
 use super::store::{Act, Few, Work};
 use super::{KEYS, PARTS, Plan, TwelveKeys};
 
-/// What the clients of a thread were told.
+/// The results of the clients of one thread.
 #[derive(Clone, Debug, Default)]
 pub struct Told {
     pub(super) counted: Counted,
-    /// Keys that were written at each partition by what committed, in the whole run.
+    /// Keys written at each partition by committed transactions, in the whole run.
     pub(super) written: Vec<u64>,
-    /// If it is recorded: when each that committed was asked for and answered, and what it read.
+    /// If results are recorded: for each commit, the times of its request and its answer, and the values that it read.
     pub(super) record: Vec<Recorded>,
 }
 
@@ -25,11 +25,11 @@ pub(super) struct Recorded {
     pub(super) client: u32,
     pub(super) began: u64,
     pub(super) ended: u64,
-    /// Keys, and what their values were.
+    /// The keys, and their values.
     pub(super) parts: Vec<(PartitionId, Few, Few)>,
 }
 
-/// What a client asks for.
+/// A client's request.
 #[derive(Clone, Copy, Debug)]
 enum Asked {
     Single { at: PartitionId, work: Work },
@@ -42,7 +42,7 @@ struct Client {
 }
 
 impl Client {
-    /// §5.1 to §5.4.
+    /// The mixes of §5.1 to §5.4.
     fn ask(&mut self, plan: &Plan) -> Asked {
         let (mix, partitions, rng) = (&plan.mix, plan.transport.partitions, &mut self.rng);
         let (number, clients) = (self.number, plan.clients);
@@ -54,7 +54,7 @@ impl Client {
         let keys = |partition: u32, from: usize, to: usize, is_hot: bool| {
             let mut keys = Few::default();
             for at in from..to {
-                // The client that keeps to this partition.
+                // The client that uses only this partition.
                 let owner = if is_hot && at == from { partition.min(clients - 1) } else { number };
                 keys.push(owner * KEYS as u32 + at as u32);
             }
@@ -68,7 +68,7 @@ impl Client {
         let half = KEYS / PARTS;
         let part = |part: usize| {
             let partition = [one, other][part];
-            // Each half begins with its own first key; a conflict is at one of the two.
+            // Each half begins with its own first key. A conflict is in one of the halves.
             let is_hot = hot == Some(part);
             let mut keys_of = keys(partition, part * half, (part + 1) * half, false);
             if is_hot {
@@ -82,7 +82,7 @@ impl Client {
     }
 }
 
-/// The first of these keys is this one instead.
+/// Replaces the first of these keys.
 fn hot_first(keys: &Few, hot: u32) -> Few {
     let mut all = Few::default();
     all.push(hot);
@@ -90,14 +90,14 @@ fn hot_first(keys: &Few, hot: u32) -> Few {
     all
 }
 
-/// The clients of a thread.
+/// The clients of one thread.
 struct Threadful<'p> {
     plan: &'p Plan,
     clients: Vec<Client>,
     told: Told,
 }
 
-/// Serves the clients of thread `number` until the time is over, and until all is answered.
+/// Serves the clients of thread `number` until the end of the run, and until all requests are answered.
 pub(super) fn serve(plan: &Plan, port: Port<TwelveKeys>, number: u32) -> Told {
     let threads = plan.transport.ports;
     let mut seeds = Rng::from_seed(plan.seed ^ (u64::from(number) << 32));

@@ -1,4 +1,4 @@
-//! A thread of clients of any application: each asks, waits for the answer, and asks again.
+//! A thread of clients of any application. Each client sends a request, waits for the answer, and repeats.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -7,43 +7,43 @@ use seriatim_base::clock::Instant;
 use seriatim_partition::{Outcome, TransactionId};
 use seriatim_transport::{Application, Ended, Port, Refused};
 
-/// What clients ask for, and what they make of answers.
+/// The requests of clients, and their handling of answers.
 pub(super) trait Clients<A: Application> {
-    /// A transaction.
+    /// A request for a transaction.
     type Asked: Clone + std::fmt::Debug;
 
-    /// What the client of this index asks for next.
+    /// The next request of the client with this index.
     fn ask(&mut self, client: usize) -> Self::Asked;
 
-    /// Asks for it.
+    /// Sends a request.
     fn call(&mut self, port: &mut Port<A>, asked: &Self::Asked) -> Result<TransactionId, Refused>;
 
-    /// Notes how a transaction ended; whether it has to be tried again.
+    /// Records the outcome of a transaction. Returns whether the transaction must be retried.
     fn note(&mut self, under_way: &UnderWay<Self::Asked>, ended: Ended<A>, when: When) -> bool;
 
-    /// What is counted.
+    /// The counts.
     fn counted(&mut self) -> &mut Counted;
 }
 
-/// A client's transaction that is not answered.
+/// A client's unanswered transaction.
 #[derive(Clone, Debug)]
 pub(super) struct UnderWay<Q> {
-    /// Index of the client.
+    /// The index of the client.
     pub(super) client: usize,
     pub(super) asked: Q,
     pub(super) began: Instant,
 }
 
-/// When a transaction was answered.
+/// The time of an answer.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct When {
     pub(super) now: Instant,
     pub(super) is_measured: bool,
-    /// Which half of the measured time.
+    /// The half of the measurement that it is in.
     pub(super) half: usize,
 }
 
-/// What clients of a thread were told, counted.
+/// The counts of the clients of one thread.
 #[derive(Clone, Debug, Default)]
 pub struct Counted {
     pub(super) committed: u64,
@@ -51,27 +51,27 @@ pub struct Counted {
     pub(super) user_aborted: u64,
     pub(super) conflict_aborted: u64,
     pub(super) latencies: Vec<u64>,
-    /// Those that ended by themselves in each half of the measured time.
+    /// Commits and rollbacks by the transaction itself, in each half of the measurement.
     pub(super) halves: [u64; 2],
-    /// Of the whole run, likewise what follows.
+    /// Of the whole run, as are the following counts.
     pub(super) ended: [u64; 2],
-    /// Answers that must not be.
+    /// Answers that are wrong.
     pub(super) wrong: Vec<String>,
     pub(super) whole: Duration,
 }
 
-/// How an answer counts.
+/// How an answer is counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Counts {
     Committed,
     UserAborted,
-    /// It is tried again.
+    /// The transaction is retried.
     Conflict,
     Wrong,
 }
 
 impl Counts {
-    /// Of an answer to a transaction that `fails` by its own will, or does not.
+    /// Classifies the answer to a transaction. `fails`: whether it rolls back by itself.
     pub(super) fn of<R, E>(outcome: &Outcome<R, E>, fails: bool) -> Counts {
         match outcome {
             Outcome::Committed(_) if !fails => Counts::Committed,
@@ -83,7 +83,7 @@ impl Counts {
 }
 
 impl Counted {
-    /// Counts an answer, which said `what`; whether the transaction has to be tried again.
+    /// Counts an answer, described by `what`. Returns whether the transaction must be retried.
     pub(super) fn count(
         &mut self,
         counts: Counts,
@@ -114,7 +114,7 @@ impl Counted {
     }
 }
 
-/// Serves so many clients for `warmup` and `length`, and until all is answered.
+/// Serves `clients` clients for `warmup` and `length`, and until all requests are answered.
 pub(super) fn serve<A: Application, C: Clients<A>>(
     clients: &mut C,
     count: usize,
@@ -137,7 +137,7 @@ pub(super) fn serve<A: Application, C: Clients<A>>(
     while let Some(answer) = port.receive(None) {
         let now = Instant::now();
         let Some(asked) = under_way.remove(&answer.transaction.number) else {
-            clients.counted().wrong.push(format!("{} is answered and was not asked", answer.transaction));
+            clients.counted().wrong.push(format!("{} was answered but not requested", answer.transaction));
             continue;
         };
         let again = if matches!(answer.ended, Ended::Lost) {
@@ -151,7 +151,7 @@ pub(super) fn serve<A: Application, C: Clients<A>>(
             )
         };
         let next = match again {
-            // From its first attempt on.
+            // The time since its first attempt.
             true => Some(asked),
             false if now < to => {
                 let client = asked.client;

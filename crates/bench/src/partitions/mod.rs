@@ -1,17 +1,15 @@
-//! The microbenchmark of partitions with one owner each (Jones, Abadi, Madden, SIGMOD 2010, §5.1 to §5.4):
-//! twelve keys a transaction, at one partition or six at each of two, over a hash table in memory, carried by
-//! the crate `transport`.
+//! The microbenchmark of partitions with one owner each (Jones, Abadi, Madden, SIGMOD 2010, §5.1 to §5.4). A
+//! transaction has twelve keys, at one partition or six at each of two, in a hash table in memory. The crate
+//! `transport` carries its messages.
 //!
-//! Each client has keys of its own, reads and increments them, and asks again when it is answered. With
-//! conflicts the first clients keep to one partition each for single-partition transactions, and others write
-//! one of their keys.
+//! Each client reads and increments its own keys, and sends the next request after the answer. With conflicts, each of
+//! the first clients uses only one partition for single-partition transactions, and others write one of their keys.
 //!
-//! Invariant, which each run is checked by: at each partition the sum of values has grown by the keys that were
-//! written there by transactions that were answered to have committed, and by no others; nothing is left under
-//! way. A run that is recorded is also checked to be strictly serializable, by what clients were told alone.
+//! Invariant, checked after each run: at each partition the sum of values has grown by the number of keys that
+//! reported commits wrote there. No transaction is still in progress. A recorded run is also checked to be
+//! strictly serializable, from the clients' results alone.
 //!
-//! Roles are closures: on threads they run side by side ([`on_threads`]), on simulated cores whoever has them
-//! runs them.
+//! Roles are closures. On threads they run concurrently ([`on_threads`]); on simulated cores the machine runs them.
 
 mod check;
 mod client;
@@ -43,7 +41,7 @@ pub use undoable::{Rows, Undoable};
 
 /// Keys of a transaction.
 pub const KEYS: usize = 12;
-/// Partitions that it is over, if it is over several.
+/// Partitions of a multi-partition transaction.
 pub const PARTS: usize = 2;
 
 /// The partitions and procedures of the microbenchmark.
@@ -55,80 +53,80 @@ impl Application for TwelveKeys {
     type Procedure = Program;
 }
 
-/// What transactions are like: shares, from 0 to 1.
+/// The mix of transactions, as shares from 0 to 1.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Mix {
-    /// Transactions over two partitions, of all.
+    /// The share of transactions that use two partitions.
     pub multi: f64,
-    /// Those that write a key of another client, of all.
+    /// The share of transactions that write a key of another client.
     pub conflicts: f64,
-    /// Those that fail by their own will, of all.
+    /// The share of transactions that roll back by themselves.
     pub aborts: f64,
-    /// Of those over two partitions, those that read in a first round and write in a second.
+    /// The share of multi-partition transactions that read in a first round and write in a second.
     pub two_rounds: f64,
-    /// Whether all keep undo although they cannot fail. It measures what undo costs.
+    /// Whether all transactions keep undo, even if they cannot fail. This measures the cost of undo.
     pub undo: bool,
 }
 
-/// What to run.
+/// Options of a run.
 #[derive(Clone, Debug)]
 pub struct Plan {
     /// Scheme, partitions, delay, batches and costs.
     pub transport: seriatim_transport::Options,
-    /// What is asked for.
+    /// The mix of transactions.
     pub mix: Mix,
-    /// Clients, each with one transaction under way.
+    /// The number of clients, each with one transaction in progress.
     pub clients: u32,
-    /// What a key costs simulated cores.
+    /// The cost of a key on simulated cores.
     pub store: StoreCosts,
-    /// Runs before the measurement.
+    /// The length of the warm-up.
     pub warmup: Duration,
-    /// Is measured.
+    /// The length of the measurement.
     pub length: Duration,
-    /// Determines what is asked for.
+    /// The seed of all inputs.
     pub seed: u64,
-    /// Whether what clients are told is recorded, and checked to be serializable.
+    /// Whether the clients' results are recorded and checked to be serializable.
     pub records: bool,
 }
 
-/// What came of a run.
+/// The results of a run.
 #[derive(Clone, Debug, Default)]
 pub struct Measured {
-    /// In the measured time.
+    /// Commits in the measurement.
     pub committed: u64,
-    /// Likewise, over two partitions.
+    /// Commits on two partitions in the measurement.
     pub committed_multi: u64,
-    /// Likewise.
+    /// Transactions that rolled back by themselves in the measurement.
     pub user_aborted: u64,
-    /// Attempts that waited in a circle or too long for a lock, likewise. They were made again.
+    /// Attempts in the measurement that ended by a deadlock or by a timeout of a lock. They were retried.
     pub conflict_aborted: u64,
-    /// Of the measurement.
+    /// The length of the measurement.
     pub seconds: f64,
-    /// Transactions that ended by themselves in each half of the measured time.
+    /// Commits and rollbacks by the transaction itself, in each half of the measurement.
     pub halves: [u64; 2],
     /// Nanoseconds until transactions were answered, sorted.
     pub latencies: Vec<u64>,
-    /// Transactions of the whole run that ended by themselves: on one partition, and over two.
+    /// Commits and rollbacks by the transaction itself, in the whole run: on one partition, and on two.
     pub ended: [u64; 2],
-    /// What owners did in the whole run.
+    /// The counts of owners in the whole run.
     pub owners: Vec<seriatim_transport::Counts>,
-    /// What the coordinator did, if there was one.
+    /// The counts of the coordinator, if there was one.
     pub coordinator: Option<seriatim_transport::Counts>,
-    /// Fragments that ran, and those that were taken back.
+    /// Fragments that ran, and fragments that were undone.
     pub fragments: [u64; 2],
-    /// Of the whole run, until all was over.
+    /// The length of the whole run.
     pub whole: Duration,
-    /// Transactions of a recorded run, which has an order.
+    /// The number of ordered transactions of a recorded run.
     pub ordered: Option<u64>,
 }
 
 impl Measured {
-    /// Transactions a second that ended by themselves.
+    /// Commits and rollbacks by the transaction itself, per second.
     pub fn per_second(&self) -> f64 {
         (self.committed + self.user_aborted) as f64 / self.seconds.max(f64::MIN_POSITIVE)
     }
 
-    /// Whether throughput was the same in both halves of the measured time, up to this part.
+    /// Whether the throughputs of both halves of the measurement differ by at most this share.
     pub fn is_stationary(&self, apart_max: f64) -> bool {
         stationary::is_alike(self.halves.map(|count| count as f64), apart_max)
     }
@@ -140,14 +138,14 @@ impl Measured {
     }
 }
 
-/// What a role of the microbenchmark gives back.
+/// The result of a role of the microbenchmark.
 pub type Gives = roles::Gives<TwelveKeys, Told>;
 
-/// One of its roles.
+/// A role of the microbenchmark.
 pub type Role = roles::Role<Gives>;
 
 impl Plan {
-    /// The paper's: two partitions, 40 clients, and as many threads for these as are given.
+    /// The paper's plan: two partitions and 40 clients, on `client_threads` threads.
     pub fn new(scheme: Scheme, client_threads: u32) -> Plan {
         let clients = 40;
         let threads = client_threads.clamp(1, clients);
@@ -169,7 +167,7 @@ impl Plan {
         }
     }
 
-    /// With so many clients instead, on so many threads.
+    /// Changes the number of clients and of their threads.
     #[must_use]
     pub fn with_clients(mut self, clients: u32, threads: u32) -> Plan {
         self.clients = clients.max(1);
@@ -178,7 +176,7 @@ impl Plan {
         self
     }
 
-    /// Charged on simulated cores.
+    /// Sets the costs on simulated cores.
     #[must_use]
     pub fn charged(mut self, transport: Costs, store: StoreCosts) -> Plan {
         (self.transport.costs, self.store) = (transport, store);
@@ -194,10 +192,10 @@ impl Plan {
         })
     }
 
-    /// What came of it, if all is as it must be.
+    /// The results, if the run passes its check.
     ///
     /// # Errors
-    /// What is not.
+    /// The first failed check.
     pub fn finish(&self, given: Vec<Gives>) -> Result<Measured, String> {
         let ends = Ends::of(given);
         let ordered = check::check(self, &ends)?;
@@ -209,7 +207,7 @@ impl Plan {
 /// Runs a plan on threads.
 ///
 /// # Errors
-/// What is not as it must be, or that a role panicked.
+/// A failed check, or a role that panicked.
 pub fn on_threads(plan: &Plan) -> Result<Measured, String> {
     plan.finish(roles::on_threads(plan.roles())?)
 }

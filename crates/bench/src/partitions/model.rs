@@ -1,4 +1,4 @@
-//! The model's times, measured by the benchmark itself; and the model against measurements.
+//! Measures the model's times by the benchmark, and compares the model with measurements.
 //!
 //! | time | run | what is taken |
 //! |---|---|---|
@@ -7,10 +7,10 @@
 //! | `multi` (`tmp`) | all over two partitions, `blocking` | time a transaction |
 //! | `multi_processor` (`tmpC`) | all over two partitions, `speculation` | an owner's time a transaction |
 //! | `locks` (`l`) | half over two partitions, `locking` | owners' time over what the two above come to, less one |
-//! | `coordinator` | all over two partitions, `speculation` | the coordinator's time a transaction; the paper has none |
+//! | `coordinator` | all over two partitions, `speculation` | the coordinator's time a transaction; not in the paper |
 //!
-//! An owner's time is that in which it does not sleep: what messages cost is in it. The model has no clients:
-//! give enough of them that owners are never out of work ([`Plan::with_clients`]).
+//! An owner's time is the time in which it does not sleep, including the cost of messages. The model has no
+//! clients: use enough of them to keep the owners busy ([`Plan::with_clients`]).
 
 use std::time::Duration;
 
@@ -22,19 +22,19 @@ use super::{Measured, Mix, Plan};
 /// Runs a plan.
 pub type Run<'a> = &'a mut dyn FnMut(&Plan) -> Result<Measured, String>;
 
-/// Shares of transactions over two partitions at which the model is compared.
+/// Shares of multi-partition transactions at which the model is compared.
 pub const SHARES: [f64; 8] = [0.0, 0.05, 0.1, 0.2, 0.4, 0.6, 0.8, 1.0];
 
-/// A measurement, and what the model says, in transactions a second.
+/// A measurement and the model's prediction, in transactions per second.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Compared {
-    /// Under this scheme.
+    /// The scheme.
     pub scheme: Scheme,
-    /// With so many over two partitions.
+    /// The share of multi-partition transactions.
     pub multi: f64,
-    /// Measured.
+    /// The measured throughput.
     pub measured: f64,
-    /// As the model has it.
+    /// The predicted throughput.
     pub model: f64,
 }
 
@@ -43,29 +43,29 @@ pub struct Compared {
 pub struct Cell {
     /// Its name.
     pub name: &'static str,
-    /// What transactions are like in it.
+    /// Its mix of transactions.
     pub mix: Mix,
-    /// What the model recommends, and why.
+    /// The model's recommendation, with the reason.
     pub recommended: Recommendation,
-    /// Measured, in the order of [`Scheme::ALL`], in transactions a second.
+    /// The measured throughputs, in the order of [`Scheme::ALL`], in transactions per second.
     pub measured: [f64; 4],
 }
 
 impl Cell {
-    /// The scheme that was best.
+    /// The fastest scheme.
     pub fn best(&self) -> Scheme {
         let best = (0..4).max_by(|&a, &b| self.measured[a].total_cmp(&self.measured[b]));
         Scheme::ALL[best.unwrap_or(0)]
     }
 
-    /// What was chosen over what was best.
+    /// The throughput of the recommended scheme over that of the fastest.
     pub fn ratio(&self) -> f64 {
         let of = |scheme| Scheme::ALL.iter().position(|&one| one == scheme).map_or(0.0, |at| self.measured[at]);
         of(self.recommended.scheme) / of(self.best()).max(f64::MIN_POSITIVE)
     }
 }
 
-/// The cells: few or many aborts, few or many conflicts, one round or two; with 30 % over two partitions.
+/// The cells: few or many aborts, few or many conflicts, one round or two; with 30 % multi-partition transactions.
 pub const CELLS: [(&str, Mix); 8] = [
     ("one round", cell(0.0, 0.0, 0.0)),
     ("one round, conflicts", cell(0.0, 0.8, 0.0)),
@@ -82,7 +82,7 @@ const fn cell(aborts: f64, conflicts: f64, two_rounds: f64) -> Mix {
 }
 
 impl Mix {
-    /// As the model has it: the shares of all are also those of transactions over two partitions.
+    /// The model's mix. The shares of all transactions also apply to multi-partition transactions.
     pub fn of_model(&self) -> ModelMix {
         let Mix { multi, conflicts, aborts, two_rounds, .. } = *self;
         ModelMix { multi, two_rounds, aborts, conflicts }
@@ -90,7 +90,7 @@ impl Mix {
 }
 
 impl Plan {
-    /// Under this scheme, with this mix.
+    /// The plan with this scheme and this mix.
     #[must_use]
     pub fn with(&self, scheme: Scheme, mix: Mix) -> Plan {
         let mut plan = Plan { mix, records: false, ..self.clone() };
@@ -99,14 +99,14 @@ impl Plan {
     }
 }
 
-/// Runs that are as long are long enough: times that make no sense are not measured again by longer ones.
+/// The longest run. Impossible times are not measured again by longer ones.
 const LENGTH_MAX: Duration = Duration::from_secs(2);
 
-/// Measures the times on a system like this plan's, in microseconds; again by longer runs, if they make no
-/// sense because too little ran.
+/// Measures the times on a system like this plan's, in microseconds. If too little ran and the times are
+/// impossible, repeats it with longer runs.
 ///
 /// # Errors
-/// What went wrong in a run; or times that still make no sense.
+/// The failure of a run, or times that are still impossible.
 pub fn measure(plan: &Plan, run: Run<'_>) -> Result<Times, String> {
     let mut plan = plan.clone();
     loop {
@@ -123,7 +123,7 @@ pub fn measure(plan: &Plan, run: Run<'_>) -> Result<Times, String> {
     }
 }
 
-/// The times, whether they make sense or not.
+/// The times, which may be impossible.
 fn measure_once(plan: &Plan, run: Run<'_>) -> Result<Times, String> {
     let mix = |multi, undo| Mix { multi, undo, ..Mix::default() };
     let busy = |measured: &Measured| measured.owners.iter().map(|owner| owner.busy.as_secs_f64() * 1e6).sum::<f64>();
@@ -146,10 +146,10 @@ fn measure_once(plan: &Plan, run: Run<'_>) -> Result<Times, String> {
     })
 }
 
-/// The model against measurements, over the share of transactions over two partitions.
+/// Compares the model with measurements, by the share of multi-partition transactions.
 ///
 /// # Errors
-/// What went wrong in a run.
+/// The failure of a run.
 pub fn compare(plan: &Plan, times: &Times, run: Run<'_>) -> Result<Vec<Compared>, String> {
     let mut compared = Vec::new();
     for (scheme, multi) in Scheme::ALL.into_iter().flat_map(|scheme| SHARES.map(|multi| (scheme, multi))) {
@@ -161,10 +161,10 @@ pub fn compare(plan: &Plan, times: &Times, run: Run<'_>) -> Result<Vec<Compared>
     Ok(compared)
 }
 
-/// Table 1: what the model recommends in each cell, and what was best.
+/// Table 1: the model's recommendation in each cell, and the fastest scheme.
 ///
 /// # Errors
-/// What went wrong in a run.
+/// The failure of a run.
 pub fn cells(plan: &Plan, times: &Times, run: Run<'_>) -> Result<Vec<Cell>, String> {
     let mut cells = Vec::new();
     for (name, mix) in CELLS {

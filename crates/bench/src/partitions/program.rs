@@ -1,18 +1,18 @@
-//! A transaction over two partitions: one round that reads and increments, or one that reads and another that writes.
+//! A transaction on two partitions: one round that reads and increments, or one that reads and another that writes.
 
 use seriatim_partition::{FragmentRequest, Next, PartitionId, Procedure};
 
 use super::PARTS;
 use super::store::{Act, Few, Work};
 
-/// What was read where.
+/// The values that were read at each partition.
 pub type Seen = [(PartitionId, Few); PARTS];
 
 /// The transaction.
 #[derive(Clone, Debug)]
 pub struct Program {
     parts: [(PartitionId, Few); PARTS],
-    /// At which of the two it fails.
+    /// The half at which it fails.
     fails_at: Option<usize>,
     two_rounds: bool,
     round: u32,

@@ -1,4 +1,4 @@
-//! Roles of any application: who they are, what they give back, and what must hold of that whatever the application is.
+//! Roles of any application: their names, their results, and the checks that do not depend on the application.
 
 use seriatim_base::thread;
 use seriatim_partition::{PartitionId, Scheme};
@@ -9,7 +9,7 @@ use seriatim_transport::{
 use super::clients::Counted;
 use super::{Measured, Rows, Undoable};
 
-/// What a role gives back.
+/// The result of a role.
 pub enum Gives<A: Application, T> {
     /// An owner.
     Owner(Box<OwnerEnd<A>>),
@@ -19,7 +19,7 @@ pub enum Gives<A: Application, T> {
     Clients(Box<T>),
 }
 
-/// A thread's or simulated core's name, and what it runs.
+/// The name of a thread or simulated core, and its body.
 pub(super) type Role<G> = (String, Box<dyn FnOnce() -> G + Send>);
 
 /// The roles: owners, the coordinator if the scheme has one, threads of clients.
@@ -53,7 +53,7 @@ where
 /// Runs roles on threads.
 ///
 /// # Errors
-/// That a role panicked.
+/// A role panicked.
 pub(super) fn on_threads<G: Send>(roles: Vec<Role<G>>) -> Result<Vec<G>, String> {
     thread::scope(|scope| {
         let running: Vec<_> = roles.into_iter().map(|(name, role)| (name, scope.spawn(role))).collect();
@@ -64,7 +64,7 @@ pub(super) fn on_threads<G: Send>(roles: Vec<Role<G>>) -> Result<Vec<G>, String>
     })
 }
 
-/// What all roles gave.
+/// The results of all roles.
 pub(super) struct Ends<A: Application, T> {
     pub(super) owners: Vec<OwnerEnd<A>>,
     pub(super) coordinator: Option<CoordinatorEnd>,
@@ -89,13 +89,13 @@ impl<A: Application, T> Ends<A, T> {
         self.owners.iter().filter_map(|end| end.owner.as_ref()).map(|owner| owner.partition())
     }
 
-    /// What must hold of every run: nobody was told what cannot be, nothing panicked, and nothing is left under way.
+    /// The checks of every run: no client got a wrong answer, no role panicked, and no transaction is in progress.
     pub(super) fn check(&self, scheme: Scheme, counted: impl Fn(&T) -> &Counted) -> Result<(), String> {
         if let Some(wrong) = self.told.iter().flat_map(|told| &counted(told).wrong).next() {
             return Err(wrong.clone());
         }
         if scheme != Scheme::Locking && self.told.iter().any(|told| counted(told).conflict_aborted > 0) {
-            return Err("there are conflicts, and no locks".to_owned());
+            return Err("there are conflicts, but no locks".to_owned());
         }
         let coordinator = &self.coordinator;
         let panics =
@@ -104,12 +104,12 @@ impl<A: Application, T> Ends<A, T> {
             return Err(format!("a role panicked: {panic}"));
         }
         if let Some((transaction, at)) = coordinator.iter().flat_map(|end| &end.broken).next() {
-            return Err(format!("{transaction} has committed, and is not done at partition {at}"));
+            return Err(format!("{transaction} has committed, but is not finished at partition {at}"));
         }
         for end in &self.owners {
             let Some(owner) = &end.owner else { return Err(format!("partition {} is gone", end.id)) };
             if !owner.is_idle() {
-                return Err(format!("something is under way at partition {} at the end", end.id));
+                return Err(format!("a transaction is still in progress at partition {} at the end", end.id));
             }
         }
         Ok(())
@@ -117,14 +117,14 @@ impl<A: Application, T> Ends<A, T> {
 }
 
 impl<R: Rows, A: Application<Partition = Undoable<R>>, T> Ends<A, T> {
-    /// Fragments that ran to their end, and those of them that were taken back.
+    /// Fragments that completed, and those among them that were undone.
     pub(super) fn fragments(&self) -> [u64; 2] {
         [0, 1].map(|of| self.partitions().map(|partition| partition.fragments[of]).sum())
     }
 }
 
 impl<A: Application, T> Ends<A, T> {
-    /// What came of the run, in which so many fragments ran and were taken back.
+    /// The results of the run, with the numbers of completed and undone fragments.
     pub(super) fn measured(&self, seconds: f64, fragments: [u64; 2], counted: impl Fn(&T) -> &Counted) -> Measured {
         let mut measured = Measured {
             seconds,

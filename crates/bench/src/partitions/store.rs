@@ -1,4 +1,4 @@
-//! What a partition holds: a hash table of small keys and counters.
+//! The contents of a partition: a hash table of small keys and counters.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
@@ -10,10 +10,10 @@ use seriatim_partition::LockMode;
 
 use super::{KEYS, Rows};
 
-/// What each value begins with. It grows by one with each write, so a value is its version as well.
+/// The initial value. Each write increments a value, so a value is also its version.
 pub(super) const INITIAL: u32 = 1;
 
-/// Keys of a fragment, or values by their side.
+/// The keys of a fragment, or the corresponding values.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Few {
     count: u8,
@@ -31,14 +31,14 @@ impl Few {
     }
 }
 
-/// What a fragment does with its keys.
+/// The operation of a fragment on its keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Act {
-    /// Reads and increments.
+    /// Reads and increments the values.
     Update,
-    /// Reads.
+    /// Reads the values.
     Read,
-    /// Writes what was read in the round before, incremented.
+    /// Writes the values of the round before, incremented.
     Write(Few),
 }
 
@@ -47,26 +47,26 @@ pub(super) enum Act {
 pub struct Work {
     pub(super) keys: Few,
     pub(super) act: Act,
-    /// It fails at its beginning.
+    /// Whether it fails at its beginning.
     pub(super) fails: bool,
 }
 
-/// What keys cost simulated cores. On threads they take what they take.
+/// The costs of keys on simulated cores. Threads take real time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct StoreCosts {
-    /// To begin a fragment, and to end it.
+    /// Beginning and ending a fragment.
     pub fragment: Duration,
-    /// To find a key, and to read and write its value.
+    /// Finding a key, and reading and writing its value.
     pub key: Duration,
-    /// To note what a value was, or to put it back.
+    /// Recording a value for undo, or restoring it.
     pub undo: Duration,
-    /// To lock a key and to release it.
+    /// Locking and releasing a key.
     pub lock: Duration,
-    /// Further work for each key that is read or written, also on threads.
+    /// Additional work for each key that is read or written, on threads too.
     pub more: Duration,
 }
 
-/// A hash of one multiplication: keys are small numbers.
+/// A hash by one multiplication, since keys are small numbers.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Multiply(u64);
 
@@ -84,7 +84,7 @@ impl Hasher for Multiply {
     }
 }
 
-/// What the partition holds.
+/// The contents of a partition.
 #[derive(Debug)]
 pub struct Store {
     values: HashMap<u32, u32, BuildHasherDefault<Multiply>>,
@@ -97,13 +97,13 @@ impl Store {
         Store { values, costs }
     }
 
-    /// By how much all values together have grown.
+    /// The growth of the sum of all values.
     pub(super) fn grown(&self) -> u64 {
         self.values.values().map(|value| u64::from(value - INITIAL)).sum()
     }
 }
 
-/// Works for so long, on a thread or a simulated core.
+/// Works for this long, on a thread or a simulated core.
 pub(super) fn spend(time: Duration) {
     if time.is_zero() {
         return;
@@ -117,7 +117,7 @@ pub(super) fn spend(time: Duration) {
 
 impl Rows for Store {
     type Work = Work;
-    /// What the values were.
+    /// The former values.
     type Reply = Few;
     type Key = u32;
     type Before = (u32, u32);

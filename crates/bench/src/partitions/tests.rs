@@ -1,4 +1,4 @@
-//! Runs on threads and on simulated cores, and mistakes that the check must notice.
+//! Runs on threads and on simulated cores, and faults that the check must notice.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use seriatim_transport::{Costs, Fault};
 
 use super::*;
 
-/// What roles cost: nothing in particular.
+/// Arbitrary costs of roles.
 const COSTS: Costs = Costs {
     send: Duration::from_nanos(100),
     receive: Duration::from_nanos(300),
@@ -23,7 +23,7 @@ const STORE: StoreCosts = StoreCosts {
     more: Duration::ZERO,
 };
 
-/// A plan with a role on a core each.
+/// A plan with each role on its own core.
 fn plan(scheme: Scheme, mix: Mix, delay: u64) -> Plan {
     let mut plan = Plan::new(scheme, 40).charged(COSTS, STORE);
     plan.transport.delay = Duration::from_micros(delay);
@@ -47,11 +47,10 @@ fn simulated(plan: &Plan) -> Result<Measured, String> {
     plan.finish(on_cores(plan.roles())?)
 }
 
-/// Everything at once: conflicts, aborts, two rounds.
+/// A plan with everything at once: conflicts, aborts, two rounds.
 const MIXED: Mix = Mix { multi: 0.4, conflicts: 0.5, aborts: 0.1, two_rounds: 0.5, undo: false };
 
-/// What came of a short run, or of one that is longer until it is enough: on a busy machine little is done in a
-/// short time.
+/// The results of a short run, or of a longer one that suffices: a busy machine does little in a short time.
 pub(super) fn enough(
     mut length: Duration,
     run: impl Fn(Duration) -> Result<Measured, String>,
@@ -96,7 +95,7 @@ fn simulated_runs_are_serializable_and_repeat() {
     }
 }
 
-/// §5.1, with transactions about as long as the paper's, and its network: what does not block hides stalls.
+/// §5.1, with transactions about as long as the paper's, and its network. A scheme that does not block hides stalls.
 #[test]
 fn schemes_that_do_not_block_hide_the_delay() {
     let rate = |scheme| {
@@ -112,7 +111,7 @@ fn schemes_that_do_not_block_hide_the_delay() {
     assert!(1.05 * blocking < local && 1.1 * local < speculation && 1.2 * blocking < locking, "{all}");
 }
 
-/// What a mistake leads to, if one of five runs notices it. `run` has a seed.
+/// The effect of a mistake, if one of five runs notices it. `run` gets a seed.
 pub(super) fn noticed_by<M>(mistake: Option<Mistake>, run: impl Fn(u64) -> Result<M, String>) -> Option<String> {
     (1..6).find_map(|seed| {
         inject(mistake);
@@ -157,8 +156,8 @@ fn canary_a_lost_dependency_and_a_skipped_lock_are_noticed() {
 fn canary_a_carrier_out_of_order_is_noticed() {
     for scheme in Scheme::ALL {
         for fault in [Fault::Overtaking, Fault::Losing, Fault::Repeating] {
-            // Locks do not care which of two comes first; a client has one call under way, so its calls cannot
-            // change places.
+            // With locks the order does not matter. A client has one call in progress, so its calls cannot be
+            // reordered.
             if (scheme, fault) == (Scheme::Locking, Fault::Overtaking) {
                 continue;
             }
@@ -169,7 +168,7 @@ fn canary_a_carrier_out_of_order_is_noticed() {
     }
 }
 
-/// Prints what `costs` is taken from: `cargo test --release -p seriatim-bench --lib what_an_owner -- --ignored
+/// Prints the figures of `costs`: `cargo test --release -p seriatim-bench --lib what_an_owner -- --ignored
 /// --nocapture`.
 #[test]
 #[ignore = "a measurement, for a quiet machine"]

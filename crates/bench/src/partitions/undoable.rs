@@ -1,9 +1,9 @@
-//! Partitions whose fragments are taken back change by change. The lists of changes are used again.
+//! Partitions whose fragments are undone change by change. The lists of changes are reused.
 
 use seriatim_base::thread;
 use seriatim_partition::{LockMode, Partition, TransactionId};
 
-/// What a partition holds, and what its fragments do with it.
+/// The contents of a partition, and the operations of its fragments.
 pub trait Rows {
     /// As [`Partition::Work`].
     type Work: Clone;
@@ -11,17 +11,17 @@ pub trait Rows {
     type Reply;
     /// As [`Partition::Key`].
     type Key: Clone + Ord;
-    /// What something was before it was changed.
+    /// A former value.
     type Before;
 
-    /// Runs a fragment, which notes in `undo` what it changes, if that may be taken back. None: it fails, which
-    /// it does at its beginning or not at all.
+    /// Runs a fragment, and records its changes in `undo` if they may be undone. Returns `None` if it fails,
+    /// which it does only at its beginning.
     fn run(&mut self, work: &Self::Work, undo: Option<&mut Vec<Self::Before>>) -> Option<Self::Reply>;
 
-    /// Puts back what was noted.
+    /// Restores recorded values.
     fn put_back(&mut self, before: Self::Before);
 
-    /// What that costs simulated cores.
+    /// The cost of that on simulated cores.
     fn undo_cost(&self) -> std::time::Duration;
 
     /// As [`Partition::footprint`].
@@ -31,9 +31,9 @@ pub trait Rows {
 /// The partition.
 pub struct Undoable<R: Rows> {
     pub(super) rows: R,
-    /// Lists that are not in use.
+    /// Unused lists.
     spare: Vec<Vec<R::Before>>,
-    /// Fragments that ran to their end, and those of them that were taken back.
+    /// Fragments that completed, and those among them that were undone.
     pub(super) fragments: [u64; 2],
 }
 

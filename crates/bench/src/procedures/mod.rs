@@ -1,10 +1,10 @@
-//! What a registered procedure costs over the same transaction written by hand (the goal: at most 5 %):
-//! New-Order and Payment of TPC-C, and YCSB with 16 operations on a hash table and an ordered one, on one
-//! session, in four arms a transaction: closure and procedure, each with prefetching and without.
+//! The overhead of registered procedures over handwritten transactions; the goal is at most 5 %. New-Order and
+//! Payment of TPC-C, and YCSB with 16 operations on a hash table and an ordered table, on one session. Each
+//! transaction has four arms: closure and procedure, each with and without prefetching.
 //!
-//! All arms run on one database, in turn, so that each meets the same rows; inputs of a round are the same for
-//! each arm but for the keys of history rows. The ratio is the closure's rate over the procedure's: 1.05 is a
-//! procedure that takes 5 % longer.
+//! All arms run on one database in turn, so that each uses the same rows. The inputs of a round are the same
+//! for each arm, except the keys of history rows. The ratio is the closure's rate over the procedure's: with
+//! 1.05 a procedure takes 5 % longer.
 
 mod tpcc;
 mod ycsb;
@@ -21,31 +21,32 @@ use crate::measure::{Arm, Length, alternate};
 use crate::report::Report;
 use crate::setting::{Setting, Skew, index};
 
-/// How a transaction is run.
+/// The form of a transaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Form {
     Closure,
     Procedure,
 }
 
-/// The arms of a transaction: how it is run, and whether with prefetching.
+/// The arms of a transaction: its form, and whether it prefetches.
 const ARMS: [(Form, bool); 4] =
     [(Form::Closure, true), (Form::Procedure, true), (Form::Closure, false), (Form::Procedure, false)];
 
-/// What is compared with what: where there is prefetching, closure and procedure among [`ARMS`]. The last is
-/// what a plan brings to those who would not prefetch by hand.
+/// The comparisons: closure and procedure among [`ARMS`], with and without prefetching. The last one is the
+/// benefit of a plan for a user who would not prefetch by hand.
 const COMPARISONS: [(&str, [usize; 2]); 3] = [("on", [0, 1]), ("off", [2, 3]), ("procedure only", [2, 1])];
 
-/// Whether it committed, or rolled back with an `E` as the workload asks; anything else is a fault.
+/// Whether it committed. A rollback that the workload requests is `false`; any other error is a bug.
 fn sound<R, E: Error + 'static>(result: Result<Committed<R>, TransactError>) {
     match result {
         Ok(committed) => drop(black_box(committed)),
         Err(error) if error.user::<E>().is_some() => {}
-        Err(error) => panic!("a transaction failed with nobody in its way: {error}"),
+        Err(error) => panic!("a transaction failed without a conflict: {error}"),
     }
 }
 
-/// The rates of the arms of one transaction, in turn. `run` repeats it in a form on a session: transactions a second.
+/// The rates of the arms of one transaction, measured in turn. `run` repeats it in a form on a session, and
+/// returns transactions per second.
 fn compare(db: &Database, setting: &Setting, run: impl Fn(&mut Session, Form, Length, u64) -> f64) -> Vec<Vec<f64>> {
     let run = &run;
     let mut arms = ARMS.map(|(form, prefetches)| {
@@ -86,7 +87,8 @@ fn report(warehouses: u16, setting: &Setting) -> Result<Report, Box<dyn Error>> 
     for (name, kind) in tpcc::KINDS {
         talk!("{name}");
         let rates = bench.compare(kind, setting)?;
-        let case = json!({ "workload": "tpcc", "transaction": name, "warehouses": warehouses, "items": (setting.scale)(warehouses).items });
+        let case = json!({ "workload": "tpcc", "transaction": name, "warehouses": warehouses,
+        "items": (setting.scale)(warehouses).items });
         add(&mut report, name, &case, &rates);
     }
     drop(bench);
@@ -95,7 +97,7 @@ fn report(warehouses: u16, setting: &Setting) -> Result<Report, Box<dyn Error>> 
     Ok(report)
 }
 
-/// Measures and prints.
+/// Measures and prints the results.
 pub(crate) fn run(warehouses: u16, setting: &Setting) -> Result<(), Box<dyn Error>> {
     talk!("{} rounds, 1 thread, protocol {}, seed {}", setting.rounds, setting.protocol, setting.seed);
     Ok(report(warehouses, setting)?.finish()?)

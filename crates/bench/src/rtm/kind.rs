@@ -1,8 +1,7 @@
-//! Which kind of machine this is: the instructions fault, are executed and abort, or commit.
+//! Determines the kind of machine: the instructions of RTM fault, run and abort, or commit.
 //!
-//! They are executed in a process of its own, this program again, because they may fault although nothing says
-//! so: what the processor says of itself is known beforehand, but hypervisors hide RTM and leave the
-//! instructions.
+//! A separate process of this program executes them, since they may fault unexpectedly. The processor's feature
+//! flags are checked before, but hypervisors hide RTM and leave the instructions enabled.
 
 use std::error::Error;
 use std::fmt::Write;
@@ -10,20 +9,20 @@ use std::process::{Command, ExitStatus, Stdio};
 
 use seriatim_htm::{Detection, RtmKind, detect};
 
-/// Exit code of a probe whose regions all aborted: none that a panic or an unknown argument gives.
+/// The exit code of a probe whose regions all aborted. A panic or an unknown argument gives another one.
 const ABORTED: i32 = 3;
 /// The signal of an invalid opcode.
 const SIGILL: i32 = 4;
 
-/// Executes regions and ends this process: with 0 if one committed, [`ABORTED`] if none did; by SIGILL where
-/// they fault.
+/// Executes regions and ends this process: with 0 if one committed, with [`ABORTED`] if none did, or by SIGILL
+/// if the instructions fault.
 pub(super) fn probe() -> ! {
-    // SAFETY: SIGILL may end this process: it has nothing else to do.
+    // SAFETY: SIGILL may end this process, which has no other work.
     let commits = unsafe { seriatim_htm::probe() };
     std::process::exit(if commits { 0 } else { ABORTED })
 }
 
-/// What this machine says and does, in lines.
+/// The machine's flags and behaviour, as lines.
 pub(super) fn report() -> Result<String, Box<dyn Error>> {
     let mut command = Command::new(std::env::current_exe()?);
     command.args(["bench", "rtm", "--probe"]);
@@ -39,7 +38,7 @@ fn text(detection: &Detection, kind: Option<RtmKind>) -> String {
     text
 }
 
-/// What the ending of a probe says.
+/// The meaning of a probe's exit status.
 fn ask(mut probe: Command) -> Result<RtmKind, String> {
     let status = probe.stdout(Stdio::null()).stderr(Stdio::null()).status();
     let status = status.map_err(|error| format!("cannot run {probe:?}: {error}"))?;

@@ -1,5 +1,5 @@
-//! TPC-C's full mix under `dbx` with regions and without, beside the roofline; what became of the regions;
-//! consistency after it.
+//! TPC-C's full mix under `dbx` with and without regions, beside the roofline; the outcomes of the regions; and
+//! consistency afterwards.
 //!
 //! The arms run in turn, with the same inputs in a round. A row with budgets of one abort forces fallbacks.
 
@@ -36,7 +36,7 @@ impl Loaded {
         Ok(Loaded { db, workload, threads, warehouses })
     }
 
-    /// Transactions a second of all threads.
+    /// Transactions per second of all threads.
     fn run(&self, length: Length, seed: u64) -> f64 {
         let one = |at: u16| {
             let mut terminal = self.workload.terminal(&self.db, at, seed).expect("the tables are there");
@@ -50,7 +50,7 @@ impl Loaded {
         })
     }
 
-    /// Refuses data that violate a condition.
+    /// Fails if the data violate a condition.
     fn check(&self, what: &str) -> Result<(), Box<dyn Error>> {
         let report = self.workload.consistency(&self.db)?;
         match report.violations().first() {
@@ -70,7 +70,7 @@ fn run_one(terminal: &mut dyn Terminal, session: &mut Session) {
     }
 }
 
-/// Rates beside the roofline, and what became of the regions.
+/// Rates beside the roofline, and the outcomes of regions.
 pub(super) fn beside_the_roofline(setting: &Setting) -> Result<String, Box<dyn Error>> {
     let (mut rates, mut regions) = (Vec::new(), Vec::new());
     for size in [(1, 1), (2, 2), (2, 1)] {

@@ -1,10 +1,9 @@
-//! What hardware regions cost and hold on this machine, how often bodies fall back, and what they bring to
-//! TPC-C beside the roofline; and, for machines without, which kind this is.
+//! The cost and capacity of hardware regions on this machine, the frequency of fallbacks, and the benefit for
+//! TPC-C beside the roofline. For machines without RTM, the kind of the machine.
 //!
-//! Standard output is Markdown, so that a report can take it as it is. What must hold is checked: a lost
-//! increment or a violated consistency condition ends the run as failed. Every measurement runs on any back
-//! end, so that its code is tried where there is no RTM; only on `rtm` do the figures say something about a
-//! processor.
+//! Standard output is Markdown, ready for a report. A lost increment or a violated consistency condition fails
+//! the run. Every measurement runs on any back end, so that its code is tested without RTM. Only on `rtm` do
+//! the figures describe a processor.
 
 mod kind;
 mod mix;
@@ -16,38 +15,38 @@ use clap::Args;
 use seriatim_base::talk;
 use seriatim_htm::{Backend, Emulation, Htm, HtmMode, RegionStatistics, detect};
 
-/// What to run.
+/// Options of the run.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct Options {
-    /// Back end: rtm, or, to try the measurements on any machine, emulated or absent
+    /// Back end: rtm, or, to test the measurements on any machine, emulated or absent
     #[arg(long, value_name = "MODE", default_value = "rtm")]
     backend: HtmMode,
-    /// Small sizes, for trying it
+    /// Small sizes, for a test
     #[arg(long)]
     small: bool,
-    /// Determines rows, inputs and places
+    /// The seed of rows, inputs and places
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// Says only whether regions are used here, and which kind of machine this is
+    /// Only prints whether regions are used here, and the kind of this machine
     #[arg(long, conflicts_with_all = ["backend", "small", "seed"])]
     kind: bool,
-    /// Executes regions in this process, which dies where the instructions fault
+    /// Executes regions in this process, which dies if the instructions fault
     #[arg(long, hide = true)]
     probe: bool,
 }
 
-/// What is measured, and how much of it.
+/// The size of the measurements.
 #[derive(Clone, Copy, Debug)]
 struct Setting {
     htm: HtmMode,
-    /// Regions attempted for each figure about one size.
+    /// Attempts of regions for each figure about a size.
     attempts: u32,
     /// Regions for each figure about time.
     regions: u32,
-    /// Transactions of an arm between two looks at the clock, and rounds and seconds of the comparisons with TPC-C.
+    /// Transactions of an arm between two checks of the clock, and rounds and seconds of the comparisons with TPC-C.
     rounds: u32,
     seconds: f64,
-    /// Rows of TPC-C: a hundredth, or as specified.
+    /// Whether TPC-C has a hundredth of the specified rows.
     is_small: bool,
     seed: u64,
 }
@@ -55,7 +54,7 @@ struct Setting {
 impl Setting {
     fn new(mode: HtmMode, is_small: bool, seed: u64) -> Setting {
         let htm = match mode {
-            // Between stores of an emulated region other threads would run: nothing that is looked at here.
+            // Other threads would run between stores of an emulated region, which is not measured here.
             HtmMode::Emulated(_) => HtmMode::Emulated(Emulation { seed, abort_one_in: 64, yields: false }),
             mode => mode,
         };
@@ -76,7 +75,7 @@ fn table(title: &str, heads: &[&str], rows: &[Vec<String>]) -> String {
     text + "\n"
 }
 
-/// A part of a whole in percent; a dash of nothing.
+/// A share of a whole in percent; a dash if the whole is zero.
 fn percent(part: u64, whole: u64) -> String {
     if whole == 0 { "-".to_owned() } else { format!("{:.2} %", part as f64 * 100.0 / whole as f64) }
 }
@@ -84,7 +83,7 @@ fn percent(part: u64, whole: u64) -> String {
 const FATES: [&str; 7] =
     ["regions begun", "committed", "conflict", "capacity", "explicit", "system", "bodies that fell back"];
 
-/// What became of regions: [`FATES`].
+/// The outcomes of regions: [`FATES`].
 fn fates(regions: &RegionStatistics) -> Vec<String> {
     let of_begun = |part| percent(part, regions.started);
     let aborted = regions.aborted;
@@ -95,7 +94,7 @@ fn fates(regions: &RegionStatistics) -> Vec<String> {
     cells
 }
 
-/// Measures and prints.
+/// Measures and prints the results.
 pub(crate) fn run(options: &Options) -> Result<String, Box<dyn Error>> {
     if options.probe {
         kind::probe();
@@ -107,7 +106,7 @@ pub(crate) fn run(options: &Options) -> Result<String, Box<dyn Error>> {
     measure(&setting)
 }
 
-/// Everything, as one text.
+/// All measurements, as one text.
 fn measure(setting: &Setting) -> Result<String, Box<dyn Error>> {
     let htm = Htm::new(setting.htm)?;
     talk!("regions {}, seed {}", htm.backend(), setting.seed);
@@ -139,7 +138,7 @@ mod tests {
                     block.lines().filter(|line| line.starts_with('|')).map(|line| line.matches(" |").count()).collect();
                 assert!(cells.len() > 2 && cells.iter().all(|count| *count == cells[0]), "{block}");
             }
-            // TPC-C began regions where there are some; the rows of "regions absent" began none anywhere.
+            // TPC-C began regions if there are any; the rows of "regions absent" began none.
             assert_eq!(text.contains("warehouses: 1 | 0 | - |"), mode == HtmMode::Absent, "{text}");
         }
     }

@@ -1,4 +1,4 @@
-//! What a region costs, how much it holds, how long it may last, and that no update is lost between regions and
+//! The cost, capacity and maximum duration of regions, and a check that no update is lost between regions and
 //! fallbacks.
 
 use std::error::Error;
@@ -21,7 +21,7 @@ type Part = Result<String, Box<dyn Error>>;
 /// Does nothing.
 struct Empty;
 
-// SAFETY: rule 3: it names no words.
+// SAFETY: rule 3: it uses no words.
 unsafe impl Body for Empty {
     type Output = ();
 
@@ -44,10 +44,10 @@ unsafe impl Body for Increment<'_> {
     }
 }
 
-/// Runs the body so many times on one thread: nanoseconds of each, and what became of the regions.
+/// Runs the body `times` times on one thread. Returns nanoseconds for each, and the outcomes of regions.
 fn repeat<B: Body>(htm: &Htm, count: u32, body: &mut B) -> (f64, RegionStatistics) {
     let (mut agent, mut outside) = (htm.agent(WorkerId(0), Budget::default()), Outside::claim());
-    // The first brings in code and data.
+    // The first run warms up code and data.
     let _ = agent.run(&mut outside, &NoLocks, body);
     let (before, began) = (agent.statistics(), Instant::now());
     for _ in 0..count {
@@ -56,9 +56,8 @@ fn repeat<B: Body>(htm: &Htm, count: u32, body: &mut B) -> (f64, RegionStatistic
     (began.elapsed().as_secs_f64() * 1e9 / f64::from(count), agent.statistics().since(&before))
 }
 
-/// Two threads add to one word, which a lock guards where regions fall back. Of each thread's turns one in
-/// `by_hand`, if any, takes the lock itself. Nanoseconds of a turn, what became of the regions, and the
-/// increments lost.
+/// Two threads increment one word, which a lock guards when regions fall back. Each thread takes the lock itself in one
+/// of `by_hand` turns. Returns nanoseconds of a turn, the outcomes of regions, and the number of lost increments.
 fn contend(htm: &Htm, count: u32, by_hand: Option<u32>, seed: u64) -> (f64, RegionStatistics, u64) {
     let (lock, word, start) = (SpinLock::new(), AtomicU64::new(0), Barrier::new(2));
     let (lock, word, start) = (&lock, &word, &start);
@@ -89,12 +88,12 @@ fn contend(htm: &Htm, count: u32, by_hand: Option<u32>, seed: u64) -> (f64, Regi
     (parts.iter().map(|part| part.0).sum::<f64>() / 2.0, parts[0].1 + parts[1].1, lost)
 }
 
-/// Refuses what lost increments.
+/// Fails if increments were lost.
 fn kept(what: &str, lost: u64) -> Result<(), String> {
     if lost == 0 { Ok(()) } else { Err(format!("{what}: {lost} increments were lost between regions and fallbacks")) }
 }
 
-/// Begin and commit.
+/// The cost of begin and commit.
 pub(super) fn cost(setting: &Setting) -> Part {
     talk!("begin and commit");
     let htm = Htm::new(setting.htm)?;
@@ -120,7 +119,7 @@ pub(super) fn cost(setting: &Setting) -> Part {
     Ok(table("Begin and commit", &heads, &rows))
 }
 
-/// Of so many regions that do this, those that committed at the first attempt, in percent.
+/// The percentage of `attempts` regions with this work that committed at the first attempt.
 fn committed(setting: &Setting, work: Work, attempts: u32) -> Result<String, Box<dyn Error>> {
     let Measured { regions, wrong, .. } = run_for(work, 0, setting.htm, Length::Operations(attempts.into()))?;
     match wrong {
@@ -129,7 +128,7 @@ fn committed(setting: &Setting, work: Work, attempts: u32) -> Result<String, Box
     }
 }
 
-/// Lines that a region holds: contiguous and random, written and read.
+/// The lines that a region can hold: contiguous and random, written and read.
 pub(super) fn capacity(setting: &Setting) -> Part {
     talk!("capacity");
     let mut rows = Vec::new();
@@ -137,12 +136,12 @@ pub(super) fn capacity(setting: &Setting) -> Part {
         (true, &[64, 128, 192, 256, 384, 512, 640, 768, 832, 1024][..]),
         (false, &[256, 1024, 2048, 4096, 8192, 16384]),
     ] {
-        // Emulated regions take time by the square of their size: nothing that would be looked at.
+        // Emulated regions take quadratic time in their size, which is not measured.
         let sizes = if setting.is_small { &sizes[..3] } else { sizes };
         for &size in sizes {
             let (read, written) = if writes { (0, size) } else { (size, 0) };
             let contiguous = Work::Touch { read, written, writes_first: false };
-            // Each attempt has lines of its own, since the sets of a cache fill unevenly.
+            // Each attempt has its own lines, since the sets of a cache fill unevenly.
             let random = Work::Scatter { lines: size, writes };
             rows.push(vec![
                 if writes { "written" } else { "read" }.to_owned(),
@@ -157,7 +156,7 @@ pub(super) fn capacity(setting: &Setting) -> Part {
     Ok(table("Capacity", &heads, &rows))
 }
 
-/// How long a region may last.
+/// The maximum duration of a region.
 pub(super) fn duration(setting: &Setting) -> Part {
     talk!("duration");
     let mut rows = Vec::new();
@@ -172,7 +171,7 @@ pub(super) fn duration(setting: &Setting) -> Part {
     Ok(table("Duration", &["of one word loaded again and again", "committed at the first attempt"], &rows))
 }
 
-/// Regions that are made to abort: a lock taken by hand beside them. The sum must be right.
+/// Regions with forced aborts, by threads that take the lock. The sum must be right.
 pub(super) fn forced(setting: &Setting) -> Part {
     talk!("forced aborts");
     let htm = Htm::new(setting.htm)?;

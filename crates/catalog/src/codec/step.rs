@@ -2,11 +2,11 @@
 
 use crate::column::load_bytes;
 use crate::order::float_bits;
-use crate::{ColumnType, KeyWriter, Part, Place, RowRef};
+use crate::{ColumnLocation, ColumnType, KeyWriter, RowPart, RowRef};
 
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Step {
-    place: Place,
+    place: ColumnLocation,
     kind: Kind,
     descending: bool,
     /// Bytes of the value in a key if fixed, without the NULL byte.
@@ -65,7 +65,7 @@ unsafe fn load_number(place: *const u8, width: u32) -> u64 {
 }
 
 impl Step {
-    pub(super) fn new(ty: ColumnType, descending: bool, place: Place) -> Step {
+    pub(super) fn new(ty: ColumnType, descending: bool, place: ColumnLocation) -> Step {
         let kind = match ty {
             ColumnType::F64 => Kind::Float,
             ColumnType::Text { max } | ColumnType::Bytes { max } => Kind::InPlace(max),
@@ -89,8 +89,8 @@ impl Step {
 
     /// Where a row has its key bits, if they are a number's that is never NULL and can change.
     pub(super) fn word(&self) -> Option<RowWord> {
-        let Place { part, offset, null, .. } = self.place;
-        let is_word = matches!(self.kind, Kind::Number) && null.is_none() && part == Part::Row;
+        let ColumnLocation { part, offset, null, .. } = self.place;
+        let is_word = matches!(self.kind, Kind::Number) && null.is_none() && part == RowPart::Row;
         let inverted = if self.descending { u64::MAX >> (64 - self.bits()) } else { 0 };
         is_word.then_some(RowWord { offset, width: self.width, flip: self.flip ^ inverted })
     }

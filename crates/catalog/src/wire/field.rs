@@ -5,11 +5,11 @@ use std::ops::RangeInclusive;
 use super::varint::{read_varint, unzigzag, varint_bytes, write_varint, zigzag};
 use super::{DecodeError, Malformed, RowWire};
 use crate::column::load_bytes;
-use crate::{Column, ColumnDef, ColumnType, OutOfMemory, Place, RowWriter, Run, out_of_line};
+use crate::{Column, ColumnDef, ColumnLocation, ColumnType, OutOfMemory, RowWriter, Run, out_of_line};
 
 #[derive(Clone, Debug)]
 pub(super) struct Field {
-    pub(super) place: Place,
+    pub(super) place: ColumnLocation,
     kind: Kind,
     /// Its number among the columns an update may change, if it is one.
     pub(super) updatable: Option<u16>,
@@ -89,7 +89,7 @@ fn take_array<const N: usize>(bytes: &mut &[u8]) -> Result<[u8; N], Malformed> {
 }
 
 impl Field {
-    pub(super) fn new(column: &ColumnDef, place: Place, updatable: Option<u16>) -> Field {
+    pub(super) fn new(column: &ColumnDef, place: ColumnLocation, updatable: Option<u16>) -> Field {
         let kind = match column.ty {
             ColumnType::Bool => Kind::Bool,
             ColumnType::U8 => Kind::U8,
@@ -111,7 +111,7 @@ impl Field {
     }
 
     /// The one column of records that hold runs of such rows.
-    pub(super) fn of_run(place: Place, rows: RowWire) -> Field {
+    pub(super) fn of_run(place: ColumnLocation, rows: RowWire) -> Field {
         Field { place, kind: Kind::Run, updatable: Some(0), is_sum: false, rows: Some(Box::new(rows)) }
     }
 

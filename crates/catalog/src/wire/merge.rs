@@ -5,7 +5,7 @@ use seriatim_base::ColumnId;
 
 use super::RowWire;
 use super::field::Field;
-use crate::{ColumnSet, ColumnUse, NoOutOfLine, Part, Place, RowRef, RowWriter};
+use crate::{ColumnLocation, ColumnSet, ColumnUse, NoOutOfLine, RowPart, RowRef, RowWriter};
 
 /// The amount that `after` adds to a sum of `base`, and a quarter of the column's range, if `newer` is that
 /// far away from the end towards which the amount leads.
@@ -111,7 +111,7 @@ impl RowWire {
     }
 
     fn share_fixed(&self, one: RowRef<'_>, other: RowRef<'_>) -> bool {
-        self.row_fields.len() == self.fields.len() || one.block(Part::Fixed) == other.block(Part::Fixed)
+        self.row_fields.len() == self.fields.len() || one.block(RowPart::Fixed) == other.block(RowPart::Fixed)
     }
 
     /// Puts an update after another one: `after`, which came from `base`, becomes what the same update would
@@ -165,7 +165,7 @@ impl Field {
     }
 }
 
-impl Place {
+impl ColumnLocation {
     /// Copies the value and whether it is NULL; of a long text, the address.
     ///
     /// # Safety

@@ -30,7 +30,9 @@ use seriatim_base::ColumnId;
 
 use self::field::{Added, Field, Taken, take};
 use self::varint::varint_bytes;
-use crate::{ColumnSet, Key, KeyClass, KeyCodec, KeyFormat, Layout, Part, Place, RowRef, RowWriter, Run, TableDef};
+use crate::{
+    ColumnLocation, ColumnSet, Key, KeyClass, KeyCodec, KeyFormat, Layout, RowPart, RowRef, RowWriter, Run, TableDef,
+};
 
 /// Encodes and decodes the rows, changes and keys of one table.
 #[derive(Clone, Debug)]
@@ -94,8 +96,8 @@ impl RowWire {
             });
             fields.push(Field::new(column, *place, number));
         }
-        let in_row = (0..fields.len()).filter(|&at| fields[at].place.part == Part::Row);
-        let nulls_of_row = fields.iter().filter(|field| field.place.part == Part::Row && field.nullable()).count();
+        let in_row = (0..fields.len()).filter(|&at| fields[at].place.part == RowPart::Row);
+        let nulls_of_row = fields.iter().filter(|field| field.place.part == RowPart::Row && field.nullable()).count();
         let nulls_at = if layout.fixed_bytes > 0 { 8 } else { 0 };
         RowWire {
             row_fields: in_row.map(|at| at as u16).collect(),
@@ -225,8 +227,8 @@ impl RowWire {
     ) -> Result<Differing<'f>, NotUpdatable> {
         let (old, new) = (before.as_ptr(), after.as_ptr());
         if self.row_fields.len() < self.fields.len() {
-            let (old_fixed, new_fixed) = (before.block(Part::Fixed), after.block(Part::Fixed));
-            let fixed = |field: &&Field| field.place.part == Part::Fixed;
+            let (old_fixed, new_fixed) = (before.block(RowPart::Fixed), after.block(RowPart::Fixed));
+            let fixed = |field: &&Field| field.place.part == RowPart::Fixed;
             // SAFETY: the caller's promise; these places are of the fixed part.
             let differs = |field: &Field| unsafe { field.differs(old_fixed, new_fixed) };
             if old_fixed != new_fixed && self.fields.iter().filter(fixed).any(differs) {
@@ -401,7 +403,7 @@ impl RowWire {
     }
 
     /// Stores a run that was taken, with room for its rows alone.
-    fn set_run(&self, place: &Place, bytes: &[u8], row: &mut RowWriter<'_>) -> Result<(), DecodeError> {
+    fn set_run(&self, place: &ColumnLocation, bytes: &[u8], row: &mut RowWriter<'_>) -> Result<(), DecodeError> {
         let mut rest = bytes;
         let header = read_varint(&mut rest)?;
         // Taken from bytes, so there are fewer of them.

@@ -1,4 +1,4 @@
-//! Arguments of `seriatim simulate`, which every build knows.
+//! Arguments of `seriatim simulate`, in every build.
 
 use std::path::PathBuf;
 
@@ -7,7 +7,6 @@ use clap::{Arg, ArgAction, Command, value_parser};
 
 use crate::args::{number, seconds};
 
-/// `seriatim simulate`.
 pub(crate) fn command() -> Command {
     let plain = || {
         Arg::new("plain").long("plain").value_name("BINARY").value_parser(value_parser!(PathBuf)).help(
@@ -22,7 +21,7 @@ pub(crate) fn command() -> Command {
             .value_name("P")
             .action(ArgAction::Append)
             .value_parser(PossibleValuesParser::new(protocols))
-            .help("This protocol only; may be given several times. What the table has of others is kept")
+            .help("Only this protocol; may be given several times. The table's entries of others are kept")
     };
     let costs = |help: &'static str| {
         Arg::new("costs").long("costs").value_name("FILE").value_parser(value_parser!(PathBuf)).help(help)
@@ -36,31 +35,44 @@ pub(crate) fn command() -> Command {
         .arg_required_else_help(true)
         .subcommand(
             Command::new("costs")
-                .about("Measures the costs of this machine and prints the table as JSON; takes a minute for each protocol")
+                .about(
+                    "Measures the costs of this machine and prints the table as JSON; takes a minute for each \
+                        protocol",
+                )
                 .arg(plain())
                 .arg(
                     Arg::new("name")
                         .long("name")
                         .value_name("NAME")
                         .default_value("unnamed")
-                        .help("The table's name in reports"),
+                        .help("The name of the table in reports"),
                 )
                 .arg(only())
-                .arg(costs("A table whose name and whose machine's costs are kept, and those of protocols that are not measured"))
-                .arg(number("seconds", "S", "0.2", "Length of each run, of which a workload's fastest of three counts").value_parser(seconds)),
+                .arg(costs("A table whose name, machine costs, and costs of other protocols are kept"))
+                .arg(
+                    number("seconds", "S", "0.2", "Length of each run; the fastest of three runs counts")
+                        .value_parser(seconds),
+                ),
         )
         .subcommand(
             Command::new("validate")
                 .about(
-                    "Runs TPC-C and YCSB on one and two threads and on as many simulated cores, and prints the table of costs with \
-                     the comparison in it; takes a minute for each protocol and round, on a machine that does nothing else",
+                    "Runs TPC-C and YCSB on one and two threads and on as many simulated cores. Prints the table of \
+                     costs with the \
+                     comparison. Takes a minute for each protocol and round, on an otherwise idle machine",
                 )
                 .arg(plain())
                 .arg(only())
-                .arg(costs("The table, as `seriatim simulate costs` prints it; by default the one that comes with the program"))
+                .arg(costs("The table that `seriatim simulate costs` printed; by default a built-in one"))
                 .arg(
-                    number("rounds", "N", "3", "Runs of each point on threads; of those that others did not disturb the middle one counts. 0: what the table has of threads is kept")
-                        .value_parser(value_parser!(u32).range(..=100)),
+                    number(
+                        "rounds",
+                        "N",
+                        "3",
+                        "Runs of each point on threads; the median of undisturbed runs counts. \
+                                                0: keep the table's",
+                    )
+                    .value_parser(value_parser!(u32).range(..=100)),
                 )
                 .arg(number("seconds", "S", "0.2", "Length of each run on threads").value_parser(seconds)),
         )

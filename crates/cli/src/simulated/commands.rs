@@ -1,5 +1,4 @@
-//! Benchmarks that `seriatim simulate` runs, each a command in a process of its own, and what it reads of their
-//! reports.
+//! Benchmarks that `seriatim simulate` runs, each in its own process, and the parts of their reports that it reads.
 
 use std::path::Path;
 use std::process::Command;
@@ -12,20 +11,18 @@ use super::cores::{ABSENT, MODELLED};
 use crate::Failure;
 use crate::machine::Machine;
 
-/// Runs commands, and shows how many are left.
 pub(super) struct Commands {
     bar: ProgressBar,
 }
 
 impl Commands {
-    /// There will be so many.
     pub(super) fn new(count: usize) -> Commands {
         let style = ProgressStyle::with_template("{wide_bar} {pos}/{len} {elapsed} {msg}");
         let style = style.unwrap_or_else(|_| ProgressStyle::default_bar());
         Commands { bar: ProgressBar::new(count as u64).with_style(style) }
     }
 
-    /// Runs a benchmark: what it reports.
+    /// Runs a benchmark and returns its report.
     pub(super) fn bench(&self, program: &Path, arguments: &[&[&str]]) -> Result<Value, Failure> {
         let mut command = Command::new(program);
         command.arg("bench").args(arguments.iter().copied().flatten());
@@ -40,7 +37,6 @@ impl Commands {
         serde_json::from_slice(&ran.stdout).map_err(Failure::run)
     }
 
-    /// A line above the bar.
     pub(super) fn talk(&self, line: &str) {
         self.bar.suspend(|| talk!("{line}"));
     }
@@ -52,12 +48,12 @@ impl Drop for Commands {
     }
 }
 
-/// Arguments of every run, of threads or of cores.
+/// Arguments of every run, on threads or on cores.
 pub(super) fn common<'a>(protocol: &'a str, htm: &'a str) -> [&'a str; 9] {
     ["--protocol", protocol, "--htm", htm, "--no-check", "--seed", "1", "--format", "json"]
 }
 
-/// What `--htm` says on threads and on simulated cores.
+/// The values of `--htm` on threads and on simulated cores.
 pub(super) fn modes(regions: &str) -> [&'static str; 2] {
     if regions == MODELLED { ["rtm", "auto"] } else { [ABSENT, ABSENT] }
 }
@@ -66,7 +62,7 @@ pub(super) fn number(value: &Value) -> f64 {
     value.as_f64().unwrap_or(0.0)
 }
 
-/// This machine, for people.
+/// This machine, as text.
 pub(super) fn here() -> String {
     let here = Machine::here();
     let processor = here.processor.unwrap_or_else(|| "an unknown processor".to_owned());

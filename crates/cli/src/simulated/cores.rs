@@ -1,4 +1,4 @@
-//! A workload on simulated cores: a core for each terminal thread, one for the ticker, one that tells the phases.
+//! A workload on simulated cores: one core for each terminal thread, one for the ticker, one that sets the phases.
 
 use std::path::PathBuf;
 use std::process::exit;
@@ -18,48 +18,47 @@ use seriatim_simulate::validation::{Verdict, judge};
 use seriatim_simulate::{Core, Costs, Guard, Machine, Role, Step, Work};
 use seriatim_workload::Workload;
 
-use crate::runner::{self, MEASURE, Measured, Part, Plan, STOP, WARM_UP};
+use crate::runner::{self, MEASURE, Measured, Plan, STOP, ThreadResults, WARM_UP};
 use crate::working_sets::Region;
 use crate::{Failure, callers};
 
-/// The tables that come with the program, by the names of the machines they were measured on. The first is the
-/// default: it has costs of regions.
+/// The built-in tables, by the machines on which they were measured. The first is the default: it has costs of regions.
 const TABLES: [(&str, &str); 2] = [
     ("xeon-2", include_str!("../../../simulate/costs/xeon-2.json")),
     ("epyc-2", include_str!("../../../simulate/costs/epyc-2.json")),
 ];
 
-/// What `--costs unit` charges for every step, in nanoseconds.
+/// The cost of every step with `--costs unit`, in nanoseconds.
 const UNIT: f64 = 10.0;
 
-/// Lengths in virtual seconds, if none are given: a core takes as long for one as a processor does for ten or more.
+/// Default lengths in virtual seconds. A core needs as long for one as a processor does for ten or more.
 const SECONDS: f64 = 0.1;
 const WARMUP: f64 = 0.02;
 
-/// Virtual seconds after its end that a run is given up: a transaction may wait for another for as long as its
-/// protocol waits, and be run a thousand times.
+/// Virtual seconds after its end at which a run is abandoned. A transaction may wait for another as long as its
+/// protocol allows, and may be retried a thousand times.
 const GRACE: f64 = 30.0;
 
-/// Real time that no core holds the thread for: what is longest between two steps is touching fresh memory.
+/// Real time for which no core holds the thread. The longest step touches fresh memory.
 const HELD: Duration = Duration::from_secs(60);
 
-/// What `--htm auto` means: modelled regions, whatever the processor has.
+/// The meaning of `--htm auto`: modelled regions, whatever the processor has.
 pub(crate) const AUTO: HtmMode = HtmMode::Modelled;
 
-/// How regions run: as tables have it. Also that there are none.
+/// The mode of regions in tables: modelled, or absent.
 pub(super) const MODELLED: &str = "modelled";
 pub(super) const ABSENT: &str = "absent";
 
-/// What reports say of regions that were not compared with a processor's.
+/// The word in reports for regions that were not compared with a processor's.
 const UNVALIDATED: &str = "modelled, unvalidated";
 
-/// That cores are to be simulated, and what their steps cost.
+/// The simulation of cores, and the costs of its steps.
 pub(crate) struct Simulation {
     table: Option<Table>,
 }
 
 impl Simulation {
-    /// As the arguments say. Puts the cores and their virtual time into the plan.
+    /// Reads the options. Sets the cores and their virtual time in the plan.
     pub(crate) fn of(matches: &ArgMatches, plan: &mut Plan) -> Result<Option<Simulation>, Failure> {
         let Some(&cores) = matches.get_one::<u16>("simulate-cores") else { return Ok(None) };
         let unfit = |what: &str| Err(Failure::Usage(format!("simulated cores have no {what}")));
@@ -72,7 +71,7 @@ impl Simulation {
         }
         plan.threads = usize::from(cores);
         let is_given = |name| {
-            // Not all measurements have a warm-up.
+            // Some measurements have no warm-up.
             matches.try_contains_id(name).is_ok() && matches.value_source(name) == Some(ValueSource::CommandLine)
         };
         if !is_given("seconds") {
@@ -89,8 +88,8 @@ impl Simulation {
         Ok(Some(Simulation { table }))
     }
 
-    /// Runs `one` on each core, with its number. It is charged the same for every step: of use for what does
-    /// not depend on time.
+    /// Runs `one` on each core with its number, at equal cost for every step. For measurements that do not
+    /// depend on time.
     pub(crate) fn crew<T>(&self, plan: &Plan, one: impl Fn(usize) -> T) -> Result<Vec<T>, Failure> {
         let one = &one;
         let roles = (0..plan.threads).map(|at| Role::new(format!("core {at}"), move || one(at))).collect();
@@ -100,14 +99,14 @@ impl Simulation {
         Ok(run.results.into_iter().map(|result| result.expect("it does not panic")).collect())
     }
 
-    /// What steps of the workload cost under the protocol of this database.
+    /// The costs of the workload's steps under the protocol of this database.
     pub(crate) fn costs(&self, db: &Database, workload: &str) -> Result<Charged<'_>, Failure> {
         let protocol = db.protocol().name;
         let regions = if db.backend() == Backend::Modelled { MODELLED } else { ABSENT };
         let Some(table) = &self.table else {
             return Ok(Charged { table: None, regions, verdict: None, validated_at: None, costs: unit() });
         };
-        // Where no regions were there to be measured, a step costs what it costs without them.
+        // If no regions could be measured, a step costs as much as without regions.
         let costs = [regions, ABSENT].iter().find_map(|regions| table.costs(protocol, regions, workload));
         let costs = costs.ok_or_else(|| {
             Failure::Usage(format!(
@@ -121,8 +120,8 @@ impl Simulation {
     }
 }
 
-/// Runs each of these, which have names, on a core of its own. They say themselves what their work costs, and
-/// are given up so many virtual seconds after they should have ended.
+/// Runs each role on its own core. Roles charge their own work. They are abandoned this many virtual seconds
+/// after they should have ended.
 pub(crate) fn roles<T>(seconds: f64, roles: Vec<(String, Box<dyn FnOnce() -> T + Send>)>) -> Result<Vec<T>, Failure> {
     let roles = roles.into_iter().map(|(name, body)| Role { name, body: body as Box<dyn FnOnce() -> T> }).collect();
     let guard = Guard { longest: Duration::from_secs_f64(seconds + GRACE), held: HELD, tell: Box::new(give_up) };
@@ -135,7 +134,7 @@ pub(crate) fn roles<T>(seconds: f64, roles: Vec<(String, Box<dyn FnOnce() -> T +
     run.results.into_iter().zip(names).map(gives).collect()
 }
 
-/// The same for every step.
+/// Equal costs for every step.
 fn unit() -> Costs {
     let work = Work::of_steps([UNIT; Step::ALL.len()]);
     let (overlapped, region, abort) = (UNIT, UNIT, UNIT);
@@ -143,7 +142,6 @@ fn unit() -> Costs {
     Costs { work, machine }
 }
 
-/// The table that comes with the program.
 pub(super) fn default_table() -> Result<Table, Failure> {
     own(TABLES[0])
 }
@@ -152,7 +150,7 @@ fn own((name, text): (&str, &str)) -> Result<Table, Failure> {
     parse(text).map_err(|error| Failure::Run(format!("the program's table {name}: {error}")))
 }
 
-/// The program's table of this name, or that in this file.
+/// The built-in table of this name, or the table in this file.
 pub(super) fn read(file: &PathBuf) -> Result<Table, Failure> {
     if let Some(table) = TABLES.into_iter().find(|(name, _)| file.as_os_str() == *name) {
         return own(table);
@@ -167,38 +165,37 @@ fn parse(text: &str) -> Result<Table, String> {
     Ok(table)
 }
 
-/// What steps cost in a run.
+/// The costs of steps in a run.
 pub(crate) struct Charged<'t> {
     table: Option<&'t Table>,
     regions: &'static str,
-    /// How far simulations under the protocol are from runs on threads; `None` if they were not compared.
+    /// How far simulations under the protocol differ from runs on threads; `None` if they were not compared.
     verdict: Option<Verdict>,
     /// The revision at which they were compared.
     validated_at: Option<&'t str>,
     costs: Costs,
 }
 
-/// What a core gives back.
+/// The result of a core.
 enum Ended {
-    Terminal(Box<Part>),
-    /// What the database and its executor had counted when the measurement began, and what they had at its end.
+    Terminal(Box<ThreadResults>),
+    /// The counts of the database and its executor at the beginning and at the end of the measurement.
     Phases(Box<[(Statistics, Option<BatchStatistics>); 2]>),
-    /// A core that nobody asks.
+    /// A core without a result.
     Helper,
 }
 
 impl Charged<'_> {
-    /// Runs the plan.
     pub(crate) fn run(&self, db: &Database, workload: &dyn Workload, plan: &Plan) -> Result<Measured, Failure> {
         let phase = AtomicU8::new(if plan.warmup > 0.0 { WARM_UP } else { MEASURE });
-        // Of transactions, which nobody asks here.
+        // The count of transactions, which is not shown here.
         let count = AtomicU64::new(0);
         // Epochs of the measurement until a signal ended it.
         let (cut, uncut) = (AtomicU64::new(u64::MAX), u64::MAX);
-        // What the load replaced is old.
+        // The versions that loading replaced become old.
         (0..4).for_each(|_| db.step());
         let (phase, count, cut, interval) = (&phase, &count, &cut, EPOCH);
-        let ended = |part: Part| Ended::Terminal(Box::new(part));
+        let ended = |part: ThreadResults| Ended::Terminal(Box::new(part));
         let mut roles: Vec<Role<'_, Ended>> = Vec::new();
         // The cores that execute transactions come first.
         let executor = match plan.batch {
@@ -241,7 +238,7 @@ impl Charged<'_> {
             }
             Ended::Helper
         }));
-        // The executor ends with those who have it.
+        // The executor ends with its last handle.
         roles.push(Role::new("phases", move || {
             let counted =
                 || (db.statistics(), executor.as_ref().map(|executor: &Arc<Executor>| executor.batch_statistics()));
@@ -257,7 +254,7 @@ impl Charged<'_> {
         let run = match seriatim_simulate::run(&self.costs, guard, roles) {
             Ok(run) => run,
             Err(stuck) => {
-                // Transactions are open that nobody will end: closing the database would wait for them.
+                // Some transactions will never end, and closing the database would wait for them.
                 talk!("seriatim: {stuck}");
                 exit(1);
             }
@@ -282,7 +279,7 @@ impl Charged<'_> {
         Ok(Measured { simulated, batches, warmup, ..runner::merge(measured, parts, seconds) })
     }
 
-    /// What a report says of the cores. Steps are those of the whole run, the warm-up included.
+    /// The report's entry for the cores. Steps are those of the whole run, including the warm-up.
     fn report(&self, plan: &Plan, cores: &[Core], switches: u64) -> Value {
         let terminals = &cores[..plan.threads];
         let steps = Step::ALL.map(|step| {
@@ -310,16 +307,16 @@ impl Charged<'_> {
     }
 }
 
-/// Ends the process: a core cannot be stopped.
+/// Ends the process, since a core cannot be stopped.
 fn give_up(reason: String) {
     talk!("seriatim: {reason}");
     exit(1);
 }
 
-/// As of databases whose ticker is a thread.
+/// As for databases whose ticker is a thread.
 const EPOCH: Duration = Duration::from_millis(10);
 
-/// What the regions touched that the core has committed since it was asked last.
+/// The lines touched by the regions that the core has committed since the last call.
 pub(crate) fn working_sets() -> Vec<Region> {
     let region = |set: WorkingSet| Region { lines: [set.read, set.written, set.lines], decides: set.decides };
     seriatim_base::simulated::working_sets().into_iter().map(region).collect()

@@ -1,13 +1,13 @@
-//! `seriatim simulate costs`: what a step costs on this machine.
+//! `seriatim simulate costs`: measures the costs of steps on this machine.
 //!
-//! Every protocol runs small workloads twice: on one thread of a plain build, which gives the time of a
-//! transaction, and on one simulated core, which gives its steps. The costs are those with which steps explain
-//! times best ([`fit`]). Then each workload of the registry is looked at in the same way, without regions and
-//! with them, and the costs of first touches are scaled to its time.
+//! Every protocol runs small workloads twice: on one thread of a plain build, for the time of a transaction,
+//! and on one simulated core, for its steps. The costs are those by which steps explain times best ([`fit`]).
+//! Then each workload of the registry is measured in the same way, with and without regions, and the costs of
+//! first touches are scaled to its time.
 //!
-//! Threads come first, in rounds through all protocols, so that what disturbs the machine for a while disturbs
-//! none more than others. Times are processor times, and the shortest of all rounds counts. Steps do not depend
-//! on how busy the machine is.
+//! Threads run first, in rounds through all protocols, so that a temporary disturbance of the machine affects
+//! all protocols alike. Times are processor times, and the shortest of all rounds counts. Steps do not depend
+//! on the load of the machine.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -24,7 +24,7 @@ use super::cores::{self, ABSENT, MODELLED};
 use crate::Failure;
 use crate::machine;
 
-/// Workloads whose transactions take steps of each kind in other shares.
+/// Workloads with different shares of each kind of step.
 const WORKLOADS: &[&[&str]] = &[
     &["smallbank", "--accounts", "100000"],
     &["tatp"],
@@ -41,21 +41,21 @@ const WORKLOADS: &[&[&str]] = &[
     &["ycsb", "--records", "100000", "--core", "D"],
 ];
 
-/// What is run to scale the costs of a workload, where that is not the workload as it is.
+/// The options with which a workload is run to scale its costs, if they are not the defaults.
 const SCALED: &[&[&str]] = &[
     &["smallbank", "--accounts", "100000"],
     &["ycsb", "--records", "100000", "--ops", "16", "--theta", "0.8"],
     &["twelve-key", "--clients", "8"],
 ];
 
-/// Nanoseconds that steps are likely to take, with the private work of an access in those of first touches, and
-/// the line in the first or second cache: what workloads do not tell apart is held to this.
+/// Likely nanoseconds of steps. First touches include the private work of an access, and the line is in the
+/// first or second cache. Costs that the workloads cannot distinguish are kept near these.
 const LIKELY: [f64; Step::ALL.len()] = [300.0, 8.0, 30.0, 2.0, 1.0, 1.5, 8.0, 0.5];
 
-/// How strongly.
+/// How strongly they are kept near.
 const WEIGHT: f64 = 0.03;
 
-/// Runs of a workload whose time is measured.
+/// How often a workload is timed.
 const ROUNDS: usize = 3;
 
 /// A workload under a protocol.
@@ -91,7 +91,7 @@ pub(super) fn run(matches: &ArgMatches) -> Result<(), Failure> {
             point.seen.nanoseconds = point.seen.nanoseconds.min(nanoseconds);
         }
     }
-    commands.talk("threads have been measured; steps do not depend on how busy the machine is");
+    commands.talk("threads have been measured; steps do not depend on the load of the machine");
     for point in &mut points {
         point.seen.steps = steps(&commands, &own, point)?;
     }
@@ -104,7 +104,7 @@ pub(super) fn run(matches: &ArgMatches) -> Result<(), Failure> {
             (name, here(), machine::revision().to_owned())
         }
     };
-    // Protocols that were not measured are as before, behind those that were.
+    // Protocols that were not measured keep their costs, and follow the others.
     let others = before.into_iter().flat_map(|table| table.protocols);
     measured.extend(others.filter(|of| protocols.iter().all(|&protocol| protocol != of.protocol)));
     let (validated_on, validation) = (None, Vec::new());
@@ -115,10 +115,10 @@ pub(super) fn run(matches: &ArgMatches) -> Result<(), Failure> {
     Ok(say!("{text}\n")?)
 }
 
-/// The machine's costs, with those of its regions if it has any.
+/// The machine's costs, with those of its regions if it has them.
 fn in_regions(machine: costs::Machine) -> costs::Machine {
     struct Ends(Result<(), BodyError>);
-    // SAFETY: there are no words.
+    // SAFETY: the body has no words.
     unsafe impl Body for Ends {
         type Output = ();
 
@@ -139,12 +139,12 @@ fn in_regions(machine: costs::Machine) -> costs::Machine {
     costs::Machine { region, abort: (refused - region).max(0.0), ..machine }
 }
 
-/// What is run of the registry's workload of this name to scale its costs.
+/// The workload of this name, with the options for scaling its costs.
 fn scaled(name: &'static str) -> Vec<&'static str> {
     SCALED.iter().find(|workload| workload[0] == name).map_or_else(|| vec![name], |workload| workload.to_vec())
 }
 
-/// What is to be measured of a protocol, each once.
+/// The points to measure for a protocol, each once.
 fn points(protocol: &'static str, modes: &[&'static str]) -> Vec<Point> {
     let mut all: Vec<(&'static str, Vec<&'static str>)> =
         WORKLOADS.iter().map(|workload| (ABSENT, workload.to_vec())).collect();
@@ -160,8 +160,7 @@ fn points(protocol: &'static str, modes: &[&'static str]) -> Vec<Point> {
     all.into_iter().map(point).collect()
 }
 
-/// The costs of a protocol by the points of all, by mode of regions. Steps are the same with regions and
-/// without, so only the scales differ.
+/// The costs of a protocol, by mode of regions. Steps are the same with and without regions, so only the scales differ.
 fn of_protocol(commands: &Commands, points: &[Point], protocol: &str, modes: &[&'static str]) -> Vec<Protocol> {
     let seen = |regions: &str, workload: &[&str]| {
         let of = |point: &&Point| point.protocol == protocol && point.regions == regions && point.workload == workload;
@@ -169,7 +168,7 @@ fn of_protocol(commands: &Commands, points: &[Point], protocol: &str, modes: &[&
     };
     let fitted: Vec<_> = WORKLOADS.iter().map(|workload| seen(ABSENT, workload)).collect();
     let (costs, misfit) = fit(&fitted, &LIKELY, WEIGHT);
-    commands.talk(&format!("{protocol:<10} differs from what is said by {:.1} % on average", misfit * 100.0));
+    commands.talk(&format!("{protocol:<10} differs from the fit by {:.1} % on average", misfit * 100.0));
     let of_mode = |&regions: &&'static str| {
         let scales: BTreeMap<String, f64> = seriatim_workload::WORKLOADS
             .iter()
@@ -191,11 +190,11 @@ fn of_protocol(commands: &Commands, points: &[Point], protocol: &str, modes: &[&
     modes.iter().map(of_mode).collect()
 }
 
-/// Where a transaction takes less time than even its later touches are said to cost, first ones cost this share.
+/// If the later touches of a transaction alone explain more than its time, first touches cost this share.
 const SCALE_MIN: f64 = 0.05;
 
-/// Nanoseconds of a transaction on one thread: of processor time where the system tells it, as others may have
-/// the processor as well.
+/// Nanoseconds of a transaction on one thread. Processor time if the system reports it, since other processes
+/// may run meanwhile.
 fn time(commands: &Commands, plain: &Path, point: &Point, seconds: f64) -> Result<f64, Failure> {
     let seconds = seconds.to_string();
     let length = ["--seconds", &seconds, "--warmup", "0.1"];
@@ -205,7 +204,7 @@ fn time(commands: &Commands, plain: &Path, point: &Point, seconds: f64) -> Resul
     Ok(seconds * 1e9 / (number(&report["committed"]) + number(&report["user_aborted"])))
 }
 
-/// Steps of a transaction, by kind.
+/// The steps of a transaction, by kind.
 fn steps(commands: &Commands, own: &Path, point: &Point) -> Result<[f64; Step::ALL.len()], Failure> {
     let [_, htm] = modes(point.regions);
     let length = ["--simulate-cores", "1", "--costs", "unit", "--warmup", "0", "--seconds", "0.03", "--prefault", "0"];
@@ -214,7 +213,7 @@ fn steps(commands: &Commands, own: &Path, point: &Point) -> Result<[f64; Step::A
     Ok(Step::ALL.map(|step| number(&report["simulated"]["steps"][step.name()]) / all))
 }
 
-/// Costs with two digits behind the point: more are noise.
+/// Costs with two decimal places; more would be noise.
 fn rounded(mut table: Table) -> Table {
     let round = |cost: f64| (cost * 100.0).round() / 100.0;
     for of in &mut table.protocols {

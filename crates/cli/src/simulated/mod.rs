@@ -1,5 +1,5 @@
-//! `--simulate-cores` and `seriatim simulate`: what of them every build has. One without the feature `simulate`
-//! refuses them.
+//! `--simulate-cores` and `seriatim simulate`: the parts that every build has. A build without the feature
+//! `simulate` refuses them.
 
 mod arguments;
 #[cfg(feature = "simulate")]
@@ -19,7 +19,6 @@ pub(crate) use cores::{AUTO, Simulation, at, roles, working_sets};
 #[cfg(not(feature = "simulate"))]
 pub(crate) use without::{AUTO, Simulation, at, roles, run, working_sets};
 
-/// `seriatim simulate`.
 #[cfg(feature = "simulate")]
 pub(crate) fn run(matches: &clap::ArgMatches) -> Result<(), crate::Failure> {
     match matches.subcommand() {
@@ -29,7 +28,7 @@ pub(crate) fn run(matches: &clap::ArgMatches) -> Result<(), crate::Failure> {
     }
 }
 
-/// What a report in words says of simulated cores.
+/// The line about simulated cores in a report as text.
 pub(crate) fn line(simulated: &serde_json::Value) -> String {
     let text = |name: &str| simulated[name].as_str().unwrap_or("?").to_owned();
     let proven = match (simulated["proven"] == true, simulated["validated_at"].as_str()) {

@@ -1,11 +1,10 @@
-//! `seriatim simulate validate`: how far simulated cores are from threads on this machine.
+//! `seriatim simulate validate`: compares simulated cores with threads on this machine.
 //!
-//! Every protocol runs the same workloads on one and two threads of the plain build and on as many simulated
-//! cores. Runs of threads are short and repeated in rounds through everything, so that what disturbs the
-//! machine for a while disturbs all protocols. Runs in which threads had their processors for less time than in
-//! the best one do not count: threads that do not run at once are not in each other's way. Of the others the
-//! middle counts. The table of costs is printed with the comparison in it, and a simulation by that table knows
-//! which protocols are proven.
+//! Every protocol runs the same workloads on one and two threads of the plain build, and on as many simulated
+//! cores. Runs on threads are short and repeated in rounds through everything, so that a temporary disturbance
+//! affects all protocols. A run does not count if its threads had less processor time than in the best run:
+//! threads that do not run at the same time do not conflict. The median of the other runs counts. The table of
+//! costs is printed with the comparison. A simulation with that table knows which protocols are proven.
 
 use std::path::{Path, PathBuf};
 
@@ -34,23 +33,22 @@ fn runs() -> impl Iterator<Item = (&'static [&'static str], u16)> {
     WORKLOADS.iter().flat_map(|&workload| CORES.map(|cores| (workload, cores)))
 }
 
-/// Rows become hot by conflicts of a second: by the same rates, counted for a tenth of the time, they do within
-/// short runs.
+/// Rows become hot by the conflicts of a second. With the same rates, counted for a tenth of that time, they
+/// become hot within short runs.
 const SOON: &[(&str, &[&str])] =
     &[("htcc", &["--option", "hot_period=10", "--option", "hot_failures=10", "--option", "hot_failures_kept=1"])];
 
-/// Options of a protocol.
 fn options(protocol: &str) -> &'static [&'static str] {
     SOON.iter().find(|(name, _)| *name == protocol).map_or(&[], |(_, options)| options)
 }
 
-/// Seconds before measuring, on threads and on cores: rows become hot meanwhile.
+/// Seconds of warm-up on threads and on cores, in which rows become hot.
 const WARMUP: &str = "0.1";
 
-/// A run in which threads had their processors for a smaller share of the best run's time does not count.
+/// A run does not count if its threads had a smaller share of processor time than this part of the best run's share.
 const DISTURBED: f64 = 0.97;
 
-/// A protocol in a mode of regions, on a workload, on so many threads or cores.
+/// A protocol with a mode of regions, on a workload, on a number of threads or cores.
 struct Point {
     workload: &'static [&'static str],
     cores: u16,
@@ -66,7 +64,7 @@ impl Point {
     }
 }
 
-/// What a run on threads came to, and the share of its time in which they had processors.
+/// The results of a run on threads, and the share of its time in which the threads had processors.
 #[derive(Clone, Copy)]
 struct Run {
     figures: Figures,
@@ -104,14 +102,14 @@ pub(super) fn run(matches: &ArgMatches) -> Result<(), Failure> {
         })
         .collect();
     let commands = Commands::new(points.len() * (rounds as usize + 1));
-    // Threads first: they are what a quiet machine is needed for.
+    // Threads run first, since they need a quiet machine.
     for _ in 0..rounds {
         for point in &mut points {
             let run = on_threads(&commands, &plain, point, seconds)?;
             point.runs.push(run);
         }
     }
-    commands.talk("threads have been measured; simulated cores do not depend on how busy the machine is");
+    commands.talk("threads have been measured; simulated cores do not depend on the load of the machine");
     let mut counted = 0;
     for point in &points {
         let undisturbed = undisturbed(&point.runs);
@@ -120,7 +118,7 @@ pub(super) fn run(matches: &ArgMatches) -> Result<(), Failure> {
             Some(row) if rounds == 0 => (row.real, row.revision.clone()),
             None if rounds == 0 => {
                 let what = format!("{} on {} under {}", point.workload.join(" "), point.cores, point.protocol);
-                return Err(Failure::Usage(format!("the table {} has no threads' figures of {what}", table.name)));
+                return Err(Failure::Usage(format!("the table {} has no figures on threads for {what}", table.name)));
             }
             _ => (middle(&undisturbed), Some(machine::revision().to_owned())),
         };
@@ -131,7 +129,7 @@ pub(super) fn run(matches: &ArgMatches) -> Result<(), Failure> {
     tell(&commands, &table.validation, &protocols);
     if rounds > 0 {
         let all = points.len() * rounds as usize;
-        commands.talk(&format!("{counted} of {all} runs on threads were undisturbed and counted"));
+        commands.talk(&format!("{counted} of {all} runs on threads were undisturbed, and counted"));
         table.validated_on = Some(format!("{}, revision {}", here(), machine::revision()));
     }
     let text = serde_json::to_string_pretty(&table).map_err(Failure::run)?;
@@ -139,7 +137,7 @@ pub(super) fn run(matches: &ArgMatches) -> Result<(), Failure> {
     Ok(say!("{text}\n")?)
 }
 
-/// What is compared anew is of another revision than what stays.
+/// Points that are compared again have another revision than those that are kept.
 fn keep_revisions(table: &mut Table) {
     let revisions: Vec<Option<String>> =
         table.validation.iter().map(|row| table.validated_at(&row.protocol, &row.regions).map(str::to_owned)).collect();
@@ -148,7 +146,7 @@ fn keep_revisions(table: &mut Table) {
     }
 }
 
-/// A line for each point of these protocols, and each one's verdict.
+/// Prints a line for each point of these protocols, and the verdict for each protocol.
 fn tell(commands: &Commands, rows: &[Compared], protocols: &[(String, String)]) {
     let is_of =
         |row: &&Compared| protocols.iter().any(|(name, regions)| row.protocol == *name && row.regions == *regions);
@@ -157,7 +155,8 @@ fn tell(commands: &Commands, rows: &[Compared], protocols: &[(String, String)]) 
         let (aborts, said) = (row.real.aborts * 100.0, row.simulated.aborts * 100.0);
         let Compared { workload, cores, protocol, regions, .. } = row;
         commands.talk(&format!(
-            "{workload:<45} {cores} {protocol:<9} {regions:<8} {:>4.0} k/s simulated {:>4.0}, standing {real:.2} simulated \
+            "{workload:<45} {cores} {protocol:<9} {regions:<8} {:>4.0} k/s simulated {:>4.0}, standing {real:.2} \
+             simulated \
              {simulated:.2}, aborts {aborts:.1} % simulated {said:.1} %",
             row.real.per_second / 1000.0,
             row.simulated.per_second / 1000.0,
@@ -167,7 +166,8 @@ fn tell(commands: &Commands, rows: &[Compared], protocols: &[(String, String)]) 
         if let Some(verdict) = judge(rows, protocol, regions) {
             let (off, word) = verdict.words();
             commands.talk(&format!(
-                "{protocol:<10} {regions:<8} {word}: ratios to proven protocols and shares of aborts off by at most {off}"
+                "{protocol:<10} {regions:<8} {word}: ratios to proven protocols and shares of aborts off by at most \
+                 {off}"
             ));
         }
     }
@@ -193,8 +193,8 @@ fn on_cores(commands: &Commands, own: &Path, point: &Point, costs: Option<&PathB
     Ok(figures(&commands.bench(own, &[point.workload, &common, options(&point.protocol), &more])?))
 }
 
-/// What a run came to. Seconds are those in which a thread or a core has its processor: threads may have to
-/// leave theirs to others, and sleep as long as the system likes.
+/// The results of a run. Seconds count while a thread or core has its processor: threads may lose theirs to
+/// other processes, and may sleep too long.
 fn figures(report: &Value) -> Figures {
     let (committed, aborted) = (number(&report["committed"]), number(&report["conflict_aborted"]));
     let seconds = report["processor_seconds"].as_f64().map_or_else(
@@ -204,13 +204,12 @@ fn figures(report: &Value) -> Figures {
     Figures { per_second: committed / seconds.max(f64::MIN_POSITIVE), aborts: aborted / (committed + aborted).max(1.0) }
 }
 
-/// Those that nobody disturbed, as far as the best tells.
+/// The runs without a disturbance, judged by the best run.
 fn undisturbed(runs: &[Run]) -> Vec<Figures> {
     let best = runs.iter().map(|run| run.share).fold(0.0, f64::max);
     runs.iter().filter(|run| run.share >= best * DISTURBED).map(|run| run.figures).collect()
 }
 
-/// The middle figures, each by itself.
 fn middle(runs: &[Figures]) -> Figures {
     let middle = |of: fn(&Figures) -> f64| {
         let mut all: Vec<f64> = runs.iter().map(of).collect();

@@ -1,4 +1,4 @@
-//! What a build without simulated cores says to those who ask for them.
+//! The refusal of simulated cores in a build without them.
 
 use clap::ArgMatches;
 use seriatim::Database;
@@ -11,7 +11,7 @@ use crate::working_sets::Region;
 
 fn refusal() -> Failure {
     Failure::Usage(
-        "this build has no simulated cores, which would cost every transaction something: build one that has, with \
+        "this build has no simulated cores, since they slow every transaction down: build with \
          cargo build --release -p seriatim-cli --features simulate"
             .to_owned(),
     )
@@ -21,10 +21,10 @@ pub(crate) fn run(_: &ArgMatches) -> Result<(), Failure> {
     Err(refusal())
 }
 
-/// What `--htm auto` means on simulated cores, if there were any.
+/// Never used, since simulated cores are refused.
 pub(crate) const AUTO: HtmMode = HtmMode::Auto;
 
-/// There is none.
+/// A type without values.
 pub(crate) enum Simulation {}
 
 impl Simulation {

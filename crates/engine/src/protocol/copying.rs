@@ -335,7 +335,7 @@ mod tests {
     struct Hoarder {
         rows: Vec<RowPtr>,
         values: Vec<u64>,
-        places: Vec<seriatim_catalog::Place>,
+        places: Vec<seriatim_catalog::ColumnLocation>,
     }
 
     impl Redo for Hoarder {

@@ -1,17 +1,16 @@
-//! Batches of transactions that have not run, and when each of them may.
+//! Batches of transactions that have not run, and the decision when each may run.
 //!
-//! Transactions gather until there are enough of them, or the first has waited long enough, or nobody else can
-//! come: no transaction is under way, or every client has one here. So a client that is alone never waits for
-//! company. A batch is ordered by the crate `batch`, from what its transactions read and write, and enters the
-//! `schedule` in that order: those that conflict, in one batch or in several, run one after another, the others
-//! at the same time.
+//! Transactions gather until a batch is full, or the first has waited long enough, or no other can come: no transaction
+//! is running, or every client has one here. So a single client never waits for others. The crate `batch` orders a
+//! batch by the reads and writes of its transactions. The batch enters the `schedule` in that order. Conflicting
+//! transactions, in one batch or in several, run one after another; others run at the same time.
 //!
-//! Keys advise, the server decides: who has waited for longer than `hold` goes, whoever is in its way. So a
-//! transaction that does not end, because its client does not read its answer or has vanished, holds up others
-//! for so long and no longer.
+//! Keys are hints and the server decides: a transaction that has waited longer than `hold` is sent in spite of
+//! conflicts. So a transaction that does not end, because its client does not read its answer or has vanished,
+//! delays others no longer than that.
 //!
-//! The paper drops those that are in each other's way from a batch and adds them to the next (§5.6). Here they
-//! come last in their own: they wait for the others, and cannot fail because of them.
+//! The paper moves conflicting transactions of a batch to the next batch (§5.6). Here they are last in their
+//! own batch: they wait for the others, and cannot fail because of them.
 
 mod schedule;
 
@@ -31,14 +30,14 @@ use schedule::Schedule;
 /// A row, by its name in templates.
 pub(crate) type Key = Vec<u8>;
 
-/// What a transaction is going to do.
+/// The predicted accesses of a transaction.
 #[derive(Clone, Debug)]
 pub(crate) struct Footprint {
     pub(crate) reads: Vec<Key>,
     pub(crate) writes: Vec<Key>,
-    /// How often it was rolled back.
+    /// How often the transaction was rolled back.
     pub(crate) restarts: u32,
-    /// What it is worth.
+    /// The transaction's weight.
     pub(crate) weight: u32,
 }
 
@@ -53,28 +52,29 @@ pub(crate) struct Batches {
 
 #[derive(Debug, Default)]
 struct State {
-    /// Clients there are.
+    /// The number of clients.
     clients: usize,
-    /// Those that gather, in the order in which they came.
+    /// Gathering transactions, in order of arrival.
     gathering: Vec<(u64, Footprint)>,
-    /// Numbers gatherings, so that a timer does not end a later one.
+    /// The number of this gathering, so that a timer does not end a later one.
     gathering_number: u64,
     schedule: Schedule,
-    /// Told when they may go.
+    /// Notified when their transactions may run.
     go: HashMap<u64, oneshot::Sender<()>>,
     next: u64,
 }
 
-/// A client that may have transactions. Dropping it says that there will be none any more.
+/// A client that may have transactions. When it is dropped, it will have no more.
 #[derive(Debug)]
 pub(crate) struct Participant(Arc<Batches>);
 
-/// A transaction's place: it may go when [`Place::go`] completes, and those that wait for it when this is dropped.
+/// A transaction's place. The transaction may run when [`Place::go`] completes. Dropping the place lets waiting
+/// transactions run.
 #[derive(Debug)]
 pub(crate) struct Place {
     batches: Arc<Batches>,
     id: u64,
-    /// When it goes whoever is in its way.
+    /// When the transaction runs in spite of conflicts.
     until: Instant,
     go: oneshot::Receiver<()>,
     has_gone: bool,
@@ -86,7 +86,7 @@ impl Batches {
         Batches { size: size.get(), wait, hold, counts, state: Mutex::default() }
     }
 
-    /// State is whole between any two calls of methods here: none of them unwinds in between.
+    /// The state is consistent between any two calls here: none of them unwinds in between.
     fn locked(&self) -> std::sync::MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -96,7 +96,7 @@ impl Batches {
         Participant(Arc::clone(self))
     }
 
-    /// Takes a place for a transaction. Within a tokio runtime.
+    /// Takes a place for a transaction. Must be called within a tokio runtime.
     pub(crate) fn enter(self: &Arc<Batches>, footprint: Footprint) -> Place {
         let (sender, go) = oneshot::channel();
         let mut state = self.locked();
@@ -132,13 +132,13 @@ impl Batches {
 }
 
 impl State {
-    /// Whether those that gather are enough, or nobody else can come.
+    /// Whether the batch is full, or no other transaction can come.
     fn is_ready(&self, size: usize) -> bool {
         let (gathering, under_way) = (self.gathering.len(), self.schedule.len());
         gathering > 0 && (gathering >= size || under_way == 0 || gathering + under_way >= self.clients)
     }
 
-    /// Makes a batch of those that gather.
+    /// Makes a batch of the gathering transactions.
     fn form(&mut self, counts: &Counts) {
         self.gathering_number += 1;
         let gathering = std::mem::take(&mut self.gathering);
@@ -160,16 +160,16 @@ impl State {
     fn release(&mut self, ids: Vec<u64>) {
         for id in ids {
             if let Some(go) = self.go.remove(&id) {
-                // Who does not listen any more is about to leave.
+                // A receiver that has gone is about to leave its place.
                 let _ = go.send(());
             }
         }
     }
 }
 
-/// In which order they run: readers of a row before those that write it, where that can be; then those that
-/// were left out because of cycles. If they are not all worth the same, those of little weight are left out,
-/// and of them the heavier ones go first; else as they came.
+/// The order of a batch: readers of a row before its writers, as far as possible, then the transactions that
+/// were omitted because of cycles. If weights differ, light transactions are omitted, and among these the
+/// heavier ones come first. Otherwise by arrival.
 fn order(gathering: &[(u64, Footprint)]) -> Vec<usize> {
     if gathering.len() == 1 {
         return vec![0];
@@ -179,7 +179,7 @@ fn order(gathering: &[(u64, Footprint)]) -> Vec<usize> {
     let first = weights.next();
     let policy = if weights.all(|weight| Some(weight) == first) { None } else { Policy::named("value") };
     for (_, Footprint { reads, writes, restarts, weight }) in gathering {
-        // What is written was read: a change of a row finds it first.
+        // A write includes a read, since a change of a row finds it first.
         let read = reads.iter().chain(writes).map(|key| (key.as_slice(), ()));
         let member = Member { restarts: *restarts, value: (*weight).into() };
         batch.add(member).reads(read).writes(writes.iter().map(Vec::as_slice));
@@ -207,7 +207,7 @@ impl Drop for Participant {
 }
 
 impl Place {
-    /// Completes when the transaction may go, or has waited for too long. Dropping the future loses nothing.
+    /// Completes when the transaction may run, or has waited too long. Dropping the future is safe.
     pub(crate) async fn go(&mut self) {
         if !self.has_gone {
             // The sender is dropped only after it has sent.
@@ -247,7 +247,7 @@ mod tests {
     const LONG: Duration = Duration::from_secs(3600);
 
     #[tokio::test]
-    async fn who_is_alone_does_not_wait() {
+    async fn a_single_client_does_not_wait() {
         let batches = batches(50, LONG);
         let (one, _idle) = (batches.join(), batches.join());
         for _ in 0..3 {
@@ -258,18 +258,18 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_batch_is_full_or_has_everybody_or_has_waited() {
+    async fn a_batch_ends_when_it_is_full_or_complete_or_has_waited() {
         let batches = batches(2, LONG);
         let clients: Vec<_> = (0..5).map(|_| batches.join()).collect();
         let _running = clients[0].enter(footprint(&[], &["a"]));
         let mut second = clients[1].enter(footprint(&[], &["b"]));
-        assert!(!may_go(&mut second), "one is under way, and others may come");
+        assert!(!may_go(&mut second), "one transaction is running, and others may come");
         let mut third = clients[2].enter(footprint(&[], &["c"]));
         assert!(may_go(&mut second) && may_go(&mut third), "two are a batch");
         let mut fourth = clients[3].enter(footprint(&[], &["d"]));
         assert!(!may_go(&mut fourth));
         drop(clients.into_iter().nth(4));
-        assert!(may_go(&mut fourth), "all clients that there are have come");
+        assert!(may_go(&mut fourth), "every client has a transaction here");
         let patient = self::batches(50, Duration::from_millis(5));
         let clients: Vec<_> = (0..3).map(|_| patient.join()).collect();
         let _running = clients[0].enter(footprint(&[], &["a"]));
@@ -279,7 +279,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn those_that_conflict_wait_for_each_other_in_the_order_of_the_batch() {
+    async fn conflicting_transactions_run_in_the_order_of_their_batch() {
         let batches = batches(50, LONG);
         let clients: Vec<_> = (0..4).map(|_| batches.join()).collect();
         let running = clients[0].enter(footprint(&[], &["x"]));
@@ -296,9 +296,9 @@ mod tests {
         assert_eq!(batches.counts.counted().waited, 2);
     }
 
-    /// Each of them changes the same row: one goes first, and the others come as they are worth.
+    /// All of them change the same row: one comes first, and the others follow by weight.
     #[test]
-    fn of_those_in_each_others_way_the_heavier_ones_go_first() {
+    fn heavier_conflicting_transactions_run_first() {
         let batch = |weights: [u32; 4]| {
             let of = |(id, weight)| (id, Footprint { weight, ..footprint(&[], &["x"]) });
             order(&(0..).zip(weights).map(of).collect::<Vec<_>>())
@@ -310,7 +310,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn nobody_waits_longer_than_for_the_hold() {
+    async fn no_transaction_waits_longer_than_hold() {
         let batching = Batching { size: 50.try_into().expect("not zero"), wait: LONG, hold: Duration::from_millis(5) };
         let batches = Arc::new(Batches::new(batching, Arc::default()));
         let clients: Vec<_> = (0..4).map(|_| batches.join()).collect();
@@ -328,7 +328,7 @@ mod tests {
         assert!(!may_go(&mut waits));
         let waits = soon(waits).await;
         assert_eq!(batches.counts.counted().overdue, 2);
-        // Who goes so is still in the way of those behind it.
+        // A transaction that was sent because of its age still delays those behind it.
         let mut behind = client.enter(footprint(&[], &["x"]));
         drop(stuck);
         assert!(!may_go(&mut behind));
@@ -340,7 +340,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn who_leaves_while_waiting_is_in_nobodys_way() {
+    async fn a_transaction_that_leaves_while_waiting_delays_no_other() {
         let batches = batches(50, LONG);
         let clients: Vec<_> = (0..3).map(|_| batches.join()).collect();
         let running = clients[0].enter(footprint(&[], &["x"]));

@@ -1,8 +1,8 @@
-//! Which transactions may run at the same time: none that conflict.
+//! Decides which transactions may run at the same time: those that do not conflict.
 //!
-//! Each row has a queue of those that use it, in the order in which they were added. A transaction runs when in
-//! each of its queues nobody before it writes, and nobody at all if it writes itself. All its queues are joined
-//! at once, so nobody waits in a circle: each waits only for those that were added before.
+//! Each row has a queue of the transactions that use it, in the order in which they were added. A reader runs when no
+//! transaction before it in any of its queues writes. A writer runs when it is the first. A transaction joins all its
+//! queues at once, so there are no cycles: each waits only for transactions that were added before.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 
@@ -24,17 +24,17 @@ struct Entry {
 #[derive(Debug)]
 struct Transaction {
     keys: Vec<Key>,
-    /// Queues in which it waits.
+    /// The number of queues in which it waits.
     waits: usize,
 }
 
 impl Schedule {
-    /// Transactions that run or wait.
+    /// The number of running and waiting transactions.
     pub(crate) fn len(&self) -> usize {
         self.members.len()
     }
 
-    /// Adds a transaction behind all others: whether it may run at once.
+    /// Adds a transaction behind all others. Returns whether it may run at once.
     pub(crate) fn add(&mut self, id: u64, reads: &[Key], writes: &[Key]) -> bool {
         let mut keys = BTreeMap::new();
         reads.iter().for_each(|key| _ = keys.insert(key, false));
@@ -50,7 +50,7 @@ impl Schedule {
         waits == 0
     }
 
-    /// Takes a transaction out, which has run or is not going to: those that may run now.
+    /// Removes a transaction that has run or will not run. Returns the transactions that may run now.
     pub(crate) fn finish(&mut self, id: u64) -> Vec<u64> {
         let Some(Transaction { keys, .. }) = self.members.remove(&id) else { return Vec::new() };
         let mut may_run = Vec::new();
@@ -58,7 +58,8 @@ impl Schedule {
             let queue = self.queues.get_mut(&key).expect("a member is in the queues of its keys");
             queue.retain(|entry| entry.id != id);
             for granted in grant(queue) {
-                let waits = &mut self.members.get_mut(&granted).expect("who is in a queue is a member").waits;
+                let waits =
+                    &mut self.members.get_mut(&granted).expect("every transaction in a queue is a member").waits;
                 *waits -= 1;
                 if *waits == 0 {
                     may_run.push(granted);
@@ -72,8 +73,8 @@ impl Schedule {
     }
 }
 
-/// Grants the row to those in front of its queue: to readers up to the first writer, or to one writer. Those
-/// who did not have it.
+/// Grants the row to the front of its queue: to the readers before the first writer, or to one writer. Returns
+/// the transactions that did not have the row before.
 fn grant(queue: &mut VecDeque<Entry>) -> Vec<u64> {
     let mut granted = Vec::new();
     for (at, entry) in queue.iter_mut().enumerate() {
@@ -99,8 +100,8 @@ mod tests {
 
     use super::*;
 
-    /// Against a model that looks at all pairs: who runs conflicts with nobody who runs, all run at last, and
-    /// of two that conflict the earlier runs first.
+    /// Compares with a model of all pairs: running transactions do not conflict, all run in the end, and of two
+    /// that conflict the earlier one runs first.
     #[test]
     fn conflicting_transactions_run_one_after_another_in_their_order() {
         for seed in 0..300 {

@@ -1,14 +1,14 @@
-//! What a client and its upstream say, and what is passed on: without I/O, clock or thread, so that tests can
-//! be any network.
+//! Follows the messages of a client and its upstream, and decides what is forwarded. It has no I/O, clock or
+//! thread, so tests can simulate any network.
 //!
-//! Bytes come into two buffers and leave by two others; [`Session::advance`] moves them. A transaction is
-//! looked for only where one can begin: after the upstream has answered all that it was sent, outside of a
-//! transaction. What may become one is held until it is complete or cannot be any more. A complete one waits
-//! ([`Session::wants_place`]) until it may go ([`Session::go`]).
+//! Bytes arrive in two buffers and leave through two others; [`Session::advance`] moves them. A transaction of
+//! a template can begin only where the upstream has answered everything and no transaction is open. A candidate
+//! is held until it is complete or can no longer match. A complete transaction waits ([`Session::wants_place`])
+//! until it may run ([`Session::go`]).
 //!
-//! Invariant: a transaction is sent again only after the upstream has said that it was rolled back for its
-//! serializability, and nothing of what it answered has gone to the client. Whoever asks meanwhile, the client
-//! or the network, learns what the upstream last said.
+//! Invariant: a transaction is sent again only after the upstream has reported its rollback for
+//! serializability, and before the client has got any of its answers. If the client or the network interferes,
+//! the client gets the upstream's last answer.
 
 #[cfg(test)]
 mod tests;
@@ -29,18 +29,18 @@ use crate::batches::{Footprint, Key};
 use crate::counts::Counts;
 use crate::templates::{Instance, Pipeline, Prepared, Templates};
 
-/// Bytes of a message that is looked into, and of a pipeline that is held, at most.
+/// The most bytes of a message that is decoded, and of a pipeline that is held.
 const INSPECTED_MAX: usize = 64 << 10;
-/// Bytes of answers that are kept for a transaction that may be run again; with more, it is not.
+/// The most bytes of answers that are kept for a possible retry. A transaction with more is not retried.
 const RETAINED_MAX: usize = 256 << 10;
-/// Answers that are owed, at which nothing more is read from the client. At half of them no more names are
-/// noted, so that the others are such as come without the client saying more.
+/// At so many owed answers, nothing more is read from the client. At half of them, no more statement names are
+/// recorded. So the other half is owed for messages whose answers the upstream sends without more input.
 const OWED_MAX: usize = 4096;
-/// Statements prepared by name that are noted; later ones are not taken for a template's.
+/// The most statements prepared by name that are recorded. Later ones cannot belong to a template's transaction.
 const STATEMENTS_MAX: usize = 1024;
-/// Bytes of a statement's name, as PostgreSQL has it (`NAMEDATALEN - 1`).
+/// The longest name of a statement, as in PostgreSQL (`NAMEDATALEN - 1`).
 const NAME_MAX: usize = 63;
-/// Bytes that wait to be written, above which nothing more is read for that side.
+/// If more bytes than this wait to be written to a side, nothing more is read for it.
 const BUFFERED_MAX: usize = 256 << 10;
 
 #[derive(Debug)]
@@ -55,66 +55,68 @@ pub(crate) struct Session {
     upstream_frames: Frames,
     /// Whether both connections are encrypted.
     both_encrypted: bool,
-    /// The upstream offered channel binding, which was not passed on.
+    /// The upstream offered channel binding, which was removed from the offer.
     binding_withheld: bool,
-    /// The upstream has sent `AuthenticationOk`. Before that it executes nothing.
+    /// The upstream has sent `AuthenticationOk`. It executes nothing before.
     is_authenticated: bool,
-    /// What cancels queries of this session: process and secret.
+    /// The key that cancels queries of this session: process and secret.
     pub(crate) key: Option<Bytes>,
-    /// The database, by which keys of one are none of another.
+    /// The database. It is part of every key, so keys of different databases differ.
     database: Vec<u8>,
-    /// What the upstream has not answered yet.
+    /// Answers that the upstream owes.
     owed: VecDeque<Owed>,
-    /// The client has sent messages of the extended protocol behind which neither a `Sync` nor a query came:
-    /// they are in a transaction that is open. After an error the upstream ignores everything up to a `Sync`.
+    /// The client has sent messages of the extended protocol without a following `Sync` or query: they are in
+    /// an open transaction. After an error the upstream ignores everything up to a `Sync`.
     is_unsynced: bool,
-    /// Queries behind such messages. The upstream answers each with a `ReadyForQuery`, or ignores all after an error.
+    /// The number of queries after such messages. The upstream answers each with a `ReadyForQuery`, or ignores
+    /// all of them after an error.
     unsynced_queries: usize,
     /// The upstream copies from the client, and ignores `Sync` until the client ends the COPY.
     ignores_sync: bool,
-    /// Whether `owed` has every `ReadyForQuery` that the upstream owes. If not, it has those that are certain.
+    /// Whether `owed` has every `ReadyForQuery` that the upstream owes. Otherwise it has only the certain ones.
     is_exact: bool,
-    /// The tag of a message of which the client has sent a part. It counts when it is complete: before, the upstream
-    /// executes nothing of it.
+    /// The tag of an incomplete message of the client. It counts when it is complete, since the upstream
+    /// executes nothing of it before.
     incomplete: Option<u8>,
-    /// The client has got a part of a message, and what is next is the rest of it.
+    /// The client has got part of a message, and its rest must come next.
     is_within: bool,
-    /// Of the last `ReadyForQuery`: `I` outside of a transaction, `T` in one, `E` in one that failed.
+    /// The status in the last `ReadyForQuery`: `I` outside of a transaction, `T` in one, `E` in a failed one.
     status: Option<u8>,
-    /// Whether `owed` is known: not in replication, nor after COPY in the extended protocol, which ignores `Sync`.
+    /// Whether `owed` is known. It is not in replication, nor after a COPY in the extended protocol, which
+    /// ignores `Sync`.
     is_tracked: bool,
-    /// `standard_conforming_strings`.
+    /// The parameter `standard_conforming_strings`.
     conforming: bool,
-    /// `client_encoding` is UTF8.
+    /// Whether `client_encoding` is UTF8.
     is_utf8: bool,
-    /// Statements that the client has prepared by name, those that templates have and no more than [`STATEMENTS_MAX`].
+    /// Statements that the client has prepared by name, if a template has them: at most [`STATEMENTS_MAX`].
     statements: HashMap<String, Prepared>,
-    /// Transactions of templates so far.
+    /// The number of transactions of templates so far.
     transactions: u64,
     phase: Phase,
-    /// The last word has been said to the client.
+    /// The client has got its last message.
     pub(crate) is_closing: bool,
     /// Why the session failed, for the log.
     pub(crate) failure: Option<String>,
-    /// The upstream has said its last word.
+    /// The upstream has sent its last message.
     upstream_fatal: bool,
-    /// The client has said its last word.
+    /// The client has sent its last message.
     is_leaving: bool,
 }
 
-/// Where a transaction of a template is.
+/// The state of a template's transaction.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Whereabouts {
-    /// There is none here.
+    /// There is none.
     #[default]
     Elsewhere,
     /// It was sent.
     Runs,
-    /// It waits here, or is going to before the upstream sees it again.
+    /// It waits, or will wait before it is sent again.
     Waits,
 }
 
-/// Who does not keep to the protocol.
+/// The side that violates the protocol.
 #[derive(Debug)]
 pub(crate) enum Violation {
     OfClient(Malformed),
@@ -124,27 +126,27 @@ pub(crate) enum Violation {
 /// An answer that the upstream owes.
 #[derive(Debug)]
 enum Owed {
-    /// `ParseComplete`; of a statement with this name.
+    /// `ParseComplete`, for a statement with this name.
     Parse(Option<(String, Prepared)>),
-    /// `CloseComplete`; of a statement with this name, or of something else.
+    /// `CloseComplete`, for a statement with this name or for a portal.
     Close(Option<String>),
-    /// `ReadyForQuery`; of a simple query, or of a `Sync`.
+    /// `ReadyForQuery`, for a simple query or for a `Sync`.
     Ready { is_query: bool },
-    /// Nothing: the client has ended a COPY here, and a `Sync` before it was ignored if the server copied.
+    /// No answer. The client has ended a COPY here. If the server was copying, it ignored an earlier `Sync`.
     CopyEnd,
 }
 
 #[derive(Debug)]
 enum Phase {
-    /// What comes is passed on.
+    /// Messages are forwarded.
     Passing,
     /// A pipeline is held that may become a template's transaction.
     Gathering { held: Vec<Bytes>, bytes: usize, pipeline: Pipeline },
-    /// A transaction waits until it may go.
+    /// A transaction waits until it may run.
     Queued { attempt: Attempt, is_entered: bool },
-    /// It was sent.
+    /// A transaction was sent.
     Running(Attempt),
-    /// It failed and is going to be run again; ROLLBACK was sent.
+    /// A transaction failed and will be retried; ROLLBACK was sent.
     RollingBack(Attempt),
 }
 
@@ -152,23 +154,22 @@ enum Phase {
 #[derive(Debug)]
 struct Attempt {
     instance: Instance,
-    /// What the client sent.
+    /// The bytes that the client sent.
     bytes: Bytes,
     is_query: bool,
     restarts: u32,
-    /// What the upstream answered this time.
     replies: BytesMut,
-    /// Where the last message in them begins.
+    /// Where the last message in `replies` begins.
     last: usize,
-    /// Whether that is kept back until it is known whether the transaction is run again.
+    /// Whether the answers are kept back until it is known whether the transaction is retried.
     is_retained: bool,
     error: Option<SqlState>,
     is_committed: bool,
 }
 
 impl Session {
-    /// A session that begins with this packet; whether it may have transactions of templates; whether both
-    /// sides are encrypted.
+    /// A session that begins with the packet `start`. `is_tracked`: whether it may have transactions of templates.
+    /// `both_encrypted`: whether both connections are encrypted.
     pub(crate) fn new(
         templates: Arc<Templates>,
         counts: Arc<Counts>,
@@ -212,11 +213,10 @@ impl Session {
         }
     }
 
-    /// Moves what came to where it goes, as far as it can.
+    /// Moves bytes to their targets as far as possible.
     ///
     /// # Errors
-    /// When one of the two does not keep to the protocol: what follows from it is [`Session::violated`] or
-    /// [`Session::lost`].
+    /// When a side violates the protocol. [`Session::violated`] or [`Session::lost`] then ends the session.
     pub(crate) fn advance(&mut self) -> Result<(), Violation> {
         while !self.is_closing {
             let handling = |tag: u8, length: usize| match length < INSPECTED_MAX && b"RSKEZ13CGWA".contains(&tag) {
@@ -249,12 +249,12 @@ impl Session {
     }
 
     /// Whether the upstream has sent the first `ReadyForQuery`. Before that, messages of the client are not
-    /// decoded: the client may not have authenticated.
+    /// decoded, since it may not have authenticated.
     fn is_ready(&self) -> bool {
         self.status.is_some()
     }
 
-    /// Whether a transaction may begin here: nothing is under way.
+    /// Whether a template's transaction may begin here: nothing is in progress.
     fn is_boundary(&self) -> bool {
         self.is_tracked
             && self.status == Some(b'I')
@@ -263,7 +263,7 @@ impl Session {
             && self.client_frames.is_between()
     }
 
-    /// Decodes a message of the client; `None` if that is malformed, or the session is not ready.
+    /// Decodes a message of the client. Returns `None` if it is malformed or the session is not ready.
     fn decode<M: Layout>(&self, frame: &[u8]) -> Option<M> {
         message::decode(frame).ok().filter(|_| self.is_ready())
     }
@@ -306,7 +306,7 @@ impl Session {
         }
     }
 
-    /// Whether text of the client is what it looks like.
+    /// Whether the lexer can read the client's text.
     fn is_readable(&self, bytes: &[u8]) -> bool {
         bytes[5..].is_ascii() || self.is_utf8 && std::str::from_utf8(&bytes[5..]).is_ok()
     }
@@ -345,7 +345,7 @@ impl Session {
         }
     }
 
-    /// What was held becomes no transaction of a template.
+    /// Forwards what was held, since it does not match a template.
     fn release_held(&mut self) {
         if let Phase::Gathering { .. } = self.phase
             && let Phase::Gathering { held, .. } = std::mem::replace(&mut self.phase, Phase::Passing)
@@ -354,17 +354,16 @@ impl Session {
         }
     }
 
-    /// Passes on a message of the client.
     fn pass(&mut self, frame: &[u8]) {
         self.to_upstream.extend_from_slice(frame);
         self.note(frame[0], Some(frame));
     }
 
-    /// Notes what the upstream owes for a message that was passed on. `frame`: the message, unless it came in parts.
+    /// Records what the upstream owes for a forwarded message. `frame`: the message, unless it came in parts.
     fn note(&mut self, tag: u8, frame: Option<&[u8]>) {
         match tag {
             b'Q' | b'F' if self.is_unsynced || self.unsynced_queries > 0 => {
-                // Whether the upstream ignores it is not known.
+                // It is unknown whether the upstream ignores it.
                 self.is_unsynced = false;
                 self.unsynced_queries += 1;
                 self.is_tracked = false;
@@ -372,7 +371,7 @@ impl Session {
             }
             b'Q' | b'F' => self.owed.push_back(Owed::Ready { is_query: true }),
             b'S' if self.ignores_sync => {
-                // If the COPY has failed, the upstream does not ignore it, and whether it has is not known.
+                // If the COPY has failed, the upstream does not ignore it. It is unknown whether it has failed.
                 self.is_tracked = false;
                 self.is_exact = false;
             }
@@ -384,7 +383,7 @@ impl Session {
             b'c' | b'f' if std::mem::take(&mut self.ignores_sync) => {}
             b'c' | b'f' if matches!(self.owed.back(), None | Some(Owed::CopyEnd)) => {}
             b'c' | b'f' => self.owed.push_back(Owed::CopyEnd),
-            // A `Flush` begins nothing by itself.
+            // A `Flush` alone begins nothing.
             b'B' | b'D' | b'E' => self.is_unsynced = true,
             b'P' | b'C' => {
                 self.is_unsynced = true;
@@ -431,7 +430,7 @@ impl Session {
         self.phase = Phase::Queued { attempt, is_entered: false };
     }
 
-    /// What the transaction that waits is going to do, once.
+    /// The footprint of the waiting transaction, returned once.
     pub(crate) fn wants_place(&mut self) -> Option<Footprint> {
         let Phase::Queued { attempt, is_entered } = &mut self.phase else { return None };
         let Instance { reads, writes, weight, .. } = &attempt.instance;
@@ -441,7 +440,7 @@ impl Session {
         (!std::mem::replace(is_entered, true)).then_some(footprint)
     }
 
-    /// Whether the transaction that has a place has not ended yet.
+    /// Whether the transaction that has a place has not ended.
     pub(crate) fn keeps_place(&self) -> bool {
         match self.phase {
             Phase::Queued { is_entered, .. } => is_entered,
@@ -450,20 +449,19 @@ impl Session {
         }
     }
 
-    /// Whether a transaction waits until it may go.
+    /// Whether a transaction waits until it may run.
     pub(crate) fn is_queued(&self) -> bool {
         matches!(self.phase, Phase::Queued { .. })
     }
 
-    /// Whether the transaction that waits may be sent or cancelled: not while the client has a part of a message.
+    /// Whether the waiting transaction may be sent or cancelled: not while the client has part of a message.
     pub(crate) fn may_go(&self) -> bool {
         self.is_queued() && self.is_between()
     }
 
-    /// The transaction that waits is sent.
     pub(crate) fn go(&mut self) {
         let phase = std::mem::replace(&mut self.phase, Phase::Passing);
-        let Phase::Queued { mut attempt, .. } = phase else { unreachable!("a transaction goes once") };
+        let Phase::Queued { mut attempt, .. } = phase else { unreachable!("a transaction is sent once") };
         attempt.replies.clear();
         attempt.error = None;
         attempt.is_retained = attempt.restarts < attempt.instance.retry;
@@ -472,13 +470,11 @@ impl Session {
         self.phase = Phase::Running(attempt);
     }
 
-    /// The number of the last transaction, which is the one that there is, if there is one. It stays the same
-    /// when it is run again.
+    /// The number of the last transaction, which is the current one if there is one. A retry keeps the number.
     pub(crate) fn transaction(&self) -> u64 {
         self.transactions
     }
 
-    /// Where the transaction is, if there is one.
     pub(crate) fn whereabouts(&self) -> Whereabouts {
         match self.phase {
             Phase::Passing | Phase::Gathering { .. } => Whereabouts::Elsewhere,
@@ -487,9 +483,9 @@ impl Session {
         }
     }
 
-    /// The transaction that waits is given up, because the client asked for it.
+    /// Gives up the waiting transaction, because the client cancelled it.
     pub(crate) fn cancel(&mut self) {
-        assert!(self.may_go(), "what the upstream has, the upstream cancels, and within a message nothing is said");
+        assert!(self.may_go(), "the transaction waits here, and the client is between messages");
         self.phase = Phase::Passing;
         self.counts.cancelled.add(1);
         let text = "canceling statement due to user request";
@@ -497,14 +493,13 @@ impl Session {
         self.to_client.extend_from_slice(b"Z\0\0\0\x05I");
     }
 
-    /// Whether the upstream has anything of the client to execute, or has not answered it.
+    /// Whether the upstream has something to execute, or has not answered it.
     fn is_under_way(&self) -> bool {
         self.is_unsynced || self.unsynced_queries > 0 || !self.owed.is_empty()
     }
 
-    /// Whether the session may be ended, as the upstream has executed and answered all that it was sent, and is
-    /// not in a transaction. A message or pipeline that is not complete is not sent or not executed, so it does
-    /// not count.
+    /// Whether the session may be ended: the upstream has executed and answered everything, and no transaction
+    /// is open. An incomplete message or pipeline is not sent or not executed, so it does not count.
     pub(crate) fn is_idle(&self) -> bool {
         let has_sent = matches!(self.phase, Phase::Passing | Phase::Gathering { .. });
         let is_outside = self.status == Some(b'I') && !self.is_under_way() && has_sent;
@@ -516,37 +511,39 @@ impl Session {
         self.end(SqlState::ADMIN_SHUTDOWN, text, None);
     }
 
-    /// The client violates the protocol.
+    /// Ends the session because the client violates the protocol.
     pub(crate) fn violated(&mut self, malformed: Malformed) {
         let hint = match self.phase {
-            Phase::Gathering { .. } => "Neither the message nor the pipeline that it belongs to was executed.",
+            Phase::Gathering { .. } => "Neither the message nor its pipeline was executed.",
             _ if self.is_exact && !self.is_under_way() => {
-                "The message was not executed, and nothing else was under way."
+                "The message was not executed, and nothing else was in progress."
             }
-            _ => "The message was not executed; whether what was sent before it has taken effect is unknown.",
+            _ => "The message was not executed. Whether earlier messages have taken effect is unknown.",
         };
         self.counts.violations.add(1);
         self.fail(SqlState::PROTOCOL_VIOLATION, format!("protocol violation: {malformed}"), Some(hint));
     }
 
-    /// The client says nothing more, which a held pipeline must not hide from the upstream: it executes what it gets.
+    /// Handles the end of the client's messages. A held pipeline is forwarded, since the upstream executes what
+    /// it gets.
     pub(crate) fn client_gone(&mut self) {
         self.is_leaving = true;
         self.release_held();
     }
 
-    /// Whether all that the client has sent is on its way.
+    /// Whether all bytes of the client have been forwarded.
     pub(crate) fn has_passed(&self) -> bool {
         matches!(self.phase, Phase::Passing) && self.to_upstream.is_empty()
     }
 
-    /// Whether more is read from the client; also while its transaction waits or runs, so that its end is seen.
+    /// Whether more should be read from the client. Also while its transaction waits or runs, so that its end
+    /// is noticed.
     pub(crate) fn reads_client(&self) -> bool {
         let has_room = self.client_in.len() < BUFFERED_MAX && self.to_upstream.len() < BUFFERED_MAX;
         !self.is_closing && has_room && self.owed.len() < OWED_MAX
     }
 
-    /// Nobody hears the client's answers any more: what the upstream has not got is given up.
+    /// Handles a client that reads no answers any more: gives up what the upstream has not got.
     pub(crate) fn unheard(&mut self) {
         if self.is_queued() {
             self.counts.cancelled.add(1);
@@ -559,18 +556,18 @@ impl Session {
         !self.is_closing && self.to_client.len() < BUFFERED_MAX
     }
 
-    /// Whether what the client has got ends with a message. Within one, nothing of ours may be said.
+    /// Whether the client's bytes end with a complete message. The session inserts no message within another.
     pub(crate) fn is_between(&self) -> bool {
         !self.is_within
     }
 
-    /// Ends the session by a failure, which is logged.
+    /// Ends the session by a failure, and logs it.
     fn fail(&mut self, state: SqlState, text: String, hint: Option<&str>) {
         self.end(state, &text, hint);
         self.failure = Some(format!("{text} ({state})"));
     }
 
-    /// Ends the session: with a last word, or without where that would be taken for the rest of a message.
+    /// Ends the session with a last message, or without one if the client is within a message.
     fn end(&mut self, state: SqlState, text: &str, hint: Option<&str>) {
         if self.is_between() {
             self.to_client.extend_from_slice(&errors::response(Severity::Fatal, state, text, hint));
@@ -579,7 +576,7 @@ impl Session {
     }
 }
 
-/// The database that a session's first packet names, or its user, who has one of that name then.
+/// The database in a session's first packet. By default it has the name of the user.
 fn database(start: &[u8]) -> Vec<u8> {
     let named = |name| startup::parameter(start, name).ok().flatten();
     named("database").or_else(|| named("user")).unwrap_or_default().to_vec()

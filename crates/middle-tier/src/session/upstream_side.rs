@@ -1,4 +1,4 @@
-//! What the upstream says, and what follows from its silence.
+//! Handles the messages of the upstream, and its loss.
 
 use bytes::{Bytes, BytesMut};
 use seriatim_wire::errors::{self, Severity, SqlState};
@@ -10,9 +10,9 @@ use seriatim_wire::messages::startup::ParameterStatus;
 
 use super::{Attempt, Owed, Phase, RETAINED_MAX, STATEMENTS_MAX, Session};
 
-/// How the names of mechanisms end that bind the channel, which no proxy between two channels can do.
+/// The suffix of mechanisms with channel binding, which a proxy between two channels cannot support.
 const WITH_BINDING: &[u8] = b"-PLUS";
-/// What a client is told that supports channel binding, and so reports to the server that the offer was changed.
+/// The hint for a client that supports channel binding, and so reports the changed offer to the server.
 const BINDING_HINT: &str = "The middle tier has TLS on both sides, where SCRAM needs channel_binding=disable on the \
     client's side, or sslmode=disable in --upstream.";
 
@@ -40,12 +40,12 @@ impl Session {
                     self.finish();
                 }
             }
-            // It says no more of the transaction than it has said.
+            // The upstream says nothing more about the transaction.
             Phase::Queued { attempt, .. } | Phase::RollingBack(attempt) if is_fatal => {
                 self.to_client.extend_from_slice(&attempt.replies.split());
                 self.to_client.extend_from_slice(&bytes);
             }
-            // Nobody but us sent this ROLLBACK. Parameters that it restores are the client's.
+            // The session sent this ROLLBACK, not the client. Parameters that it restores are the client's.
             Phase::RollingBack(_) if !(is_whole && matches!(tag, Some(b'S' | b'A'))) => {
                 if is_ready {
                     self.rolled_back();
@@ -58,7 +58,7 @@ impl Session {
         }
     }
 
-    /// Takes note of a message; what is passed on of it.
+    /// Records a message. Returns the bytes to forward.
     fn follow(&mut self, tag: u8, bytes: Bytes) -> Bytes {
         match tag {
             b'R' => {
@@ -88,8 +88,7 @@ impl Session {
                     self.unsynced_queries = self.unsynced_queries.saturating_sub(1);
                 }
                 if std::mem::take(&mut self.ignores_sync) && ready != Some(true) {
-                    // A COPY of the extended protocol failed: this answers a `Sync` that was taken for one that
-                    // is ignored.
+                    // A COPY of the extended protocol failed: this answers a `Sync` that was thought to be ignored.
                     self.is_unsynced = false;
                 }
                 self.forget_copies();
@@ -115,7 +114,7 @@ impl Session {
             }
             b'C' => {
                 let tag = message::decode::<CommandComplete>(&bytes).map(|complete| complete.tag);
-                // Which statement has gone, or is another now, is not said; code of the server's may do the same.
+                // The statement does not tell which names are gone or changed. Code in the server may change them, too.
                 let changes = ["DEALLOCATE", "DISCARD ALL", "PREPARE", "DO", "CALL"];
                 if tag.is_ok_and(|tag| changes.iter().any(|change| tag.starts_with(change))) {
                     self.statements.clear();
@@ -135,12 +134,12 @@ impl Session {
         bytes
     }
 
-    /// The end of a COPY is of interest as long as a `Sync` before it may be ignored.
+    /// Forgets ends of COPY before which no `Sync` can be ignored any more.
     fn forget_copies(&mut self) {
         while self.owed.pop_front_if(|owed| matches!(owed, Owed::CopyEnd)).is_some() {}
     }
 
-    /// The upstream begins a COPY: it copies from the client, or in both directions.
+    /// The upstream begins a COPY: from the client, or in both directions.
     fn copying(&mut self, is_from_client: bool) {
         let is_query = |owed: &Owed| match owed {
             Owed::Ready { is_query } => Some(*is_query),
@@ -165,18 +164,19 @@ impl Session {
             }
             return;
         }
-        // Whether it fails before it comes to the next `Sync` is not known.
+        // It is unknown whether the COPY fails before the next `Sync`.
         self.is_tracked = false;
         self.owed.drain(..end.map_or(self.owed.len(), |end| end + 1));
-        // The COPY is under way, or has ended, until a `Sync` comes behind it.
+        // The COPY may be running until a later `Sync` is answered.
         let is_synced = self.owed.iter().any(|owed| matches!(owed, Owed::Ready { .. }));
         self.is_unsynced |= is_from_client && !is_synced;
     }
 
-    /// An offer of SASL mechanisms without those that bind the channel; other messages of authentication unchanged.
+    /// Removes mechanisms with channel binding from an offer of SASL mechanisms. Other messages of
+    /// authentication are unchanged.
     fn without_binding(&mut self, bytes: Bytes) -> Bytes {
         let (mut body, mut kept, mut withheld) = (Body::of(&bytes), Vec::new(), false);
-        // AuthenticationSASL.
+        // 10 is AuthenticationSASL.
         if body.int32() != Some(10) {
             return bytes;
         }
@@ -192,16 +192,16 @@ impl Session {
             return bytes;
         }
         self.binding_withheld = true;
-        let length = u32::try_from(kept.len() + 9).expect("shorter than what came").to_be_bytes();
+        let length = u32::try_from(kept.len() + 9).expect("the offer became shorter").to_be_bytes();
         [&b"R"[..], &length, &[0, 0, 0, 10], &kept, &[0]].concat().into()
     }
 
-    /// The transaction that was sent has its last answer.
+    /// Handles the last answer of the transaction that was sent.
     fn finish(&mut self) {
         let Phase::Running(mut attempt) = std::mem::replace(&mut self.phase, Phase::Passing) else { return };
         let is_retryable = attempt.error.is_some_and(SqlState::is_retryable) && !attempt.is_committed;
         self.counts.serialization_failures.add(usize::from(is_retryable));
-        // In a transaction nothing can be said about it yet.
+        // Within a transaction the outcome is still open.
         let has_ended = matches!(self.status, Some(b'I' | b'E'));
         if !is_retryable || !attempt.is_retained || !has_ended {
             self.to_client.extend_from_slice(&attempt.replies);
@@ -224,30 +224,31 @@ impl Session {
             self.phase = Phase::Queued { attempt, is_entered: false };
             return;
         }
-        // It is still in the transaction that failed, and so is the client, with what it was told of it.
+        // The upstream is still in the failed transaction, and so is the client, which got its answers.
         self.to_client.extend_from_slice(&attempt.replies);
     }
 
-    /// Gives the client whole messages that were kept back, unless it is within another.
+    /// Gives the client whole messages that were kept back, unless it is within another one.
     fn give(&mut self, replies: &[u8]) {
         if self.is_between() {
             self.to_client.extend_from_slice(replies);
         }
     }
 
-    /// The upstream has gone, or does not keep to the protocol. What it has not said, nobody can say.
+    /// Handles the loss of the upstream, or its violation of the protocol. Outcomes that it has not reported
+    /// are unknown.
     pub(crate) fn lost(&mut self, upstream: &str, why: &str) {
         if self.is_leaving && matches!(self.phase, Phase::Passing) {
-            // It was told to go.
+            // The upstream was told to end.
             self.is_closing = true;
             return;
         }
         self.counts.upstream_failures.add(1);
         let (is_known, text) = match std::mem::replace(&mut self.phase, Phase::Passing) {
             Phase::Queued { attempt, .. } | Phase::RollingBack(attempt) => {
-                // Of the last time that it was run: it was rolled back.
+                // Answers to the last attempt, which was rolled back.
                 self.give(&attempt.replies);
-                (true, "the transaction that waited was not sent to it")
+                (true, "the waiting transaction was not sent")
             }
             Phase::Running(mut attempt) => {
                 if !self.upstream_frames.is_between() {
@@ -255,8 +256,8 @@ impl Session {
                 }
                 self.give(&attempt.replies);
                 match (attempt.error, attempt.is_committed) {
-                    // A client that is told of a failure takes the transaction for undone, whatever came before.
-                    (_, true) => (false, "its COMMIT was answered, and that answer not ended"),
+                    // A client that gets an error takes the transaction for rolled back, whatever came before.
+                    (_, true) => (false, "the answer to its COMMIT was incomplete"),
                     (Some(_), _) => (true, "the transaction was rolled back"),
                     (None, false) => (false, "whether the transaction was committed is unknown"),
                 }
@@ -264,14 +265,14 @@ impl Session {
             Phase::Passing | Phase::Gathering { .. } => match self.status {
                 None => (true, "the session had not begun"),
                 Some(_) if self.is_under_way() || !self.is_exact => {
-                    (false, "whether what was sent last has taken effect is unknown")
+                    (false, "whether the last messages have taken effect is unknown")
                 }
-                Some(b'I') => (true, "nothing was under way"),
+                Some(b'I') => (true, "nothing was in progress"),
                 Some(_) => (true, "the transaction was rolled back"),
             },
         };
         if self.upstream_fatal {
-            // It has said why, and the client has heard it.
+            // The upstream has sent the reason, and the client has got it.
             self.is_closing = true;
             return;
         }
@@ -282,11 +283,11 @@ impl Session {
 }
 
 impl Attempt {
-    /// Takes note of an answer, and keeps it or passes it on.
+    /// Records an answer of the transaction, and keeps it back or forwards it.
     fn hear(&mut self, tag: Option<u8>, bytes: &[u8], is_whole: bool, to_client: &mut BytesMut) {
         match tag {
             Some(b'E') => {
-                // One too long to look into is none that is retried.
+                // A message that is too long to decode is not an error that is retried.
                 let state =
                     errors::read(bytes).ok().filter(|_| is_whole).map_or(SqlState(*b"XX000"), |(_, state)| state);
                 self.error = Some(self.error.unwrap_or(state));

@@ -1,4 +1,4 @@
-//! Whether a transaction is an instance of a template: token by token, with values where the template has parameters.
+//! Recognizes transactions that are instances of a template: token by token, with values in place of the parameters.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -8,28 +8,28 @@ use seriatim_wire::messages::extendedquery::{Bind, Describe, Execute, Parse};
 use super::lex::{self, Dialect, Token};
 use super::{Kind, Template, Templates};
 
-/// A value as text, so that one value is one key however it is sent; none: NULL.
+/// A value in its canonical text, so that equal values give equal keys however they are sent. `None` is NULL.
 type Value = Option<Vec<u8>>;
 
-/// A transaction that is an instance of a template, and the rows that it is going to use, by names.
+/// A transaction that is an instance of a template, and the keys of the rows that it will use.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Instance {
-    /// How often it may be run again.
+    /// How often it may be retried.
     pub(crate) retry: u32,
-    /// What it is worth.
+    /// Its weight.
     pub(crate) weight: u32,
     pub(crate) reads: Vec<Vec<u8>>,
     pub(crate) writes: Vec<Vec<u8>>,
 }
 
-/// A statement that a client has prepared; none: one that is not understood, and no template's.
+/// A statement that a client has prepared. `None` if it cannot be read or no template has it.
 pub(crate) type Prepared = Option<Arc<Vec<Token>>>;
 
 /// The values of a `Bind`.
 struct Bound<'a>(&'a Bind);
 
 impl Bound<'_> {
-    /// The value of `$number`; none: it has none, or none that can be told.
+    /// The value of `$number`. `None` if it is missing or cannot be read.
     fn value(&self, number: u16, kind: Kind) -> Option<Value> {
         let at = usize::from(number).checked_sub(1)?;
         let Some(bytes) = self.0.parameters.get(at)? else { return Some(None) };
@@ -54,7 +54,6 @@ impl Bound<'_> {
     }
 }
 
-/// Text as the one way to write its value.
 fn plain(text: &[u8], kind: Kind) -> Vec<u8> {
     let number = || std::str::from_utf8(text).ok()?.trim().parse::<i64>().ok();
     match kind {
@@ -64,7 +63,7 @@ fn plain(text: &[u8], kind: Kind) -> Vec<u8> {
 }
 
 impl Template {
-    /// Whether a statement is this one, with these values; new ones are noted.
+    /// Whether a statement matches this one with these values. Records new values.
     fn unify(&self, at: usize, statement: &[Token], bound: Option<&Bound<'_>>, values: &mut [Option<Value>]) -> bool {
         let Some(expected) = self.statements.get(at) else { return false };
         let mut given = statement.iter();
@@ -76,7 +75,7 @@ impl Template {
                 continue;
             };
             let place = self.parameters.iter().position(|(known, _)| **known == **name);
-            let place = place.expect("names of statements are parameters");
+            let place = place.expect("names in statements are parameters");
             let kind = self.parameters[place].1;
             let text = |text: &str| Some(Some(plain(text.as_bytes(), kind)));
             let value = match given.next() {
@@ -100,12 +99,12 @@ impl Template {
         given.next().is_none()
     }
 
-    /// Whether every transaction that fits another template fits this one, too.
+    /// Whether every instance of the other template is also an instance of this one.
     pub(super) fn covers(&self, other: &Template) -> bool {
         if self.statements.len() != other.statements.len() {
             return false;
         }
-        // What the other template has in place of each parameter of this one.
+        // The tokens of the other template in place of each parameter of this one.
         let mut values: BTreeMap<&str, &[Token]> = BTreeMap::new();
         self.statements.iter().zip(&other.statements).all(|(expected, given)| {
             let mut rest = &given[..];
@@ -130,7 +129,6 @@ impl Template {
         })
     }
 
-    /// The kind of one of its parameters.
     fn kind(&self, name: &str) -> Option<Kind> {
         self.parameters.iter().find(|(known, _)| known == name).map(|(_, kind)| *kind)
     }
@@ -146,7 +144,7 @@ impl Template {
 }
 
 impl Templates {
-    /// A transaction in one message.
+    /// Recognizes a transaction in one message.
     pub(crate) fn in_message(&self, text: &str, conforming: bool) -> Option<Instance> {
         let tokens = lex::tokens(text, Dialect::Client { conforming })?;
         let statements: Vec<_> = tokens.split(|token| *token == Token::Sign(';')).filter(|s| !s.is_empty()).collect();
@@ -163,15 +161,15 @@ impl Templates {
         })
     }
 
-    /// What a statement is for [`Pipeline`]s.
+    /// Reads a statement for [`Pipeline`]s.
     pub(crate) fn prepare(&self, text: &str, conforming: bool) -> Prepared {
         let mut tokens = lex::tokens(text, Dialect::Client { conforming })?;
-        // libpq's programs send it as it was typed.
+        // Programs of libpq send the statement as the user typed it.
         while tokens.pop_if(|token| *token == Token::Sign(';')).is_some() {}
         Some(Arc::new(tokens))
     }
 
-    /// What a statement that a client prepares by name is for later pipelines; none also where no template's
+    /// Reads a statement that a client prepares by name, for later pipelines. `None` also if no template's
     /// transaction has it.
     pub(crate) fn prepare_named(&self, text: &str, conforming: bool) -> Prepared {
         let is_like = |statement: &[Token]| {
@@ -181,7 +179,7 @@ impl Templates {
         self.prepare(text, conforming).filter(|tokens| is_like(tokens))
     }
 
-    /// Whether it begins a transaction that is serializable, and does nothing else.
+    /// Whether a statement begins a serializable transaction, and does nothing else.
     fn is_begin(&self, statement: &[Token]) -> bool {
         let Some(words) = words(statement) else { return false };
         let mut rest = match &words[..] {
@@ -211,7 +209,7 @@ impl Templates {
     }
 }
 
-/// Whether a statement is this one of a template, whatever its values are.
+/// Whether a statement matches this one of a template for some values.
 fn resembles(expected: &[Token], statement: &[Token]) -> bool {
     let mut given = statement.iter();
     let is_alike = expected.iter().all(|token| match (token, given.next()) {
@@ -224,12 +222,12 @@ fn resembles(expected: &[Token], statement: &[Token]) -> bool {
     is_alike && given.next().is_none()
 }
 
-/// Whether it commits, and does nothing else.
+/// Whether a statement commits, and does nothing else.
 fn is_commit(statement: &[Token]) -> bool {
     matches!(words(statement).as_deref(), Some(["commit" | "end"] | ["commit" | "end", "work" | "transaction"]))
 }
 
-/// Words and commas.
+/// The words of a statement, if it has only words and commas.
 fn words(statement: &[Token]) -> Option<Vec<&str>> {
     fn word(token: &Token) -> Option<&str> {
         match token {
@@ -241,14 +239,13 @@ fn words(statement: &[Token]) -> Option<Vec<&str>> {
     statement.iter().map(word).collect()
 }
 
-/// A pipeline that may become an instance, message by message: `Parse`, `Bind`, `Describe`, `Execute`, for one
-/// statement after another. Only unnamed portals are used; statements are prepared in it without a name, or
-/// were prepared before it by name.
+/// A pipeline that may become an instance. Its messages are `Parse`, `Bind`, `Describe` and `Execute` for one statement
+/// after another. It uses only unnamed portals. Its statements are unnamed, or were prepared by name before.
 #[derive(Debug)]
 pub(crate) struct Pipeline {
-    /// Templates that it may be an instance of, and what their parameters are then.
+    /// Templates that may match, with the values of their parameters.
     candidates: Vec<(usize, Vec<Option<Value>>)>,
-    /// Statements bound.
+    /// The number of bound statements.
     bound: usize,
     step: Step,
     is_committed: bool,
@@ -256,7 +253,7 @@ pub(crate) struct Pipeline {
 
 #[derive(Debug)]
 enum Step {
-    /// A statement has been executed, or none yet.
+    /// Between two statements.
     Between,
     Parsed(Arc<Vec<Token>>),
     Bound {
@@ -270,13 +267,13 @@ impl Pipeline {
         Pipeline { candidates: candidates.collect(), bound: 0, step: Step::Between, is_committed: false }
     }
 
-    /// Each tells whether the pipeline may still become an instance.
+    /// Adds a message. Each of these methods returns whether the pipeline may still match.
     pub(crate) fn parse(&mut self, templates: &Templates, parse: &Parse, conforming: bool) -> bool {
         let is_expected = matches!(self.step, Step::Between) && parse.name.is_none() && !self.is_committed;
         let Some(tokens) = is_expected.then(|| templates.prepare(&parse.query, conforming)).flatten() else {
             return false;
         };
-        // Beginning anything else, it is known at once.
+        // A first statement that is not BEGIN cannot match.
         if self.bound == 0 && !templates.is_begin(&tokens) {
             return false;
         }
@@ -329,11 +326,11 @@ impl Pipeline {
     pub(crate) fn execute(&mut self, execute: &Execute) -> bool {
         let Step::Bound { is_control } = self.step else { return false };
         self.step = Step::Between;
-        // With a limit it may not be executed to its end.
+        // With a row limit the statement may not be executed to its end.
         execute.name.is_none() && (is_control || execute.max_rows == 0)
     }
 
-    /// It is complete.
+    /// Completes the pipeline.
     pub(crate) fn sync(self, templates: &Templates) -> Option<Instance> {
         let is_complete = matches!(self.step, Step::Between) && self.is_committed;
         let (at, values) = self.candidates.into_iter().next().filter(|_| is_complete)?;

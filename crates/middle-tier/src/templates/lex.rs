@@ -1,40 +1,40 @@
-//! Cuts SQL into tokens, as far as it must to compare two texts.
+//! Cuts SQL into tokens, as far as is needed to compare two texts.
 //!
-//! Invariant: what it does not understand, it refuses (comments, dollar-quoted and escaped strings), and a
-//! transaction that is refused is passed on. What is sent is never made of tokens: it is what the client sent.
+//! Invariant: a text that cannot be read is refused (comments, dollar-quoted and escaped strings). A transaction that
+//! is refused is forwarded. Tokens are only compared: the bytes that are sent are the client's.
 
-/// What a text of SQL consists of.
+/// A token of SQL.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Token {
     /// A keyword or an identifier, in lower case.
     Word(Box<str>),
-    /// An identifier in quotes.
+    /// A quoted identifier.
     Quoted(Box<str>),
-    /// A number as it is written, without sign.
+    /// A number as written, without sign.
     Number(Box<str>),
-    /// What a string says.
+    /// The contents of a string.
     Text(Box<str>),
     /// `$1` is 1.
     Parameter(u16),
-    /// `:name`, in templates alone.
+    /// `:name`, only in templates.
     Name(Box<str>),
     /// Any other character.
     Sign(char),
 }
 
-/// What a text may be written in.
+/// The dialect of a text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Dialect {
-    /// A template's: `:name` is a parameter.
+    /// A template's dialect: `:name` is a parameter.
     Template,
-    /// A client's.
+    /// A client's dialect.
     Client {
         /// Whether a backslash in a string is a backslash (`standard_conforming_strings`).
         conforming: bool,
     },
 }
 
-/// The tokens of a text; none: there is something in it that is not understood here.
+/// The tokens of a text. `None` if some part cannot be read.
 pub(crate) fn tokens(text: &str, dialect: Dialect) -> Option<Vec<Token>> {
     let mut tokens = Vec::new();
     let mut rest = text;
@@ -102,7 +102,7 @@ pub(crate) fn tokens(text: &str, dialect: Dialect) -> Option<Vec<Token>> {
     Some(tokens)
 }
 
-/// What stands before the closing quote, and what follows that; a quote that is doubled is one.
+/// The text before the closing quote, and the rest behind it. A doubled quote stands for one quote.
 fn quoted(text: &str, quote: char) -> Option<(Box<str>, &str)> {
     let mut said = String::new();
     let mut rest = text;
@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_understood_is_refused() {
+    fn unreadable_text_is_refused() {
         for text in ["a -- b", "a /* b */", "E'a'", "x'00'", "$$a$$", "$tag$a$tag$", "'open", "\"open", "a\0", "$99999"]
         {
             assert_eq!(tokens(text, CLIENT), None, "{text}");

@@ -1,8 +1,8 @@
-//! Templates: which transactions are batched, and which rows they are going to use.
+//! Templates describe the transactions that are batched, and the rows that these will use.
 //!
-//! A template has a name, statements with parameters, and keys: names of what it reads and writes, made of the
-//! parameters' values. A transaction is an instance if it is serializable, has these statements between `BEGIN` and
-//! `COMMIT`, and nothing else (`instance`). It is an instance of the first template of the file that fits.
+//! A template has a name, statements with parameters, and keys: names of the rows that it reads and writes,
+//! made of the parameters' values. A transaction is an instance if it is serializable and has exactly these
+//! statements between `BEGIN` and `COMMIT` (`instance`). The first template of the file that matches is used.
 
 mod instance;
 mod lex;
@@ -18,29 +18,30 @@ use lex::{Dialect, Token};
 
 pub(crate) use instance::{Instance, Pipeline, Prepared};
 
-/// A file of templates, with all that there can be in one.
-pub const EXAMPLE: &str = r#"# Whether BEGIN alone begins a serializable transaction, because the role or the database has
-# default_transaction_isolation = serializable. Otherwise: BEGIN ISOLATION LEVEL SERIALIZABLE.
+/// A file of templates that uses every setting.
+pub const EXAMPLE: &str = r#"# Whether BEGIN alone begins a serializable transaction, because the role or the database
+# has default_transaction_isolation = serializable. Otherwise: BEGIN ISOLATION LEVEL SERIALIZABLE.
 plain_begin_is_serializable = false
 
 [[template]]
 name = "transfer"
 parameters = { from = "integer", to = "integer", amount = "integer" }
-# What stands between BEGIN and COMMIT.
+# The statements between BEGIN and COMMIT.
 statements = [
     "UPDATE accounts SET balance = balance - :amount WHERE id = :from",
     "UPDATE accounts SET balance = balance + :amount WHERE id = :to",
 ]
-# What is read, and what is written: any text, with values of parameters. Equal texts are the same row.
+# The rows that are read and written: any text, with values of parameters. Equal texts name the same row.
 reads = []
 writes = ["accounts/:from", "accounts/:to"]
-# How often it is run again after 40001 or 40P01, before the client is told. 0: never.
+# How often it is retried after 40001 or 40P01, before the client gets the error. 0: never.
 retry = 3
-# What it is worth: of those that are in each other's way in any order, those of more weight go first. 1 unless it is said.
+# Of transactions that conflict in any order, those of more weight run first. The default is 1.
 weight = 1
 "#;
 
-/// Words that a template's statement may begin with: those that a transaction can contain and that can be run again.
+/// Words with which a template's statement may begin: statements that a transaction can contain and that can be
+/// retried.
 const STATEMENTS: [&str; 9] = ["select", "insert", "update", "delete", "merge", "with", "values", "lock", "set"];
 const RETRY_MAX: u32 = 1000;
 
@@ -66,18 +67,18 @@ struct Template {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 enum Kind {
-    /// By number: `smallint`, `integer`, `bigint`.
+    /// As numbers: `smallint`, `integer`, `bigint`.
     Integer,
-    /// By text, byte for byte.
+    /// As text, byte for byte.
     Text,
 }
 
-/// A key of a template: text, and places of parameters.
+/// A key of a template: text and parameters.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct KeyPattern(Vec<Part>);
+struct KeyPattern(Vec<KeyPiece>);
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Part {
+enum KeyPiece {
     Text(String),
     Value(usize),
 }
@@ -116,7 +117,7 @@ impl Templates {
     /// Reads a file of templates (TOML, as [`EXAMPLE`]).
     ///
     /// # Errors
-    /// When something in it cannot be: the line, and what would be right.
+    /// When the file is invalid. The text has the line and the valid form.
     pub fn parse(text: &str) -> Result<Templates, String> {
         let file: File = toml::from_str(text).map_err(|error| {
             let line = error.span().map_or(String::new(), |span| format!("line {}: ", line_of(text, span.start)));
@@ -146,7 +147,7 @@ impl Templates {
         Ok(Templates { list, plain_is_serializable: file.plain_begin_is_serializable })
     }
 
-    /// Whether there are none.
+    /// Whether there are no templates.
     pub fn is_empty(&self) -> bool {
         self.list.is_empty()
     }
@@ -193,9 +194,7 @@ impl Template {
             match tokens.first() {
                 Some(Token::Word(word)) if STATEMENTS.contains(&&**word) => {}
                 Some(Token::Word(word)) if matches!(&**word, "begin" | "start" | "commit" | "end") => {
-                    return fail(
-                        "BEGIN and COMMIT stand around the statements of every template: leave them away".into(),
-                    );
+                    return fail("BEGIN and COMMIT surround the statements of every template: omit them".into());
                 }
                 _ => return fail(format!("a statement begins with one of {}", STATEMENTS.join(", "))),
             }
@@ -210,7 +209,7 @@ impl Template {
                 if let Token::Name(name) = token {
                     let Some(place) = place(name) else {
                         return fail(format!(
-                            "`:{name}` is no parameter: add {name} = \"integer\" or \"text\" to parameters"
+                            "`:{name}` is not a parameter: add {name} = \"integer\" or \"text\" to parameters"
                         ));
                     };
                     is_used[place] = true;
@@ -224,10 +223,9 @@ impl Template {
             };
             let patterns = keys.iter().map(key).collect::<Result<Vec<_>, _>>()?;
             match (1..patterns.len()).find(|&at| patterns[..at].contains(&patterns[at])) {
-                Some(at) => Err((
-                    keys[at].span().start,
-                    format!("the key `{}` occurs twice: leave one out", keys[at].get_ref()),
-                )),
+                Some(at) => {
+                    Err((keys[at].span().start, format!("the key `{}` occurs twice: omit one", keys[at].get_ref())))
+                }
                 None => Ok(patterns),
             }
         };
@@ -239,7 +237,7 @@ impl Template {
             return whole(format!("has a parameter `{}` that no statement has", parameters[unused].0));
         }
         if reads.is_empty() && writes.is_empty() {
-            return whole("has no keys: say in reads and writes which rows it uses, as \"accounts/:from\"".into());
+            return whole("has no keys: list the rows that it uses in reads and writes, as \"accounts/:from\"".into());
         }
         if retry > RETRY_MAX {
             return whole(format!("is retried at most {RETRY_MAX} times, and not {retry}"));
@@ -248,10 +246,10 @@ impl Template {
     }
 }
 
-/// Settings that decide the isolation level of this transaction, or of those that begin with `BEGIN` alone.
+/// Settings that determine the isolation level of this transaction, or of those that begin with `BEGIN` alone.
 const ISOLATION_SETTINGS: [&str; 2] = ["transaction_isolation", "default_transaction_isolation"];
 
-/// Whether a statement changes the isolation level in any way but `SET TRANSACTION ISOLATION LEVEL SERIALIZABLE`.
+/// Whether a statement changes the isolation level, other than by `SET TRANSACTION ISOLATION LEVEL SERIALIZABLE`.
 fn changes_isolation(statement: &[Token]) -> bool {
     let is_word = |token: Option<&Token>, word: &str| matches!(token, Some(Token::Word(known)) if **known == *word);
     let names = |names: &[&str]| {
@@ -280,16 +278,18 @@ fn is_name(name: &str) -> bool {
 impl KeyPattern {
     fn new(text: &str, place: &impl Fn(&str) -> Option<usize>) -> Result<KeyPattern, String> {
         if text.trim().is_empty() {
-            return Err("a key is empty: let it name a row or a table, as \"accounts/:from\"".into());
+            return Err("a key is empty: it must name a row or a table, as \"accounts/:from\"".into());
         }
         let mut parts = text.split(':');
-        let mut list = vec![Part::Text(parts.next().unwrap_or_default().to_owned())];
+        let mut list = vec![KeyPiece::Text(parts.next().unwrap_or_default().to_owned())];
         for part in parts {
             let end = part.find(|c: char| !c.is_ascii_alphanumeric() && c != '_').unwrap_or(part.len());
             let (name, rest) = part.split_at(end);
             let place = place(name);
-            list.push(Part::Value(place.ok_or_else(|| format!("`:{name}` of the key `{text}` is no parameter"))?));
-            list.push(Part::Text(rest.to_owned()));
+            list.push(KeyPiece::Value(
+                place.ok_or_else(|| format!("`:{name}` of the key `{text}` is not a parameter"))?,
+            ));
+            list.push(KeyPiece::Text(rest.to_owned()));
         }
         Ok(KeyPattern(list))
     }
@@ -298,8 +298,8 @@ impl KeyPattern {
         let mut key = Vec::new();
         for part in &self.0 {
             match part {
-                Part::Text(text) => key.extend_from_slice(text.as_bytes()),
-                Part::Value(place) => match &values[*place] {
+                KeyPiece::Text(text) => key.extend_from_slice(text.as_bytes()),
+                KeyPiece::Value(place) => match &values[*place] {
                     Some(Some(value)) => key.extend_from_slice(value),
                     _ => key.extend_from_slice(b"NULL"),
                 },

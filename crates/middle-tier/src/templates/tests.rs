@@ -1,4 +1,4 @@
-//! What templates are read, and what their instances are.
+//! Valid and invalid templates, and their instances.
 
 use seriatim_wire::messages::extendedquery::{Bind, Describe, Execute, Parse};
 
@@ -43,7 +43,7 @@ fn a_transaction_in_a_message_is_an_instance_with_its_keys() {
 }
 
 #[test]
-fn whatever_else_it_is_it_is_none() {
+fn other_transactions_are_not_instances() {
     let templates = templates();
     let bad = [
         message("BEGIN", &GOOD, "COMMIT"),
@@ -57,7 +57,7 @@ fn whatever_else_it_is_it_is_none() {
         message(SERIALIZABLE, &GOOD[..1], "COMMIT"),
         message(SERIALIZABLE, &[GOOD[1], GOOD[0]], "COMMIT"),
         message(SERIALIZABLE, &[GOOD[0], GOOD[1], "SELECT 1"], "COMMIT"),
-        // Another amount than was taken away.
+        // The amounts differ.
         message(SERIALIZABLE, &[GOOD[0], "UPDATE accounts SET balance = balance + 6 WHERE id = 8"], "COMMIT"),
         message(SERIALIZABLE, &[GOOD[0], "UPDATE accounts SET balance = balance + 5 WHERE id = 8 OR true"], "COMMIT"),
         message(SERIALIZABLE, &[GOOD[0], "UPDATE accounts SET balance = balance + 5 WHERE id = (8)"], "COMMIT"),
@@ -74,7 +74,6 @@ fn whatever_else_it_is_it_is_none() {
     assert_eq!(plain.in_message(&message("BEGIN", &GOOD, "COMMIT"), true), transfer("7", "-8"));
 }
 
-/// A pipeline of a client, statement by statement.
 struct Statement<'a> {
     name: Option<&'a str>,
     text: &'a str,
@@ -86,7 +85,7 @@ fn statement<'a>(text: &'a str, values: &[&'static [u8]]) -> Statement<'a> {
     Statement { name: None, text, formats: vec![], values: values.iter().map(|value| Some(*value)).collect() }
 }
 
-/// What becomes of it, and at which message it was given up.
+/// The instance of a pipeline, or the number of the statement at which it could no longer match.
 fn pipeline(templates: &Templates, statements: &[Statement<'_>]) -> Result<Option<Instance>, usize> {
     let mut pipeline = Pipeline::new(templates);
     for (at, Statement { name, text, formats, values }) in statements.iter().enumerate() {
@@ -141,7 +140,7 @@ fn a_pipeline_is_given_up_as_soon_as_it_cannot_become_one() {
         pipeline(&templates, &whole().into_iter().chain([statement("SELECT 1", &[])]).collect::<Vec<_>>()),
         Err(4)
     );
-    // What is unnamed is forgotten; a limit may end a statement early; a portal with a name may be used later.
+    // An unnamed statement is forgotten. A limit may end a statement early. A named portal may be used later.
     let mut odd = Pipeline::new(&templates);
     assert!(!odd.bind(&templates, &Bind::new(None, None, vec![], vec![], vec![]), |_| None));
     let mut named = Pipeline::new(&templates);
@@ -159,21 +158,21 @@ fn a_pipeline_is_given_up_as_soon_as_it_cannot_become_one() {
 }
 
 #[test]
-fn what_cannot_be_is_refused_with_its_line_and_what_would_be_right() {
+fn an_invalid_file_is_refused_with_the_line_and_the_valid_form() {
     let changed = |from: &str, to: &str| {
         let text = EXAMPLE.replace(from, to);
         assert_ne!(text, EXAMPLE, "the example has no `{from}`");
         Templates::parse(&text).expect_err(to)
     };
     for (from, to, words) in [
-        ("WHERE id = :from\"", "WHERE id = :form\"", ["line 10:", "`:form` is no parameter"]),
+        ("WHERE id = :from\"", "WHERE id = :form\"", ["line 10:", "`:form` is not a parameter"]),
         ("WHERE id = :to\"", "WHERE id = 1\"", ["line 6:", "`to` that no statement has"]),
         ("accounts/:from", "accounts/:form", ["line 15:", "`:form` of the key"]),
         ("[\"accounts/:from\", \"accounts/:to\"]", "[]", ["line 6:", "has no keys"]),
         ("WHERE id = :to\"", "WHERE id = :to;\"", ["line 11:", "without `;`"]),
         ("WHERE id = :to\"", "WHERE id = $1\"", ["line 11:", "$1 is a client's"]),
         ("WHERE id = :to\"", "WHERE id = :to -- x\"", ["line 11:", "comments"]),
-        ("\"UPDATE accounts SET balance = balance - ", "\"COMMIT ", ["line 10:", "leave them away"]),
+        ("\"UPDATE accounts SET balance = balance - ", "\"COMMIT ", ["line 10:", "omit them"]),
         ("\"UPDATE accounts SET balance = balance - ", "\"VACUUM ", ["line 10:", "begins with one of select"]),
         ("retry = 3", "retry = 3000", ["line 6:", "at most 1000"]),
         ("retry = 3", "retries = 3", ["line 17:", "unknown field"]),

@@ -1,6 +1,6 @@
-//! A PostgreSQL of the test's own, a middle tier before it, and clients.
+//! A PostgreSQL server for tests, a middle tier in front of it, and clients.
 //!
-//! Where there is no server, tests that need one say `skipped`, and how to get it.
+//! Without a server, tests that need one print `skipped`, and how to install it.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -20,19 +20,18 @@ use seriatim_wire::messages::simplequery::Query;
 use tokio::runtime::Runtime;
 use tokio::sync::oneshot;
 
-/// Clients of a middle tier at the same time.
+/// The most clients of a middle tier at the same time.
 pub(crate) const CLIENTS_MAX: usize = 24;
 
-/// A server, which ends with this.
+/// A server, which ends when this is dropped.
 pub(crate) struct Postgres {
     server: Server,
     pub(crate) port: u16,
 }
 
 impl Postgres {
-    /// A new server with these lines in its configuration, and users `postgres` and `plain` (let in as they
-    /// are) and `secret` (with a password of that name); none, and a line that says so, where there is none to
-    /// be had.
+    /// Starts a new server with these lines in its configuration. Its users `postgres` and `plain` need no
+    /// password; `secret` has its name as password. Returns `None` and prints a line if no server is installed.
     pub(crate) fn start(name: &str, configuration: &str) -> Option<Postgres> {
         let Some(binaries) = seriatim_postgres::binaries() else {
             talk!("skipped: {name}: {}", seriatim_postgres::MISSING);
@@ -41,21 +40,24 @@ impl Postgres {
         let access = "host all secret 127.0.0.1/32 scram-sha-256\n";
         let server = Server::start(binaries, name, access, configuration).unwrap_or_else(|error| panic!("{error}"));
         let postgres = Postgres { port: server.port(), server };
-        postgres.psql("create role plain login; create role secret login password 'secret'; grant create on schema public to public");
+        postgres.psql(
+            "create role plain login; create role secret login password 'secret'; grant create on schema \
+                       public to public",
+        );
         Some(postgres)
     }
 
-    /// Starts it after [`Postgres::kill`].
+    /// Starts the server after [`Postgres::kill`].
     pub(crate) fn run(&mut self) {
         self.server.run().unwrap_or_else(|error| panic!("{error}"));
     }
 
-    /// Ends it as a crash does.
+    /// Kills the server, as a crash does.
     pub(crate) fn kill(&mut self) {
         self.server.kill();
     }
 
-    /// Makes a file the server's, which nobody else may read.
+    /// Gives a file to the server's user, and makes it private.
     pub(crate) fn adopt(&self, file: &Path) {
         let permissions = std::os::unix::fs::PermissionsExt::from_mode(0o600);
         std::fs::set_permissions(file, permissions).expect("it is ours");
@@ -70,12 +72,12 @@ impl Postgres {
         self.server.url()
     }
 
-    /// What `psql` prints of a statement, unaligned, as the superuser and without the middle tier.
+    /// The output of `psql` for a statement, unaligned, as the superuser and without the middle tier.
     pub(crate) fn psql(&self, text: &str) -> String {
         self.server.psql(text).unwrap_or_else(|error| panic!("{error}"))
     }
 
-    /// A program of the server's, at this port.
+    /// A client program of the server, for this port.
     pub(crate) fn program(&self, name: &str, port: u16, user: &str, settings: &str) -> Command {
         let mut command = self.server.command(name);
         command.env("PGPASSWORD", "secret").env("PGCONNECT_TIMEOUT", "120");
@@ -90,12 +92,11 @@ impl Postgres {
     }
 }
 
-/// Runs a program, which has to end well.
 pub(crate) fn succeed(command: &mut Command) -> Output {
     seriatim_postgres::output(command).unwrap_or_else(|error| panic!("{error}"))
 }
 
-/// A middle tier, which ends with this.
+/// A middle tier, which ends when this is dropped.
 pub(crate) struct MiddleTier {
     _runtime: Runtime,
     counts: Arc<Counts>,
@@ -151,24 +152,21 @@ impl MiddleTier {
         self.counts.counted()
     }
 
-    /// Asks it to end.
     pub(crate) fn stop(&mut self) {
         self.stop.take();
     }
 
-    /// Whether it has ended, or does so soon.
+    /// Whether it ends soon or has ended.
     pub(crate) fn has_ended(&self) -> bool {
         self.ended.recv_timeout(Duration::from_secs(120)).is_ok()
     }
 }
 
-/// What a query was answered with.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Answer {
     pub(crate) tags: Vec<String>,
-    /// SQLSTATEs of errors.
     pub(crate) errors: Vec<String>,
-    /// Whether `ReadyForQuery` came; else the connection is lost.
+    /// Whether `ReadyForQuery` came. Otherwise the connection was lost.
     pub(crate) is_complete: bool,
 }
 
@@ -177,24 +175,23 @@ impl Answer {
         self.tags.last().is_some_and(|tag| tag == "COMMIT") && self.errors.is_empty()
     }
 
-    /// Whether nobody says how it ended: the server's own last word (57P02: crash shutdown) leaves that as
-    /// unknown as ours does.
+    /// Whether the outcome is unknown. The server's own last error (57P02: crash shutdown) leaves it unknown,
+    /// as the middle tier's does.
     pub(crate) fn is_unknown(&self) -> bool {
         matches!(&self.errors[..], [one] if ["08007", "57P01", "57P02"].contains(&one.as_str()))
     }
 }
 
-/// A client of our own, which sees every message.
+/// A client that sees every message.
 pub(crate) struct Client {
     stream: TcpStream,
     frames: Frames,
     buffer: BytesMut,
-    /// Process and secret.
+    /// The key of the session: process and secret.
     pub(crate) key: Bytes,
 }
 
 impl Client {
-    /// As the user `plain`.
     pub(crate) fn connect(address: impl std::net::ToSocketAddrs) -> Result<Client, Answer> {
         let lost = |_| Answer::default();
         let stream = TcpStream::connect(address).map_err(lost)?;
@@ -209,7 +206,7 @@ impl Client {
     }
 
     pub(crate) fn send(&mut self, bytes: &[u8]) {
-        // An end of the connection is seen by who reads.
+        // The reader notices the end of the connection.
         let _ = self.stream.write_all(bytes);
     }
 
@@ -218,7 +215,7 @@ impl Client {
         self.answer()
     }
 
-    /// What comes up to the next `ReadyForQuery`, or the end.
+    /// Reads up to the next `ReadyForQuery` or the end.
     pub(crate) fn answer(&mut self) -> Answer {
         let mut answer = Answer::default();
         loop {
@@ -244,7 +241,7 @@ impl Client {
     }
 }
 
-/// Asks for the cancellation of what has this key, and waits until that is done.
+/// Requests the cancellation of the session with this key, and waits until the request was handled.
 pub(crate) fn cancel(address: SocketAddr, key: &[u8]) {
     let mut stream = TcpStream::connect(address).expect("it listens");
     let length = u32::try_from(key.len() + 8).expect("short").to_be_bytes();

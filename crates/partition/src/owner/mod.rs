@@ -30,7 +30,7 @@ use crate::{
 };
 use locking::Locking;
 use ordered::Ordered;
-pub use replay::{Left, Unfinished};
+pub use replay::{RecoveredState, Unfinished};
 use work::Workplace;
 
 /// An output of an owner. Outputs take effect in order.
@@ -153,7 +153,7 @@ impl<P: Partition> Owner<P> {
         id: PartitionId,
         partition: P,
         options: &Options,
-        left: Left<P>,
+        left: RecoveredState<P>,
         coordinators: impl IntoIterator<Item = CoordinatorId>,
         out: &mut Vec<OutputOf<P>>,
     ) -> Owner<P> {

@@ -18,7 +18,7 @@ pub struct Unfinished<P: Partition> {
 }
 
 /// The transactions that a partition with its own durable state knows from before its owner ended.
-pub struct Left<P: Partition> {
+pub struct RecoveredState<P: Partition> {
     /// The incarnation that begins, above all earlier ones.
     pub incarnation: u64,
     /// Transactions that have voted and are not decided, and those that ran on top of them, in execution
@@ -30,12 +30,12 @@ pub struct Left<P: Partition> {
     pub fragments: Vec<(TransactionId, CoordinatorId)>,
 }
 
-impl<P: Partition> Left<P> {
+impl<P: Partition> RecoveredState<P> {
     /// The same for another type of partition with the same work and undo.
-    pub fn of_same<Q: Partition<Work = P::Work, Undo = P::Undo>>(self) -> Left<Q> {
+    pub fn of_same<Q: Partition<Work = P::Work, Undo = P::Undo>>(self) -> RecoveredState<Q> {
         let of_same = |Unfinished { transaction, coordinator, done }| Unfinished { transaction, coordinator, done };
-        let Left { incarnation, unfinished, calls, fragments } = self;
-        Left { incarnation, unfinished: unfinished.into_iter().map(of_same).collect(), calls, fragments }
+        let RecoveredState { incarnation, unfinished, calls, fragments } = self;
+        RecoveredState { incarnation, unfinished: unfinished.into_iter().map(of_same).collect(), calls, fragments }
     }
 }
 

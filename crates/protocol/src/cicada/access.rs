@@ -1,4 +1,4 @@
-//! Accesses to records: by the timestamp that an attempt draws at the first of them.
+//! Accesses to records, with the timestamp that an attempt draws at the first one.
 
 use std::sync::Arc;
 use std::sync::atomic::{Ordering, fence};
@@ -25,9 +25,9 @@ pub(crate) struct Timestamp {
     wait_steps: u32,
     /// Zero before the first access.
     at: u64,
-    /// The epoch before it was drawn.
+    /// The epoch that was current before it was drawn.
     since: Epoch,
-    /// The last that the worker drew. It has been passed when the worker's number becomes another's.
+    /// The last timestamp of the worker. It is passed before another worker gets the number.
     last: u64,
     under_way: Arc<UnderWay>,
 }
@@ -47,8 +47,8 @@ impl Timestamp {
         Timestamp { clock, worker, wait_steps, at: 0, since: Epoch(0), last: 0, under_way }
     }
 
-    /// The attempt's timestamp, and the epoch before it was drawn. Whoever has a timestamp above commits in
-    /// that epoch or later.
+    /// The attempt's timestamp, and the epoch that was current before it was drawn. A transaction with a higher
+    /// timestamp commits in that epoch or later.
     #[inline]
     pub(super) fn draw(&mut self, core: &Core) -> (u64, Epoch) {
         if self.at == 0 {
@@ -61,31 +61,31 @@ impl Timestamp {
         (self.at, self.since)
     }
 
-    /// The last that its worker drew.
+    /// The last timestamp of the worker.
     pub(super) fn last(&self) -> u64 {
         self.last
     }
 
-    /// The attempt's, if it has drawn one.
+    /// The attempt's timestamp, if it has one.
     #[cfg(test)]
     pub(super) fn timestamp(&self) -> u64 {
         self.at
     }
 
-    /// Draws another, above the last and above `above`: the attempt has not been decided, and what it read is
-    /// looked at again.
+    /// Draws another timestamp, above the last one and above `above`. The attempt is not decided yet, and its
+    /// reads will be validated again.
     pub(super) fn redraw(&mut self, above: u64) -> u64 {
         self.at = self.clock.draw(self.worker, self.last.max(above));
         self.last = self.at;
         self.at
     }
 
-    /// The attempt commits, or is answered.
+    /// Passes the timestamp, before the attempt commits or gets an answer.
     pub(super) fn pass(&self) {
         self.clock.pass(self.at);
     }
 
-    /// How long it waits for a version that is pending.
+    /// The bound of a wait for a pending version.
     pub(super) fn patience(&self) -> Backoff {
         Backoff::bounded(self.wait_steps)
     }
@@ -128,7 +128,7 @@ impl AccessLocks for Timestamp {
     }
 }
 
-/// What entries of an attempt remember: nothing.
+/// The field of an attempt's entries, which is empty.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct Entry;
 
@@ -141,16 +141,17 @@ impl Origin for Entry {
     }
 }
 
-/// Unlinking under the lock bit: who has seen that the record had no row, comes before whoever links its key anew.
+/// Unlinks under the lock bit. A transaction that has seen that the record has no row precedes one that links
+/// the key again.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Unlinking<'a>(pub(super) &'a Absences);
 
 impl gc::Claim for Unlinking<'_> {
     fn take(&self, core: &Core, table: &Table, record: RecordPtr) -> Option<TidWord> {
         let word = LockBit.take(core, table, record)?;
-        // ORDERING: who raises the rts after this finds the record locked.
+        // ORDERING: a transaction that raises the rts after this finds the record locked.
         fence(Ordering::SeqCst);
-        // One that has a row is not unlinked.
+        // A record with a row is not unlinked.
         if word.is_absent() {
             let rts = versions::seen(&table.record_layout, record).load(Ordering::Acquire);
             self.0.rely(core.local.worker(), table.id, rts);

@@ -1,26 +1,25 @@
-//! Timestamps, drawn from the clock when a transaction first accesses a record.
+//! Timestamps, which a transaction draws from the clock at its first access to a record.
 //!
 //! ```text
 //! 63                                                            1      0
 //! |   ticks since the clock was first asked   |  number of the worker  | a flag of the word that holds it |
 //! ```
-//! A tick is 16 ns, or more where there may be more than 2048 workers, so that timestamps last for 2^56 ns, 2.2
-//! years of the process, at least. With 64 sessions it is 36 years.
+//! A tick is 16 ns, or more if there may be more than 2048 workers. So timestamps last for at least 2^56 ns,
+//! which is 2.2 years of the process. With 64 sessions they last 36 years.
 //!
 //! Rules:
-//! 1. A timestamp is drawn once: its worker's number is in it, and a worker draws upwards; the last is passed
-//!    when its number becomes another worker's. Zero is none, and below all.
-//! 2. *Passed*: before a transaction commits, or is answered, the clock has gone past its ticks, or the floor
-//!    is raised to them. What is drawn later, by whatever worker, is above. With a clock of this resolution it
-//!    has gone past by itself, and the floor stays where it is: a word that is read by all and written by
-//!    hardly anyone. That holds on x86-64, whose fences order reading the clock too. Elsewhere each commit
-//!    raises the floor.
-//! 3. A database has one clock for its life, which does not go back. (Of simulated cores: their virtual clocks,
-//!    and what comes before and after the run is at a time of theirs.)
+//! 1. A timestamp is drawn once. It contains the worker's number, and each worker's timestamps rise. The last
+//!    one is passed before another worker gets the number. Zero is below all timestamps, and means none.
+//! 2. *Passing* a timestamp: before a transaction commits or gets an answer, the clock has advanced beyond its
+//!    ticks, or the floor is raised to them. So every later timestamp of any worker is higher. A clock of this
+//!    resolution has nearly always advanced by itself, so all workers read the floor and hardly any writes it.
+//!    That holds on x86-64, whose fences also order reading the clock. Elsewhere each commit raises the floor.
+//! 3. A database has one clock for its life, which does not go back. (Simulated cores have virtual clocks;
+//!    accesses before and after the run happen at virtual times.)
 //!
-//! So if a timestamp is above that of an attempt, its transaction had not committed when the attempt drew. The
-//! order of timestamps agrees with real time, and whatever an attempt may still need of old versions was
-//! replaced after its worker came online (`README.md`).
+//! So if a transaction has a higher timestamp than an attempt, it had not committed when the attempt drew. The
+//! order of timestamps agrees with real time. Old versions that an attempt may need were replaced after its
+//! worker came online (`README.md`).
 
 use std::sync::atomic::{AtomicU64, Ordering, fence};
 
@@ -29,20 +28,20 @@ use seriatim_base::thread::Touch;
 use seriatim_base::{CacheAligned, WorkerId};
 use seriatim_memory::Memory;
 
-/// A tick of 16 ns is above the resolution of processors' clocks as they are read; a transaction takes longer.
+/// A tick of 16 ns is longer than the resolution of processors' clocks, and shorter than a transaction.
 const TICK_SHIFT: u32 = 4;
 
-/// Bits of numbers of workers with ticks of that length; for each further one they are twice as long.
+/// The bits of worker numbers at that length of a tick. Each further bit doubles it.
 const WORKER_BITS: u32 = 11;
 
-/// Whether a fence orders reading the clock among accesses to memory: on x86-64 `mfence`, and `lfence` before
-/// `rdtsc`, which the platform's clock has. Elsewhere the floor, a word in memory, does.
+/// Whether a fence orders reading the clock among memory accesses. On x86-64 it does: `mfence`, with the `lfence`
+/// before `rdtsc` of the platform's clock. Elsewhere the floor, which is a word in memory, has to order them.
 const FENCES_ORDER_THE_CLOCK: bool = cfg!(target_arch = "x86_64");
 
 #[cfg(test)]
 const NOT_TOLD: u64 = u64::MAX;
 
-/// Of this many workers: the bits of nanoseconds in a tick, and those below the ticks.
+/// For this many workers: the bits of nanoseconds in a tick, and the bits below the ticks.
 fn shifts(workers_max: usize) -> (u32, u32) {
     let worker_bits = usize::BITS - (workers_max - 1).leading_zeros();
     (TICK_SHIFT + worker_bits.saturating_sub(WORKER_BITS), worker_bits + 1)
@@ -51,13 +50,13 @@ fn shifts(workers_max: usize) -> (u32, u32) {
 /// The timestamps of one database.
 #[derive(Debug)]
 pub(super) struct Clock {
-    /// Ticks that have been passed whatever the clock says.
+    /// Ticks that have been passed, whatever the clock shows.
     floor: CacheAligned<AtomicU64>,
-    /// Of nanoseconds in a tick.
+    /// The bits of nanoseconds in a tick.
     tick_shift: u32,
-    /// Of ticks in a timestamp.
+    /// The bits below the ticks in a timestamp.
     ticks_shift: u32,
-    /// In tests what the clock is told to say, if anything.
+    /// The time that a test sets, if any.
     #[cfg(test)]
     pub(super) told: AtomicU64,
 }
@@ -84,10 +83,10 @@ impl Clock {
         Instant::now().nanoseconds() >> self.tick_shift
     }
 
-    /// Draws a timestamp for a worker whose last one was `last`. The worker is online.
+    /// Draws a timestamp for an online worker whose last one was `last`.
     pub(super) fn draw(&self, worker: WorkerId, last: u64) -> u64 {
-        // ORDERING: the worker is online, and has read what is to be older, before the floor and, where fences
-        // order it, the clock are read; partner of the fence in `pass`.
+        // ORDERING: the worker came online, and has read what must be older, before it reads the floor and, if
+        // fences order it, the clock. Pairs with the fence in `pass`.
         fence(Ordering::SeqCst);
         crate::step(Touch::Header, &*self.floor);
         let floor = self.floor.load(Ordering::SeqCst);
@@ -96,8 +95,8 @@ impl Clock {
         ticks << self.ticks_shift | u64::from(worker.0) << 1
     }
 
-    /// The newest timestamp that there can be below all that are drawn from now on, as far as is known; a fence
-    /// follows. What was passed before is not above it.
+    /// A recent timestamp below all that will be drawn from now on. The caller must fence afterwards. It is not
+    /// below any timestamp that was passed before.
     pub(super) fn passed(&self) -> u64 {
         crate::step(Touch::Header, &*self.floor);
         let floor = self.floor.load(Ordering::SeqCst);
@@ -105,14 +104,14 @@ impl Clock {
         (ticks << self.ticks_shift) | ((1 << self.ticks_shift) - 1)
     }
 
-    /// Sees to it that what is drawn from now on is above this timestamp. (Rule 2.)
+    /// Ensures that every timestamp drawn from now on is above this one (rule 2).
     pub(super) fn pass(&self, timestamp: u64) {
         let ticks = timestamp >> self.ticks_shift;
         if !FENCES_ORDER_THE_CLOCK || self.ticks() <= ticks {
             crate::step(Touch::Exchange, &*self.floor);
             self.floor.fetch_max(ticks, Ordering::SeqCst);
         }
-        // ORDERING: whatever makes the transaction visible comes after it.
+        // ORDERING: the transaction becomes visible only after this fence.
         fence(Ordering::SeqCst);
     }
 }

@@ -1,20 +1,19 @@
-//! Commit: pending versions, validation, installation, at the timestamp that was drawn before.
+//! Commit: pending versions, validation and installation, at the timestamp that was drawn before.
 //!
-//! 0. If a commit of the worker was refused lately: look whether what was read and is to be written is as it
-//!    was, before others are held up for nothing (§3.5).
-//! 1. Lock the records to be written, latest wts first, as the newest are the likeliest to have been written
-//!    again: each gets a pending version. One that is pending below is waited for, with a bound; one above ends
-//!    the attempt.
-//! 2. If a version to be replaced has been seen by a later timestamp, or the absence of a key that is given its
-//!    first row, draw another timestamp above that, and look again, some times at most. What was read has to be
-//!    what the last one sees.
-//! 3. Pass the timestamp, fence, read E. The TID is above every TID read or overwritten, in E.
-//! 4. Raise the rts of each version read and announce the absences relied on; fence; each version is still the
-//!    one that the timestamp sees, and each node version has its value.
+//! 0. After a refused commit of the worker: check early whether reads and writes are still valid, before this
+//!    delays others in vain (§3.5).
+//! 1. Lock the write set, latest wts first, since recently written records are likely to be written again. Each
+//!    record gets a pending version. A pending version below the timestamp is waited for, with a bound; one
+//!    above it aborts the attempt.
+//! 2. If a later timestamp has seen a version that will be replaced, or the absence of a key that gets its first row,
+//!    draw a timestamp above it and check again, a few times at most. The reads must be what the last timestamp sees.
+//! 3. Pass the timestamp, fence, read E. The TID is above every TID that was read or overwritten, in E.
+//! 4. Raise the rts of each version that was read, and announce the absences that were relied on; fence; check
+//!    that the timestamp still sees each version, and that each node version is unchanged.
 //! 5. Install and unlock, record by record.
 //!
-//! A transaction that wrote nothing does step 4, and passes its timestamp. So does one that is about to report an
-//! error, which counts what its writes build on as read.
+//! A transaction without writes runs step 4 and passes its timestamp. So does one that is about to report an
+//! error; its reads then include the rows on which its writes build.
 
 use std::sync::atomic::{Ordering, fence};
 
@@ -37,7 +36,7 @@ use crate::shared::writes::Write;
 
 type Attempt = Optimistic<Entry>;
 
-/// How often a commit draws another timestamp: each time others have seen what it is about to replace.
+/// How often a commit draws another timestamp, because others have seen versions that it is about to replace.
 const REDRAWS_MAX: u32 = 8;
 
 pub(super) fn commit(attempt: &mut Attempt, state: &mut State, redo: &mut dyn Redo) -> Result<Outcome, OpError> {
@@ -46,8 +45,8 @@ pub(super) fn commit(attempt: &mut Attempt, state: &mut State, redo: &mut dyn Re
         validate(attempt, state)?;
         return Ok(attempt.end_read_only(&claim));
     }
-    // A transaction that meets a locked record aborts again and again: a panic that left one behind would never
-    // end that.
+    // A transaction that finds a locked record aborts and retries. If a panic left a record locked, that would
+    // never end.
     let tid = match abort_on_unwind("a commit", || decide(attempt, state)) {
         Ok(tid) => tid,
         Err(error) => {
@@ -64,9 +63,9 @@ pub(super) fn commit(attempt: &mut Attempt, state: &mut State, redo: &mut dyn Re
     Ok(Outcome::Committed(tid))
 }
 
-/// Promise (g), and how a transaction commits that wrote nothing: step 4, of the rows that its writes build on, too.
-/// What passes was read at a place in the order, and stays so: a transaction that commits later, and writes any of it,
-/// commits above the timestamp.
+/// Promise (g), and the commit of a transaction without writes: step 4, including the rows on which its writes
+/// build. If it succeeds, the reads belong to a position in the serial order, and stay valid. A transaction
+/// that commits later and writes one of these rows commits above the timestamp.
 pub(super) fn validate(attempt: &mut Attempt, state: &State) -> Result<(), OpError> {
     if attempt.reads.is_empty() && attempt.node_set.is_empty() && attempt.base.writes.is_empty() {
         return Ok(());
@@ -77,10 +76,10 @@ pub(super) fn validate(attempt: &mut Attempt, state: &State) -> Result<(), OpErr
     }
     let failure = announce_and_validate(attempt, state, at, since, attempt.base.newest.epoch()).or_else(|| {
         let mut entries = attempt.base.writes.entries().iter();
-        // One that is locked may be replaced by a version below the timestamp.
+        // A locked record may be replaced by a version below the timestamp.
         let stale = entries.position(|write| {
-            // ORDERING: loaded after the fence of `announce_and_validate`: a transaction that locks the record later
-            // finds the rts.
+            // ORDERING: loaded after the fence of `announce_and_validate`: a transaction that locks the record
+            // later finds the rts.
             TidWord(Plain.load(record_header::tid_word(&write.table().record_layout, write.record))) != write.expected
         });
         stale.map(|write| Failure::Changed(ValidationFailure::Write(write)))
@@ -94,7 +93,7 @@ pub(super) fn validate(attempt: &mut Attempt, state: &State) -> Result<(), OpErr
     }
 }
 
-/// Steps 1 to 5: the TID, or the conflict. No record stays locked.
+/// Steps 1 to 5. Returns the TID or the conflict. On a conflict no record stays locked.
 fn decide(attempt: &mut Attempt, state: &mut State) -> Result<Tid, OpError> {
     let (at, since) = attempt.locks.draw(&attempt.base.core);
     if state.early_left > 0
@@ -129,8 +128,8 @@ fn decide(attempt: &mut Attempt, state: &mut State) -> Result<Tid, OpError> {
     Ok(tid)
 }
 
-/// Step 0: why the commit cannot succeed, whatever others do. What they hold is not known, and is for the locks
-/// to find out. Nothing rests on this: all of it is looked at again.
+/// Step 0: the reason why the commit cannot succeed, whatever others do. Locked records are left to step 1.
+/// Correctness does not depend on this, since everything is checked again.
 #[cold]
 pub(super) fn early_failure(attempt: &Attempt, at: u64, since: Epoch) -> Option<Failure> {
     let is_stale = |write: &Write<Entry>| {
@@ -143,8 +142,8 @@ pub(super) fn early_failure(attempt: &Attempt, at: u64, since: Epoch) -> Option<
     stale.or_else(refuted).filter(|failure| matches!(failure, Failure::Changed(_)))
 }
 
-/// Before the locks: makes room for the deletions that rows are inserted over, each of which becomes a version
-/// of its own. A transaction that only deletes allocates nothing.
+/// Allocates, before locking, the versions of deletions over which rows are inserted. A transaction that only
+/// deletes allocates nothing.
 fn make_deletions(attempt: &mut Attempt, state: &mut State) -> Result<(), OpError> {
     let Base { core, writes, .. } = &mut attempt.base;
     state.replaced.reset(writes.entries().len(), 0);
@@ -162,7 +161,7 @@ fn make_deletions(attempt: &mut Attempt, state: &mut State) -> Result<(), OpErro
     Ok(())
 }
 
-/// The commit came to nothing.
+/// Frees them after a failed commit.
 fn drop_deletions(attempt: &mut Attempt, state: &mut State) {
     for deletion in state.replaced.iter() {
         record::release(&mut attempt.base.core, *deletion, VersionHeader::BYTES);
@@ -170,7 +169,7 @@ fn drop_deletions(attempt: &mut Attempt, state: &mut State) {
     state.replaced.reset(0, 0);
 }
 
-/// Step 1. On failure nothing stays locked.
+/// Step 1. After a failure no record stays locked.
 fn lock(attempt: &mut Attempt, state: &mut State, at: u64) -> Result<(), OpError> {
     let entries = attempt.base.writes.entries();
     for (entry, write) in entries.iter().enumerate() {
@@ -201,7 +200,7 @@ fn lock(attempt: &mut Attempt, state: &mut State, at: u64) -> Result<(), OpError
     Ok(())
 }
 
-/// Takes pending versions back.
+/// Undoes pending versions.
 fn unlock(entries: &[Write<Entry>], order: &[(u64, u32)]) {
     for &(wts, entry) in order {
         let write = &entries[entry as usize];
@@ -209,16 +208,16 @@ fn unlock(entries: &[Write<Entry>], order: &[(u64, u32)]) {
     }
 }
 
-/// Ends a pending version: the record's wts and TID word are these.
+/// Ends a pending version with this wts and this TID word.
 fn unlock_as(record_layout: &RecordLayout, record: RecordPtr, wts: u64, word: TidWord) {
     versions::unpend(record_layout, record, wts);
     Plain.store(record_header::tid_word(record_layout, record), word.0);
 }
 
-/// Step 2: the timestamp, or a write that is seen by others again and again.
+/// Step 2. Returns the timestamp, or a write whose old version later transactions keep reading.
 fn be_in_time(attempt: &mut Attempt, state: &State, mut at: u64) -> Result<u64, usize> {
-    // ORDERING: what is linked and pending is visible before it is looked at who has seen what was there. A
-    // timestamp drawn again needs no other: who passes by the higher value is below it.
+    // ORDERING: linked records and pending versions become visible before the rts are read. Drawing again needs
+    // no other fence: a transaction that ignores the higher value is below it.
     fence(Ordering::SeqCst);
     for _ in 0..REDRAWS_MAX {
         let Some((_, above)) = late_write(attempt, state, at) else { return Ok(at) };
@@ -231,7 +230,7 @@ fn be_in_time(attempt: &mut Attempt, state: &State, mut at: u64) -> Result<u64, 
     late_write(attempt, state, at).map_or(Ok(at), |(late, _)| Err(late))
 }
 
-/// A write that would come before a transaction that has seen what it replaces, and the newest timestamp of such.
+/// A write whose old version a later timestamp has seen, and the newest such timestamp.
 fn late_write(attempt: &Attempt, state: &State, at: u64) -> Option<(usize, u64)> {
     let (mut late, mut first_row, mut tables) = ((0, 0), 0, Lanes::default());
     for (entry, write) in attempt.base.writes.entries().iter().enumerate() {
@@ -259,12 +258,12 @@ fn announce_and_validate(attempt: &Attempt, state: &State, at: u64, since: Epoch
     }
     let worker = base.core.local.worker();
     node_set.iter().for_each(|entry| state.absences.rely(worker, entry.table, at));
-    // ORDERING: that it was seen is visible before it is looked at again.
+    // ORDERING: raised rts and announcements become visible before the reads are validated.
     fence(Ordering::SeqCst);
     validation_failure(attempt, at, since, epoch)
 }
 
-/// What was read and is not what the timestamp sees, or was replaced in an epoch before `epoch`.
+/// A read that the timestamp does not see any more, or whose version was replaced in an epoch before `epoch`.
 fn validation_failure(attempt: &Attempt, at: u64, since: Epoch, epoch: Epoch) -> Option<Failure> {
     let Optimistic { base, reads, node_set, .. } = attempt;
     for (entry, read) in reads.iter().enumerate() {
@@ -285,7 +284,7 @@ fn validation_failure(attempt: &Attempt, at: u64, since: Epoch, epoch: Epoch) ->
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Failure {
     Changed(ValidationFailure),
-    /// Of this read nobody knows: what is pending was waited for in vain.
+    /// The result of this read is unknown: the wait for a pending version ran out.
     Held(usize),
 }
 
@@ -301,7 +300,7 @@ fn conflict(attempt: &mut Attempt, failure: Failure) -> OpError {
     }
 }
 
-/// Whether the version that was read is the one that the timestamp sees, if it can be told.
+/// Whether the timestamp sees the version that was read; `None` if that is unknown.
 fn is_seen(attempt: &Attempt, read: &Read<Entry>, at: u64, since: Epoch, epoch: Epoch) -> Option<bool> {
     let words = Words::of_read(read);
     let mut backoff = attempt.locks.patience();
@@ -312,7 +311,7 @@ fn is_seen(attempt: &Attempt, read: &Read<Entry>, at: u64, since: Epoch, epoch: 
             Sight::Lost => return Some(false),
             Sight::Deleted(word) => (word.tid(), true, since),
             Sight::Newest(word, _) if word.is_removed() => return Some(false),
-            // Of one that is being replaced only that is known.
+            // The epoch of the replacement of a locked version is known only as a lower bound.
             Sight::Newest(word, _) if word.is_locked() => (word.tid(), word.is_absent(), since),
             Sight::Newest(word, _) => (word.tid(), word.is_absent(), Epoch(u64::MAX)),
             Sight::Older(tid, _, replaced) => (tid, false, replaced),
@@ -331,7 +330,7 @@ fn install(attempt: &mut Attempt, state: &mut State, tid: Tid, at: u64) {
         let write = attempt.base.writes.entries()[entry as usize];
         let record_layout = &write.table().record_layout;
         if write.is_nothing() {
-            // An insertion that came to nothing leaves no version, but relied on the absence.
+            // An insertion that was undone leaves no version, but relied on the absence.
             versions::raise(versions::seen(record_layout, write.record), at);
             unlock_as(record_layout, write.record, wts, write.expected);
             continue;
@@ -342,20 +341,20 @@ fn install(attempt: &mut Attempt, state: &mut State, tid: Tid, at: u64) {
         match *replaced {
             0 if write.expected.is_absent() => {}
             0 => *replaced = was,
-            // What a tombstone names was retired when it was deleted.
+            // The row of a tombstone was retired when it was deleted.
             deletion => {
                 let version = versions::deletion(write.expected.tid(), wts, was);
-                // SAFETY: allocated by this commit.
+                // SAFETY: this commit allocated it.
                 unsafe { version.write(deletion) };
             }
         }
         if write.row_version != 0 {
             let header = versions::header(tid, at, *replaced);
-            // SAFETY: not published yet.
+            // SAFETY: the row version is not published yet.
             unsafe { header.write(write.row_version) };
             let write = attempt.base.put_in_place(entry as usize, horizon);
             crate::step(Touch::Store, word);
-            // ORDERING: releases the row version to those who see it.
+            // ORDERING: releases the row version to its readers.
             word.store(write.row_version as u64, Ordering::Release);
         }
         unlock_as(record_layout, write.record, at, Base::after(&write, tid));

@@ -1,5 +1,5 @@
-//! Cicada: optimistic execution on multiple versions, in the order of timestamps that are drawn from the clock
-//! at the first access.
+//! Cicada: optimistic execution on multiple versions, in the order of timestamps. A transaction draws its
+//! timestamp from the clock at its first access.
 //!
 //! Source: Lim, Kaminsky, Andersen, Cicada: Dependably Fast Multi-Core In-Memory Transactions, SIGMOD 2017;
 //! `README.md` beside this file gives the algorithm, the departures and the argument. Software only.
@@ -42,32 +42,33 @@ pub struct Cicada {
     early_checks: u32,
 }
 
-/// How long an access or a commit waits for a pending version.
+/// How often an access or a commit looks again at a pending version.
 const WAIT_STEPS: Knob = Knob {
     name: "wait_steps",
     unit: "steps",
     default: Backoff::STEPS as u64,
     min: 0,
     max: 1_000_000,
-    about: "how often a transaction looks again at a pending version of an earlier one, before it gives up",
-    source: "ours: as silo's lock_steps; the paper waits without a bound, as a pending version is decided soon",
+    about: "how often a transaction looks again at a pending version of an earlier transaction before it aborts",
+    source: "ours: as silo's lock_steps; the paper waits without a bound, since a pending version is decided soon",
 };
 
-/// For how long a commit looks first whether it can succeed.
+/// After a refused commit, how many commits check early whether they can succeed.
 const EARLY_CHECKS: Knob = Knob {
     name: "early_checks",
     unit: "commits",
     default: 5,
     min: 0,
     max: 1_000_000,
-    about: "after a commit was refused, so many of the worker's commits look at what they read and write before they lock anything",
+    about: "how many of a worker's commits, after one was refused, validate their reads and writes before they lock",
     source: "the paper leaves the early consistency check out after 5 commits in a row (§3.5)",
 };
 
 impl Protocol for Cicada {
     const INFO: ProtocolInfo = ProtocolInfo {
         name: "cicada",
-        summary: "optimistic; reads the versions of its timestamp, which it draws from a clock at its first access, and commits there",
+        summary: "optimistic; draws a timestamp from a clock at its first access, reads the versions of that \
+                  timestamp, and commits at it",
         source: "Lim, Kaminsky, Andersen, Cicada: Dependably Fast Multi-Core In-Memory Transactions, SIGMOD 2017",
         requirements: Requirements { plan: false, regions: false },
         capabilities: Capabilities {
@@ -124,7 +125,7 @@ impl Protocol for Cicada {
     }
 }
 
-// Nobody else is about.
+// No other thread uses the database during a recovery.
 restore::recovers!(Cicada, LockBit);
 
 impl Versions for Cicada {
@@ -133,7 +134,7 @@ impl Versions for Cicada {
     }
 
     fn describe(&self, row_version: usize, tid: Tid) {
-        // SAFETY: a row that is being restored is nobody else's.
+        // SAFETY: no other thread can access a row that is being restored.
         unsafe { versions::header(tid, 0, 0).write(row_version) };
     }
 }
@@ -143,27 +144,30 @@ impl Versions for Cicada {
 pub struct State {
     absences: Arc<Absences>,
     under_way: Arc<UnderWay>,
-    /// How often a snapshot looks again whether it may see what it is to come after.
+    /// How often a snapshot checks whether it may see what it must follow.
     wait_steps: u32,
     early_checks: u32,
-    /// So many commits still look first whether they can succeed.
+    /// How many further commits check early whether they can succeed.
     early_left: u32,
-    /// What a read-only transaction is shown; none: it reads at a timestamp of the present, and validates.
+    /// The view of a read-only transaction. `None`: it reads at a present timestamp, and validates.
     reading: Option<View>,
-    /// What the next snapshot comes after.
+    /// The timestamp that the next snapshot must not be below.
     after: u64,
-    /// Scratch of a commit: entries in locking order, each with the wts of the version that it replaces.
+    /// Scratch of a commit: entries in locking order, with the wts of the version that each replaces.
     order: CountedVec<(u64, u32)>,
-    /// Scratch of a commit: what each entry replaced; before that, room for the deletion that it is inserted over.
+    /// Scratch of a commit: the version that each entry replaced. Before that, memory for the deletion over
+    /// which the entry inserts.
     replaced: CountedVec<usize>,
 }
 
 impl State {
-    /// A snapshot's timestamp, or none: it would be before what it is to come after, and stays so while it waits.
+    /// A view for a snapshot. `None` if its timestamp would be below the one that it must follow, and stays
+    /// below while it waits.
     fn take_view(&mut self, core: &Core) -> Option<View> {
         let after = std::mem::take(&mut self.after);
         if core.shown_epoch().is_some() {
-            // All of a durable epoch has ended, whoever is under way commits later: the epoch alone says what is shown.
+            // All transactions of a durable epoch have ended, and active ones commit later. So the epoch alone
+            // determines the view.
             return Some(View::new(core, u64::MAX));
         }
         if after == u64::MAX {

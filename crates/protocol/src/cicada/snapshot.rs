@@ -1,25 +1,24 @@
-//! Read-only transactions (§3.1, §3.4 of the paper): each reads at a timestamp that everybody has passed who
-//! may still write. It notes nothing, validates nothing, writes no word that others read, and waits for no
-//! pending version but one that is inserted over a deletion.
+//! Read-only transactions (§3.1, §3.4 of the paper). Each reads at a timestamp below that of every active
+//! transaction that may write. It records and validates nothing and writes no shared word. It waits only for a
+//! pending version that is inserted over a deletion.
 //!
-//! A worker *announces* from which timestamp on its transaction may commit, from before it draws until all that
-//! it wrote is installed; one that is idle announces nothing. A helper moves `min_rts`, a timestamp that will
-//! never again be committed at or below, and says since which epoch versions are needed for it ([`PastReads`]).
-//! A snapshot looks itself, and is fresher: it reads just below the oldest transaction that is under way, or
-//! just below the present if there is none.
+//! A worker *announces* a lower bound of its transaction's timestamp before it draws, and withdraws it when all
+//! writes are installed. An idle worker announces nothing. A helper advances `min_rts`: no transaction will
+//! commit at or below it again. The helper also reports since which epoch versions are needed for it
+//! ([`PastReads`]). A snapshot determines a fresher timestamp itself. It reads just below the oldest active
+//! transaction, or just below the present if there is none.
 //!
 //! Access rules:
-//! 1. A worker's word is written by itself alone: a bound that its timestamp will be above, then a fence, then
-//!    it draws; then the timestamp; zero, when it has ended. A transaction that draws again goes up, and leaves
-//!    the word.
-//! 2. Who looks for the oldest reads the clock first, then a fence, then the words. So of a worker whose
-//!    announcement it does not find, it finds all that has ended, and what begins later draws above the clock
-//!    that was read.
-//! 3. `min_rts` rises. A timestamp at or below it, or one that a look found to be below all, is of a
-//!    transaction that has ended, for ever.
-//! 4. A snapshot's worker is online before it loads `min_rts`, with a fence between, and reads at that or
-//!    above. Whoever finds a version no more needed found `min_rts` higher before, and looks at who is online
-//!    after (`seriatim_memory::horizon`).
+//! 1. Only the worker writes its word. It stores a bound that its timestamp will exceed, fences, and draws. Then it
+//!    stores the timestamp, and zero at the end. Drawing again raises the timestamp and leaves the word.
+//! 2. A thread that looks for the oldest transaction reads the clock, fences, and then reads the words. If it
+//!    does not find a worker's announcement, it sees everything that has ended. Transactions that begin later
+//!    draw timestamps above the clock that it read.
+//! 3. `min_rts` rises. A transaction whose timestamp is at or below it, or is below a look's result, has ended
+//!    for ever.
+//! 4. A snapshot's worker comes online, fences, loads `min_rts`, and reads at that or above. A thread that
+//!    finds a version unneeded has found a higher `min_rts` before, and then checks which workers are online
+//!    (`seriatim_memory::horizon`).
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering, fence};
 use std::sync::{Arc, Mutex, TryLockError};
@@ -35,23 +34,23 @@ use super::versions::{self, VersionHeader, Written};
 use crate::shared::record_header::{self, TidWord};
 use crate::shared::versions as chains;
 
-/// Who may still write, and what nobody can write any more.
+/// The transactions that may still write, and the timestamps that are settled.
 #[derive(Debug)]
 pub(super) struct UnderWay {
     clock: Arc<Clock>,
     by_worker: Box<[CacheAligned<AtomicU64>]>,
-    /// Workers there have been.
+    /// The number of workers so far.
     workers: AtomicUsize,
     min_rts: CacheAligned<AtomicU64>,
-    /// The epoch since which versions are needed for `min_rts`. Written by who has `next`.
+    /// The epoch since which versions are needed for `min_rts`. Written under `next`.
     since: AtomicU64,
     next: Mutex<Next>,
 }
 
-/// What `min_rts` is to be next.
+/// The next value of `min_rts`.
 #[derive(Debug, Default)]
 struct Next {
-    /// A timestamp that was of the present, with the epoch before: what is above it commits in that or later.
+    /// A timestamp that was of the present, with the epoch before. Transactions above it commit in that epoch or later.
     candidate: Option<(u64, Epoch)>,
 }
 
@@ -67,7 +66,7 @@ impl UnderWay {
         }
     }
 
-    /// A worker that may write.
+    /// Registers a worker that may write.
     pub(super) fn add(&self, worker: WorkerId) {
         self.workers.fetch_max(usize::from(worker.0) + 1, Ordering::SeqCst);
     }
@@ -75,28 +74,28 @@ impl UnderWay {
     fn announce(&self, worker: WorkerId, from: u64) {
         let own = &*self.by_worker[usize::from(worker.0)];
         crate::step(Touch::Store, own);
-        // ORDERING: releases what the worker's transactions before have installed, whatever it announces.
+        // ORDERING: releases the installed writes of the worker's earlier transactions.
         own.store(from, Ordering::Release);
     }
 
-    /// The worker is about to draw. A fence follows.
+    /// Announces that the worker will draw. The caller must fence afterwards.
     pub(super) fn begin(&self, worker: WorkerId) {
         crate::step(Touch::Header, &*self.min_rts);
         self.announce(worker, self.min_rts.load(Ordering::Acquire) + 1);
     }
 
-    /// It has drawn.
+    /// Announces the drawn timestamp.
     pub(super) fn drawn(&self, worker: WorkerId, at: u64) {
         self.announce(worker, at);
     }
 
-    /// Its transaction has ended: all that it wrote is installed.
+    /// Ends the announcement. All writes of the transaction are installed.
     pub(super) fn end(&self, worker: WorkerId) {
         self.announce(worker, 0);
     }
 
-    /// The newest timestamp of which all has ended, or a lower one; none above `present`, which was of the
-    /// present before a fence.
+    /// A timestamp at or below which all transactions have ended, at most `present`. `present` was read from
+    /// the clock before a fence.
     fn settled(&self, present: u64) -> u64 {
         let workers = &self.by_worker[..self.workers.load(Ordering::SeqCst)];
         let announced = workers.iter().map(|own| {
@@ -107,7 +106,7 @@ impl UnderWay {
         announced.filter(|&from| from > 0).map(|from| from - 1).fold(present, u64::min)
     }
 
-    /// A timestamp to read at, for a worker that is online (rules 2 to 4).
+    /// A timestamp at which an online worker can read (rules 2 to 4).
     pub(super) fn read_at(&self) -> u64 {
         // ORDERING: the worker came online with a fence.
         let min_rts = self.min_rts.load(Ordering::Acquire);
@@ -119,8 +118,8 @@ impl UnderWay {
 }
 
 impl PastReads for UnderWay {
-    /// A candidate becomes `min_rts` when all that was under way when it was of the present has ended. Who
-    /// finds another at it leaves it to that one: there are steps within.
+    /// A candidate becomes `min_rts` when all transactions at or below it have ended. If another thread is at
+    /// it, this one leaves the work to that thread, since it takes several steps.
     fn since(&self, now: Epoch) -> Epoch {
         let next = match self.next.try_lock() {
             Ok(next) => Some(next),
@@ -128,8 +127,8 @@ impl PastReads for UnderWay {
             Err(TryLockError::WouldBlock) => None,
         };
         if let Some(mut next) = next {
-            // Who is above the candidate passes its timestamp after the clock is read here, and reads its epoch
-            // after that.
+            // A transaction above the candidate passes its timestamp after the clock is read here, and reads
+            // its epoch later.
             let (candidate, epoch) = *next.candidate.get_or_insert_with(|| (self.clock.passed(), now));
             // ORDERING: as in `read_at`.
             fence(Ordering::SeqCst);
@@ -138,7 +137,7 @@ impl PastReads for UnderWay {
                 // ORDERING: a seal follows, which begins with a fence: rule 4.
                 self.min_rts.store(candidate, Ordering::Release);
                 next.candidate = None;
-                // ORDERING: partner of the load below: who reads it finds this `min_rts`.
+                // ORDERING: pairs with the load below: a thread that reads it sees this `min_rts`.
                 self.since.store(epoch.0, Ordering::Release);
             }
         }
@@ -146,12 +145,12 @@ impl PastReads for UnderWay {
     }
 }
 
-/// What a read-only transaction is shown.
+/// The view of a read-only transaction.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct View {
-    /// Versions with a higher wts came later.
+    /// Versions with a higher wts are later.
     pub(super) at: u64,
-    /// Once the log has stopped, or if the disk is behind: versions of a later epoch are not shown, as they are
+    /// If the log has stopped, or the disk is behind: versions of later epochs are not shown, since they are
     /// not durable.
     durable: Option<Epoch>,
 }
@@ -180,9 +179,9 @@ impl chains::View for View {
         version.kept.is_deletion()
     }
 
-    /// All that is to be seen is installed, so nothing is waited for, with one exception: while a row is being inserted
-    /// over a deletion the record does not say when that was. Promise (d): each look has the steps of a [`Backoff`],
-    /// and the caller bounds the looks ([`Worker::wait_max`](seriatim_txn::Worker::wait_max)).
+    /// All visible versions are installed, so there is only one wait. While a row is being inserted over a
+    /// deletion, the record does not store the time of the deletion. Promise (d): each look has the steps of a
+    /// [`Backoff`], and the caller bounds the looks ([`Worker::wait_max`](seriatim_txn::Worker::wait_max)).
     #[inline]
     fn look(self, table: &Table, record: RecordPtr) -> Result<(TidWord, bool), OpError> {
         let record_layout: &RecordLayout = &table.record_layout;
@@ -194,8 +193,9 @@ impl chains::View for View {
             if !word.is_absent() || word.tid() == Tid::ZERO {
                 return Ok((word, false));
             }
-            // If the record is locked and nothing pending, this is when it was deleted; or a row was just
-            // installed, which has come too late: then the version word begins with that row.
+            // If the record is locked without a pending version, this is the time of the deletion. Otherwise a
+            // row was just installed, which is too late for this view; the chain from the version word then
+            // begins with that row.
             let deleted = versions::wts_unless_pending(record_layout, record);
             crate::step(Touch::Header, header);
             if let Some(deleted) = deleted

@@ -1,4 +1,5 @@
-//! Which version a timestamp sees, and who comes too late; step by step, judged by the history checker.
+//! Which version a timestamp sees, and which transactions are too late. The transactions run step by step, and
+//! the history checker checks them.
 
 use std::ops::Bound;
 use std::sync::atomic::Ordering;
@@ -30,7 +31,7 @@ impl Stage {
         open
     }
 
-    /// The worker is kept: the transaction has passed its timestamp by itself, not when its worker goes.
+    /// Keeps the worker, so that the commit and not the worker's end passes the timestamp.
     fn commit(&mut self, open: Open) {
         let (ended, worker) = self.end(open);
         assert!(ended.is_ok(), "{ended:?}");
@@ -42,14 +43,14 @@ impl Stage {
         reason(self.end(open).0.expect_err("it comes too late"))
     }
 
-    /// A transaction of its own that changes a cell.
+    /// A separate transaction that changes a cell.
     fn overwrite(&mut self, key: u64) {
         let mut open = self.begin();
         self.change(&mut open, key);
         self.commit(open);
     }
 
-    /// A transaction of its own that looks at a cell and changes another.
+    /// A separate transaction that reads a cell and changes another.
     fn look_and_change(&mut self, key: u64, other: u64) -> Option<i64> {
         let mut open = self.begin();
         let value = self.read(&mut open, key);
@@ -58,7 +59,7 @@ impl Stage {
         value
     }
 
-    /// A transaction of its own that looks at a cell.
+    /// A separate transaction that reads a cell.
     fn look(&mut self, key: u64) -> Option<i64> {
         let mut open = self.begin();
         let value = self.read(&mut open, key);
@@ -73,7 +74,7 @@ impl Stage {
         self.open_with(self.bench.worker(), Mode::ReadOnly)
     }
 
-    /// One of its own that looks at a cell.
+    /// A read-only transaction that reads a cell.
     fn look_past(&mut self, key: u64) -> Option<i64> {
         let mut open = self.snapshot();
         let value = self.read(&mut open, key);
@@ -81,7 +82,7 @@ impl Stage {
         value
     }
 
-    /// A transaction in each of so many epochs that changes a cell.
+    /// In each of `epochs` epochs, a transaction that changes a cell.
     fn overwrite_by_epochs(&mut self, key: u64, epochs: u32) {
         for _ in 0..epochs {
             self.bench.environment.advance_epoch();
@@ -89,7 +90,7 @@ impl Stage {
         }
     }
 
-    /// What a scan of all sees.
+    /// The values that a scan of all cells sees.
     fn scan(&self, open: &mut Open) -> Vec<i64> {
         let mut scan = Scan::default();
         let scanned =
@@ -112,9 +113,9 @@ fn abort(mut open: Open) {
     open.worker.abort();
 }
 
-/// However often it is overwritten, and whether its place in the record could be used again.
+/// However often the row is overwritten, and even if its slot in the record could be reused.
 #[test]
-fn a_reader_sees_the_versions_of_its_timestamp_and_commits_below_who_overwrote_them() {
+fn a_reader_sees_the_versions_of_its_timestamp_and_commits_below_later_writers() {
     for writes in [false, true] {
         let mut stage = Stage::new();
         let mut reader = stage.begin();
@@ -131,9 +132,9 @@ fn a_reader_sees_the_versions_of_its_timestamp_and_commits_below_who_overwrote_t
     }
 }
 
-/// At the access, and at the commit.
+/// At the access and at the commit.
 #[test]
-fn a_write_of_what_a_later_one_wrote_is_refused() {
+fn a_write_below_a_later_version_is_refused() {
     for early in [true, false] {
         let mut stage = Stage::new();
         let mut writer = stage.begin();
@@ -154,9 +155,9 @@ fn a_write_of_what_a_later_one_wrote_is_refused() {
     }
 }
 
-/// After a commit that was refused, until as many have succeeded as the option says.
+/// After a refused commit, until as many commits have succeeded as the option says.
 #[test]
-fn commits_look_at_what_they_write_before_the_locks_where_one_was_refused_lately() {
+fn commits_validate_early_after_a_refused_one() {
     let mut stage = Stage::new();
     let mut worker = stage.bench.worker();
     let refused_in = |stage: &mut Stage, worker: Worker<State>| {
@@ -164,7 +165,7 @@ fn commits_look_at_what_they_write_before_the_locks_where_one_was_refused_lately
         stage.change(&mut open, X);
         stage.overwrite(X);
         let (ended, worker) = stage.end(open);
-        let Err(OpError::Abort(cause)) = ended else { panic!("it comes too late: {ended:?}") };
+        let Err(OpError::Abort(cause)) = ended else { panic!("the commit is too late: {ended:?}") };
         assert_eq!(cause.reason, Reason::RecordChanged);
         (cause.phase, worker)
     };
@@ -184,9 +185,9 @@ fn commits_look_at_what_they_write_before_the_locks_where_one_was_refused_lately
     }
 }
 
-/// What others hold may be given back: it refuses nobody early.
+/// A lock may be released, so it refuses no commit early.
 #[test]
-fn what_is_locked_is_not_refused_by_the_early_look() {
+fn early_validation_does_not_refuse_locked_records() {
     let mut stage = Stage::new();
     let mut open = stage.begin();
     stage.read(&mut open, Y);
@@ -202,13 +203,13 @@ fn what_is_locked_is_not_refused_by_the_early_look() {
     words.iter().for_each(|word| word.store(TidWord(word.load(Ordering::Relaxed)).unlocked().0, Ordering::Release));
     stage.overwrite(Y);
     let attempt = open.worker.attempt();
-    assert!(commit::early_failure(attempt, at, since).is_none(), "it reads what was there at its timestamp");
+    assert!(commit::early_failure(attempt, at, since).is_none(), "the read is valid at its timestamp");
     stage.commit(open);
 }
 
-/// It comes after all who saw what it overwrites, if what it has read itself is there still.
+/// It commits above all readers of the version that it overwrites, if its own reads are still valid there.
 #[test]
-fn a_write_of_what_a_later_one_saw_comes_after_that_or_is_refused() {
+fn a_write_commits_above_later_readers_or_is_refused() {
     for reads in [false, true] {
         let mut stage = Stage::new();
         let mut writer = stage.begin();
@@ -225,16 +226,16 @@ fn a_write_of_what_a_later_one_saw_comes_after_that_or_is_refused() {
         } else {
             stage.commit(writer);
             let written = versions::written(&stage.bench.cells.record_layout, x).load(Ordering::Relaxed);
-            assert!(written > drawn, "it drew another timestamp");
+            assert!(written > drawn, "the writer drew another timestamp");
         }
         stage.overwrite(X);
     }
 }
 
-/// What was read is the newest version still, and what is written below it was not seen: but another has
-/// written below the reader.
+/// The version that was read is still the newest, and the pending write below it was not seen. But it is below the
+/// reader. written below the reader.
 #[test]
-fn a_read_is_looked_at_again() {
+fn a_read_is_validated() {
     for gives_up in [false, true] {
         let mut stage = Stage::new();
         let mut writer = stage.begin();
@@ -252,9 +253,9 @@ fn a_read_is_looked_at_again() {
     }
 }
 
-/// A closure that gave up tells what it saw if that was there at its timestamp, whatever came later.
+/// A closure that gave up may report what it saw if that was valid at its timestamp, whatever came later.
 #[test]
-fn what_was_seen_before_it_was_overwritten_may_be_told() {
+fn a_read_that_was_overwritten_later_may_be_reported() {
     let mut stage = Stage::new();
     let mut reader = stage.begin();
     assert_eq!(stage.read(&mut reader, X), Some(10));
@@ -264,7 +265,7 @@ fn what_was_seen_before_it_was_overwritten_may_be_told() {
     abort(reader);
 }
 
-/// How a transaction that gives up uses what an earlier one writes.
+/// How a transaction that gives up accesses a row that an earlier one writes.
 const USES: [fn(&Stage, &mut Open, u64); 4] = [
     |stage, open, key| {
         stage.read(open, key);
@@ -285,11 +286,11 @@ const USES: [fn(&Stage, &mut Open, u64); 4] = [
     },
 ];
 
-/// A closure that gives up after it saw that X was overwritten, and Y or an absence as it was, reports a state of the
-/// order. A writer that read X before must not put its write of Y, or the absent row, below that: by its own timestamp
-/// it would.
+/// A closure that gives up saw that X was overwritten, and saw Y or an absence unchanged. It reports a state of
+/// the serial order. A writer that read X before must not install Y or the absent row below that state. Its own
+/// timestamp would permit that.
 #[test]
-fn what_was_reported_stays_true() {
+fn a_reported_state_stays_valid() {
     for key in [Y, ABSENT] {
         for (uses, writes_first) in USES.into_iter().flat_map(|uses| [(uses, true), (uses, false)]) {
             let mut stage = Stage::new();
@@ -308,7 +309,7 @@ fn what_was_reported_stays_true() {
             let mut gives_up = stage.begin();
             assert_eq!(stage.read(&mut gives_up, X), Some(11));
             uses(&stage, &mut gives_up, key);
-            assert_eq!(gives_up.worker.validate(), Ok(()), "it may be reported");
+            assert_eq!(gives_up.worker.validate(), Ok(()), "the state may be reported");
             abort(gives_up);
             if !writes_first {
                 write(&stage, &mut writer);
@@ -320,7 +321,7 @@ fn what_was_reported_stays_true() {
 
 /// A row that is pending below the timestamp may be installed there.
 #[test]
-fn a_row_to_be_written_that_another_has_locked_is_not_reported() {
+fn a_report_with_a_locked_row_in_the_write_set_is_refused() {
     let stage = Stage::new();
     let mut gives_up = stage.begin();
     stage.change(&mut gives_up, Y);
@@ -335,7 +336,7 @@ fn a_row_to_be_written_that_another_has_locked_is_not_reported() {
 }
 
 #[test]
-fn a_pending_version_is_waited_for_by_later_ones_and_not_seen_by_earlier_ones() {
+fn later_transactions_wait_for_a_pending_version_and_earlier_ones_ignore_it() {
     let stage = Stage::new();
     let mut early = stage.begin();
     let mut writer = stage.begin();
@@ -347,7 +348,7 @@ fn a_pending_version_is_waited_for_by_later_ones_and_not_seen_by_earlier_ones() 
     let tid_word = record_header::tid_word(layout, x);
     let free = TidWord(tid_word.load(Ordering::Relaxed));
     tid_word.store(free.locked().0, Ordering::Release);
-    // Between the two steps nobody knows who it is.
+    // Between the two steps the writer's timestamp is unknown.
     assert_eq!(stage.try_read(&mut early, X).map_err(reason), Err(Reason::RecordLocked));
     let before = versions::pend(layout, x, at);
     assert_eq!(stage.try_read(&mut late, X).map_err(reason), Err(Reason::RecordLocked));
@@ -358,9 +359,9 @@ fn a_pending_version_is_waited_for_by_later_ones_and_not_seen_by_earlier_ones() 
     [early, writer, late].into_iter().for_each(abort);
 }
 
-/// Of a record that is deleted only who has seen that goes on.
+/// Only a transaction that has seen the deletion can continue.
 #[test]
-fn a_deletion_that_was_seen_is_passed_by_while_a_later_insertion_is_pending() {
+fn a_deletion_that_was_seen_stays_visible_while_a_later_insertion_is_pending() {
     let mut stage = Stage::new();
     let keeps = stage.begin();
     let mut deletes = stage.begin();
@@ -385,11 +386,11 @@ fn a_deletion_that_was_seen_is_passed_by_while_a_later_insertion_is_pending() {
     [keeps, blind, later].into_iter().for_each(abort);
 }
 
-/// Each has read what the other writes, and a third has seen both: they draw again, and one of them waits for
-/// the other.
+/// Each of two transactions has read what the other writes, and a third has seen both. Both draw again, and one
+/// waits for the other.
 #[cfg(feature = "steps")]
 #[test]
-fn of_two_that_draw_again_one_commits() {
+fn one_of_two_transactions_that_draw_again_commits() {
     use seriatim_base::thread::take_turns;
 
     for seed in 0..300 {
@@ -420,7 +421,7 @@ fn of_two_that_draw_again_one_commits() {
     }
 }
 
-/// What is pending, taken back meanwhile, is not mistaken for what is there.
+/// A pending version that is undone meanwhile is not taken for a committed one.
 #[test]
 fn an_unlocked_record_has_nothing_pending() {
     let stage = Stage::new();
@@ -429,16 +430,16 @@ fn an_unlocked_record_has_nothing_pending() {
     let x = open.worker.seen().record.expect("a row is of a record");
     let (at, layout) = (open.worker.attempt().locks.timestamp(), &stage.bench.cells.record_layout);
     let words = Words::of(layout, x);
-    let Sight::Newest(word, version) = words.sight(at, Tid::ZERO.epoch()) else { panic!("nobody is about") };
+    let Sight::Newest(word, version) = words.sight(at, Tid::ZERO.epoch()) else { panic!("nothing is pending") };
     versions::pend(layout, x, at);
-    assert_eq!(words.sight(at + 1, Tid::ZERO.epoch()), Sight::Held, "it looks again, with a bound");
+    assert_eq!(words.sight(at + 1, Tid::ZERO.epoch()), Sight::Held, "the reader looks again, with a bound");
     versions::unpend(layout, x, 0);
     assert_eq!(words.sight(at + 1, Tid::ZERO.epoch()), Sight::Newest(word, version));
     abort(open);
 }
 
 #[test]
-fn a_key_is_as_it_was_before_it_was_deleted_also_once_it_is_reborn() {
+fn a_reader_sees_a_key_before_its_deletion_even_after_a_new_insertion() {
     let mut stage = Stage::new();
     let [mut early, mut later, mut last] = [(); 3].map(|()| stage.begin());
     let mut deletes = stage.begin();
@@ -447,7 +448,7 @@ fn a_key_is_as_it_was_before_it_was_deleted_also_once_it_is_reborn() {
     assert_eq!(stage.read(&mut early, X), Some(10));
     stage.change(&mut early, Y);
     stage.commit(early);
-    let error = stage.try_change(&mut later, X).expect_err("it is deleted in the future");
+    let error = stage.try_change(&mut later, X).expect_err("the key is deleted in the future");
     assert_eq!(reason(error), Reason::RecordChanged);
     abort(later);
     let [mut between, mut blind] = [(); 2].map(|()| stage.begin());
@@ -483,9 +484,10 @@ fn a_key_is_absent_before_its_first_row() {
     stage.commit(early);
 }
 
-/// Whether there is a record, of another's insertion, or none; refused if it has read what was overwritten.
+/// With a record of another's insertion, or without one. Refused if the inserter has read a version that was
+/// overwritten.
 #[test]
-fn an_insertion_comes_after_who_found_the_key_absent_or_is_refused() {
+fn an_insertion_commits_above_readers_of_the_absence_or_is_refused() {
     for (placeholder, reads) in [(false, true), (true, true), (false, false), (true, false)] {
         let mut stage = Stage::new();
         let mut inserts = stage.begin();
@@ -507,9 +509,9 @@ fn an_insertion_comes_after_who_found_the_key_absent_or_is_refused() {
     }
 }
 
-/// An insertion that came to nothing is such a one: with a placeholder of its own, and with another's.
+/// A transaction whose insertion was undone relied on the absence: with its own placeholder, and with another's.
 #[test]
-fn an_insertion_comes_after_one_that_came_to_nothing_or_is_refused() {
+fn an_insertion_commits_above_an_undone_one_or_is_refused() {
     for own in [false, true] {
         let mut stage = Stage::new();
         let mut inserts = stage.begin();
@@ -531,7 +533,7 @@ fn an_insertion_comes_after_one_that_came_to_nothing_or_is_refused() {
 }
 
 #[test]
-fn an_insertion_below_who_read_a_record_that_was_unlinked_is_refused() {
+fn an_insertion_below_a_reader_of_the_unlinked_record_is_refused() {
     let mut stage = Stage::new();
     let mut deletes = stage.begin();
     stage.delete(&mut deletes, Y);
@@ -549,9 +551,9 @@ fn an_insertion_below_who_read_a_record_that_was_unlinked_is_refused() {
     assert_eq!(stage.refuse(inserts), Reason::RecordChanged);
 }
 
-/// Its own row is out of sight once the one that linked the record takes it back (promise g).
+/// Its own row becomes invisible once the transaction that linked the record takes it back (promise g).
 #[test]
-fn a_write_whose_record_was_unlinked_was_not_as_read() {
+fn a_write_to_an_unlinked_record_fails_validation() {
     let stage = Stage::new();
     let mut gives_up = stage.begin();
     stage.insert(&mut gives_up, ABSENT);
@@ -559,16 +561,16 @@ fn a_write_whose_record_was_unlinked_was_not_as_read() {
     stage.insert(&mut fills, ABSENT);
     assert_eq!(fills.worker.validate(), Ok(()), "the placeholder is there");
     abort(gives_up);
-    assert_eq!(stage.read(&mut fills, ABSENT), None, "its own row is out of sight");
+    assert_eq!(stage.read(&mut fills, ABSENT), None, "its own row is invisible");
     stage.insert(&mut fills, ABSENT);
-    assert!(fills.worker.validate().is_err(), "it has two rows at one key");
+    assert!(fills.worker.validate().is_err(), "the transaction has two rows with one key");
     abort(fills);
 }
 
-/// Who commits in a later epoch than the one that overwrote what it read would come first in the order, and
-/// last in the log.
+/// A transaction that commits in a later epoch than the one that overwrote its reads would be earlier in the
+/// serial order and later in the log.
 #[test]
-fn no_epoch_is_later_than_that_of_who_overwrote_what_was_read() {
+fn no_reader_commits_in_a_later_epoch_than_the_overwriter() {
     for (before, after, writes, commits) in
         [(false, false, true, true), (true, false, true, true), (false, true, true, false), (false, true, false, true)]
     {
@@ -583,7 +585,7 @@ fn no_epoch_is_later_than_that_of_who_overwrote_what_was_read() {
         advance(before);
         let mut writer = stage.begin();
         stage.change(&mut writer, X);
-        let writer = stage.end(writer).0.expect("nobody is in its way");
+        let writer = stage.end(writer).0.expect("nothing conflicts");
         if after {
             stage.bench.environment.advance_epoch();
         }
@@ -596,9 +598,9 @@ fn no_epoch_is_later_than_that_of_who_overwrote_what_was_read() {
     }
 }
 
-/// Though what it drew was never passed by a commit.
+/// Although no commit passed the timestamp that it drew.
 #[test]
-fn a_worker_draws_above_the_one_that_had_its_number() {
+fn a_worker_draws_above_the_former_worker_with_its_number() {
     let stage = Stage::new();
     stage.bench.protocol.clock.told.store(1 << 40, Ordering::SeqCst);
     let mut first = stage.begin();
@@ -620,11 +622,11 @@ fn timestamps_rise_with_time_also_while_the_clock_stands_still_and_when_it_goes_
     for now in [ahead, ahead, ahead, ahead - 1, ahead - 1] {
         clock.told.store(now, Ordering::SeqCst);
         let before = stage.look(X).expect("it is there");
-        // Of one worker after another.
+        // By one worker after another.
         stage.overwrite(X);
         assert_eq!(stage.look(X), Some(before + 1));
     }
-    // As no clock of a machine does: it had passed what was drawn. Another is about, so that nothing is gone yet.
+    // No real clock does that: the timestamp was passed. Another transaction is open, so nothing is freed yet.
     let idle = stage.begin();
     clock.told.store(ahead + 1000, Ordering::SeqCst);
     let mut open = stage.begin();
@@ -634,16 +636,16 @@ fn timestamps_rise_with_time_also_while_the_clock_stands_still_and_when_it_goes_
     clock.told.store(ahead, Ordering::SeqCst);
     stage.bench.environment.advance_epoch();
     let mut behind = stage.begin();
-    let error = stage.try_read(&mut behind, X).expect_err("what there was may be gone");
+    let error = stage.try_read(&mut behind, X).expect_err("the old version may be freed");
     assert_eq!(reason(error), Reason::RecordChanged);
     abort(behind);
     abort(idle);
 }
 
-/// Whoever begins later sees it, if nobody who may still write is older; whoever is idle, or reads only, is in
-/// nobody's way.
+/// A later snapshot sees a commit if no older transaction may still write. Idle workers and read-only
+/// transactions do not matter.
 #[test]
-fn a_snapshot_sees_what_was_there_below_the_oldest_transaction_that_may_write() {
+fn a_snapshot_sees_the_state_below_the_oldest_transaction_that_may_write() {
     let mut stage = Stage::new();
     let idle = stage.bench.worker();
     for round in 0..3 {
@@ -677,10 +679,10 @@ fn a_snapshot_sees_what_was_there_below_the_oldest_transaction_that_may_write() 
     drop(idle);
 }
 
-/// It was replaced, deleted, or deleted and born again before the snapshot began: the transaction that made it
-/// read so early ends at once, and helpers and collectors do all that they may.
+/// The row was replaced, deleted, or deleted and inserted again before the snapshot began. The older transaction that
+/// caused the early timestamp ends at once, and helpers and collectors do everything permitted.
 #[test]
-fn what_was_replaced_before_a_snapshot_began_is_there_until_it_ends() {
+fn versions_replaced_before_a_snapshot_began_stay_until_it_ends() {
     for reborn in [false, true] {
         let mut stage = Stage::new();
         let oldest = stage.begin();
@@ -696,7 +698,7 @@ fn what_was_replaced_before_a_snapshot_began_is_there_until_it_ends() {
             stage.insert(&mut inserts, Y);
             stage.commit(inserts);
         }
-        // The grace period of the deletion waits for the oldest alone.
+        // Only the oldest transaction delays the grace period of the deletion.
         sweeper.core().local.collect();
         let mut old = stage.snapshot();
         abort(oldest);
@@ -711,7 +713,7 @@ fn what_was_replaced_before_a_snapshot_began_is_there_until_it_ends() {
         assert_eq!((stage.read(&mut old, X), stage.read(&mut old, Y)), (Some(10), Some(10)));
         assert_eq!(stage.scan(&mut old), [10, 10, 10]);
         stage.commit(old);
-        // Then it goes.
+        // Then the version is freed.
         stage.bench.pass_time();
         sweeper.core().local.collect();
         sweeper.collect_garbage(usize::MAX);
@@ -722,9 +724,9 @@ fn what_was_replaced_before_a_snapshot_began_is_there_until_it_ends() {
     }
 }
 
-/// What readers to come may read is not given back, though nobody reads it now.
+/// Versions that a later reader may need are kept, even without a present reader.
 #[test]
-fn a_snapshot_finds_what_was_replaced_while_nobody_read() {
+fn a_snapshot_finds_versions_replaced_without_a_reader() {
     let mut stage = Stage::new();
     let oldest = stage.begin();
     stage.overwrite_by_epochs(X, 40);
@@ -734,10 +736,10 @@ fn a_snapshot_finds_what_was_replaced_while_nobody_read() {
     assert_eq!(stage.look_past(X), Some(50));
 }
 
-/// A worker that is about to draw came online since the round of the horizon that is about to end: snapshots
-/// read below all that it may draw.
+/// A worker that is about to draw came online after the current round of the horizon began. Snapshots read
+/// below all timestamps that it may draw.
 #[test]
-fn a_snapshot_beside_one_that_draws_finds_what_was_replaced_since() {
+fn a_snapshot_beside_a_drawing_worker_finds_versions_replaced_since() {
     let mut stage = Stage::new();
     stage.bench.pass_time();
     let mut worker = stage.bench.worker();
@@ -748,9 +750,9 @@ fn a_snapshot_beside_one_that_draws_finds_what_was_replaced_since() {
     stage.bench.protocol.under_way.end(drawing);
 }
 
-/// The helper has asked since the writer drew: what it allows is below the writer.
+/// The helper has run since the writer drew. The timestamp that it permits is below the writer's.
 #[test]
-fn no_snapshot_is_at_or_above_who_may_still_write() {
+fn no_snapshot_is_at_or_above_a_possible_writer() {
     let mut stage = Stage::new();
     let mut writer = stage.begin();
     for key in X..=Y {
@@ -765,11 +767,11 @@ fn no_snapshot_is_at_or_above_who_may_still_write() {
     stage.commit(old);
 }
 
-/// At every step of a transaction, its first access included, another looks at one of two rows that it changes,
-/// and afterwards at both.
+/// At every step of a transaction, including its first access, a snapshot reads one of the two rows that it
+/// changes, and afterwards both.
 #[cfg(feature = "steps")]
 #[test]
-fn a_snapshot_that_begins_amid_a_transaction_sees_all_of_it_or_nothing() {
+fn a_snapshot_that_begins_during_a_transaction_sees_all_of_it_or_nothing() {
     use seriatim_base::thread::interrupt;
     use seriatim_txn::{NoRedo, Priority};
 
@@ -788,7 +790,7 @@ fn a_snapshot_that_begins_amid_a_transaction_sees_all_of_it_or_nothing() {
             for key in X..=Y {
                 assert!(stage.bench.change(&mut writer, key, |value| value + 1).is_ok());
             }
-            assert!(writer.commit(&mut NoRedo).is_ok(), "a snapshot is in nobody's way");
+            assert!(writer.commit(&mut NoRedo).is_ok(), "a snapshot conflicts with no transaction");
         };
         let ((), interrupted) = interrupt(steps, begin, transfer);
         let Some((mut open, seen)) = old.filter(|_| interrupted) else { break };
@@ -800,9 +802,9 @@ fn a_snapshot_that_begins_amid_a_transaction_sees_all_of_it_or_nothing() {
     assert!(steps > 10, "{steps}");
 }
 
-/// Though another is under way that is older: the snapshot waits, and then reads the present and validates.
+/// Although an older transaction is open: the snapshot waits, and then reads the present and validates.
 #[test]
-fn a_session_sees_what_it_did() {
+fn a_session_sees_its_own_commits() {
     for sees in [true, false] {
         let mut stage = Stage::new();
         let mut oldest = stage.begin();
@@ -818,11 +820,11 @@ fn a_session_sees_what_it_did() {
         assert_eq!(stage.read(&mut reads, X), Some(if sees { 11 } else { 10 }));
         stage.change(&mut oldest, Y);
         stage.commit(oldest);
-        // The one of the present is overtaken, as any other.
+        // The reader of the present is overtaken, like any other.
         assert_eq!(stage.try_read(&mut reads, Y), Ok(Some(if sees { 11 } else { 10 })));
         let (ended, mut worker) = stage.end(reads);
         assert!(ended.is_ok());
-        // Nobody is older any more.
+        // No older transaction is open any more.
         let place = worker.place();
         worker.come_after(place);
         let mut reads = stage.open_with(worker, Mode::ReadOnly);
@@ -832,10 +834,10 @@ fn a_session_sees_what_it_did() {
     }
 }
 
-/// While a row is inserted over a deletion the record does not say when that was: so long a snapshot waits, and
-/// no longer.
+/// While a row is inserted over a deletion, the record does not store the time of the deletion. A snapshot
+/// waits for that long, and no longer.
 #[test]
-fn a_deletion_is_not_forgotten_while_a_row_is_inserted_over_it() {
+fn a_deletion_stays_visible_while_a_row_is_inserted_over_it() {
     let mut stage = Stage::new();
     let mut deletes = stage.begin();
     stage.delete(&mut deletes, X);
@@ -847,10 +849,10 @@ fn a_deletion_is_not_forgotten_while_a_row_is_inserted_over_it() {
     let tid_word = record_header::tid_word(layout, x);
     let free = TidWord(tid_word.load(Ordering::Relaxed));
     tid_word.store(free.locked().0, Ordering::Release);
-    assert_eq!(stage.read(&mut snapshot, X), None, "locked, and nothing pending");
+    assert_eq!(stage.read(&mut snapshot, X), None, "the record is locked, and no version is pending");
     let before = versions::pend(layout, x, at);
     let read = |snapshot: &mut Open| stage.bench.read(&mut snapshot.worker, X);
-    assert_eq!(read(&mut snapshot), Err(OpError::Wait), "it looks again, with a bound");
+    assert_eq!(read(&mut snapshot), Err(OpError::Wait), "the snapshot looks again, with a bound");
     let mut scan = Scan::default();
     let scanned =
         stage.bench.cells.index.scan(Bound::Unbounded, Bound::Unbounded, Direction::Forward, &mut scan.cursor);
@@ -869,7 +871,7 @@ fn a_deletion_is_not_forgotten_while_a_row_is_inserted_over_it() {
     [snapshot, inserts].into_iter().for_each(abort);
 }
 
-/// What is replaced again and again beside a worker that is idle and snapshots that come and go takes no more memory.
+/// Repeated replacement beside an idle worker and changing snapshots takes no more memory.
 #[test]
 fn memory_is_bounded_beside_snapshots() {
     let mut stage = Stage::new();

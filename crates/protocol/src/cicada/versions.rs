@@ -1,28 +1,30 @@
-//! The versions of a record: which of them a timestamp sees.
+//! The versions of a record, and which of them a timestamp sees.
 //!
-//! Of a record the newest committed version is found as under every protocol, by TID word and version word. Two
-//! words of the header are the protocol's own:
+//! The newest committed version is located by TID word and version word, as under every protocol. Two words of
+//! the header belong to this protocol:
 //!
 //! ```text
-//! 63                                                           1       0           63                                          0
-//! |  wts of the newest version, or at least that of the pending one  | PENDING |     |  rts: the newest to have seen the newest version  |
+//! 63                                                            1        0
+//! |  wts of the newest version, or a lower bound of a pending one's | PENDING |
+//!
+//! 63                                                                        0
+//! |  rts: the newest timestamp that has seen the newest version             |
 //! ```
-//! Each row version names its wts and the version that it replaced (`shared/versions`). A deletion that a row
-//! was inserted over is a version of its own from then on, a header without a row, with DELETION in place of
-//! PENDING.
+//! Each row version has its wts and a pointer to the version that it replaced (`shared/versions`). When a row is
+//! inserted over a deletion, the deletion becomes a version: a header without a row, with DELETION in place of PENDING.
 //!
 //! Access rules:
-//! 1. Who holds the lock bit of the TID word to write sets its timestamp and PENDING in the first word: its
-//!    version is *pending*, and will have this wts or one above. The word rises whenever another timestamp is
-//!    drawn. It takes both back, or installs: version word, wts, TID word, which unlocks. The version word
-//!    names committed versions only.
-//! 2. A record without PENDING that is locked is being unlinked, or about to be pending, or all but unlocked.
-//!    Its wts is no more than that of what is pending then, if anything is.
-//! 3. Anybody may raise the rts. Who writes looks at it when its version is pending, with a fence between; who
-//!    reads raises it, and looks then whether the version is still the one that it sees, with a fence between.
-//!    So one of the two finds the other.
-//! 4. A new version is above all others of the record, and above the rts. So an older version is seen by the
-//!    same timestamps for ever: only the newest needs an rts.
+//! 1. A writer that holds the lock bit of the TID word sets its timestamp and PENDING in the first word. Its
+//!    version is *pending*, and will have this wts or a higher one; drawing again raises the word. The writer
+//!    then either restores the word, or installs version word, wts and TID word in this order; the last store
+//!    unlocks. The version word refers only to committed versions.
+//! 2. A locked record without PENDING is being unlinked, or is about to become pending, or is about to be
+//!    unlocked. Its wts is not above that of the version that is pending under the same lock, if there is one.
+//! 3. Any transaction may raise the rts. A writer makes its version pending, fences, and reads the rts. A
+//!    reader raises the rts, fences, and checks that its version is still the one that it sees. So one of the
+//!    two detects the other.
+//! 4. A new version is above all others of the record, and above the rts. So each timestamp sees the same older
+//!    version for ever, and only the newest version needs an rts.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -39,7 +41,7 @@ use crate::shared::versions::{Version, find};
 const PENDING: u64 = 1;
 const DELETION: u64 = 1;
 
-/// What is kept with a row version: its wts and a flag.
+/// The additional field of a row version: its wts and a flag.
 #[derive(Clone, Copy, Debug)]
 #[repr(transparent)]
 pub(super) struct Written(u64);
@@ -62,7 +64,7 @@ pub(super) fn header(tid: Tid, wts: u64, previous: usize) -> VersionHeader {
     Version { tid, kept: Written(wts), previous }
 }
 
-/// A deletion as a version: it deleted `previous`.
+/// A version for a deletion that deleted `previous`.
 pub(super) fn deletion(tid: Tid, wts: u64, previous: usize) -> VersionHeader {
     Version { tid, kept: Written(wts | DELETION), previous }
 }
@@ -77,14 +79,14 @@ pub(super) fn seen<'t>(record_layout: &RecordLayout, record: RecordPtr) -> &'t A
     record_header::own::<1>(record_layout, record)
 }
 
-/// The words of a record that is not linked yet, or restored.
+/// Initializes the words of a record that is not linked yet, or that is restored.
 pub(super) fn rest(table: &Table, record: RecordPtr) {
     // ORDERING: linking publishes the record with release.
     written(&table.record_layout, record).store(0, Ordering::Relaxed);
     seen(&table.record_layout, record).store(0, Ordering::Relaxed);
 }
 
-/// Raises an rts. (Rule 3.)
+/// Raises an rts (rule 3).
 pub(super) fn raise(rts: &AtomicU64, at: u64) {
     if rts.load(Ordering::Acquire) < at {
         crate::step(Touch::Exchange, rts);
@@ -92,63 +94,63 @@ pub(super) fn raise(rts: &AtomicU64, at: u64) {
     }
 }
 
-/// The caller, which has locked the record, writes it at `at`: what the word was.
+/// Makes the version of the caller pending at `at`. The caller has locked the record. Returns the former word.
 pub(super) fn pend(record_layout: &RecordLayout, record: RecordPtr, at: u64) -> u64 {
     let word = written(record_layout, record);
     let before = word.load(Ordering::Relaxed);
     assert!(before & PENDING == 0 && before < at, "a version is pending above the newest, with the lock");
     crate::step(Touch::Store, word);
-    // ORDERING: releases the lock to those who find it pending.
+    // ORDERING: releases the lock to readers that find the version pending.
     word.store(at | PENDING, Ordering::Release);
     before
 }
 
-/// Moves a pending version of the caller's up to `at`, above where it was. Who passes by the lower value has a
-/// lower timestamp still; who has one between the two passes by from now on, so that waiting goes from later to
-/// earlier timestamps.
+/// Raises a pending version of the caller to `at`. Transactions that ignored the lower value have still lower
+/// timestamps. One with a timestamp between the two values ignores the version from now on. So waiting always
+/// goes from later to earlier timestamps.
 pub(super) fn repend(record_layout: &RecordLayout, record: RecordPtr, at: u64) {
     let word = written(record_layout, record);
     crate::step(Touch::Store, word);
     word.store(at | PENDING, Ordering::Release);
 }
 
-/// Sets the wts: of what was pending, or of what was there before. The TID word is unlocked next.
+/// Stores the wts of the pending version, or restores the former one. The caller then unlocks the TID word.
 pub(super) fn unpend(record_layout: &RecordLayout, record: RecordPtr, wts: u64) {
     let word = written(record_layout, record);
     crate::step(Touch::Store, word);
     word.store(wts, Ordering::Release);
 }
 
-/// The first word, unless a version is pending.
+/// The first word, or `None` if a version is pending.
 pub(super) fn wts_unless_pending(record_layout: &RecordLayout, record: RecordPtr) -> Option<u64> {
     let word = written(record_layout, record).load(Ordering::Acquire);
     (word & PENDING == 0).then_some(word)
 }
 
-/// Whether a version is pending that is above `at`.
+/// Whether a version above `at` is pending.
 pub(super) fn is_pending_above(record_layout: &RecordLayout, record: RecordPtr, at: u64) -> bool {
     let word = written(record_layout, record).load(Ordering::Acquire);
     word & PENDING != 0 && word > at
 }
 
-/// What a timestamp sees of a record.
+/// The version of a record that a timestamp sees.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Sight {
-    /// The newest version, under this TID word; if that is locked, by a transaction that comes later.
+    /// The newest version, with this TID word. If it is locked, then by a transaction with a later timestamp.
     Newest(TidWord, usize),
-    /// A version with this TID, which one of this epoch has replaced.
+    /// A version with this TID, which a transaction of this epoch has replaced.
     Older(Tid, usize, Epoch),
-    /// A deletion with this TID, over which a row was inserted in this epoch.
+    /// A deletion with this TID, over which a transaction of this epoch inserted a row.
     OlderDeletion(Tid, Epoch),
-    /// No row, as the first version came later, in this epoch.
+    /// No row: a transaction of this epoch created the first version later.
     None(Epoch),
-    /// A version is pending, or the record being unlinked, that may be to be seen; or others changed the record at
-    /// each look.
+    /// Unknown for now: a version that may be visible is pending, or the record is being unlinked, or it
+    /// changed during each look.
     Held,
-    /// The record has no row under this TID word, and a later transaction is writing one; when it was deleted
-    /// is not known meanwhile. Who has seen this deletion sees it still.
+    /// The record has no row, with this TID word, and a later transaction is inserting one. Meanwhile the time
+    /// of the deletion is unknown. A transaction that has seen this deletion still sees it.
     Deleted(TidWord),
-    /// It is not known any more.
+    /// The version may have been freed.
     Lost,
 }
 
@@ -169,17 +171,17 @@ impl<'t> Words<'t> {
         }
     }
 
-    /// Of a record that was read.
+    /// The words of a record that was read.
     pub(super) fn of_read<O: Origin>(read: &Read<O>) -> Words<'t> {
         Words { tid: read.word(), version: read.version_word(), written: read.own::<0>() }
     }
 
-    /// What an attempt sees that drew `at`, when the epoch was at least `since`.
+    /// The version that an attempt sees. It drew `at` when the epoch was at least `since`.
     #[inline]
     pub(super) fn sight(self, at: u64, since: Epoch) -> Sight {
         for _ in 0..LOOKS_MAX {
-            // ORDERING: pairs with the release store of the TID word at install, as the others do with theirs;
-            // each is loaded before the next.
+            // ORDERING: pairs with the release store of the TID word at install, and so do the loads of the
+            // other words with their stores. Each is loaded before the next.
             let word = TidWord(self.tid.load(Ordering::Acquire));
             crate::step(Touch::Header, self.written);
             let written = self.written.load(Ordering::Acquire);
@@ -191,7 +193,7 @@ impl<'t> Words<'t> {
             }
             let is_later = written & !PENDING > at;
             if word.is_locked() {
-                // By rule 2 nothing is pending below either.
+                // By rule 2 no version is pending below `at` either.
                 return match is_later {
                     true if word.tid() == Tid::ZERO => Sight::Newest(word, 0),
                     true if word.is_absent() => Sight::Deleted(word),
@@ -200,7 +202,7 @@ impl<'t> Words<'t> {
                 };
             }
             if written & PENDING != 0 {
-                // It was taken back meanwhile.
+                // The pending version was undone meanwhile.
                 continue;
             }
             return match is_later && !word.is_removed() {
@@ -211,17 +213,16 @@ impl<'t> Words<'t> {
         Sight::Held
     }
 
-    /// The same, from `version` on, which is the newest, or was replaced by the deletion of which the word tells.
+    /// Searches older versions from `version` on, which is the newest or was replaced by the deletion in the TID word.
     fn older(self, word: TidWord, version: usize, at: u64, since: Epoch) -> Sight {
-        // Against clocks that go back, which none should (`clock.rs`), as far as epochs tell it.
+        // A protection against clocks that go back, which must not happen (`clock.rs`), as far as epochs reveal it.
         let is_older = |tid: Tid| tid.epoch() < since;
         let (mut above, mut lost) = (word.tid(), word.is_absent() && is_older(word.tid()));
         if lost {
             return Sight::Lost;
         }
-        // SAFETY: a version that is passed by is above `at`. So it was installed after the attempt's worker
-        // came online, as was the deletion, and what it replaced was retired after that (`clock.rs`;
-        // `shared/versions`, rule 2).
+        // SAFETY: a skipped version is above `at`. So it was installed after the attempt's worker came online, as was
+        // the deletion. Versions that it replaced were retired after that (`clock.rs`; `shared/versions`, rule 2).
         let found = unsafe {
             find(version, |version: &VersionHeader| {
                 if version.kept.wts() < at {

@@ -1,5 +1,4 @@
-//! Chains: additions of a procedure to sums that the set only adds to are published after the rest, row by
-//! row.
+//! Chains: additions of a procedure to sums that the set only adds to are published after the rest, row by row.
 //!
 //! 1. Open a window. In it the epoch, the snapshot number and the agreements of procedures about tables do not
 //!    change, and no transaction outside of the set commits.
@@ -53,8 +52,7 @@ pub(super) struct Late {
     period: u32,
     /// The number of these that are left.
     left: u32,
-    /// The most additions that are published in a window: threads that wait for its end wait for a bounded
-    /// time.
+    /// The most additions that are published in a window: threads that wait for its end wait for a bounded time.
     pub(super) most: usize,
     pub(super) notes: CountedVec<Note>,
     /// Those of the additions that were removed from the write set.
@@ -121,8 +119,7 @@ impl Late {
         self.is_unsure = true;
     }
 
-    /// The attempt reads a row that it wrote: if the row's update was noted, more of it is used than was
-    /// noted.
+    /// The attempt reads a row that it wrote: if the row's update was noted, more of it is used than was noted.
     pub(super) fn looked_at(&mut self, record: Option<RecordPtr>) {
         let mut notes = self.notes.iter().chain(self.deferring.iter());
         self.is_unsure |= notes.any(|note| Some(note.record) == record);

@@ -3,11 +3,10 @@
 //!
 //! 1. Open a window, as for a chain. If the agreements of procedures have changed since this one began,
 //!    nothing is deferred: see 5.
-//! 2. Check each row to be added to, as for a chain. The sum must be a quarter of its range away from the end
-//!    towards which the amount leads. This worker's pending additions to it in that direction must be within
-//!    its share of a quarter. Values to which this procedure sets such sums must be a quarter away from both
-//!    ends. There must be memory for the pending rows, and for the row versions that they become. If a check
-//!    fails, see 5.
+//! 2. Check each row to be added to, as for a chain. The sum must be a quarter of its range away from the end towards
+//!    which the amount leads. This worker's pending additions to it in that direction must be within its share of a
+//!    quarter. Values to which this procedure sets such sums must be a quarter away from both ends. There must be
+//!    memory for the pending rows, and for the row versions that they become. If a check fails, see 5.
 //! 3. Publish all the rest in one region, and additions to sums without other users perhaps after that
 //!    (`chain.rs`). If nothing is left, validate.
 //! 4. Add the deferred additions to the pending ones, and shut the window.

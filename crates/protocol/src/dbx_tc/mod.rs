@@ -48,28 +48,28 @@ pub struct DbxTc {
     defers: bool,
 }
 
-/// How often a snapshot is made for read-only transactions.
+/// The age of snapshots for read-only transactions.
 pub const SNAPSHOT_INTERVAL: Knob = Knob {
     name: "snapshot_interval_ms",
-    unit: "ms; 0: each read-only transaction makes a snapshot of the present, at a cost to those that write",
+    unit: "ms; 0: each read-only transaction makes a snapshot of the present, which costs writers",
     default: 20,
     min: 0,
     max: 10_000,
-    about: "how old what a read-only transaction shows of other sessions may be, but for what its session has asked \
-        for",
+    about: "how often a snapshot is made, and so the largest age of what a read-only transaction sees, unless its \
+        session requires newer commits",
     source: "DBX-TC §4.2: every 20 ms",
 };
 
-/// How many want snapshots for some to be made.
+/// How many readers must use an existing snapshot for snapshots to be made for all.
 pub const SNAPSHOT_WANTED: Knob = Knob {
     name: "snapshot_wanted_min",
-    unit: "read-only transactions in an interval; 0: none, snapshots are always made",
+    unit: "read-only transactions in an interval; 0: snapshots are always made",
     default: 64,
     min: 0,
     max: 1_000_000_000,
-    about: "how many have to be content with a snapshot that was there, and more than are not, for one to be made for \
-        all; else each makes one",
-    source: "ours: what writers keep for a snapshot costs them more than a few readers that make their own \
+    about: "how many readers must accept an existing snapshot, and outnumber those that do not, for one to be made for \
+        all readers; otherwise each reader makes its own",
+    source: "ours: versions for a snapshot cost writers more than a few readers that make their own \
         (docs/decisions/0022)",
 };
 
@@ -80,49 +80,49 @@ pub const DURABLE_SNAPSHOTS: Knob = Knob {
     default: 0,
     min: 0,
     max: 2,
-    about: "whether durability is by snapshot: each ends an epoch and each end of an epoch makes one, so that results \
-        leave when their snapshot is durable, and one is recovered",
-    source: "ours: writers keep a version for each epoch, whether anybody reads or not (docs/decisions/0022); DBX-TC \
+    about: "whether durability is by snapshot: epochs end with snapshots and only then, results are released when \
+            their \
+        snapshot is durable, and recovery restores a snapshot",
+    source: "ours: writers keep a version for each epoch, even without readers (docs/decisions/0022); DBX-TC \
         §5: always; ROEP is §6.3",
 };
 
-/// When sums are published late.
+/// For how long sums are published late.
 pub const LATE_PERIOD: Knob = Knob {
     name: "late_period",
-    unit: "procedures of a worker that add to such sums; 0: all",
+    unit: "a worker's procedures that add to sums; 0: all",
     default: 64,
     min: 0,
     max: 1_000_000,
-    about: "for how many procedures sums are published after the rest once a commit was refuted in which one had \
-        changed; else with the rest",
-    source: "ours: where nobody else adds, a region for each sum costs more than it saves (docs/decisions/0022)",
+    about: "for how many procedures sums are published after the other writes, once a commit failed because a sum had \
+        changed; otherwise sums are published with the other writes",
+    source: "ours: if no other transaction adds, a region for each sum costs more than it saves (docs/decisions/0022)",
 };
 
-/// How many sums are published late.
+/// The most sums that are published late.
 pub const LATE_MAX: Knob = Knob {
     name: "late_max",
     unit: "rows; 0: sums are never published late",
     default: 32,
     min: 0,
     max: 1024,
-    about: "to how many rows a procedure may add for the sums to be published after the rest: who waits for the end \
-        of that waits for so many commits",
+    about: "the most rows to which a procedure may add for its sums to be published late: a transaction that waits for \
+        the end of that waits for as many commits",
     source: "ours: a wait has a bound",
 };
 
-/// Whether additions to sums that others use are published later.
+/// Whether additions to sums that other procedures use are published later.
 pub const DEFER: Knob = Knob {
     name: "defer",
     unit: "0: no; 1: yes",
     default: 0,
     min: 0,
     max: 1,
-    about: "deferred execution (publish-subscribe): what a procedure only adds to sums that others read or set is \
-        published at the end of the \
-            epoch, where no other conflict joins it with those, unless procedures run in pieces; a procedure that \
-            uses the sums may miss it until then, even one that is called after it was answered, in \
-            the same session too",
-    source: "DBX-TC §3.2; off: it gains where hot procedures become shorter, and gives up real-time order \
+    about: "deferred execution (publish-subscribe): additions of a procedure to sums that others read or set are \
+        published at the end of the epoch, unless another conflict puts them into one piece or procedures run in \
+        pieces. A procedure that uses the sums may miss them until then, even if it is called after the answer \
+        and in the same session",
+    source: "DBX-TC §3.2; off: it helps if hot procedures become shorter, and gives up real-time order \
         (docs/decisions/0022)",
 };
 
@@ -322,8 +322,7 @@ impl Variant for State {
             true if self.late.defers => self.commit_deferring(attempt, redo),
             true if self.late.is_empty() => self.numbered.commit(attempt, redo),
             true => self.commit_additions(attempt, redo),
-            // It is outside of the set: its reads may be from half of a chain, unless this finds them
-            // unchanged now.
+            // It is outside of the set: its reads may be from half of a chain, unless this finds them unchanged now.
             false if self.numbered.reading.is_none() && !self.publishes => {
                 let _closed = self.epochs.windows().close();
                 if attempt.base.writes.is_empty() {

@@ -1,7 +1,6 @@
 //! Commit (Figure 4): cold records are validated and installed in a region, hot ones installed and unlocked after it.
 //!
-//! 1. Set the lock bit of each hot record to be written, whose lock the attempt has held since it accessed the
-//!    record.
+//! 1. Set the lock bit of each hot record to be written, whose lock the attempt has held since it accessed the record.
 //! 2. [The region](crate::shared::region) locks and validates what is cold, reads the epoch, and installs what is cold.
 //! 3. Install the hot records, which takes the lock bit away, and then let go of all locks.
 //!

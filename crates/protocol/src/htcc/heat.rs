@@ -43,7 +43,7 @@ pub(super) const HOT: Knob = Knob {
     default: 1,
     min: 0,
     max: 2,
-    about: "which records are hot: those that the counts of failures say, or for comparisons none or all",
+    about: "which records are hot: those with enough failures; for comparisons none or all",
     source: "Wu and Tan, USENIX ATC 2016, §3.1; figure 17",
 };
 pub(super) const PERIOD: Knob = Knob {
@@ -62,7 +62,7 @@ pub(super) const FAILURES: Knob = Knob {
     default: 100,
     min: 1,
     max: 1_000_000_000,
-    about: "how many failures in a period make a record hot",
+    about: "the number of failures in a period that makes a record hot",
     source: "ours: from a tenth to ten times as many, simulated YCSB changes by 5 % (README); the paper says the most \
         contended records",
 };
@@ -72,9 +72,12 @@ pub(super) const FAILURES_KEPT: Knob = Knob {
     default: 10,
     min: 1,
     max: 1_000_000_000,
-    about: "how many failures in a period keep a record hot: at most `hot_failures`, and that many where those are \
-        fewer than the default",
-    source: "ours: a tenth of hot_failures, as those who wait for a lock fail less often than those who are refuted",
+    about: "the number of failures in a period that keeps a record hot. It is at most `hot_failures`, and equal to it \
+            if \
+        `hot_failures` is below this default",
+    source: "ours: a tenth of hot_failures, since transactions that wait for a lock fail less often than those that \
+             fail \
+         validation",
 };
 pub(super) const RECORDS_MAX: Knob = Knob {
     name: "hot_max",
@@ -82,8 +85,8 @@ pub(super) const RECORDS_MAX: Knob = Knob {
     default: 10_000,
     min: 0,
     max: 1_000_000,
-    about: "how many records are hot at most, where that is automatic",
-    source: "ours: bounds what the helper looks up in a period",
+    about: "the most records that are hot automatically",
+    source: "ours: bounds the records that the helper looks up in a period",
 };
 
 /// Whether these options agree with each other, and with the tables that are named as hot.

@@ -233,8 +233,7 @@ impl AccessLocks for Locks {
 
     #[cold]
     fn failed(&mut self, core: &Core, table: TableId, record: RecordPtr, might_pass: bool) {
-        // A table into which this attempt has only inserted: its records are not hot before they are
-        // committed.
+        // A table into which this attempt has only inserted: its records are not hot before they are committed.
         let Some(table) = self.tables.get(table.index()).copied().flatten() else { return };
         // It is not known whether the failure was necessary, so it is not counted for the record.
         if !might_pass || table.get().updatable.is_empty() {

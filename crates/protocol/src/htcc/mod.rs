@@ -47,11 +47,11 @@ const LOCK_STEPS: Knob = Knob {
     default: Backoff::SPINS as u64,
     min: 0,
     max: 1_000_000,
-    about: "how often an access looks again at a hot record that another transaction has locked, before the attempt \
-        ends",
-    source: "ours: the paper waits for a certain time range (§3.2); the first 6 steps spin for 63 pauses, later ones \
-        yield. Who waits holds locks: on 16 \
-             simulated cores YCSB with θ 0.99 commits four times as much with 6 as with 64",
+    about: "how often an access looks again at a hot record that another transaction has locked before the attempt \
+        aborts",
+    source: "ours: the paper waits for a certain time range (§3.2); the first 6 steps spin for 63 pauses, later \
+        ones yield. A waiting transaction holds locks: with θ 0.99, YCSB on 16 simulated cores commits four times as \
+        much with 6 as with 64",
 };
 
 /// How often an attempt is repaired.
@@ -61,7 +61,7 @@ const REPAIRS_MAX: Knob = Knob {
     default: 16,
     min: 0,
     max: 10_000,
-    about: "how often a procedure's attempt is repaired, before it is run again as a whole; 0: never",
+    about: "how often a procedure's attempt is repaired before the whole procedure is retried; 0: never",
     source: "ours: the paper repairs until a hot record's lock cannot be had (Figure 4)",
 };
 

@@ -9,9 +9,8 @@
 //! ```
 //! Access rules:
 //! 1. Both change inside a region that found LOCKED clear, or while the changing thread has set LOCKED by
-//!    compare-and-swap. It is set for the length of one access, where regions are absent or did not commit,
-//!    and of one unlinking. A timestamp is replaced by a lower one only if no transaction for which it was set
-//!    is active.
+//!    compare-and-swap. It is set for the length of one access, where regions are absent or did not commit, and of one
+//!    unlinking. A timestamp is replaced by a lower one only if no transaction for which it was set is active.
 //! 2. A timestamp is *in the way* of a transaction if it is above the safe timestamp, not its own, and not
 //!    that of a transaction known to have ended. A read passes if the writer's is not in the way, and raises
 //!    the reader's to its own; a write passes if neither is, and sets the writer's.

@@ -1,18 +1,16 @@
 //! Timestamps of transactions, which of them are active, and the safe timestamp; and the turn of one that runs alone.
 //!
-//! A transaction draws its timestamp from a counter that all share, as in the paper. Each worker has a word
-//! with a timestamp below which it has no active transaction. The *safe timestamp* is one up to which every
-//! transaction has ended. A timestamp names its worker, so it is also known whether its own transaction has
-//! ended:
+//! A transaction draws its timestamp from a counter that all share, as in the paper. Each worker has a word with a
+//! timestamp below which it has no active transaction. The *safe timestamp* is one up to which every transaction has
+//! ended. A timestamp names its worker, so it is also known whether its own transaction has ended:
 //!
 //! ```text
 //! 63               17 16       1   0
 //! |  count           |  worker  | flag of the word that it is in |
 //! ```
 //! Access rules:
-//! 1. A worker first stores in its word what the counter is, fences, and then draws: the timestamp that it
-//!    gets is no lower, whatever comes between. It stores [`IDLE`] when nothing of the transaction is under
-//!    way any more.
+//! 1. A worker first stores in its word what the counter is, fences, and then draws: the timestamp that it gets is no
+//!    lower, whatever comes between. It stores [`IDLE`] when nothing of the transaction is under way any more.
 //! 2. A thread that computes the safe timestamp loads the counter first, fences, and then loads the words. A
 //!    transaction with a timestamp below that counter has drawn it before, so its word was already set: the
 //!    thread sees that value, or a later one.

@@ -30,8 +30,7 @@ pub(super) fn commit(attempt: &mut Attempt, state: &mut State, redo: &mut dyn Re
     }
     // A panic would leave some of the writes visible.
     let tid = abort_on_unwind("a commit", || {
-        // ORDERING: the links are visible before the epoch is read, and it is read before node versions are
-        // validated.
+        // ORDERING: the links are visible before the epoch is read, and it is read before node versions are validated.
         fence(Ordering::SeqCst);
         let epoch = attempt.base.core.epochs.current();
         fence(Ordering::SeqCst);
@@ -42,8 +41,7 @@ pub(super) fn commit(attempt: &mut Attempt, state: &mut State, redo: &mut dyn Re
         }
         let tid = attempt.base.newest.next(epoch);
         for write in attempt.base.writes.entries() {
-            // ORDERING: a thread that sees the row version in `record_header::peek` sees this, or a later
-            // value.
+            // ORDERING: a thread that sees the row version in `record_header::peek` sees this, or a later value.
             Plain.store(record_header::tid_word(&write.table().record_layout, write.record), write.expected.locked().0);
         }
         assert!(!attempt.base.core.injects(Fault::PanicInCommit), "a deliberate panic with locks held");

@@ -1,8 +1,7 @@
 //! No-wait strict two-phase locking with gap locks.
 //!
-//! Source: Bernstein, Hadzilacos, Goodman, Concurrency Control and Recovery in Database Systems, 1987, ch. 3;
-//! the no-wait rule as in Yu et al., Staring into the Abyss, VLDB 2014. `README.md` beside this file has the
-//! argument.
+//! Source: Bernstein, Hadzilacos, Goodman, Concurrency Control and Recovery in Database Systems, 1987, ch. 3; the
+//! no-wait rule as in Yu et al., Staring into the Abyss, VLDB 2014. `README.md` beside this file has the argument.
 
 use std::sync::atomic::Ordering;
 use std::time::Duration;

@@ -127,8 +127,7 @@ impl Marks {
             }
             crate::step(Touch::Header, word);
         }
-        // ORDERING: pairs with the release in `change`: the versions that the awaited transactions installed
-        // are seen.
+        // ORDERING: pairs with the release in `change`: the versions that the awaited transactions installed are seen.
         fence(Ordering::Acquire);
     }
 

@@ -126,8 +126,7 @@ impl Orders {
     }
 }
 
-/// Hashes addresses, and the numbers of columns. They are the protocol's own, so no user can choose many that
-/// collide.
+/// Hashes addresses, and the numbers of columns. They are the protocol's own, so no user can choose many that collide.
 type Addresses = BuildHasherDefault<Folded>;
 
 /// Multiplies, and folds both halves of the product.
@@ -191,9 +190,8 @@ impl Written {
         written
     }
 
-    /// The parts of a record that these columns touch, if the record matters: a transaction that changes a
-    /// column which another uses has a part in common with it. Where all change the same columns the record is
-    /// one part.
+    /// The parts of a record that these columns touch, if the record matters: a transaction that changes a column which
+    /// another uses has a part in common with it. Where all change the same columns the record is one part.
     fn parts(written: Option<&Written>, columns: ColumnSet) -> impl Iterator<Item = u16> {
         let (whole, apart) = match written {
             None => (false, ColumnSet::EMPTY),
@@ -225,8 +223,8 @@ const BATCH_MAX: Knob = Knob {
     default: 4,
     min: 1,
     max: 4096,
-    about: "transactions of a batch, at most; it is closed when it has as many",
-    source: "ours: of 2, 3, 4, 8, 16 and 40 with so many workers that all can be in a batch, 4 commits most of YCSB \
+    about: "the most transactions in a batch, which is closed when it has this many",
+    source: "ours: of 2, 3, 4, 8, 16 and 40, with enough workers to fill a batch, 4 commits the most of YCSB \
         and five-five on 32 simulated cores (docs/batching.md). Ding, Kot, Gehrke, PVLDB 2018, section 5: 40, for 300 \
         transactions at a time",
 };
@@ -237,8 +235,8 @@ const WAIT: Knob = Knob {
     default: 0,
     min: 0,
     max: 30_000_000,
-    about: "how long a batch that is not full waits for more, at most: not while no other transaction is open; 0: not \
-        at all. It is less than a transaction may be open",
+    about: "how long a batch that is not full waits for more, at most. It does not wait if no other transaction is \
+        open; 0: never. It must be less than a transaction may be open",
     source: "ours: while a batch is decided the next one gathers, and a thread that waits does nothing else",
 };
 
@@ -248,9 +246,9 @@ pub(super) const STORAGE_BATCHING: Knob = Knob {
     default: 0,
     min: 0,
     max: 1,
-    about: "whether reads wait, within a bound, for transactions of the queue that are going to overwrite what they \
+    about: "whether reads wait, with a bound, for queued transactions that will overwrite the row that is \
         read",
-    source: "Ding, Kot, Gehrke, PVLDB 2018, section 3.1: of an object the writes of a batch first, then the reads",
+    source: "Ding, Kot, Gehrke, PVLDB 2018, section 3.1: for each object the writes of a batch come before the reads",
 };
 
 pub(super) const REORDER: Knob = Knob {
@@ -259,7 +257,8 @@ pub(super) const REORDER: Knob = Knob {
     default: 1,
     min: 0,
     max: 1,
-    about: "whether batches are ordered; otherwise they are decided as they came, and nobody is left out",
+    about: "whether batches are ordered; otherwise they are decided in order of arrival, and no transaction is left \
+            out",
     source: "Ding, Kot, Gehrke, PVLDB 2018, section 5: batch and sr, the modes without reordering in the validator",
 };
 
@@ -269,7 +268,7 @@ const PARALLEL: Knob = Knob {
     default: 1,
     min: 0,
     max: 1,
-    about: "whether transactions of an ordered batch that are not in each other's way are decided at the same time, \
+    about: "whether transactions of an ordered batch that do not conflict are decided at the same time, \
         by the threads that wait for them",
     source: "Ding, Kot, Gehrke, PVLDB 2018, section 4.3: transactions within an ordered batch can be validated in \
         parallel",
@@ -281,7 +280,7 @@ const ALGORITHM: Knob = Knob {
     default: 1,
     min: 0,
     max: 6,
-    about: "how those are found that are left out of a batch",
+    about: "the algorithm that chooses the transactions to leave out of a batch",
     source: "Ding, Kot, Gehrke, PVLDB 2018, section 5",
 };
 
@@ -291,8 +290,9 @@ const POLICY: Knob = Knob {
     default: 3,
     min: 0,
     max: 6,
-    about: "who is rather left out: rct and rdeg spare those that were left out before, value those whose \
-        `TransactionOptions::weight` is more",
+    about: "which transactions are preferably left out: rct and rdeg spare those that were left out before, value \
+            spares \
+        those with a larger `TransactionOptions::weight`",
     source: "Ding, Kot, Gehrke, PVLDB 2018, section 5: prod-degree; section 5.3: rdeg for short tails",
 };
 
@@ -302,7 +302,7 @@ const FACTOR: Knob = Knob {
     default: 2,
     min: 1,
     max: 64,
-    about: "how many sort-greedy leaves out at a time (the paper's k)",
+    about: "how many transactions sort-greedy leaves out at a time (the paper's k)",
     source: "Ding, Kot, Gehrke, PVLDB 2018, section 5",
 };
 
@@ -312,8 +312,8 @@ const WORKERS: Knob = Knob {
     default: 8,
     min: 1,
     max: 64,
-    about: "how many batches are ordered at the same time, at most, while another one is decided; beside another one \
-        only full ones",
+    about: "the most batches that are ordered at the same time while another one is decided; beside another one, \
+        only full batches are ordered",
     source: "ours, with batches of 4: 32 transactions at a time. Ding, Kot, Gehrke, PVLDB 2018, section 5.4: 1 to 4",
 };
 
@@ -323,9 +323,9 @@ const PATIENCE: Knob = Knob {
     default: 32,
     min: 0,
     max: 1_000_000,
-    about: "after how many restarts a transaction is executed and decided by itself, while no batch is decided; 0: \
+    about: "after how many restarts a transaction is executed and decided alone, while no batch is decided; 0: \
         never",
-    source: "ours: who reads what others change all the time is stale before it is in a batch, whatever the policy. 4 \
+    source: "ours: a reader of rows that change all the time is stale before it joins a batch, under any policy. 4 \
         and 8 shorten the longest tail and halve throughput (docs/batching.md)",
 };
 

@@ -164,8 +164,7 @@ impl Variant for State {
     }
 
     fn commit(&mut self, attempt: &mut Optimistic<Entry>, redo: &mut dyn Redo) -> Result<Outcome, OpError> {
-        // A whole run owns the partitions that it writes already. A transaction without writes conflicts with
-        // no owner.
+        // A whole run owns the partitions that it writes already. A transaction without writes conflicts with no owner.
         let is_covered = attempt.locks.is_whole() || attempt.base.writes.is_empty();
         let owned = if is_covered || attempt.base.core.injects(Fault::CommitUnowned) {
             None

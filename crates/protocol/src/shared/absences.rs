@@ -82,10 +82,9 @@ impl Absences {
         newest.max().unwrap_or_default()
     }
 
-    /// The lower bound for a transaction that is about to commit these writes, which are linked and locked. If
-    /// it gives a key its first row, it must be above the timestamps of all transactions that relied on
-    /// absences. (Above those of deletions of which nothing is left it is already: `Attempt::note_unlinked`.) A
-    /// fence came before.
+    /// The lower bound for a transaction that is about to commit these writes, which are linked and locked. If it gives
+    /// a key its first row, it must be above the timestamps of all transactions that relied on absences. (Above those
+    /// of deletions of which nothing is left it is already: `Attempt::note_unlinked`.) A fence came before.
     pub(crate) fn below_first_rows<O: Origin>(&self, entries: &[Write<O>]) -> Tid {
         let mut tables = Lanes::default();
         for write in entries.iter().filter(|write| write.expected.tid() == Tid::ZERO) {

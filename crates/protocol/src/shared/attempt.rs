@@ -166,8 +166,7 @@ impl<O: Origin> Attempt<O> {
         }
     }
 
-    /// Replaces the write of a row to be linked at the decision, whose key another transaction has linked
-    /// since.
+    /// Replaces the write of a row to be linked at the decision, whose key another transaction has linked since.
     #[inline]
     pub(crate) fn taken(&self) -> Option<usize> {
         let pin = self.core.local.pinned();
@@ -279,9 +278,8 @@ impl<O: Origin> Attempt<O> {
         self.settle_rows(tid, claim, |entry, _| (before(entry), tid.epoch()));
     }
 
-    /// As [`Attempt::settle`]; `before` also gives the epoch in which a row version was replaced for later
-    /// readers: epoch 0 if they cannot reach it. Parts outside of a row version may be shared with other
-    /// versions.
+    /// As [`Attempt::settle`]; `before` also gives the epoch in which a row version was replaced for later readers:
+    /// epoch 0 if they cannot reach it. Parts outside of a row version may be shared with other versions.
     #[inline]
     pub(crate) fn settle_rows(
         &mut self,

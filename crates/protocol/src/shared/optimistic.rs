@@ -726,9 +726,8 @@ impl<O: Origin> Optimistic<O> {
         self.base.abandon(claim);
     }
 
-    /// Whether all notes are of one version and its TID is the newest that was seen: a transaction that
-    /// overwrites it has a TID above. (The TID of an absence may be older than deletions that were unlinked
-    /// since.)
+    /// Whether all notes are of one version and its TID is the newest that was seen: a transaction that overwrites it
+    /// has a TID above. (The TID of an absence may be older than deletions that were unlinked since.)
     pub(crate) fn saw_one_version(&self) -> bool {
         let one = self.reads.iter().all(|read| read.seen.tid() == self.base.newest);
         one && self.reads.len() <= 1 && self.node_set.is_empty()

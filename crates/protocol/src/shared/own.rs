@@ -1,9 +1,8 @@
 //! Finds a transaction's own entry for an address: a hash of chains that is reused without being cleared.
 //!
-//! A slot is (generation, entry); one of an older generation is empty. A chain runs from the newest entry
-//! with a slot's hash to older ones, so entries can be popped from the end (savepoints). One can also leave
-//! from the middle: the last entry takes its number, in its place in the chain, so that what is pushed
-//! afterwards can be popped as before.
+//! A slot is (generation, entry); one of an older generation is empty. A chain runs from the newest entry with a slot's
+//! hash to older ones, so entries can be popped from the end (savepoints). One can also leave from the middle: the last
+//! entry takes its number, in its place in the chain, so that what is pushed afterwards can be popped as before.
 
 use seriatim_memory::{CountedVec, Local};
 
@@ -179,8 +178,7 @@ mod tests {
                         model.swap_remove(at);
                     }
                     6 if !model.is_empty() => {
-                        // As a rollback to a savepoint does: the entries that were pushed last leave, newest
-                        // first.
+                        // As a rollback to a savepoint does: the entries that were pushed last leave, newest first.
                         for address in (0..rng.below(4)).map(|n| 0x9_0000 + n as usize * 16).collect::<Vec<_>>() {
                             own.push(address, |e| model[e]);
                             model.push(address);

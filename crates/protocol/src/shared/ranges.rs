@@ -1,12 +1,11 @@
 //! Ranges that are looked at again: a leaf that has changed refutes a scan only if the part of the range in
 //! it has changed.
 //!
-//! A node version belongs to a leaf, which also holds keys outside of the scanned range, and behind the last
-//! row that was requested. So a worker that takes notes ([`super::rebase`]) notes, for each leaf that a scan
-//! reads, the part of the range in the leaf and its records. When the leaf has changed, that part is scanned
-//! again, as far as the transaction looked. If it holds the same records, the entry of the node set takes the
-//! new node version, and the commit is tried again, which decides as usual. The read set covers the contents
-//! of the records.
+//! A node version belongs to a leaf, which also holds keys outside of the scanned range, and behind the last row that
+//! was requested. So a worker that takes notes ([`super::rebase`]) notes, for each leaf that a scan reads, the part of
+//! the range in the leaf and its records. When the leaf has changed, that part is scanned again, as far as the
+//! transaction looked. If it holds the same records, the entry of the node set takes the new node version, and the
+//! commit is tried again, which decides as usual. The read set covers the contents of the records.
 //!
 //! Leaves that come into a part when it is scanned again are entries without notes.
 

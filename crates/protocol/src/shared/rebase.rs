@@ -1,17 +1,14 @@
-//! Commits that continue from newer row versions, where only columns have changed that the attempt did not
-//! use.
+//! Commits that continue from newer row versions, where only columns have changed that the attempt did not use.
 //!
-//! Validation compares TID words, so any change in a row refutes every reader of the row. An attempt that
-//! names the columns that it uses also notes the row versions that it saw. When its validation fails, each
-//! changed record is compared with its noted row version by these columns. If they have the values that were
-//! seen, the attempt would have been the same on the newest row version, and its entry takes the TID word of
-//! that one. An update is merged into the newest row version first
-//! ([`seriatim_catalog::wire::RowWire::merge`]), which also adds additions to the newest sums. Then the whole
-//! commit is tried again, which decides as usual. So an addition whose column is not read conflicts with
+//! Validation compares TID words, so any change in a row refutes every reader of the row. An attempt that names the
+//! columns that it uses also notes the row versions that it saw. When its validation fails, each changed record is
+//! compared with its noted row version by these columns. If they have the values that were seen, the attempt would have
+//! been the same on the newest row version, and its entry takes the TID word of that one. An update is merged into the
+//! newest row version first ([`seriatim_catalog::wire::RowWire::merge`]), which also adds additions to the newest sums.
+//! Then the whole commit is tried again, which decides as usual. So an addition whose column is not read conflicts with
 //! nothing, and a reader of other columns does not conflict with it.
 //!
-//! Values are compared, not versions: a column that was changed and changed back makes no difference to its
-//! readers.
+//! Values are compared, not versions: a column that was changed and changed back makes no difference to its readers.
 //!
 //! Where records are locked at access, a record that has become such a record conflicts with transactions that
 //! saw it before: nothing is rebased on its version, which requires its lock. Records that the attempt has
@@ -246,11 +243,10 @@ impl<O: Origin> Optimistic<O> {
         self.bases.writes.try_push(base).map_err(record::full)
     }
 
-    /// Continues from the newest row versions. True if there were newer ones, and the used columns are the
-    /// same in all of them: then the commit can be tried again, unless that was done too often. Writes are
-    /// merged only if the attempt `commits`. While its body runs, it may still read rows that it wrote, or be
-    /// told that a sum left its range. (Runs that a repair repeats find the merged rows, as they would have
-    /// written them.)
+    /// Continues from the newest row versions. True if there were newer ones, and the used columns are the same in all
+    /// of them: then the commit can be tried again, unless that was done too often. Writes are merged only if the
+    /// attempt `commits`. While its body runs, it may still read rows that it wrote, or be told that a sum left its
+    /// range. (Runs that a repair repeats find the merged rows, as they would have written them.)
     #[cold]
     pub(crate) fn rebase(&mut self, commits: bool) -> bool {
         self.go_on(commits).is_ok()

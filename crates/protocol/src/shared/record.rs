@@ -305,12 +305,11 @@ pub(crate) fn is_inline(table: &Table, record: RecordPtr, row_version: usize) ->
 /// The place inside the record where a commit may put the version that replaces `current`, a row; zero if
 /// there is none.
 ///
-/// Whether the place may be overwritten. Its contents were replaced by the commit that made `current` or by an
-/// earlier one; or they are the row of an insertion that came too late for that commit, whose attempt has been
-/// online since before it. So it may be overwritten if `made`, the epoch of that commit, is before the horizon
-/// ([`Local::horizon`](seriatim_memory::Local::horizon)); and this stays true until the record has another
-/// TID. Not for a record without a row: there an insertion of this attempt may be in its place, and TID zero
-/// is before any horizon.
+/// Whether the place may be overwritten. Its contents were replaced by the commit that made `current` or by an earlier
+/// one; or they are the row of an insertion that came too late for that commit, whose attempt has been online since
+/// before it. So it may be overwritten if `made`, the epoch of that commit, is before the horizon
+/// ([`Local::horizon`](seriatim_memory::Local::horizon)); and this stays true until the record has another TID. Not for
+/// a record without a row: there an insertion of this attempt may be in its place, and TID zero is before any horizon.
 #[inline]
 pub(crate) fn free_place(table: &Table, record: RecordPtr, current: usize, made: Epoch, horizon: Epoch) -> usize {
     let record_layout = &table.record_layout;
@@ -425,9 +424,8 @@ pub(crate) fn release_out_of_line(core: &mut Core, table: &Table, candidates: &[
     }
 }
 
-/// Frees the private row versions of an attempt that are not installed, and the parts no installed row
-/// version refers to. `installed`: the transaction committed and the row versions of `writes.entries()`
-/// belong to their records now.
+/// Frees the private row versions of an attempt that are not installed, and the parts no installed row version refers
+/// to. `installed`: the transaction committed and the row versions of `writes.entries()` belong to their records now.
 pub(crate) fn free_private<O: Origin>(core: &mut Core, writes: &mut WriteSet<O>, installed: bool) {
     let free = |core: &mut Core, write: Write<O>| {
         let table = write.table();
@@ -466,8 +464,7 @@ pub(crate) fn free_private<O: Origin>(core: &mut Core, writes: &mut WriteSet<O>,
     }
 }
 
-/// Frees a record that was never linked, with its key. The parts that its row owns beside it belong to the
-/// attempt.
+/// Frees a record that was never linked, with its key. The parts that its row owns beside it belong to the attempt.
 pub(crate) fn release_unlinked(core: &mut Core, table: &Table, record: RecordPtr) {
     clear_key(core, table, record);
     release(core, record.addr(), table.record_layout.record);

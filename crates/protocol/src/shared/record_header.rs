@@ -20,9 +20,8 @@
 //! they are not in the TID word.
 //!
 //! Access rules for the two words every header begins with:
-//! 1. The TID word and the version word change only while LOCKED is set by the changer, or inside a region
-//!    that found LOCKED clear. Readers are optimistic: an Acquire load of an unlocked TID word, then the
-//!    version word.
+//! 1. The TID word and the version word change only while LOCKED is set by the changer, or inside a region that found
+//!    LOCKED clear. Readers are optimistic: an Acquire load of an unlocked TID word, then the version word.
 //! 2. A row version is immutable once its address is stored; it is retired, never reused, while a reader may hold it.
 //! 3. ABSENT: the newest committed state of the key is "no row" (a placeholder never committed has TID zero).
 //!    The version word is then zero, or, where a protocol has snapshots, a value of its own: a row version

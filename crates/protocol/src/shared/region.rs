@@ -107,9 +107,8 @@ pub(crate) trait Rules<O: Origin> {
     /// The epoch E among the words of step 2.
     fn epoch(now: Self::Now) -> Epoch;
 
-    /// Writes the headers of the private row versions. It runs before the region for a guess, so that the
-    /// region usually touches record headers and places of small rows only, and again in step 2 if the guess
-    /// was wrong.
+    /// Writes the headers of the private row versions. It runs before the region for a guess, so that the region
+    /// usually touches record headers and places of small rows only, and again in step 2 if the guess was wrong.
     fn fill(&self, _: Self::Now, _: Tid, _installs: &[Self::Install], _: &[Write<O>]) {}
 
     /// The row of a record is deleted.

@@ -152,8 +152,7 @@ fn what_a_reader_saw_stays_valid_up_to_the_newest_of_it() {
     for gives_up in [false, true] {
         let mut stage = Stage::new();
         stage.promise_x();
-        // It comes after the transaction that overwrites Y, which it has read, but not after those that have
-        // read HOT.
+        // It comes after the transaction that overwrites Y, which it has read, but not after those that have read HOT.
         let mut late = stage.begin();
         stage.read(&mut late, Y);
         let mut reader = stage.begin();
@@ -257,7 +256,7 @@ fn an_insertion_into_the_placeholder_of_another_comes_after_those_who_found_the_
 /// Who fills the placeholder of an insertion that is taken back does not find its own row any more: what it
 /// tells then is no result (promise g), although no timestamp but that of the beginning was seen.
 #[test]
-fn a_write_whose_record_was_unlinked_was_not_as_read() {
+fn a_write_to_an_unlinked_record_fails_validation() {
     let stage = Stage::new();
     let mut gives_up = stage.begin();
     stage.insert(&mut gives_up, ABSENT);

@@ -98,9 +98,8 @@ pub(super) fn is_valid(core: &Core, read: &Read<ValidUpTo>, at: Tid, is_own: imp
     read.seen.tid().max(read.by.0) >= at || extend(core, (read.word(), read.own::<0>()), read.seen, at, is_own)
 }
 
-/// The same, for a version on which a write builds. It must be current, and not locked: if its record was
-/// unlinked, or is being unlinked, the transaction no longer finds its own write, and may have given the key a
-/// second one.
+/// The same, for a version on which a write builds. It must be current, and not locked: if its record was unlinked, or
+/// is being unlinked, the transaction no longer finds its own write, and may have given the key a second one.
 pub(super) fn is_current(core: &Core, table: &Table, record: RecordPtr, seen: TidWord, at: Tid) -> bool {
     let tid_word = record_header::tid_word(&table.record_layout, record);
     // ORDERING: the record is looked up before; the lock is taken before it is unlinked.
@@ -126,8 +125,7 @@ fn extend(
             return false;
         }
         let (is_locked, is_closed) = (now.is_locked(), rts & CLOSED != 0);
-        // Locked and open is ambiguous: between lock and close, or a new version whose TID word is not stored
-        // yet.
+        // Locked and open is ambiguous: between lock and close, or a new version whose TID word is not stored yet.
         if tid(rts) >= at && is_locked == is_closed {
             return true;
         }
@@ -144,8 +142,7 @@ fn extend(
     false
 }
 
-/// Unlinking under the lock bit, with the word closed: the table remembers the promise to the record's
-/// readers.
+/// Unlinking under the lock bit, with the word closed: the table remembers the promise to the record's readers.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Claim;
 

@@ -2,7 +2,7 @@
 
 use seriatim_base::{Epoch, LayoutId, TableId};
 use seriatim_catalog::wire::RowWire;
-use seriatim_catalog::{ColumnDef, ColumnSet, ColumnType, ColumnUse, Key, Place, RowRef, TableDef};
+use seriatim_catalog::{ColumnDef, ColumnLocation, ColumnSet, ColumnType, ColumnUse, Key, RowRef, TableDef};
 use seriatim_htm::{Budget, Emulation, Htm, HtmMode};
 use seriatim_memory::{Memory, Options};
 use seriatim_txn::{
@@ -15,7 +15,7 @@ pub(crate) struct Bench<P: Protocol> {
     pub(crate) environment: Environment,
     /// Boxed: tables never move.
     pub(crate) cells: Box<Table>,
-    value: Place,
+    value: ColumnLocation,
 }
 
 impl<P: Protocol> Bench<P> {

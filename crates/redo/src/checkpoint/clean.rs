@@ -18,9 +18,8 @@ use crate::segment::{self, FoundSegment, Name as Segment};
 
 const WHAT: &str = "deleting what a checkpoint made superfluous";
 
-/// Whether a recovery needs the log of an incarnation. It does not if the checkpoint has all of it or if it is
-/// void. The next manifest may drop such an incarnation after [`delete_superfluous_logs`] has deleted its
-/// segments.
+/// Whether a recovery needs the log of an incarnation. It does not if the checkpoint has all of it or if it is void.
+/// The next manifest may drop such an incarnation after [`delete_superfluous_logs`] has deleted its segments.
 pub fn is_needed(manifest: &Manifest, incarnation: &Incarnation) -> bool {
     let begin = manifest.checkpoint.as_ref().map(|checkpoint| checkpoint.begin_epoch);
     !incarnation.is_void() && incarnation.durable_epoch.zip(begin).is_none_or(|(durable, begin)| durable >= begin)

@@ -38,9 +38,8 @@ pub struct CheckpointWriter {
 }
 
 impl CheckpointWriter {
-    /// Begins a checkpoint in `directory/checkpoint-<epoch>.new`, and deletes the remains of an earlier
-    /// attempt. All parts together write at most `bytes_per_second` if their writers wait as long as
-    /// [`PartWriter::flush`] tells.
+    /// Begins a checkpoint in `directory/checkpoint-<epoch>.new`, and deletes the remains of an earlier attempt. All
+    /// parts together write at most `bytes_per_second` if their writers wait as long as [`PartWriter::flush`] tells.
     ///
     /// # Errors
     /// [`LogError::Io`].
@@ -92,9 +91,8 @@ impl CheckpointWriter {
     /// pass, and durable.
     ///
     /// # Errors
-    /// [`LogError::Io`]; the checkpoint may have been renamed all the same
-    /// ([`delete_unnamed`](super::delete_unnamed)). Also if parts are missing, or `end` is before the
-    /// beginning.
+    /// [`LogError::Io`]; the checkpoint may have been renamed all the same ([`delete_unnamed`](super::delete_unnamed)).
+    /// Also if parts are missing, or `end` is before the beginning.
     pub fn finish(self, mut parts: Vec<PartTotals>, end: Epoch) -> Result<Checkpoint, LogError> {
         parts.sort_unstable_by_key(|part| part.part);
         let finish = || {

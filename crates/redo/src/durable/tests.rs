@@ -1,5 +1,4 @@
-//! Waiting for the durable point: no waiter misses a move, and none waits for an epoch that cannot become
-//! durable.
+//! Waiting for the durable point: no waiter misses a move, and none waits for an epoch that cannot become durable.
 
 use super::*;
 use seriatim_base::process::in_fork;

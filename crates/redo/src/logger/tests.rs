@@ -131,7 +131,7 @@ impl Stepped {
 }
 
 /// The result of a recovery.
-struct Found {
+struct Recovered {
     groups: Vec<Committed>,
     /// The smallest epoch recorded as closed.
     recorded: Epoch,
@@ -140,8 +140,8 @@ struct Found {
     batches: u64,
 }
 
-fn read(disk: &FaultyDisk, loggers: usize) -> Found {
-    let mut found = Found { groups: Vec::new(), recorded: Epoch(u64::MAX), known: Epoch(0), batches: 0 };
+fn read(disk: &FaultyDisk, loggers: usize) -> Recovered {
+    let mut found = Recovered { groups: Vec::new(), recorded: Epoch(u64::MAX), known: Epoch(0), batches: 0 };
     for (index, directory) in directories(loggers).iter().enumerate() {
         let (mut recorded, mut number) = (Epoch(FIRST.0 - 1), None);
         for segment in segment::list(disk, directory).expect("a directory") {
@@ -178,9 +178,8 @@ fn read(disk: &FaultyDisk, loggers: usize) -> Found {
     found
 }
 
-/// A random run of writers, ticker and loggers. It lasts for `steps` steps, or until the power is cut at
-/// operation `crash_at` after the log was opened. Returns the number of operations and of durable groups, or
-/// the problem.
+/// A random run of writers, ticker and loggers. It lasts for `steps` steps, or until the power is cut at operation
+/// `crash_at` after the log was opened. Returns the number of operations and of durable groups, or the problem.
 fn run(seed: u64, fault: LogFault, crash_at: Option<u64>, steps: usize) -> Result<(u64, usize), String> {
     let mut rng = Rng::from_seed(seed);
     let (loggers, writers) = (rng.range(1, 4) as usize, rng.range(1, 6) as usize);

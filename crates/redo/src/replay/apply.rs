@@ -43,10 +43,9 @@ pub struct Version<'a> {
     pub key: Key<'a>,
     /// The TID of the commit.
     pub tid: Tid,
-    /// The changes in the order of the commit, all with one TID. It is one [`Change::Delete`]; or a
-    /// [`Change::Row`] and any number of patches and deltas; or only patches and deltas, which need an existing
-    /// row. They form one version: if they were applied one by one, the second would be taken for a repetition
-    /// of the first.
+    /// The changes in the order of the commit, all with one TID. It is one [`Change::Delete`]; or a [`Change::Row`] and
+    /// any number of patches and deltas; or only patches and deltas, which need an existing row. They form one version:
+    /// if they were applied one by one, the second would be taken for a repetition of the first.
     pub changes: &'a [Change<'a>],
 }
 

@@ -17,15 +17,13 @@
 //! - a closed epoch that moves back;
 //! - a durable epoch below the one that a batch of any logger, the manifest, or the checkpoint states.
 //!
-//! After a checkpoint the oldest segments of its incarnation are deleted, so that log may begin late. It begins
-//! with a batch that states that every earlier entry is of an epoch before the checkpoint. The remains of the
-//! log before such a batch do not matter, even with gaps: a deletion whose sync failed may be undone although
-//! later ones lasted.
+//! After a checkpoint the oldest segments of its incarnation are deleted, so that log may begin late. It begins with a
+//! batch that states that every earlier entry is of an epoch before the checkpoint. The remains of the log before such
+//! a batch do not matter, even with gaps: a deletion whose sync failed may be undone although later ones lasted.
 //!
-//! Two cases cannot be distinguished: the last batches of a log were overwritten after a flush, or they were
-//! torn or never written. They can be distinguished if something that was written later states the durable
-//! epoch. A checkpoint, an orderly close and the next opening do: they write the ends of the logs into the
-//! manifest.
+//! Two cases cannot be distinguished: the last batches of a log were overwritten after a flush, or they were torn or
+//! never written. They can be distinguished if something that was written later states the durable epoch. A checkpoint,
+//! an orderly close and the next opening do: they write the ends of the logs into the manifest.
 
 use std::ops::Range;
 use std::path::{Path, PathBuf};
@@ -111,8 +109,7 @@ impl LogScan {
             if let Some(durable) = incarnation.durable_epoch {
                 scan.newest = scan.newest.max(durable);
                 if !is_needed(manifest, incarnation) {
-                    // The epochs between the durable epoch of one incarnation and the first epoch of the next
-                    // are void.
+                    // The epochs between the durable epoch of one incarnation and the first epoch of the next are void.
                     if !incarnation.is_void() {
                         scan.durable = durable;
                     }
@@ -205,9 +202,8 @@ impl LogScan {
         Ok(scan)
     }
 
-    /// Scans and checks the logs of a database that this process has open, up to the ends that the manifest
-    /// states. The ends were read one after the other, so batches beyond a state that a power cut could have
-    /// left are dropped.
+    /// Scans and checks the logs of a database that this process has open, up to the ends that the manifest states. The
+    /// ends were read one after the other, so batches beyond a state that a power cut could have left are dropped.
     pub(crate) fn up_to_ends(disk: &dyn Disk, directory: &Path, manifest: &Manifest) -> Result<LogScan, LogError> {
         let mut scan = LogScan::of(disk, directory, manifest)?;
         scan.trim();
@@ -283,8 +279,7 @@ impl LogScan {
         skipped.map_or(counting.end, |at| counting.start + at)..counting.end
     }
 
-    /// Whether a recovery reads each batch. It does not if the checkpoint has all its entries, or if they are
-    /// void.
+    /// Whether a recovery reads each batch. It does not if the checkpoint has all its entries, or if they are void.
     pub(crate) fn needed(&self, manifest: &Manifest) -> Vec<bool> {
         let begin = manifest.checkpoint.as_ref().map_or(Epoch(0), |checkpoint| checkpoint.begin_epoch);
         let mut needed = vec![false; self.batches.len()];
@@ -421,8 +416,7 @@ impl Walk<'_> {
         scan.segments.extend(found);
         let mut next = (!begins_late).then_some(1);
         let mut end: Option<Rest> = None;
-        // The first segment existed before the manifest listed the incarnation, or a deleted segment linked to
-        // it.
+        // The first segment existed before the manifest listed the incarnation, or a deleted segment linked to it.
         let mut linked = true;
         for at in first_segment..scan.segments.len() {
             let rest = self.segment(scan, first_batch, at, linked, &mut next, end.as_ref())?;
@@ -653,8 +647,7 @@ impl Walk<'_> {
                 let Some(used) = page.iter().rposition(|&byte| byte != 0) else { continue };
                 last = begin + used as u64 + 1;
                 let header = Header::decode(page, salt).filter(|header| header.incarnation == self.name.incarnation);
-                // Batch `number` at its own place does not fit there. It does not prove that a later batch was
-                // written.
+                // Batch `number` at its own place does not fit there. It does not prove that a later batch was written.
                 let later =
                     header.filter(|header| header.number > number || (header.number == number && begin > offset));
                 if let Some(header) = later {

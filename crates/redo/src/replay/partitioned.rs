@@ -1,12 +1,11 @@
 //! Distributes versions from many blocks over threads. One thread gets all versions of a key, in the order of
 //! their TIDs.
 //!
-//! Threads work in rounds of three steps, with a barrier after each step. First, one thread plans the round.
-//! Second, all threads decode its blocks: each takes the next block when it is free, and copies every entry
-//! into a partition by the hash of the key. Third, each thread sorts its partition by TID, and applies the
-//! versions of completed epochs, some dozens at a time. Other versions stay for the next round. There is no
-//! allocation per entry. Memory is bounded by a round and the versions of incomplete epochs. A single thread
-//! runs the same steps without barriers.
+//! Threads work in rounds of three steps, with a barrier after each step. First, one thread plans the round. Second,
+//! all threads decode its blocks: each takes the next block when it is free, and copies every entry into a partition by
+//! the hash of the key. Third, each thread sorts its partition by TID, and applies the versions of completed epochs,
+//! some dozens at a time. Other versions stay for the next round. There is no allocation per entry. Memory is bounded
+//! by a round and the versions of incomplete epochs. A single thread runs the same steps without barriers.
 //!
 //! Invariant: in the third step one thread accesses a partition. Entries of one TID and key are applied
 //! together, in the order in which they were written.
@@ -47,8 +46,7 @@ pub(crate) trait Source: Sync {
 pub(crate) struct Round {
     /// Blocks.
     pub tasks: Vec<usize>,
-    /// After this round, all versions up to this epoch have been read; all versions that exist if this is
-    /// `None`.
+    /// After this round, all versions up to this epoch have been read; all versions that exist if this is `None`.
     pub until: Option<Epoch>,
     /// Bytes of the blocks.
     pub bytes: u64,
@@ -171,7 +169,7 @@ impl BuildHasher for Mixed {
 
 /// The state that one thread keeps between rounds.
 #[derive(Default)]
-struct Part {
+struct Partition {
     /// In the order of application.
     items: Vec<Item>,
     chunks: Vec<Chunk>,
@@ -231,8 +229,7 @@ enum Failure {
     Panic(Box<dyn Any + Send>),
 }
 
-/// Passes every version of a source to `apply`, on `threads` threads, or fewer if the operating system refuses
-/// some.
+/// Passes every version of a source to `apply`, on `threads` threads, or fewer if the operating system refuses some.
 pub(crate) fn replay<S: Source>(
     source: &S,
     tables: &Tables,
@@ -279,7 +276,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 impl<S: Source> Shared<'_, S> {
     fn run(&self, number: usize) -> Counts {
-        let mut part = Part::default();
+        let mut part = Partition::default();
         let mut scatter = Scatter { tables: self.tables, chunks: Vec::new() };
         let mut buffer = Vec::new();
         loop {
@@ -356,7 +353,7 @@ impl<S: Source> Shared<'_, S> {
         Ok(())
     }
 
-    fn apply(&self, number: usize, round: &Round, part: &mut Part) -> Result<(), LogError> {
+    fn apply(&self, number: usize, round: &Round, part: &mut Partition) -> Result<(), LogError> {
         for mut chunk in mem::take(&mut *lock(&self.full[number])) {
             let index = part.chunks.len() as u32;
             part.items.extend(chunk.items.drain(..).map(|item| Item { chunk: index, ..item }));
@@ -369,7 +366,7 @@ impl<S: Source> Shared<'_, S> {
         }
         let until = round.until.map_or(u64::MAX, end_of);
         let complete = part.items.partition_point(|item| item.tid.bits() < until);
-        let Part { items, chunks, baseless, counts } = part;
+        let Partition { items, chunks, baseless, counts } = part;
         let mut run = Run::default();
         let mut left = &mut items[..complete];
         while let Some(first) = left.first() {

@@ -1,5 +1,4 @@
-//! Replay of handmade logs: valid entries come back, void ones do not, and damage is told apart from torn
-//! tails.
+//! Replay of handmade logs: valid entries come back, void ones do not, and damage is told apart from torn tails.
 
 use std::collections::BTreeMap;
 
@@ -131,7 +130,7 @@ fn replay_runs_on_fewer_threads_if_the_system_refuses_some() {
 }
 
 #[test]
-fn what_the_slowest_logger_has_not_closed_is_void_also_in_later_recoveries() {
+fn epochs_that_the_slowest_logger_has_not_closed_are_void_in_later_recoveries_too() {
     let mut database = Database::new(2, 2);
     database.batch((1, 0), 11, 9, &[(tid(10, 1), vec![row(1, 1)]), (tid(11, 1), vec![row(2, 2)])]);
     database.batch((1, 1), 10, 9, &[(tid(14, 1), vec![row(3, 3)])]);
@@ -298,8 +297,7 @@ fn a_segment_that_was_never_finished_is_no_damage() {
     }
 }
 
-/// A segment has its full length before its first batch is written. So a shorter one was cut, wherever that
-/// was.
+/// A segment has its full length before its first batch is written. So a shorter one was cut, wherever that was.
 #[test]
 fn a_segment_that_was_cut_or_is_missing_is_damage_wherever_its_log_ends() {
     let (database, places) = two_loggers();

@@ -4,7 +4,7 @@ use super::*;
 use seriatim_base::{Rng, thread};
 
 #[test]
-fn what_is_not_published_is_not_seen() {
+fn unpublished_bytes_are_not_seen() {
     let (mut producer, mut consumer) = stream(4);
     producer.write(b"abcdefghij");
     assert_eq!(consumer.available(), 0);

@@ -8,8 +8,8 @@ use std::time::Duration;
 use seriatim_base::clock::Instant;
 use seriatim_base::thread;
 use seriatim_partition::{
-    Coordinator, CoordinatorRecord, HoldingCoordinator, Journal, Left, LockMode, Outcome, OwnerRecord, Partition,
-    PartitionId, Scheme, TransactionId,
+    Coordinator, CoordinatorRecord, HoldingCoordinator, Journal, LockMode, Outcome, OwnerRecord, Partition,
+    PartitionId, RecoveredState, Scheme, TransactionId,
 };
 
 use super::store::{Op, Program, Store, VALUE, Work};
@@ -89,8 +89,13 @@ impl Partition for On<Store> {
         self.reach()
     }
 
-    fn left(&mut self) -> Option<Left<On<Store>>> {
-        Some(Left { incarnation: self.incarnation, unfinished: Vec::new(), calls: Vec::new(), fragments: Vec::new() })
+    fn left(&mut self) -> Option<RecoveredState<On<Store>>> {
+        Some(RecoveredState {
+            incarnation: self.incarnation,
+            unfinished: Vec::new(),
+            calls: Vec::new(),
+            fragments: Vec::new(),
+        })
     }
 
     fn footprint(&self, work: &Work, locks: &mut Vec<(u32, LockMode)>) {

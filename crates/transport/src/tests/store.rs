@@ -2,7 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use seriatim_partition::{FragmentRequest, Left, LockMode, Next, Partition, PartitionId, Procedure, TransactionId};
+use seriatim_partition::{
+    FragmentRequest, LockMode, Next, Partition, PartitionId, Procedure, RecoveredState, TransactionId,
+};
 
 use crate::Application;
 
@@ -82,8 +84,13 @@ impl Partition for Store {
 
     fn forget(&mut self, _: Self::Undo) {}
 
-    fn left(&mut self) -> Option<Left<Store>> {
-        self.keeps.then(|| Left { incarnation: 1, unfinished: Vec::new(), calls: Vec::new(), fragments: Vec::new() })
+    fn left(&mut self) -> Option<RecoveredState<Store>> {
+        self.keeps.then(|| RecoveredState {
+            incarnation: 1,
+            unfinished: Vec::new(),
+            calls: Vec::new(),
+            fragments: Vec::new(),
+        })
     }
 
     fn footprint(&self, work: &Work, locks: &mut Vec<(u32, LockMode)>) {

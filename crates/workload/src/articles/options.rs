@@ -53,7 +53,7 @@ mod tests {
     use crate::test_support;
 
     #[test]
-    fn values_that_cannot_be_are_refused_with_what_would_be_right() {
+    fn invalid_values_are_refused_with_the_valid_ones() {
         let open = |name: &str, value: &str| test_support::open(&ENTRY, &[(name, value)]);
         assert_eq!(open("mix", "add-comment"), Ok(()));
         assert_eq!(open("comments", "0"), Ok(()));

@@ -17,15 +17,15 @@ fn get_article() {
     expect_file!["plans/get_article.txt"].assert_eq(&plans().plan("get_article"));
 }
 
-/// A page of articles: nothing of it is at one place.
+/// A page of articles spans partitions: no access is at one place.
 #[test]
 fn get_articles() {
     expect_file!["plans/get_articles.txt"].assert_eq(&plans().plan("get_articles"));
 }
 
-/// The user must exist and nothing of it is used; the article's count is the comment's number, so it is read
-/// and does not commute, and the comment's key is known after it. A number taken twice would be a duplicate
-/// key.
+/// The user must exist, and its row is not used. The article's count becomes the comment's number. So it is
+/// read and does not commute, and the comment's key is known only afterwards. A number that was taken twice
+/// would give a duplicate key.
 #[test]
 fn add_comment() {
     expect_file!["plans/add_comment.txt"].assert_eq(&plans().plan("add_comment"));

@@ -1,8 +1,7 @@
 //! The three tables, with H-Store's column names.
 //!
-//! Articles are read in pages and comments by their article, so both are ordered; users are reached by key
-//! alone. An article's texts never change while its count of comments does with every comment, so they are
-//! stored apart.
+//! Articles are read in pages and comments by their article, so both are ordered; users are reached by key alone. An
+//! article's texts never change while its count of comments does with every comment, so they are stored apart.
 
 use seriatim::catalog::kind;
 use seriatim::{Database, Handle, IndexHandle, SchemaError, Table, Text};

@@ -1,4 +1,5 @@
-//! Every transaction does what the benchmark says; counts agree under every protocol; every rule of the check rings.
+//! Every transaction follows the benchmark's definition, counts agree under every protocol, and every rule of
+//! the check detects a violation.
 
 use super::*;
 use crate::test_support::{self, assert_consistent};
@@ -37,7 +38,7 @@ fn comments_are_added_counted_and_shown_newest_last() {
         assert_eq!(comment.c_text.as_str(), format!("comment {n}"));
     }
     let report = workload.consistency(&db).expect("the check runs");
-    assert!(report.is_violated("comments"), "these comments are in nobody's books: {report}");
+    assert!(report.is_violated("comments"), "no terminal has recorded these comments: {report}");
     assert!(["counts", "numbers", "authors"].iter().all(|clause| !report.is_violated(clause)), "{report}");
 }
 
@@ -124,7 +125,7 @@ fn lost_and_misplaced_comments_are_noticed() {
 }
 
 #[test]
-fn a_comment_by_nobody_is_noticed() {
+fn a_comment_without_a_user_is_noticed() {
     canary(&["authors"], |tx, tables| tx.update(&tables.comments, &(0, 0), |row| row.set_c_u_id(20)));
 }
 

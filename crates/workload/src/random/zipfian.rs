@@ -1,9 +1,8 @@
 //! Zipf's law: rank r of n is drawn with probability 1/(r+1)^theta / zeta(n, theta).
 //!
-//! Drawing: J. Gray et al., "Quickly generating billion-record synthetic databases", SIGMOD 1994, section 3,
-//! exact for the two hottest ranks and a close approximation below. zeta is summed over the first ranks and
-//! continued by the Euler–Maclaurin formula, so that n may be 10^10 and may grow. Scrambled: YCSB's
-//! ScrambledZipfianGenerator.
+//! Drawing: J. Gray et al., "Quickly generating billion-record synthetic databases", SIGMOD 1994, section 3, exact for
+//! the two hottest ranks and a close approximation below. zeta is summed over the first ranks and continued by the
+//! Euler–Maclaurin formula, so that n may be 10^10 and may grow. Scrambled: YCSB's ScrambledZipfianGenerator.
 
 use seriatim::Rng;
 
@@ -55,7 +54,7 @@ impl Zipfian {
         false
     }
 
-    /// Draws from `0..n` from now on; costs two powers, whatever n. Shrinking is ignored.
+    /// Draws from `0..n` from now on. Costs two powers for any `n`. A smaller `n` is ignored.
     pub fn grow(&mut self, n: u64) {
         if n <= self.n {
             return;

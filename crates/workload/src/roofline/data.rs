@@ -9,7 +9,7 @@ use seriatim::Rng;
 /// Districts of a warehouse.
 pub const DISTRICTS: usize = 10;
 
-/// How many rows there are. Orders, their lines and payments live in rings, of so many slots, powers of two.
+/// The numbers of rows. Orders, their lines and payments are in rings, whose sizes are powers of two.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Extent {
     /// Items, and stock of a warehouse.

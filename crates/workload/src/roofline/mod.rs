@@ -1,11 +1,11 @@
-//! The speed of light: the standard mix of TPC-C over plain arrays, a warehouse per thread, with rows of the
-//! specification's sizes but no index, no concurrency control, no log and no aborts. What an engine adds on top
-//! of this is its cost.
+//! The speed of light: the standard mix of TPC-C on plain arrays, with one warehouse for each thread. Rows have
+//! the specification's sizes, but there is no index, concurrency control, log or abort. The difference to an
+//! engine is the engine's cost.
 //!
-//! The same rows and transactions are those of partitions with one owner each (`seriatim bench partitions
-//! --workload tpcc`).
+//! Partitions with one owner each use the same rows and transactions (`seriatim bench partitions --workload
+//! tpcc-arrays`).
 //!
-//! Everything is allocated and touched before the clock starts; orders, lines and history live in rings.
+//! Everything is allocated and touched before the clock starts. Orders, lines and history are in rings.
 
 pub mod data;
 pub mod transactions;

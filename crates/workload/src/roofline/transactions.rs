@@ -1,8 +1,8 @@
-//! The five transactions over arrays: what they ask for, drawn apart from what they do. Each part returns a
-//! number that depends on everything it read.
+//! The five transactions on arrays. Their inputs are drawn separately. Each part returns a number that depends
+//! on everything it read.
 //!
-//! A part touches one warehouse, so that a transaction over several is its parts there. What a part has
-//! changed can be put back, by what it [noted](Notes); where nobody asks for that, nothing is noted.
+//! A part touches one warehouse, so a transaction on several warehouses has a part at each. The changes of a
+//! part can be undone with its [notes](Notes), which are recorded only on request.
 
 use super::data::{Customer, DISTRICTS, Extent, History, Item, Line, Order, Stock, Warehouse, at, seen};
 use seriatim::Rng;
@@ -12,7 +12,7 @@ pub const LINES_MAX: usize = 15;
 /// Most lines of twenty orders.
 const RECENT_LINES: usize = 300;
 
-/// A line of an order: an item of a warehouse, of which so many.
+/// A line of an order: an item, its warehouse, and the quantity.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Ordered {
     /// The item.
@@ -23,7 +23,7 @@ pub struct Ordered {
     pub quantity: u8,
 }
 
-/// What New-Order asks for.
+/// The input of New-Order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NewOrder {
     /// The district.
@@ -80,7 +80,7 @@ pub fn draw_amount(rng: &mut Rng) -> f64 {
     rng.range(100, 500_000) as f64 / 100.0
 }
 
-/// What a part was before it changed.
+/// A value before a part changed it.
 #[derive(Clone, Debug)]
 pub enum Before {
     /// Of an item's stock.
@@ -394,7 +394,7 @@ mod tests {
     }
 
     #[test]
-    fn what_parts_have_changed_can_be_put_back() {
+    fn changes_of_parts_can_be_undone() {
         let (seed, extent) = (5, Extent { orders: 32, lines: 512, ..Extent::SMALL });
         println!("seed {seed}");
         let mut rng = Rng::from_seed(seed);

@@ -36,9 +36,9 @@ pub struct TransactSavingsInput {
 /// Input of Amalgamate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Data)]
 pub struct AmalgamateInput {
-    /// The customer who gives everything.
+    /// The customer whose accounts are emptied.
     pub from: Name,
-    /// The customer who gets it, another one.
+    /// Another customer, who receives the sum.
     pub to: Name,
 }
 

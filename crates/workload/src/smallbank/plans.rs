@@ -51,7 +51,7 @@ fn send_payment() {
 }
 
 /// Customers' names never change, so their look-up may stand before the rest. All else is one piece wherever
-/// both accounts of a customer meet: that is SmallBank's point. Rollbacks are safe: both `InsufficientFunds`
+/// both accounts of a customer conflict: that is SmallBank's point. Rollbacks are safe: both `InsufficientFunds`
 /// are raised in the decisive piece, before which nothing was visible and after which nothing can fail.
 #[test]
 fn the_default_graph() {

@@ -1,4 +1,4 @@
-//! A SmallBank terminal: draws a card, generates the input, runs the transaction, books what it committed.
+//! A SmallBank terminal: draws a card, generates the input, runs the transaction, and records commits.
 
 use std::hint::black_box;
 use std::sync::Arc;

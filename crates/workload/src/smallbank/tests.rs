@@ -1,4 +1,5 @@
-//! Every transaction does what the paper says; money is kept under every protocol; every rule of the check rings.
+//! Every transaction follows the paper, money is kept under every protocol, and every rule of the check detects
+//! a violation.
 
 use super::*;
 use crate::Ending;

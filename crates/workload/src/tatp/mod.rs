@@ -1,6 +1,5 @@
 //! TATP: the home location register of a mobile telephone network, seven transactions on four tables
-//! ("Telecommunication Application Transaction Processing (TATP) Benchmark Description", version 1.0, IBM
-//! 2009).
+//! ("Telecommunication Application Transaction Processing (TATP) Benchmark Description", version 1.0, IBM 2009).
 //!
 //! Departures: none in tables, population, inputs and mix. Five of the seven transactions name rows that need
 //! not exist; the description counts them as failed when they find none, and expects so many. Such a

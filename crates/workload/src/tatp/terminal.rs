@@ -1,4 +1,4 @@
-//! A TATP terminal: draws a card, generates the input, runs the transaction, books call forwardings.
+//! A TATP terminal: draws a card, generates the input, runs the transaction, and records call forwardings.
 
 use std::hint::black_box;
 use std::sync::Arc;

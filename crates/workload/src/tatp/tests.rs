@@ -1,4 +1,5 @@
-//! The population and the failures are those of the description; every transaction does what it says; every rule rings.
+//! Population and failures are those of the description, every transaction follows it, and every rule detects a
+//! violation.
 
 use super::*;
 use crate::test_support::{self, assert_consistent};
@@ -303,7 +304,7 @@ fn forwarding(s_id: u32, sf_type: u8, start_time: u8, end_time: u8) -> CallForwa
 }
 
 #[test]
-fn rows_of_nobody_are_noticed() {
+fn rows_without_a_subscriber_are_noticed() {
     canary(&["parents"], |tx, tables| {
         let data_b = Text::literal("ABCDE");
         let row = SpecialFacility { s_id: 9999, sf_type: 1, is_active: true, error_cntrl: 0, data_a: 0, data_b };

@@ -33,7 +33,7 @@ impl Scale {
         Scale { warehouses, items: 1000, customers: 30, undelivered: 9 }
     }
 
-    /// Undelivered orders of a district with so many customers: 900 of 3,000 (clause 4.3.3.1).
+    /// Undelivered orders of a district with this many customers: 900 of 3,000 (clause 4.3.3.1).
     pub const fn undelivered_of(customers: u32) -> u32 {
         (customers as u64 * 3 / 10) as u32
     }

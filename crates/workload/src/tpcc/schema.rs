@@ -122,7 +122,7 @@ pub struct Customer {
 #[table(name = "history", key(h_w_id, h_source, h_number), ordered)]
 #[allow(missing_docs, reason = "the columns are those of the specification")]
 pub struct History {
-    /// Who inserted it: 0 is the loader, t + 1 terminal t.
+    /// The inserter: 0 is the loader, t + 1 is terminal t.
     pub h_source: u16,
     /// Its number among those of its source and warehouse.
     pub h_number: u32,

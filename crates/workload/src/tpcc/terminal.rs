@@ -25,7 +25,7 @@ pub struct TpccTerminal {
     inputs: Inputs,
     deck: Deck,
     resume: Resume,
-    /// Nothing is booked: the tables tell it all.
+    /// No ledger: all conditions are on tables.
     books: Arc<()>,
 }
 
@@ -41,7 +41,7 @@ impl TpccTerminal {
     /// Continues this terminal's numbers of history rows where an earlier run over the same database left off.
     fn resume(&mut self, session: &mut Session) -> Result<(), TransactError> {
         let (w_id, source) = (self.inputs.w_id(), self.inputs.history_source());
-        // Of the present, whoever inserted them: a snapshot may be older.
+        // Reads the present state, since a snapshot may miss recent rows.
         let last = session.transact(|tx| {
             let own = (w_id, source, 0)..=(w_id, source, u32::MAX);
             let last = tx.scan_rev(&self.tables.history, own).next().transpose()?;

@@ -233,7 +233,7 @@ fn a_payment_without_memory_is_no_rollback_of_the_users() {
 }
 
 #[test]
-fn of_many_customers_with_a_name_the_one_in_the_middle_pays_and_of_none_nobody() {
+fn the_middle_customer_of_a_name_pays_and_a_name_without_customers_fails() {
     let (db, _, tables) = loaded(1);
     let mut session = db.session();
     let mut more = session.snapshot(|tx| Ok(Customer::from_row(tx, &tables, 1))).expect("a read").into_value();
@@ -442,7 +442,7 @@ fn condition_10_notices_a_wrong_balance() {
 }
 
 #[test]
-fn condition_11_notices_a_delivery_nobody_received() {
+fn condition_11_notices_a_counted_delivery_that_did_not_happen() {
     canary(&["3.3.2.11"], |tx, tables| {
         tx.update(&tables.customer, &(1, 1, 3), |row| row.set_c_delivery_cnt(row.c_delivery_cnt() + 1))
     });

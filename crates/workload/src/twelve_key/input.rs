@@ -9,7 +9,7 @@ pub const KEYS: usize = 12;
 /// The key of a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Data)]
 pub struct KeyLocation {
-    /// Where it lives.
+    /// The partition of the key.
     pub partition: u16,
     /// The client that owns the key.
     pub client: u16,

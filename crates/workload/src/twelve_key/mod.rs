@@ -2,13 +2,12 @@
 //! Main Memory Databases", SIGMOD 2010, sections 5.1 to 5.4): each transaction reads and updates twelve keys,
 //! all on one partition, or six on each of two.
 //!
-//! Every client has twelve keys of its own on every partition, so without conflicts no two clients meet
-//! (5.1). With conflicts (5.2), the first clients, one for each partition, keep to their partition for its
-//! single-partition transactions; the others exchange one key, with the chosen probability, for that
-//! partition's hot key, which is the first of its client. A transaction touches at most one key that others
-//! touch too, so deadlocks are impossible. Transactions chosen to abort (5.3) do so at one of their
-//! partitions, before they do anything there. General transactions (5.4) read in a first round what they
-//! write in a second.
+//! Every client has twelve keys of its own on every partition, so without conflicts no two clients meet (5.1). With
+//! conflicts (5.2), the first clients, one for each partition, keep to their partition for its single-partition
+//! transactions; the others exchange one key, with the chosen probability, for that partition's hot key, which is the
+//! first of its client. A transaction touches at most one key that others touch too, so deadlocks are impossible.
+//! Transactions chosen to abort (5.3) do so at one of their partitions, before they do anything there. General
+//! transactions (5.4) read in a first round what they write in a second.
 //!
 //! Departures: a value is a counter of eight bytes, not four, so that lost updates show; a general
 //! transaction also writes into each row the sum of all it read, so that its second round truly depends on

@@ -10,7 +10,7 @@ use seriatim::{Database, Handle, Rng, SchemaError, Table};
 #[derive(Table, Clone, Debug, PartialEq, Eq)]
 #[table(name = "cell", key(partition, client, number), hash)]
 pub struct Cell {
-    /// Where it lives.
+    /// The partition of the key.
     pub partition: u16,
     /// The client that owns the key.
     pub client: u16,

@@ -1,6 +1,5 @@
-//! Inputs meet where the options say and nowhere else; transactions do what they say, in one round and two;
-//! every protocol keeps the counts; the check notices a lost update of a client's key and of a hot one, and a
-//! lost row.
+//! Inputs conflict exactly where the options say. Transactions follow the definition, in one round and in two. Every
+//! protocol keeps the counts. The check notices a lost update of a client's key and of a hot one, and a lost row.
 
 use super::*;
 use crate::test_support;

@@ -1,4 +1,4 @@
-//! What holds of YCSB's table: the rows count exactly the writes that committed, and no value is torn.
+//! The conditions on YCSB's table: rows count exactly the committed writes, and no value is torn.
 
 use std::sync::atomic::Ordering;
 
@@ -15,10 +15,10 @@ static VALUES: Rule = Rule { clause: "values", says: "every field is one letter 
 /// Keys looked at in one transaction.
 const PART: u64 = 1 << 16;
 
-/// Keys beyond the number of rows that are looked at where nobody knows how many were given out.
+/// Keys beyond the number of rows that are checked if the number of assigned keys is unknown.
 const STRAY_KEYS: u64 = 1 << 20;
 
-/// What a part found.
+/// The results of a part.
 #[derive(Default)]
 struct PartResult {
     rows: u64,
@@ -26,7 +26,7 @@ struct PartResult {
     torn: Vec<u64>,
 }
 
-/// Checks the table; if there are books, against what the terminals of this workload committed.
+/// Checks the table. If there are ledgers, also compares it with the commits of this workload's terminals.
 ///
 /// # Errors
 /// When the table is missing or a reading transaction fails.

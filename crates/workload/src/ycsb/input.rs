@@ -26,7 +26,7 @@ const SCAN_ROWS_MAX: u64 = 100;
 /// One operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Data)]
 pub struct Operation {
-    /// What it does: [`READ`] to [`READ_MODIFY_WRITE`].
+    /// The kind of operation: [`READ`] to [`READ_MODIFY_WRITE`].
     pub kind: u8,
     /// The row, or where a scan starts.
     pub key: u64,
@@ -39,7 +39,7 @@ pub struct Operation {
 }
 
 impl Operation {
-    /// Whether it writes a row that is there.
+    /// Whether it writes an existing row.
     pub fn writes(&self) -> bool {
         self.kind == UPDATE || self.kind == READ_MODIFY_WRITE
     }
@@ -48,7 +48,7 @@ impl Operation {
 /// Input of a transaction.
 #[derive(Clone, Debug, PartialEq, Eq, Data)]
 pub struct OperationsInput {
-    /// What it does, in order.
+    /// The operations, in order.
     pub operations: Vec<Operation>,
     /// Keys below this were loaded, so their rows are there.
     pub records: u64,
@@ -74,12 +74,12 @@ impl Inputs {
         Inputs { options, rng, chooser, shared, next }
     }
 
-    /// The next input, for rows of so many fields.
+    /// The next input, for rows with this many fields.
     pub fn operations(&mut self, fields: usize) -> &OperationsInput {
         self.next.operations.clear();
         for _ in 0..self.options.ops {
             let kind = self.kind();
-            // Key numbers only name rows: nothing is ordered by them.
+            // Key numbers only identify rows; nothing is ordered by them.
             let key = if kind == INSERT {
                 self.shared.next_key.fetch_add(1, Ordering::Relaxed)
             } else {

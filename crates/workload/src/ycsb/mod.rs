@@ -1,6 +1,5 @@
-//! YCSB: single-table reads and writes by skewed keys (Cooper et al., "Benchmarking Cloud Serving Systems
-//! with YCSB", SoCC 2010): the core workloads A to F, and free mixes with any number of operations per
-//! transaction.
+//! YCSB: single-table reads and writes by skewed keys (Cooper et al., "Benchmarking Cloud Serving Systems with YCSB",
+//! SoCC 2010): the core workloads A to F, and free mixes with any number of operations per transaction.
 //!
 //! Departures: keys are the numbers 0, 1, 2, …, not hashed strings; every row has a counter of its writes, so
 //! that lost updates show; a value is one letter repeated, so that torn values show.
@@ -100,14 +99,14 @@ pub struct Ycsb {
     shared: Arc<Shared>,
 }
 
-/// What terminals and the check share.
+/// The state that terminals and the check share.
 struct Shared {
     /// The key that the next insert takes.
     next_key: AtomicU64,
     ledgers: Ledgers<Ledger>,
 }
 
-/// What one terminal has committed.
+/// The commits of one terminal.
 #[derive(Debug, Default)]
 #[repr(align(128))]
 struct Ledger {

@@ -10,10 +10,9 @@ fn plans(is_ordered: bool) -> Plans {
     Plans::of(&Ycsb::new(Options { value_bytes: 100, is_ordered, ..Options::core(Core::A, 1, 1) }))
 }
 
-/// One operation after another, each of a kind and on a key that the arguments give: none needs another's
-/// result, and each runs again alone. A row that was loaded must exist, a newer one need not. An update sets
-/// one field and needs nothing of the row; its count of writes commutes. Scans run from a key on, however
-/// far.
+/// One operation after another, with kinds and keys from the arguments. None needs another's result, and each
+/// can be repaired alone. A loaded row must exist, a newer one may be missing. An update sets one field and
+/// uses no other; its count of writes commutes. Scans begin at a key and are unbounded.
 #[test]
 fn operations_ordered() {
     expect_file!["plans/operations_ordered.txt"].assert_eq(&plans(true).plan("operations"));
@@ -33,8 +32,8 @@ fn operations_hashed() {
     assert_eq!(plans(false).plan("operations"), expected);
 }
 
-/// Operations on one table in a loop may meet in any order, so they are one piece. What aborts is decided by
-/// the arguments.
+/// Operations on one table in a loop may conflict in any order, so they are one piece. Only the arguments
+/// decide about aborts.
 #[test]
 fn the_default_graph() {
     expect_file!["plans/the_default_graph.txt"].assert_eq(&plans(true).chopping(plan::Options::DEFAULT));

@@ -11,7 +11,7 @@ use seriatim::{Data, Database, Handle, SchemaError, Table, Text, pure};
 /// Bytes that a field has room for.
 pub const FIELD_BYTES: usize = 100;
 
-/// What YCSB needs of its table, whatever the variant.
+/// The operations that YCSB needs on each variant of its table.
 pub trait UserTable: Table<Key = u64> + Send + Sync + 'static {
     /// Fields of a row.
     const FIELDS: usize;
@@ -28,9 +28,8 @@ pub trait UserTable: Table<Key = u64> + Send + Sync + 'static {
     /// See [`UserTable::OPERATIONS`].
     type Operations: Declared<Arguments = OperationsInput, Output = u64>;
 
-    /// Runs the operations in order. What the reads saw comes back as a sum, so that none can be optimized
-    /// away. Aborts with [`NoSuchOperation`]; a row missing that was loaded, or one to insert that is there,
-    /// fails.
+    /// Runs the operations in order. What the reads saw comes back as a sum, so that none can be optimized away. Aborts
+    /// with [`NoSuchOperation`]; a row missing that was loaded, or one to insert that is there, fails.
     const OPERATIONS: Self::Operations;
 
     /// The procedure, to be registered.
@@ -80,7 +79,7 @@ fn value(letter: u8, bytes: usize) -> Text<FIELD_BYTES> {
     Text::truncated(std::str::from_utf8(&all[..bytes.min(FIELD_BYTES)]).expect("letters are ASCII"))
 }
 
-/// What a write writes into one of `fields` fields that have `value_bytes` together.
+/// The value that a write stores in one of `fields` fields, which have `value_bytes` together.
 #[pure(total)]
 #[inline]
 pub fn filled(letter: u8, value_bytes: u16, fields: usize) -> Text<FIELD_BYTES> {

@@ -1,8 +1,8 @@
-//! What one file of the simulated disk holds: in the page cache, and beneath it.
+//! The contents of one file of the simulated disk: in the page cache, and on the disk.
 //!
-//! Invariant: `sectors` and `bytes` are what is read. Where that is not durable, `unsynced` and
-//! `unsynced_bytes` hold what the disk may have instead: the last durable value, and those written since but
-//! before the newest. A sector is whole: it is never found half written.
+//! Invariant: reads see `sectors` and `bytes`. Where these are not durable, `unsynced` and `unsynced_bytes` have the
+//! values that the disk may hold instead: the last durable value, and the values written between it and the newest. A
+//! sector is never torn. before the newest. A sector is whole: it is never found half written.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -12,14 +12,14 @@ use std::sync::Arc;
 use super::draw_survival;
 use crate::Rng;
 
-/// The unit of tearing, and of space.
+/// The unit of tearing and of space.
 pub(super) const SECTOR_BYTES: usize = 512;
 
-/// Longer files are refused: their list of sectors would be in the way of the program under test.
+/// The largest file. The sector list of a larger one would use too much memory.
 const FILE_BYTES_MAX: u64 = 1 << 30;
 
-/// Values between the durable and the newest one that are remembered; older ones are taken never to have
-/// reached the disk.
+/// How many values between the durable and the newest one are kept. Older ones are taken never to have reached
+/// the disk.
 const BETWEEN_MAX: usize = 4;
 
 /// `None` is a hole: zeros that occupy no space.
@@ -27,19 +27,19 @@ type Sector = Option<Arc<[u8; SECTOR_BYTES]>>;
 
 #[derive(Clone, Debug, Default)]
 pub(super) struct Contents {
-    /// Those after the end of the list are holes.
+    /// Sectors behind the end of the list are holes.
     sectors: Vec<Sector>,
     bytes: u64,
     unsynced: BTreeMap<usize, Past<Sector>>,
     unsynced_bytes: Option<Past<u64>>,
 }
 
-/// What the disk may hold instead of the newest value.
+/// The values that the disk may hold instead of the newest one.
 #[derive(Clone, Debug)]
 struct Past<T> {
     durable: T,
     between: Vec<T>,
-    /// A sync failed and dropped the newest value: it is read, but no later sync writes it.
+    /// A failed sync dropped the newest value: reads see it, but no later sync writes it.
     dropped: bool,
 }
 
@@ -48,7 +48,7 @@ impl<T: Clone> Past<T> {
         Past { durable, between: Vec::new(), dropped: false }
     }
 
-    /// Notes a value that is about to be replaced, unless the disk will never see it.
+    /// Notes a value that is about to be replaced, unless it can never reach the disk.
     fn note(&mut self, replaced: T) {
         if !std::mem::take(&mut self.dropped) {
             if self.between.len() == BETWEEN_MAX {
@@ -58,7 +58,7 @@ impl<T: Clone> Past<T> {
         }
     }
 
-    /// Whether the newest value reached the disk; if not, what did.
+    /// Decides whether the newest value reached the disk. If not, returns the value that did.
     fn settle(&mut self, rng: &mut Rng, survival: u64) -> Result<(), T> {
         if self.dropped {
             return Err(self.durable.clone());
@@ -70,7 +70,7 @@ impl<T: Clone> Past<T> {
         Err(if older == 0 { self.durable.clone() } else { self.between.swap_remove(older - 1) })
     }
 
-    /// [`Past::settle`] at a failed sync: the past that is left, if the newest value did not reach the disk.
+    /// As [`Past::settle`], for a failed sync. Returns the remaining values if the newest one did not reach the disk.
     fn fail_sync(mut self, rng: &mut Rng, survival: u64) -> Option<Past<T>> {
         let durable = self.settle(rng, survival).err()?;
         Some(Past { durable, between: Vec::new(), dropped: true })
@@ -99,7 +99,7 @@ impl Contents {
         length
     }
 
-    /// How much of a write fits into `free` sectors: bytes, and sectors it takes.
+    /// How much of a write fits into `free` sectors: the bytes, and the sectors that they take.
     pub(super) fn fitting(&self, offset: u64, length: usize, free: u64) -> (usize, u64) {
         let mut taken = 0;
         for part in parts(offset, length) {
@@ -113,7 +113,7 @@ impl Contents {
         (length, taken)
     }
 
-    /// Whether a file may be as long as a write makes it.
+    /// Checks that a write does not make the file too long.
     pub(super) fn check_end(offset: u64, length: u64) -> io::Result<()> {
         match offset.checked_add(length) {
             Some(end) if end <= FILE_BYTES_MAX => Ok(()),
@@ -131,7 +131,7 @@ impl Contents {
         }
     }
 
-    /// Returns the sectors set free.
+    /// Sets the length. Returns the number of sectors that this frees.
     pub(super) fn set_bytes(&mut self, bytes: u64) -> u64 {
         let whole = bytes.div_ceil(SECTOR_BYTES as u64) as usize;
         let mut freed = 0;
@@ -158,7 +158,7 @@ impl Contents {
         self.unsynced_bytes = self.unsynced_bytes.take().filter(|past| past.dropped);
     }
 
-    /// What did not reach the disk now never will.
+    /// A failed sync: changes that have not reached the disk now never will.
     pub(super) fn fail_sync(&mut self, rng: &mut Rng) {
         let survival = draw_survival(rng);
         let unsynced = std::mem::take(&mut self.unsynced).into_iter();
@@ -166,7 +166,7 @@ impl Contents {
         self.unsynced_bytes = self.unsynced_bytes.take().and_then(|past| past.fail_sync(rng, survival));
     }
 
-    /// The power fails: some of what was not synced is there, the rest is not.
+    /// A power cut: some unsynced changes survive, the others are lost.
     pub(super) fn crash(&mut self, rng: &mut Rng) {
         if self.unsynced.is_empty() && self.unsynced_bytes.is_none() {
             return;
@@ -183,7 +183,7 @@ impl Contents {
         self.cut();
     }
 
-    /// The file as if nothing had survived that was not synced.
+    /// The file as if no unsynced change had survived.
     pub(super) fn durable(&self) -> Contents {
         let mut durable = Contents { sectors: self.sectors.clone(), bytes: self.bytes, ..Contents::default() };
         for (&index, past) in &self.unsynced {
@@ -196,7 +196,7 @@ impl Contents {
         durable
     }
 
-    /// Inverts a bit of a byte within the file, in all that the disk may hold.
+    /// Inverts a bit of a byte within the file, in all values that the disk may hold.
     pub(super) fn flip_bit(&mut self, offset: u64, bit: u8) {
         let index = (offset / SECTOR_BYTES as u64) as usize;
         if self.sectors.len() <= index {
@@ -208,7 +208,7 @@ impl Contents {
         });
     }
 
-    /// Zeroes a range within the file, in all that the disk may hold.
+    /// Zeroes a range within the file, in all values that the disk may hold.
     pub(super) fn zero(&mut self, offset: u64, length: usize) {
         for part in parts(offset, length) {
             self.for_each_value(part.sector, |sector| {
@@ -225,7 +225,7 @@ impl Contents {
         past.chain(self.sectors.get_mut(index)).for_each(call);
     }
 
-    /// Notes that a sector is about to change.
+    /// Notes the value of a sector that is about to change.
     fn note(&mut self, index: usize) {
         let current = &self.sectors[index];
         match self.unsynced.get_mut(&index) {
@@ -236,7 +236,7 @@ impl Contents {
         }
     }
 
-    /// A sector to be changed.
+    /// Returns a sector for writing.
     fn change(&mut self, index: usize) -> &mut [u8; SECTOR_BYTES] {
         if self.sectors.len() <= index {
             self.sectors.resize(index + 1, None);
@@ -260,7 +260,7 @@ impl Contents {
         self.sectors[index] = sector;
     }
 
-    /// Drops what lies after the end.
+    /// Drops everything after the end.
     fn cut(&mut self) {
         self.sectors.truncate(self.bytes.div_ceil(SECTOR_BYTES as u64) as usize);
         let last = (self.bytes / SECTOR_BYTES as u64) as usize;
@@ -275,13 +275,13 @@ fn zeros() -> Arc<[u8; SECTOR_BYTES]> {
 }
 
 /// The part of a range of bytes that lies in one sector.
-struct Part {
+struct SectorRange {
     sector: usize,
     within: Range<usize>,
     buffer: Range<usize>,
 }
 
-fn parts(offset: u64, length: usize) -> impl Iterator<Item = Part> {
+fn parts(offset: u64, length: usize) -> impl Iterator<Item = SectorRange> {
     let mut done = 0;
     std::iter::from_fn(move || {
         let position = offset + done as u64;
@@ -290,6 +290,6 @@ fn parts(offset: u64, length: usize) -> impl Iterator<Item = Part> {
         let buffer = done..done + count;
         done += count;
         let sector = (position / SECTOR_BYTES as u64) as usize;
-        (count > 0).then_some(Part { sector, within: start..start + count, buffer })
+        (count > 0).then_some(SectorRange { sector, within: start..start + count, buffer })
     })
 }

@@ -1,4 +1,4 @@
-//! What goes wrong and when: operations are counted, and the count decides.
+//! Decides which operations fail, by counting them.
 
 use std::io::{self, ErrorKind};
 
@@ -21,13 +21,13 @@ pub enum Operation {
     SyncDir,
     /// Renaming.
     Rename,
-    /// Removing a file, or a directory with all in it.
+    /// Removing a file, or a directory with its contents.
     Remove,
     /// Creating a directory.
     CreateDir,
     /// Locking a file.
     Lock,
-    /// Listing a directory, finding a path, asking for a length.
+    /// Listing a directory, finding a path, asking for a file's length.
     Look,
 }
 
@@ -39,20 +39,20 @@ impl Operation {
     };
 }
 
-/// How often a fault strikes.
+/// How often a fault occurs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Times {
-    /// At its operation only.
+    /// At the planned operation only.
     Once,
-    /// From its operation on.
+    /// From the planned operation on.
     ForEver,
 }
 
-/// What becomes of an operation.
+/// The outcome of an operation.
 pub(super) enum Fate {
     Succeeds,
     Fails(ErrorKind),
-    /// The process ends while it runs.
+    /// The process ends during the operation.
     Ends(End),
 }
 
@@ -96,13 +96,13 @@ impl Faults {
         !self.planned.is_empty()
     }
 
-    /// Plans a failure of the n-th operation of a kind from now.
+    /// Plans a failure of the n-th operation of this kind from now.
     pub(super) fn fail(&mut self, operation: Operation, n: u64, times: Times, kind: ErrorKind) {
         let at = self.count(operation).saturating_add(n);
         self.planned.push(Fault { operation, at, times, kind });
     }
 
-    /// Plans the process's end at the n-th operation from now.
+    /// Plans that the process ends at the n-th operation from now.
     pub(super) fn end(&mut self, n: u64, end: End) {
         self.ends_at = Some((self.total.saturating_add(n), end));
     }
@@ -115,7 +115,7 @@ impl Faults {
         self.planned.clear();
     }
 
-    /// Counts an operation and says what becomes of it.
+    /// Counts an operation and returns its outcome.
     pub(super) fn next(&mut self, operation: Operation) -> Fate {
         self.total += 1;
         let count = &mut self.counts[operation as usize];
@@ -132,12 +132,12 @@ impl Faults {
     }
 }
 
-/// Why a call failed whose process the power cut ended.
+/// Why a call of an ended process fails.
 #[derive(Debug)]
 pub(super) enum PowerOff {
-    /// No reboot yet.
+    /// The power is still off.
     Still,
-    /// There was one, but the caller is from before it.
+    /// The disk was rebooted, but the handle is from before the reboot.
     Since,
 }
 
@@ -158,8 +158,8 @@ impl From<PowerOff> for io::Error {
     }
 }
 
-/// Whether a call failed because the simulated power is off, or was since the handle was opened: the calling
-/// process is dead.
+/// Whether a call failed because its process has ended: the simulated power is off, or was off since the handle
+/// was opened.
 pub fn is_power_off(error: &io::Error) -> bool {
     let mut innermost = error;
     while let Some(located) = innermost.get_ref().and_then(|inner| inner.downcast_ref::<Located>()) {

@@ -1,29 +1,28 @@
-//! The simulated disk: in memory, determined by its seed and the order of calls, and as unkind as file systems
-//! are allowed to be.
+//! The simulated disk. It is in memory, deterministic by its seed and the order of calls, and as unkind as
+//! POSIX allows.
 //!
-//! **The power cut.** What was synced before is there. Of the rest, each of these is there or not,
-//! independently of each other and of the order in which it was done:
-//! - *Every sector of 512 bytes that was written*, by whichever calls: the disk holds what it held at the last
-//!   sync, or what any later write left there. So long writes are torn, and writes are reordered. A sector
-//!   itself is never torn.
-//! - *The file's length*, likewise. A sector within it that never arrived reads as zeros; one that arrived
-//!   beyond it is cut off. What a cut of the file removed may so be back.
-//! - *The names of a directory*: what was created, renamed or removed since [`Disk::sync_dir`]. Changes of one
-//!   name keep their order, so a name means what it meant at some moment since. A rename changes two names at
-//!   once, and is never half there. A file whose contents were synced is gone if its name was not, or if its
-//!   directory's name was not.
+//! **The power cut.** Everything that was synced survives. Each of the following changes survives or is lost,
+//! independently of the others and of their order:
+//! - *Every written sector of 512 bytes*: the disk holds the value of the last sync, or that of any later
+//!   write. So long writes are torn, and writes are reordered. A sector itself is never torn.
+//! - *The length of a file*, likewise. A sector within the length that never arrived reads as zeros. One that
+//!   arrived beyond it is cut off. So bytes that a truncation removed may come back.
+//! - *The names of a directory*: those created, renamed or removed since [`Disk::sync_dir`]. Changes of one name keep
+//!   their order, so a name leads where it led at some moment since. A rename changes two names at once, and is never
+//!   half done. A file with synced contents is lost if its name was not synced, or if its directory's name was not.
 //!
-//! This is what POSIX leaves open, and more than a journalling file system shows (Pillai et al., "All File
-//! Systems Are Not Created Equal", OSDI 2014, table 1): a program that survives it relies on nothing but syncs.
-//! Not simulated: old contents of other files in sectors newly allocated, damage to sectors at rest unless
-//! asked for ([`FaultyDisk::flip_bit`], [`FaultyDisk::zero`]), and disks that lie about a sync.
+//! This is what POSIX permits, and worse than a journalling file system (Pillai et al., "All File Systems Are
+//! Not Created Equal", OSDI 2014, table 1). A program that survives it relies on nothing but syncs. Not
+//! simulated: old contents of other files in newly allocated sectors, damage to sectors at rest unless
+//! requested ([`FaultyDisk::flip_bit`], [`FaultyDisk::zero`]), and disks that lie about a sync.
 //!
-//! **The failed sync** decides at once, by the seed, what reached the disk. The rest is still read, but no
-//! later sync makes it durable unless it is written again (Rebello et al., USENIX ATC 2020). Names likewise.
-//! **The failed write** leaves any prefix of its bytes; **the full disk** as many as fit, or none. Other failed
-//! operations had no effect. An operation **at which the power is cut** may have been done or not.
+//! **The failed sync** decides at once, by the seed, which changes reached the disk. The others are still read,
+//! but no later sync makes them durable unless they are written again (Rebello et al., USENIX ATC 2020). Names
+//! likewise. **The failed write** leaves any prefix of its bytes; **the full disk** as many as fit, or none.
+//! Other failed operations have no effect. An operation **at which the power is cut** may be done or not.
 //!
-//! State is one mutex; there is no hidden order in it: maps are ordered, and all draws come from one generator.
+//! All state is under one mutex. There is no hidden order in it: maps are ordered, and all random draws come
+//! from one generator.
 
 mod contents;
 mod faults;
@@ -49,15 +48,16 @@ use super::{
 };
 use crate::Rng;
 
-/// A handle on a simulated disk; clones are handles on the same one.
+/// A handle of a simulated disk. Clones are handles of the same disk.
 ///
-/// It is a [`Disk`] itself. A program under test gets what [`FaultyDisk::mount`] returns, which dies with the power.
+/// A handle is a [`Disk`] that survives power cuts. A program under test uses the handle of
+/// [`FaultyDisk::mount`], which does not.
 #[derive(Clone)]
 pub struct FaultyDisk {
     state: Arc<Mutex<State>>,
-    /// The boot this handle belongs to; `None` survives power cuts and kills.
+    /// The boot that this handle belongs to. A handle with `None` survives power cuts and kills.
     boot: Option<u64>,
-    /// Of this handle and its clones; another mount is another process.
+    /// The directories held on this handle and its clones. Another mount is another process.
     holds: Holds<NodeId>,
 }
 
@@ -65,13 +65,13 @@ struct State {
     seed: u64,
     rng: Rng,
     tree: Tree,
-    /// How each file or directory that is locked is, and by how many.
+    /// The lock on each locked file or directory, and the number of its holders.
     locks: BTreeMap<NodeId, (Locking, usize)>,
     faults: Faults,
-    /// Space in sectors.
+    /// Capacity in sectors.
     capacity: u64,
     powered: bool,
-    /// Power cuts and kills so far.
+    /// The number of power cuts and kills so far.
     boot: u64,
 }
 
@@ -88,13 +88,13 @@ impl FaultyDisk {
         FaultyDisk { state: Arc::new(Mutex::new(state)), boot: None, holds: Holds::default() }
     }
 
-    /// What decides everything this disk leaves to chance.
+    /// The seed of all random decisions of this disk.
     pub fn seed(&self) -> u64 {
         self.state().seed
     }
 
-    /// The disk as a process sees it that starts now: after a power cut or a kill every call fails, even after
-    /// a reboot, so that what is left of the dead process does no harm.
+    /// A handle for a process that starts now. After a power cut or a kill all its calls fail, even after a
+    /// reboot, so threads of the dead process do no harm.
     #[must_use]
     pub fn mount(&self) -> FaultyDisk {
         let boot = self.state().boot;
@@ -105,14 +105,14 @@ impl FaultyDisk {
         FaultyDisk { state: Arc::clone(&self.state), boot: Some(boot), holds: Holds::default() }
     }
 
-    /// Another disk with what is durable on this one, of the same capacity, without its faults.
+    /// Another disk with the durable contents of this one, and with its capacity but without its faults.
     #[must_use]
     pub fn fork(&self, seed: u64) -> FaultyDisk {
         let state = self.state();
         FaultyDisk::of(seed, state.tree.durable(), state.capacity)
     }
 
-    /// Cuts the power, and restores it: [`FaultyDisk::power_off`] and [`FaultyDisk::reboot`].
+    /// Cuts the power and restores it: [`FaultyDisk::power_off`] and [`FaultyDisk::reboot`].
     pub fn crash(&self) {
         self.power_off();
         self.reboot();
@@ -124,9 +124,8 @@ impl FaultyDisk {
         self.state().power_off();
     }
 
-    /// Ends the process that uses the disk, as a signal does that cannot be caught: its mounts, open files and
-    /// locks fail for ever. What it did is there, and what it did not sync is no more durable than before. Does
-    /// nothing while the power is off.
+    /// Kills the process that uses the disk: its mounts, open files and locks fail for ever. Its changes
+    /// remain, and unsynced ones are no more durable than before. Does nothing while the power is off.
     pub fn kill(&self) {
         self.state().kill();
     }
@@ -141,56 +140,55 @@ impl FaultyDisk {
         self.state().powered
     }
 
-    /// Cuts the power at the n-th operation of any kind from now; 1 is the next. Another end of the process
-    /// before it takes its place.
+    /// Cuts the power at the n-th operation of any kind from now; 1 is the next. If the process ends earlier,
+    /// the plan is dropped.
     pub fn crash_at(&self, n: u64) {
         self.state().faults.end(n, End::PowerCut);
     }
 
-    /// As [`FaultyDisk::crash_at`], with [`FaultyDisk::kill`]: the operation may have been done or not.
+    /// As [`FaultyDisk::crash_at`], with [`FaultyDisk::kill`]. The operation may be done or not.
     pub fn kill_at(&self, n: u64) {
         self.state().faults.end(n, End::Kill);
     }
 
-    /// Whether the process that this was mounted for lives. Always, while the power is on, for a handle that is
-    /// no mount.
+    /// Whether the process of this mount is alive. A handle that is not a mount is alive while the power is on.
     pub fn is_alive(&self) -> bool {
         let state = self.state();
         state.powered && self.boot.is_none_or(|boot| boot == state.boot)
     }
 
-    /// Lets the n-th operation of this kind from now fail; 1 is the next. Power cuts do not heal the disk.
+    /// Makes the n-th operation of this kind from now fail; 1 is the next. A power cut does not cancel this.
     pub fn fail(&self, operation: Operation, n: u64, times: Times, kind: ErrorKind) {
         self.state().faults.fail(operation, n, times, kind);
     }
 
-    /// Takes back every failure that was planned; what failed stays lost.
+    /// Cancels all planned failures. Lost changes stay lost.
     pub fn heal(&self) {
         self.state().faults.heal();
     }
 
-    /// Bounds the space, rounded down to sectors; `u64::MAX` is no bound. Writes that need more fail with
-    /// `StorageFull`, writes to space already occupied do not.
+    /// Sets the capacity, rounded down to sectors; `u64::MAX` is unlimited. A write that needs more space fails
+    /// with `StorageFull`, a write to occupied space does not.
     pub fn set_capacity(&self, bytes: u64) {
         self.state().capacity = bytes / SECTOR_BYTES as u64;
     }
 
-    /// Space occupied. Holes, directories and files without a name take none.
+    /// Occupied space. Holes, directories and files without a name occupy none.
     pub fn used_bytes(&self) -> u64 {
         self.state().tree.sectors() * SECTOR_BYTES as u64
     }
 
-    /// Operations of a kind so far, failed ones too, but not those refused because the power was off.
+    /// The number of operations of a kind, including failed ones, but not those refused because the power was off.
     pub fn count(&self, operation: Operation) -> u64 {
         self.state().faults.count(operation)
     }
 
-    /// Operations of all kinds so far.
+    /// The number of operations of all kinds.
     pub fn operations(&self) -> u64 {
         self.state().faults.total()
     }
 
-    /// Inverts a bit (modulo 8) of the byte at `offset`, on the disk and in what is read. Works without power.
+    /// Inverts a bit (modulo 8) of the byte at `offset`, on the disk and in the page cache. Works without power.
     ///
     /// # Errors
     /// `NotFound`, `IsADirectory`, `InvalidInput` if the file is shorter.
@@ -199,7 +197,7 @@ impl FaultyDisk {
         changed.map_err(|error| at("corrupt", path, error))
     }
 
-    /// Zeroes `bytes` bytes from `offset`, on the disk and in what is read. Works without power.
+    /// Zeroes `bytes` bytes from `offset`, on the disk and in the page cache. Works without power.
     ///
     /// # Errors
     /// `NotFound`, `IsADirectory`, `InvalidInput` if the file is shorter.
@@ -210,16 +208,16 @@ impl FaultyDisk {
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        // A panic elsewhere leaves a state that is whole: nothing here panics between two changes that belong together.
+        // A panic elsewhere leaves consistent state: nothing here panics between two related changes.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Where a path leads.
+    /// Resolves a path.
     fn at<'p>(&self, path: &'p Path) -> At<'p> {
         self.holds.locate(path).map_or(path.into(), |(dir, path)| At { dir, path })
     }
 
-    /// Where a name is, whatever has it.
+    /// Resolves a path up to its last name, whatever has that name.
     fn named<'p>(&self, path: &'p Path) -> At<'p> {
         self.holds.locate_name(path).map_or(path.into(), |(dir, path)| At { dir, path })
     }
@@ -237,7 +235,7 @@ impl FaultyDisk {
 }
 
 impl State {
-    /// Runs an operation as it is fated: `act` is its effect, `fail` the effect of its failure.
+    /// Runs an operation with its planned outcome: `act` is its effect, `fail` the effect of its failure.
     fn run<T>(
         &mut self,
         boot: Option<u64>,
@@ -259,7 +257,7 @@ impl State {
             }
             Fate::Ends(end) => {
                 if self.rng.percent(50) {
-                    // Nobody will learn how it went.
+                    // No caller learns the result.
                     let _ = act(self);
                 }
                 match end {
@@ -295,7 +293,7 @@ impl State {
             Err(WriteError::Refused(error)) => Err(error),
             Err(WriteError::Full { fitting }) => {
                 if self.rng.percent(50) {
-                    // It fits, as was just said.
+                    // It fits, as `fitting` says.
                     let _ = self.tree.write_at(file, &bytes[..fitting], offset, self.capacity);
                 }
                 Err(ErrorKind::StorageFull.into())
@@ -321,7 +319,7 @@ impl State {
         Ok(Some((node, is_dir, self.boot)))
     }
 
-    /// A lock of this boot is dropped.
+    /// A lock was dropped that was taken in boot `boot`.
     fn unlock(&mut self, node: NodeId, is_dir: bool, boot: u64) {
         if boot != self.boot || (!is_dir && !self.close(node, boot)) {
             return;
@@ -334,7 +332,7 @@ impl State {
         }
     }
 
-    /// A handle of this boot is dropped.
+    /// A handle was dropped that was opened in boot `boot`. Returns whether `boot` is current.
     fn close(&mut self, file: NodeId, boot: u64) -> bool {
         let current = boot == self.boot;
         if current {
@@ -492,7 +490,7 @@ impl DiskFile for FaultyFile {
         let fail = |state: &mut State| {
             if self.writable {
                 let torn = state.rng.below(bytes.len() as u64 + 1) as usize;
-                // It fails anyway.
+                // The write fails in any case.
                 let _ = state.write_at(self.file, &bytes[..torn], offset);
             }
         };
@@ -550,7 +548,7 @@ impl Drop for FaultyLock {
     }
 }
 
-/// The text of an error that was asked for.
+/// The text of an injected error.
 #[derive(Debug)]
 struct Injected(ErrorKind);
 
@@ -562,8 +560,8 @@ impl fmt::Display for Injected {
 
 impl std::error::Error for Injected {}
 
-/// How likely each change survives one power cut or failed sync, in percent: with one half only, long histories
-/// would hardly ever survive or vanish as a whole.
+/// The probability that each change survives one power cut or failed sync, in percent. With 50 % only, a long
+/// history would hardly ever survive or be lost as a whole.
 fn draw_survival(rng: &mut Rng) -> u64 {
     25 * rng.below(5)
 }

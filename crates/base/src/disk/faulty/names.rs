@@ -1,8 +1,7 @@
 //! The names in one directory of the simulated disk.
 //!
-//! Invariant: `live` is `durable` after all of `unsynced`, except for changes that a failed sync dropped. When
-//! the power fails, each name's changes are cut off at a point of their own: a change is lost if an earlier one
-//! of the same name is. A rename is a change of two names, so it is there for both or for neither.
+//! Invariant: `live` is `durable` after all of `unsynced`, except for changes that a failed sync dropped. A power cut
+//! keeps a prefix of the changes of each name. A rename changes two names, and survives for both or for neither.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::{OsStr, OsString};
@@ -26,7 +25,7 @@ enum Change {
 }
 
 impl Names {
-    /// A directory whose names are all durable.
+    /// A directory with durable names.
     pub(super) fn of(names: BTreeMap<OsString, NodeId>) -> Names {
         Names { live: names.clone(), durable: names, unsynced: Vec::new() }
     }
@@ -70,12 +69,12 @@ impl Names {
         }
     }
 
-    /// What did not reach the disk now never will.
+    /// A failed sync: changes that have not reached the disk now never will.
     pub(super) fn fail_sync(&mut self, rng: &mut Rng) {
         self.settle(rng);
     }
 
-    /// The power fails: some of what was not synced is there, the rest is not.
+    /// A power cut: some unsynced changes survive, the others are lost.
     pub(super) fn crash(&mut self, rng: &mut Rng) {
         self.settle(rng);
         self.live.clone_from(&self.durable);

@@ -1,4 +1,4 @@
-//! Each promise of the simulated disk, and that what it may do it does for some seed.
+//! Tests of each promise of the simulated disk. Each permitted outcome must occur for some seed.
 
 mod survivors;
 
@@ -31,7 +31,7 @@ fn durable(disk: &FaultyDisk, name: &str, bytes: &[u8]) -> Box<dyn DiskFile> {
     file
 }
 
-/// What a scenario comes to over many seeds.
+/// The outcomes of a scenario over many seeds.
 fn outcomes<T: Ord>(scenario: impl Fn(&FaultyDisk) -> T) -> BTreeSet<T> {
     (0..SEEDS).map(|seed| scenario(&FaultyDisk::new(seed))).collect()
 }
@@ -79,7 +79,7 @@ fn a_file_grows_with_zeros_or_without_its_data() {
 }
 
 #[test]
-fn what_a_cut_removed_may_be_back() {
+fn truncated_bytes_may_come_back() {
     let seen = outcomes(|disk| {
         let file = durable(disk, "a", &[1; 1024]);
         file.set_bytes(512).unwrap();
@@ -129,7 +129,7 @@ fn a_rename_is_there_for_both_names_or_for_neither() {
 }
 
 #[test]
-fn an_old_log_may_go_before_its_checkpoint_comes() {
+fn a_log_may_be_lost_before_its_checkpoint_is_durable() {
     let seen = outcomes(|disk| {
         durable(disk, "log", b"log");
         durable(disk, "checkpoint.new", b"checkpoint");
@@ -220,7 +220,7 @@ fn a_failed_write_leaves_a_prefix() {
     assert!(seen.len() > 100 && seen.iter().any(|prefix| prefix % 512 != 0));
 }
 
-/// One operation of each kind, on names that `round` makes new.
+/// Performs an operation of this kind, on names that are new in each round.
 fn operate(disk: &FaultyDisk, round: u64, operation: Operation) -> io::Result<()> {
     let file = || disk.open(path("file"), Opening::Write);
     let dir = PathBuf::from(format!("dir{round}"));
@@ -267,7 +267,7 @@ fn the_nth_operation_of_a_kind_fails_once_or_for_ever() {
 }
 
 #[test]
-fn a_full_disk_refuses_what_needs_space_and_takes_it_again_later() {
+fn a_full_disk_refuses_writes_until_there_is_space() {
     let seen = outcomes(|disk| {
         disk.set_capacity(2048);
         let file = durable(disk, "a", &[1; 1024]);
@@ -307,7 +307,7 @@ fn files_are_bounded() {
 }
 
 #[test]
-fn what_was_open_before_a_power_cut_is_dead_after_it() {
+fn handles_from_before_a_power_cut_fail_after_it() {
     let disk = FaultyDisk::new(1);
     let process = disk.mount();
     let file = durable(&process, "a", b"1");
@@ -334,12 +334,15 @@ fn what_was_open_before_a_power_cut_is_dead_after_it() {
     let next = disk.mount();
     let held = next.lock(path("lock"), Locking::Exclusive).unwrap().unwrap();
     drop((lock, file));
-    assert!(next.lock(path("lock"), Locking::Exclusive).unwrap().is_none(), "a dead guard opened a living lock");
+    assert!(
+        next.lock(path("lock"), Locking::Exclusive).unwrap().is_none(),
+        "the guard of a dead process released a lock"
+    );
     drop(held);
     assert_eq!(read(&next, "a").unwrap(), b"1");
 }
 
-/// A log and a checkpoint, as a database would write them; each sync is answered for.
+/// Writes a log and a checkpoint as a database does, and counts the successful syncs.
 fn run(disk: &FaultyDisk, answered: &mut u8) -> io::Result<()> {
     disk.create_dir_all(path("/db"))?;
     disk.sync_dir(path("/"))?;
@@ -359,7 +362,7 @@ fn run(disk: &FaultyDisk, answered: &mut u8) -> io::Result<()> {
 }
 
 #[test]
-fn a_power_cut_at_any_operation_keeps_what_was_answered() {
+fn a_power_cut_at_any_operation_keeps_what_was_synced() {
     let disk = FaultyDisk::new(0);
     run(&disk, &mut 0).unwrap();
     let operations = disk.operations();
@@ -406,7 +409,7 @@ fn the_same_seed_and_calls_give_the_same_disk() {
 }
 
 #[test]
-fn a_fork_has_what_is_durable_and_goes_its_own_way() {
+fn a_fork_has_the_durable_contents_and_is_independent() {
     let disk = FaultyDisk::new(1);
     disk.set_capacity(4096);
     let file = durable(&disk, "a", &[1; 600]);
@@ -464,7 +467,7 @@ fn a_kill_loses_the_process_and_nothing_else() {
     let error = file.sync_data().expect_err("killed");
     assert!(is_power_off(&error) && !process.is_alive() && disk.is_powered());
     drop((file, lock));
-    // The next process reads what no sync answered for, and a power cut may take it.
+    // The next process reads unsynced contents, and a power cut may lose them.
     let next = disk.mount();
     assert!(next.is_alive() && next.lock(Path::new("/lock"), Locking::Exclusive).expect("no error").is_some());
     let mut bytes = [0; 7];

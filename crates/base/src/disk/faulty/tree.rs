@@ -1,8 +1,7 @@
-//! Directories and files of the simulated disk, and the space they take.
+//! Directories and files of the simulated disk, and their space.
 //!
-//! Invariant: `sectors` counts what files that have a name occupy. Nodes are kept as long as a name leads to
-//! them, now or after a power cut, or a handle is open. Paths are taken from the root, whether they begin with
-//! it or not; `..` is refused.
+//! Invariant: `sectors` is the space of files that have a name. A node is kept while a name leads to it, now or
+//! after a power cut, or while a handle is open. All paths start at the root; `..` is refused.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
@@ -18,7 +17,7 @@ pub(super) type NodeId = u64;
 
 const ROOT: NodeId = 0;
 
-/// Nodes below which nobody looks for garbage.
+/// Below this many nodes no garbage is collected.
 const SWEEP_NODES_MIN: usize = 64;
 
 #[derive(Debug)]
@@ -38,7 +37,7 @@ enum Node {
 #[derive(Debug)]
 struct Dir {
     names: Names,
-    /// Whether it has a name; if not, nothing can be put into it.
+    /// Whether it has a name. If not, no file can be created in it.
     linked: bool,
 }
 
@@ -48,7 +47,7 @@ impl Dir {
     }
 }
 
-/// A path from a directory: the root, or one that is held.
+/// A path relative to a directory: the root, or a held one.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct At<'p> {
     pub(super) dir: NodeId,
@@ -65,7 +64,7 @@ impl<'p> From<&'p Path> for At<'p> {
 pub(super) struct File {
     pub(super) contents: Contents,
     pub(super) handles: usize,
-    /// Whether it has a name; if not, its space is not counted.
+    /// Whether it has a name. If not, its space is not counted.
     pub(super) linked: bool,
 }
 
@@ -76,18 +75,18 @@ impl File {
 }
 
 impl Tree {
-    /// An empty root.
+    /// A tree with an empty root.
     pub(super) fn new() -> Tree {
         let nodes = BTreeMap::from([(ROOT, Node::Dir(Dir::new(Names::default())))]);
         Tree { nodes, next: ROOT + 1, sectors: 0, sweep_nodes: SWEEP_NODES_MIN }
     }
 
-    /// Sectors occupied.
+    /// The number of occupied sectors.
     pub(super) fn sectors(&self) -> u64 {
         self.sectors
     }
 
-    /// A file by path.
+    /// The file at a path.
     pub(super) fn file_at(&self, at: At<'_>) -> io::Result<NodeId> {
         let id = self.find(at)?;
         match self.nodes[&id] {
@@ -96,13 +95,13 @@ impl Tree {
         }
     }
 
-    /// A file or directory by path.
+    /// The file or directory at a path.
     pub(super) fn at(&self, at: At<'_>) -> io::Result<(NodeId, bool)> {
         let id = self.find(at)?;
         Ok((id, matches!(self.nodes[&id], Node::Dir(_))))
     }
 
-    /// A file that is open.
+    /// An open file.
     pub(super) fn file(&mut self, id: NodeId) -> &mut File {
         match self.nodes.get_mut(&id) {
             Some(Node::File(file)) => file,
@@ -115,7 +114,7 @@ impl Tree {
         self.names(id)
     }
 
-    /// Whether a directory that is held has a name.
+    /// Whether a held directory has a name.
     pub(super) fn is_linked(&self, dir: NodeId) -> bool {
         matches!(self.nodes.get(&dir), Some(Node::Dir(Dir { linked: true, .. })))
     }
@@ -153,7 +152,7 @@ impl Tree {
         }
     }
 
-    /// Within one directory.
+    /// Renames within one directory.
     pub(super) fn rename(&mut self, from: At<'_>, to: At<'_>) -> io::Result<()> {
         let (dir, old) = self.place(from)?;
         let (_, new) = self.place(to)?;
@@ -202,7 +201,7 @@ impl Tree {
         Ok(())
     }
 
-    /// Writes as much as fits into `space` sectors in all.
+    /// Writes if all bytes fit into a total of `space` sectors.
     ///
     /// # Errors
     /// `StorageFull` with the number of bytes that would fit, before anything is written; `FileTooLarge`.
@@ -231,7 +230,7 @@ impl Tree {
         Ok(())
     }
 
-    /// Changes a file's contents beneath everybody; `range` must lie within it.
+    /// Changes a file's contents beneath all handles. `range` must lie within the file.
     pub(super) fn corrupt(
         &mut self,
         path: &Path,
@@ -250,7 +249,7 @@ impl Tree {
         Ok(())
     }
 
-    /// The power fails. No handle is open any more.
+    /// A power cut. No handle is open any more.
     pub(super) fn crash(&mut self, rng: &mut Rng) {
         for node in self.nodes.values_mut() {
             match node {
@@ -272,7 +271,7 @@ impl Tree {
         }
     }
 
-    /// A tree of what is durable.
+    /// A tree of the durable contents.
     pub(super) fn durable(&self) -> Tree {
         let mut tree = Tree { nodes: BTreeMap::new(), next: self.next, sectors: 0, sweep_nodes: SWEEP_NODES_MIN };
         let mut open = vec![ROOT];
@@ -296,7 +295,7 @@ impl Tree {
     pub(super) fn find(&self, At { dir, path }: At<'_>) -> io::Result<NodeId> {
         let mut at = dir;
         for name in names_of(path) {
-            // One that is held may be forgotten.
+            // A held directory may have been collected.
             let node = self.nodes.get(&at).ok_or(ErrorKind::NotFound)?;
             let Node::Dir(Dir { names, .. }) = node else { return Err(ErrorKind::NotADirectory.into()) };
             at = names.get(name?).ok_or(ErrorKind::NotFound)?;
@@ -304,7 +303,7 @@ impl Tree {
         self.nodes.contains_key(&at).then_some(at).ok_or(ErrorKind::NotFound.into())
     }
 
-    /// Directory and name of something that may not exist.
+    /// The directory and the name of a path that may not exist.
     fn place<'a>(&self, At { dir, path }: At<'a>) -> io::Result<(NodeId, &'a OsStr)> {
         match (path.parent(), path.file_name()) {
             (Some(above), Some(name)) => Ok((self.find(At { dir, path: above })?, name)),
@@ -341,7 +340,7 @@ impl Tree {
         Ok(id)
     }
 
-    /// A file or directory loses its name, and a file's space is free.
+    /// Removes the name of a file or directory, and frees the space of a file.
     fn release(&mut self, id: NodeId) {
         match self.nodes.get_mut(&id) {
             Some(Node::File(file)) => {
@@ -364,7 +363,7 @@ impl Tree {
         Ok(())
     }
 
-    /// Closes every file: their owners are gone.
+    /// Closes every file, since their owners are gone.
     pub(super) fn close_all(&mut self) {
         for node in self.nodes.values_mut() {
             if let Node::File(file) = node {
@@ -373,7 +372,7 @@ impl Tree {
         }
     }
 
-    /// Forgets what nothing leads to.
+    /// Collects unreachable nodes.
     fn sweep(&mut self) {
         let is_open = |node: &Node| matches!(node, Node::File(file) if file.handles > 0);
         let open = self.nodes.iter().filter(|(_, node)| is_open(node)).map(|(&id, _)| id);
@@ -395,7 +394,7 @@ pub(super) enum WriteError {
     Refused(io::Error),
 }
 
-/// The names a path consists of.
+/// The names in a path.
 fn names_of(path: &Path) -> impl Iterator<Item = io::Result<&OsStr>> {
     path.components().filter_map(|component| match component {
         Component::Normal(name) => Some(Ok(name)),

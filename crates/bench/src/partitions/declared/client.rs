@@ -1,4 +1,4 @@
-//! Clients: terminals of a workload whose calls are carried to owners.
+//! Clients: terminals of a workload whose calls are sent to owners.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -14,13 +14,13 @@ use seriatim_workload::{Awaited, Ending, ExecutorClient, Started, Terminal};
 use super::super::clients::{self, Clients, Counted, Counts, UnderWay, When};
 use super::{Declared, Plan};
 
-/// What the clients of a thread were told.
+/// The results of the clients of one thread.
 #[derive(Clone, Debug, Default)]
 pub struct Told {
     pub(super) counted: Counted,
 }
 
-/// A terminal, and what it waits for.
+/// A terminal, and the call that it waits for.
 struct Client {
     terminal: Box<dyn Terminal>,
     started: Option<(Started, Arc<Awaited>)>,
@@ -33,7 +33,7 @@ struct Threadful<'p> {
     told: Told,
 }
 
-/// Serves the clients of thread `number` until the time is over, and until all is answered.
+/// Serves the clients of thread `number` until the end of the run, and until all requests are answered.
 pub(super) fn serve(plan: &Plan, port: Port<Declared>, number: u32) -> Told {
     let database = plan.before.as_ref().unwrap_or(plan.caller.divided().database());
     let through = ExecutorClient::of_owners(Arc::clone(plan.caller.divided()), database.session());
@@ -65,7 +65,7 @@ impl Clients<Declared> for Threadful<'_> {
 
     fn call(&mut self, port: &mut Port<Declared>, call: &Call) -> Result<TransactionId, Refused> {
         match single(call) {
-            // What fails is rolled back by the database.
+            // The database rolls back a failed fragment.
             Some((partition, fragment)) => port.call(partition, fragment, false),
             None => port.run(Program::new(Arc::clone(&self.plan.caller), call.clone())),
         }
@@ -97,7 +97,7 @@ impl Clients<Declared> for Threadful<'_> {
     }
 }
 
-/// An outcome that is no commit: the procedure's error, or none if it was in others' way.
+/// An outcome other than a commit: the procedure's error, or `None` for a conflict.
 fn ending<R>(outcome: Outcome<R, TransactError>) -> Result<Result<Vec<u8>, Option<TransactError>>, String> {
     match outcome {
         Outcome::UserAborted(error) => Ok(Err(Some(error))),
@@ -110,7 +110,7 @@ fn ending<R>(outcome: Outcome<R, TransactError>) -> Result<Result<Vec<u8>, Optio
 }
 
 impl Threadful<'_> {
-    /// Tells the terminal how its transaction ended; how that counts.
+    /// Passes the outcome to the terminal. Returns how it is counted.
     fn end(&mut self, client: usize, result: Result<Vec<u8>, TransactError>) -> (Counts, String) {
         let Some((mut started, awaited)) = self.clients[client].started.take() else {
             return (Counts::Wrong, "nothing was started".to_owned());

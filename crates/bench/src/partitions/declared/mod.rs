@@ -1,13 +1,12 @@
-//! A workload's declared procedures over partitions with one owner each: any workload of the registry whose
+//! A workload's declared procedures on partitions with one owner each: for any workload of the registry whose
 //! procedures can be divided.
 //!
-//! The workload is loaded into one database, which is divided: each partition's database gets its rows and the
-//! tables that are everywhere. Each client is a terminal of the workload; what it calls is carried to owners as
-//! fragments of the procedures that it would call in a session.
+//! The workload is loaded into one database, which is then divided. Each partition's database gets its rows and
+//! the replicated tables. Each client is a terminal of the workload. Its calls are sent to owners as fragments
+//! of the procedures that it would call in a session.
 //!
-//! Invariant, which each run is checked by: what partitions hold together is what the workload's consistency
-//! conditions say of one database, by what its terminals were told; no transaction fails that should not; and
-//! nothing is left under way.
+//! Invariant, checked after each run: the partitions together satisfy the workload's consistency conditions,
+//! with the results that its terminals got. No transaction fails unexpectedly, and none is still in progress.
 
 mod client;
 #[cfg(test)]
@@ -23,7 +22,7 @@ use seriatim_base::thread;
 use seriatim_participant::{
     Caller, Deployed, Fragments, Participant, Program, Role, Taken, begin, coordinator, highest, number_of,
 };
-use seriatim_partition::{CoordinatorId, Left, LockMode, OwnerRecord, Partition, PartitionId, TransactionId};
+use seriatim_partition::{CoordinatorId, LockMode, OwnerRecord, Partition, PartitionId, RecoveredState, TransactionId};
 use seriatim_transport::{Application, Begin};
 use seriatim_workload::{Loading, Workload};
 
@@ -33,10 +32,10 @@ use super::{Measured, StoreCosts};
 
 pub use client::Told;
 
-/// Workloads whose conditions are of tables alone. Others count what terminals of one run were told.
+/// Workloads whose conditions depend only on tables. Others count the results of the terminals of one run.
 const GO_ON: [&str; 1] = ["tpcc"];
 
-/// Partitions of databases, and their procedures.
+/// Partitions with databases, and their procedures.
 #[derive(Debug)]
 pub struct Declared;
 
@@ -45,48 +44,48 @@ impl Application for Declared {
     type Procedure = Program;
 }
 
-/// What to run.
+/// Options of a run.
 #[derive(Clone)]
 pub struct Plan {
     /// Scheme, partitions, delay, batches and costs.
     pub transport: seriatim_transport::Options,
-    /// What is run.
+    /// The workload.
     pub workload: Arc<dyn Workload>,
-    /// Clients, each a terminal with one transaction under way.
+    /// The number of clients. Each is a terminal with one transaction in progress.
     pub clients: u32,
-    /// What fragments cost simulated cores, beside what their accesses do; further work for each.
+    /// The costs of fragments on simulated cores in addition to their accesses, and additional work for each.
     pub store: StoreCosts,
-    /// Runs before the measurement.
+    /// The length of the warm-up.
     pub warmup: Duration,
-    /// Is measured.
+    /// The length of the measurement.
     pub length: Duration,
-    /// Determines what is asked for.
+    /// The seed of all inputs.
     pub seed: u64,
-    /// Where partitions and coordinators have databases on disk; nowhere if they are in memory.
+    /// The directory for databases of partitions and coordinators; `None` if they are in memory.
     data: Option<PathBuf>,
-    /// Of the directories there.
+    /// The id that the directories share.
     deployment: u64,
-    /// Whether these were there before.
+    /// Whether the directories are from an earlier run.
     goes_on: bool,
-    /// Who calls.
+    /// The caller of the procedures.
     caller: Arc<Caller>,
-    /// What is divided.
+    /// The database that is divided.
     loaded: Database,
-    /// What was there before, of all partitions: from it terminals see where they left off.
+    /// The rows of an earlier run, of all partitions. From them terminals learn where the run ended.
     before: Option<Database>,
 }
 
-/// What a role gives back.
+/// The result of a role.
 pub type Gives = roles::Gives<Declared, Told>;
 
-/// A partition whose fragments take longer.
+/// A partition whose fragments take additional time.
 pub struct Costly {
     participant: Participant,
     costs: StoreCosts,
 }
 
 impl Costly {
-    /// Work for so many keys is for a fragment.
+    /// A fragment has the work of this many keys.
     fn spend(&self) {
         thread::work(self.costs.fragment);
         spend(self.costs.more * super::KEYS as u32);
@@ -133,9 +132,9 @@ impl Partition for Costly {
         self.participant.durable()
     }
 
-    /// What was left fits here too: undo and work are the same.
-    fn left(&mut self) -> Option<Left<Costly>> {
-        self.participant.left().map(Left::of_same)
+    /// Uses the defaults of the rest: undo and work are the same.
+    fn left(&mut self) -> Option<RecoveredState<Costly>> {
+        self.participant.left().map(RecoveredState::of_same)
     }
 
     fn footprint(&self, work: &Fragment, locks: &mut Vec<(Vec<u8>, LockMode)>) {
@@ -145,14 +144,14 @@ impl Partition for Costly {
     }
 }
 
-/// A database of so many partitions, for so many sessions at a time; without rows, if it is new. Its helpers
-/// run where its owner lets them, or, if it is on disk, on threads.
+/// A database with this many partitions, for this many sessions at a time. A new database has no rows. Its
+/// owner runs the database's helpers; a database on disk runs them on threads.
 fn declared(workload: &dyn Workload, partitions: u32, sessions: u32, at: Option<PathBuf>) -> Result<Database, String> {
     let workers = sessions as usize + 1;
     let builder = Database::builder().partitions(partitions as usize).workers(workers);
     let builder = match at {
         None => builder.step_helpers(true),
-        // Who waits is the owner, who does not wait for each.
+        // The owner waits for durability, and does not wait for each commit.
         Some(directory) => builder.path(directory).durability(Durability::Async),
     };
     let database = builder.open().map_err(|error| error.to_string())?;
@@ -160,19 +159,19 @@ fn declared(workload: &dyn Workload, partitions: u32, sessions: u32, at: Option<
     Ok(database)
 }
 
-/// The procedures of a database that is there from its first incarnation, divided.
+/// The divided procedures of a database that exists from its first incarnation.
 fn divided(database: Database) -> Result<Divided, String> {
     database.divide().map_err(|undivided| undivided.to_string())
 }
 
 impl Plan {
-    /// This workload, loaded, under what a plan of the microbenchmark says of all else.
+    /// Loads and divides this workload. The other options come from a plan of the microbenchmark.
     ///
     /// # Errors
-    /// It cannot be loaded, or one of its procedures not be divided.
+    /// It cannot be loaded, or one of its procedures cannot be divided.
     pub fn of(plan: &super::Plan, workload: Box<dyn Workload>, threads: usize) -> Result<Plan, String> {
         let (workload, partitions): (Arc<dyn Workload>, _) = (workload.into(), plan.transport.partitions);
-        // Each thread of clients and the coordinator.
+        // One for each thread of clients, and one for the coordinator.
         let caller = declared(&*workload, partitions, plan.transport.ports + 1, None)?;
         let caller = Arc::new(Caller::new(divided(caller)?));
         let loaded = Database::in_memory().map_err(|error| error.to_string())?;
@@ -196,19 +195,19 @@ impl Plan {
         })
     }
 
-    /// Has partitions and coordinators below this directory, which is new or empty, or that of an earlier run
-    /// of this workload: then they go on as they were left.
+    /// Keeps partitions and coordinators below this directory. It must be new, empty, or from an earlier run of
+    /// this workload, which then continues.
     ///
     /// # Errors
-    /// What is there is something else, has not begun, or is of another workload, scheme, number of partitions
-    /// or of coordinators.
+    /// The directory has other contents, its run never began, or it belongs to another workload, scheme, or
+    /// number of partitions or coordinators.
     pub fn keep_in(&mut self, data: PathBuf) -> Result<(), String> {
         let (named, name) = (data.join("workload"), self.workload.name());
         let failed = |error: std::io::Error| format!("{}: {error}", data.display());
         match std::fs::read_to_string(&named) {
             Ok(found) if found == name && !GO_ON.contains(&name) => {
                 return Err(format!(
-                    "{} is of an earlier run, and workload {name:?} does not go on: name a new directory",
+                    "{} is of an earlier run, which workload {name:?} cannot continue: name a new directory",
                     data.display()
                 ));
             }
@@ -254,14 +253,14 @@ impl Plan {
         self.data.as_ref().map(|data| data.join(role.to_string().replace(' ', "-")))
     }
 
-    /// What the directories have in common.
+    /// The id that the directories share.
     fn deployed(&self) -> Deployed {
         let scheme = self.transport.scheme;
         let coordinators = if scheme.needs_one_coordinator() { 1 } else { self.transport.ports };
         Deployed { number: self.deployment, scheme, coordinators }
     }
 
-    /// The partition of this number, which begins, or (`again`) was there before.
+    /// The partition with this number. It is new or, with `again`, existed before.
     fn partition(&self, id: PartitionId, again: bool) -> Result<Costly, String> {
         let at = self.home(Role::Partition(id.0));
         let is_on_disk = at.is_some();
@@ -281,7 +280,7 @@ impl Plan {
         Ok(Costly { participant, costs: self.store })
     }
 
-    /// What begins incarnations of coordinators, if they are on disk.
+    /// Begins incarnations of coordinators, if they are on disk.
     fn coordinators(&self) -> Result<Option<Begin<Declared>>, String> {
         if self.data.is_none() {
             return Ok(None);
@@ -313,7 +312,7 @@ impl Plan {
         let plan = self.clone();
         let make = move |id: PartitionId| {
             let mut filled = filled.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-            // Another incarnation begins with the rows that were loaded, or those on disk.
+            // The first incarnation begins with the loaded rows, later ones with the rows on disk.
             let first = filled[id.0 as usize].take();
             first.unwrap_or_else(|| plan.partition(id, true).unwrap_or_else(|what| panic!("{what}")))
         };
@@ -323,10 +322,10 @@ impl Plan {
         }))
     }
 
-    /// What came of it, if all is as it must be.
+    /// The results, if the run passes its check.
     ///
     /// # Errors
-    /// What is not.
+    /// The first failed check.
     pub fn finish(&self, given: Vec<Gives>) -> Result<Measured, String> {
         let ends = Ends::of(given);
         ends.check(self.transport.scheme, |told: &Told| &told.counted)?;
@@ -337,13 +336,13 @@ impl Plan {
         Ok(ends.measured(self.length.as_secs_f64(), fragments, |told| &told.counted))
     }
 
-    /// The workload's conditions, of what all partitions hold together.
+    /// Checks the workload's conditions on all partitions together.
     fn check(&self, ends: &Ends<Declared, Told>) -> Result<(), String> {
         let union = Database::in_memory().map_err(|error| error.to_string())?;
         self.workload.declare(&union).map_err(|error| error.to_string())?;
         for (at, partition) in ends.partitions().enumerate() {
             let divided = partition.participant.divided();
-            // What is everywhere is taken from the first.
+            // Replicated tables are taken from the first partition.
             divided.pour(&union, at == 0).map_err(|error| error.to_string())?;
             divided.database().check_structure()?;
         }
@@ -358,7 +357,7 @@ impl Plan {
 /// Runs a plan on threads.
 ///
 /// # Errors
-/// What is not as it must be, or that a role panicked.
+/// A failed check, or a role that panicked.
 pub fn on_threads(plan: &Plan) -> Result<Measured, String> {
     plan.finish(roles::on_threads(plan.roles()?)?)
 }

@@ -8,7 +8,7 @@ use seriatim_workload::Entry;
 use super::*;
 use crate::partitions::tests::enough;
 
-/// A workload with these values of its knobs, under a plan of the microbenchmark with a role on a core each.
+/// A workload with these options, under a plan of the microbenchmark with each role on its own core.
 fn plan(scheme: Scheme, workload: &str, knobs: &[(&str, &str)], partitions: u32, seed: u64) -> Plan {
     let entry = Entry::find(workload).expect("it is registered");
     let mut values = entry.values(seed);
@@ -21,8 +21,8 @@ fn plan(scheme: Scheme, workload: &str, knobs: &[(&str, &str)], partitions: u32,
     Plan::of(&of, workload, 1).expect("it can be loaded and divided")
 }
 
-/// Runs a plan, made anew for each time since terminals count what they were told, for a short time or for
-/// longer until it is enough.
+/// Runs a plan for a short time, or longer until it suffices. A new plan is made each time, since terminals
+/// count their results.
 fn run(plan: impl Fn() -> Plan, is_enough: impl Fn(&Measured) -> bool) -> Result<Measured, String> {
     let run = |length| on_threads(&Plan { length, ..plan() });
     enough(Duration::from_millis(120), run, is_enough)
@@ -62,7 +62,7 @@ fn partitions_on_disk_keep_the_conditions_and_can_be_opened_again() {
         let (home, mut plan, measured) = loop {
             let home = std::env::temp_dir().join(format!("seriatim-partitions-{:016x}", seriatim::rng::entropy()));
             let mut plan = Plan { length, ..plan(scheme, "tpcc", &TPCC, 2, 7) };
-            // However slow the disk is.
+            // Long enough for any disk.
             plan.transport.hold_max = Duration::from_secs(600);
             plan.keep_in(home.clone()).expect("it is new");
             let measured = on_threads(&plan).unwrap_or_else(|what| panic!("{}: {what}", scheme.name()));
@@ -73,7 +73,7 @@ fn partitions_on_disk_keep_the_conditions_and_can_be_opened_again() {
             length *= 4;
         };
         assert!(measured.committed > 5, "{}: {measured:?}", scheme.name());
-        // Another run would go on with these.
+        // Another run would continue with these.
         let (begun, above) = (plan.deployed(), plan.transport.numbers_above);
         plan.keep_in(home.clone()).unwrap_or_else(|what| panic!("{}: {what}", scheme.name()));
         assert!(plan.deployed() == begun && above == 0 && plan.transport.numbers_above > 0);

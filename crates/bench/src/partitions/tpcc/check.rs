@@ -1,4 +1,4 @@
-//! What must hold after a run: conditions 1 to 4 of clause 3.3.2, and that warehouses have what clients were told.
+//! The checks after a run: conditions 1 to 4 of clause 3.3.2, and that warehouses match the results of clients.
 
 use seriatim_workload::roofline::data::{District, Warehouse, seen};
 
@@ -6,7 +6,7 @@ use super::super::roles::Ends;
 use super::client::{Book, Told};
 use super::{Plan, Tpcc};
 
-/// Loaded of each warehouse and customer.
+/// The loaded amounts of each warehouse and customer.
 const YTD: f64 = 300_000.0;
 const YTD_PAYMENT: f64 = 10.0;
 
@@ -24,11 +24,11 @@ pub(super) fn check(plan: &Plan, ends: &Ends<Tpcc, Told>) -> Result<(), String> 
 }
 
 fn equal(what: &str, there: f64, wanted: f64) -> Result<(), String> {
-    // Amounts have hundredths, and are added up in binary.
+    // Amounts have hundredths, and are added as floating-point numbers.
     if (there - wanted).abs() <= 0.004 + wanted.abs() * 1e-9 {
         Ok(())
     } else {
-        Err(format!("{what}: {there}, and not {wanted}"))
+        Err(format!("{what}: {there}, expected {wanted}"))
     }
 }
 
@@ -44,11 +44,11 @@ fn conditions(warehouse: &Warehouse) -> Result<(), String> {
 fn of_district(district: &District) -> Result<(), String> {
     let pending = &district.pending;
     if let (Some(first), Some(last)) = (pending.front(), pending.back()) {
-        // The newest order has not been delivered, unless all have.
+        // The newest order has not been delivered, unless all orders have.
         equal("2: D_NEXT_O_ID - 1, the last new order", last + 1, district.next_order)?;
         equal("3: new orders without gaps", pending.len() as u32, last + 1 - first)?;
     }
-    // Those that the ring still has, with their lines.
+    // The orders that the ring still has, with their lines.
     let kept = (district.orders.len() as u32 / 4).min(district.next_order);
     let mut next_line = district.next_line;
     for number in (district.next_order - kept..district.next_order).rev() {

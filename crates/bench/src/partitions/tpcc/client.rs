@@ -1,4 +1,4 @@
-//! Clients of TPC-C: each has a warehouse, and any of its districts (§5.5).
+//! Clients of TPC-C: each has a warehouse, and uses all its districts (§5.5).
 
 use seriatim_base::Rng;
 use seriatim_partition::{Outcome, PartitionId, TransactionId};
@@ -9,15 +9,15 @@ use seriatim_workload::roofline::transactions::{Named, NewOrder, draw_amount};
 use super::super::clients::{self, Clients, Counted, Counts, UnderWay, When};
 use super::{Asks, Kinds, Plan, Program, Tpcc, Work};
 
-/// What was asked of a warehouse by transactions that were answered to have committed, in the whole run.
+/// The effects on a warehouse of transactions with a reported commit, in the whole run.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct Book {
     /// Orders entered.
     pub(super) orders: u64,
-    /// Lines of all orders that it supplied, and how many of the items.
+    /// Order lines that it supplied, and the quantity of items.
     pub(super) supplied: u64,
     pub(super) quantity: u64,
-    /// Payments that it took, and their sum in hundredths.
+    /// Payments that it received, and their sum in hundredths.
     pub(super) payments: u64,
     pub(super) taken: u64,
     /// Payments by its customers, and their sum.
@@ -25,7 +25,7 @@ pub(super) struct Book {
     pub(super) paid: u64,
 }
 
-/// What the clients of a thread were told.
+/// The results of the clients of one thread.
 #[derive(Clone, Debug, Default)]
 pub struct Told {
     pub(super) counted: Counted,
@@ -35,12 +35,12 @@ pub struct Told {
 
 struct Threadful<'p> {
     plan: &'p Plan,
-    /// Warehouses and sources of randomness.
+    /// Warehouses and random generators.
     clients: Vec<(u16, Rng)>,
     told: Told,
 }
 
-/// Serves the clients of thread `number` until the time is over, and until all is answered.
+/// Serves the clients of thread `number` until the end of the run, and until all requests are answered.
 pub(super) fn serve(plan: &Plan, port: Port<Tpcc>, number: u32) -> Told {
     let mut seeds = Rng::from_seed(plan.seed ^ (u64::from(number) << 32));
     let own = (0..plan.clients).filter(|client| client % plan.transport.ports == number);
@@ -53,7 +53,7 @@ pub(super) fn serve(plan: &Plan, port: Port<Tpcc>, number: u32) -> Told {
     threadful.told
 }
 
-/// Another warehouse in so many of 100 cases.
+/// Another warehouse, with this probability in percent.
 fn elsewhere(rng: &mut Rng, plan: &Plan, home: u16, percent: f64) -> u16 {
     if plan.warehouses == 1 || rng.unit() * 100.0 >= percent {
         return home;
@@ -81,7 +81,7 @@ fn ask(plan: &Plan, home: u16, rng: &mut Rng) -> Asks {
 }
 
 impl Plan {
-    /// The partitions of a transaction, ascending.
+    /// The partitions of a transaction, in ascending order.
     fn partitions_of(&self, work: &Work) -> Vec<PartitionId> {
         let mut partitions: Vec<_> = work.warehouses().map(|warehouse| self.partition_of(warehouse)).collect();
         partitions.sort_unstable();
@@ -102,7 +102,7 @@ impl Clients<Tpcc> for Threadful<'_> {
 
     fn call(&mut self, port: &mut Port<Tpcc>, (work, partitions): &Self::Asked) -> Result<TransactionId, Refused> {
         match partitions[..] {
-            // What fails does so before it has changed anything.
+            // A failing transaction fails before it has changed anything.
             [one] => port.call(one, *work, false),
             _ => port.run(Program { work: *work, partitions: partitions.clone(), is_sent: false }),
         }
@@ -128,7 +128,7 @@ impl Clients<Tpcc> for Threadful<'_> {
 }
 
 impl Told {
-    /// Books a transaction that committed.
+    /// Records a committed transaction.
     fn book(&mut self, work: &Work) {
         let home = usize::from(work.home);
         match &work.asks {

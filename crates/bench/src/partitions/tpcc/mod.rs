@@ -1,15 +1,14 @@
-//! TPC-C over partitions with one owner each (Jones, Abadi, Madden, SIGMOD 2010, §5.5 and §5.6): warehouses are
-//! divided evenly over partitions, items and what is only read of stock are everywhere, and a fixed number of
-//! clients have a warehouse each.
+//! TPC-C on partitions with one owner each (Jones, Abadi, Madden, SIGMOD 2010, §5.5 and §5.6). Warehouses are
+//! distributed evenly over partitions. Items and the read-only columns of stock are replicated. A fixed number
+//! of clients have one warehouse each.
 //!
-//! A transaction over several partitions is one round: each partition does its part, New-Order the stock that
-//! it supplies, Payment its customer. Rows and transactions are those of the roofline, in plain arrays. An
-//! order of an item that does not exist fails at its own warehouse before it has changed anything, so that
-//! without speculation nothing needs undo; what other partitions have supplied is taken back.
+//! A multi-partition transaction has one round, and each partition does its part: for New-Order the stock that
+//! it supplies, for Payment its customer. Rows and transactions are those of the roofline, in plain arrays. An
+//! order of a missing item fails at its own warehouse before it has changed anything, so without speculation no
+//! transaction needs undo. The stock that other partitions have supplied is restored.
 //!
-//! Invariant, which each run is checked by: conditions 1 to 4 of clause 3.3.2; and orders, their quantities,
-//! payments and deliveries at all partitions are those of the transactions that were answered to have
-//! committed, at the right warehouses, and no others.
+//! Invariant, checked after each run: conditions 1 to 4 of clause 3.3.2. Orders, quantities, payments and
+//! deliveries at all partitions are exactly those of reported commits, at the right warehouses.
 
 mod check;
 mod client;
@@ -42,15 +41,15 @@ impl Application for Tpcc {
     type Procedure = Program;
 }
 
-/// A transaction: the same for each partition, which does its part.
+/// A transaction. Every partition gets the same one and does its part.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Work {
-    /// The warehouse that it is of.
+    /// The home warehouse.
     pub(super) home: u16,
     pub(super) asks: Asks,
 }
 
-/// What a transaction asks for.
+/// A client's request.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Asks {
     NewOrder(NewOrder),
@@ -61,7 +60,7 @@ pub(super) enum Asks {
 }
 
 impl Work {
-    /// The warehouses that it needs, its own first.
+    /// The warehouses that it needs, its home first.
     fn warehouses(&self) -> impl Iterator<Item = u16> {
         let suppliers = match &self.asks {
             Asks::NewOrder(order) => order.lines(),
@@ -74,23 +73,23 @@ impl Work {
         std::iter::once(self.home).chain(suppliers.iter().map(|line| line.supply)).chain(customer)
     }
 
-    /// Whether it fails by its own will.
+    /// Whether it rolls back by itself.
     fn fails(&self) -> bool {
         matches!(&self.asks, Asks::NewOrder(order) if order.is_unused)
     }
 }
 
-/// Which transactions there are.
+/// The kinds of transactions in a run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Kinds {
     /// All five, in the standard shares (clause 5.2.3).
     #[default]
     Full,
-    /// New-Order alone (§5.6).
+    /// Only New-Order (§5.6).
     NewOrder,
 }
 
-/// A transaction over several partitions, in one round.
+/// A multi-partition transaction, in one round.
 #[derive(Clone, Debug)]
 pub struct Program {
     work: Work,
@@ -112,38 +111,38 @@ impl Procedure for Program {
     }
 }
 
-/// What to run.
+/// Options of a run.
 #[derive(Clone, Debug)]
 pub struct Plan {
     /// Scheme, partitions, delay, batches and costs.
     pub transport: seriatim_transport::Options,
-    /// Divided over partitions: warehouse `w` is in partition `w mod n`.
+    /// The number of warehouses. Warehouse `w` is in partition `w mod n`.
     pub warehouses: u16,
-    /// Rows of each.
+    /// The number of rows of each warehouse.
     pub extent: Extent,
-    /// What is asked for.
+    /// The kinds of transactions.
     pub kinds: Kinds,
-    /// Percent of order lines that another warehouse supplies (1 by clause 2.4.1.5).
+    /// The percentage of order lines that another warehouse supplies (1 by clause 2.4.1.5).
     pub remote: f64,
-    /// Percent of payments by a customer of another warehouse (15 by clause 2.5.1.2).
+    /// The percentage of payments by a customer of another warehouse (15 by clause 2.5.1.2).
     pub remote_payments: f64,
-    /// Clients, each with a warehouse and one transaction under way.
+    /// The number of clients, each with a warehouse and one transaction in progress.
     pub clients: u32,
-    /// What a row costs simulated cores.
+    /// The cost of a row on simulated cores.
     pub store: StoreCosts,
-    /// Runs before the measurement.
+    /// The length of the warm-up.
     pub warmup: Duration,
-    /// Is measured.
+    /// The length of the measurement.
     pub length: Duration,
-    /// Determines rows and what is asked for.
+    /// The seed of rows and inputs.
     pub seed: u64,
 }
 
-/// What a role gives back.
+/// The result of a role.
 pub type Gives = roles::Gives<Tpcc, Told>;
 
 impl Plan {
-    /// The specification's shares, under what a plan of the microbenchmark says of all else.
+    /// The specification's shares. The other options come from a plan of the microbenchmark.
     pub fn of(plan: &super::Plan, warehouses: u16, extent: Extent) -> Plan {
         Plan {
             transport: plan.transport.clone(),
@@ -175,10 +174,10 @@ impl Plan {
         roles::roles::<Tpcc, Told>(&self.transport, make, None, move |port, number| client::serve(&plan, port, number))
     }
 
-    /// What came of it, if all is as it must be.
+    /// The results, if the run passes its check.
     ///
     /// # Errors
-    /// What is not.
+    /// The first failed check.
     pub fn finish(&self, given: Vec<Gives>) -> Result<Measured, String> {
         let ends = Ends::of(given);
         ends.check(self.transport.scheme, |told: &Told| &told.counted)?;
@@ -186,7 +185,7 @@ impl Plan {
         Ok(ends.measured(self.length.as_secs_f64(), ends.fragments(), |told| &told.counted))
     }
 
-    /// A warehouse's own source of randomness for its rows.
+    /// The random generator for the rows of a warehouse.
     fn rows(&self, warehouse: u16) -> Rng {
         Rng::from_seed(self.seed ^ (u64::from(warehouse) + 1) << 40)
     }
@@ -195,7 +194,7 @@ impl Plan {
 /// Runs a plan on threads.
 ///
 /// # Errors
-/// What is not as it must be, or that a role panicked.
+/// A failed check, or a role that panicked.
 pub fn on_threads(plan: &Plan) -> Result<Measured, String> {
     plan.finish(roles::on_threads(plan.roles())?)
 }

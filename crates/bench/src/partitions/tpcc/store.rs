@@ -1,4 +1,4 @@
-//! What a partition of TPC-C holds: some warehouses, and all items.
+//! The contents of a partition of TPC-C: some warehouses, and all items.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,8 +12,8 @@ use super::super::store::spend;
 use super::{Asks, Plan, Work};
 use crate::partitions::{Rows, StoreCosts};
 
-/// What a lock protects, at a warehouse. `Customers` and `Stock` are of all rows that have locks of their own
-/// as well: shared by who locks some of these, exclusive by who does not know which.
+/// What a lock protects, at a warehouse. `Customers` and `Stock` cover all rows that also have their own locks.
+/// A fragment takes them shared if it locks single rows, and exclusive if the rows are unknown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Key {
     /// The row of the warehouse, and its payments.
@@ -22,7 +22,7 @@ pub enum Key {
     District(u16, u8),
     /// All customers of a district.
     Customers(u16, u8),
-    /// One of them.
+    /// One customer.
     Customer(u16, u8, u32),
     /// The whole stock.
     Stocks(u16),
@@ -30,14 +30,14 @@ pub enum Key {
     Stock(u16, u32),
 }
 
-/// What the partition holds.
+/// The contents of a partition.
 pub struct Store {
     id: PartitionId,
     partitions: u32,
     pub(super) warehouses: Vec<Warehouse>,
     items: Arc<[Item]>,
     costs: StoreCosts,
-    /// Serves as a date.
+    /// Used as a date.
     now: u64,
 }
 
@@ -50,7 +50,7 @@ impl std::fmt::Debug for Store {
     }
 }
 
-/// Notes what changes at a warehouse, if it is to be taken back.
+/// Records the changes at a warehouse, if they may be undone.
 struct Noting<'u> {
     at: u16,
     undo: Option<&'u mut Vec<(u16, Before)>>,
@@ -93,12 +93,12 @@ impl Store {
         &mut self.warehouses[usize::from(warehouse) / self.partitions as usize]
     }
 
-    /// Rows that it reads or writes here, more or less.
+    /// The approximate number of rows that it reads or writes here.
     fn rows(&self, work: &Work) -> u32 {
         match &work.asks {
             Asks::NewOrder(order) => {
                 let supplied = order.lines().iter().filter(|line| self.has(line.supply)).count() as u32;
-                // Warehouse, district, customer, order; an item and a line each.
+                // Warehouse, district, customer and order; an item and a line each.
                 supplied + if self.has(work.home) { 4 + 2 * u32::from(order.count) } else { 0 }
             }
             Asks::Payment { warehouse, .. } => 3 * u32::from(self.has(work.home)) + 2 * u32::from(self.has(*warehouse)),
@@ -131,7 +131,7 @@ impl Store {
                     balance = customers.credit(of_district.into(), customer, amount, notes.at(warehouse));
                 }
                 if self.has(home) {
-                    // The history has the customer as he was named.
+                    // The history has the name that the payment used.
                     let (Named::Id(name) | Named::Last(name)) = named;
                     self.at(home).take(district.into(), name, amount, notes.at(home));
                 }
@@ -146,7 +146,7 @@ impl Store {
         }
     }
 
-    /// What the part locks.
+    /// The locks of this part.
     fn locks(&self, work: &Work, locks: &mut Vec<(Key, LockMode)>) {
         use LockMode::{Exclusive, Shared};
         let home = work.home;
@@ -163,7 +163,7 @@ impl Store {
                 }
                 let mut stock: Vec<(u16, u32)> = order.lines().iter().map(|line| (line.supply, line.item)).collect();
                 stock.retain(|(supply, _)| self.has(*supply));
-                // In one order for all, so that two do not wait for each other here.
+                // Always in the same order, so that there are no deadlocks at this partition.
                 stock.sort_unstable();
                 for (supply, item) in stock {
                     locks.extend([(Key::Stocks(supply), Shared), (Key::Stock(supply, item), Exclusive)]);
@@ -195,10 +195,10 @@ impl Store {
 
 impl Rows for Store {
     type Work = Work;
-    /// What depends on all that was read.
+    /// A value that depends on everything that was read.
     type Reply = f64;
     type Key = Key;
-    /// What changed at which warehouse.
+    /// The changes, by warehouse.
     type Before = (u16, Before);
 
     fn run(&mut self, work: &Work, undo: Option<&mut Vec<Self::Before>>) -> Option<f64> {

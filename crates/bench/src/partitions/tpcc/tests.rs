@@ -1,4 +1,4 @@
-//! Short runs of TPC-C on threads and simulated cores, and mistakes that its check must notice.
+//! Short runs of TPC-C on threads and simulated cores, and faults that its check must notice.
 
 use std::time::Duration;
 
@@ -54,7 +54,7 @@ fn simulated_runs_are_consistent_and_repeat() {
     assert!(undone > 0, "what others supplied of an order that fails is taken back");
 }
 
-/// §5.5 and §5.6: few transactions are over several partitions, many conflict.
+/// §5.5 and §5.6: few transactions use several partitions, and many conflict.
 #[test]
 fn speculation_is_best_and_locking_suffers_from_conflicts() {
     let rate = |scheme, remote| {

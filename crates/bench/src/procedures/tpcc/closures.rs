@@ -1,6 +1,5 @@
-//! New-Order and Payment of TPC-C as one writes them against the ad-hoc interface, with prefetching by hand:
-//! what a procedure is measured against. They differ from the procedures in nothing else, and compute with the
-//! same functions.
+//! New-Order and Payment of TPC-C as handwritten closures with explicit prefetching: the baseline for
+//! procedures. They differ from the procedures only in this, and compute with the same functions.
 
 use seriatim::{Abort, ReadTx, Text, Tx};
 use seriatim_workload::Missing;
@@ -21,8 +20,8 @@ fn missing(tx: &ReadTx, table: &'static str) -> Abort {
 pub(super) fn new_order(tx: &Tx, tables: &Tables, input: &NewOrderInput) -> Result<NewOrderOutput, Abort> {
     let NewOrderInput { w_id, d_id, c_id, entry_d, ol_cnt, .. } = *input;
     let prefetches = tx.prefetching();
-    // Every key is an argument: the rows that miss the cache are fetched together, wave by wave between the
-    // work on others.
+    // Every key is an argument. Rows that miss the cache are prefetched together, in groups, while others are
+    // processed.
     if prefetches {
         tx.begin_prefetch(&tables.customer, [(w_id, d_id, c_id)]);
         tx.begin_prefetch(&tables.item, input.lines().iter().map(|line| line.i_id));
@@ -115,7 +114,8 @@ fn customer(tx: &ReadTx, tables: &Tables, input: &PaymentInput) -> Result<u32, A
         CustomerChoice::Id(c_id) => return Ok(c_id),
         CustomerChoice::Last(last) => last,
     };
-    // The first rows are kept, so that a second scan is needed only for a name more common than any of the population.
+    // The first rows are kept, so a second scan is needed only for a name that is more common than any in the
+    // population.
     const KEPT: usize = 64;
     let prefix = (input.c_w_id, input.c_d_id, last);
     let mut rows = tx.find_by(&tables.customer_by_name, &prefix);

@@ -1,4 +1,4 @@
-//! The arms of TPC-C: New-Order and Payment as closures and as procedures, by a terminal of every warehouse in turn.
+//! The arms of TPC-C: New-Order and Payment as closures and as procedures, for the terminals of all warehouses in turn.
 
 mod closures;
 
@@ -21,12 +21,11 @@ pub(super) struct Bench {
     tables: Tables,
     scale: Scale,
     constants: Constants,
-    /// The next row of history.
-    /// The number of the next history row.
+    /// The next row of history. The number of the next history row.
     h_number: Cell<u32>,
 }
 
-/// Inputs of every warehouse, taken in turn.
+/// The inputs of every warehouse, used in turn.
 struct Turns {
     inputs: Vec<Inputs>,
     next: usize,
@@ -41,7 +40,7 @@ impl Turns {
     }
 }
 
-/// A transaction in one form: transactions a second.
+/// Repeats a transaction in one form. Returns transactions per second.
 pub(super) type Kind = fn(&Bench, &mut Session, Form, Length, u64) -> f64;
 
 pub(super) const KINDS: [(&str, Kind); 2] = [("new_order", Bench::new_orders), ("payment", Bench::payments)];
@@ -77,7 +76,7 @@ impl Bench {
         }
     }
 
-    /// An input whose history row is new, whichever warehouse it is of.
+    /// An input whose history row is new among all warehouses.
     fn payment(&self, inputs: &mut Turns) -> PaymentInput {
         let (inputs, number) = (inputs.next(), self.h_number.get());
         self.h_number.set(number.checked_add(1).expect("no terminal makes so many payments"));
@@ -98,7 +97,7 @@ impl Bench {
         }
     }
 
-    /// The rates of the arms of one transaction, in turn.
+    /// The rates of the arms of one transaction, measured in turn.
     pub(super) fn compare(&self, kind: Kind, setting: &Setting) -> Result<Vec<Vec<f64>>, Box<dyn Error>> {
         setting.prefault(&self.db, ARMS.len())?;
         Ok(compare(&self.db, setting, |session, form, length, seed| kind(self, session, form, length, seed)))
@@ -115,7 +114,7 @@ mod tests {
         Bench::load(&Setting::small(protocol, 3, 200), 2).expect("memory")
     }
 
-    /// Undoes what a closure did.
+    /// An error that undoes a closure.
     #[derive(Debug)]
     struct Undo;
 
@@ -127,7 +126,7 @@ mod tests {
 
     impl Error for Undo {}
 
-    /// What a closure answers, shown; it leaves nothing.
+    /// The result of a closure as text. The closure is rolled back.
     fn shown<R: std::fmt::Debug>(session: &mut Session, run: impl Fn(&Tx) -> Result<R, Abort>) -> String {
         let mut shown = String::new();
         let undone = session.transact(|tx| {

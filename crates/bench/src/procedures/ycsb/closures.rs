@@ -1,6 +1,5 @@
-//! YCSB's transaction as one writes it against the ad-hoc interface, with prefetching by hand, for tables of
-//! one value. It differs from the procedure in that it cannot scan, which the mix measured does not, and
-//! computes with the same functions.
+//! YCSB's transaction as a handwritten closure with explicit prefetching, for tables of one value. Unlike the
+//! procedure it cannot scan, which the measured mix does not do. It computes with the same functions.
 
 use seriatim::{Abort, Handle, Tx};
 use seriatim_workload::ycsb::{
@@ -10,7 +9,7 @@ use seriatim_workload::ycsb::{
 
 /// A table whose rows have one value.
 pub(crate) trait OneField: UserTable {
-    /// Does to a row what an operation that writes does.
+    /// Applies a write operation to a row.
     fn write(row: &mut Self::Update<'_>, operation: &Operation, value_bytes: u16);
 }
 

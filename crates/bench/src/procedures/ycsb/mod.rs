@@ -39,7 +39,7 @@ impl<T: OneField> Bench<T> {
         }
     }
 
-    /// The rates of the arms, in turn, with the inputs of a workload over this table.
+    /// The rates of the arms, measured in turn, with the inputs of a workload on this table.
     pub(super) fn compare(&self, setting: &Setting, workload: &Ycsb) -> Vec<Vec<f64>> {
         compare(&self.db, setting, |session, form, length, seed| self.run(workload, session, form, length, seed))
     }
@@ -54,7 +54,7 @@ mod tests {
     /// The rows: writes and value.
     fn rows<T: OneField>(bench: &Bench<T>, end: u64) -> Vec<Option<(u64, String)>> {
         let read = |key| bench.db.session().transact(|tx| Ok(tx.get(&bench.table, &key)?.map(|row| shown::<T>(&row))));
-        (0..end).map(|key| read(key).expect("nobody is in its way").into_value()).collect()
+        (0..end).map(|key| read(key).expect("nothing conflicts").into_value()).collect()
     }
 
     fn shown<T: OneField>(row: &T::Row<'_>) -> (u64, String) {
@@ -82,7 +82,7 @@ mod tests {
             let mut inputs = workload.inputs(3);
             (0..200).for_each(|at| drop(both(inputs.operations(T::FIELDS), at % 2 == 0)));
         }
-        // What the mix has not: inserts, also of a key there is, blind writes, also of a row there is not.
+        // Operations that the mix lacks: inserts, also of an existing key, and blind writes, also of a missing row.
         let operation = |kind, key| Operation { kind, key, field: 0, letter: 3, rows: 1 };
         let records = setting.records;
         let failures = [(INSERT, 7), (UPDATE, records + 9), (9, 0)].map(|last| vec![(UPDATE, 1), last]);

@@ -1,8 +1,8 @@
-//! An upstream that dies within a message, breaks the protocol, or has a last word: what the client gets of that.
+//! Tests of an upstream that dies within a message, violates the protocol, or sends a last message.
 
 use super::*;
 
-/// Messages of a stream, and what is left of one that is cut.
+/// The whole messages of a stream, and the rest of an incomplete one.
 fn whole(stream: &[u8]) -> (Vec<Bytes>, BytesMut) {
     let (mut frames, mut buffer, mut whole) = (Frames::default(), BytesMut::from(stream), Vec::new());
     while let Some(Piece::Whole(frame)) = frames.next(&mut buffer, |_, _| Handling::Gather).expect("messages") {
@@ -11,10 +11,10 @@ fn whole(stream: &[u8]) -> (Vec<Bytes>, BytesMut) {
     (whole, buffer)
 }
 
-/// The upstream dies after each byte that it could have said: what the client gets is what was said, and then
-/// our word, or none if it is within a message.
+/// The upstream dies after each byte that it could send. The client gets these bytes and then the session's
+/// error, or no error if it is within a message.
 #[test]
-fn an_upstream_that_dies_within_a_message_has_nothing_put_into_it() {
+fn no_message_is_inserted_into_one_that_the_upstream_left_incomplete() {
     let tagged = |tag: u8, body: &[u8]| {
         let length = u32::try_from(body.len() + 4).expect("short").to_be_bytes();
         Bytes::from([&[tag][..], &length, body].concat())
@@ -59,10 +59,10 @@ fn an_upstream_that_dies_within_a_message_has_nothing_put_into_it() {
                     .is_some_and(|last| errors::read(last).is_ok_and(|(severity, _)| severity == Severity::Fatal));
                 let theirs = &messages[..messages.len() - usize::from(has_word)];
                 assert!(answer.starts_with(theirs), "{text} cut at {at}: {messages:?}");
-                // A message that is looked into has not been passed on in part.
+                // A message that is decoded is not forwarded in parts.
                 let is_within = !rest.is_empty();
                 assert_eq!(has_word, !is_within, "{text} cut at {at}: {messages:?} and {rest:?}");
-                assert!(!is_kept || !is_within, "what is kept is cut where a message ends");
+                assert!(!is_kept || !is_within, "kept answers end with a message");
                 if end as usize == lose as usize {
                     assert_eq!(theirs.len(), complete, "{text} cut at {at}");
                     assert!(!is_within || answer[complete].starts_with(&rest));
@@ -73,7 +73,7 @@ fn an_upstream_that_dies_within_a_message_has_nothing_put_into_it() {
 }
 
 #[test]
-fn nothing_of_ours_is_said_within_a_message() {
+fn the_session_inserts_no_message_within_another() {
     let notice = Bytes::from_static(b"N\0\0\0\x18SNOTICE\0C00000\0Mso\0\0");
     let (first, rest) = (notice.slice(..9), notice.slice(9..));
     let mut waiting = session(EXAMPLE);
@@ -90,7 +90,7 @@ fn nothing_of_ours_is_said_within_a_message() {
     assert!(!idle.is_idle());
     says(&mut idle, std::slice::from_ref(&rest));
     assert!(idle.is_idle());
-    // The rest of a message goes where its beginning went.
+    // The rest of a message follows its beginning.
     let mut gone = session(EXAMPLE);
     sends(&mut gone, &[query(TRANSFER)]);
     says(&mut gone, std::slice::from_ref(&first));
@@ -100,12 +100,12 @@ fn nothing_of_ours_is_said_within_a_message() {
 }
 
 #[test]
-fn an_upstream_that_breaks_the_protocol_leaves_no_outcome_untold() {
+fn an_upstream_that_violates_the_protocol_leaves_no_outcome_unreported() {
     let mut session = session(EXAMPLE);
     sends(&mut session, &[query(TRANSFER)]);
     go(&mut session);
     session.upstream_in.extend_from_slice(&[&committed()[..3].concat()[..], b"Z\0\0\0\0"].concat());
-    let violation = session.advance().expect_err("a length that cannot be");
+    let violation = session.advance().expect_err("an impossible length");
     assert!(matches!(violation, Violation::OfUpstream(_)));
     session.lost("localhost:5432", "protocol violation");
     assert_eq!(states(&session.to_client), ["08007"]);
@@ -114,7 +114,7 @@ fn an_upstream_that_breaks_the_protocol_leaves_no_outcome_untold() {
     assert!(matches!(ours.advance(), Err(Violation::OfClient(_))));
 }
 
-/// The upstream's last word comes behind what it said before.
+/// The upstream's last message comes after its earlier ones.
 #[test]
 fn a_last_word_does_not_overtake_an_answer_that_was_kept() {
     for steps in 0..3 {

@@ -1,4 +1,4 @@
-//! Clients that violate the protocol, or use it as no driver does: no message may end more than its own session.
+//! Clients that violate the protocol, or use it as no driver does. A message may end only its own session.
 
 use seriatim_wire::messages::copy::{CopyData, CopyDone, CopyFail};
 use seriatim_wire::messages::extendedquery::{Close, Describe, Flush};
@@ -32,7 +32,6 @@ fn messages() -> Vec<Bytes> {
     ]
 }
 
-/// A session that has not authenticated.
 fn unready(templates: &str) -> Session {
     let mut session = Session::new(parsed(templates), Arc::default(), START, true, true);
     session.to_upstream.clear();
@@ -91,7 +90,7 @@ fn states_of_sessions() -> Vec<State> {
     ]
 }
 
-/// Every part of a message, with its length and with a length that fits, and the message with each byte changed.
+/// Every prefix of a message, with its length and with a matching length, and the message with each byte changed.
 fn mutations(message: &Bytes) -> Vec<Bytes> {
     let mut mutations = vec![message.clone()];
     for end in 0..message.len() {
@@ -111,7 +110,7 @@ fn mutations(message: &Bytes) -> Vec<Bytes> {
     mutations
 }
 
-/// What has left for the upstream, and what has not.
+/// Bytes that were forwarded to the upstream, and bytes that were not.
 fn kept_and_passed(session: &Session) -> Vec<u8> {
     let kept = match &session.phase {
         Phase::Gathering { held, .. } => held.concat(),
@@ -121,8 +120,8 @@ fn kept_and_passed(session: &Session) -> Vec<u8> {
     [&session.to_upstream[..], &kept, &session.client_in].concat()
 }
 
-/// Whatever a client sends, at any state: nothing panics, no byte is lost or changed, and a violation ends the session
-/// with 08P01 before anything behind it is passed on.
+/// For any bytes of a client in any state: nothing panics, no byte is lost or changed, and a violation ends the
+/// session with 08P01 before later bytes are forwarded.
 #[test]
 fn every_cut_or_changed_message_at_every_state_is_passed_on_or_refused() {
     let sync = encode(&Sync::new());
@@ -159,7 +158,7 @@ fn every_cut_or_changed_message_at_every_state_is_passed_on_or_refused() {
     }
 }
 
-/// A message that is passed on leaves as it arrives; one that is inspected leaves when it is whole.
+/// A forwarded message leaves as it arrives. A decoded one leaves when it is complete.
 #[test]
 fn nothing_is_inspected_before_the_session_is_ready() {
     for message in messages() {
@@ -168,7 +167,7 @@ fn nothing_is_inspected_before_the_session_is_ready() {
         sends(&mut session, std::slice::from_ref(&header));
         assert_eq!(session.to_upstream, header, "{}", message.escape_ascii());
     }
-    // Statements that are prepared before are not noted either.
+    // Statements that are prepared before are not recorded either.
     let mut session = unready(EXAMPLE);
     let begin = "BEGIN ISOLATION LEVEL SERIALIZABLE";
     sends(&mut session, &[encode(&Parse::new(Some("b".into()), begin.into(), vec![])), encode(&Sync::new())]);
@@ -191,8 +190,8 @@ fn messages_longer_than_the_server_takes_are_refused() {
     }
 }
 
-/// Where the upstream ignores messages of the client, no answer to them is waited for. Each case: what the client
-/// sends, and what the upstream says then.
+/// If the upstream ignores messages of the client, no answer is expected. Each case has the client's and then
+/// the upstream's messages.
 #[test]
 fn a_session_is_idle_again_after_what_the_server_ignores() {
     let copy = encode(&CopyInResponse::new(0, 1, vec![0]));
@@ -262,20 +261,21 @@ fn a_session_is_idle_again_after_what_the_server_ignores() {
                 says(&mut session, said);
             }
             assert!(session.is_idle(), "{name}: {session:?}");
-            // If the upstream may owe more than is known, its loss leaves an outcome unknown.
+            // If the upstream may owe unknown answers, its loss leaves an outcome unknown.
             session.to_client.clear();
             session.lost("localhost:5432", "it closed the connection");
             assert_eq!(states(&session.to_client), [if *is_uncertain { "08007" } else { "08006" }], "{name}");
         }
     }
-    // After an error the query is ignored, and whether it is going to be answered is not known.
+    // After an error the query is ignored, and it is unknown whether it will be answered.
     let mut ignored = session(EXAMPLE);
     sends(&mut ignored, &[bind, execute, query("select 1")]);
     says(&mut ignored, &[failure()]);
     assert!(!ignored.is_idle());
 }
 
-/// What is not complete is not executed: a client that sends no more of it does not keep the middle tier.
+/// Incomplete messages are not executed, so a client that does not complete one does not delay the end of the
+/// middle tier.
 #[test]
 fn an_incomplete_message_or_pipeline_does_not_keep_a_session() {
     for templates in ["", EXAMPLE] {
@@ -323,8 +323,8 @@ fn hints_of_violations_say_what_was_executed() {
     let is = |(said, is_empty): (String, bool), words: &str, nothing_sent: bool| {
         assert!(said.contains(words) && is_empty == nothing_sent, "{said}");
     };
-    is(hint(&[]), "nothing else was under way", true);
-    is(hint(&pipeline()[..6]), "Neither the message nor the pipeline", true);
-    is(hint(&execute_named("s")), "whether what was sent before it has taken effect is unknown", false);
-    is(hint(&[query("insert into t values (1)")]), "whether what was sent before it", false);
+    is(hint(&[]), "nothing else was in progress", true);
+    is(hint(&pipeline()[..6]), "Neither the message nor its pipeline", true);
+    is(hint(&execute_named("s")), "Whether earlier messages have taken effect is unknown", false);
+    is(hint(&[query("insert into t values (1)")]), "Whether earlier messages", false);
 }

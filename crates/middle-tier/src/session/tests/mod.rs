@@ -1,4 +1,4 @@
-//! A session against an upstream that these tests play: every message by hand, and a death after each.
+//! A session and a simulated upstream: every message is handmade, and the upstream dies after each.
 
 mod failures;
 mod hostile;
@@ -18,7 +18,8 @@ use super::*;
 use crate::templates::EXAMPLE;
 
 const TRANSFER: &str = "BEGIN ISOLATION LEVEL SERIALIZABLE; \
-    UPDATE accounts SET balance = balance - 5 WHERE id = 1; UPDATE accounts SET balance = balance + 5 WHERE id = 2; COMMIT";
+    UPDATE accounts SET balance = balance - 5 WHERE id = 1; UPDATE accounts SET balance = balance + 5 WHERE id = 2; \
+    COMMIT";
 const START: &[u8] = b"\0\0\0\x1f\0\x03\0\0user\0me\0database\0mine\0\0";
 
 fn query(text: &str) -> Bytes {
@@ -45,14 +46,14 @@ fn failure() -> Bytes {
     errors::response(Severity::Error, SqlState::SERIALIZATION_FAILURE, "could not serialize access", None)
 }
 
-/// What a server says to a transfer that commits.
+/// The server's answers to a transfer that commits.
 fn committed() -> Vec<Bytes> {
     let mut said: Vec<_> = ["BEGIN", "UPDATE 1", "UPDATE 1", "COMMIT"].map(complete).to_vec();
     said.push(idle());
     said
 }
 
-/// Templates, of which those of the example are parsed once.
+/// Parsed templates. Those of the example are parsed once.
 fn parsed(templates: &str) -> Arc<Templates> {
     static EXAMPLES: LazyLock<Arc<Templates>> = LazyLock::new(|| Arc::new(Templates::parse(EXAMPLE).expect("right")));
     match templates {
@@ -62,7 +63,7 @@ fn parsed(templates: &str) -> Arc<Templates> {
     }
 }
 
-/// A session that has begun, with these templates.
+/// A session with these templates, which has begun.
 fn session(templates: &str) -> Session {
     let mut session = Session::new(parsed(templates), Arc::default(), START, true, false);
     let mut upstream = vec![encode(&Authentication::Ok), parameter("client_encoding", "UTF8")];
@@ -76,19 +77,17 @@ fn session(templates: &str) -> Session {
     session
 }
 
-/// The upstream says something.
 fn says(session: &mut Session, messages: &[Bytes]) {
     session.upstream_in.extend_from_slice(&messages.concat());
-    session.advance().expect("it keeps to the protocol");
+    session.advance().expect("no violation of the protocol");
 }
 
-/// The client sends something.
 fn sends(session: &mut Session, messages: &[Bytes]) {
     session.client_in.extend_from_slice(&messages.concat());
-    session.advance().expect("it keeps to the protocol");
+    session.advance().expect("no violation of the protocol");
 }
 
-/// SQLSTATEs that the client has got.
+/// The SQLSTATEs that the client has got.
 fn states(to_client: &[u8]) -> Vec<String> {
     let (mut frames, mut buffer, mut states) = (Frames::default(), BytesMut::from(to_client), Vec::new());
     while let Some(Piece::Whole(frame)) = frames.next(&mut buffer, |_, _| Handling::Gather).expect("messages") {
@@ -100,7 +99,7 @@ fn states(to_client: &[u8]) -> Vec<String> {
 }
 
 #[test]
-fn what_is_no_template_passes_to_the_byte_however_it_arrives() {
+fn other_messages_are_forwarded_unchanged_in_whatever_pieces_they_arrive() {
     let client = [
         query("select 1"),
         query(TRANSFER),
@@ -114,7 +113,7 @@ fn what_is_no_template_passes_to_the_byte_however_it_arrives() {
     for step in [1, 7, 100, client.len()] {
         for templates in ["", EXAMPLE] {
             let mut session = session(templates);
-            // Something is under way: the transfer behind it passes as well.
+            // A query is in progress, so the transfer behind it is forwarded as well.
             for chunk in client.chunks(step) {
                 sends(&mut session, &[Bytes::copy_from_slice(chunk)]);
             }
@@ -129,29 +128,29 @@ fn what_is_no_template_passes_to_the_byte_however_it_arrives() {
 }
 
 #[test]
-fn a_transaction_of_a_template_waits_and_goes_as_it_came() {
+fn a_transaction_of_a_template_waits_and_is_sent_unchanged() {
     let mut session = session(EXAMPLE);
     sends(&mut session, &[query(TRANSFER), query("select 1")]);
     assert!(session.is_queued() && session.to_upstream.is_empty());
     let footprint = session.wants_place().expect("it waits");
-    assert!(footprint.writes.iter().all(|key| key.starts_with(b"mine\0accounts/")), "keys are a database's");
+    assert!(footprint.writes.iter().all(|key| key.starts_with(b"mine\0accounts/")), "keys begin with the database");
     assert_eq!((footprint.reads.len(), footprint.writes.len(), footprint.restarts), (0, 2, 0));
     assert!(session.wants_place().is_none() && session.keeps_place());
     session.go();
     assert_eq!(session.to_upstream.split(), query(TRANSFER));
     let said = committed();
     says(&mut session, &said[..4]);
-    assert!(session.to_client.is_empty(), "it may be run again");
+    assert!(session.to_client.is_empty(), "the transaction may be retried");
     says(&mut session, &said[4..]);
     assert_eq!(session.to_client.split(), said.concat());
     assert!(!session.keeps_place());
-    assert_eq!(session.to_upstream.split(), query("select 1"), "what came behind it");
+    assert_eq!(session.to_upstream.split(), query("select 1"), "the query behind it");
 }
 
-/// What asks for the end of the first one is not for the second, which waits when the first has just ended:
-/// their numbers tell them apart.
+/// A request to cancel the first transaction does not affect the second, which waits when the first has just
+/// ended. Their numbers differ.
 #[test]
-fn transactions_have_numbers_which_they_keep_when_they_run_again() {
+fn transactions_have_numbers_which_retries_keep() {
     let mut session = session(EXAMPLE);
     sends(&mut session, &[query(TRANSFER), query(TRANSFER)]);
     let first = session.transaction();
@@ -181,7 +180,7 @@ fn pipeline() -> Vec<Bytes> {
 }
 
 #[test]
-fn a_pipeline_is_held_until_it_is_whole_and_no_longer_than_it_may_become_one() {
+fn a_pipeline_is_held_until_it_is_complete_or_cannot_match() {
     let mut session = session(EXAMPLE);
     let messages = pipeline();
     for message in &messages {
@@ -197,12 +196,12 @@ fn a_pipeline_is_held_until_it_is_whole_and_no_longer_than_it_may_become_one() {
         .to_vec();
     says(&mut session, &[&said[..], &[idle()]].concat());
     assert_eq!(session.to_client.split(), [&said[..], &[idle()]].concat().concat());
-    // A flush asks for answers: what was held goes.
+    // A flush requests answers, so the held messages are sent.
     sends(&mut session, &messages[..6]);
     assert!(session.to_upstream.is_empty());
     sends(&mut session, &[Bytes::from_static(b"H\0\0\0\x04")]);
     assert_eq!(session.to_upstream.split(), [&messages[..6], &[Bytes::from_static(b"H\0\0\0\x04")]].concat().concat());
-    // So does what a client leaves behind.
+    // Held messages are also sent when the client has gone.
     let mut left = self::session(EXAMPLE);
     sends(&mut left, &messages[..12]);
     left.client_gone();
@@ -210,7 +209,7 @@ fn a_pipeline_is_held_until_it_is_whole_and_no_longer_than_it_may_become_one() {
 }
 
 #[test]
-fn prepared_statements_are_what_the_server_has_confirmed() {
+fn prepared_statements_are_those_that_the_server_has_confirmed() {
     let mut session = session(EXAMPLE);
     let named = |name: &str, text: &str| encode(&Parse::new(Some(name.into()), text.into(), vec![]));
     let begin = "BEGIN ISOLATION LEVEL SERIALIZABLE";
@@ -227,7 +226,7 @@ fn prepared_statements_are_what_the_server_has_confirmed() {
     };
     let sync = || encode(&Sync::new());
     sends(&mut session, &[named("b", begin), named("c", begin), sync()]);
-    // The second one failed, whatever there was before.
+    // The second one failed, so the name is unknown.
     answers(&mut session, &[encode(&ParseComplete::new()), failure(), idle()]);
     sends(&mut session, &uses("c"));
     assert!(!session.is_queued());
@@ -241,7 +240,7 @@ fn prepared_statements_are_what_the_server_has_confirmed() {
     answers(&mut session, &[Bytes::from_static(b"3\0\0\0\x04"), idle()]);
     sends(&mut session, &uses("b"));
     assert!(!session.is_queued());
-    // What is prepared and closed at once does not come back.
+    // A statement that is prepared and closed at once stays closed.
     let mut session = self::session(EXAMPLE);
     let close = || Bytes::from_static(b"C\0\0\0\x07Sb\0");
     let closed = || Bytes::from_static(b"3\0\0\0\x04");
@@ -257,7 +256,7 @@ fn prepared_statements_are_what_the_server_has_confirmed() {
     assert!(session.is_queued());
     session.go();
     answers(&mut session, &committed());
-    // What runs in the server may prepare and close, too.
+    // Code in the server may prepare and close statements, too.
     sends(&mut session, &[query("do 'anything'")]);
     answers(&mut session, &[complete("DO"), idle()]);
     sends(&mut session, &uses("b"));
@@ -265,7 +264,7 @@ fn prepared_statements_are_what_the_server_has_confirmed() {
 }
 
 #[test]
-fn what_is_kept_of_a_client_has_a_bound() {
+fn memory_for_a_client_is_bounded() {
     let mut session = session(EXAMPLE);
     let sync = || encode(&Sync::new());
     let named = |name: &str, text: &str| encode(&Parse::new(Some(name.into()), text.into(), vec![]));
@@ -286,7 +285,6 @@ fn what_is_kept_of_a_client_has_a_bound() {
         says(&mut session, &[encode(&ParseComplete::new()), idle()]);
     }
     assert_eq!(session.statements.len(), STATEMENTS_MAX);
-    // Of answers that are owed.
     for _ in 0..OWED_MAX {
         session.to_upstream.clear();
         assert!(session.reads_client());
@@ -295,8 +293,8 @@ fn what_is_kept_of_a_client_has_a_bound() {
     assert!(!session.reads_client());
     says(&mut session, &[idle()]);
     assert!(session.reads_client());
-    // A server answers no Parse before it is asked to: whoever sends many goes on, and has no transactions of
-    // templates any more.
+    // A server may answer a Parse only after a Sync or Flush. A client that sends many continues without
+    // transactions of templates.
     let mut many = self::session(EXAMPLE);
     for _ in 0..2 * OWED_MAX {
         sends(&mut many, &[named("s", "commit")]);
@@ -305,7 +303,7 @@ fn what_is_kept_of_a_client_has_a_bound() {
     assert!(many.reads_client() && !many.is_tracked);
 }
 
-/// Ends each wait at once; what the upstream got.
+/// Lets each waiting transaction run at once. Returns what the upstream got.
 fn go(session: &mut Session) -> Bytes {
     assert!(session.wants_place().is_some());
     session.go();
@@ -313,7 +311,7 @@ fn go(session: &mut Session) -> Bytes {
 }
 
 #[test]
-fn a_serialization_failure_is_retried_as_often_as_the_template_says() {
+fn a_serialization_failure_is_retried_as_often_as_the_template_permits() {
     let mut session = session(EXAMPLE);
     sends(&mut session, &[query(TRANSFER)]);
     let failed = || vec![complete("BEGIN"), failure(), ready(TransactionStatus::Error)];
@@ -321,7 +319,11 @@ fn a_serialization_failure_is_retried_as_often_as_the_template_says() {
         assert_eq!(go(&mut session), query(TRANSFER));
         let notification = encode(&NotificationResponse::new(1, "news".into(), String::new()));
         says(&mut session, &[&failed()[..2], std::slice::from_ref(&notification), &failed()[2..]].concat());
-        assert_eq!(session.to_client.split(), notification, "what is not the transaction's is not dropped with it");
+        assert_eq!(
+            session.to_client.split(),
+            notification,
+            "a notification is not dropped with the transaction's answers"
+        );
         assert_eq!(session.to_upstream.split(), query("ROLLBACK"), "after {restarts} restarts");
         assert_eq!((session.whereabouts(), session.keeps_place()), (Whereabouts::Waits, true));
         says(&mut session, &[complete("ROLLBACK"), idle()]);
@@ -329,7 +331,7 @@ fn a_serialization_failure_is_retried_as_often_as_the_template_says() {
     }
     assert_eq!(go(&mut session), query(TRANSFER));
     says(&mut session, &failed());
-    assert_eq!(session.to_client.split(), failed().concat(), "the last answer is the client's");
+    assert_eq!(session.to_client.split(), failed().concat(), "the client gets the last answer");
     assert!(session.to_upstream.is_empty() && !session.keeps_place());
     let counted = session.counts.counted();
     assert_eq!((counted.matched, counted.retried, counted.serialization_failures, counted.unknown), (1, 3, 4, 0));
@@ -348,7 +350,7 @@ fn a_failure_of_the_commit_is_retried_without_a_rollback() {
 }
 
 #[test]
-fn what_is_not_to_be_retried_is_not() {
+fn other_errors_are_not_retried() {
     let with = |code: &[u8; 5]| errors::response(Severity::Error, SqlState(*code), "", None);
     let error = |code: &[u8; 5]| [complete("BEGIN"), with(code), ready(TransactionStatus::Error)];
     let never = EXAMPLE.replace("retry = 3", "retry = 0");
@@ -360,13 +362,13 @@ fn what_is_not_to_be_retried_is_not() {
         assert_eq!(session.to_client.split(), said.concat());
         assert!(!session.keeps_place() && session.to_upstream.is_empty());
     }
-    // An error before one of serializability: the first is the one that counts.
+    // If another error precedes one of serializability, the first one counts.
     let mut session = session(EXAMPLE);
     sends(&mut session, &[query(TRANSFER)]);
     go(&mut session);
     says(&mut session, &[with(b"23505"), failure(), ready(TransactionStatus::Error)]);
     assert_eq!(session.whereabouts(), Whereabouts::Elsewhere);
-    // Answers that are too many to be kept are passed on, and then it is too late.
+    // Too many answers to keep are forwarded, and then a retry is impossible.
     let mut session = self::session(EXAMPLE);
     sends(&mut session, &[query(TRANSFER)]);
     go(&mut session);
@@ -375,9 +377,9 @@ fn what_is_not_to_be_retried_is_not() {
     assert!(session.whereabouts() == Whereabouts::Elsewhere && session.to_client.len() > RETAINED_MAX);
 }
 
-/// The upstream dies after each message that it could have said: the client learns what can be known.
+/// The upstream dies after each message that it could send. The client learns everything that is known.
 #[test]
-fn an_upstream_that_dies_leaves_no_outcome_untold() {
+fn an_upstream_that_dies_leaves_no_outcome_unreported() {
     let lost = |session: &mut Session| {
         session.lost("localhost:5432", "it closed the connection");
         assert!(session.is_closing);
@@ -393,7 +395,7 @@ fn an_upstream_that_dies_leaves_no_outcome_untold() {
             sends(&mut session, &[query(TRANSFER)]);
             go(&mut session);
             says(&mut session, &committed()[..said]);
-            // Also after the answer to the COMMIT: 08006 is taken for a rollback.
+            // Even after the answer to the COMMIT: a client takes 08006 for a rollback.
             assert_eq!(lost(&mut session), ["08007"], "after {said} messages");
             assert_eq!(session.counts.counted().unknown, 1);
         }
@@ -401,9 +403,9 @@ fn an_upstream_that_dies_leaves_no_outcome_untold() {
         sends(&mut failed, &[query(TRANSFER)]);
         go(&mut failed);
         says(&mut failed, &[complete("BEGIN"), failure()]);
-        assert_eq!(lost(&mut failed), ["40001", "08006"], "it was rolled back");
+        assert_eq!(lost(&mut failed), ["40001", "08006"], "the transaction was rolled back");
     }
-    // While it is rolled back, and while it waits to be run again.
+    // While it is rolled back, and while it waits for a retry.
     for steps in 0..3 {
         let mut session = session(EXAMPLE);
         sends(&mut session, &[query(TRANSFER)]);
@@ -412,7 +414,6 @@ fn an_upstream_that_dies_leaves_no_outcome_untold() {
         says(&mut session, &[complete("ROLLBACK"), idle()][..steps]);
         assert_eq!(lost(&mut session), ["40001", "08006"]);
     }
-    // Of what was passed on.
     let mut session = session(EXAMPLE);
     assert_eq!(lost(&mut session), ["08006"]);
     let mut open = self::session(EXAMPLE);
@@ -422,7 +423,7 @@ fn an_upstream_that_dies_leaves_no_outcome_untold() {
     let mut under_way = self::session("");
     sends(&mut under_way, &[query("insert into t values (1)")]);
     assert_eq!(lost(&mut under_way), ["08007"]);
-    // It has said why itself; and who has said goodbye is told nothing.
+    // The upstream has sent the reason itself. A client that has said goodbye gets no error.
     let mut told = self::session(EXAMPLE);
     sends(&mut told, &[query("select 1")]);
     says(&mut told, &[errors::response(Severity::Fatal, SqlState::ADMIN_SHUTDOWN, "terminating", None)]);
@@ -437,14 +438,14 @@ fn a_waiting_transaction_can_be_cancelled() {
     let mut session = session(EXAMPLE);
     sends(&mut session, &[query(TRANSFER), query("select 1")]);
     session.cancel();
-    session.advance().expect("it keeps to the protocol");
+    session.advance().expect("no violation of the protocol");
     assert_eq!(states(&session.to_client), ["57014"]);
     assert!(session.to_client.ends_with(&idle()));
-    assert_eq!(session.to_upstream, query("select 1"), "and nothing of the other");
+    assert_eq!(session.to_upstream, query("select 1"), "the cancelled transaction was not sent");
 }
 
 #[test]
-fn copying_and_replication_do_not_confuse_what_is_owed() {
+fn copying_and_replication_do_not_confuse_the_owed_answers() {
     let copy = encode(&CopyInResponse::new(0, 1, vec![0]));
     let mut simple = session(EXAMPLE);
     sends(&mut simple, &[query("copy t from stdin")]);
@@ -453,7 +454,7 @@ fn copying_and_replication_do_not_confuse_what_is_owed() {
     says(&mut simple, &[complete("COPY 1"), idle()]);
     sends(&mut simple, &[query(TRANSFER)]);
     assert!(simple.is_queued());
-    // In the extended protocol a server ignores Sync while it copies: from then on nothing is looked for.
+    // In the extended protocol a server ignores Sync while it copies: from then on no transaction is recognized.
     let mut extended = session(EXAMPLE);
     sends(&mut extended, &[encode(&Parse::new(None, "copy t from stdin".into(), vec![])), encode(&Sync::new())]);
     says(&mut extended, &[encode(&ParseComplete::new()), copy.clone()]);
@@ -463,11 +464,10 @@ fn copying_and_replication_do_not_confuse_what_is_owed() {
     sends(&mut extended, &[query(TRANSFER)]);
     assert!(!extended.is_queued());
     assert!(extended.to_upstream.ends_with(&query(TRANSFER)));
-    // But a session is idle after it, when it has begun another thing and that has ended, whoever was faster:
-    // the server with its wish for data, or the client with all that there is.
+    // But a session becomes idle again after its next query has ended, whichever came first: the server's
+    // request for data, or the client's data.
     says(&mut extended, &[complete("COMMIT"), idle()]);
     assert!(extended.is_idle());
-    // Whatever it sends meanwhile.
     let mut several = session(EXAMPLE);
     sends(&mut several, &[encode(&Parse::new(None, "copy t from stdin".into(), vec![])), encode(&Sync::new())]);
     says(&mut several, &[encode(&ParseComplete::new()), encode(&CopyInResponse::new(0, 1, vec![0]))]);
@@ -483,9 +483,9 @@ fn copying_and_replication_do_not_confuse_what_is_owed() {
     assert!(early.is_idle());
 }
 
-/// A session in a COPY of the extended protocol: whoever was faster.
+/// A session in a COPY of the extended protocol, for both orders of the two sides' messages.
 #[test]
-fn a_copy_of_the_extended_protocol_is_under_way_until_the_client_has_synced_behind_it() {
+fn a_copy_of_the_extended_protocol_runs_until_a_later_sync_of_the_client() {
     let (done, sync) = (Bytes::from_static(b"c\0\0\0\x04"), encode(&Sync::new()));
     for is_early in [false, true] {
         let copies = || {
@@ -513,7 +513,7 @@ fn a_copy_of_the_extended_protocol_is_under_way_until_the_client_has_synced_behi
         lost.lost("localhost:5432", "it closed the connection");
         assert_eq!(states(&lost.to_client), ["08007"]);
     }
-    // It fails, and the client, which has heard that, does not end it.
+    // It fails, and the client, which has got the error, does not end it.
     let mut fails = session(EXAMPLE);
     sends(&mut fails, &[encode(&Parse::new(None, "copy t from stdin".into(), vec![])), sync.clone()]);
     says(&mut fails, &[encode(&ParseComplete::new()), encode(&CopyInResponse::new(0, 1, vec![0])), failure()]);
@@ -524,17 +524,17 @@ fn a_copy_of_the_extended_protocol_is_under_way_until_the_client_has_synced_behi
 }
 
 #[test]
-fn what_nobody_hears_is_not_sent() {
+fn a_transaction_whose_client_has_gone_is_not_sent() {
     let mut session = session(EXAMPLE);
     sends(&mut session, &[query(TRANSFER)]);
-    assert!(session.reads_client(), "whoever waits may go");
+    assert!(session.reads_client(), "a waiting client may leave");
     session.client_in.extend_from_slice(&vec![0; BUFFERED_MAX]);
-    assert!(!session.reads_client(), "and may not send without end");
+    assert!(!session.reads_client(), "a waiting client may not send without bound");
     session.unheard();
     session.client_gone();
-    session.advance().expect("it keeps to the protocol");
+    session.advance().expect("no violation of the protocol");
     assert!(session.has_passed() && !session.keeps_place() && session.to_upstream.is_empty());
-    // What was sent is the upstream's.
+    // A transaction that was sent is left to the upstream.
     let mut running = self::session(EXAMPLE);
     sends(&mut running, &[query(TRANSFER)]);
     go(&mut running);
@@ -560,7 +560,7 @@ fn channel_binding_is_not_offered_and_its_refusal_gets_a_hint() {
     let both = ["SCRAM-SHA-256-PLUS", "SCRAM-SHA-256"];
     let hint = hint_of(true, &both, SqlState::INVALID_AUTHORIZATION);
     assert!(hint.is_some_and(|hint| hint.contains("channel_binding=disable")));
-    // Another error, an upstream that does not bind channels, or one that is not reached by TLS.
+    // Another error, an upstream without channel binding, or one without TLS.
     assert_eq!(hint_of(true, &both, SqlState(*b"28P01")), None);
     assert_eq!(hint_of(true, &both[1..], SqlState::INVALID_AUTHORIZATION), None);
     assert_eq!(hint_of(false, &both, SqlState::INVALID_AUTHORIZATION), None);
@@ -573,7 +573,7 @@ fn channel_binding_is_not_offered_and_its_refusal_gets_a_hint() {
 }
 
 #[test]
-fn clients_are_sent_away_between_transactions_only() {
+fn clients_are_disconnected_only_between_transactions() {
     let mut session = session(EXAMPLE);
     assert!(session.is_idle());
     sends(&mut session, &[query(TRANSFER)]);
@@ -597,21 +597,21 @@ fn execute_named(name: &str) -> [Bytes; 2] {
     [encode(&Bind::new(None, Some(name.into()), vec![], vec![], vec![])), encode(&Execute::new(None, 0))]
 }
 
-/// What is executed and not synchronised is in a transaction that the server has not ended.
+/// Executed messages without a Sync are in a transaction that the server has not ended.
 #[test]
-fn nothing_begins_behind_what_no_sync_has_ended() {
+fn no_transaction_begins_before_the_sync_of_earlier_messages() {
     let lost = |session: &mut Session| {
         session.lost("localhost:5432", "it closed the connection");
         states(&session.to_client.split())
     };
-    // An answer may come before the Sync, if the client asks for it.
+    // An answer may come before the Sync, if the client requests it.
     let mut open = session(EXAMPLE);
     sends(&mut open, &[&execute_named("s")[..], &[flush()]].concat());
     says(&mut open, &[encode(&BindComplete::new()), complete("INSERT 0 1")]);
     assert!(!open.is_idle());
     sends(&mut open, &pipeline());
-    assert!(!open.is_queued(), "it would take the INSERT into its transaction");
-    // After the Sync there is nothing left, and a Flush behind it asks for nothing.
+    assert!(!open.is_queued(), "the INSERT would become part of its transaction");
+    // After the Sync nothing is open, and a Flush behind it requests nothing.
     sends(&mut open, &[flush()]);
     says(&mut open, &committed());
     assert!(open.is_idle());
@@ -624,7 +624,7 @@ fn nothing_begins_behind_what_no_sync_has_ended() {
     unknown.to_client.clear();
     sends(&mut unknown, &[&execute_named("commit")[..], &[flush()]].concat());
     assert_eq!(lost(&mut unknown), ["08007"]);
-    // After an error a server ignores all up to the Sync, a query too, to which it owes nothing then.
+    // After an error a server ignores everything up to the Sync, including a query, which then gets no answer.
     let mut skipping = session(EXAMPLE);
     sends(&mut skipping, &[&execute_named("none")[..1], &[flush()]].concat());
     says(&mut skipping, &[failure()]);

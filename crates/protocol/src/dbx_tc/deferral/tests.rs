@@ -1,5 +1,4 @@
-//! Which additions are deferred, which transactions have them published first, and which are published at once
-//! instead.
+//! Which additions are deferred, which transactions have them published first, and which are published at once instead.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU32, Ordering};

@@ -1,10 +1,9 @@
 //! Gap locks: a scan holds the gap word of every leaf that it read, shared. An insert links only where no
 //! other transaction does.
 //!
-//! Why an insert need not keep a gap lock: the record that it links is exclusively locked until the end, so a
-//! later scan finds it locked. Why the two cannot miss each other: the insert checks the gap word with the
-//! leaf latched; the scan takes the gap word first and then checks that the leaf's word is unlatched and
-//! unchanged.
+//! Why an insert need not keep a gap lock: the record that it links is exclusively locked until the end, so a later
+//! scan finds it locked. Why the two cannot miss each other: the insert checks the gap word with the leaf latched; the
+//! scan takes the gap word first and then checks that the leaf's word is unlatched and unchanged.
 
 use std::sync::atomic::{AtomicU64, Ordering, fence};
 

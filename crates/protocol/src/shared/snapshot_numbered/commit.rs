@@ -1,8 +1,7 @@
 //! Commit: the additions to [the region](crate::shared::region), which are the versions that snapshots read.
 //!
-//! The snapshot number S is read right before E (step 2 there). Headers of row versions are filled with
-//! guesses of both before the region begins; after a wrong guess it fills them again, which is private
-//! memory.
+//! The snapshot number S is read right before E (step 2 there). Headers of row versions are filled with guesses of both
+//! before the region begins; after a wrong guess it fills them again, which is private memory.
 
 use std::hint::cold_path;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -33,8 +32,7 @@ pub(super) struct Install {
     marker: usize,
     /// The version before the one replaced.
     previous: usize,
-    /// Epoch and snapshot number of the replaced version: if they are E and S, no reader needs that version
-    /// itself.
+    /// Epoch and snapshot number of the replaced version: if they are E and S, no reader needs that version itself.
     made: Guess,
 }
 
@@ -155,8 +153,7 @@ fn prepare(attempt: &mut Optimistic, installs: &mut CountedVec<Install>) -> Resu
             cold_path();
             let marker = core.local.allocate(&mut core.outside, VersionHeader::BYTES).map_err(record::full)?;
             install.marker = marker.as_ptr() as usize;
-            // The version that a tombstone's version word names may be gone: its address is passed on, not
-            // followed.
+            // The version that a tombstone's version word names may be gone: its address is passed on, not followed.
             install.previous = was;
             let (tid, snapshot) = (write.expected.tid(), deletion(record_layout, write.record).load(Ordering::Relaxed));
             install.made = Guess { epoch: tid.epoch().0, snapshot };

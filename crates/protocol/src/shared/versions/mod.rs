@@ -1,6 +1,5 @@
-//! Chains of versions: each row version begins with a header that has its TID, the protocol's data for a
-//! version, and the previous row version. The version word of a record (`shared::record_header`) names the
-//! newest.
+//! Chains of versions: each row version begins with a header that has its TID, the protocol's data for a version, and
+//! the previous row version. The version word of a record (`shared::record_header`) names the newest.
 //!
 //! Access rules:
 //! 1. A header is written while its row version is private. Once that is published the TID and the previous

@@ -65,8 +65,7 @@ fn unlinked_since<V: View>(table: &Table, view: V) -> Option<Epoch> {
     view.whole().filter(|&whole| table.unlinked.newest().epoch() > whole)
 }
 
-/// The result of the view for records that had the same key, one after the other: at most one of them has a
-/// row in it.
+/// The result of the view for records that had the same key, one after the other: at most one of them has a row in it.
 fn shown_of<O: Origin, V: View>(
     attempt: &mut Optimistic<O>,
     table: &Table,
@@ -110,8 +109,7 @@ pub(crate) fn scan_next<O: Origin, V: View>(
             scan.next += 1;
             match shown {
                 Shown::Row(row) => return Ok(Some(row)),
-                // Earlier rows of the key, if any, are unlinked: that was noted with the leaf, or they are
-                // merged in.
+                // Earlier rows of the key, if any, are unlinked: that was noted with the leaf, or they are merged in.
                 Shown::Before | Shown::Deleted => {}
             }
         }

@@ -8,7 +8,7 @@ use crate::tpcc::scale::LINES_MAX;
 use crate::tpcc::schema::{Customer, District, Item, Money, NewOrder, Order, OrderLine, Rate, Stock, Warehouse};
 use seriatim::{Abort, Data, Text, Tx, procedure};
 
-/// What the terminal shows (clause 2.4.3.3).
+/// The output of the terminal (clause 2.4.3.3).
 #[derive(Data, Clone, Copy, Debug)]
 pub struct NewOrderOutput {
     /// Number of the order.

@@ -7,7 +7,7 @@ use crate::tpcc::scale::LINES_MAX;
 use crate::tpcc::schema::{Customer, Money, Order, OrderLine};
 use seriatim::{Abort, Data, Text, Timestamp, Tx, procedure};
 
-/// What the terminal shows (clause 2.6.3.3), beside what it was told.
+/// The output of the terminal (clause 2.6.3.3), apart from its input.
 #[derive(Data, Clone, Copy, Debug)]
 #[allow(missing_docs, reason = "the columns are those of the specification")]
 pub struct OrderStatusOutput {

@@ -6,7 +6,7 @@ use crate::tpcc::input::{CustomerChoice, PaymentInput};
 use crate::tpcc::schema::{Customer, District, History, Money, Rate, Warehouse};
 use seriatim::{Abort, Data, Text, Timestamp, Tx, procedure};
 
-/// What the terminal shows (clause 2.5.3.3), beside what it was told.
+/// The output of the terminal (clause 2.5.3.3), apart from its input.
 #[derive(Data, Clone, Copy, Debug)]
 pub struct PaymentOutput {
     /// The warehouse's address.
@@ -17,7 +17,7 @@ pub struct PaymentOutput {
     pub customer: Payer,
 }
 
-/// Who paid.
+/// The paying customer.
 #[derive(Data, Clone, Copy, Debug)]
 #[allow(missing_docs, reason = "the columns are those of the specification")]
 pub struct Payer {

@@ -36,23 +36,21 @@ fn without_places(text: &str) -> String {
 // 2.4.2.3, the user's abort. #6 S_QUANTITY, S_DIST_xx, S_DATA; S_QUANTITY is set, S_YTD and S_ORDER_CNT grow,
 // S_REMOTE_CNT if the line is remote. #7 a row of ORDER-LINE, with OL_DIST_INFO from #6 and OL_AMOUNT from
 // #5. Too much: #6 reads one S_DIST_xx, which the district's number chooses; ten are named because columns
-// are static, and none can conflict, because they are immutable. #6 needs #5 only for what it yields (brand
-// or generic), not for what it writes. The arithmetic on line numbers and the list of lines shown cannot
-// fail, which the plan does not know. Too little: nothing. Of #6, that S_REMOTE_CNT grows only sometimes is
-// not said, on the safe side.
+// are static, and none can conflict, because they are immutable. #6 needs #5 only for what it yields (brand or
+// generic), not for what it writes. The arithmetic on line numbers and the list of lines shown cannot fail, which the
+// plan does not know. Too little: nothing. Of #6, that S_REMOTE_CNT grows only sometimes is not said, on the safe side.
 #[test]
 fn the_plan_of_new_order() {
     check("new_order", &expect_file!["plans/the_plan_of_new_order.txt"]);
 }
 
-// Clause 2.5.2.2, by operation: #0 W_NAME and the address; W_YTD grows. #1 D_NAME and the address; D_YTD
-// grows. #2 the customers with C_LAST, by C_FIRST; of them the one in the middle, by number. #3 what the
-// terminal shows of the customer; C_BALANCE, which is shown, falls, C_YTD_PAYMENT and C_PAYMENT_CNT grow;
-// C_DATA is read and replaced where C_CREDIT is BC. #4 a row of HISTORY; H_DATA is made of W_NAME and D_NAME,
-// so it needs #0 and #1. Too much: #3 names C_DATA for every customer, and says that it may not fit, as the
-// length of a function's text is unknown; it is cut to its 500 characters. #2 may read C_ID of each row it
-// finds: one is read. Too little: nothing. #3's key is known at entry when the input has the number, as 40 of
-// 100 have; the plan speaks of all cases, and so does prefetching.
+// Clause 2.5.2.2, by operation: #0 W_NAME and the address; W_YTD grows. #1 D_NAME and the address; D_YTD grows. #2 the
+// customers with C_LAST, by C_FIRST; of them the one in the middle, by number. #3 what the terminal shows of the
+// customer; C_BALANCE, which is shown, falls, C_YTD_PAYMENT and C_PAYMENT_CNT grow; C_DATA is read and replaced where
+// C_CREDIT is BC. #4 a row of HISTORY; H_DATA is made of W_NAME and D_NAME, so it needs #0 and #1. Too much: #3 names
+// C_DATA for every customer, and says that it may not fit, as the length of a function's text is unknown; it is cut to
+// its 500 characters. #2 may read C_ID of each row it finds: one is read. Too little: nothing. #3's key is known at
+// entry when the input has the number, as 40 of 100 have; the plan speaks of all cases, and so does prefetching.
 #[test]
 fn the_plan_of_payment() {
     check("payment", &expect_file!["plans/the_plan_of_payment.txt"]);
@@ -100,11 +98,10 @@ fn the_default_chopping() {
         .assert_eq(&without_places(&show::text(&registered().chopping(Options::DEFAULT).expect("a set"))));
 }
 
-// As docs/chopping-tpcc.md derives it for a Delivery that requires its rows: one piece, and no deferral,
-// because a missing customer could not be reported later. That Delivery goes step by step through lists has a
-// price here: nothing is claimed of its orders and lines, whose keys are those taken from the queue. It would
-// cost pieces in a Delivery that passes over missing rows. dbx-tc runs it whole, and may publish what it adds
-// to customers later all the same.
+// As docs/chopping-tpcc.md derives it for a Delivery that requires its rows: one piece, and no deferral, because a
+// missing customer could not be reported later. That Delivery goes step by step through lists has a price here: nothing
+// is claimed of its orders and lines, whose keys are those taken from the queue. It would cost pieces in a Delivery
+// that passes over missing rows. dbx-tc runs it whole, and may publish what it adds to customers later all the same.
 #[test]
 fn the_optimized_chopping() {
     expect_file!["plans/the_optimized_chopping.txt"]

@@ -5,7 +5,7 @@ use crate::tpcc::input::StockLevelInput;
 use crate::tpcc::schema::{District, OrderLine, Stock};
 use seriatim::{Abort, Data, Tx, procedure};
 
-/// What the terminal shows (clause 2.8.3.3), beside what it was told.
+/// The output of the terminal (clause 2.8.3.3), apart from its input.
 #[derive(Data, Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StockLevelOutput {
     /// Different items of the last 20 orders whose stock is below the threshold.

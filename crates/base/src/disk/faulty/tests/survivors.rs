@@ -1,4 +1,4 @@
-//! Random programs and power cuts, judged by a model that only remembers what there was since each sync.
+//! Random programs and power cuts, checked by a model that remembers all contents since each sync.
 
 use std::collections::BTreeMap;
 
@@ -31,7 +31,7 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// The contents a file had at its last sync and after each change since.
+/// The contents of a file at its last sync and after each change since.
 struct Since(Vec<Vec<u8>>);
 
 impl Since {
@@ -39,7 +39,7 @@ impl Since {
         &self.0[self.0.len() - 1]
     }
 
-    /// Whether these may be the file's contents after a power cut: each sector, and the length, is one it had.
+    /// Whether a power cut may leave these contents: each sector, and the length, is one that the file had.
     fn allows(&self, found: &[u8]) -> bool {
         let sector = |contents: &[u8], at: usize| -> Vec<u8> {
             (at..found.len().min(at + 512)).map(|i| contents.get(i).copied().unwrap_or(0)).collect()
@@ -50,7 +50,7 @@ impl Since {
     }
 }
 
-/// Steps are drawn by `SERIATIM_SEED` where it is set.
+/// The seed is `SERIATIM_SEED`, if that is set.
 fn config() -> ProptestConfig {
     ProptestConfig {
         rng_seed: crate::rng::given_seed().map_or(RngSeed::Random, RngSeed::Fixed),
@@ -69,7 +69,9 @@ proptest! {
         let disk = FaultyDisk::new(seed);
         let name = |file: usize| NAMES[file];
         (0..FILES).for_each(|file| drop(durable(&disk, name(file), b"")));
-        let open = || -> Vec<_> { (0..FILES).map(|file| disk.open(path(name(file)), Opening::Write).unwrap()).collect() };
+        let open = || -> Vec<_> {
+            (0..FILES).map(|file| disk.open(path(name(file)), Opening::Write).unwrap()).collect()
+        };
         let mut files = open();
         let mut model: Vec<_> = (0..FILES).map(|_| Since(vec![Vec::new()])).collect();
         for step in steps.into_iter().chain([Step::Crash]) {
@@ -98,8 +100,7 @@ proptest! {
                     disk.fail(Operation::Sync, 1, Times::Once, ErrorKind::Other);
                     files[file].sync_data().unwrap_err();
                     prop_assert_eq!(&read(&disk, name(file)).unwrap(), model[file].newest());
-                    // As the module demands: not tried again. What is there after the failure is found out by a
-                    // power cut.
+                    // As the module demands, the sync is not repeated. A power cut shows what the failure left.
                     disk.crash();
                     files = open();
                     settle(&disk, &mut model)?;
@@ -122,7 +123,7 @@ proptest! {
         steps in prop::collection::vec((0..8u8, 0..NAMES.len(), 0..NAMES.len()), 1..40),
     ) {
         let disk = FaultyDisk::new(seed);
-        // The names there were since the last sync of the directory, and the file each led to.
+        // The names at each moment since the last sync of the directory, and the file to which each led.
         let mut since = vec![BTreeMap::<&str, Vec<u8>>::new()];
         let mut next = 0u8;
         for (kind, first, second) in steps {
@@ -154,9 +155,11 @@ proptest! {
             since.push(names);
         }
         disk.crash();
-        let found: BTreeMap<&str, Vec<u8>> = NAMES.iter().filter_map(|name| Some((*name, read(&disk, name)?))).collect();
+        let found: BTreeMap<&str, Vec<u8>> =
+            NAMES.iter().filter_map(|name| Some((*name, read(&disk, name)?))).collect();
         for name in NAMES {
-            prop_assert!(since.iter().any(|names| names.get(name) == found.get(name)), "{name}: {found:?} of {since:?}");
+            let is_old = since.iter().any(|names| names.get(name) == found.get(name));
+            prop_assert!(is_old, "{name}: {found:?} of {since:?}");
         }
         let distinct: BTreeSet<_> = found.values().collect();
         prop_assert_eq!(distinct.len(), found.len(), "two names for one file: {:?} of {:?}", &found, &since);
@@ -168,7 +171,7 @@ proptest! {
     }
 }
 
-/// Judges what a power cut left, and goes on from it.
+/// Checks the state after a power cut, and continues from it.
 fn settle(disk: &FaultyDisk, model: &mut [Since]) -> Result<(), TestCaseError> {
     for (file, since) in model.iter_mut().enumerate() {
         let found = read(disk, NAMES[file]).unwrap();
@@ -179,7 +182,7 @@ fn settle(disk: &FaultyDisk, model: &mut [Since]) -> Result<(), TestCaseError> {
 }
 
 #[test]
-fn canary_the_model_notices_what_must_not_happen() {
+fn canary_the_model_notices_impossible_contents() {
     let since = Since(vec![vec![1; 1000], vec![2; 1500]]);
     assert!(since.allows(&[1; 1000]) && since.allows(&[2; 1500]));
     let mut mixed = vec![2; 1500];
@@ -187,7 +190,7 @@ fn canary_the_model_notices_what_must_not_happen() {
     assert!(since.allows(&mixed), "one sector old, two new");
     mixed[511] = 2;
     assert!(!since.allows(&mixed), "a sector torn");
-    assert!(!since.allows(&[1; 999]), "a length it never had");
-    assert!(!since.allows(&[0; 1000]), "bytes it never had");
+    assert!(!since.allows(&[1; 999]), "a length that the file never had");
+    assert!(!since.allows(&[0; 1000]), "bytes that the file never had");
     assert!(!Since(vec![vec![1; 1000]]).allows(&[]), "synced bytes lost");
 }
