@@ -758,10 +758,11 @@ fn what_is_cancelled_does_not_stay_in_the_queue() {
     for (executor, partition) in [(&executor, None), (&owned.0, Some(1))] {
         for at in 0..200 {
             let held = Arc::clone(&token);
-            let body = move |_: &Tx| Ok(drop(Arc::clone(&held)));
+            // The closure owns the token; its body is never run.
+            let body = move |_: &Tx| Ok(Arc::strong_count(&held));
             let held = Arc::clone(&token);
             let running = match (at % 2, partition) {
-                (0, _) => executor.run(move |session| session.transact(|_| Ok(drop(Arc::clone(&held))))),
+                (0, _) => executor.run(move |session| session.transact(|_| Ok(Arc::strong_count(&held)))),
                 (_, None) => executor.transact(body),
                 (_, Some(partition)) => executor.transact_at(partition, body),
             };
