@@ -1160,8 +1160,8 @@ impl<R> AnswerSlot<R> {
 impl<R> Running<Result<Committed<R>, TransactError>> {
     /// Cancels the call; returns whether it had not begun. A call that has not begun is not run: its answer
     /// [`TransactError::Cancelled`] and its place in the queue are available at once. Its closure is dropped later,
-    /// when such closures are more than 16 and more than half of the queue. If the call runs, its transaction ends as by
-    /// [`Canceller::cancel`], and so does every later transaction of the call. In a fork nothing is cancelled.
+    /// when such closures are more than 16 and more than half of the queue. If the call runs, its transaction ends as
+    /// by [`Canceller::cancel`], and so does every later transaction of the call. In a fork nothing is cancelled.
     pub fn cancel(&self) -> bool {
         if !self.process.is_current() {
             return false;
