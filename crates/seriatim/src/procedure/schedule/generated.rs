@@ -304,5 +304,5 @@ fn canary_pieces_out_of_order_are_noticed() {
     };
     let panic = catch_unwind(AssertUnwindSafe(run)).expect_err("the analysis makes no such passes");
     let message = panic.downcast_ref::<&str>().expect("a message");
-    assert!(message.contains("a step runs after those that give its variables their values"), "{message}");
+    assert!(message.contains("a step ran before the step that assigns its variable"), "{message}");
 }
