@@ -752,10 +752,10 @@ fn what_is_cancelled_before_it_begins_is_not_run_and_makes_room_at_once() {
 #[test]
 fn what_is_cancelled_does_not_stay_in_the_queue() {
     let of_partitions = Database::builder().executor_queue_max(2).partitions(2).open().expect("valid settings");
-    let (plain, _, executor, plug) = with_room_for_two();
-    let owned = plugged(&of_partitions, 1);
-    let token = Arc::new(());
-    for (executor, partition) in [(&executor, None), (&owned.0, Some(1))] {
+    let (_plain, _, executor, plug) = with_room_for_two();
+    let (owned, plugs) = plugged(&of_partitions, 1);
+    let tokens = [(&executor, None), (&owned, Some(1))].map(|(executor, partition)| {
+        let token = Arc::new(());
         for at in 0..200 {
             let held = Arc::clone(&token);
             // The closure owns the token; its body is never run.
@@ -773,9 +773,10 @@ fn what_is_cancelled_does_not_stay_in_the_queue() {
         assert_eq!(executor.queued(), 0);
         let last = executor.transact(|_| Ok(7));
         assert!(!last.is_done());
-    }
-    drop((plug, executor, owned, plain));
-    assert_eq!(Arc::strong_count(&token), 1);
+        token
+    });
+    drop((plug, plugs, executor, owned));
+    assert!(tokens.iter().all(|token| Arc::strong_count(token) == 1));
 }
 
 #[test]
