@@ -11,7 +11,7 @@ use seriatim_catalog::{
     ColumnDef, ColumnId, ColumnSet, ColumnType, ColumnUse, IntegerType, Key, KeyCodec, Layout, OutOfMemory, TableDef,
     Value, desc,
 };
-use shared::{Block, check, column_type, compare, same, value};
+use shared::{Block, check, column_type, is_same, same, value};
 
 /// A table of these columns, named by their numbers; the first `key` are its key.
 fn table(columns: &[ColumnDef], key: usize) -> TableDef {
@@ -163,8 +163,7 @@ fn delta(table: &TableDef, column: ColumnId, before: &Value, after: &Value) -> O
 fn an_update_is_what_changed() {
     check(800, &two_rows(), |(table, before, after)| {
         let columns = (0..table.columns.len()).map(|at| ColumnId(at as u16));
-        let changed: Vec<ColumnId> =
-            columns.filter(|at| compare(&before[at.index()], &after[at.index()]).is_ne()).collect();
+        let changed: Vec<ColumnId> = columns.filter(|at| !is_same(&before[at.index()], &after[at.index()])).collect();
         let added = match changed[..] {
             [only] => delta(&table, only, &before[only.index()], &after[only.index()]),
             _ => None,
@@ -258,7 +257,7 @@ fn an_update_is_put_after_another_unless_it_used_what_that_changed() {
         }
         for (at, column) in table.columns.iter().enumerate() {
             let (id, mut value) = (ColumnId(at as u16), base[at].clone());
-            let changed = changes[at] && table.is_updatable(id) && compare(&base[at], &newer[at]).is_ne();
+            let changed = changes[at] && table.is_updatable(id) && !is_same(&base[at], &newer[at]);
             if changed {
                 prop_assert_eq!(newer_row.set_value(column, at, &newer[at]), Ok(()));
                 value = newer[at].clone();
@@ -268,7 +267,7 @@ fn an_update_is_put_after_another_unless_it_used_what_that_changed() {
             }
             // What it set to what was there may as well not have been set; columns from the 64th on share a
             // bit, so any may be read.
-            let is_set = does(at) == Does::SetsBlindly && at < 63 && compare(&base[at], &ours[at]).is_ne();
+            let is_set = does(at) == Does::SetsBlindly && at < 63 && !is_same(&base[at], &ours[at]);
             if changed && is_set {
                 value = ours[at].clone();
                 counts[3].update(|count| count + 1);
@@ -292,7 +291,7 @@ fn an_update_is_put_after_another_unless_it_used_what_that_changed() {
         }
         let refutes = |at: usize| {
             let column = ColumnId(at as u16);
-            let changed = changes[at] && table.is_updatable(column) && compare(&base[at], &newer[at]).is_ne();
+            let changed = changes[at] && table.is_updatable(column) && !is_same(&base[at], &newer[at]);
             changed && uses.used.contains(column)
         };
         let agree = !(0..base.len()).any(refutes);

@@ -347,7 +347,7 @@ fn batches_are_reported_as_text_and_off_and_one_do_not_batch() {
     let text = printed(entry, &[&operations[..], &["--batch", "8"]].concat());
     let has = |start: &str, part: &str| text.lines().any(|line| line.starts_with(start) && line.contains(part));
     assert!(
-        has("batch ", "8, 16 calls outstanding, 1 threads that call, by components") && has("batches ", "components"),
+        has("batch ", "8, 16 calls outstanding, 1 calling threads, by components") && has("batches ", "components"),
         "{text}"
     );
     assert!(!printed(entry, &operations).contains("batches"), "off tells of none");
@@ -564,7 +564,7 @@ fn an_index_without_transactions_and_regions_report_what_workloads_do() {
 #[test]
 fn invalid_measurements_below_the_workloads_are_refused_in_one_line() {
     for (arguments, wants) in [
-        (&["index", "--reads", "80", "--inserts", "30"][..], "100 at most"),
+        (&["index", "--reads", "80", "--inserts", "30"][..], "exceed 100 %"),
         (&["index", "--records", "0"], "1.."),
         (&["index", "--regions", "lookups"], "changes, operations"),
         (&["regions", "--microseconds", "0"], "from 0.01 to 1000000"),

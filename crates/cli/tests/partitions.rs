@@ -124,7 +124,7 @@ fn the_report_as_text_has_the_same_facts() {
     let output = partitions(&[&["--multi", "0.1", "--delay", "50", "--partitions", "3"][..], &SHORT].concat());
     let said = String::from_utf8_lossy(&output.stdout);
     for word in
-        ["speculation over 3 partitions, 40 clients", "over two partitions", "owner 2: ", "nothing was lost", "seed "]
+        ["speculation over 3 partitions, 40 clients", "on two partitions", "owner 2: ", "nothing was lost", "seed "]
     {
         assert!(said.contains(word), "{said}");
     }

@@ -262,11 +262,16 @@ pub(crate) fn compare(a: &Value, b: &Value) -> Ordering {
 
 /// Whether all values are the same, floats bit by bit.
 pub(crate) fn same(a: &[Value], b: &[Value]) -> bool {
-    let is_same = |(a, b): (&Value, &Value)| match (a, b) {
+    a.len() == b.len() && a.iter().zip(b).all(|(a, b)| is_same(a, b))
+}
+
+/// Whether two values of one column are the same, floats bit by bit.
+pub(crate) fn is_same(a: &Value, b: &Value) -> bool {
+    match (a, b) {
+        (Value::Option(Some(a)), Value::Option(Some(b))) => is_same(a, b),
         (Value::Float(a), Value::Float(b)) => a.to_bits() == b.to_bits(),
         _ => compare(a, b).is_eq(),
-    };
-    a.len() == b.len() && a.iter().zip(b).all(is_same)
+    }
 }
 
 /// Whether all values are equal as columns of a key.

@@ -96,8 +96,8 @@ fn a_log_directory_that_is_missing_is_told_of() {
             disk.create_dir_all(Path::new("/mounted")).expect("nothing is in the way");
         }
         let error = small("auto", &disk).open().expect_err("the log is not there");
-        let expected = "/mounted/log-00000001-000-00000001 is damaged at byte 0: it is missing, and all that this \
-                        logger has written with it; put the directory back, if its disk is not mounted, or restore a \
+        let expected = "/mounted/log-00000001-000-00000001 is damaged at byte 0: it is missing, with everything \
+                        that this logger has written; put the directory back, if its disk is not mounted, or restore a \
                         backup";
         assert_eq!(error.to_string(), expected);
     }
