@@ -261,8 +261,8 @@ mod tests {
     fn invalid_arguments_are_refused_with_the_valid_ones() {
         for (url, words) in [
             ("localhost:5432", "postgres://localhost:5432"),
-            ("postgres://me@h", "names a user"),
-            ("postgres://h/db", "names a database"),
+            ("postgres://me@h", "has a user"),
+            ("postgres://h/db", "has a database"),
             ("postgres://h:0", "1 to 65535"),
             ("postgres://h:x", "1 to 65535"),
             ("postgres://%2", "percent-encoded"),

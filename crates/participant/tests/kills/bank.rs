@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use seriatim::procedure::divided::{BOOKS, Divided};
-use seriatim::{Abort, Builder, Data, Database, Durability, SchemaError, Table, Tx, procedure, procedures};
+use seriatim::{Abort, Builder, Data, Database, Durability, SchemaError, Table, Tx, Value, procedure, procedures};
 use seriatim_base::disk::FaultyDisk;
 use seriatim_participant::Participant;
 use seriatim_partition::PartitionId;
@@ -200,7 +200,9 @@ pub(crate) fn contents(db: &Database) -> Vec<String> {
     for name in db.table_names().into_iter().filter(|name| !name.starts_with(BOOKS)) {
         let table = db.open_dyn(&name).expect("it is listed");
         let rows = db.session().transact(|tx| {
-            tx.scan_dyn(&table, &[])?.map(|row| Ok(format!("{name} {:?}", row?))).collect::<Result<Vec<_>, Abort>>()
+            let shown = |values: Vec<Value>| values.iter().map(|value| format!(" {value}")).collect::<String>();
+            let rows = tx.scan_dyn(&table, &[])?.map(|row| Ok(format!("{name}{}", shown(row?.values()))));
+            rows.collect::<Result<Vec<_>, Abort>>()
         });
         all.extend(rows.expect("nobody is about").into_value());
     }

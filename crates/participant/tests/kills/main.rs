@@ -409,18 +409,17 @@ impl<K: Kind> Run<K> {
         }
         let latest: BTreeSet<&String> = rows.iter().filter(|row| row.starts_with("latest ")).collect();
         assert_eq!(latest.len(), 1, "half of a change of what every partition has: {latest:?}");
-        let sums =
-            rows.iter().filter_map(|row| row.strip_prefix("account [UInt(")?.split("Int(").nth(1)?.split(')').next());
+        let sums = rows.iter().filter_map(|row| row.strip_prefix("account ")?.split(' ').nth(1)?.strip_suffix("i64"));
         let sum: i64 = sums.map(|sum| sum.parse::<i64>().expect("a number")).sum();
         assert_eq!(sum, SUM * i64::from(ACCOUNTS));
         for ((client, number), asked) in std::mem::take(&mut self.asked) {
-            let has = |account: &u32| rows.contains(&format!("mark [UInt({account}), UInt({client}), UInt({number})]"));
+            let has = |account: &u32| rows.contains(&format!("mark {account}u32 {client}u32 {number}u32"));
             let marks: Vec<bool> = asked.accounts.iter().map(has).collect();
             if asked.audits {
                 continue;
             }
             let (all, any) = (marks.iter().all(|has| *has), marks.iter().any(|has| *has));
-            let is_latest = latest.contains(&format!("latest [UInt(0), UInt({client}), UInt({number})]"));
+            let is_latest = latest.contains(&format!("latest 0u32 {client}u32 {number}u32"));
             assert!(all || !is_latest, "half of {client}.{number} is everywhere: {asked:?}");
             assert_eq!(all, any, "half of {client}.{number} is there: {asked:?}");
             if let Some(told) = asked.committed {
