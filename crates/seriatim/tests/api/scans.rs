@@ -398,37 +398,39 @@ fn rows_are_listed_beside_transactions_that_move_them() {
     let db = Database::builder().workers(4).open().expect("valid");
     let table = db.create::<Unsorted>().expect("valid");
     db.session().transact(|tx| (0..50).try_for_each(|id| tx.insert(&table, &Unsorted { id }))).expect("alone");
-    let (moved, is_done) = (AtomicU32::new(0), AtomicBool::new(false));
+    let (moved, is_done, mut lists) = (AtomicU32::new(0), AtomicBool::new(false), Vec::new());
+    // Assertions wait until both threads have ended: one that fails must not leave the other in its loop.
     std::thread::scope(|scope| {
         scope.spawn(|| {
-            let mut session = db.session();
-            for id in (0..).take_while(|_| !is_done.load(Ordering::Relaxed)) {
+            let (mut session, mut id) = (db.session(), 0);
+            while !is_done.load(Ordering::Relaxed) {
                 let result = session.transact(|tx| {
                     tx.delete(&table, &id)?;
                     tx.insert(&table, &Unsorted { id: id + 50 })
                 });
-                match result {
-                    Ok(_) => moved.store(id + 1, Ordering::Release),
-                    // A panic here would not end the other thread's loop.
-                    Err(_) => break,
-                }
+                // A list may keep the transaction from beginning.
+                id += u32::from(result.is_ok());
+                moved.store(id, Ordering::Release);
             }
         });
-        for _ in 0..20 {
+        while lists.len() < 20 || moved.load(Ordering::Relaxed) == 0 {
             let (before, mut found) = (moved.load(Ordering::Acquire), Vec::new());
-            match db.each_row(&table, |row| found.push(row.id())) {
-                Ok(count) => assert_eq!(count, 50),
-                Err(error) => assert!(error.is_retryable(), "{error}"),
-            }
-            found.sort_unstable();
-            if let Some(&first) = found.first() {
-                assert!(first >= before, "what was moved before is moved");
-                assert_eq!(found, (first..first + 50).collect::<Vec<_>>(), "all of one moment");
-            }
+            let listed = db.each_row(&table, |row| found.push(row.id()));
+            lists.push((before, listed, found));
         }
         is_done.store(true, Ordering::Relaxed);
     });
-    assert!(moved.into_inner() > 0);
+    for (before, listed, mut found) in lists {
+        match listed {
+            Ok(count) => assert_eq!(count, 50),
+            Err(error) => assert!(error.is_retryable(), "{error}"),
+        }
+        found.sort_unstable();
+        if let Some(&first) = found.first() {
+            assert!(first >= before, "what was moved before is moved");
+            assert_eq!(found, (first..first + 50).collect::<Vec<_>>(), "all of one moment");
+        }
+    }
     let mut session = db.session();
     let open = session.begin_snapshot().expect("a worker");
     let error = db.each_row(&table, |_| ()).expect_err("a transaction is open");
