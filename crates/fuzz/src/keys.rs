@@ -39,9 +39,19 @@ fn raw(test_table: &TestTable, bytes: &[u8]) {
     let _ = test_table.codec.describe(key);
     // A text may be longer than its column allows: then its values are no key.
     if let Some(values) = test_table.codec.decode(key)
+        && values.iter().all(has_one_encoding)
         && let Ok(encoded) = test_table.codec.encode_values(&values)
     {
         assert_eq!(encoded.as_key(), key, "{values:?}");
+    }
+}
+
+/// Keys have one zero and one NaN; others decode, for messages.
+fn has_one_encoding(value: &Value) -> bool {
+    match value {
+        Value::Option(Some(value)) => has_one_encoding(value),
+        Value::Float(float) => *float != 0.0 && !float.is_nan(),
+        _ => true,
     }
 }
 

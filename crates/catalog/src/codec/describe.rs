@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use super::KeyCodec;
 use crate::key_writer::unescape;
-use crate::order::{float_bits, float_of_bits};
+use crate::order::float_of_bits;
 use crate::{ColumnDef, ColumnType, IntegerType, Key, Value};
 
 impl KeyCodec {
@@ -83,11 +83,7 @@ fn take(column: &ColumnDef, mut key: impl Iterator<Item = u8>) -> Option<(Value,
         return Some((Value::NONE, nulls + width as usize));
     }
     let value = match (column.ty, IntegerType::of_column(column.ty)) {
-        (ColumnType::F64, _) => {
-            let stored = float_of_bits(bits);
-            // One zero and one NaN are written to keys.
-            (float_bits(stored) == bits).then_some(Value::Float(f64::from_bits(stored)))?
-        }
+        (ColumnType::F64, _) => Value::Float(f64::from_bits(float_of_bits(bits))),
         (ColumnType::Decimal { scale }, _) => Value::Decimal { units: signed(), scale },
         (ColumnType::Timestamp, _) => Value::Timestamp(signed()),
         (_, Some(ty)) if ty.range().0 < 0 => Value::Integer(signed().into(), Some(ty)),
