@@ -65,12 +65,6 @@ impl FairLock {
         self.0.word.compare_exchange(0, HELD, Ordering::Acquire, Ordering::Relaxed).is_ok()
     }
 
-    /// Whether the lock is taken, at this moment.
-    #[inline]
-    pub fn is_taken(&self) -> bool {
-        self.0.word.load(Ordering::Relaxed) != 0
-    }
-
     /// Releases the lock. This thread has taken it, or another thread on its behalf.
     #[inline]
     pub fn give(&self) {

@@ -2,13 +2,13 @@
 
 use std::collections::HashSet;
 use std::ops::Deref;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock, RwLockReadGuard};
 use std::time::Duration;
 
 use seriatim_base::clock::{CoarseClock, Instant};
 use seriatim_base::thread::Periodic;
-use seriatim_base::{Epoch, FairLock, Process, TableId};
+use seriatim_base::{Epoch, Process, TableId};
 use seriatim_catalog::{ColumnSet, ColumnUse, Key, TableDef, Value};
 use seriatim_history::{Columns, History, Recording};
 use seriatim_procedure::analysis::{self, Schema};
@@ -67,8 +67,8 @@ pub(crate) struct Inner {
     tables: RwLock<Tables>,
     /// Held while a caller gets a handle of a table, and while a table is converted.
     opening: Mutex<()>,
-    /// Taken while a transaction runs exclusively: no other one that may write begins.
-    pub(crate) exclusive: FairLock,
+    /// Whether a transaction runs exclusively: no other one that may write begins.
+    pub(crate) is_exclusive: AtomicBool,
     /// Held while helpers walk over tables: only one set of workers is reserved for them.
     checking: Mutex<()>,
     /// Present if the protocol has a validator, which orders decisions.
@@ -272,7 +272,7 @@ impl Engine {
             recovery: OnceLock::new(),
             tables: RwLock::new(tables),
             opening: Mutex::default(),
-            exclusive: FairLock::default(),
+            is_exclusive: AtomicBool::default(),
             checking: Mutex::default(),
             queue,
             gate,

@@ -133,7 +133,7 @@ fn canary_what_was_deferred_and_is_lost_is_caught() {
 fn a_seed_repeats_exactly() {
     let seed = seed("a_seed_repeats_exactly");
     for plan in [Plan::Cuts, Plan::Faults] {
-        for number in 0..if is_nightly() { 60 } else { 8 } {
+        for number in 0..tries(8, 60) {
             let run = || Case::of(seed.wrapping_add(number), plan).run().unwrap_or_else(|problem| panic!("{problem}"));
             assert_eq!(run(), run(), "seed {}", seed.wrapping_add(number));
         }

@@ -2,6 +2,7 @@
 
 use std::hint::cold_path;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use seriatim_base::clock::Instant;
@@ -66,7 +67,7 @@ impl TxCore {
         if mode == Mode::ReadOnly {
             self.inner.check_process().map_err(|_| TransactError::Forked)?;
             self.wait_until_near()?;
-        } else if self.inner.exclusive.is_taken() {
+        } else if self.inner.is_exclusive.load(Ordering::Relaxed) {
             cold_path();
             self.wait_for_exclusive(wait)?;
         }
@@ -81,7 +82,7 @@ impl TxCore {
     fn wait_for_exclusive(&self, wait: bool) -> Result<(), TransactError> {
         self.inner.check_process().map_err(|_| TransactError::Forked)?;
         let began = Instant::now();
-        while self.inner.exclusive.is_taken() && !self.is_exclusive.get() {
+        while self.inner.is_exclusive.load(Ordering::Relaxed) && !self.is_exclusive.get() {
             if !wait {
                 return Err(TransactError::WorkersBusy);
             }
@@ -122,7 +123,11 @@ impl<W: Worker + ?Sized> TxCore<W> {
     /// Chains of pieces, which must continue, have a gate of their own.
     #[cold]
     pub(crate) fn run_exclusively(&self) {
-        if !self.is_exclusive.get() && self.inner.gate.is_none() && self.inner.exclusive.try_take() {
+        // ORDERING: the flag publishes no memory; a transaction that begins sees it sooner or later.
+        if !self.is_exclusive.get()
+            && self.inner.gate.is_none()
+            && !self.inner.is_exclusive.swap(true, Ordering::Relaxed)
+        {
             self.is_exclusive.set(true);
         }
     }
@@ -131,7 +136,7 @@ impl<W: Worker + ?Sized> TxCore<W> {
     #[cold]
     pub fn end_exclusive(&self) {
         if self.is_exclusive.replace(false) {
-            self.inner.exclusive.give();
+            self.inner.is_exclusive.store(false, Ordering::Relaxed);
         }
     }
 
