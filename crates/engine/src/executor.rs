@@ -450,18 +450,18 @@ enum Progress {
 type StepFn<S, R> = dyn FnMut(&mut Detached<R>, &mut S, Option<Decided>, bool) -> Step<R> + Send;
 
 /// What [`Executor::run`] is given.
-struct Alone<F, R> {
+struct ClosureCall<F, R> {
     work: F,
     slot: Arc<AnswerSlot<R>>,
 }
 
-impl<S: ExecutorSession, R: Send + 'static, F: FnOnce(&mut S) -> R + Send> Whole<S> for Alone<F, R> {
+impl<S: ExecutorSession, R: Send + 'static, F: FnOnce(&mut S) -> R + Send> Whole<S> for ClosureCall<F, R> {
     fn is_cancelled(&self) -> bool {
         self.slot.is_cancelled()
     }
 
     fn run(self: Box<Self>, session: &mut S) -> bool {
-        let Alone { work, slot } = *self;
+        let ClosureCall { work, slot } = *self;
         if !slot.begin(&session.runner().tx) {
             contain(|| drop(work));
             return true;
@@ -952,7 +952,7 @@ impl<S: ExecutorSession> Executor<S> {
             slot.put(Err(Box::new(FORKED)));
             return running;
         }
-        self.shared.push(Work::Whole(Box::new(Alone { work, slot })), PredictedAccess::Unknown);
+        self.shared.push(Work::Whole(Box::new(ClosureCall { work, slot })), PredictedAccess::Unknown);
         running
     }
 
