@@ -93,7 +93,7 @@ impl<R> Detached<R> {
         loop {
             if let Some(pause) = self.pause {
                 if !wait && pause >= thread::AWAKE {
-                    // It goes on in another session.
+                    // The call continues in another session.
                     runner.tx.end_exclusive();
                     return Step::Stalled;
                 }

@@ -432,7 +432,7 @@ pub enum TransactError {
     Arguments {
         /// The procedure.
         procedure: String,
-        /// What was given, and what would be right.
+        /// The given value, and what would be valid.
         problem: String,
     },
     /// Every attempt met a conflict with other transactions.
@@ -509,7 +509,7 @@ pub enum TransactError {
     /// The log has failed for good and takes no commits. Nothing was written. Transactions that write nothing
     /// and read only durable data still work.
     LogStopped {
-        /// What happened to it, and what to do.
+        /// The failure, and the remedy.
         reason: String,
     },
     /// The disk of the log is full. Nothing was written, nothing is lost, and commits continue when there is
@@ -535,11 +535,11 @@ pub enum TransactError {
     },
     /// The process was forked from the one that opened the database, and lacks its threads. Nothing was written.
     Forked,
-    /// The log stopped before this result was durable. What the transaction wrote or read may or may not be
-    /// there after the database is opened again. Snapshots that begin afterwards show the durable epoch, if the
+    /// The log stopped before this result was durable. The transaction's writes, and the writes that it read, may be
+    /// missing after the database is opened again. Snapshots that begin afterwards show the durable epoch, if the
     /// protocol supports that.
     NotDurable {
-        /// What happened to the log, and what to do.
+        /// The failure of the log, and the remedy.
         reason: String,
     },
     /// The call waited for the disk as long as it may (`Builder::wait_max`), and its result is not durable yet.

@@ -158,8 +158,8 @@ const HELPERS_MAX: usize = 8;
 /// of its own. The helpers of a recovery end before either set starts.
 const HELPER_SETS: usize = 2;
 
-/// Calls that wait in an executor's queue by default: some 10 MB of small calls, and the work of its threads
-/// for a tenth of a second or more.
+/// The default bound of calls in an executor's queue: some 10 MB of small calls, and a tenth of a second or more of
+/// work for its threads.
 const EXECUTOR_QUEUE_MAX: usize = 1 << 16;
 
 /// Where a database is stored.

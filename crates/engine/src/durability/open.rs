@@ -341,8 +341,8 @@ fn create_directory(disk: &dyn Disk, directory: &Path) -> Result<(), OpenError> 
     create().map_err(StorageError::io("creating the database's directory")).map_err(OpenError::Storage)
 }
 
-/// Whether this process can sync no entry of a directory: it may not read it, or the file system syncs no directories
-/// or permits no changes. Existing entries are then not this database's: it could not have made them durable.
+/// Whether this process cannot sync entries of a directory: it may not read the directory, or the file system syncs no
+/// directories or is read-only. Existing entries are then not this database's: it could not have made them durable.
 fn is_not_ours_to_sync(error: &Error) -> bool {
     use ErrorKind::{InvalidInput, PermissionDenied, ReadOnlyFilesystem, Unsupported};
     matches!(error.kind(), PermissionDenied | InvalidInput | Unsupported | ReadOnlyFilesystem)

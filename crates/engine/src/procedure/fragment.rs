@@ -192,7 +192,7 @@ impl Division {
     }
 }
 
-/// What happens to an operation that was reached.
+/// What an operation does when it is reached.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Turn {
     /// Its result is known.

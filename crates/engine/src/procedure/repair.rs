@@ -288,10 +288,10 @@ pub enum ConflictSeen {
 
 /// Whether calls of a procedure met conflicts lately, so that the next calls should keep what a repair needs.
 ///
-/// The count rises with a call that met a conflict, and falls with one that did not. In the long run it rises
-/// if the share of conflicts is above [`seriatim_txn::REPAIR_FROM`], which the session passes in. A refused
-/// repair counts as no conflict, as its data was kept in vain. If refused repairs prevail, the count starts
-/// again from zero, so that it takes long until a call keeps repair data again.
+/// The count rises with a call that met a conflict, and falls with one that did not. In the long run it rises if the
+/// share of conflicts is above [`seriatim_txn::REPAIR_FROM`], which the session passes in. A refused repair counts as
+/// no conflict, as its data was useless. If refused repairs prevail, the count starts again from zero, so that it takes
+/// long until a call keeps repair data again.
 #[derive(Clone, Copy, Debug)]
 pub struct Conflicts(u32);
 

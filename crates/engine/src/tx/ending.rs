@@ -421,8 +421,8 @@ const PANICKED: &str = "a worker panicked during a commit, whose writes may be i
 /// A transaction that waits for its decision, which another thread may make.
 struct Waits<'t, W: Worker + ?Sized>(&'t TxCore<W>);
 
-// SAFETY: access rule 1: the owning thread waits meanwhile, so one thread at a time uses the transaction; and
-// the transaction may move to another thread (see above).
+// SAFETY: access rule 1: the owning thread waits, so one thread at a time uses the transaction. The transaction may
+// move to another thread (see above).
 unsafe impl<W: Worker + ?Sized> Send for Waits<'_, W> {}
 
 impl<W: Worker + ?Sized> Turn for Waits<'_, W> {
