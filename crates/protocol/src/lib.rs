@@ -32,8 +32,8 @@ mod common;
 #[cfg(test)]
 mod stage;
 
-/// Before each access to the header of a record, reading, locking, validating and installing, and before a
-/// gap is locked: where tests and simulations let another thread take its turn. The word is not used.
+/// Called before each access to the header of a record (reading, locking, validating, installing), and before a gap is
+/// locked. Tests and simulations let another thread take its turn here. The word is not used.
 #[inline(always)]
 fn step(touch: Touch, word: *const AtomicU64) {
     #[cfg(feature = "steps")]
