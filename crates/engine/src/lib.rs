@@ -32,6 +32,8 @@ pub mod procedure;
 pub mod protocol;
 mod queue;
 mod record;
+#[doc(hidden)]
+pub mod registry;
 mod regulation;
 mod retry;
 mod runner;

@@ -215,7 +215,7 @@ pub enum StepKind<N: Notation = Decoded> {
     },
     /// Binds a value if it matches; else runs a block that ends in a jump.
     LetElse {
-        /// The matched value.
+        /// The pattern.
         pattern: N::Pattern,
         /// The value.
         value: Expression<N>,
@@ -224,7 +224,7 @@ pub enum StepKind<N: Notation = Decoded> {
     },
     /// Assigns a variable, or a part of it, or (in the body of an update) a column.
     Assign {
-        /// The assigned value.
+        /// The target.
         place: Target<N>,
         /// `Some(op)` for `place op= value`.
         operator: Option<BinaryOperator>,
@@ -292,7 +292,7 @@ pub enum StepKind<N: Notation = Decoded> {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(bound(serialize = "N: Written", deserialize = "N: Readable"))]
 pub struct Arm<N: Notation = Decoded> {
-    /// The matched value.
+    /// The pattern.
     pub pattern: N::Pattern,
     /// And what must also be true.
     pub guard: Option<Expression<N>>,

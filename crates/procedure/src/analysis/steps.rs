@@ -1,7 +1,7 @@
 //! The pass of each step when a procedure is executed piece by piece.
 //!
 //! The plan decides about the pieces of operations. The pass of the steps around operations follows from their uses,
-//! which flow analysis knows. A step runs in the first pass in which all results that it uses are known. Passes must
+//! which flow analysis knows. A step runs in the first pass after which all results that it uses are known. Passes must
 //! have no visible effect. Steps that assign a variable keep their order with those that read or assign it; inside a
 //! loop that the variable outlives they share a pass. The body of a loop over a scan shares the scan's pass. A
 //! procedure for which this is impossible runs in one pass.
