@@ -48,7 +48,7 @@ impl Default for Process {
 /// If the fork does not end within ten minutes, or if `body` panics.
 #[cfg(not(miri))]
 pub fn in_fork(body: impl FnOnce()) {
-    /// Ends the process as failed, should it unwind: a fork is not to go on as the test.
+    /// Ends the process as failed if it unwinds: a fork must not continue as the test.
     struct Fails;
     impl Drop for Fails {
         fn drop(&mut self) {

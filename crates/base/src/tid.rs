@@ -4,8 +4,8 @@
 //! TID, 60 bits:   epoch 34 | counter 26
 //! TID word, 64:   TID 60 | flags 4      (what the flags mean belongs to each protocol)
 //! ```
-//! At one epoch every 10 ms, 34 bits last 5.4 years of uptime; 2^26 dependent commits in one epoch would take
-//! over 60 ms at a nanosecond each. Both bounds are checked where TIDs are made ([`Tid::next`]).
+//! At one epoch every 10 ms, 34 bits last 5.4 years of uptime. 2^26 dependent commits in one epoch would take over 60
+//! ms at a nanosecond each. Both bounds are checked where TIDs are made ([`Tid::next`]).
 
 /// A group of commits that become durable together. Advanced by a ticker, never by a commit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -35,7 +35,7 @@ const SCATTER: u64 = 0x9e37_79b9_7f4a_7c15;
 /// Why there is no measurement.
 pub type Failure = Box<dyn Error>;
 
-/// What runs in a region.
+/// The operations that run in a region.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Way {
     /// Changes. Lookups are optimistic, as in transactions.
@@ -57,7 +57,7 @@ pub struct Options {
     pub reads: u32,
     /// The percentage of operations that insert a record. All others read a record and change it.
     pub inserts: u32,
-    /// What runs in a region.
+    /// The operations that run in a region.
     pub way: Way,
     /// The back end for regions.
     pub htm: HtmMode,

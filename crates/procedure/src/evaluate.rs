@@ -8,10 +8,10 @@
 //! Evaluation is strict and from left to right, but for `&&`, `||`, `if` and `match`, which evaluate what they need. An
 //! assignment evaluates its value first, then the indices of its place.
 //!
-//! An integer without a type takes the type of the value with which it is combined: the other operand, the
-//! assigned variable, a parameter of a pure function, a column. Until then it has the range of an `i128`.
-//! Generated code, where the compiler gives a type from the start, may overflow earlier. A front end that
-//! knows a type writes it, as `u8::from(0)`.
+//! An integer without a type takes the type of the value with which it is combined. That is the other operand, the
+//! assigned variable, a parameter of a pure function, or a column. Until then it has the range of an `i128`. Generated
+//! code, where the compiler gives a type from the start, may overflow earlier. A front end that knows a type writes it,
+//! as `u8::from(0)`.
 
 use crate::arithmetic::{binary, integer, meet, truth, unary};
 use crate::compare::{equal, order};

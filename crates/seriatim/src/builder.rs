@@ -172,7 +172,7 @@ impl Builder {
     /// **At the limit**, inserts, updates that create a version, and new tables fail with
     /// [`TransactError::OutOfMemory`] or [`SchemaError::OutOfMemory`]. The transaction has no effect and is not
     /// retried. Reads, scans, snapshots, deletes and rollbacks need memory only for their read and write sets. These
-    /// may exceed the limit by an eighth of it, or by 16 MiB if that is more: enough for some 600,000 reads or
+    /// may exceed the limit by an eighth of it, or by 16 MiB if that is more. This suffices for some 600,000 reads or
     /// 100,000 deletes in one transaction. Updates succeed as far as the memory of replaced versions has been
     /// reclaimed.
     ///

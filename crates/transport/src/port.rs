@@ -306,7 +306,7 @@ impl<A: Application> Port<A> {
         }
     }
 
-    /// The client's own coordinator has died: the owners are told, and its next incarnation begins, if it can.
+    /// The client's own coordinator has died. The owners are notified, and its next incarnation begins, if it can.
     fn coordinator_died(&mut self, panic: &(dyn Any + Send)) {
         let Coordinates::Own(own) = &mut self.coordinates else { return };
         own.panics.push(said(panic));

@@ -408,8 +408,8 @@ mod tests {
         Plans::of(&MultiKey::new(Options { records: 10, theta: 0.0 }))
     }
 
-    /// Ten updates by keys that the arguments give (figure 1): each adds to a sum that wraps, so the value is
-    /// read; the count is only added to.
+    /// Ten updates by keys in the arguments (figure 1). Each adds to a sum that wraps, so it reads the value, and adds
+    /// to the count blindly.
     #[test]
     fn the_plan_of_update() {
         expect_file!["multi_key/update.txt"].assert_eq(&plans().plan("update"));

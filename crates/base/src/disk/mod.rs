@@ -7,7 +7,7 @@
 //! directory. Across directories file systems differ in the result of a power cut, so such a rename is refused.
 //!
 //! **A failed sync must not be repeated.** The kernel reports the error once and drops the pages, so the next sync
-//! succeeds without them (Rebello et al., "Can Applications Recover from fsync Failures?", USENIX ATC 2020).
+//! succeeds without them. (Rebello et al., "Can Applications Recover from fsync Failures?", USENIX ATC 2020.)
 //!
 //! Every error keeps its [`io::ErrorKind`] and names the operation and the path.
 

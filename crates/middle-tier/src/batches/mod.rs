@@ -1,9 +1,9 @@
 //! Batches of transactions that have not run, and the decision when each may run.
 //!
-//! Transactions gather until a batch is full, or the first has waited long enough, or no other can come: no transaction
-//! is running, or every client has one here. So a single client never waits for others. The crate `batch` orders a
-//! batch by the reads and writes of its transactions. The batch enters the `schedule` in that order. Conflicting
-//! transactions, in one batch or in several, run one after another; others run at the same time.
+//! Transactions gather until a batch is full, the first has waited long enough, or no other can come. No other can come
+//! if no transaction is running, or if every client has one here. So a single client never waits for others. The crate
+//! `batch` orders a batch by the reads and writes of its transactions. The batch enters the `schedule` in that order.
+//! Conflicting transactions, in one batch or in several, run one after another; others run at the same time.
 //!
 //! Keys are hints and the server decides: a transaction that has waited longer than `hold` is sent in spite of
 //! conflicts. So a transaction that does not end, because its client does not read its answer or has vanished,

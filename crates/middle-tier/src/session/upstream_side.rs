@@ -239,7 +239,7 @@ impl Session {
     /// are unknown.
     pub(crate) fn lost(&mut self, upstream: &str, why: &str) {
         if self.is_leaving && matches!(self.phase, Phase::Passing) {
-            // The upstream was told to end.
+            // The upstream was asked to end.
             self.is_closing = true;
             return;
         }

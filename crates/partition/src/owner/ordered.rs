@@ -1,5 +1,5 @@
-//! What `blocking` and the two kinds of `speculation` share: transactions run in the order in which they
-//! arrive, and are kept in two queues (§4.2.1 of the paper).
+//! The common part of `blocking` and the two kinds of `speculation`. Transactions run in the order of their arrival,
+//! and are kept in two queues (§4.2.1 of the paper).
 //!
 //! `undecided` has the transactions that ran and are not decided, `waiting` those that have not run.
 //! Invariants:
@@ -226,9 +226,8 @@ impl<P: Partition> Ordered<P> {
         self.settle(place, out);
     }
 
-    /// Aborts a transaction, and undoes those that ran on top of it. Those of an earlier incarnation of the
-    /// owner do not run again: clients and coordinators know that it died, and may have been told an outcome
-    /// without a record.
+    /// Aborts a transaction, and undoes those that ran on top of it. Those of an earlier incarnation of the owner do
+    /// not run again. Clients and coordinators know that it died, and may have received an outcome without a record.
     fn abort(&mut self, place: &mut Workplace<P>, at: usize, out: &mut Out<P>) {
         if matches!(self.undecided[at], Entry::Failed { .. }) {
             // Nothing ran on top of it.

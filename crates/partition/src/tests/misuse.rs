@@ -185,8 +185,8 @@ fn a_coordinator_answers_a_call_that_comes_twice_and_goes_on_with_the_first() {
     assert_eq!(out, repeated(2));
 }
 
-/// A client that says that its call cannot fail is wrong: it is told, the owner lives, and half of the call
-/// is not there.
+/// A client wrongly says that its call cannot fail. It is notified, the owner continues, and half of the call is
+/// missing.
 #[test]
 fn a_call_that_fails_although_it_said_that_it_cannot_is_a_user_abort() {
     for scheme in Scheme::ALL {

@@ -76,8 +76,8 @@ pub(super) fn add(amount: i64) -> Work {
     vec![Op::Add(0, amount)]
 }
 
-/// The example of §4.2.1 and §4.2.2. The first transaction swaps x and y in two rounds, two others increment x
-/// at this partition, and a fourth increments both in between. x is 5, and 17 after the first.
+/// The example of §4.2.1 and §4.2.2. The first transaction swaps x and y in two rounds. Two others increment x at this
+/// partition, and a fourth increments both in between. x is 5, and 17 after the first.
 #[test]
 fn the_papers_example_runs_as_the_paper_says() {
     let mut p = owner(Scheme::Speculation);
@@ -284,8 +284,7 @@ impl Procedure for Script {
     }
 }
 
-/// Runs a script whose fragments all succeed. Returns the outcome, and the partitions that are told a
-/// decision.
+/// Runs a script whose fragments all succeed. Returns the outcome, and the partitions that receive a decision.
 fn scripted(rounds: Vec<Next<Work, (), Failed>>) -> (Outcome<(), Failed>, Vec<(u32, bool)>) {
     let (mut coordinator, mut decided) = (Coordinator::<Script>::new(K, (0..3).map(PartitionId)), Vec::new());
     let mut messages = vec![ToCoordinator::Call { transaction: id(1), procedure: Script(rounds) }];

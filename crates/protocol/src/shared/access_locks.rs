@@ -21,8 +21,8 @@ pub enum For {
 /// The locks that an attempt holds. They are released together, at its end; in a repair, those that no run
 /// needs any more. The default methods are for protocols that lock no records at access.
 pub trait AccessLocks: Send {
-    /// Whether a record with this TID word is read under a lock: as long as it is held the word does not
-    /// change, and nothing has to be validated.
+    /// Whether a record with this TID word is read under a lock. While the lock is held the word does not change, and
+    /// nothing has to be validated.
     #[inline(always)]
     fn is_locked_at_access(_word: TidWord) -> bool {
         false
@@ -89,7 +89,8 @@ pub trait AccessLocks: Send {
     #[inline(always)]
     fn use_next(&mut self, _used: impl FnOnce() -> ColumnSet) {}
 
-    /// Whether transactions can be held until they are decided ([`seriatim_txn::Detach`]). What follows is of these.
+    /// Whether transactions can be held until they are decided ([`seriatim_txn::Detach`]). The items below are for such
+    /// protocols.
     const HOLDS: bool = false;
 
     /// As [`seriatim_txn::Detach::may_wait`].

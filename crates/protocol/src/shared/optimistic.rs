@@ -1,5 +1,5 @@
-//! The read phase that optimistic protocols share: reads are noted with the TID word seen, absences and ranges with the
-//! node version of their bucket or leaf, writes are private until commit.
+//! The read phase that optimistic protocols share. Reads are noted with the TID word seen, absences and ranges with the
+//! node version of their bucket or leaf. Writes are private until commit.
 //!
 //! A read needs no region: TID word, version word and TID word again, unchanged, are one version (Algorithm 2
 //! takes a region for that). Whether it still is the newest at commit, validation decides (promise c).
@@ -572,8 +572,8 @@ impl<O: Origin> Optimistic<O> {
         unsafe { table.index.next_leaf_with(&mut scan.cursor, pin, || writes.deferred_of(table)) }
     }
 
-    /// Undoes all writes since the savepoint. Reads on the way stay: the words on which the writes would have
-    /// built are noted as read, unless an earlier write of the same record still builds on them.
+    /// Undoes all writes since the savepoint. Reads in between stay. The words on which the writes would have built are
+    /// noted as read, unless an earlier write of the same record still builds on them.
     pub fn rollback_to(&mut self, savepoint: Savepoint) {
         let writes = &mut self.base.writes;
         let undone = writes.undone.len();
@@ -604,9 +604,9 @@ impl<O: Origin> Optimistic<O> {
         }
     }
 
-    /// The first entry of the read set that no longer holds. Inside a region, or under the locks of the write
-    /// set, this is the decision (promise c). Elsewhere it is an answer about the moment when the check began:
-    /// a word that is unchanged when it is checked was unchanged then, so all values existed together.
+    /// The first entry of the read set that no longer holds. Inside a region, or under the locks of the write set, this
+    /// is the decision (promise c). Otherwise it holds for the moment when the check began. A word that is unchanged
+    /// when it is checked was unchanged then, so all values existed together.
     #[inline]
     pub fn validation_failure<A: Access>(
         access: &mut A,

@@ -3,21 +3,20 @@
 //! Validation compares TID words, so any change in a row refutes every reader of the row. An attempt that names the
 //! columns that it uses also notes the row versions that it saw. When its validation fails, each changed record is
 //! compared with its noted row version by these columns. If they have the values that were seen, the attempt would have
-//! been the same on the newest row version, and its entry takes the TID word of that one. An update is merged into the
-//! newest row version first ([`seriatim_catalog::wire::RowWire::merge`]), which also adds additions to the newest sums.
-//! Then the whole commit is tried again, which decides as usual. So an addition whose column is not read conflicts with
-//! nothing, and a reader of other columns does not conflict with it.
+//! been the same on the newest row version. Its entry then takes the TID word of that version. An update is merged into
+//! the newest row version first ([`seriatim_catalog::wire::RowWire::merge`]), which also adds additions to the newest
+//! sums. Then the whole commit is tried again, which decides as usual. So an addition whose column is not read
+//! conflicts with nothing, and a reader of other columns does not conflict with it.
 //!
 //! Values are compared, not versions: a column that was changed and changed back makes no difference to its readers.
 //!
-//! Where records are locked at access, a record that has become such a record conflicts with transactions that
-//! saw it before: nothing is rebased on its version, which requires its lock. Records that the attempt has
-//! locked have not changed.
+//! A record that has become one that is locked at access conflicts with transactions that saw it before. Nothing is
+//! rebased on its version, as that requires its lock. Records that the attempt has locked have not changed.
 //!
-//! Notes outlive a repair: those of entries that leave a set go with them, and the others follow their entries
-//! to their new index. If a row version of a write-set entry was undone, the notes of the entry are dropped.
-//! In an attempt that may be repaired, an update is merged only while it is the entry's only one: a repair may
-//! go back to an earlier row version, into which nothing was merged.
+//! Notes outlive a repair: those of entries that leave a set go with them, and the others follow their entries to their
+//! new index. If a row version of a write-set entry was undone, the notes of the entry are dropped. In an attempt that
+//! may be repaired, an update is merged only while it is the entry's only one. A repair may restore an earlier row
+//! version, into which nothing was merged.
 //!
 //! An access without notes is not rebased. A worker takes notes when one of its attempts was refuted recently.
 //! It takes them for calls that leave out columns of the table that updates change, and for each read of a row
@@ -244,7 +243,7 @@ impl<O: Origin> Optimistic<O> {
     }
 
     /// Continues from the newest row versions. True if there were newer ones, and the used columns are the same in all
-    /// of them: then the commit can be tried again, unless that was done too often. Writes are merged only if the
+    /// of them. Then the commit can be tried again, unless that was done too often. Writes are merged only if the
     /// attempt `commits`. While its body runs, it may still read rows that it wrote, or be told that a sum left its
     /// range. (Runs that a repair repeats find the merged rows, as they would have written them.)
     #[cold]

@@ -177,8 +177,8 @@ pub fn own<'t, const AT: usize>(record_layout: &RecordLayout, record: RecordPtr)
 /// The TID word of a record of `table`.
 #[inline]
 pub fn tid_word<'t>(record_layout: &RecordLayout, record: RecordPtr) -> &'t AtomicU64 {
-    // SAFETY: a record found in an index or made by this attempt lives while the worker is online (promise
-    // e), and every protocol's record header begins with the TID word.
+    // SAFETY: a record found in an index or made by this attempt lives while the worker is online (promise e). Every
+    // protocol's record header begins with the TID word.
     stepped(unsafe { record_layout.header_word(record, 0) })
 }
 
@@ -202,9 +202,9 @@ pub const LOOKS_MAX: u32 = 64;
 
 /// The settled TID word of a record and the row version it speaks of. `None`: still locked, or changed at each look.
 ///
-/// The second look at the header is what keeps the two together: a row version stored after the first look
-/// was stored under the lock, so the second sees the lock or what followed. Without it a row could be sought
-/// in a row version of before its deletion.
+/// The second load of the header keeps the two together. A row version stored after the first load was stored under the
+/// lock, so the second load sees the lock or a later word. Without it a row could be sought in a row version of before
+/// its deletion.
 #[inline]
 pub fn settled_version(table: &Table, record: RecordPtr) -> Option<(TidWord, usize)> {
     for _ in 0..LOOKS_MAX {

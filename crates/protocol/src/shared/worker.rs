@@ -27,9 +27,9 @@ pub trait Variant: Send {
     type By: Origin;
     /// Whether its attempts note which columns they use, to be rebased.
     const REBASES: bool = false;
-    /// Whether attempts take notes for rebasing from the first one on, and also of blind updates of any table:
-    /// such an update needs a row, whichever it is. Otherwise only after an attempt was refuted recently, for
-    /// tables whose rows are distinguishable.
+    /// Whether attempts take notes for rebasing from the first one on, and also of blind updates of any table. Such an
+    /// update needs any row. Otherwise only after an attempt was refuted recently, for tables whose rows are
+    /// distinguishable.
     const REBASES_ALL: bool = false;
 
     /// How records are claimed that are to be unlinked.

@@ -1,10 +1,10 @@
 //! The write set: private row versions until commit, with savepoints.
 //!
-//! An entry's row version is never changed in place once it was handed out: every further update of the same
-//! row works on a new copy. So rows that a transaction holds stay as they were read, until a commit, which may
-//! merge them into newer row versions even if it requests a repair. A savepoint is an index into the list of
-//! replaced entries. Where a protocol repairs, each row version has the run of an operation that made it, and
-//! those of an operation can be undone.
+//! An entry's row version is never changed in place once it was handed out: every further update of the same row works
+//! on a new copy. So rows that a transaction holds stay as they were read until a commit. The commit may merge them
+//! into newer row versions, even if it requests a repair. A savepoint is an index into the list of replaced entries.
+//! Where a protocol repairs, each row version has the run of an operation that made it, and those of an operation can
+//! be undone.
 
 use seriatim_base::Tid;
 use seriatim_catalog::Key;

@@ -2,9 +2,9 @@
 //! columns.
 //!
 //! The checker knows the operations, but not which of them made an access. An access is valid if an operation of its
-//! kind, table and index allows it. Keys are compared if all such operations take their keys from the arguments
-//! alone: with the footprint of generated code, and with the keys given by the plan's symbols. Columns that are read
-//! are known only in builds with debug assertions ([`seriatim_catalog::watch`]).
+//! kind, table and index allows it. Keys are compared if all such operations take their keys from the arguments alone.
+//! They are compared with the footprint of generated code, and with the keys given by the plan's symbols. Columns that
+//! are read are known only in builds with debug assertions ([`seriatim_catalog::watch`]).
 //!
 //! In an execution in passes, each pass is checked by the operations that run in it. A row that a pass kept for a
 //! later one is a copy; columns read from the copy are unknown.

@@ -39,7 +39,7 @@ fn unsound(what: impl Into<String>) -> TransactError {
 pub struct Ran {
     /// The reply to the caller.
     pub reply: Reply,
-    /// What undoes the fragment, if that was requested.
+    /// The undo of the fragment, if it was requested.
     pub undo: Undo,
     /// The receipt of its commit.
     pub receipt: Receipt,

@@ -55,7 +55,7 @@ use super::support::Results;
 use super::touch::Touch;
 use crate::{Abort, RetryPolicy, TransactError, Tx};
 
-/// What follows a pass.
+/// The action after a pass.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 pub enum Next {

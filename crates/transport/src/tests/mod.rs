@@ -242,7 +242,7 @@ fn calls_are_bounded_and_go_to_partitions_that_exist() {
         }
         assert_eq!((answers.committed, port.outstanding()), (2, 0));
         assert!(port.receive(None).is_none(), "nothing is under way");
-        // A procedure that names a partition that does not exist is told so.
+        // A procedure that names a partition that does not exist gets an error.
         port.run(Program::new(vec![(PartitionId(9), Vec::new())])).expect("there is room");
         let ended = port.receive(None).expect("an answer").ended;
         assert!(matches!(ended, Ended::Multi(Outcome::Misuse(_))));

@@ -1,4 +1,4 @@
-//! Roles that panic: which roles are told what, and which continue.
+//! Roles that panic: which roles get which notices, and which continue.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -113,8 +113,9 @@ fn without_records_the_partition_is_gone_and_the_others_go_on() {
     }
 }
 
-/// Under `locking`. An owner takes all messages of a client that coordinates for itself at once: it votes for
-/// its transaction, panics, and is told that the client is gone. Returns how calls of another client end then.
+/// Under `locking`. An owner takes all messages of a client that coordinates for itself at once. It votes for the
+/// client's transaction, panics, and gets the notice that the client is gone. Returns how calls of another client end
+/// then.
 fn after_a_client_that_goes(part: Vec<Op>, alone: Vec<Op>) -> (Vec<Ended<Amounts>>, Ends<Amounts>) {
     let options = Options { ports: 2, outstanding_max: 2, batch_max: 4, ..Options::new(Scheme::Locking, 2) };
     let mut deployment = deploy::<Amounts>(&options, |_| Store::new());

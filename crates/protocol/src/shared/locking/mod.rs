@@ -2,8 +2,8 @@
 //! whether an older transaction waits for younger ones (wait-die), or none waits (no-wait); `lock.rs` defines
 //! the effect on a lock.
 //!
-//! An operation that is told to wait has changed nothing, and may be repeated: a scan keeps its position, and
-//! a staged row still belongs to the caller.
+//! An operation that must wait has changed nothing, and may be repeated. A scan keeps its position, and a staged row
+//! still belongs to the caller.
 
 mod gap;
 mod lock;
