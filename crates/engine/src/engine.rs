@@ -418,7 +418,7 @@ impl Engine {
         Ok(self.create_all(vec![definition])?.remove(0))
     }
 
-    /// Creates tables, all of them or none. The manifest, which lists every table, is written once.
+    /// Creates tables, all of them or none.
     fn create_all(&self, definitions: Vec<TableDef>) -> Result<Vec<Arc<TableSet>>, SchemaError> {
         definitions.iter().try_for_each(|definition| definition.validate().map_err(SchemaError::Invalid))?;
         if definitions.is_empty() {
@@ -427,8 +427,9 @@ impl Engine {
         let inner = &self.inner;
         inner.check_process().map_err(|error| SchemaError::Storage(Box::new(error)))?;
         let mut tables = inner.tables.write().unwrap_or_else(PoisonError::into_inner);
-        let mut names: HashSet<&str> = tables.sets.iter().map(|set| &*set.definition.name).collect();
-        if let Some(twin) = definitions.iter().find(|definition| !names.insert(&definition.name)) {
+        let mut names: HashSet<&str> = HashSet::new();
+        let mut is_taken = |name| !names.insert(name) || tables.sets.iter().any(|set| set.definition.name == *name);
+        if let Some(twin) = definitions.iter().find(|definition| is_taken(&*definition.name)) {
             return Err(SchemaError::Exists(twin.name.to_string()));
         }
         let ids = definitions.iter().map(|definition| 1 + definition.indexes.len()).sum::<usize>();

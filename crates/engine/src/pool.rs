@@ -10,9 +10,9 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering}
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use seriatim_base::CacheAligned;
 use seriatim_base::clock::Instant;
 use seriatim_base::thread::{self, Thread};
-use seriatim_base::{CacheAligned, Epoch};
 use seriatim_htm::RegionStatistics;
 use seriatim_redo::Writer;
 use seriatim_txn::{Environment, Priority, Worker};
@@ -225,11 +225,11 @@ impl Pool {
         &self.slots[slot].counters
     }
 
-    /// The priority of a transaction whose first attempt has leased this slot.
+    /// The priority of a transaction whose first attempt has leased this slot, at this time of the ticker.
     #[inline]
-    pub(crate) fn draw_priority(&self, slot: usize, epoch: Epoch) -> Priority {
+    pub(crate) fn draw_priority(&self, slot: usize, now: u64) -> Priority {
         let drawn = &self.slots[slot].drawn;
-        let priority = Priority::from_bits(drawn.load(Ordering::Relaxed)).next(epoch, slot);
+        let priority = Priority::from_bits(drawn.load(Ordering::Relaxed)).next(Priority::period(now), slot);
         drawn.store(priority.bits(), Ordering::Relaxed);
         priority
     }

@@ -10,7 +10,7 @@ use std::time::Duration;
 use seriatim_base::disk::FaultyDisk;
 use seriatim_base::process::in_fork;
 use seriatim_base::rng::seed;
-use seriatim_base::{Epoch, Rng};
+use seriatim_base::{Epoch, Rng, Tid};
 use seriatim_catalog::{Key, Table as _};
 use seriatim_txn::{Mode, OnExists};
 
@@ -121,6 +121,27 @@ fn a_log_whose_epochs_are_used_up_stops_and_says_so() {
     let db = Settings { workers: 2, location: Some(location), ..Settings::default() }.open().expect("it is read");
     let notes = db.table::<Note>();
     assert!(db.runner().snapshot(|tx| Ok(tx.get(&notes, &1)?.is_some())).expect("a snapshot").value);
+}
+
+/// Without a ticker no epoch ends by itself. A counter that ran over would put commits into an epoch that has not begun.
+#[test]
+fn commits_that_depend_on_each_other_end_their_epoch_before_its_tids_run_out() {
+    for protocol in ["dbx", "nowait", "cicada"] {
+        let options = Settings { protocol: protocol.to_owned(), workers: 2, step_helpers: true, ..Settings::default() };
+        let db = options.open().expect("a database in memory opens");
+        let notes = db.make::<Note>().expect("the table is created");
+        let (mut session, mut late, mut first) = (db.runner(), 0, None);
+        session.transact(|tx| tx.insert(&notes, &note(1, 1))).expect("inserted");
+        for _ in 0..(1 << (Tid::COUNTER_BITS - 1)) + 16 {
+            let committed = session.transact(|tx| tx.put(&notes, &note(1, 1))).expect("no conflict");
+            let epoch = committed.receipt.epoch();
+            first.get_or_insert(epoch);
+            late += u32::from(db.inner().environment.epochs.current() > epoch);
+        }
+        let current = db.inner().environment.epochs.current();
+        assert_eq!(late, 2, "{protocol}: each half of the commits ended an epoch");
+        assert_eq!(first.map(|first| first.0 + 2), Some(current.0), "{protocol}");
+    }
 }
 
 #[test]
