@@ -196,6 +196,26 @@ fn a_later_piece_that_is_too_old_ends_the_chain() {
 }
 
 #[test]
+fn a_chain_ends_for_the_cause_of_the_abort_that_its_piece_returned() {
+    let (_db, counters, mut session) = open("dbx");
+    let (_other, foreign, _session) = open("dbx");
+    let (runs, passes) = (Default::default(), Passes::new([0, 1, 1].into()));
+    let too_old = Cause { phase: Phase::Execute, reason: Reason::TooOld };
+    let result = run_scheduled(&mut session.runner, Steps::Pieces(&passes), |tx, schedule| {
+        count_all(tx, &counters, schedule, &runs, |tx, id| match id {
+            1 => {
+                let own = tx.get(&foreign, &1).map(drop);
+                let _later = tx.core.stop(too_old);
+                own
+            }
+            _ => Ok(()),
+        })
+    });
+    let error = result.expect_err("the table is of another database");
+    assert!(matches!(error, TransactError::Unfinished { cause } if cause.reason == Reason::ForeignHandle), "{error:?}");
+}
+
+#[test]
 fn a_chain_of_which_a_piece_is_visible_is_not_cancelled() {
     let (_db, counters, mut session) = open("dbx");
     let (runs, passes) = (Default::default(), Passes::new([0, 1, 1].into()));
