@@ -15,6 +15,7 @@ pub(crate) const LAYERS: &[(&str, &[&str])] = &[
     ("services", &["server", "client", "participant", "middle-tier", "wire", "postgres"]),
     ("languages", &["sql"]),
     ("engine", &["seriatim", "engine"]),
+    ("protocols for tests", &["test-protocols"]),
     ("placement", &["transport", "replica", "partition"]),
     ("procedures", &["procedure-macros", "procedure"]),
     ("transactions", &["protocol", "batch", "txn"]),

@@ -18,7 +18,7 @@ use super::checkpoint::take_within;
 use super::epochs_left::EPOCH_LIMIT;
 use super::persistence::Behind;
 use super::throttle::{Limits, Load, SLICE, Watch};
-use crate::protocol::repairing::{self, MEANWHILE, SCRIPT};
+use seriatim_test_protocols::repairing::{self, MEANWHILE, SCRIPT};
 use crate::testing::{Handle, on};
 use crate::{
     Checkpoint, Durability, Engine, OpenError, Place, Settings, StorageError, TransactError, TxCore,

@@ -10,7 +10,7 @@ use seriatim_txn::Priority;
 use super::*;
 use crate::{Database, Handle, ReadTx, Session, TransactError};
 use seriatim_engine::procedure::repair::{REPAIRS_MAX, Repairs};
-use seriatim_engine::protocol::repairing::{BEGUN, FORGOTTEN, NAME, SCRIPT};
+use seriatim_engine::test_support::protocols::repairing::{BEGUN, FORGOTTEN, NAME, SCRIPT};
 
 #[derive(seriatim_macros::Table)]
 #[table(name = "counter", key(id), hash, crate = "seriatim_catalog")]
