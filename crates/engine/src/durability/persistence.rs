@@ -451,12 +451,12 @@ impl Persistence {
         self.log.check_in_place()
     }
 
-    /// Adds new tables.
+    /// Adds new tables, whose rows count unless `are_void`.
     ///
     /// # Errors
     /// As [`Persistence::change`].
-    pub(crate) fn add_tables(&self, sets: &[Arc<TableSet>]) -> Result<(), LogError> {
-        self.change(|manifest| sets.iter().for_each(|set| super::open::add_table(manifest, set, false)))
+    pub(crate) fn add_tables(&self, sets: &[Arc<TableSet>], are_void: bool) -> Result<(), LogError> {
+        self.change(|manifest| sets.iter().for_each(|set| super::open::add_table(manifest, set, are_void)))
     }
 
     /// Starts the log.
