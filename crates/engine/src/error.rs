@@ -172,6 +172,12 @@ pub enum SchemaError {
     Storage(Box<StorageError>),
 }
 
+impl SchemaError {
+    pub(crate) fn storage(error: StorageError) -> SchemaError {
+        SchemaError::Storage(Box::new(error))
+    }
+}
+
 impl fmt::Display for SchemaError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

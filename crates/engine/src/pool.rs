@@ -10,9 +10,9 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering}
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use seriatim_base::CacheAligned;
 use seriatim_base::clock::Instant;
 use seriatim_base::thread::{self, Thread};
-use seriatim_base::{CacheAligned, Epoch};
 use seriatim_htm::RegionStatistics;
 use seriatim_redo::Writer;
 use seriatim_txn::{Environment, Priority, Worker};
@@ -59,6 +59,8 @@ struct Slot {
     worker: UnsafeCell<Option<Box<dyn Worker>>>,
     /// Its end of the log, if the database has one.
     writer: UnsafeCell<Option<Writer>>,
+    /// Held by a helper that collects the garbage of an idle worker.
+    helping: Mutex<()>,
     counters: Counters,
     /// Published periodically, for readers that find the worker busy.
     regions: Mutex<RegionStatistics>,
@@ -104,6 +106,7 @@ impl Pool {
                 busy: AtomicBool::new(false),
                 worker: UnsafeCell::new(None),
                 writer: UnsafeCell::new(writers.as_mut().and_then(Iterator::next)),
+                helping: Mutex::default(),
                 counters: Counters::default(),
                 regions: Mutex::default(),
                 leases: AtomicU32::new(0),
@@ -225,11 +228,11 @@ impl Pool {
         &self.slots[slot].counters
     }
 
-    /// The priority of a transaction whose first attempt has leased this slot.
+    /// The priority of a transaction whose first attempt has leased this slot, at this time of the ticker.
     #[inline]
-    pub(crate) fn draw_priority(&self, slot: usize, epoch: Epoch) -> Priority {
+    pub(crate) fn draw_priority(&self, slot: usize, now: u64) -> Priority {
         let drawn = &self.slots[slot].drawn;
-        let priority = Priority::from_bits(drawn.load(Ordering::Relaxed)).next(epoch, slot);
+        let priority = Priority::from_bits(drawn.load(Ordering::Relaxed)).next(Priority::period(now), slot);
         drawn.store(priority.bits(), Ordering::Relaxed);
         priority
     }
@@ -365,6 +368,7 @@ impl Pool {
     }
 
     fn collect_slot_garbage(&self, slot: usize) {
+        let Ok(_helping) = self.slots[slot].helping.try_lock() else { return };
         if self.seize(slot) {
             // SAFETY: the access rule: we seized the slot.
             if let Some(worker) = unsafe { &mut *self.slots[slot].worker.get() } {
@@ -391,12 +395,14 @@ impl Pool {
         result
     }
 
-    /// Seizes a slot that only garbage collection may hold now. Waits as long as a session waits for a worker.
+    /// Seizes a slot without a transaction: waits for a transaction as long as a session waits for a worker, and for a
+    /// helper until it has finished.
     fn seize_soon(&self, slot: usize) -> bool {
         let began = Instant::now();
         while !self.seize(slot) {
             if began.elapsed() >= WAIT_MAX {
-                return false;
+                let _no_helper = self.slots[slot].helping.lock().unwrap_or_else(PoisonError::into_inner);
+                return self.seize(slot);
             }
             thread::sleep(Duration::from_millis(1));
         }
@@ -426,6 +432,29 @@ mod tests {
 
     use super::*;
     use crate::{Settings, TransactError};
+
+    #[test]
+    fn a_helper_is_waited_for_and_a_transaction_is_not() {
+        let engine = Settings { workers: 1, step_helpers: true, ..Settings::default() }.open().expect("in memory");
+        let pool = &engine.inner().pool;
+        let (began, slot) = (Instant::now(), &pool.slots[0]);
+        std::thread::scope(|scope| {
+            let helping = slot.helping.lock().expect("no panic");
+            assert!(pool.seize(0));
+            let waits = scope.spawn(|| pool.quietly(|| ()));
+            while began.elapsed() < WAIT_MAX + 2 * WAIT_SLICE {
+                thread::sleep(WAIT_SLICE);
+            }
+            slot.busy.store(false, Ordering::Release);
+            drop(helping);
+            assert_eq!(waits.join().expect("no panic"), Some(()));
+        });
+        let mut holds = engine.runner();
+        holds.begin(Mode::ReadWrite).expect("a worker is free");
+        let refused = engine.check_structure().expect_err("a transaction is open");
+        assert!(refused.contains("a transaction is open: end it"), "{refused}");
+        holds.end_explicit();
+    }
 
     #[test]
     fn a_session_that_is_woken_in_vain_goes_on_waiting_for_a_worker() {

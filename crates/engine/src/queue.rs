@@ -49,7 +49,7 @@ use crate::pool::Pool;
 use crate::statistics::{QUEUE_STAGES, QueueStatistics};
 use round::{Claim, Round};
 use telling::Telling;
-use turns::Turns;
+use turns::{HOLD_MAX, Turns};
 
 /// For how long a leader sleeps at a time while its batch gathers: then it looks whether others still have
 /// transactions open.
@@ -439,7 +439,7 @@ impl Queue {
     /// change meanwhile.
     pub(crate) fn hold(&self) -> u64 {
         self.state().counted.alone += 1;
-        self.turns.take(true)
+        self.turns.take(Some(HOLD_MAX))
     }
 
     /// Ends a [`Queue::hold`].
@@ -701,7 +701,7 @@ impl Queue {
             let edges = edges.into_iter().map(|(first, second)| (place(first), place(second)));
             Round::new(sequence.iter().map(|decision| decision.as_ref().and_then(Decision::caller)), edges)
         });
-        let turn = self.turns.take(false);
+        let turn = self.turns.take(None);
         stages.end(3);
         match round {
             Some(round) => lead(round, &others, DECIDES, |at| {

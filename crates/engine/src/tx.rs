@@ -560,8 +560,15 @@ impl<W: Worker + ?Sized> TxCore<W> {
         }
     }
 
+    /// Why an attempt ends whose body returned this abort; `None` if by the body's own wish. After a conflict nothing
+    /// that the body returned is certain (promise g). Any other abort stands for its own cause.
+    pub fn cause_of(&self, abort: &Abort) -> Option<Cause> {
+        let is_void = |cause: &Cause| cause.reason.is_conflict() || cause.reason == Reason::Forked;
+        self.stopped.get().filter(is_void).or(abort.cause())
+    }
+
     /// Why the transaction stopped, if it did.
-    pub fn stopped(&self) -> Option<Cause> {
+    pub(crate) fn stopped(&self) -> Option<Cause> {
         self.stopped.get()
     }
 }

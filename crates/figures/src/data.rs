@@ -366,6 +366,20 @@ mod tests {
         }
     }
 
+    /// One without the option that tells it from another would run the other's commands.
+    #[test]
+    fn a_figure_that_runs_the_commands_of_another_says_so() {
+        let arguments = |figure: &Figure| figure.points(&large()).into_iter().map(|point| point.arguments).collect();
+        let commands: Vec<HashSet<Vec<String>>> = FIGURES.iter().map(arguments).collect();
+        for (at, figure) in FIGURES.iter().enumerate() {
+            if let Some(other) = commands[..at].iter().position(|other| *other == commands[at]) {
+                let other = &FIGURES[other];
+                let said = figure.here.contains(&format!(" of figure {}", other.number));
+                assert!(said, "{} runs what {} does, and does not say so", figure.id(), other.id());
+            }
+        }
+    }
+
     #[test]
     fn a_command_says_all_that_it_depends_on() {
         let command = |setting: &Setting, id: &str, cores, threads, series: &str| {

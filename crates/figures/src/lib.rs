@@ -14,6 +14,7 @@ mod draw;
 mod figure;
 mod home;
 mod judge;
+mod kept;
 mod measured;
 mod metric;
 mod page;

@@ -108,32 +108,41 @@ pub(crate) struct Measured {
 }
 
 /// A curve: its name, and y by x in ascending order.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Curve {
     pub(crate) name: String,
     pub(crate) points: Vec<(f64, f64)>,
 }
 
 /// A view's values on one kind of cores.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub(crate) struct Curves {
     /// In the order of the points.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) curves: Vec<Curve>,
     /// The most threads of a point that was measured.
     pub(crate) threads: usize,
     /// The back ends that ran regions.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) backends: Vec<String>,
     /// The back end that replaced regions of a processor or modelled ones, if a command did not ask for it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) stand_in: Option<String>,
     /// Why points are missing: the curve and the reason, each once.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) missing: Vec<(String, String)>,
     /// Curves of simulations that are not proven.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) unproven: Vec<String>,
     /// Curves of runs whose throughput changed while they were measured.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) unsteady: Vec<String>,
     /// The curves of each round alone.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) rounds: Vec<Vec<Curve>>,
     /// The shortest run, if runs have a length.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) seconds: Option<f64>,
 }
 

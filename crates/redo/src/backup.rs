@@ -457,7 +457,7 @@ fn copy_log(
                 false => scan.read_raw(disk, number, &mut buffer)?,
             }
             let bytes = batch.header.bytes();
-            buffer.splice(..0, batch.header.encode(scan.salt(batch)));
+            buffer.splice(..0, scan.encoded_header(batch));
             debug_assert!(buffer.len() >= HEADER_BYTES);
             buffer.resize(bytes as usize, 0);
             copy.write_all_at(&buffer, batch.offset).map_err(copying())?;

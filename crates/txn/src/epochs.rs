@@ -1,7 +1,8 @@
 //! The epoch of the database: which commits become durable together.
 //!
-//! A ticker advances it, and so does the log where a caller waits for the end of an epoch. Every commit reads
-//! it once, after its last lock is held or inside its region. So epochs are no measure of time.
+//! A ticker advances it, and so does the log where a caller waits for the end of an epoch. A worker advances it if its
+//! commit used up much of the TIDs of the epoch ([`Epochs::end_if_late`]). Every commit reads it once, after its last
+//! lock is held or inside its region. So epochs are no measure of time.
 //!
 //! Where snapshots are durable, their numbers are never reused, also by a later opening: it begins [`UNSAID_MAX`] above
 //! the newest epoch that the disk has recorded. So epochs must not be further ahead of that record. A thread that ends
@@ -12,7 +13,7 @@
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use seriatim_base::{CacheAligned, Epoch, WorkerId};
+use seriatim_base::{CacheAligned, Epoch, Tid, WorkerId};
 use seriatim_htm::Htm;
 
 use crate::{Eventual, Snapshots, TakenSnapshot, Windows};
@@ -106,6 +107,17 @@ impl Epochs {
         drop(closed);
         self.ended();
         current
+    }
+
+    /// Ends the epoch of this commit if that is current and the commit is [late](Tid::is_late) in it. Called after each
+    /// commit by its worker, before its next one. The worker has no window open.
+    ///
+    /// The epoch ends even if epochs are far. A writer whose log takes nothing makes too few commits for many epochs.
+    #[cold]
+    pub fn end_if_late(&self, htm: &Htm, commit: Tid) {
+        if commit.is_late() && self.current() == commit.epoch() {
+            self.advance(htm);
+        }
     }
 
     /// As [`Epochs::advance`], unless epochs are far: then the current one continues.

@@ -22,7 +22,7 @@ use seriatim_base::clock::Instant;
 use seriatim_base::thread;
 
 use crate::ci::cargo;
-use crate::files::Tree;
+use crate::files::{Tree, crate_of};
 use list::{Mutant, Test};
 
 /// The environment variable with the number of the mutant that is on.
@@ -230,8 +230,7 @@ impl<'a> Scratch<'a> {
 
 /// The root of the library that a source file belongs to.
 fn crate_root(file: &str) -> Option<String> {
-    let folder = file.strip_prefix("crates/")?.split('/').next()?;
-    Some(format!("crates/{folder}/src/lib.rs"))
+    Some(format!("crates/{}/src/lib.rs", crate_of(file)?))
 }
 
 fn package(krate: &str) -> String {

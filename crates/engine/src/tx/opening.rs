@@ -196,7 +196,7 @@ impl<W: Worker + ?Sized> TxCore<W> {
         self.mode.set(mode);
         self.attempt.set(attempt);
         if explicit || self.priority.get() == Priority::NONE {
-            self.priority.set(inner.pool.draw_priority(lease.slot, inner.environment.epochs.current()));
+            self.priority.set(inner.pool.draw_priority(lease.slot, self.clock.now()));
         }
         if inner.contention.is_some() && origin != Origin::Procedure {
             cold_path();

@@ -304,6 +304,7 @@ impl<'p> Schedule<'p> {
         let tx = tx.core_mut();
         let ScheduleState::Pieces { passes, current, retry, rng } = &mut self.state else { return Ok(Next::Done) };
         let is_first = *current == 0;
+        let mut own = None;
         let cause = match result {
             Ok(Ok(())) => match tx.commit() {
                 Ok(tid) => {
@@ -318,8 +319,11 @@ impl<'p> Schedule<'p> {
                 Err(cause) => cause,
             },
             Ok(Err(abort)) if is_first => return Err(abort),
-            Ok(Err(abort)) => match tx.stopped().or(abort.cause()) {
-                Some(cause) => cause,
+            Ok(Err(abort)) => match tx.cause_of(&abort) {
+                Some(cause) => {
+                    own = Some(abort);
+                    cause
+                }
                 // Promise (g): an abort counts only if it was raised on a consistent state.
                 None => match tx.validate() {
                     Err(cause) => cause,
@@ -344,7 +348,7 @@ impl<'p> Schedule<'p> {
             return Ok(Next::Repeat);
         }
         if !cause.reason.is_conflict() || self.repeated == REPEATS_MAX {
-            return Err(tx.stop(cause));
+            return Err(own.unwrap_or_else(|| tx.stop(cause)));
         }
         tx.roll_back(Some(cause));
         self.repeated += 1;
@@ -423,7 +427,7 @@ pub(crate) fn run_with_checker(
             (Ok(Ok(())), _) => panic!("a procedure ended before its schedule"),
             (Ok(Err(abort)), None) => Failure::Abort(abort),
             (Ok(Err(abort)), Some(_)) => {
-                let Some(cause) = runner.tx.stopped().or(abort.cause()) else {
+                let Some(cause) = runner.tx.cause_of(&abort) else {
                     panic!("a chain ended without a conflict after its first piece: {abort}")
                 };
                 runner.tx.roll_back(Some(cause));

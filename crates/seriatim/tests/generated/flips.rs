@@ -6,7 +6,7 @@ use std::rc::Rc;
 
 use seriatim::htm::{Emulation, HtmMode};
 use seriatim::{Abort, Builder, Database, Session, Table, Tx, procedure, procedures};
-use seriatim_engine::protocol::disturbing::{NAME, before_accesses};
+use seriatim_engine::test_support::protocols::disturbing::{NAME, before_accesses};
 
 #[derive(Table)]
 #[table(name = "cell", key(id))]

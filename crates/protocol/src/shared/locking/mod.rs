@@ -230,8 +230,9 @@ impl<const WAITS: bool> seriatim_txn::Worker for Worker<WAITS> {
         self.base.begin();
         self.replaced.clear();
         if WAITS && priority == Priority::NONE {
+            // Without a database, which draws priorities.
             let Core { epochs, local, .. } = &self.base.core;
-            self.drawn = self.drawn.next(epochs.current(), local.worker().index());
+            self.drawn = self.drawn.next(epochs.current().0, local.worker().index());
             self.locks.begin(self.drawn);
         } else {
             self.locks.begin(priority);

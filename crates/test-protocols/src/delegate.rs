@@ -41,4 +41,4 @@ macro_rules! delegate {
         delegate! { each $($more)* }
     };
 }
-pub(super) use delegate;
+pub(crate) use delegate;
