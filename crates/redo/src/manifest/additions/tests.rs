@@ -1,3 +1,5 @@
+//! A list of added tables: each prefix that a power cut leaves is read, and damage is refused.
+
 use seriatim_base::disk::FaultyDisk;
 use seriatim_base::{LayoutId, TableId};
 
