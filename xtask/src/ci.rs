@@ -117,8 +117,8 @@ fn clippy(root: &Path) -> Result<(), String> {
 fn docs(root: &Path) -> Result<(), String> {
     let mut command = cargo(root);
     command.args(["doc", "--workspace", "--no-deps"]).env("RUSTDOCFLAGS", "-D warnings");
-    // What crates are documented against, the step `clippy` has checked, if its driver and features are the
-    // same. Else it is checked again.
+    // The step `clippy` has checked the crates that documentation needs, if its driver and features are the same. Else
+    // it is checked again.
     command.args(["--features", "seriatim/simulate,seriatim-transport/canary"]);
     with_lints(&mut command);
     finish(command)

@@ -77,9 +77,8 @@ const ALL_TESTS: [&str; 5] = [
     "crates/store/unit/Cargo.toml",
 ];
 
-/// What is shipped has no feature of tests: crates ask for them among their dev-dependencies, those that are
-/// nothing but tests anywhere; and what is built by default is the program alone, which has nothing to do
-/// with the suite.
+/// Shipped code has no feature of tests. Crates ask for these among their dev-dependencies, and crates that only test
+/// anywhere. The default build is the program alone, which does not depend on the suite.
 pub(crate) fn features(tree: &Tree) -> Vec<Finding> {
     let mut findings = Vec::new();
     for (path, text) in tree.ending("Cargo.toml").filter(|(path, _)| !ALL_TESTS.contains(path)) {

@@ -1,8 +1,7 @@
 //! Repository chores: `cargo xtask ci` runs every check, `cargo xtask tidy` the rules the compiler cannot
 //! know, `cargo xtask soak` what takes too long for either.
 //!
-//! Invariant: a rule that somebody wrote down is a check here, with a message that says what to do and a
-//! canary in its tests.
+//! Invariant: each written rule is a check here, with a message that says what to do, and a canary in its tests.
 
 mod ci;
 mod contributing;

@@ -18,7 +18,7 @@ use crate::runs::{Done, date, machine};
 /// All parts together, building included.
 const MINUTES: u64 = 15;
 
-/// What to run.
+/// The options of a run.
 #[derive(Debug, PartialEq, Eq)]
 struct Options {
     backend: String,
@@ -70,7 +70,7 @@ impl ReportPart {
     }
 }
 
-/// What runs, in the order in which failures say most.
+/// The parts, in the order in which failures say most.
 fn parts(options: &Options) -> Vec<ReportPart> {
     let part = |name, line: &str, more: &[&str]| ReportPart {
         name,

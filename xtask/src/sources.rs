@@ -1,5 +1,5 @@
-//! Rules about Rust sources: how a file opens, who may use the clock and files, what must not be shipped, who
-//! may print.
+//! Rules about Rust sources: how a file opens, which crates may use the clock and files or print, and what must not be
+//! shipped.
 
 use std::collections::BTreeSet;
 

@@ -185,8 +185,8 @@ impl Reader {
         }
     }
 
-    /// The tables. One with `each = NAME` becomes as many as the list of that name has, with their keys besides its
-    /// own. Curves that are the name of a list are those of the list.
+    /// The tables. One with `each = NAME` becomes as many as the list of that name has, with their keys in addition to
+    /// its own. Curves that are the name of a list are those of the list.
     fn expand(&self, tables: Vec<Table>) -> Result<Vec<Table>, String> {
         let mut expanded = Vec::new();
         for mut table in tables {

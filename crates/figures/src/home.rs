@@ -64,7 +64,7 @@ impl Home<'_> {
         Ok((reports, passed_over))
     }
 
-    /// What a file says of a figure, if there is one that says it.
+    /// The text of a figure in a file, if there is one.
     pub(crate) fn measured(&self, file: &str) -> Option<Measured> {
         read(&self.0.join(format!("{file}.json"))).ok()
     }

@@ -196,7 +196,7 @@ impl Claim {
     }
 }
 
-/// What is computed, in words.
+/// A description of the computation.
 impl std::fmt::Display for Claim {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let of = self.of.join(", ");
@@ -316,7 +316,7 @@ mod tests {
         (inside, outside)
     }
 
-    /// The canary of every claim: points that contradict it are told, and points that agree are not.
+    /// The canary of every claim: points that contradict it are reported, and points that agree are not.
     #[test]
     fn canary_points_that_contradict_a_claim_are_told() {
         for (figure, claim) in FIGURES.iter().flat_map(|figure| figure.claims.iter().map(move |claim| (figure, claim)))

@@ -5,9 +5,9 @@
 //! the JSON that they print. It imports no crate of this workspace and starts no process: its caller does
 //! ([`draw_all`]).
 //!
-//! Figures are data, in one file for each paper (`data/*.toml`, described in `data/README.md`). What a paper shows is
-//! kept as *relations* between measurements ([`Claim`]), never as absolute numbers, which do not travel from machine
-//! to machine.
+//! Figures are data, in one file for each paper (`data/*.toml`, described in `data/README.md`). A paper's results are
+//! kept as *relations* between measurements ([`Claim`]), never as absolute numbers, which differ from machine to
+//! machine.
 
 mod data;
 mod draw;

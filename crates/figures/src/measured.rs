@@ -11,7 +11,7 @@ use crate::metric;
 /// The format of the files; others are not read.
 pub(crate) const FORMAT: u32 = 2;
 
-/// What threads run on.
+/// The cores that threads run on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Cores {
@@ -46,7 +46,7 @@ pub enum Size {
     Large,
 }
 
-/// What measured the points on one kind of cores. Runs of different origins are not mixed.
+/// The programs that measured the points on one kind of cores. Runs of different origins are not mixed.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Origin {
     /// The revision it was built from.
@@ -61,7 +61,7 @@ pub struct Origin {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Answer {
-    /// What it printed.
+    /// Its output.
     Report(Value),
     /// It cannot be run by this program or on this machine; why.
     NotHere(String),
@@ -114,7 +114,7 @@ pub(crate) struct Curve {
     pub(crate) points: Vec<(f64, f64)>,
 }
 
-/// What a view shows on one kind of cores.
+/// A view's values on one kind of cores.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Curves {
@@ -172,7 +172,7 @@ impl Measured {
         Cores::ALL.into_iter().filter(|cores| self.points.iter().any(|point| point.cores == *cores)).collect()
     }
 
-    /// What a view shows: medians of points that ran several times. Of points that ran the same code, only the first.
+    /// A view's values: medians of points that ran several times. Of points that ran the same code, only the first.
     pub(crate) fn curves(&self, view: &View, cores: Cores) -> Curves {
         let mut shown = Curves::default();
         // The code that ran at each x, and its curve.

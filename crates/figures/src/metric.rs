@@ -9,7 +9,7 @@ use crate::figure::{CurvePoint, Function};
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Metric {
-    /// What it is, with its unit.
+    /// Its meaning, with its unit.
     pub label: String,
     /// The number; of an object, the sum of its numbers.
     of: String,
@@ -194,7 +194,7 @@ mod tests {
         assert_eq!(places, wanted.map(|(name, x, y)| (name.to_owned(), x, y)));
     }
 
-    /// What a figure's only view shows of a report, of the curve `a`.
+    /// The values of the curve `a` that a figure's only view shows of a report.
     fn bars(id: &str, report: &Value) -> Vec<(String, f64, f64)> {
         let crate::Shows::Bars(_, all) = &figure(id).views[0].shows else { panic!("{id} has no bars") };
         all.iter().flat_map(|bars| bars.places("a", report)).collect()

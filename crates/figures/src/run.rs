@@ -21,12 +21,12 @@ use crate::setting::Setting;
 /// order. On simulated cores several may run at a time, since they do not disturb each other.
 pub type Ask<'a> = dyn FnMut(Cores, &[&[String]], &mut dyn FnMut(usize, Answer)) + 'a;
 
-/// What to draw, with what, and where.
+/// The figures to draw, the program that measures them, and the directory.
 #[derive(Debug)]
 pub struct Job<'a> {
     /// The figures.
     pub figures: &'a [&'static Figure],
-    /// What they are measured with.
+    /// The setting of their measurement.
     pub setting: &'a Setting,
     /// Measures only points on these; the others are shown as the directory has them.
     pub cores: Option<Cores>,
@@ -36,7 +36,7 @@ pub struct Job<'a> {
     pub directory: &'a Path,
 }
 
-/// What happens while figures are measured.
+/// Events while figures are measured.
 #[derive(Debug)]
 pub enum Event<'a> {
     /// An existing file was not used; why.
@@ -227,7 +227,7 @@ impl Work<'_> {
         let (wanted, left): (Vec<_>, Vec<_>) = [(Cores::Simulated, simulated), (Cores::Real, real)]
             .into_iter()
             .partition(|(cores, _)| self.job.cores.is_none_or(|wanted| wanted == *cores));
-        // What the file has comes first, since the file is replaced after each command.
+        // The file's contents come first, since the file is replaced after each command.
         left.into_iter().for_each(|(cores, runs)| self.leave(&mut drawing, cores, runs));
         wanted.into_iter().try_for_each(|(cores, runs)| self.run(ask, &mut drawing, cores, runs))?;
         publish(&self.home, figure, Some(&drawing.measured))

@@ -149,7 +149,7 @@ pub struct Program {
     pub access: Access,
     /// Its operations.
     pub ops: Vec<Op>,
-    /// What it does after them.
+    /// Its steps after them.
     pub ending: Ending,
 }
 

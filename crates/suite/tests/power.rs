@@ -243,8 +243,7 @@ fn canary_every_broken_log_is_caught() {
             LogFault::DeleteEarly => (Plan::Cuts, &["the segment is missing", "those before it are needed"]),
             LogFault::ForgetWhole => (Plan::Cuts, &[WRONG_ROWS, "has no row to change"]),
             LogFault::AddTwice => (Plan::Cuts, &[WRONG_ROWS]),
-            // What it breaks shows when a file is gone:
-            // `canary_a_segment_that_nothing_knows_of_is_lost_without_a_word`.
+            // The fault shows when a file is gone: `canary_a_segment_that_nothing_knows_of_is_lost_without_a_word`.
             LogFault::OmitLinks => continue,
             LogFault::None => unreachable!("nothing is broken"),
         };

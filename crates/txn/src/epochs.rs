@@ -1,7 +1,8 @@
 //! The epoch of the database: which commits become durable together.
 //!
 //! A ticker advances it, and so does the log where a caller waits for the end of an epoch. A worker advances it if its
-//! commit used up much of the TIDs of the epoch ([`Epochs::end_if_late`]). Every commit reads it once, after its last lock is held or inside its region. So epochs are no measure of time.
+//! commit used up much of the TIDs of the epoch ([`Epochs::end_if_late`]). Every commit reads it once, after its last
+//! lock is held or inside its region. So epochs are no measure of time.
 //!
 //! Where snapshots are durable, their numbers are never reused, also by a later opening: it begins [`UNSAID_MAX`] above
 //! the newest epoch that the disk has recorded. So epochs must not be further ahead of that record. A thread that ends

@@ -9,9 +9,9 @@
 /// ```
 /// The order of the bits makes the upper 48 ([`Priority::rounded`]) differ between up to 64 workers. Each worker draws
 /// priorities from its own counter, so that transactions share no counter. Priorities of one worker are in the order in
-/// which they were drawn, those of two workers in the order of their periods. The caller counts periods, which last some
-/// milliseconds. Epochs are no periods: each awaited flush ends one, and 2^34 may pass in days. A worker that draws more
-/// than 2^18 in a period runs ahead of it: its transactions then pass for younger than they are.
+/// which they were drawn, those of two workers in the order of their periods. The caller counts periods, which last
+/// some milliseconds. Epochs are no periods: each awaited flush ends one, and 2^34 may pass in days. A worker that
+/// draws more than 2^18 in a period runs ahead of it: its transactions then pass for younger than they are.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Priority(u64);
 

@@ -1,11 +1,11 @@
 //! `cargo xtask mutants`: whether the tests notice when a mechanism of safety is missing.
 //!
-//! A mutant is a rewrite of one place in the sources ([`list`]). All of them are applied at once to a copy of
-//! the repository below `target/mutants`, each behind a switch that the environment turns on, so that one
-//! build serves all and the sources stay clean. For each mutant its tests run in their order until one fails;
-//! a test that takes far longer than it does without the mutant has caught it too. What was found is kept by
-//! the mutant's text and the revision of the sources, so a run goes on where another stopped. A mutant that
-//! no test catches fails the run, unless the list says why nothing can.
+//! A mutant is a rewrite of one place in the sources ([`list`]). All of them are applied at once to a copy of the
+//! repository below `target/mutants`, each behind a switch that the environment turns on, so that one build serves all
+//! and the sources stay clean. For each mutant its tests run in their order until one fails; a test that takes far
+//! longer than it does without the mutant has caught it too. Verdicts are kept by the mutant's text and the revision of
+//! the sources, so a run continues where another stopped. A mutant that no test catches fails the run, unless the list
+//! says why nothing can.
 
 pub(crate) mod list;
 
@@ -40,7 +40,7 @@ const SAMPLE: &[&str] = &["seriatim-history", "seriatim-catalog", "seriatim-proc
 const USAGE: &str = "usage: cargo xtask mutants [--quick] [--only TEXT]... [--without CRATE]... [--list] [--fresh]
        cargo xtask mutants --sample [cargo-mutants options]";
 
-/// What is appended to the root of each crate that has mutants. An own module in each, so that no crate needs
+/// The text that is appended to the root of each crate that has mutants. An own module in each, so that no crate needs
 /// a new dependency.
 fn switch_module() -> String {
     format!(
@@ -196,8 +196,8 @@ impl<'a> Scratch<'a> {
             let mut command = cargo(&self.folder());
             command.args(["test", "--no-run", "--message-format", "json-render-diagnostics"]).stdout(Stdio::piped());
             if loom {
-                // What the models depend on is built already. A wrapper that does nothing sets the copy's
-                // crates apart from the repository's.
+                // The dependencies of the models are built already. A wrapper that does nothing sets the copy's crates
+                // apart from the repository's.
                 crate::ci::build_for_loom(&mut command, self.root);
                 command.env("RUSTC_WORKSPACE_WRAPPER", "env");
             } else {
@@ -354,7 +354,7 @@ fn execute(
     Ok(if status.success() { End::Passed(took) } else { End::Failed })
 }
 
-/// What is known of mutants: a file with a line each, appended as it is found.
+/// The verdicts about mutants: a file with a line for each, which is appended at once.
 struct VerdictFile {
     path: PathBuf,
     known: BTreeMap<u64, Verdict>,
@@ -396,7 +396,7 @@ impl VerdictFile {
     }
 }
 
-/// What identifies a result: the mutant and the sources.
+/// The identity of a result: the mutant and the sources.
 fn key(mutant: &Mutant, revision: u64) -> u64 {
     let mut hasher = DefaultHasher::new();
     (mutant.text(), revision).hash(&mut hasher);
@@ -432,7 +432,7 @@ fn hunt(scratch: &Scratch<'_>, chosen: &[usize], found: &mut VerdictFile) -> Res
     let unchanged: Vec<&Test> = builds.iter().flat_map(|&i| &mutants[i].tests).collect();
     let binaries = scratch.build(&unchanged)?;
     for &i in &builds {
-        // What the tests take without it is measured first.
+        // The time of the tests without it is measured first.
         for test in &mutants[i].tests {
             limit(scratch, &binaries, &mut limits, test)?;
         }

@@ -24,8 +24,8 @@ use crate::table::TableSet;
 use crate::tx::{Origin, TxCore};
 use crate::{Runner, TransactionOptions};
 
-/// Replaces the old table by the new one, which is empty and void in the manifest. No checkpoint may be taken meanwhile, and neither
-/// table may be in use.
+/// Replaces the old table by the new one, which is empty and void in the manifest. No checkpoint may be taken
+/// meanwhile, and neither table may be in use.
 ///
 /// # Errors
 /// No memory; an error of the file system. The old table is then unchanged.

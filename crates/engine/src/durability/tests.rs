@@ -22,8 +22,7 @@ use super::throttle::{Limits, Load, SLICE, Watch};
 use crate::testing::{Handle, on};
 use crate::{
     Checkpoint, DatabaseLocation, Durability, Engine, OpenError, SchemaError, Settings, StorageError, TransactError,
-    TxCore,
-    available_protocols,
+    TxCore, available_protocols,
 };
 use seriatim_test_protocols::repairing::{self, MEANWHILE, SCRIPT};
 
@@ -125,7 +124,8 @@ fn a_log_whose_epochs_are_used_up_stops_and_says_so() {
     assert!(db.runner().snapshot(|tx| Ok(tx.get(&notes, &1)?.is_some())).expect("a snapshot").value);
 }
 
-/// Without a ticker no epoch ends by itself. A counter that ran over would put commits into an epoch that has not begun.
+/// Without a ticker no epoch ends by itself. A counter that ran over would put commits into an epoch that has not
+/// begun.
 #[test]
 fn commits_that_depend_on_each_other_end_their_epoch_before_its_tids_run_out() {
     for protocol in ["dbx", "nowait", "cicada"] {

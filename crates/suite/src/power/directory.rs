@@ -13,7 +13,7 @@ use super::verify;
 /// again. Returns the number of operations.
 ///
 /// # Errors
-/// What did not hold, with the seed.
+/// A description of the violated property, with the seed.
 pub fn cut_each_operation(case: &Case) -> Result<u64, String> {
     let wrong =
         |problem: String| format!("a recovery that was cut short: seed {}, {}: {problem}", case.seed, case.setting);
@@ -113,7 +113,7 @@ impl LeftDirectory<'_> {
     /// After some lives of this case.
     ///
     /// # Errors
-    /// What did not hold.
+    /// A description of the violated property.
     pub fn by(case: &Case) -> Result<LeftDirectory<'_>, String> {
         left_by(case).map(LeftDirectory)
     }

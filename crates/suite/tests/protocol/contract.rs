@@ -1,4 +1,4 @@
-//! What the contract promises, held against every protocol where it does not show through the public API.
+//! The promises of the contract, checked under every protocol where the public API does not show them.
 
 mod gc;
 mod held;

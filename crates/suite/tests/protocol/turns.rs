@@ -359,9 +359,9 @@ fn fleeting_insert_skew<P: Protocol>() {
     }
 }
 
-/// One writes since a row is not there, as it finds in what a third has linked for it and then takes back;
-/// the other inserts that row, since nothing was written. What was not written had been read by one who comes
-/// late in the order, if the protocol has such.
+/// One writes since a row is not there, as it finds in what a third has linked for it and then takes back; the other
+/// inserts that row, since nothing was written. A transaction that comes late in the order had read the unwritten row,
+/// if the protocol has such.
 fn taken_back_insert_skew<P: Protocol>() {
     every_step(|at| {
         let bench = Bench::<P>::open(HtmMode::Absent, &[0, 0, 0]);
@@ -473,7 +473,7 @@ fn deleted_anew<P: Protocol>() {
     assert!(!linked());
 }
 
-/// What is deleted is put away although others hold it when its turn comes.
+/// A deleted record is unlinked although others hold it when its turn comes.
 fn looks_that_come_too_early<P: Protocol>() {
     every_step(|at| {
         let bench = Bench::<P>::open(HtmMode::Absent, &[1, 2, 3]);
@@ -495,8 +495,8 @@ fn looks_that_come_too_early<P: Protocol>() {
     });
 }
 
-/// One fills rows whose keys another has linked, and which the other takes back. It may miss its own rows
-/// then, but does not tell so (promise g). Who is held links nothing that could be met.
+/// One fills rows whose keys another has linked, and which the other takes back. It may miss its own rows then, but
+/// does not tell so (promise g). A held transaction links no record that others could find.
 fn own_rows_that_are_unlinked<P: Protocol>() {
     const ABSENT: [u64; 2] = [8, 9];
     every_step(|at| {

@@ -11,7 +11,7 @@ use seriatim_suite::{Setting, audit, matrix, patience};
 
 use crate::{assert_serializable, committed, stepped, try_once, unless_conflict};
 
-/// What the only read of the newest recorded transaction found.
+/// The value that the only read of the newest recorded transaction found.
 fn saw(history: &History) -> Saw {
     let last = history.transactions.iter().max_by_key(|transaction| transaction.ended).expect("a transaction");
     last.reads[0].saw

@@ -11,8 +11,8 @@ use seriatim_txn::{Freshness, Inserted, Mode, OpError, Priority, Protocol, Scan,
 use crate::common::{Bench, modes};
 use crate::contract::{commit, insert};
 
-/// Deletes cell 1 after a few changes of it, whose TIDs nobody else has: the TID of the delete. Its record
-/// can be unlinked.
+/// Deletes cell 1 after a few changes of it, whose TIDs no other row has. Returns the TID of the delete. Its record can
+/// be unlinked.
 pub(crate) fn delete<P: Protocol>(bench: &Bench<P>, worker: &mut P::Worker) -> Tid {
     for _ in 0..10 {
         worker.begin(Mode::ReadWrite, Priority::NONE);
@@ -75,7 +75,7 @@ pub(crate) fn reader_of_an_absence<P: Protocol>() {
     }
 }
 
-/// What was done to cell 1 before it is looked at.
+/// The state of cell 1 before it is read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum CellState {
     Row,
