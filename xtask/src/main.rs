@@ -49,7 +49,7 @@ const USAGE: &str = "usage: cargo xtask ci [--timings] [STEP...]
        cargo xtask sanitize [miri] [thread] [address]
                                   the tests under tools of the nightly toolchain; skips those that are not there
        cargo xtask fuzz [--seconds N] [TARGET...]
-                                  the decoders and the command line's arguments by cargo-fuzz, 60 s each";
+                                  the decoders by cargo-fuzz, 60 s each";
 
 fn main() -> ExitCode {
     if let Some(code) = timings::stand_in() {

@@ -69,6 +69,7 @@ fn steps(tree: &Tree) -> Vec<Step> {
         ci("loom", "models of what threads share"),
         ci("mutants", "tests notice missing mechanisms: those that take a moment"),
         ci("simulate", "the command line on simulated cores"),
+        ci("fuzz", "the fuzz targets compile"),
         step("soak", "power cuts and kills in optimized code", "xtask soak --cuts 20000 --kills 60 --minutes 12", &[]),
     ];
     if !programs.is_empty() {

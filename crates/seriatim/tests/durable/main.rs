@@ -12,6 +12,7 @@ mod format;
 mod helpers;
 mod kept;
 mod locks;
+mod many_tables;
 mod memory;
 mod moved;
 mod open;
