@@ -84,7 +84,7 @@ pub(crate) fn compile(root: &Path) -> Result<(), String> {
     // The crates that they change, without the program. A wrapper that does nothing sets crates of the
     // workspace apart from the repository's own, as clippy's does, so that what they depend on is checked
     // once for both.
-    command.args(["check", "--quiet", "--package", "seriatim-protocol", "--package", "seriatim-workload"]);
+    command.args(["check", "--quiet", "--package", "seriatim-engine", "--package", "seriatim-workload"]);
     command.env("CARGO_TARGET_DIR", target(root)).env("RUSTC_WORKSPACE_WRAPPER", "env");
     finish(command).map_err(|message| format!("with the examples of {DOCUMENT}: {message}"))
 }

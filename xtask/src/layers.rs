@@ -18,7 +18,7 @@ pub(crate) const LAYERS: &[(&str, &[&str])] = &[
     ("protocols for tests", &["test-protocols"]),
     ("placement", &["transport", "replica", "partition"]),
     ("procedures", &["procedure-macros", "procedure"]),
-    ("transactions", &["protocol", "batch", "txn"]),
+    ("transactions", &["baselines", "protocol", "batch", "txn"]),
     ("storage", &["store", "redo", "catalog", "macros"]),
     ("runtime", &["history", "memory", "htm", "base"]),
 ];
@@ -69,9 +69,10 @@ pub(crate) fn check(tree: &Tree) -> Vec<Finding> {
 const FOR_TESTS: [&str; 3] = ["canary", "small", "test-support"];
 
 /// Crates that are nothing but tests.
-const ALL_TESTS: [&str; 4] = [
+const ALL_TESTS: [&str; 5] = [
     "crates/suite/Cargo.toml",
     "crates/fuzz/Cargo.toml",
+    "crates/baselines/unit/Cargo.toml",
     "crates/protocol/unit/Cargo.toml",
     "crates/store/unit/Cargo.toml",
 ];

@@ -34,9 +34,9 @@ const TOOLS: &[Tool] = &[
 const SANITIZED: &[&[&str]] = &[
     &["-p", "seriatim-catalog", "--lib", "--test", "wire", "--test", "keys", "--test", "derive"],
     &["-p", "seriatim-store", "--lib", "--tests"],
-    &["-p", "seriatim-protocol", "--lib", "--tests"],
+    &["-p", "seriatim-protocol", "-p", "seriatim-baselines", "--lib"],
     // A sample: every protocol on every back end, histories judged.
-    &["-p", "seriatim-suite", "--test", "histories", "--test", "traps"],
+    &["-p", "seriatim-suite", "--test", "histories", "--test", "traps", "--test", "protocol"],
 ];
 
 /// The same of crates whose threads hand memory to each other under locks of the standard library.

@@ -286,7 +286,7 @@ mod tests {
             ("fn f() { unsafe { libc::fdatasync(3) }; }", "libc::fdatasync"),
             ("use libc::{c_int, pwrite64};", "libc::pwrite64"),
         ] {
-            for folder in ["catalog", "store", "redo", "txn", "protocol", "engine", "seriatim", "memory"] {
+            for folder in ["catalog", "store", "redo", "txn", "protocol", "baselines", "engine", "seriatim", "memory"] {
                 let path = format!("crates/{folder}/src/lib.rs");
                 assert_one(&files(&source(&path, text)), &["lib.rs:1", name, "seriatim_base::disk"]);
             }

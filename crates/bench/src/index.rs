@@ -43,7 +43,7 @@ pub enum Way {
     /// Each operation, including lookups. They share one fallback lock.
     Operations,
     /// Nothing: the only thread reads and changes records in place.
-    Alone,
+    SingleThread,
 }
 
 /// Options of a run.
@@ -201,7 +201,7 @@ impl Client<'_> {
             shared.index.insert(&mut cx, Key::Word8(key), record, &mut Unobserved)
         };
         let inserted = match way {
-            Way::Changes | Way::Alone => link(),
+            Way::Changes | Way::SingleThread => link(),
             Way::Operations => {
                 let mut inserted = Ok(Inserted::Linked);
                 whole.run(&mut || inserted = link());
@@ -222,7 +222,7 @@ impl Client<'_> {
     pub(crate) fn read(&mut self, key: u64) {
         let Client { shared, local, whole, .. } = self;
         match shared.options.way {
-            Way::Alone => Client::find(shared, local, key, |row| _ = black_box(row.copy())),
+            Way::SingleThread => Client::find(shared, local, key, |row| _ = black_box(row.copy())),
             Way::Changes => Client::find(shared, local, key, |row| _ = black_box(row.read())),
             Way::Operations => {
                 let mut words = [0; VALUE];
@@ -235,7 +235,7 @@ impl Client<'_> {
     pub(crate) fn change(&mut self, key: u64) {
         let Client { shared, local, agent, whole, outside } = self;
         match shared.options.way {
-            Way::Alone => Client::find(shared, local, key, Row::advance),
+            Way::SingleThread => Client::find(shared, local, key, Row::advance),
             Way::Changes => Client::find(shared, local, key, |row| {
                 black_box(row.read());
                 // An error means that the row was locked for longer than the bound.
@@ -286,7 +286,7 @@ impl Client<'_> {
 
     fn regions(&self) -> RegionStatistics {
         match self.shared.options.way {
-            Way::Changes | Way::Alone => self.agent.statistics(),
+            Way::Changes | Way::SingleThread => self.agent.statistics(),
             Way::Operations => self.whole.statistics(),
         }
     }

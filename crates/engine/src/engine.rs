@@ -161,7 +161,7 @@ impl Engine {
         }
         // Recovery may need more memory than was in use: rows that the log deletes later exist for a while.
         environment.memory.set_limit(None);
-        let opened = match &options.place {
+        let opened = match &options.location {
             Some(place) => durability::open(&options, place, &foundation)?,
             None => durability::Opened::in_memory(),
         };

@@ -11,14 +11,14 @@ use seriatim_base::Tid;
 use seriatim_catalog::Key;
 use seriatim_htm::{HtmMode, Whole};
 use seriatim_memory::{OutOfMemory, Pinned};
-use seriatim_protocol::{PROTOCOLS, for_each_protocol};
 use seriatim_store::RecordPtr;
 use seriatim_txn::{
     Capabilities, Change, Core, DatabaseSettings, Environment, HotRecord, Near, Options, Partitions, Peeked, Protocol,
     ProtocolInfo, Recover, Restored, RowBuffer, Table, Validator, Worker,
 };
 
-use crate::{OpenError, Settings};
+use crate::registry::PROTOCOLS;
+use crate::{OpenError, Settings, for_each_protocol};
 
 /// The registry of protocols, each with its name, paper, requirements and capabilities.
 pub fn protocols() -> &'static [ProtocolInfo] {

@@ -384,7 +384,7 @@ impl Runner {
         let reach = self.take_reach(origin);
         loop {
             self.tx.open(mode, attempts, origin)?;
-            let alone = self.tx.decide_alone();
+            let exclusive = self.tx.decide_exclusively();
             // Kept until the attempt has committed or failed: a reported failure was true in these partitions.
             let owned = match &self.partitions {
                 Some((partitions, wait)) if !reach.is_empty() => own(partitions, *wait, reach, &self.tx),
@@ -395,7 +395,7 @@ impl Runner {
                 (Some(whole), _) if origin == Origin::Procedure => attempt_whole(whole, &mut self.tx, &mut body),
                 _ => attempt(&mut self.tx, &mut body),
             };
-            drop((owned, alone));
+            drop((owned, exclusive));
             match ended {
                 Ok((value, tid)) => {
                     if attempts > EXCLUSIVE_AFTER {

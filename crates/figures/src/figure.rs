@@ -124,10 +124,10 @@ pub enum Axis {
 }
 
 /// A place of a curve: its name, x and y.
-pub type Place = (String, f64, f64);
+pub type CurvePoint = (String, f64, f64);
 
 /// Makes places from a point's x and its report.
-pub type Function = fn(f64, &Value) -> Vec<Place>;
+pub type Function = fn(f64, &Value) -> Vec<CurvePoint>;
 
 /// What a view shows of a report.
 #[derive(Clone, Debug)]
@@ -169,7 +169,7 @@ pub struct Bars {
 
 impl Bars {
     /// The places that a report has, of a point of this curve.
-    pub(crate) fn places(&self, series: &str, report: &Value) -> Vec<Place> {
+    pub(crate) fn places(&self, series: &str, report: &Value) -> Vec<CurvePoint> {
         let own = [(series.to_owned(), String::new())];
         let curves = if self.curves.is_empty() { &own[..] } else { &self.curves };
         let place = |(at, bar): (usize, &(String, String)), curve: &(String, String)| {

@@ -24,7 +24,7 @@ mod setting;
 mod test_support;
 
 pub use data::{FIGURES, PAPERS, find};
-pub use figure::{All, At, Axis, Bars, Claim, Figure, Function, Paper, Place, Point, Shows, View};
+pub use figure::{All, At, Axis, Bars, Claim, CurvePoint, Figure, Function, Paper, Point, Shows, View};
 pub use judge::Verdict;
 pub use measured::{Answer, Cores, Origin, Size};
 pub use metric::Metric;

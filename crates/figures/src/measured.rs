@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::figure::{Place, Shows, View};
+use crate::figure::{CurvePoint, Shows, View};
 use crate::metric;
 
 /// The format of the files; others are not read.
@@ -232,7 +232,7 @@ impl Measured {
 }
 
 impl MeasuredPoint {
-    fn values(&self, shows: &Shows, report: &Value) -> Vec<Place> {
+    fn values(&self, shows: &Shows, report: &Value) -> Vec<CurvePoint> {
         let values = match shows {
             Shows::One(metric) => {
                 metric.of(self.x, report).map(|y| (self.series.clone(), self.x, y)).into_iter().collect()

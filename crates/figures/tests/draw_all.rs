@@ -76,14 +76,14 @@ fn without_regions(arguments: &[String], mut answer: Answer) -> Answer {
     answer
 }
 
-struct Told {
+struct Drawn {
     summary: Summary,
     asked: Vec<String>,
     passed_over: Vec<String>,
     failed: Vec<String>,
 }
 
-fn drawn(home: &Home, ids: &[&str], program: &str, setting: &Setting, ask: impl Fn(&[String]) -> Answer) -> Told {
+fn drawn(home: &Home, ids: &[&str], program: &str, setting: &Setting, ask: impl Fn(&[String]) -> Answer) -> Drawn {
     drawn_on(None, home, ids, program, setting, ask)
 }
 
@@ -95,7 +95,7 @@ fn drawn_on(
     program: &str,
     setting: &Setting,
     ask: impl Fn(&[String]) -> Answer,
-) -> Told {
+) -> Drawn {
     let ids: Vec<String> = ids.iter().map(|&id| id.to_owned()).collect();
     let figures = find(None, &ids).expect("they are registered");
     let origin = origin(program);
@@ -117,7 +117,7 @@ fn drawn_on(
             Event::Next { done, of, .. } => assert!(done < of, "{done} of {of}"),
         },
     );
-    Told { summary: summary.expect("the directory can be written"), asked, passed_over, failed }
+    Drawn { summary: summary.expect("the directory can be written"), asked, passed_over, failed }
 }
 
 fn verdict<'a>(file: &'a Value, says: &str, cores: &str) -> &'a Value {

@@ -111,7 +111,7 @@ impl<A: Application> CoordinatorRole<A> {
             for message in batch.drain(..).map(Some).chain([None]) {
                 let message = match message {
                     Some(ToCoordinator::Message(message)) => Some(message),
-                    Some(ToCoordinator::Left) => {
+                    Some(ToCoordinator::ClientGone) => {
                         left += 1;
                         continue;
                     }

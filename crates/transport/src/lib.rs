@@ -116,7 +116,7 @@ enum ToCoordinator<A: Application> {
     /// For the coordinator.
     Message(MessageOf<A::Procedure>),
     /// A client has gone.
-    Left,
+    ClientGone,
     /// A partition could not begin again. It may try later.
     Gone(PartitionId),
 }

@@ -379,7 +379,7 @@ impl<A: Application> Drop for Port<A> {
     fn drop(&mut self) {
         self.flush();
         match &mut self.coordinates {
-            Coordinates::Shared(coordinator) => coordinator.put(0, ToCoordinator::Left),
+            Coordinates::Shared(coordinator) => coordinator.put(0, ToCoordinator::ClientGone),
             Coordinates::Own(own) => {
                 let (coordinator, incarnation) = (own.id, own.incarnation);
                 self.owners.put_all(|| ToOwner::CoordinatorDown { coordinator, incarnation });

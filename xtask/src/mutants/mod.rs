@@ -97,7 +97,7 @@ pub(crate) fn run(root: &Path, arguments: &[String]) -> Result<(), String> {
         return Ok(());
     }
     let scratch = Scratch::new(root, &tree, &mutants);
-    let mut found = Found::open(&scratch.home.join("results"), options.fresh)?;
+    let mut found = VerdictFile::open(&scratch.home.join("results"), options.fresh)?;
     let hunted = hunt(&scratch, &chosen, &mut found);
     let summary = summarize(&mutants, &chosen, &found, &scratch);
     hunted.and(summary)
@@ -355,7 +355,7 @@ fn execute(
 }
 
 /// What is known of mutants: a file with a line each, appended as it is found.
-struct Found {
+struct VerdictFile {
     path: PathBuf,
     known: BTreeMap<u64, Verdict>,
 }
@@ -369,8 +369,8 @@ struct Verdict {
     seconds: String,
 }
 
-impl Found {
-    fn open(path: &Path, fresh: bool) -> Result<Found, String> {
+impl VerdictFile {
+    fn open(path: &Path, fresh: bool) -> Result<VerdictFile, String> {
         if fresh {
             let _ = fs::remove_file(path);
         }
@@ -382,7 +382,7 @@ impl Found {
                 known.insert(key, Verdict { kind: kind.into(), by: by.into(), seconds: seconds.into() });
             }
         }
-        Ok(Found { path: path.into(), known })
+        Ok(VerdictFile { path: path.into(), known })
     }
 
     fn note(&mut self, key: u64, name: &str, verdict: Verdict) -> Result<(), String> {
@@ -404,7 +404,7 @@ fn key(mutant: &Mutant, revision: u64) -> u64 {
 }
 
 /// Runs the chosen mutants that are not known yet.
-fn hunt(scratch: &Scratch<'_>, chosen: &[usize], found: &mut Found) -> Result<(), String> {
+fn hunt(scratch: &Scratch<'_>, chosen: &[usize], found: &mut VerdictFile) -> Result<(), String> {
     let mutants = scratch.mutants;
     let unknown =
         |&i: &usize| mutants[i].equivalent.is_none() && !found.known.contains_key(&key(&mutants[i], scratch.revision));
@@ -471,7 +471,7 @@ fn judge<'a>(
     limits: &mut BTreeMap<&'a Test, Duration>,
     at: usize,
     number: usize,
-    found: &mut Found,
+    found: &mut VerdictFile,
 ) -> Result<(), String> {
     let mutant = &scratch.mutants[at];
     let mut verdict = ("survived", String::new());
@@ -495,7 +495,7 @@ fn judge<'a>(
 }
 
 /// Tells what was found, by class.
-fn summarize(mutants: &[Mutant], chosen: &[usize], found: &Found, scratch: &Scratch<'_>) -> Result<(), String> {
+fn summarize(mutants: &[Mutant], chosen: &[usize], found: &VerdictFile, scratch: &Scratch<'_>) -> Result<(), String> {
     let mut classes: BTreeMap<&str, [usize; 4]> = BTreeMap::new();
     let mut survivors = Vec::new();
     for &i in chosen {

@@ -21,8 +21,8 @@ use super::persistence::Behind;
 use super::throttle::{Limits, Load, SLICE, Watch};
 use crate::testing::{Handle, on};
 use crate::{
-    Checkpoint, Durability, Engine, OpenError, Place, SchemaError, Settings, StorageError, TransactError, TxCore,
-    available_protocols,
+    Checkpoint, DatabaseLocation, Durability, Engine, OpenError, SchemaError, Settings, StorageError, TransactError,
+    TxCore, available_protocols,
 };
 use seriatim_test_protocols::repairing::{self, MEANWHILE, SCRIPT};
 
@@ -118,8 +118,8 @@ fn a_log_whose_epochs_are_used_up_stops_and_says_so() {
         Ok(db) => (0..4).for_each(|_| db.step()),
         Err(error) => assert!(matches!(error, OpenError::Invalid(_)), "{error}"),
     }
-    let place = Place { directory: "/db".into(), inspect: true, disk: Some(Arc::new(disk.mount())) };
-    let db = Settings { workers: 2, place: Some(place), ..Settings::default() }.open().expect("it is read");
+    let location = DatabaseLocation { directory: "/db".into(), inspect: true, disk: Some(Arc::new(disk.mount())) };
+    let db = Settings { workers: 2, location: Some(location), ..Settings::default() }.open().expect("it is read");
     let notes = db.table::<Note>();
     assert!(db.runner().snapshot(|tx| Ok(tx.get(&notes, &1)?.is_some())).expect("a snapshot").value);
 }

@@ -22,7 +22,7 @@ use seriatim_partition::{
 use bank::{
     ACCOUNTS, CLIENTS, PARTITIONS, SUM, Wanted, audit, contents, divided, loaded, sign, swap, tell, toggle, transfer,
 };
-use nodes::{CoordinatorSetup, Disks, Found, Kind, Lists, Node, OwnerNode, OwnerSetup};
+use nodes::{CoordinatorSetup, Disks, EventCounts, Kind, Lists, Node, OwnerNode, OwnerSetup};
 
 /// The sender of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -80,7 +80,7 @@ struct Ran {
     /// Deaths of coordinators.
     coordinators: u32,
     /// Events at nodes, and the state that restarted ones found.
-    found: Found,
+    found: EventCounts,
 }
 
 #[derive(Clone, Default)]
@@ -232,7 +232,7 @@ impl<K: Kind> Run<K> {
             Ok(Some(OwnerOutput::Reply { transaction, outcome })) => {
                 self.answer(transaction, &outcome, |reply| match reply {
                     Reply::Output(output) => Some(output),
-                    Reply::Found(_) => None,
+                    Reply::Results(_) => None,
                 });
             }
             Err(()) => self.kill_owner(id),

@@ -14,5 +14,5 @@ use super::ordered::{Admission, Entry};
 
 /// Whether the next transaction may run.
 pub(super) fn admit<P: Partition>(undecided: &VecDeque<Entry<P>>) -> Admission {
-    if undecided.is_empty() { Admission::Alone } else { Admission::Wait }
+    if undecided.is_empty() { Admission::Immediate } else { Admission::Wait }
 }

@@ -40,7 +40,7 @@ pub(super) enum Admission {
     /// It has to wait.
     Wait,
     /// Nothing is undecided.
-    Alone,
+    Immediate,
     /// It runs on top of undecided ones. Its response waits for them, or not.
     Speculate { response_waits: bool },
 }
@@ -124,7 +124,7 @@ impl<P: Partition> Ordered<P> {
             }
             let arrival = self.waiting.pop_front().expect("it is there");
             match arrival {
-                Arrival::Call(call) if admission == Admission::Alone => place.run_alone(call, out),
+                Arrival::Call(call) if admission == Admission::Immediate => place.run_alone(call, out),
                 Arrival::Call(call) => self.speculate(place, call, out),
                 Arrival::Fragment(fragment) => {
                     self.begin(place, fragment, admission == Admission::Speculate { response_waits: true }, out);

@@ -31,7 +31,7 @@ pub(super) fn admit<P: Partition>(
     undecided: &VecDeque<Entry<P>>,
     next: &Arrival<P::Work>,
 ) -> Admission {
-    let Some(last) = undecided.back() else { return Admission::Alone };
+    let Some(last) = undecided.back() else { return Admission::Immediate };
     if !last.is_finished() {
         return Admission::Wait;
     }

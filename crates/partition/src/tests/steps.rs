@@ -20,15 +20,15 @@ pub(super) fn owner(scheme: Scheme) -> Owner<Store> {
     Owner::new(P, Store::new(P, 4, 5), &Options { records: false, ..Options::new(scheme) })
 }
 
-pub(super) type Told = Vec<OwnerOutputOf<Store>>;
+pub(super) type Outputs = Vec<OwnerOutputOf<Store>>;
 
-pub(super) fn tell(owner: &mut Owner<Store>, message: ToOwner<Work>) -> Told {
+pub(super) fn tell(owner: &mut Owner<Store>, message: ToOwner<Work>) -> Outputs {
     let mut out = Vec::new();
     owner.handle(message, &mut out);
     out
 }
 
-pub(super) fn call(owner: &mut Owner<Store>, number: u64, work: Work) -> Told {
+pub(super) fn call(owner: &mut Owner<Store>, number: u64, work: Work) -> Outputs {
     tell(owner, ToOwner::Call(Call { transaction: id(number), work, may_abort: true }))
 }
 
@@ -39,18 +39,18 @@ pub(super) fn fragment(
     round: u32,
     work: Work,
     last: bool,
-) -> Told {
+) -> Outputs {
     let fragment = Fragment { transaction: id(number), coordinator, incarnation: 0, round, work: Some(work), last };
     tell(owner, ToOwner::Coordinator(FromCoordinator::Fragment(fragment)))
 }
 
-pub(super) fn decide(owner: &mut Owner<Store>, number: u64, commit: bool) -> Told {
+pub(super) fn decide(owner: &mut Owner<Store>, number: u64, commit: bool) -> Outputs {
     let decision = Decision { transaction: id(number), coordinator: K, commit };
     tell(owner, ToOwner::Coordinator(FromCoordinator::Decision(decision)))
 }
 
 /// Replies to clients, as (transaction, the first value it saw), or nothing for a user abort.
-pub(super) fn replies(out: &Told) -> Vec<(u64, Option<i64>)> {
+pub(super) fn replies(out: &Outputs) -> Vec<(u64, Option<i64>)> {
     let reply = |output: &OwnerOutputOf<Store>| match output {
         OwnerOutput::Reply { transaction, outcome: Outcome::Committed(seen) } => {
             Some((transaction.number, Some(seen[0].value)))
@@ -62,7 +62,7 @@ pub(super) fn replies(out: &Told) -> Vec<(u64, Option<i64>)> {
 }
 
 /// Responses to coordinators, as (transaction, whether it went well, what it depends on).
-pub(super) fn responses(out: &Told) -> Vec<(u64, bool, Option<u64>)> {
+pub(super) fn responses(out: &Outputs) -> Vec<(u64, bool, Option<u64>)> {
     let response = |output: &OwnerOutputOf<Store>| match output {
         OwnerOutput::Send { message: FromOwner::Response(Response { transaction, result, after, .. }), .. } => {
             Some((transaction.number, result.is_ok(), after.map(|after| after.number)))

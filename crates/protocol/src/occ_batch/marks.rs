@@ -86,7 +86,7 @@ pub(super) fn rest(table: &Table, record: RecordPtr) {
 
 /// The marks of an attempt, and whether its reads wait.
 #[derive(Debug)]
-pub(crate) struct Marks {
+pub struct Marks {
     /// The option `storage_batching`.
     is_on: bool,
     /// Whether reads wait.
@@ -205,7 +205,7 @@ impl AccessLocks for Marks {
 
 /// Entries remember nothing.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub(crate) struct Entry;
+pub struct Entry;
 
 impl Origin for Entry {
     type Locks = Marks;

@@ -19,10 +19,10 @@ const LANES: usize = 16;
 
 /// A set of tables, as far as the words of a worker distinguish them.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Lanes(u16);
+pub struct Lanes(u16);
 
 impl Lanes {
-    pub(crate) fn add(&mut self, table: TableId) {
+    pub fn add(&mut self, table: TableId) {
         self.0 |= 1 << (table.index() % LANES);
     }
 
@@ -40,25 +40,25 @@ impl Lanes {
 /// that links a record changes the node version first, and loads these words then; both with a fence between.
 /// So one of the two finds the other.
 #[derive(Debug)]
-pub(crate) struct Absences {
+pub struct Absences {
     by_worker: Box<[CacheAligned<[AtomicU64; LANES]>]>,
     /// Workers there have been.
     workers: AtomicUsize,
 }
 
 impl Absences {
-    pub(crate) fn new(memory: &Memory) -> Absences {
+    pub fn new(memory: &Memory) -> Absences {
         let by_worker = (0..memory.workers_max()).map(|_| CacheAligned::default()).collect();
         Absences { by_worker, workers: AtomicUsize::new(0) }
     }
 
     /// A worker that may rely on absences.
-    pub(crate) fn add(&self, worker: WorkerId) {
+    pub fn add(&self, worker: WorkerId) {
         self.workers.fetch_max(usize::from(worker.0) + 1, Ordering::SeqCst);
     }
 
     /// The worker relies on absences in `table` at `at`. A fence follows.
-    pub(crate) fn rely(&self, worker: WorkerId, table: TableId, at: u64) {
+    pub fn rely(&self, worker: WorkerId, table: TableId, at: u64) {
         let own = &self.by_worker[usize::from(worker.0)][table.index() % LANES];
         if own.load(Ordering::Relaxed) < at {
             crate::step(Touch::Store, own);
@@ -69,7 +69,7 @@ impl Absences {
 
     /// The newest timestamp of transactions that relied on absences in these tables, and perhaps in others:
     /// one walk over the workers, whose words are a line each.
-    pub(crate) fn newest(&self, tables: Lanes) -> u64 {
+    pub fn newest(&self, tables: Lanes) -> u64 {
         if tables.0 == 0 {
             return 0;
         }
@@ -85,7 +85,7 @@ impl Absences {
     /// The lower bound for a transaction that is about to commit these writes, which are linked and locked. If it gives
     /// a key its first row, it must be above the timestamps of all transactions that relied on absences. (Above those
     /// of deletions of which nothing is left it is already: `Attempt::note_unlinked`.) A fence came before.
-    pub(crate) fn below_first_rows<O: Origin>(&self, entries: &[Write<O>]) -> Tid {
+    pub fn below_first_rows<O: Origin>(&self, entries: &[Write<O>]) -> Tid {
         let mut tables = Lanes::default();
         for write in entries.iter().filter(|write| write.expected.tid() == Tid::ZERO) {
             tables.add(write.table().id);

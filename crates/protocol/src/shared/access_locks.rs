@@ -13,14 +13,14 @@ use super::table_ref::TableRef;
 
 /// The purpose of an access: a write excludes others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum For {
+pub enum For {
     Reading,
     Writing,
 }
 
 /// The locks that an attempt holds. They are released together, at its end; in a repair, those that no run
 /// needs any more. The default methods are for protocols that lock no records at access.
-pub(crate) trait AccessLocks: Send {
+pub trait AccessLocks: Send {
     /// Whether a record with this TID word is read under a lock: as long as it is held the word does not
     /// change, and nothing has to be validated.
     #[inline(always)]

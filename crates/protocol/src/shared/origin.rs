@@ -10,7 +10,7 @@ use seriatim_txn::{Runs, Table};
 use super::access_locks::AccessLocks;
 
 /// The origin of an entry.
-pub(crate) trait Origin: Copy + Debug + Default + PartialEq + Send {
+pub trait Origin: Copy + Debug + Default + PartialEq + Send {
     /// Locks that are taken when records are accessed.
     type Locks: AccessLocks;
 
@@ -49,9 +49,9 @@ impl Origin for () {
 
 /// A run of an operation; by default, the accesses before the first was named.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Run {
-    pub(crate) operation: Option<u16>,
-    pub(crate) iteration: u32,
+pub struct Run {
+    pub operation: Option<u16>,
+    pub iteration: u32,
 }
 
 impl Origin for Run {

@@ -43,7 +43,7 @@ struct ScannedPart {
 
 /// The notes of an attempt, by entry of the node set.
 #[derive(Debug, Default)]
-pub(crate) struct Ranges {
+pub struct Ranges {
     parts: Vec<ScannedPart>,
     records: Vec<RecordPtr>,
     /// For looking again.
@@ -52,7 +52,7 @@ pub(crate) struct Ranges {
 }
 
 impl Ranges {
-    pub(crate) fn clear(&mut self) {
+    pub fn clear(&mut self) {
         self.parts.clear();
         self.records.clear();
     }
@@ -69,7 +69,7 @@ impl Ranges {
 
     /// The transaction uses this many of the records of the scan's current leaf.
     #[inline]
-    pub(crate) fn look(&mut self, scan: &Scan) {
+    pub fn look(&mut self, scan: &Scan) {
         if scan.note != 0
             && let Some(ScannedPart { looked: Some(looked), .. }) = self.part(scan.note)
         {
@@ -79,7 +79,7 @@ impl Ranges {
 
     /// The transaction requests more than the scan's current leaf has.
     #[inline]
-    pub(crate) fn exhaust(&mut self, scan: &Scan) {
+    pub fn exhaust(&mut self, scan: &Scan) {
         if scan.note != 0
             && let Some(part) = self.part(scan.note)
         {

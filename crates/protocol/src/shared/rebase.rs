@@ -40,7 +40,7 @@ use super::table_ref::TableRef;
 use super::writes::Write;
 
 /// How often an attempt is rebased at most: each time another has committed.
-pub(crate) const REBASES_MAX: Knob = Knob {
+pub const REBASES_MAX: Knob = Knob {
     name: "rebases_max",
     unit: "rebases",
     default: 16,
@@ -66,7 +66,7 @@ struct Base {
 
 /// The notes of an attempt.
 #[derive(Debug)]
-pub(crate) struct Bases {
+pub struct Bases {
     /// How often an attempt may be rebased, and how often this one was.
     max: u32,
     rebases: u32,
@@ -82,7 +82,7 @@ pub(crate) struct Bases {
 
 impl Bases {
     /// The notes of attempts that are not rebased: none.
-    pub(crate) fn new(local: &Local) -> Bases {
+    pub fn new(local: &Local) -> Bases {
         Bases {
             max: 0,
             rebases: 0,
@@ -94,7 +94,7 @@ impl Bases {
     }
 
     /// An attempt may be rebased so often.
-    pub(crate) fn allow(&mut self, rebases_max: u32) {
+    pub fn allow(&mut self, rebases_max: u32) {
         self.max = rebases_max;
     }
 
@@ -105,7 +105,7 @@ impl Bases {
 
     /// An attempt begins.
     #[inline]
-    pub(crate) fn begin(&mut self) {
+    pub fn begin(&mut self) {
         if self.attempts > 0 {
             self.attempts -= 1;
             self.rebases = 0;
@@ -115,13 +115,13 @@ impl Bases {
 
     /// Whether notes are taken.
     #[inline(always)]
-    pub(crate) fn are_noted(&self) -> bool {
+    pub fn are_noted(&self) -> bool {
         self.attempts > 0
     }
 
     /// Notes are worth while: an attempt was refuted or rebased.
     #[cold]
-    pub(crate) fn encourage(&mut self) {
+    pub fn encourage(&mut self) {
         self.attempts = if self.max > 0 { NOTED } else { 0 };
     }
 
@@ -133,14 +133,14 @@ impl Bases {
     }
 
     #[inline]
-    pub(crate) fn clear(&mut self) {
+    pub fn clear(&mut self) {
         self.reads.clear();
         self.writes.clear();
         self.ranges.clear();
     }
 
     /// This entry left the write set, and the last one took its index.
-    pub(crate) fn taken(&mut self, entry: usize, last: usize) {
+    pub fn taken(&mut self, entry: usize, last: usize) {
         self.writes.retain_mut(|base| {
             let stays = base.entry as usize != entry;
             if base.entry as usize == last {
@@ -162,22 +162,22 @@ impl Bases {
     }
 
     /// Nothing is noted but the update that made the only entry of the write set, of this row version.
-    pub(crate) fn note_only(&mut self, table: &Table, row_version: usize, columns: ColumnUse) {
+    pub fn note_only(&mut self, table: &Table, row_version: usize, columns: ColumnUse) {
         self.clear();
         self.writes.push(Base { table: table.into(), entry: 0, row_version, columns });
     }
 
     /// Whether nothing is noted.
-    pub(crate) fn is_empty(&self) -> bool {
+    pub fn is_empty(&self) -> bool {
         self.reads.is_empty() && self.writes.is_empty()
     }
 
     /// Entries were undone: those of the write set may have other indices now, or other row versions.
-    pub(crate) fn forget_writes(&mut self) {
+    pub fn forget_writes(&mut self) {
         self.writes.clear();
     }
 
-    pub(crate) fn rest(&mut self) {
+    pub fn rest(&mut self) {
         self.reads.rest();
         self.writes.rest();
     }
@@ -208,7 +208,7 @@ impl<F: Fn(usize) -> bool> Renumbering<F> {
 impl<O: Origin> Optimistic<O> {
     /// The row of the last operation, which the attempt wrote, was looked at: these columns are used.
     #[cold]
-    pub(crate) fn note_used_own(&mut self, table: &Table, columns: ColumnSet) -> Result<(), OpError> {
+    pub fn note_used_own(&mut self, table: &Table, columns: ColumnSet) -> Result<(), OpError> {
         let entry = self.base.seen.record.and_then(|record| self.base.writes.find(record));
         let Some(entry) = entry else { return Ok(()) };
         let base = Base { table: table.into(), entry: entry as u32, row_version: 0, columns: columns.into() };
@@ -217,7 +217,7 @@ impl<O: Origin> Optimistic<O> {
 
     /// A row was read, of which these columns are used.
     #[inline(never)]
-    pub(crate) fn note_used(&mut self, table: &Table, row: RowPtr, columns: ColumnSet) -> Result<(), OpError> {
+    pub fn note_used(&mut self, table: &Table, row: RowPtr, columns: ColumnSet) -> Result<(), OpError> {
         if self.base.seen.own {
             return self.note_used_own(table, columns);
         }
@@ -234,7 +234,7 @@ impl<O: Origin> Optimistic<O> {
 
     /// A row, which was as `before`, is being updated.
     #[inline(never)]
-    pub(crate) fn note_update(&mut self, table: &Table, before: RowPtr, columns: ColumnUse) -> Result<(), OpError> {
+    pub fn note_update(&mut self, table: &Table, before: RowPtr, columns: ColumnUse) -> Result<(), OpError> {
         let row_version = record::row_version_of(table, before);
         let own = self.base.seen.record.filter(|_| self.base.seen.own);
         let entry = own.and_then(|record| self.base.writes.find(record));
@@ -248,7 +248,7 @@ impl<O: Origin> Optimistic<O> {
     /// attempt `commits`. While its body runs, it may still read rows that it wrote, or be told that a sum left its
     /// range. (Runs that a repair repeats find the merged rows, as they would have written them.)
     #[cold]
-    pub(crate) fn rebase(&mut self, commits: bool) -> bool {
+    pub fn rebase(&mut self, commits: bool) -> bool {
         self.go_on(commits).is_ok()
     }
 
@@ -256,7 +256,7 @@ impl<O: Origin> Optimistic<O> {
     ///
     /// # Errors
     /// The entry that refutes it, if any; a record that has changed again meanwhile is not reported.
-    pub(crate) fn go_on(&mut self, commits: bool) -> Result<(), Option<ValidationFailure>> {
+    pub fn go_on(&mut self, commits: bool) -> Result<(), Option<ValidationFailure>> {
         if !self.bases.may_go_on() {
             return Err(None);
         }
@@ -350,12 +350,12 @@ impl<O: Origin> Optimistic<O> {
 
     /// Moves the only entry of the write set to the newest row version of its record, on every call. False if
     /// its update would not be the same on it.
-    pub(crate) fn rebase_only(&mut self) -> bool {
+    pub fn rebase_only(&mut self) -> bool {
         self.rebase_write(0, true).is_some()
     }
 
     /// For each entry of the read set, the columns that were used.
-    pub(crate) fn columns_read(&self) -> Vec<ColumnSet> {
+    pub fn columns_read(&self) -> Vec<ColumnSet> {
         let mut columns = vec![ColumnSet::ALL; self.reads.len()];
         for base in self.bases.reads.iter() {
             columns[base.entry as usize] = of_read(base.table.get(), base.columns.used);
@@ -365,7 +365,7 @@ impl<O: Origin> Optimistic<O> {
 
     /// For each entry of the write set, the columns of the row that its updates use, and those that they
     /// change. Updates that use none can be merged into any other version.
-    pub(crate) fn columns_written(&self) -> Vec<(ColumnSet, ColumnSet)> {
+    pub fn columns_written(&self) -> Vec<(ColumnSet, ColumnSet)> {
         let entries = self.base.writes.entries();
         let mut noted = vec![(ColumnUse::default(), 0); entries.len()];
         for base in self.bases.writes.iter() {
@@ -422,7 +422,7 @@ impl<O: Origin> Optimistic<O> {
 
 /// The columns of a row that matter for conflicts, among those that an update uses or changes. Rows that are
 /// not distinguishable are used or changed whole.
-pub(crate) fn of_row(table: &Table, columns: ColumnSet) -> ColumnSet {
+pub fn of_row(table: &Table, columns: ColumnSet) -> ColumnSet {
     match table.updatable {
         ColumnSet::EMPTY if columns.is_empty() => columns,
         ColumnSet::EMPTY => ColumnSet::ALL,
@@ -431,7 +431,7 @@ pub(crate) fn of_row(table: &Table, columns: ColumnSet) -> ColumnSet {
 }
 
 /// The same of columns that are read. Whether there is a row is used, too.
-pub(crate) fn of_read(table: &Table, columns: ColumnSet) -> ColumnSet {
+pub fn of_read(table: &Table, columns: ColumnSet) -> ColumnSet {
     match table.updatable {
         ColumnSet::EMPTY => ColumnSet::ALL,
         updatable => columns.intersection(updatable).union(Prepared::REST),
@@ -446,7 +446,7 @@ fn then(columns: ColumnUse, base: &Base) -> ColumnUse {
 }
 
 /// The newest committed version of a record and its TID word; `None` if there is none, or it stays locked.
-pub(crate) fn newest(table: &Table, record: RecordPtr) -> Option<(TidWord, usize)> {
+pub fn newest(table: &Table, record: RecordPtr) -> Option<(TidWord, usize)> {
     // A removed record is absent.
     record_header::settled_version(table, record).filter(|(word, _)| !word.is_absent())
 }
@@ -457,14 +457,14 @@ fn newer<O: Origin>(table: &Table, record: RecordPtr) -> Option<(TidWord, usize)
 }
 
 /// Whether two row versions of one record have the same values in these columns.
-pub(crate) fn agree(table: &Table, one: usize, other: usize, columns: ColumnSet) -> bool {
+pub fn agree(table: &Table, one: usize, other: usize, columns: ColumnSet) -> bool {
     let Some(wire) = &table.wire else { return false };
     // SAFETY: row versions of the table, readable as we have been online since they were published.
     unsafe { wire.rows.agree(row(table, one), row(table, other), columns) }
 }
 
 /// A row version's row.
-pub(crate) fn row<'t>(table: &Table, row_version: usize) -> RowRef<'t> {
+pub fn row<'t>(table: &Table, row_version: usize) -> RowRef<'t> {
     // SAFETY: the worker has been online since it was published, and is for the lifetime.
     unsafe { RowRef::from_raw(record::row_of(table, row_version).as_ptr()) }
 }

@@ -20,7 +20,7 @@ use super::record;
 use super::record_header::{self, TidWord};
 
 /// The data that a protocol keeps for a version beside the header and version word.
-pub(crate) trait Versions {
+pub trait Versions {
     /// Sets the further words of the header of a record that is about to be linked, as those of a record at rest.
     fn rest(&self, _: &Table, _: RecordPtr) {}
 
@@ -29,8 +29,18 @@ pub(crate) trait Versions {
 }
 
 /// Implements [`seriatim_txn::Recover`] for a protocol that is [`Versions`] and unlinks records by this [`Claim`].
+///
+/// It also has the protocol's worker compiled with the protocol's crate. Where little is optimized, crates that use it
+/// take generic code from there; it would be compiled again in each test program that drives workers.
+#[doc(hidden)]
+#[macro_export]
 macro_rules! recovers {
     ($protocol:ty, $claim:expr) => {
+        #[cfg(all(debug_assertions, not(test)))]
+        #[used]
+        static COMPILED: fn(&$protocol, seriatim_txn::Core) -> Box<dyn seriatim_txn::Worker> =
+            |protocol, core| Box::new(seriatim_txn::Protocol::worker(protocol, core));
+
         impl seriatim_txn::Recover for $protocol {
             unsafe fn restore(
                 &self,
@@ -52,13 +62,13 @@ macro_rules! recovers {
         }
     };
 }
-pub(crate) use recovers;
+pub use crate::recovers;
 
 /// As [`seriatim_txn::Recover::restore`].
 ///
 /// # Safety
 /// As there.
-pub(crate) unsafe fn restore(
+pub unsafe fn restore(
     versions: &impl Versions,
     core: &mut Core,
     table: &Table,
@@ -89,7 +99,7 @@ pub(crate) unsafe fn restore(
 ///
 /// # Safety
 /// As there.
-pub(crate) unsafe fn finish(core: &mut Core, table: &Table, claim: &impl Claim) {
+pub unsafe fn finish(core: &mut Core, table: &Table, claim: &impl Claim) {
     let mut tombstones = Vec::new();
     // SAFETY: the caller's promise: no other thread uses the table.
     unsafe {

@@ -20,11 +20,11 @@ const RECORDS_MAX: usize = 16;
 
 /// Records that were found, by runs.
 #[derive(Debug)]
-pub(crate) struct Workset<O> {
+pub struct Workset<O> {
     found: CountedVec<Touch<O>>,
     is_sorted: bool,
     /// Lookups that it made unnecessary.
-    pub(crate) saved: u64,
+    pub saved: u64,
 }
 
 impl<O: Origin> Workset<O> {

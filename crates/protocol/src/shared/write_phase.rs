@@ -21,11 +21,7 @@ use super::writes::Write;
 
 /// Locks the write set, and puts the entries' order into `order`. On failure nothing stays locked.
 #[inline]
-pub(crate) fn lock<O: Origin>(
-    attempt: &mut Optimistic<O>,
-    order: &mut CountedVec<u32>,
-    steps: u32,
-) -> Result<(), OpError> {
+pub fn lock<O: Origin>(attempt: &mut Optimistic<O>, order: &mut CountedVec<u32>, steps: u32) -> Result<(), OpError> {
     let entries = attempt.base.writes.entries();
     (0..entries.len() as u32).for_each(|entry| order.push(entry));
     if attempt.locks.notes() {
@@ -51,7 +47,7 @@ pub(crate) fn lock<O: Origin>(
 }
 
 /// Unlocks entries: their records are as they were.
-pub(crate) fn unlock<O: Origin>(entries: &[Write<O>], order: &[u32]) {
+pub fn unlock<O: Origin>(entries: &[Write<O>], order: &[u32]) {
     for &entry in order {
         let write = &entries[entry as usize];
         Plain.store(record_header::tid_word(&write.table().record_layout, write.record), write.expected.0);
@@ -61,7 +57,7 @@ pub(crate) fn unlock<O: Origin>(entries: &[Write<O>], order: &[u32]) {
 /// Installs the write set and unlocks it, record by record: `last` is called just before each is unlocked.
 /// Remembers what each entry replaced.
 #[inline(always)]
-pub(crate) fn install<O: Origin>(
+pub fn install<O: Origin>(
     attempt: &mut Optimistic<O>,
     tid: Tid,
     replaced: &mut CountedVec<usize>,

@@ -54,7 +54,7 @@ impl<const WAITS: bool> Observer for Gaps<'_, WAITS> {
 
 /// Unlinking under the record's lock word. A leaf whose gap a transaction holds keeps its last record until
 /// the gap is released.
-pub(crate) struct GapClaim;
+pub struct GapClaim;
 
 impl Claim for GapClaim {
     fn take(&self, _: &Core, table: &Table, record: RecordPtr) -> Option<TidWord> {

@@ -41,7 +41,7 @@ const YOUNGEST: u64 = AGE;
 /// The outcome of a request for a lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
-pub(crate) enum Request {
+pub(super) enum Request {
     Taken,
     /// Ask again: the holders are younger.
     Wait,
@@ -149,7 +149,7 @@ fn turn(word: &AtomicU64, step: impl Fn(u64) -> (u64, Request)) -> Request {
 }
 
 /// Words of a record's header that belong to protocols that lock: the lock word.
-pub(crate) const OWN_WORDS: usize = 1;
+pub const OWN_WORDS: usize = 1;
 
 /// The lock word of a record.
 #[inline]
@@ -159,7 +159,7 @@ pub(super) fn lock_word<'t>(record_layout: &RecordLayout, record: RecordPtr) -> 
 
 /// The lock word of a record of `table`.
 #[inline]
-pub(crate) fn of<'t>(table: &Table, record: RecordPtr) -> &'t AtomicU64 {
+pub fn of<'t>(table: &Table, record: RecordPtr) -> &'t AtomicU64 {
     lock_word(&table.record_layout, record)
 }
 

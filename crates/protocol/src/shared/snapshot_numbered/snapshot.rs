@@ -29,19 +29,19 @@ pub(super) fn deletion<'t>(record_layout: &RecordLayout, record: RecordPtr) -> &
 }
 
 /// The header of a row version.
-pub(crate) type VersionHeader = Version<Number>;
+pub type VersionHeader = Version<Number>;
 
 /// A snapshot number, with the mark of a deletion in bit 0.
 #[derive(Clone, Copy, Debug)]
 #[repr(transparent)]
-pub(crate) struct Number(u64);
+pub struct Number(u64);
 
 impl Number {
     pub(super) const fn new(snapshot: u64, deleted: bool) -> Number {
         Number(snapshot << 1 | deleted as u64)
     }
 
-    pub(crate) const fn snapshot(self) -> u64 {
+    pub const fn snapshot(self) -> u64 {
         self.0 >> 1
     }
 
@@ -58,7 +58,7 @@ impl Version<Number> {
 
 /// The snapshot of a read-only transaction.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct View {
+pub struct View {
     /// Versions of a higher number came later.
     snapshot: u64,
     /// Once the log has stopped, or if the disk is behind: versions of a later epoch are not shown, as they
@@ -72,7 +72,7 @@ pub(crate) struct View {
 impl View {
     /// The newest committed versions; once the log has stopped, or if the disk is behind, those of the
     /// durable epoch. Reads S and advances it, atomically with regard to regions that read S.
-    pub(crate) fn take(core: &Core, number: &super::SnapshotNumber) -> View {
+    pub fn take(core: &Core, number: &super::SnapshotNumber) -> View {
         // ORDERING: SeqCst, partner of the fence between a commit's last lock and its load of S: either that
         // commit sees the advanced number, or we see its records locked.
         let snapshot = core.htm.outside(|| number.word().fetch_add(1, Ordering::SeqCst));
@@ -83,7 +83,7 @@ impl View {
     /// The newest eventual snapshot that is offered, or one that is made now if that lacks something that the
     /// caller wants to be shown; where none is offered, one of the present.
     #[inline]
-    pub(crate) fn take_eventual(core: &mut Core, eventual: &Eventual, number: &super::SnapshotNumber) -> View {
+    pub fn take_eventual(core: &mut Core, eventual: &Eventual, number: &super::SnapshotNumber) -> View {
         let closes = !core.injects(Fault::SnapshotAmidWindows);
         let wanted = (core.local.worker(), core.includes);
         let Some(mut taken) = core.epochs.take_snapshot(eventual, &core.htm, wanted, closes) else {

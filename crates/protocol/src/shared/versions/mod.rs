@@ -11,7 +11,7 @@
 //! A protocol chooses its data ([`Version`]'s parameter) and the view of a reader ([`View`]). `read.rs` reads
 //! through a view.
 
-pub(crate) mod read;
+pub mod read;
 
 use std::convert::Infallible;
 
@@ -24,16 +24,16 @@ use super::record_header::TidWord;
 /// The header of a row version: `K` is what the protocol keeps with it.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
-pub(crate) struct Version<K> {
-    pub(crate) tid: Tid,
-    pub(crate) kept: K,
+pub struct Version<K> {
+    pub tid: Tid,
+    pub kept: K,
     /// The row version before it; zero for none.
-    pub(crate) previous: usize,
+    pub previous: usize,
 }
 
 impl<K> Version<K> {
     /// Bytes before the row.
-    pub(crate) const BYTES: usize = {
+    pub const BYTES: usize = {
         assert!(size_of::<Version<K>>().is_multiple_of(8) && align_of::<Version<K>>() == 8, "a header is whole words");
         size_of::<Version<K>>()
     };
@@ -41,7 +41,7 @@ impl<K> Version<K> {
     /// # Safety
     /// `row_version` is a row version this worker may read, for `'v`.
     #[inline]
-    pub(crate) unsafe fn of<'v>(row_version: usize) -> &'v Version<K> {
+    pub unsafe fn of<'v>(row_version: usize) -> &'v Version<K> {
         // SAFETY: rule 1; the header of a private row version is only ours.
         unsafe { &*(row_version as *const Version<K>) }
     }
@@ -49,7 +49,7 @@ impl<K> Version<K> {
     /// # Safety
     /// `row_version` is private to this worker.
     #[inline]
-    pub(crate) unsafe fn write(self, row_version: usize) {
+    pub unsafe fn write(self, row_version: usize) {
         // SAFETY: the caller promises that no other thread can reach it.
         unsafe { (row_version as *mut Version<K>).write(self) }
     }
@@ -60,7 +60,7 @@ impl<K> Version<K> {
 /// # Safety
 /// This worker may read `row_version`, and those before it up to the first that fits.
 #[inline]
-pub(crate) unsafe fn find<'v, K: 'v>(
+pub unsafe fn find<'v, K: 'v>(
     mut row_version: usize,
     mut fits: impl FnMut(&Version<K>) -> bool,
 ) -> Option<(usize, &'v Version<K>)> {
@@ -76,7 +76,7 @@ pub(crate) unsafe fn find<'v, K: 'v>(
 }
 
 /// The view of a read-only transaction.
-pub(crate) trait View: Copy {
+pub trait View: Copy {
     /// The protocol's data for a version.
     type Kept: 'static;
 

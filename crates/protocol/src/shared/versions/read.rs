@@ -29,7 +29,7 @@ enum Shown {
     Before,
 }
 
-pub(crate) fn read<O: Origin, V: View>(
+pub fn read<O: Origin, V: View>(
     attempt: &mut Optimistic<O>,
     table: &Table,
     key: Key<'_>,
@@ -97,7 +97,7 @@ fn read_undurable_deletions<O: Origin, V: View>(
     shown_of(attempt, table, records, view)
 }
 
-pub(crate) fn scan_next<O: Origin, V: View>(
+pub fn scan_next<O: Origin, V: View>(
     attempt: &mut Optimistic<O>,
     table: &Table,
     scan: &mut Scan,
