@@ -17,6 +17,7 @@ pub(crate) mod record;
 pub(crate) mod record_header;
 pub(crate) mod region;
 pub(crate) mod repair;
+pub(crate) mod reserve;
 pub(crate) mod restore;
 pub(crate) mod snapshot_numbered;
 pub(crate) mod table_ref;
