@@ -384,7 +384,7 @@ impl Runner {
         let reach = self.take_reach(origin);
         loop {
             self.tx.open(mode, attempts, origin)?;
-            let alone = self.tx.decide_alone();
+            let exclusive = self.tx.decide_exclusively();
             // Kept until the attempt has committed or failed: a reported failure was true in these partitions.
             let owned = match &self.partitions {
                 Some((partitions, wait)) if !reach.is_empty() => own(partitions, *wait, reach, &self.tx),
@@ -395,7 +395,7 @@ impl Runner {
                 (Some(whole), _) if origin == Origin::Procedure => attempt_whole(whole, &mut self.tx, &mut body),
                 _ => attempt(&mut self.tx, &mut body),
             };
-            drop((owned, alone));
+            drop((owned, exclusive));
             match ended {
                 Ok((value, tid)) => {
                     if attempts > 1 {
@@ -473,13 +473,10 @@ impl Runner {
 
     /// The body returned an abort: the error to report, or the conflict that makes it void (promise g).
     fn aborted(&mut self, abort: Abort) -> Result<TransactError, Cause> {
-        let stopped = self.tx.stopped();
-        // After a conflict nothing is certain. Any other abort stands for its own cause.
-        let is_void = |cause: &Cause| cause.reason.is_conflict() || cause.reason == Reason::Forked;
-        if let Some(cause) = stopped.filter(is_void).or(abort.cause()) {
+        if let Some(cause) = self.tx.cause_of(&abort) {
             return Err(cause);
         }
-        self.tx.validate_reads().map_err(|conflict| stopped.unwrap_or(conflict))?;
+        self.tx.validate_reads().map_err(|conflict| self.tx.stopped().unwrap_or(conflict))?;
         self.tx.roll_back_user();
         Ok(abort.into())
     }

@@ -155,7 +155,7 @@ impl<'m> Recorded<'m> {
     /// In pieces, by three terminals side by side, in every setting; and the workload's check.
     ///
     /// # Errors
-    /// What failed or does not hold.
+    /// A description of the failure or the violated property.
     pub fn in_pieces_side_by_side(&self, transactions: u32) -> Result<(), String> {
         matrix(self.seed).iter().try_for_each(|setting| {
             let run = |setting: &Setting| {

@@ -1,9 +1,8 @@
-//! At the memory limit: a transaction that writes more is refused, everything that reads or deletes goes on,
-//! and space comes back.
+//! At the memory limit a transaction that writes more is refused, all reads and deletes continue, and space is
+//! returned.
 //!
-//! Tables of either organization, with an index of every kind and long texts, are filled until the limit
-//! refuses, looked at, emptied in every way, and filled again. What must be there is kept in a map beside the
-//! database.
+//! Tables of either organization, with an index of every kind and long texts, are filled until the limit refuses,
+//! looked at, emptied in every way, and filled again. A map beside the database has the expected rows.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -198,7 +197,7 @@ impl<T: TestTable> World<'_, T> {
         };
         let wanted = Some(self.rows.len() as u64);
         let (mut counted, began) = (count(), clock::Instant::now());
-        // What a helper is at work on, which is not run for a while, comes to rest later.
+        // The work of a helper that does not run for a while is completed later.
         while (counted.0 != wanted || counted.1 != counted.2) && began.elapsed() < Duration::from_secs(60) {
             thread::sleep(Duration::from_millis(1));
             self.settle();
@@ -395,7 +394,7 @@ fn a_table_that_does_not_fit_is_refused_and_leaves_nothing() {
     }
 }
 
-/// What a transaction notes of its reads, writes, locks and scans counts while it is open; it is given back
+/// The notes of a transaction about its reads, writes, locks and scans count while it is open. Their memory is returned
 /// when the transactions after it are small, but not after the first of them, or when there are none.
 #[test]
 #[ignore = "nightly: minutes"]

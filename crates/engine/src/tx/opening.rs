@@ -17,7 +17,7 @@ use crate::freshness::{ALL, Measure, SessionFreshness};
 use crate::parking::Parking;
 use crate::pool::Lease;
 use crate::procedure::gate::Gate;
-use crate::procedure::repair::Met;
+use crate::procedure::repair::ConflictSeen;
 use crate::runner::LOCKING_ATTEMPTS;
 
 use super::{Origin, SAVEPOINTS_KEPT, Turn, TxCore, WAIT_PAUSE_MAX};
@@ -207,7 +207,7 @@ impl<W: Worker + ?Sized> TxCore<W> {
         self.mode.set(mode);
         self.attempt.set(attempt);
         if explicit || self.priority.get() == Priority::NONE {
-            self.priority.set(inner.pool.draw_priority(lease.slot, inner.environment.epochs.current()));
+            self.priority.set(inner.pool.draw_priority(lease.slot, self.clock.now()));
         } else if self.turn.get() != Turn::None {
             cold_path();
             self.worker().reserve_next();
@@ -414,18 +414,18 @@ impl<W: Worker + ?Sized> TxCore<W> {
         if let Some(lease) = self.lease.get() {
             self.inner.pool.counters(lease.slot).repaired(runs, saved);
         }
-        self.met.set(Met::Conflict);
+        self.conflict_seen.set(ConflictSeen::Conflict);
     }
 
     /// Notes that a repair was not made, as it would repeat too much.
     pub(crate) fn refuse_repair(&self) {
-        self.met.set(Met::Refused);
+        self.conflict_seen.set(ConflictSeen::Refused);
     }
 
     /// The outcome of the last repair that a commit requested, since the last call.
     #[inline]
-    pub fn take_met(&self) -> Met {
-        self.met.take()
+    pub fn take_conflict_seen(&self) -> ConflictSeen {
+        self.conflict_seen.take()
     }
 
     /// The records that the runs of an operation accessed: [`seriatim_txn::Repair::touched`].

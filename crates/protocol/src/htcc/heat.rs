@@ -7,9 +7,9 @@
 //! key on a list. The helper is no thread: in each period the first worker between two transactions does its
 //! work. It looks up the keys on the list and those of hot records, so it holds no record.
 //!
-//! A flip changes the TID word of a record: of a cold one by a compare-and-swap from a word that is not
-//! locked, as a commit begins; of a hot one under its lock. So every transaction that saw the record before
-//! it, to read or to overwrite it, fails.
+//! A flip changes the TID word of a record. For a cold record it is a compare-and-swap from an unlocked word, as at the
+//! begin of a commit. For a hot record it happens under its lock. So every transaction that saw the record before it,
+//! to read or to overwrite it, fails.
 
 use std::mem;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -108,7 +108,7 @@ impl Held {
 
 /// The locks that an attempt holds, and the means of its worker to take them.
 #[derive(Debug)]
-pub(crate) struct Locks {
+pub struct Locks {
     held: CountedVec<Held>,
     own: OwnIndex,
     heat: Arc<Heat>,
@@ -335,7 +335,7 @@ impl AccessLocks for Locks {
 
 /// The origin of entries: the run to which they belong. Records that the attempt links have a lock word.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub(crate) struct Entry(Run);
+pub struct Entry(Run);
 
 impl Origin for Entry {
     type Locks = Locks;

@@ -14,16 +14,16 @@ use super::table_ref::TableRef;
 
 /// The purpose of an access: a write excludes others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum For {
+pub enum For {
     Reading,
     Writing,
 }
 
 /// The locks that an attempt holds. They are released together, at its end; in a repair, those that no run
 /// needs any more. The default methods are for protocols that lock no records at access.
-pub(crate) trait AccessLocks: Send {
-    /// Whether a record with this TID word is read under a lock: as long as it is held the word does not
-    /// change, and nothing has to be validated.
+pub trait AccessLocks: Send {
+    /// Whether a record with this TID word is read under a lock. While the lock is held the word does not change, and
+    /// nothing has to be validated.
     #[inline(always)]
     fn is_locked_at_access(_word: TidWord) -> bool {
         false
@@ -105,7 +105,8 @@ pub(crate) trait AccessLocks: Send {
     #[inline(always)]
     fn use_next(&mut self, _used: impl FnOnce() -> ColumnSet) {}
 
-    /// Whether transactions can be held until they are decided ([`seriatim_txn::Detach`]). What follows is of these.
+    /// Whether transactions can be held until they are decided ([`seriatim_txn::Detach`]). The items below are for such
+    /// protocols.
     const HOLDS: bool = false;
 
     /// As [`seriatim_txn::Detach::may_wait`].

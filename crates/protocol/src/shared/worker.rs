@@ -22,16 +22,16 @@ use super::record;
 use super::versions::{View, read};
 
 /// The parts in which optimistic protocols differ.
-pub(crate) trait Variant: Send {
+pub trait Variant: Send {
     /// The origin of entries: `()`, unless the protocol repairs or orders by timestamps.
     type By: Origin;
     /// Whether its attempts note which columns they use, to be rebased.
     const REBASES: bool = false;
     /// Whether its attempts can reserve the rows that they access.
     const RESERVES: bool = Self::REBASES;
-    /// Whether attempts take notes for rebasing from the first one on, and also of blind updates of any table:
-    /// such an update needs a row, whichever it is. Otherwise only after an attempt was refuted recently, for
-    /// tables whose rows are distinguishable.
+    /// Whether attempts take notes for rebasing from the first one on, and also of blind updates of any table. Such an
+    /// update needs any row. Otherwise only after an attempt was refuted recently, for tables whose rows are
+    /// distinguishable.
     const REBASES_ALL: bool = false;
 
     /// How records are claimed that are to be unlinked.
@@ -98,15 +98,13 @@ pub(crate) trait Variant: Send {
 type Locks<V> = <<V as Variant>::By as Origin>::Locks;
 
 /// A worker that reads optimistically and commits as `V` does.
-#[allow(private_bounds, reason = "the trait is of this crate's protocols")]
 pub struct Worker<V: Variant> {
     attempt: Optimistic<V::By>,
     variant: V,
 }
 
-#[allow(private_bounds, reason = "the trait is of this crate's protocols")]
 impl<V: Variant> Worker<V> {
-    pub(crate) fn new(core: Core, variant: V) -> Worker<V>
+    pub fn new(core: Core, variant: V) -> Worker<V>
     where
         V::By: Origin<Locks = ()>,
     {
@@ -114,18 +112,17 @@ impl<V: Variant> Worker<V> {
     }
 
     /// A worker that takes locks when it accesses records.
-    pub(crate) fn with_locks(core: Core, variant: V, locks: <V::By as Origin>::Locks) -> Worker<V> {
+    pub fn with_locks(core: Core, variant: V, locks: <V::By as Origin>::Locks) -> Worker<V> {
         Worker { attempt: Optimistic::new(core, locks), variant }
     }
 
     /// The same, with attempts that may be rebased this often.
-    pub(crate) fn rebasing(mut self, rebases_max: u32) -> Worker<V> {
+    pub fn rebasing(mut self, rebases_max: u32) -> Worker<V> {
         self.attempt.bases.allow(rebases_max);
         self
     }
 }
 
-#[allow(private_bounds, reason = "as of the type")]
 impl<V: Variant> Worker<V> {
     /// Whether the transaction may write. The session sees to it that others do not.
     #[inline(always)]
@@ -133,9 +130,8 @@ impl<V: Variant> Worker<V> {
         self.variant.view().is_none()
     }
 
-    /// The open attempt.
-    #[cfg(test)]
-    pub(crate) fn attempt(&mut self) -> &mut Optimistic<V::By> {
+    /// The open attempt, for tests of protocols.
+    pub fn attempt(&mut self) -> &mut Optimistic<V::By> {
         &mut self.attempt
     }
 

@@ -196,7 +196,7 @@ impl Case {
     /// Runs it.
     ///
     /// # Errors
-    /// What did not hold, in words, with the seed.
+    /// A description of the violated property, with the seed.
     pub fn run(&self) -> Result<Tally, String> {
         self.live().map_err(|problem| {
             let Case { seed, setting, plan, .. } = self;

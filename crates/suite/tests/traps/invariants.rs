@@ -74,7 +74,7 @@ impl World {
     }
 }
 
-/// What a body does about values that contradict each other.
+/// The reaction of a body to values that contradict each other.
 #[derive(Clone, Copy, Debug)]
 enum Reaction {
     Panics,
@@ -164,7 +164,7 @@ fn a_duplicate_that_never_was_is_never_reported() {
     }
 }
 
-/// What a body reports on values that did exist together is reported, and leaves nothing behind.
+/// An error of a body about values that existed together is reported, and leaves nothing behind.
 #[test]
 fn what_did_happen_is_reported() {
     for setting in matrix(seed("what did happen")) {

@@ -91,7 +91,7 @@ struct Thing {
     text: String,
 }
 
-/// What one thread's program saw, with the TIDs of its commits.
+/// The reads of one thread's program, with the TIDs of its commits.
 #[derive(Debug, PartialEq)]
 struct Outcome {
     seen: Vec<Option<u64>>,
