@@ -35,6 +35,7 @@ Examples:
   seriatim bench tpcc --durability group --data DIR    the same, with every result durable, in DIR
   seriatim check DIR                                   checks it: checksums, indexes, consistency conditions
   seriatim backup DIR TO                               a copy of it, even while it is open
+  seriatim export DIR --table warehouse --out FILE     the rows of a table as CSV; --count: how many there are
   seriatim figures htcc --out DIR                      the figures of the HTCC paper, drawn from runs of this program
   seriatim middle-tier --upstream postgres://localhost --templates FILE
                                                        a proxy for PostgreSQL that orders conflicting transactions
@@ -62,7 +63,7 @@ fn all() -> Command {
         .version(env!("SERIATIM_VERSION"))
         .about(
             "Seriatim: a serializable in-memory OLTP database. This binary runs its benchmarks, shows what is derived \
-             from their procedures, and recovers, checks and copies databases.",
+             from their procedures, and recovers, checks, copies and exports databases.",
         )
         .after_help(format!("{EXIT_CODES}\n\n{EXAMPLES}"))
         .subcommand_required(true)
@@ -113,6 +114,7 @@ fn all() -> Command {
                 .arg(directory("TO", "A new or empty directory for the database"))
                 .arg(format()),
         )
+        .subcommand(crate::export::command())
         .subcommand(crate::simulated::command())
         .subcommand(middle_tier::command())
         .subcommand(crate::model::command())
@@ -132,7 +134,7 @@ pub(crate) fn is_json(matches: &ArgMatches) -> bool {
     matches.get_one::<String>("format").is_some_and(|format| format == "json")
 }
 
-fn directory(name: &'static str, help: &'static str) -> Arg {
+pub(crate) fn directory(name: &'static str, help: &'static str) -> Arg {
     Arg::new(name).value_name(name).required(true).value_parser(value_parser!(PathBuf)).help(help)
 }
 

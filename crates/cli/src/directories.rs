@@ -280,7 +280,7 @@ fn failure(error: &StorageError) -> Failure {
     }
 }
 
-fn directory(matches: &ArgMatches, name: &str) -> PathBuf {
+pub(crate) fn directory(matches: &ArgMatches, name: &str) -> PathBuf {
     matches.get_one::<PathBuf>(name).cloned().unwrap_or_default()
 }
 

@@ -11,6 +11,7 @@ mod bench;
 mod callers;
 mod contention;
 mod directories;
+mod export;
 mod figures;
 mod interrupt;
 mod machine;
@@ -45,6 +46,7 @@ fn main() -> ExitCode {
         Some(("check", check)) => directories::check(check),
         Some(("backup", backup)) => directories::back_up(backup),
         Some(("restore", restore)) => directories::restore(restore),
+        Some(("export", export)) => export::run(export),
         Some(("simulate", simulate)) => simulated::run(simulate),
         Some(("model", model)) => model::run(model),
         Some(("middle-tier", middle_tier)) => middle_tier::run(middle_tier),

@@ -161,6 +161,50 @@ fn a_database_in_use_is_neither_checked_nor_recovered_and_can_be_backed_up() {
     }
 }
 
+#[derive(seriatim::Table, Clone, Debug)]
+#[table(name = "part", key(id), hash)]
+struct Part {
+    id: u32,
+    name: String,
+    weight: Option<u64>,
+}
+
+/// Rows of a hashed table are exported while another process has the database open: what is durable.
+#[test]
+fn rows_are_exported_as_csv_and_json_and_counted_also_from_a_database_in_use() {
+    let home = Home::new("export");
+    let (data, file) = (home.at("db"), home.at("parts.csv"));
+    let db = Database::open(&data).expect("a new database");
+    let parts = db.create::<Part>().expect("valid");
+    let rows = [(1, "nut, \"M4\"", Some(7)), (2, "", None), (3, "bolt\n", Some(u64::MAX))];
+    let row = |(id, name, weight): (u32, &str, Option<u64>)| Part { id, name: name.to_owned(), weight };
+    db.session().transact(|tx| rows.iter().try_for_each(|&part| tx.insert(&parts, &row(part)))).expect("alone");
+    printed(&["export", &data, "--out", &file]);
+    let csv = std::fs::read_to_string(&file).expect("it was written");
+    assert!(csv.starts_with("id,name,weight\n"), "{csv}");
+    for line in ["1,\"nut, \"\"M4\"\"\",7\n", "2,,\n", "3,\"bolt\n\",18446744073709551615\n"] {
+        assert!(csv.contains(line), "{csv}");
+    }
+    let lines = printed(&["export", &data, "--table", "part", "--format", "jsonl"]);
+    let mut objects: Vec<Value> = lines.lines().map(|line| serde_json::from_str(line).expect("an object")).collect();
+    objects.sort_by_key(|object| object["id"].as_u64());
+    let wanted = rows.map(|(id, name, weight)| serde_json::json!({ "id": id, "name": name, "weight": weight }));
+    assert_eq!(objects, wanted);
+    assert_eq!(printed(&["export", &data, "--count"]), "table,rows\npart,3\n");
+    let line = refused(&["export", &data, "--table", "bolts"], 2);
+    assert!(line.contains("no table `bolts`") && line.ends_with("the tables are part"), "{line}");
+    let line = refused(&["export", &data, "--out", &file], 2);
+    assert!(line.contains(&file) && line.contains("exists"), "{line}");
+    db.create::<Warehouse>().expect("valid");
+    let line = refused(&["export", &data], 2);
+    assert!(line.contains("--table") && line.contains("part, warehouse"), "{line}");
+    drop(db);
+    assert_eq!(printed(&["export", &data, "--count"]), "table,rows\npart,3\nwarehouse,0\n");
+    let line = refused(&["export", &home.at("none")], 2);
+    assert!(line.contains("database"), "{line}");
+    assert!(printed(&["export", "--help"]).contains("--count"));
+}
+
 #[test]
 fn a_condition_that_does_not_hold_is_a_fault() {
     let home = Home::new("violated");

@@ -571,16 +571,44 @@ impl Engine {
     /// # Errors
     /// [`TransactError::Excluded`] if a transaction stays open; no worker; a table of another database.
     pub fn each_row_at_rest(&self, set: &TableSet, see: &mut dyn FnMut(RowPtr)) -> Result<usize, TransactError> {
-        self.inner.check_process().map_err(|_| TransactError::Forked)?;
-        if set.database != self.inner.number {
-            return Err(TransactError::ForeignHandle);
-        }
-        let listed = self.inner.pool.quietly(|| {
-            // Publishes deferred additions; no transaction defers more meanwhile.
-            drop(self.inner.environment.epochs.windows().close());
-            durability::each_row(&self.inner, set, see)
-        });
+        self.check_listed(set)?;
+        let listed = self.inner.pool.quietly(|| self.list(set, see));
         listed.unwrap_or(Err(TransactError::Excluded { by: "open transactions" }))
+    }
+
+    /// Calls `see` with each committed row of a table of any organization while transactions run. Returns their number.
+    ///
+    /// # Errors
+    /// [`TransactError::Excluded`] if a commit does not end for a second; no worker; a table of another database.
+    pub fn each_committed_row(&self, set: &TableSet, see: &mut dyn FnMut(RowPtr)) -> Result<usize, TransactError> {
+        self.check_listed(set)?;
+        self.list(set, see)
+    }
+
+    fn check_listed(&self, set: &TableSet) -> Result<(), TransactError> {
+        self.inner.check_process().map_err(|_| TransactError::Forked)?;
+        match set.database == self.inner.number {
+            true => Ok(()),
+            false => Err(TransactError::ForeignHandle),
+        }
+    }
+
+    fn list(&self, set: &TableSet, see: &mut dyn FnMut(RowPtr)) -> Result<usize, TransactError> {
+        // Publishes deferred additions. Where no transaction is open, none defers more.
+        drop(self.inner.environment.epochs.windows().close());
+        durability::each_row(&self.inner, set, see)
+    }
+
+    /// As [`Engine::each_committed_row`], by values.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn each_committed_row_dyn(
+        &self,
+        table: &DynHandle,
+        see: &mut dyn FnMut(DynRow<'_>),
+    ) -> Result<usize, TransactError> {
+        self.each_committed_row(&table.set, &mut |row| see(DynRow::new(&table.set, row)))
     }
 
     /// As [`Engine::each_row_at_rest`], by values.

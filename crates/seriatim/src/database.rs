@@ -392,6 +392,54 @@ impl Database {
         self.engine.each_row_at_rest_dyn(table, &mut see)
     }
 
+    /// Calls `see` with each row of a table, in no order, while transactions run. Returns the number of calls. The table
+    /// may be hashed. Nothing waits for this, and open transactions do not delay it.
+    ///
+    /// Each row is one that was committed and was not deleted when it was shown. Rows that change meanwhile may be shown
+    /// from before the change or after it, each by itself. A row that exists all the time is shown at least once, and
+    /// twice only if the table changes meanwhile. For rows of one moment use [`Database::each_row`],
+    /// or scan an ordered table in a snapshot. `see` must be short, as no memory is reused meanwhile, and must not use
+    /// the database.
+    ///
+    /// ```
+    /// # use seriatim::{Database, Table};
+    /// # #[derive(Table)] #[table(name = "counter", key(id), hash)] struct Counter { id: u32, n: u64 }
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let db = Database::in_memory()?;
+    /// # let counters = db.create::<Counter>()?;
+    /// # let (mut session, mut other) = (db.session(), db.session());
+    /// session.transact(|tx| (0..9).try_for_each(|id| tx.insert(&counters, &Counter { id, n: 2 })))?;
+    /// let open = other.begin()?;
+    /// open.insert(&counters, &Counter { id: 9, n: 2 })?;
+    /// assert_eq!(db.each_committed_row(&counters, |row| assert!(row.id() < 9))?, 9);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// [`TransactError::Excluded`](crate::TransactError::Excluded) if a commit does not end for a second. A handle of
+    /// another database.
+    pub fn each_committed_row<T: Table>(
+        &self,
+        table: &Handle<T>,
+        mut see: impl FnMut(T::Row<'_>),
+    ) -> Result<usize, TransactError> {
+        // SAFETY: a row of this table, readable during the call.
+        self.engine.each_committed_row(&table.set, &mut |row| see(T::row(unsafe { RowRef::from_raw(row.as_ptr()) })))
+    }
+
+    /// As [`Database::each_committed_row`], for a table declared at run time.
+    ///
+    /// # Errors
+    /// As [`Database::each_committed_row`].
+    pub fn each_committed_row_dyn(
+        &self,
+        table: &DynHandle,
+        mut see: impl FnMut(DynRow<'_>),
+    ) -> Result<usize, TransactError> {
+        self.engine.each_committed_row_dyn(table, &mut see)
+    }
+
     /// Checks the structure of every table and index. New transactions wait meanwhile.
     ///
     /// # Errors

@@ -16,10 +16,7 @@ use crate::table::TableSet;
 /// Gives all rows of a table to `see`, some dozens at a time. Between two calls of `see` no worker is online.
 ///
 /// # Errors
-/// Errors of `see`; no worker.
-///
-/// # Panics
-/// If a record of the table stays locked by a commit.
+/// Errors of `see`; no worker; a record of the table stays locked by a commit.
 pub(crate) fn rows(
     inner: &Arc<Inner>,
     set: &TableSet,
@@ -36,13 +33,10 @@ pub(crate) fn rows(
     }
 }
 
-/// Shows all rows of a table, each for the time of the call; how many there are.
+/// Shows all rows of a table, each for the time of the call. Returns their number.
 ///
 /// # Errors
-/// No worker.
-///
-/// # Panics
-/// As [`rows`].
+/// As [`rows`], without those of `see`.
 pub(crate) fn each(inner: &Arc<Inner>, set: &TableSet, see: &mut dyn FnMut(RowPtr)) -> Result<usize, TransactError> {
     let (mut walking, mut count) = (Walking::begin(inner, set)?, 0);
     let mut show = |row| {
@@ -80,7 +74,7 @@ impl<'w> Walking<'w> {
             .chunk(rows, |found| found.iter().try_for_each(|found| set.each_row(found.key, found.row, &mut show)));
         more.map_err(|failed| match failed {
             Failed::Transact(error) => error,
-            Failed::Stuck => panic!("a record stays in the middle of a commit"),
+            Failed::Stuck => TransactError::Excluded { by: "commits that do not end" },
         })
     }
 }

@@ -392,6 +392,32 @@ fn rows_of_a_hashed_table_are_listed_as_they_are_at_one_moment() {
     });
 }
 
+/// Open transactions neither delay a list of committed rows, nor show in it, and others commit while it goes on.
+#[test]
+fn committed_rows_are_listed_while_transactions_are_open() {
+    each(|setting| {
+        let db = setting.open();
+        let table = db.create::<Unsorted>().expect("valid");
+        let [mut session, mut other] = [db.session(), db.session()];
+        session.transact(|tx| (0..300).try_for_each(|id| tx.insert(&table, &Unsorted { id }))).expect("alone");
+        let open = other.begin().ok();
+        if let Some(open) = &open {
+            open.insert(&table, &Unsorted { id: 1000 }).expect("alone");
+            open.delete(&table, &0).expect("alone");
+        }
+        let mut found = Vec::new();
+        let count = db.each_committed_row(&table, |row| found.push(row.id())).expect("no commit is in the way");
+        found.sort_unstable();
+        assert_eq!((count, found), (300, (0..300).collect::<Vec<_>>()), "what is not committed is not shown");
+        drop(open);
+        let dynamic = db.open_dyn("unsorted").expect("it is there");
+        let by_values = db.each_committed_row_dyn(&dynamic, |row| assert_eq!(row.values().len(), 1));
+        assert_eq!(by_values.expect("nothing is open"), 300);
+        let foreign = setting.open().each_committed_row(&table, |_| ()).expect_err("it is of another database");
+        assert!(matches!(foreign, TransactError::ForeignHandle), "{foreign}");
+    });
+}
+
 /// Each transaction moves a row to another key, so there are always as many.
 #[test]
 fn rows_are_listed_beside_transactions_that_move_them() {
