@@ -6,9 +6,9 @@
 //! a reader that looked for a key of the dead leaf holds the dead leaf's word.
 
 use super::Tree;
-use super::descend::{Aim, Path};
+use super::descend::{LeafTarget, Path};
 use super::kind::NodeKind;
-use super::load::{Load, Patience, Through};
+use super::load::{BodyLoads, Load, Patience};
 use super::node::{Interior, Leaf, out_of_line_bytes_at};
 use crate::index::StoreCx;
 use crate::node_version::State;
@@ -131,8 +131,8 @@ unsafe impl<'a, K: NodeKind, const LEAF: usize, const FAN: usize> Body for Remov
 
     #[inline(always)]
     fn run<A: Access>(&mut self, access: &mut A) -> Result<Step<'a, K, LEAF>, BodyError> {
-        let load = &mut Through(&mut *access);
-        let (leaf, state) = self.tree.descend(load, &Aim::Key(self.probe), &mut ())?;
+        let load = &mut BodyLoads(&mut *access);
+        let (leaf, state) = self.tree.descend(load, &LeafTarget::Key(self.probe), &mut ())?;
         let count = leaf.meta(load).count;
         let (place, found) = leaf.find(load, count, self.probe);
         if found != Some(self.record) {
@@ -160,8 +160,8 @@ impl<'a, K: NodeKind, const LEAF: usize, const FAN: usize> Remove<'a, '_, K, LEA
     #[inline(never)]
     fn empty<A: Access>(&mut self, access: &mut A) -> Result<Step<'a, K, LEAF>, BodyError> {
         let mut path = Path::new();
-        let load = &mut Through(&mut *access);
-        let (leaf, state) = self.tree.descend(load, &Aim::Key(self.probe), &mut path)?;
+        let load = &mut BodyLoads(&mut *access);
+        let (leaf, state) = self.tree.descend(load, &LeafTarget::Key(self.probe), &mut path)?;
         let count = leaf.meta(load).count;
         let (_, found) = leaf.find(load, count, self.probe);
         if count != 1 || found != Some(self.record) {
