@@ -259,7 +259,7 @@ struct Measured {
     during: Served,
     after: Served,
     checkpoint: seriatim::Checkpoint,
-    lone: lone::Lone,
+    lone: lone::SingleClientRates,
 }
 
 /// A checkpoint is compared with so many times its duration before it and after it.

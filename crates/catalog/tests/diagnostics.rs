@@ -1,4 +1,4 @@
-//! Mistakes in a derived table are told at the token, with what to write instead.
+//! Mistakes in a derived table are reported at the token, with what to write instead.
 
 #[path = "shared/refused.rs"]
 mod refused;

@@ -143,7 +143,7 @@ fn integer(value: &Value) -> Option<i128> {
     }
 }
 
-/// The delta by which an update that changes this column is told, if it is.
+/// The delta that encodes an update of this column, if there is one.
 fn delta(table: &TableDef, column: ColumnId, before: &Value, after: &Value) -> Option<Vec<u8>> {
     let ColumnDef { ty, nullable: false, .. } = table.columns[column.index()] else { return None };
     let (before, after) = (integer(before)?, integer(after)?);
@@ -205,7 +205,7 @@ fn an_update_is_what_changed() {
     });
 }
 
-/// What an update does with a column.
+/// The effect of an update on a column.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Does {
     Nothing,
@@ -265,8 +265,8 @@ fn an_update_is_put_after_another_unless_it_used_what_that_changed() {
             if matches!(does(at), Does::Sets | Does::SetsBlindly | Does::Adds) {
                 prop_assert_eq!(after.set_value(column, at, &ours[at]), Ok(()));
             }
-            // What it set to what was there may as well not have been set; columns from the 64th on share a
-            // bit, so any may be read.
+            // Setting a column to its old value is like not setting it. Columns from the 64th on share a bit, so any
+            // may be read.
             let is_set = does(at) == Does::SetsBlindly && at < 63 && !is_same(&base[at], &ours[at]);
             if changed && is_set {
                 value = ours[at].clone();
@@ -355,7 +355,7 @@ fn range(ty: ColumnType) -> ColumnType {
     if let ColumnType::Decimal { .. } = ty { ColumnType::I64 } else { ty }
 }
 
-/// Applies what an update was told by to the row before, and refuses what it was cut short to; which columns are set.
+/// Applies the encoding of an update to the row before, and refuses each cut of it. Returns which columns are set.
 fn decode(wire: &RowWire, form: Updated, told: &[u8], row: &mut Block) -> Result<ColumnSet, TestCaseError> {
     let is_delta = form == Updated::Delta;
     fn skip<'a>(wire: &RowWire, is_delta: bool, rest: &mut &'a [u8]) -> Result<&'a [u8], Malformed> {
@@ -402,7 +402,7 @@ fn among(ty: ColumnType, others: usize) -> TableDef {
     table(&columns, 1)
 }
 
-/// How an update of the number is told, once it was told, decoded, and found to be what it was.
+/// The encoding of an update of the number, after it was encoded, decoded, and compared with the update.
 fn told(ty: ColumnType, others: usize, before: i128, after: i128) -> Result<Updated, TestCaseError> {
     let table = among(ty, others);
     let values = |number| {
@@ -487,7 +487,7 @@ fn is_sound(values: &[Value]) -> bool {
     })
 }
 
-/// What decoding must hold to, whatever the bytes.
+/// Properties of decoding, whatever the bytes.
 fn survives(table: &TableDef, values: &[Value], bytes: &[u8]) -> Result<(), TestCaseError> {
     let base = row(table, values);
     let (wire, layout) = (&base.wire, Layout::new(&table.columns));
@@ -747,7 +747,7 @@ fn runs_come_back_and_what_is_cut_off_is_refused() {
         }
         assert_eq!(wire.decode_row(&more, &mut Block::new(&layout).inserting()), Err(Malformed::Trailing.into()));
     }
-    // What an update leaves is a patch, and the whole run.
+    // An update writes a patch, and the whole run.
     let (before, after) = (decoded(&run_of(&[1, 2], false)), decoded(&run_of(&[1, 2, 3], false)));
     let mut patch = vec![];
     assert_eq!(wire.encode_update(before.row(), after.row(), &mut patch), Updated::Patch);

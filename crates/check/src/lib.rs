@@ -94,7 +94,7 @@ struct Given {
 
 /// Its result.
 #[derive(Clone, Debug, PartialEq)]
-enum Gave {
+enum OperationResult {
     Nothing,
     Row(Option<Value>),
     Flag(bool),
@@ -105,7 +105,7 @@ enum Gave {
 struct Event {
     operation: usize,
     given: Given,
-    gave: Gave,
+    gave: OperationResult,
 }
 
 fn whole(key: &[Value]) -> Given {
@@ -119,7 +119,7 @@ struct Recorder<'r> {
 }
 
 impl Recorder<'_> {
-    fn note(&self, operation: &Operation, given: Given, gave: Gave) {
+    fn note(&self, operation: &Operation, given: Given, gave: OperationResult) {
         self.events.borrow_mut().push(Event { operation: operation.id.index(), given, gave });
     }
 }
@@ -130,7 +130,7 @@ impl Operate for Recorder<'_> {
     fn get(&self, operation: &Operation, table: &str, key: Vec<Value>) -> Result<Option<Value>, Stopped> {
         let given = whole(&key);
         let row = self.database.get(operation, table, key)?;
-        self.note(operation, given, Gave::Row(row.clone()));
+        self.note(operation, given, OperationResult::Row(row.clone()));
         Ok(row)
     }
 
@@ -147,21 +147,21 @@ impl Operate for Recorder<'_> {
             given.changes = body(row)?;
             Ok(given.changes.clone())
         })?;
-        self.note(operation, given, Gave::Row(before));
+        self.note(operation, given, OperationResult::Row(before));
         Ok(found)
     }
 
     fn insert(&self, operation: &Operation, table: &str, columns: Changes) -> Result<(), Stopped> {
         let given = Given { keys: None, changes: columns.clone() };
         self.database.insert(operation, table, columns)?;
-        self.note(operation, given, Gave::Nothing);
+        self.note(operation, given, OperationResult::Nothing);
         Ok(())
     }
 
     fn delete(&self, operation: &Operation, table: &str, key: Vec<Value>) -> Result<bool, Stopped> {
         let given = whole(&key);
         let found = self.database.delete(operation, table, key)?;
-        self.note(operation, given, Gave::Flag(found));
+        self.note(operation, given, OperationResult::Flag(found));
         Ok(found)
     }
 
@@ -176,9 +176,9 @@ impl Operate for Recorder<'_> {
         // Noted before its loop's body runs, as the replay does it.
         let at = self.events.borrow().len();
         let given = Given { keys: Some(keys.clone()), changes: Changes::new() };
-        self.note(operation, given, Gave::Rows(Vec::new()));
+        self.note(operation, given, OperationResult::Rows(Vec::new()));
         self.database.scan(operation, table, keys, reverse, &mut |row| {
-            if let Gave::Rows(rows) = &mut self.events.borrow_mut()[at].gave {
+            if let OperationResult::Rows(rows) = &mut self.events.borrow_mut()[at].gave {
                 rows.push(row.clone());
             }
             visit(row)
@@ -214,28 +214,31 @@ struct Replay<'r> {
 
 impl Replay<'_> {
     /// The result of the operation at its run with the same number.
-    fn answer(&self, operation: &Operation, given: Given) -> Gave {
+    fn answer(&self, operation: &Operation, given: Given) -> OperationResult {
         let id = operation.id.index();
         let mut all = self.given.borrow_mut();
         let time = all[id].len();
         all[id].push(given);
         let mut times = self.recorded.iter().filter(|event| event.operation == id);
-        let gave =
-            times.clone().nth(time).or_else(|| times.next_back()).map_or(Gave::Nothing, |event| event.gave.clone());
+        let gave = times
+            .clone()
+            .nth(time)
+            .or_else(|| times.next_back())
+            .map_or(OperationResult::Nothing, |event| event.gave.clone());
         if id != self.changed {
             return gave;
         }
         let rng = &mut *self.rng.borrow_mut();
         match gave {
-            Gave::Nothing => Gave::Nothing,
-            Gave::Flag(found) => Gave::Flag(!found),
-            Gave::Row(Some(row)) => Gave::Row((!rng.percent(20)).then(|| mutated(&row, rng))),
-            Gave::Row(None) => Gave::Row(None),
-            Gave::Rows(mut rows) => {
+            OperationResult::Nothing => OperationResult::Nothing,
+            OperationResult::Flag(found) => OperationResult::Flag(!found),
+            OperationResult::Row(Some(row)) => OperationResult::Row((!rng.percent(20)).then(|| mutated(&row, rng))),
+            OperationResult::Row(None) => OperationResult::Row(None),
+            OperationResult::Rows(mut rows) => {
                 if rng.percent(30) {
                     rows.pop();
                 }
-                Gave::Rows(rows.iter().map(|row| mutated(row, rng)).collect())
+                OperationResult::Rows(rows.iter().map(|row| mutated(row, rng)).collect())
             }
         }
     }
@@ -246,7 +249,7 @@ impl Operate for Replay<'_> {
 
     fn get(&self, operation: &Operation, _: &str, key: Vec<Value>) -> Result<Option<Value>, Ended> {
         match self.answer(operation, whole(&key)) {
-            Gave::Row(row) => Ok(row),
+            OperationResult::Row(row) => Ok(row),
             _ => Ok(None),
         }
     }
@@ -258,7 +261,7 @@ impl Operate for Replay<'_> {
         key: Vec<Value>,
         body: &mut dyn FnMut(Value) -> Result<Changes, Ended>,
     ) -> Result<bool, Ended> {
-        let Gave::Row(Some(row)) = self.answer(operation, whole(&key)) else { return Ok(false) };
+        let OperationResult::Row(Some(row)) = self.answer(operation, whole(&key)) else { return Ok(false) };
         let changes = body(row)?;
         if let Some(given) = self.given.borrow_mut()[operation.id.index()].last_mut() {
             given.changes = changes;
@@ -272,7 +275,7 @@ impl Operate for Replay<'_> {
     }
 
     fn delete(&self, operation: &Operation, _: &str, key: Vec<Value>) -> Result<bool, Ended> {
-        Ok(self.answer(operation, whole(&key)) == Gave::Flag(true))
+        Ok(self.answer(operation, whole(&key)) == OperationResult::Flag(true))
     }
 
     fn scan(
@@ -283,7 +286,8 @@ impl Operate for Replay<'_> {
         _: bool,
         visit: &mut dyn FnMut(Value) -> Result<ControlFlow<()>, Ended>,
     ) -> Result<(), Ended> {
-        let Gave::Rows(rows) = self.answer(operation, Given { keys: Some(keys), changes: Changes::new() }) else {
+        let OperationResult::Rows(rows) = self.answer(operation, Given { keys: Some(keys), changes: Changes::new() })
+        else {
             return Ok(());
         };
         for row in rows {
@@ -428,7 +432,7 @@ mod tests {
         let event = |operation: usize, key: i128| {
             let fields = [("id", key), ("next", key + 1)].map(|(name, value)| (Arc::from(name), number(value)));
             let row = Value::Record { name: Arc::from("link"), fields: fields.to_vec() };
-            Event { operation, given: whole(&[number(key)]), gave: Gave::Row(Some(row)) }
+            Event { operation, given: whole(&[number(key)]), gave: OperationResult::Row(Some(row)) }
         };
         let recorded = [event(0, 5), event(1, 6)];
         assert_eq!(undeclared(&plan, &procedure, &number(5), &recorded, 1), None);

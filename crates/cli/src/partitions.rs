@@ -150,27 +150,27 @@ fn workload() -> [Arg; 8] {
 }
 
 /// The kind of workload.
-enum Which {
+enum WorkloadKind {
     Keys,
     Arrays,
     Declared(&'static Entry),
 }
 
 /// Refuses options that the workload lacks.
-fn check_workload(matches: &ArgMatches) -> Result<Which, Failure> {
+fn check_workload(matches: &ArgMatches) -> Result<WorkloadKind, Failure> {
     let name = matches.get_one::<String>("workload").map_or(KEYS_ALONE, String::as_str);
     let which = match name {
-        KEYS_ALONE => Which::Keys,
-        ARRAYS => Which::Arrays,
-        _ => Which::Declared(Entry::find(name).map_err(Failure::usage)?),
+        KEYS_ALONE => WorkloadKind::Keys,
+        ARRAYS => WorkloadKind::Arrays,
+        _ => WorkloadKind::Declared(Entry::find(name).map_err(Failure::usage)?),
     };
     let of_keys = ["multi", "conflicts", "aborts", "rounds", "undo", "history"];
     let of_tpcc = ["warehouses", "transactions", "remote", "remote-payments", "scale"];
     let others: Vec<&str> = match &which {
-        Which::Keys => of_tpcc.into_iter().chain(["set", "data"]).collect(),
-        Which::Arrays => of_keys.into_iter().chain(["set", "data"]).collect(),
-        Which::Declared(entry) if entry.name == "tpcc" => of_keys.to_vec(),
-        Which::Declared(_) => of_keys.into_iter().chain(of_tpcc).collect(),
+        WorkloadKind::Keys => of_tpcc.into_iter().chain(["set", "data"]).collect(),
+        WorkloadKind::Arrays => of_keys.into_iter().chain(["set", "data"]).collect(),
+        WorkloadKind::Declared(entry) if entry.name == "tpcc" => of_keys.to_vec(),
+        WorkloadKind::Declared(_) => of_keys.into_iter().chain(of_tpcc).collect(),
     };
     let is_given = |name: &&&str| matches.value_source(name) == Some(ValueSource::CommandLine);
     if let Some(other) = others.iter().find(is_given) {
@@ -458,19 +458,19 @@ pub(crate) fn run(matches: &ArgMatches, seed: u64) -> Result<(), Failure> {
     let scheme = matches.get_one::<String>("scheme").and_then(|name| Scheme::named(name));
     let mut plan = plan(matches, scheme.unwrap_or(Scheme::Blocking), seed, is_simulated)?;
     let mut asked = match &which {
-        Which::Keys => Asked::Keys,
-        Which::Arrays => Asked::Arrays(tpcc_plan(matches, &plan)),
-        Which::Declared(entry) => Asked::Declared(declared_plan(entry, matches, &plan)?),
+        WorkloadKind::Keys => Asked::Keys,
+        WorkloadKind::Arrays => Asked::Arrays(tpcc_plan(matches, &plan)),
+        WorkloadKind::Declared(entry) => Asked::Declared(declared_plan(entry, matches, &plan)?),
     };
     let chosen = if scheme.is_none() { Some(asked.choose(&mut plan, is_simulated)?) } else { None };
     let (measured, warmup) = asked.settle(&mut plan, matches.get_flag("settle"), is_simulated)?;
-    let several = if matches!(which, Which::Keys) { "two" } else { "several" };
+    let several = if matches!(which, WorkloadKind::Keys) { "two" } else { "several" };
     if !is_json(matches) {
         let cores = if is_simulated { "simulated cores" } else { "threads" };
         return Ok(say!("{}", words(&plan, &measured, several, cores))?);
     }
     let mut report = frame(&plan, matches, is_simulated);
-    if !matches!(which, Which::Keys) {
+    if !matches!(which, WorkloadKind::Keys) {
         report["options"] = options_of_workload(&plan, &which, matches);
     }
     if let (Some(fields), Value::Object(more)) = (report.as_object_mut(), results(&plan, &measured)) {
@@ -543,11 +543,11 @@ pub(crate) fn frame(plan: &Plan, matches: &ArgMatches, is_simulated: bool) -> Va
 }
 
 /// The options that reports have of workloads other than the microbenchmark.
-fn options_of_workload(plan: &Plan, which: &Which, matches: &ArgMatches) -> Value {
+fn options_of_workload(plan: &Plan, which: &WorkloadKind, matches: &ArgMatches) -> Value {
     let text = |name: &str| matches.get_one::<String>(name);
     let is_tpcc = match which {
-        Which::Declared(entry) => entry.name == "tpcc",
-        Which::Keys | Which::Arrays => true,
+        WorkloadKind::Declared(entry) => entry.name == "tpcc",
+        WorkloadKind::Keys | WorkloadKind::Arrays => true,
     };
     let mut options = json!({
         "workload": text("workload"), "scheme": text("scheme"), "delay": real(matches, "delay"),

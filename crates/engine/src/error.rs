@@ -754,7 +754,7 @@ impl fmt::Display for TransactError {
             TransactError::LogStopped { reason } => write!(f, "nothing was written: {reason}"),
             TransactError::DiskFull { directory } => write!(
                 f,
-                "nothing was written: the disk of {} is full; make space, and writes go on",
+                "nothing was written: the disk of {} is full; make space, and writes continue",
                 directory.display()
             ),
             TransactError::DiskBehind { backlog_bytes } => write!(

@@ -81,7 +81,7 @@ enum Work<S> {
     /// A closure with its own transactions.
     Whole(Box<dyn Whole<S>>),
     /// A transaction that runs in steps.
-    Transaction(Box<dyn Course<S>>),
+    Transaction(Box<dyn SteppedWork<S>>),
 }
 
 impl<S> Work<S> {
@@ -413,7 +413,7 @@ impl<S: ExecutorSession> permits::Queue for Shared<S> {
 }
 
 /// A transaction that runs in steps, until its result is returned.
-trait Course<S>: Send {
+trait SteppedWork<S>: Send {
     fn is_cancelled(&self) -> bool;
 
     /// Called before the first step in this session; gives the call's permit back. Returns `false` if the transaction
@@ -493,7 +493,7 @@ enum Ended<R> {
     Panicked(Box<dyn Any + Send>),
 }
 
-impl<S: ExecutorSession, R: Send + 'static> Course<S> for Transaction<S, R> {
+impl<S: ExecutorSession, R: Send + 'static> SteppedWork<S> for Transaction<S, R> {
     fn is_cancelled(&self) -> bool {
         self.slot.is_cancelled()
     }
@@ -560,7 +560,7 @@ impl<S: ExecutorSession, R: Send + 'static> Course<S> for Transaction<S, R> {
 /// A transaction and its session. The queue of decisions owns both until the decision.
 struct Job<S> {
     session: Box<S>,
-    course: Box<dyn Course<S>>,
+    course: Box<dyn SteppedWork<S>>,
 }
 
 impl<S: ExecutorSession> AsMut<Runner> for Job<S> {
@@ -577,7 +577,7 @@ struct Inbox<S> {
     /// Decided transactions that other threads took over, and that the thread has not subtracted yet.
     adopted: usize,
     /// Ended transactions that were not durable at their end.
-    withheld: VecDeque<Box<dyn Course<S>>>,
+    withheld: VecDeque<Box<dyn SteppedWork<S>>>,
     /// How often the thread has looked for work. While this does not change, the thread runs a body or sleeps.
     turns: u64,
     is_asleep: bool,
@@ -600,7 +600,7 @@ impl<S> Inbox<S> {
 const WITHHELD_MAX: usize = 1024;
 
 /// The state of a thread of an executor.
-struct Desk<S> {
+struct ExecutorThread<S> {
     /// The thread's number.
     at: usize,
     shared: Arc<Shared<S>>,
@@ -629,7 +629,7 @@ struct Desk<S> {
     watched: bool,
 }
 
-impl<S: ExecutorSession> Desk<S> {
+impl<S: ExecutorSession> ExecutorThread<S> {
     fn new(
         at: usize,
         threads: usize,
@@ -637,8 +637,8 @@ impl<S: ExecutorSession> Desk<S> {
         engine: Engine,
         open: Arc<dyn Fn() -> S + Send + Sync>,
         held_max: usize,
-    ) -> Desk<S> {
-        Desk {
+    ) -> ExecutorThread<S> {
+        ExecutorThread {
             at,
             seen: shared.owners.as_ref().map(Owners::seen),
             shared,
@@ -733,7 +733,7 @@ impl<S: ExecutorSession> Desk<S> {
         }
     }
 
-    fn next_withheld(&self) -> Option<Box<dyn Course<S>>> {
+    fn next_withheld(&self) -> Option<Box<dyn SteppedWork<S>>> {
         lock(&self.shared.inboxes[self.at]).withheld.pop_front()
     }
 
@@ -903,7 +903,7 @@ impl<S: ExecutorSession> Executor<S> {
             let executor = Arc::clone(&permits);
             let run = move || {
                 EXECUTOR.set(Arc::as_ptr(&executor));
-                Desk::new(at, threads, shared, engine, open, held_max).run();
+                ExecutorThread::new(at, threads, shared, engine, open, held_max).run();
                 EXECUTOR.set(std::ptr::null());
             };
             Box::new(run) as ExecutorBody

@@ -48,7 +48,7 @@ use crate::OpenError;
 use crate::pool::Pool;
 use crate::statistics::{QUEUE_STAGES, QueueStatistics};
 use round::{Claim, Round};
-use telling::Telling;
+use telling::NotificationCheck;
 use turns::{HOLD_MAX, Turns};
 
 /// For how long a leader sleeps at a time while its batch gathers: then it looks whether others still have
@@ -220,7 +220,7 @@ struct Head {
     joins: Mutex<Option<Joins>>,
     /// The result of the caller's recheck of its transaction.
     rechecked: Mutex<Option<Rechecked>>,
-    telling: Telling,
+    telling: NotificationCheck,
 }
 
 /// A round, the caller's place in it, and its task: [`RECHECKS`] or [`DECIDES`].
@@ -270,7 +270,7 @@ impl Head {
             caller: thread::current(),
             joins: Mutex::default(),
             rechecked: Mutex::default(),
-            telling: Telling::default(),
+            telling: NotificationCheck::default(),
         }
     }
 

@@ -346,7 +346,7 @@ fn phantom() {
 
 #[test]
 fn own_writes_do_not_hide_what_was_there_before() {
-    // What a transaction scans after its own insert or delete says nothing about that key.
+    // A scan after the transaction's own insert or delete says nothing about that key.
     accepted(
         "initial 0 a 1
          transaction 1 session 0 from 0 to ?
@@ -754,7 +754,7 @@ fn every_group_sees_insertions_and_deletions() {
          transaction 2 session 0 from 0 to ?
          scan 0 * * columns 2",
     );
-    // What a transaction scans after its own update says nothing about that key.
+    // A scan after the transaction's own update says nothing about that key.
     accepted(&format!(
         "{GROUPS}initial 0 x 1
          transaction 1 session 0 from 0 to ?

@@ -15,7 +15,7 @@ use tokio::net::TcpStream;
 use tokio::sync::{Notify, SemaphorePermit, watch};
 use tokio::time::Instant;
 
-use crate::session::{Session, Violation, Whereabouts};
+use crate::session::{Session, TemplateState, Violation};
 use crate::{Shared, greetings};
 
 /// The error for clients when the middle tier ends.
@@ -34,15 +34,15 @@ pub(crate) struct Cancels(Mutex<HashMap<Bytes, Arc<Cancel>>>);
 /// The state of a client's transaction, for requests to cancel.
 #[derive(Debug, Default)]
 struct Cancel {
-    state: Mutex<Whose>,
+    state: Mutex<TransactionState>,
     asked: Notify,
 }
 
 /// The state of one transaction.
 #[derive(Debug, Default)]
-struct Whose {
+struct TransactionState {
     transaction: u64,
-    whereabouts: Whereabouts,
+    whereabouts: TemplateState,
     /// Whether the transaction should be given up.
     is_asked: bool,
 }
@@ -57,8 +57,8 @@ impl Cancels {
         let Some(cancel) = self.locked().get(key).cloned() else { return false };
         let mut state = cancel.locked();
         // A running transaction may fail by itself before the upstream gets the request. It must not be retried then.
-        state.is_asked = state.whereabouts != Whereabouts::Elsewhere;
-        let waits = state.whereabouts == Whereabouts::Waits;
+        state.is_asked = state.whereabouts != TemplateState::Elsewhere;
+        let waits = state.whereabouts == TemplateState::Waits;
         if waits {
             cancel.asked.notify_one();
         }
@@ -67,16 +67,16 @@ impl Cancels {
 }
 
 impl Cancel {
-    fn locked(&self) -> std::sync::MutexGuard<'_, Whose> {
+    fn locked(&self) -> std::sync::MutexGuard<'_, TransactionState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Records the state of this transaction. Returns whether it should be given up. A request that was meant
     /// for the former transaction and came late does not affect this one.
-    fn set(&self, transaction: u64, whereabouts: Whereabouts) -> bool {
+    fn set(&self, transaction: u64, whereabouts: TemplateState) -> bool {
         let mut state = self.locked();
-        let is_same = state.transaction == transaction && whereabouts != Whereabouts::Elsewhere;
-        *state = Whose { transaction, whereabouts, is_asked: state.is_asked && is_same };
+        let is_same = state.transaction == transaction && whereabouts != TemplateState::Elsewhere;
+        *state = TransactionState { transaction, whereabouts, is_asked: state.is_asked && is_same };
         state.is_asked
     }
 
@@ -84,7 +84,7 @@ impl Cancel {
     fn sends(&self) -> bool {
         let mut state = self.locked();
         if !state.is_asked {
-            state.whereabouts = Whereabouts::Runs;
+            state.whereabouts = TemplateState::Runs;
         }
         !state.is_asked
     }
@@ -364,7 +364,7 @@ async fn converse(
         }
         if cancel.set(session.transaction(), session.whereabouts()) && session.may_go() {
             session.cancel();
-            cancel.set(session.transaction(), Whereabouts::Elsewhere);
+            cancel.set(session.transaction(), TemplateState::Elsewhere);
             continue;
         }
         if !session.keeps_place() {
@@ -421,7 +421,7 @@ async fn converse(
                     session.go();
                 }
             }
-            () = cancel.asked.notified(), if session.whereabouts() == Whereabouts::Waits => {}
+            () = cancel.asked.notified(), if session.whereabouts() == TemplateState::Waits => {}
             () = tokio::time::sleep_until(closes), if session.is_closing => return Err(io::ErrorKind::TimedOut.into()),
             () = stops(&mut stopped), if !is_stopping => is_stopping = true,
         }
@@ -446,22 +446,22 @@ mod tests {
         assert!(!cancels.cancel(&key));
         cancels.locked().insert(key.clone(), Arc::clone(&cancel));
         assert!(
-            !cancels.cancel(&key) && !cancel.set(1, Whereabouts::Waits),
+            !cancels.cancel(&key) && !cancel.set(1, TemplateState::Waits),
             "an earlier request does not affect the transaction"
         );
         assert!(cancel.sends());
         // The upstream gets the request as well, but the transaction may fail before.
         assert!(!cancels.cancel(&key));
-        assert!(cancel.set(1, Whereabouts::Runs) && cancel.set(1, Whereabouts::Waits));
+        assert!(cancel.set(1, TemplateState::Runs) && cancel.set(1, TemplateState::Waits));
         assert!(
-            !cancel.set(1, Whereabouts::Elsewhere) && !cancel.set(2, Whereabouts::Waits),
+            !cancel.set(1, TemplateState::Elsewhere) && !cancel.set(2, TemplateState::Waits),
             "the request was for the former transaction"
         );
-        assert!(cancels.cancel(&key) && !cancel.sends() && cancel.set(2, Whereabouts::Waits));
+        assert!(cancels.cancel(&key) && !cancel.sends() && cancel.set(2, TemplateState::Waits));
         // The next transaction may wait as soon as this one has ended.
-        assert!(!cancel.set(3, Whereabouts::Waits) && cancel.sends());
+        assert!(!cancel.set(3, TemplateState::Waits) && cancel.sends());
         assert!(
-            !cancels.cancel(&key) && !cancel.set(4, Whereabouts::Waits),
+            !cancels.cancel(&key) && !cancel.set(4, TemplateState::Waits),
             "the former transaction committed in spite of the request"
         );
     }

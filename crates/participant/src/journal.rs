@@ -23,7 +23,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
 use std::sync::Arc;
 
-use seriatim::procedure::divided::{Divided, Fragment, Then, Undo, pack_all, unpack_all};
+use seriatim::procedure::divided::{Divided, Fragment, FragmentEnd, Undo, pack_all, unpack_all};
 use seriatim::{Abort, Database, Epoch, Handle, SchemaError, Session, Table, TransactError, Tx};
 use seriatim_partition::{
     ClientId, Coordinator, CoordinatorId, CoordinatorRecord, Fault, HoldingCoordinator, Journal, OwnerRecord,
@@ -598,7 +598,7 @@ impl OwnerJournal {
         if self.votes.is_empty() && self.ended.is_empty() {
             return Ok(());
         }
-        let then: &Then<'_> = &|tx, _| {
+        let then: &FragmentEnd<'_> = &|tx, _| {
             for vote in &self.votes {
                 let marked = tx.update_if(&self.undecided, &(vote.here, vote.place), |row| {
                     row.set_voted(true);
@@ -685,7 +685,7 @@ impl Decisions {
     /// Writes a record in its transaction.
     fn write(&mut self, record: &CoordinatorRecord) -> Result<(), TransactError> {
         let here = self.here;
-        let then: &Then<'_> = &|tx, _| match record {
+        let then: &FragmentEnd<'_> = &|tx, _| match record {
             CoordinatorRecord::Committed { transaction, participants } => {
                 let TransactionId { client: ClientId(client), number } = *transaction;
                 let participants = participants.iter().fold(0, |all, one| all | 1 << one.0);

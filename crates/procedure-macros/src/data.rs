@@ -70,7 +70,9 @@ pub(crate) fn expand(input: &DeriveInput) -> Result<TokenStream> {
                 },
             )
         }
-        Data::Union(union) => return refuse(&union.union_token, "a union has no fields of its own: write an enum"),
+        Data::Union(union) => {
+            return refuse(&union.union_token, "the fields of a union share their memory: write an enum");
+        }
     };
     Ok(quote! {
         #[automatically_derived]

@@ -1,4 +1,4 @@
-//! What the analysis of one procedure finds, case by case.
+//! The results of the analysis of one procedure, case by case.
 
 mod support;
 
@@ -37,7 +37,7 @@ fn columns(plan: &Plan, operation: usize) -> (String, String, String) {
     (access.reads.names(names), access.writes.names(names), access.commutes.names(names))
 }
 
-/// What an update with this body reads, writes and adds to.
+/// The columns that an update with this body reads, writes and adds to.
 fn update(body: impl FnOnce(&mut Build)) -> (String, String, String) {
     columns(
         &analysed(|b| {

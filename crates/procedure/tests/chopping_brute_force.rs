@@ -149,7 +149,7 @@ fn adding_a_procedure_names_exactly_what_changes() {
     });
 }
 
-/// What a property finds in the first of many sets, if in any.
+/// The finding of a property in the first of many sets, if in any.
 fn caught(found: impl Fn(&Set) -> Option<Wrong>) -> bool {
     let caught = std::cell::Cell::new(false);
     sets::check(3000, &sets::any_set(4, 5), |set| {

@@ -467,7 +467,7 @@ fn a_sum_is_agreed_on_if_every_operation_of_the_set_leaves_it_alone() {
     assert!(sums(&[adds(), deletes]).is_empty(), "rows go");
 }
 
-/// What dbx-tc publishes at the end of an epoch: the columns, and why others are not.
+/// The columns that dbx-tc publishes at the end of an epoch, and why others are not.
 fn later(set: &[Plan], clustered: &str) -> (Vec<String>, Vec<String>) {
     let plans: Vec<&Plan> = set.iter().collect();
     let found = deferrable(&plans, |procedure| plans[procedure].takes_snapshot(), |table| table == clustered);
@@ -491,7 +491,7 @@ fn a_sum_that_others_use_is_added_to_later_unless_something_else_joins_them() {
     assert_eq!(case(&[adds()]), (vec![], vec![]), "nobody uses it: it is published apart from the rest anyway");
     let reader = of("reader", |b| read(b, "a"));
     assert_eq!(case(&[adds(), subscriber(), reader]).0, ["b.sum"], "who only reads has a snapshot");
-    // The row may be missing, and what of it is used that nobody changes.
+    // The row may be missing, and the used columns that no procedure changes.
     let required = publisher(&|b| {
         b.update("got", "b", "x", "row", |b| {
             b.assign("row.sum", "+=", "y");

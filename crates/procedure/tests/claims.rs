@@ -171,7 +171,7 @@ mod model {
         Other,
     }
 
-    /// What a piece does to a row. Inserts and deletes that find it there, or not there, end the transaction;
+    /// The effect of a piece on a row. Inserts and deletes that find it there, or not there, end the transaction;
     /// changes do not.
     #[derive(Clone, Copy, Debug)]
     pub(super) enum Act {

@@ -18,7 +18,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
-use seriatim_base::disk::{Disk, Whereabouts};
+use seriatim_base::disk::{DirectoryState, Disk};
 use seriatim_base::thread::{Periodic, Waker};
 use seriatim_base::{CacheAligned, Epoch};
 
@@ -471,9 +471,9 @@ impl Shared {
         let database = self.options.database.as_deref().filter(|database| *database != directory);
         for directory in std::iter::once(directory).chain(database) {
             match self.disk.whereabouts(directory) {
-                Whereabouts::InPlace | Whereabouts::Moved => {}
-                Whereabouts::Removed => return Err(LogError::Removed { path: directory.to_owned() }),
-                Whereabouts::Replaced => return Err(LogError::Replaced { directory: directory.to_owned() }),
+                DirectoryState::InPlace | DirectoryState::Moved => {}
+                DirectoryState::Removed => return Err(LogError::Removed { path: directory.to_owned() }),
+                DirectoryState::Replaced => return Err(LogError::Replaced { directory: directory.to_owned() }),
             }
         }
         Ok(())

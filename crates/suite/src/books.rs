@@ -272,7 +272,7 @@ fn call(session: &mut Session, rng: &mut Rng, squeezes: bool) -> Result<(), Stri
 }
 
 /// Why a run is repeated that found nothing: what it is for has not happened.
-enum Lacks {
+enum Inconclusive {
     /// The reason lies in the scheduling of conflicts.
     Late,
     /// Of so many canaries each could be known to others.
@@ -302,8 +302,8 @@ pub fn keep_books(
     }
     match lacks {
         None => Ok(()),
-        Some(Lacks::Late) => Err("nothing was published late".to_owned()),
-        Some(Lacks::Missed(count)) => Err(format!("of {count} that missed their group none was judged by it")),
+        Some(Inconclusive::Late) => Err("nothing was published late".to_owned()),
+        Some(Inconclusive::Missed(count)) => Err(format!("of {count} that missed their group none was judged by it")),
     }
 }
 
@@ -313,7 +313,7 @@ fn keep_books_once(
     load: &Load,
     seed: u64,
     prepare: &(impl Fn(Builder) -> Builder + Sync),
-) -> Result<Option<Lacks>, String> {
+) -> Result<Option<Inconclusive>, String> {
     let disk = FaultyDisk::new(seed);
     let open = |disk: FaultyDisk| {
         let builder = prepare(setting.builder()).record_history(load.judge == Judge::Checker);
@@ -376,13 +376,13 @@ fn keep_books_once(
     Ok(match setting.defers {
         true => order_in_groups_is_judged(history),
         // Only after a conflict, for protocols that publish later only then.
-        false => (!is_late).then_some(Lacks::Late),
+        false => (!is_late).then_some(Inconclusive::Late),
     })
 }
 
 /// Canary: one that missed what another of its group had ended with before it began is convicted, though
 /// something was pending; and need not be if it is of another group.
-fn order_in_groups_is_judged(mut history: History) -> Option<Lacks> {
+fn order_in_groups_is_judged(mut history: History) -> Option<Inconclusive> {
     let mut missed = Vec::new();
     for t in &history.transactions {
         let Some(group) = t.group.filter(|group| group.shown > t.ended) else { continue };
@@ -404,7 +404,7 @@ fn order_in_groups_is_judged(mut history: History) -> Option<Lacks> {
     let is_canary =
         |(number, reader): &(u32, Transaction)| is_convicted(*number, reader) && !is_convicted(u32::MAX, reader);
     let is_judged = missed.iter().take(CANARIES).any(is_canary);
-    (!is_judged).then_some(Lacks::Missed(missed.len()))
+    (!is_judged).then_some(Inconclusive::Missed(missed.len()))
 }
 
 /// Tried until one is convicted for its group alone.

@@ -219,7 +219,7 @@ impl Deferrals {
                 list.bytes = 0;
                 list.charge.set(0);
             }
-            let apply = self.apply.get().expect("who defers has somebody who publishes it");
+            let apply = self.apply.get().expect("deferred additions have a publisher");
             abort_on_unwind("the publication of what was deferred", || apply(rows));
             self.are_pending.store(0, Ordering::Release);
         }

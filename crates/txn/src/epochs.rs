@@ -35,13 +35,13 @@ const ASK_AGAIN: u64 = UNSAID_MAX / 64;
 
 /// Takes the current epoch. Returns the newest recorded one, and has the disk record more if that is
 /// [`half`](UNSAID_MAX) as far behind as allowed.
-pub type Said = Box<dyn Fn(Epoch) -> Epoch + Send + Sync>;
+pub type RecordEpoch = Box<dyn Fn(Epoch) -> Epoch + Send + Sync>;
 
 /// Where that is looked at next, and from where on epochs are far.
 struct Bound {
     look: AtomicU64,
     far: AtomicU64,
-    said: OnceLock<Said>,
+    said: OnceLock<RecordEpoch>,
 }
 
 impl std::fmt::Debug for Bound {
@@ -126,7 +126,7 @@ impl Epochs {
     }
 
     /// From now on the disk's record bounds the epochs.
-    pub fn bound_by(&self, said: Said) {
+    pub fn bound_by(&self, said: RecordEpoch) {
         let is_first = self.bound.said.set(said).is_ok();
         assert!(is_first, "one disk says it");
         self.bound.look(self.current());

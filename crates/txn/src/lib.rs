@@ -36,7 +36,7 @@ pub use contract::{
 pub use counts::{Census, Counts, TableCount};
 pub use deferrals::{Apply, Deferrals, Pending, PendingRow, PendingSum};
 pub use environment::{Core, Environment};
-pub use epochs::{Epochs, Said, UNSAID_MAX};
+pub use epochs::{Epochs, RecordEpoch, UNSAID_MAX};
 pub use fault::Fault;
 pub use options::{Knob, OptionError, Options, REPAIR_ALL, REPAIR_FROM, REPAIR_SHARE_MAX, VALIDATE};
 pub use partitions::{Owned, PartitionFunction, PartitionSet, Partitions, Placement, fnv1a};

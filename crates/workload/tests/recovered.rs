@@ -64,7 +64,7 @@ fn a_recovered_database_is_recognized_consistent_and_goes_on() {
         assert_eq!(names, [entry.name]);
         let report = recognized[0].audit(&db).expect("the check runs");
         assert!(report.passed() && report.rules().all(|rule| report.checked(rule.clause) > 0), "{report}");
-        // TPC-C has no ledgers besides its tables, and its terminals continue where they were.
+        // TPC-C has no ledgers except its tables, and its terminals continue where they were.
         if entry.name == "tpcc" {
             workload.declare(&db).expect("its tables are there");
             run(&db, workload.as_ref(), 200);

@@ -4,7 +4,7 @@ use std::fmt::Debug;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use super::{DirEntry, Disk, DiskFile, DiskHold, DiskLock, Locking, Opening, Whereabouts};
+use super::{DirEntry, DirectoryState, Disk, DiskFile, DiskHold, DiskLock, Locking, Opening};
 
 /// A disk that wraps another one. By default each operation is delegated to the inner disk.
 #[allow(missing_docs, clippy::missing_errors_doc, reason = "the operations are those of a disk")]
@@ -64,7 +64,7 @@ pub trait Around: Debug + Send + Sync {
         self.inner().hold(dir)
     }
 
-    fn whereabouts(&self, dir: &Path) -> Whereabouts {
+    fn whereabouts(&self, dir: &Path) -> DirectoryState {
         self.inner().whereabouts(dir)
     }
 
@@ -126,7 +126,7 @@ impl<D: Around> Disk for D {
         Around::hold(self, dir)
     }
 
-    fn whereabouts(&self, dir: &Path) -> Whereabouts {
+    fn whereabouts(&self, dir: &Path) -> DirectoryState {
         Around::whereabouts(self, dir)
     }
 

@@ -120,7 +120,7 @@ pub trait Disk: Debug + Send + Sync {
 
     /// Where the directory is that is held by this path. Returns `InPlace` if that is unknown, and for a
     /// directory that is not held.
-    fn whereabouts(&self, dir: &Path) -> Whereabouts;
+    fn whereabouts(&self, dir: &Path) -> DirectoryState;
 
     /// Locks a directory or file until the guard is dropped or the process ends. Returns `None` while a
     /// conflicting lock of another process or guard exists. When this returns, the lock is on whatever the path
@@ -199,9 +199,9 @@ pub trait DiskLock: Debug + Send + Sync {}
 /// Holds a directory until it is dropped.
 pub trait DiskHold: Debug + Send + Sync {}
 
-/// The whereabouts of a held directory.
+/// The state of a held directory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Whereabouts {
+pub enum DirectoryState {
     /// Its path leads to it.
     InPlace,
     /// It was moved, and nothing has its former path.

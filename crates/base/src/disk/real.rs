@@ -15,7 +15,8 @@ use std::sync::Arc;
 use super::holds::Holds;
 use super::posix::{self, Status, flags};
 use super::{
-    DirEntry, Disk, DiskFile, DiskHold, DiskLock, Locking, Opening, Whereabouts, at, opened_for_reading, same_directory,
+    DirEntry, DirectoryState, Disk, DiskFile, DiskHold, DiskLock, Locking, Opening, at, opened_for_reading,
+    same_directory,
 };
 
 /// The disk of this machine. A held directory is held only on this handle and its clones.
@@ -199,17 +200,17 @@ impl Disk for RealDisk {
         hold().map_err(|error| at("hold", dir, error))
     }
 
-    fn whereabouts(&self, dir: &Path) -> Whereabouts {
-        let Some(held) = self.holds.held(dir) else { return Whereabouts::InPlace };
+    fn whereabouts(&self, dir: &Path) -> DirectoryState {
+        let Some(held) = self.holds.held(dir) else { return DirectoryState::InPlace };
         // A directory that was not removed has a link from its own `.` or from its parent.
         let is_removed = held.links.are_gone(&held.dir);
         match fs::metadata(&held.canonical) {
-            _ if is_removed => Whereabouts::Removed,
-            Ok(found) if (found.dev(), found.ino()) == held.id => Whereabouts::InPlace,
-            Ok(_) => Whereabouts::Replaced,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Whereabouts::Moved,
+            _ if is_removed => DirectoryState::Removed,
+            Ok(found) if (found.dev(), found.ino()) == held.id => DirectoryState::InPlace,
+            Ok(_) => DirectoryState::Replaced,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => DirectoryState::Moved,
             // Unknown.
-            Err(_) => Whereabouts::InPlace,
+            Err(_) => DirectoryState::InPlace,
         }
     }
 

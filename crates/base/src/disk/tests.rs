@@ -275,14 +275,14 @@ fn a_held_directory_is_used_by_its_path_whatever_is_there() {
         let (db, moved) = (dir.join("db"), dir.join("moved"));
         others.create_dir_all(&db).unwrap();
         let held = disk.hold(&db).unwrap();
-        assert_eq!(disk.whereabouts(&db), Whereabouts::InPlace);
+        assert_eq!(disk.whereabouts(&db), DirectoryState::InPlace);
         use_held(disk, others, &db, &db);
         others.rename(&db, &moved).unwrap();
-        assert_eq!(disk.whereabouts(&db), Whereabouts::Moved);
+        assert_eq!(disk.whereabouts(&db), DirectoryState::Moved);
         use_held(disk, others, &db, &moved);
         others.create_dir_all(&db).unwrap();
         others.open(&db.join("theirs"), Opening::Create).unwrap();
-        assert_eq!(disk.whereabouts(&db), Whereabouts::Replaced);
+        assert_eq!(disk.whereabouts(&db), DirectoryState::Replaced);
         use_held(disk, others, &db, &moved);
         assert_eq!(others.list(&db).unwrap().len(), 1);
         // The names in the parent directory do not belong to the held directory.
@@ -306,14 +306,14 @@ fn nothing_can_be_put_into_a_held_directory_that_was_removed() {
         assert!(file.is_removed());
         file.write_all_at(b"lost", 0).unwrap();
         for held in [&db, &inner] {
-            assert_eq!(disk.whereabouts(held), Whereabouts::Removed);
+            assert_eq!(disk.whereabouts(held), DirectoryState::Removed);
             assert_eq!(kind(disk.open(&held.join("new"), Opening::Create)), ErrorKind::NotFound);
             assert_eq!(kind(disk.create_dir_all(&held.join("a/b"))), ErrorKind::NotFound);
             assert_eq!(disk.find(&held.join("file")).unwrap(), None);
             assert_eq!(disk.list(held).unwrap(), []);
         }
         others.create_dir_all(&inner).unwrap();
-        assert_eq!(disk.whereabouts(&inner), Whereabouts::Removed);
+        assert_eq!(disk.whereabouts(&inner), DirectoryState::Removed);
         assert_eq!(kind(disk.open(&inner.join("new"), Opening::Create)), ErrorKind::NotFound);
         assert_eq!(others.list(&inner).unwrap(), []);
     });
@@ -329,10 +329,13 @@ fn a_directory_in_a_held_one_may_be_held_and_moved_by_itself() {
         others.rename(&log, &elsewhere).unwrap();
         others.create_dir_all(&log).unwrap();
         use_held(disk, others, &log, &elsewhere);
-        assert_eq!((disk.whereabouts(&db), disk.whereabouts(&log)), (Whereabouts::InPlace, Whereabouts::Replaced));
+        assert_eq!(
+            (disk.whereabouts(&db), disk.whereabouts(&log)),
+            (DirectoryState::InPlace, DirectoryState::Replaced)
+        );
         // The name in the parent leads to the new directory, so this removes the new one.
         disk.remove_dir_all(&log).unwrap();
-        assert_eq!(disk.whereabouts(&log), Whereabouts::Moved);
+        assert_eq!(disk.whereabouts(&log), DirectoryState::Moved);
         drop(held);
         assert_eq!(disk.find(&log).unwrap(), None);
     });
@@ -350,7 +353,7 @@ fn the_target_of_a_link_is_held_when_the_link_changes() {
     let _held = disk.hold(&link).unwrap();
     std::fs::remove_file(&link).unwrap();
     std::os::unix::fs::symlink("v2", &link).unwrap();
-    assert_eq!(disk.whereabouts(&link), Whereabouts::InPlace);
+    assert_eq!(disk.whereabouts(&link), DirectoryState::InPlace);
     use_held(&*disk, &*real(), &link, &dir.join("v1"));
     assert_eq!(disk.list(&dir.join("v2")).unwrap(), []);
 }

@@ -9,9 +9,9 @@ use seriatim_txn::{Core, OpError, Reason, Table};
 
 use super::clock::Clock;
 use super::snapshot::UnderWay;
-use super::versions::{self, Sight, Words};
+use super::versions::{self, Visible, Words};
 use crate::shared::absences::Absences;
-use crate::shared::access_locks::{AccessLocks, For};
+use crate::shared::access_locks::{AccessLocks, AccessPurpose};
 use crate::shared::gc;
 use crate::shared::optimistic::LockBit;
 use crate::shared::origin::Origin;
@@ -98,22 +98,24 @@ impl AccessLocks for Timestamp {
         core: &mut Core,
         table: &Table,
         record: RecordPtr,
-        access: For,
+        access: AccessPurpose,
     ) -> Result<(TidWord, usize), OpError> {
         let (at, since) = self.draw(core);
         let words = Words::of(&table.record_layout, record);
         let mut backoff = self.patience();
         loop {
             return match words.sight(at, since) {
-                Sight::Held | Sight::Deleted(_) if backoff.wait() => continue,
-                Sight::Held | Sight::Deleted(_) => Err(OpError::execute(Reason::RecordLocked)),
-                Sight::Newest(word, version) => Ok((word.unlocked(), version)),
-                Sight::Older(tid, version, _) if access == For::Reading => {
+                Visible::Held | Visible::Deleted(_) if backoff.wait() => continue,
+                Visible::Held | Visible::Deleted(_) => Err(OpError::execute(Reason::RecordLocked)),
+                Visible::Newest(word, version) => Ok((word.unlocked(), version)),
+                Visible::Older(tid, version, _) if access == AccessPurpose::Reading => {
                     Ok((TidWord::committed(tid, false, false), version))
                 }
-                Sight::OlderDeletion(tid, _) if access == For::Reading => Ok((TidWord::committed(tid, true, false), 0)),
-                Sight::None(_) if access == For::Reading => Ok((TidWord::PLACEHOLDER, 0)),
-                Sight::Older(..) | Sight::OlderDeletion(..) | Sight::None(_) | Sight::Lost => {
+                Visible::OlderDeletion(tid, _) if access == AccessPurpose::Reading => {
+                    Ok((TidWord::committed(tid, true, false), 0))
+                }
+                Visible::None(_) if access == AccessPurpose::Reading => Ok((TidWord::PLACEHOLDER, 0)),
+                Visible::Older(..) | Visible::OlderDeletion(..) | Visible::None(_) | Visible::Lost => {
                     Err(OpError::execute(Reason::RecordChanged))
                 }
             };

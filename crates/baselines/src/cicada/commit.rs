@@ -25,7 +25,7 @@ use seriatim_txn::{Cause, ConflictInfo, Fault, OpError, Outcome, Phase, Reason, 
 
 use super::State;
 use super::access::{Entry, Unlinking};
-use super::versions::{self, Sight, VersionHeader, Words};
+use super::versions::{self, VersionHeader, Visible, Words};
 use crate::shared::absences::Lanes;
 use crate::shared::access_locks::AccessLocks;
 use crate::shared::attempt::Attempt as Base;
@@ -306,17 +306,17 @@ fn is_seen(attempt: &Attempt, read: &Read<Entry>, at: u64, since: Epoch, epoch: 
     let mut backoff = attempt.locks.patience();
     loop {
         let (tid, absent, replaced) = match words.sight(at, since) {
-            Sight::Held if backoff.wait() => continue,
-            Sight::Held => return None,
-            Sight::Lost => return Some(false),
-            Sight::Deleted(word) => (word.tid(), true, since),
-            Sight::Newest(word, _) if word.is_removed() => return Some(false),
+            Visible::Held if backoff.wait() => continue,
+            Visible::Held => return None,
+            Visible::Lost => return Some(false),
+            Visible::Deleted(word) => (word.tid(), true, since),
+            Visible::Newest(word, _) if word.is_removed() => return Some(false),
             // The epoch of the replacement of a locked version is known only as a lower bound.
-            Sight::Newest(word, _) if word.is_locked() => (word.tid(), word.is_absent(), since),
-            Sight::Newest(word, _) => (word.tid(), word.is_absent(), Epoch(u64::MAX)),
-            Sight::Older(tid, _, replaced) => (tid, false, replaced),
-            Sight::OlderDeletion(tid, replaced) => (tid, true, replaced),
-            Sight::None(replaced) => (Tid::ZERO, true, replaced),
+            Visible::Newest(word, _) if word.is_locked() => (word.tid(), word.is_absent(), since),
+            Visible::Newest(word, _) => (word.tid(), word.is_absent(), Epoch(u64::MAX)),
+            Visible::Older(tid, _, replaced) => (tid, false, replaced),
+            Visible::OlderDeletion(tid, replaced) => (tid, true, replaced),
+            Visible::None(replaced) => (Tid::ZERO, true, replaced),
         };
         return Some((tid, absent) == (read.seen.tid(), read.seen.is_absent()) && replaced >= epoch);
     }

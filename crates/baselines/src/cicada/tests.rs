@@ -9,7 +9,7 @@ use seriatim_history::{Promises, check};
 use seriatim_store::Direction;
 use seriatim_txn::{Phase, Reason, Scan, Worker as _};
 
-use super::versions::{Sight, Words};
+use super::versions::{Visible, Words};
 use super::*;
 use crate::shared::record_header::TidWord;
 use crate::stage;
@@ -429,11 +429,11 @@ fn an_unlocked_record_has_nothing_pending() {
     let x = open.worker.seen().record.expect("a row is of a record");
     let (at, layout) = (open.worker.attempt().locks.timestamp(), &stage.bench.cells.record_layout);
     let words = Words::of(layout, x);
-    let Sight::Newest(word, version) = words.sight(at, Tid::ZERO.epoch()) else { panic!("nothing is pending") };
+    let Visible::Newest(word, version) = words.sight(at, Tid::ZERO.epoch()) else { panic!("nothing is pending") };
     versions::pend(layout, x, at);
-    assert_eq!(words.sight(at + 1, Tid::ZERO.epoch()), Sight::Held, "the reader looks again, with a bound");
+    assert_eq!(words.sight(at + 1, Tid::ZERO.epoch()), Visible::Held, "the reader looks again, with a bound");
     versions::unpend(layout, x, 0);
-    assert_eq!(words.sight(at + 1, Tid::ZERO.epoch()), Sight::Newest(word, version));
+    assert_eq!(words.sight(at + 1, Tid::ZERO.epoch()), Visible::Newest(word, version));
     abort(open);
 }
 

@@ -135,7 +135,7 @@ pub(super) fn is_pending_above(record_layout: &RecordLayout, record: RecordPtr, 
 
 /// The version of a record that a timestamp sees.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) enum Sight {
+pub(super) enum Visible {
     /// The newest version, with this TID word. If it is locked, then by a transaction with a later timestamp.
     Newest(TidWord, usize),
     /// A version with this TID, which a transaction of this epoch has replaced.
@@ -178,7 +178,7 @@ impl<'t> Words<'t> {
 
     /// The version that an attempt sees. It drew `at` when the epoch was at least `since`.
     #[inline]
-    pub(super) fn sight(self, at: u64, since: Epoch) -> Sight {
+    pub(super) fn sight(self, at: u64, since: Epoch) -> Visible {
         for _ in 0..LOOKS_MAX {
             // ORDERING: pairs with the release store of the TID word at install, and so do the loads of the
             // other words with their stores. Each is loaded before the next.
@@ -195,10 +195,10 @@ impl<'t> Words<'t> {
             if word.is_locked() {
                 // By rule 2 no version is pending below `at` either.
                 return match is_later {
-                    true if word.tid() == Tid::ZERO => Sight::Newest(word, 0),
-                    true if word.is_absent() => Sight::Deleted(word),
+                    true if word.tid() == Tid::ZERO => Visible::Newest(word, 0),
+                    true if word.is_absent() => Visible::Deleted(word),
                     true => self.older(word, version, at, since),
-                    false => Sight::Held,
+                    false => Visible::Held,
                 };
             }
             if written & PENDING != 0 {
@@ -207,19 +207,19 @@ impl<'t> Words<'t> {
             }
             return match is_later && !word.is_removed() {
                 true => self.older(word, version, at, since),
-                false => Sight::Newest(word, version),
+                false => Visible::Newest(word, version),
             };
         }
-        Sight::Held
+        Visible::Held
     }
 
     /// Searches older versions from `version` on, which is the newest or was replaced by the deletion in the TID word.
-    fn older(self, word: TidWord, version: usize, at: u64, since: Epoch) -> Sight {
+    fn older(self, word: TidWord, version: usize, at: u64, since: Epoch) -> Visible {
         // A protection against clocks that go back, which must not happen (`clock.rs`), as far as epochs reveal it.
         let is_older = |tid: Tid| tid.epoch() < since;
         let (mut above, mut lost) = (word.tid(), word.is_absent() && is_older(word.tid()));
         if lost {
-            return Sight::Lost;
+            return Visible::Lost;
         }
         // SAFETY: a skipped version is above `at`. So it was installed after the attempt's worker came online, as was
         // the deletion. Versions that it replaced were retired after that (`clock.rs`; `shared/versions`, rule 2).
@@ -234,11 +234,11 @@ impl<'t> Words<'t> {
             })
         };
         match found {
-            _ if lost => Sight::Lost,
-            None => Sight::None(above.epoch()),
-            Some((version, header)) if header.tid == word.tid() && !word.is_absent() => Sight::Newest(word, version),
-            Some((_, header)) if header.kept.is_deletion() => Sight::OlderDeletion(header.tid, above.epoch()),
-            Some((version, header)) => Sight::Older(header.tid, version, above.epoch()),
+            _ if lost => Visible::Lost,
+            None => Visible::None(above.epoch()),
+            Some((version, header)) if header.tid == word.tid() && !word.is_absent() => Visible::Newest(word, version),
+            Some((_, header)) if header.kept.is_deletion() => Visible::OlderDeletion(header.tid, above.epoch()),
+            Some((version, header)) => Visible::Older(header.tid, version, above.epoch()),
         }
     }
 }

@@ -34,7 +34,7 @@ use seriatim_store::RecordPtr;
 use seriatim_txn::{Core, Fault, OpError, Reason, Table};
 
 use super::clock::Clock;
-use crate::shared::access_locks::{AccessLocks, For};
+use crate::shared::access_locks::{AccessLocks, AccessPurpose};
 use crate::shared::gc;
 use crate::shared::origin::Origin;
 use crate::shared::record_header::{self, TidWord};
@@ -215,7 +215,7 @@ impl AccessLocks for Timestamps {
         core: &mut Core,
         table: &Table,
         record: RecordPtr,
-        access: For,
+        access: AccessPurpose,
     ) -> Result<(TidWord, usize), OpError> {
         let (now, safe) = (self.now(), self.safe);
         let mut touch = RecordAccess {
@@ -223,7 +223,7 @@ impl AccessLocks for Timestamps {
             read: read(table, record),
             tid_word: record_header::tid_word(&table.record_layout, record),
             row_version: record_header::row_version(&table.record_layout, record),
-            writes: access == For::Writing,
+            writes: access == AccessPurpose::Writing,
             now,
             safe,
             is_fresh: false,

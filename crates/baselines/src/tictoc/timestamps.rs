@@ -52,7 +52,7 @@ pub(super) fn close(table: &Table, record: RecordPtr) -> Tid {
     let word = word(&table.record_layout, record);
     crate::step(Touch::Exchange, word);
     let before = word.fetch_or(CLOSED, Ordering::AcqRel);
-    assert!(before & CLOSED == 0, "who closes the word holds the record's lock");
+    assert!(before & CLOSED == 0, "the thread that closes the word holds the record's lock");
     tid(before)
 }
 

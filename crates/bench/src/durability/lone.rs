@@ -17,7 +17,7 @@ use crate::setting::Setting;
 
 /// Transactions per second, by round.
 #[derive(Debug)]
-pub(super) struct Lone {
+pub(super) struct SingleClientRates {
     group: Vec<f64>,
     sync: Vec<f64>,
 }
@@ -40,7 +40,7 @@ fn rate(db: &Database, next: &mut u64, length: Length) -> Result<f64, Box<dyn Er
 }
 
 /// Measures in two new databases in this directory.
-pub(super) fn measure(directory: &Path, setting: &Setting) -> Result<Lone, Box<dyn Error>> {
+pub(super) fn measure(directory: &Path, setting: &Setting) -> Result<SingleClientRates, Box<dyn Error>> {
     let open = |durability: Durability| {
         let directory = directory.join(format!("lone-{durability}"));
         super::builder(setting, &directory).durability(durability).open()
@@ -52,10 +52,10 @@ pub(super) fn measure(directory: &Path, setting: &Setting) -> Result<Lone, Box<d
     let arms: &mut [Arm<'_>] = &mut [&mut group, &mut sync];
     let mut rates = alternate(arms, setting.rounds, setting.length, setting.seed).into_iter();
     let (group, sync) = (rates.next().unwrap_or_default(), rates.next().unwrap_or_default());
-    Ok(Lone { group, sync })
+    Ok(SingleClientRates { group, sync })
 }
 
-impl Lone {
+impl SingleClientRates {
     /// The ratio of the rates. Above 1, group commit is faster.
     fn ratio(&self) -> Quartiles {
         Quartiles::of_ratios(&self.group, &self.sync)

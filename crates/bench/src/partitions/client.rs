@@ -6,7 +6,7 @@ use seriatim_transport::{Ended, Port, Refused};
 
 use super::clients::{self, Clients, Counted, Counts, UnderWay, When};
 use super::program::Program;
-use super::store::{Act, Few, Work};
+use super::store::{Act, FragmentValues, Work};
 use super::{KEYS, PARTS, Plan, TwelveKeys};
 
 /// The results of the clients of one thread.
@@ -26,14 +26,14 @@ pub(super) struct Recorded {
     pub(super) began: u64,
     pub(super) ended: u64,
     /// The keys, and their values.
-    pub(super) parts: Vec<(PartitionId, Few, Few)>,
+    pub(super) parts: Vec<(PartitionId, FragmentValues, FragmentValues)>,
 }
 
 /// A client's request.
 #[derive(Clone, Copy, Debug)]
 enum Asked {
     Single { at: PartitionId, work: Work },
-    Multi { parts: [(PartitionId, Few); PARTS], fails_at: Option<usize>, two_rounds: bool },
+    Multi { parts: [(PartitionId, FragmentValues); PARTS], fails_at: Option<usize>, two_rounds: bool },
 }
 
 struct Client {
@@ -52,7 +52,7 @@ impl Client {
         let hot = (!keeps_to_one && rng.unit() < mix.conflicts).then(|| rng.below(PARTS as u64) as usize);
         let fails = rng.unit() < mix.aborts;
         let keys = |partition: u32, from: usize, to: usize, is_hot: bool| {
-            let mut keys = Few::default();
+            let mut keys = FragmentValues::default();
             for at in from..to {
                 // The client that uses only this partition.
                 let owner = if is_hot && at == from { partition.min(clients - 1) } else { number };
@@ -83,15 +83,15 @@ impl Client {
 }
 
 /// Replaces the first of these keys.
-fn hot_first(keys: &Few, hot: u32) -> Few {
-    let mut all = Few::default();
+fn hot_first(keys: &FragmentValues, hot: u32) -> FragmentValues {
+    let mut all = FragmentValues::default();
     all.push(hot);
     keys.items()[1..].iter().for_each(|&key| all.push(key));
     all
 }
 
 /// The clients of one thread.
-struct Threadful<'p> {
+struct ThreadClients<'p> {
     plan: &'p Plan,
     clients: Vec<Client>,
     results: ClientResults,
@@ -105,12 +105,12 @@ pub(super) fn serve(plan: &Plan, port: Port<TwelveKeys>, number: u32) -> ClientR
     let clients: Vec<Client> = own.map(|number| Client { number, rng: seeds.fork() }).collect();
     let results = ClientResults { written: vec![0; plan.transport.partitions as usize], ..ClientResults::default() };
     let count = clients.len();
-    let mut threadful = Threadful { plan, clients, results };
+    let mut threadful = ThreadClients { plan, clients, results };
     clients::serve(&mut threadful, count, port, plan.warmup, plan.length);
     threadful.results
 }
 
-impl Clients<TwelveKeys> for Threadful<'_> {
+impl Clients<TwelveKeys> for ThreadClients<'_> {
     type Asked = Asked;
 
     fn ask(&mut self, client: usize) -> Asked {

@@ -36,7 +36,7 @@ use roles::Ends;
 pub use client::ClientResults;
 pub use clients::Counted;
 pub use program::{Program, Seen};
-pub use store::{Few, Store, StoreCosts, Work};
+pub use store::{FragmentValues, Store, StoreCosts, Work};
 pub use undoable::{Rows, Undoable};
 
 /// Keys of a transaction.

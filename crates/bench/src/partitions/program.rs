@@ -3,15 +3,15 @@
 use seriatim_partition::{FragmentRequest, Next, PartitionId, Procedure};
 
 use super::PARTS;
-use super::store::{Act, Few, Work};
+use super::store::{Act, FragmentValues, Work};
 
 /// The values that were read at each partition.
-pub type Seen = [(PartitionId, Few); PARTS];
+pub type Seen = [(PartitionId, FragmentValues); PARTS];
 
 /// The transaction.
 #[derive(Clone, Debug)]
 pub struct Program {
-    parts: [(PartitionId, Few); PARTS],
+    parts: [(PartitionId, FragmentValues); PARTS],
     /// The half at which it fails.
     fails_at: Option<usize>,
     two_rounds: bool,
@@ -20,18 +20,22 @@ pub struct Program {
 }
 
 impl Program {
-    pub(super) fn new(parts: [(PartitionId, Few); PARTS], fails_at: Option<usize>, two_rounds: bool) -> Program {
-        Program { parts, fails_at, two_rounds, round: 0, seen: parts.map(|(at, _)| (at, Few::default())) }
+    pub(super) fn new(
+        parts: [(PartitionId, FragmentValues); PARTS],
+        fails_at: Option<usize>,
+        two_rounds: bool,
+    ) -> Program {
+        Program { parts, fails_at, two_rounds, round: 0, seen: parts.map(|(at, _)| (at, FragmentValues::default())) }
     }
 }
 
 impl Procedure for Program {
     type Work = Work;
-    type Reply = Few;
+    type Reply = FragmentValues;
     type Abort = ();
     type Output = Seen;
 
-    fn next(&mut self, replies: Vec<(PartitionId, Option<Few>)>) -> Next<Work, Seen, ()> {
+    fn next(&mut self, replies: Vec<(PartitionId, Option<FragmentValues>)>) -> Next<Work, Seen, ()> {
         if self.round == 1 {
             for (to, (_, reply)) in self.seen.iter_mut().zip(replies) {
                 to.1 = reply.unwrap_or_default();
@@ -47,7 +51,7 @@ impl Procedure for Program {
             return Next::Done(self.seen);
         }
         let last = self.round == 1 + u32::from(self.two_rounds);
-        let part = |(at, &(partition, keys)): (usize, &(PartitionId, Few))| {
+        let part = |(at, &(partition, keys)): (usize, &(PartitionId, FragmentValues))| {
             let fails = self.round == 1 && self.fails_at == Some(at);
             FragmentRequest { partition, work: Some(Work { keys, act: act(at), fails }), last }
         };

@@ -15,12 +15,12 @@ pub(super) const INITIAL: u32 = 1;
 
 /// The keys of a fragment, or the corresponding values.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Few {
+pub struct FragmentValues {
     count: u8,
     items: [u32; KEYS],
 }
 
-impl Few {
+impl FragmentValues {
     pub(super) fn push(&mut self, item: u32) {
         self.items[usize::from(self.count)] = item;
         self.count += 1;
@@ -39,13 +39,13 @@ pub(super) enum Act {
     /// Reads the values.
     Read,
     /// Writes the values of the round before, incremented.
-    Write(Few),
+    Write(FragmentValues),
 }
 
 /// A fragment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Work {
-    pub(super) keys: Few,
+    pub(super) keys: FragmentValues,
     pub(super) act: Act,
     /// Whether it fails at its beginning.
     pub(super) fails: bool,
@@ -118,11 +118,11 @@ pub(super) fn spend(time: Duration) {
 impl Rows for Store {
     type Work = Work;
     /// The former values.
-    type Reply = Few;
+    type Reply = FragmentValues;
     type Key = u32;
     type Before = (u32, u32);
 
-    fn run(&mut self, work: &Work, mut undo: Option<&mut Vec<(u32, u32)>>) -> Option<Few> {
+    fn run(&mut self, work: &Work, mut undo: Option<&mut Vec<(u32, u32)>>) -> Option<FragmentValues> {
         let StoreCosts { fragment, key: each, undo: noted, more, .. } = self.costs;
         let keys = work.keys.items();
         thread::work(fragment);
@@ -132,7 +132,7 @@ impl Rows for Store {
         let cost = if undo.is_some() && work.act != Act::Read { each + noted } else { each };
         thread::work(cost * keys.len() as u32);
         spend(more * keys.len() as u32);
-        let mut seen = Few::default();
+        let mut seen = FragmentValues::default();
         for (at, &key) in keys.iter().enumerate() {
             let value = self.values.get_mut(&key).expect("clients ask for keys that there are");
             let before = *value;

@@ -173,7 +173,7 @@ fn canary_a_carrier_out_of_order_is_noticed() {
 #[test]
 #[ignore = "a measurement, for a quiet machine"]
 fn what_an_owner_takes() {
-    use super::store::{Act, Few, Work};
+    use super::store::{Act, FragmentValues, Work};
     use seriatim_base::clock::Instant;
     use seriatim_partition::{
         Call, ClientId, CoordinatorId, Decision, Fragment, FromCoordinator, Options, Owner, ToOwner, TransactionId,
@@ -181,7 +181,7 @@ fn what_an_owner_takes() {
     const TIMES: u64 = 400_000;
     let id = |n: u64| TransactionId { client: ClientId((n % 40) as u32), number: n + 1 };
     let work = |n: u64, count: u32| {
-        let mut keys = Few::default();
+        let mut keys = FragmentValues::default();
         (0..count).for_each(|key| keys.push((n % 40) as u32 * KEYS as u32 + key));
         Work { keys, act: Act::Update, fails: false }
     };

@@ -1,5 +1,5 @@
-//! What the tests share: a row in memory of its own, used as the engine uses rows, and generators of columns
-//! and values.
+//! Code shared by the tests: a row in its own memory, used as the engine uses rows, and generators of columns and
+//! values.
 
 #![allow(unsafe_code, dead_code)]
 

@@ -1,5 +1,5 @@
-//! Programs that must not compile. What the compiler says of each is kept beside it, in a file that ends in
-//! `stderr`, and written anew with `UPDATE_EXPECT=1`.
+//! Programs that must not compile. The compiler's message for each is kept beside it, in a file that ends in `stderr`,
+//! and rewritten with `UPDATE_EXPECT=1`.
 //!
 //! They are compiled against the libraries that cargo built for the test itself, so that nothing is built for
 //! them alone.
@@ -45,7 +45,8 @@ fn library(test: &Path, name: &str) -> String {
     newest.display().to_string()
 }
 
-/// What is said of the programs: without lines of libraries, and without numbers of errors and of types, which change.
+/// The messages about the programs, without lines of libraries, and without numbers of errors and of types, which
+/// change.
 fn normalized(said: &str) -> String {
     let lines = said.lines().take_while(|line| !line.starts_with("error: aborting due to"));
     let lines: Vec<String> = lines

@@ -17,7 +17,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use seriatim_base::disk::{self, Disk, DiskHold, DiskLock, Locking, Whereabouts, sticky_errors};
+use seriatim_base::disk::{self, DirectoryState, Disk, DiskHold, DiskLock, Locking, sticky_errors};
 use seriatim_base::{Epoch, LayoutId, TableId, rng};
 use seriatim_redo::manifest::additions::{ADDITIONS, Additions, INDENTATION};
 use seriatim_redo::manifest::{
@@ -72,7 +72,7 @@ impl Locks {
         let mut locks = Locks { directories: BTreeMap::new(), _file: None, holds: Vec::new() };
         locks.add(disk, directory, how)?;
         locks._file = lock(disk, &directory.join(LOCK), directory, how)?;
-        if disk.whereabouts(directory) != Whereabouts::InPlace {
+        if disk.whereabouts(directory) != DirectoryState::InPlace {
             let problem = format!("{} was moved or removed while it was opened: open it again", directory.display());
             return Err(StorageError::io(LOCKING)(Error::new(ErrorKind::NotFound, problem)).into());
         }

@@ -120,7 +120,7 @@ fn work(
                 let table = &set.definition.name;
                 return Err(OpenError::Invalid(format!("the indexes of table {table:?} cannot be rebuilt: {error}")));
             }
-            Err(Failed::Stuck) => unreachable!("nobody commits during recovery"),
+            Err(Failed::Stuck) => unreachable!("no transaction commits during recovery"),
         }
     }
 }

@@ -227,13 +227,13 @@ struct Applier<'f> {
     /// By table id.
     tables: Vec<Option<&'f Table>>,
     /// One for each thread that applies.
-    hands: Vec<Mutex<Hand>>,
+    hands: Vec<Mutex<ApplierThread>>,
     #[cfg(feature = "canary")]
     adds_twice: bool,
 }
 
 /// The state of a thread that applies versions.
-struct Hand {
+struct ApplierThread {
     core: Core,
     /// By table id: the leaf used last.
     leaf_hints: Vec<LeafHint>,
@@ -248,7 +248,8 @@ impl<'f> Applier<'f> {
             by_id[set.primary.id.index()] = Some(&set.primary);
         }
         let count = by_id.len();
-        let hand = |core| Hand { core, leaf_hints: vec![LeafHint::default(); count], deleted: vec![false; count] };
+        let hand =
+            |core| ApplierThread { core, leaf_hints: vec![LeafHint::default(); count], deleted: vec![false; count] };
         let hands = cores.into_iter().map(hand).map(Mutex::new).collect();
         Applier {
             protocol: foundation.protocol.as_ref(),
@@ -271,7 +272,7 @@ impl<'f> Applier<'f> {
     /// Unlinks the remaining tombstones, and returns the threads' workers.
     fn finish(self) {
         let hands = self.hands.into_iter().map(|hand| hand.into_inner().unwrap_or_else(PoisonError::into_inner));
-        let hands: Vec<Hand> = hands.collect();
+        let hands: Vec<ApplierThread> = hands.collect();
         let is_deleted = |table: &&Table| hands.iter().any(|hand| hand.deleted[table.id.index()]);
         let with_tombstones: Vec<&Table> = self.tables.into_iter().flatten().filter(is_deleted).collect();
         let threads = hands.len();
@@ -290,7 +291,12 @@ impl<'f> Applier<'f> {
     }
 
     /// Puts a version into its table; `guess` is as [`Near`] requires. The hand is online.
-    fn put(&self, hand: &mut Hand, guess: Option<RecordPtr>, version: &Version<'_>) -> Result<Outcome, StorageError> {
+    fn put(
+        &self,
+        hand: &mut ApplierThread,
+        guess: Option<RecordPtr>,
+        version: &Version<'_>,
+    ) -> Result<Outcome, StorageError> {
         let Version { rows, key, tid, changes, .. } = *version;
         let table = self.table(version);
         let mut malformed = None;

@@ -54,7 +54,7 @@ fn a_watcher_that_goes_on_with_work_that_had_stalled_has_another_thread_watch() 
     let told = Arc::clone(&looked);
     let stalled = move |_: &mut Runner| *lock(&told) = Some(lock(&look.queue).idle.len());
     lock(&shared.queue).closed = true;
-    let mut desk = Desk::new(0, 2, Arc::clone(&shared), engine, Arc::new(move || sessions.runner()), 1);
+    let mut desk = ExecutorThread::new(0, 2, Arc::clone(&shared), engine, Arc::new(move || sessions.runner()), 1);
     desk.stalled.push_back(Work::Whole(Box::new(Now(stalled))));
     desk.run();
     assert_eq!(*lock(&looked), Some(0), "the thread that slept was woken before the work began");

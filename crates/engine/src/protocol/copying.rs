@@ -158,13 +158,13 @@ fn what_was_peeked_is_gone_when_the_buffer_is_used_again() {
 
 /// Keeps rows that it must not keep.
 #[derive(Default)]
-struct Hoarder {
+struct RetainingRedo {
     rows: Vec<RowPtr>,
     values: Vec<u64>,
     places: Vec<seriatim_catalog::ColumnLocation>,
 }
 
-impl Redo for Hoarder {
+impl Redo for RetainingRedo {
     fn write(&mut self, _: &Table, _: Key<'_>, _: Tid, before: Option<Before>, after: Option<RowPtr>) {
         let rows = before.map(|before| before.row).into_iter().chain(after);
         for row in rows {
@@ -180,7 +180,7 @@ fn what_was_reported_is_gone_after_the_call() {
     let mut bench = Bench::open();
     let places = bench.table().layout.places.clone();
     let mut gone = Vec::new();
-    let mut redo = Hoarder { places, ..Hoarder::default() };
+    let mut redo = RetainingRedo { places, ..RetainingRedo::default() };
     let update = bench.worker.update(&bench.cells.set.primary, Key::Word8(3), ColumnUse::ALL);
     let Updating { after, .. } = update.expect("no conflict").expect("it is there");
     assert_eq!(bench.value(after), 30);
@@ -193,7 +193,7 @@ fn what_was_reported_is_gone_after_the_call() {
     assert!(gone.iter().all(|&row| bench.value(row) == GONE));
     drop(copies);
     assert_eq!((redo.values, redo.rows), (vec![30, 30], gone));
-    let mut redo = Hoarder { places: bench.table().layout.places.clone(), ..Hoarder::default() };
+    let mut redo = RetainingRedo { places: bench.table().layout.places.clone(), ..RetainingRedo::default() };
     bench.commit(&mut redo);
     assert_eq!(redo.values, [30, 30]);
     assert!(!redo.rows.contains(&after), "reported from copies");

@@ -13,12 +13,12 @@ pub(super) static MET: AtomicU64 = AtomicU64::new(0);
 
 /// Whether a thread is about to notify a caller.
 #[derive(Debug, Default)]
-pub(super) struct Telling {
+pub(super) struct NotificationCheck {
     #[cfg(test)]
     is_under_way: AtomicBool,
 }
 
-impl Telling {
+impl NotificationCheck {
     /// A thread is about to notify the caller from now on.
     #[inline(always)]
     pub(super) fn begin(&self) {
@@ -50,7 +50,7 @@ impl Telling {
 }
 
 #[cfg(test)]
-impl Drop for Telling {
+impl Drop for NotificationCheck {
     fn drop(&mut self) {
         assert!(!*self.is_under_way.get_mut(), "a caller is gone while another thread is about to notify it");
     }

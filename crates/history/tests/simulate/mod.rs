@@ -6,7 +6,7 @@ use seriatim_history::{Columns, History, Initial, InitialRow, Key, Read, Saw, Sc
 use std::collections::BTreeMap;
 use std::ops::Bound;
 
-/// What to simulate.
+/// The simulated system.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Parameters {
     /// Transactions.

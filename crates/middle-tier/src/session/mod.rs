@@ -64,7 +64,7 @@ pub(crate) struct Session {
     /// The database. It is part of every key, so keys of different databases differ.
     database: Vec<u8>,
     /// Answers that the upstream owes.
-    owed: VecDeque<Owed>,
+    owed: VecDeque<ExpectedAnswer>,
     /// The client has sent messages of the extended protocol without a following `Sync` or query: they are in
     /// an open transaction. After an error the upstream ignores everything up to a `Sync`.
     is_unsynced: bool,
@@ -106,7 +106,7 @@ pub(crate) struct Session {
 
 /// The state of a template's transaction.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) enum Whereabouts {
+pub(crate) enum TemplateState {
     /// There is none.
     #[default]
     Elsewhere,
@@ -125,7 +125,7 @@ pub(crate) enum Violation {
 
 /// An answer that the upstream owes.
 #[derive(Debug)]
-enum Owed {
+enum ExpectedAnswer {
     /// `ParseComplete`, for a statement with this name.
     Parse(Option<(String, Prepared)>),
     /// `CloseComplete`, for a statement with this name or for a portal.
@@ -192,7 +192,7 @@ impl Session {
             is_authenticated: false,
             key: None,
             database: database(start),
-            owed: VecDeque::from([Owed::Ready { is_query: true }]),
+            owed: VecDeque::from([ExpectedAnswer::Ready { is_query: true }]),
             is_unsynced: false,
             unsynced_queries: 0,
             ignores_sync: false,
@@ -369,7 +369,7 @@ impl Session {
                 self.is_tracked = false;
                 self.is_exact = false;
             }
-            b'Q' | b'F' => self.owed.push_back(Owed::Ready { is_query: true }),
+            b'Q' | b'F' => self.owed.push_back(ExpectedAnswer::Ready { is_query: true }),
             b'S' if self.ignores_sync => {
                 // If the COPY has failed, the upstream does not ignore it. It is unknown whether it has failed.
                 self.is_tracked = false;
@@ -378,11 +378,11 @@ impl Session {
             b'S' => {
                 self.is_unsynced = false;
                 self.unsynced_queries = 0;
-                self.owed.push_back(Owed::Ready { is_query: false });
+                self.owed.push_back(ExpectedAnswer::Ready { is_query: false });
             }
             b'c' | b'f' if std::mem::take(&mut self.ignores_sync) => {}
-            b'c' | b'f' if matches!(self.owed.back(), None | Some(Owed::CopyEnd)) => {}
-            b'c' | b'f' => self.owed.push_back(Owed::CopyEnd),
+            b'c' | b'f' if matches!(self.owed.back(), None | Some(ExpectedAnswer::CopyEnd)) => {}
+            b'c' | b'f' => self.owed.push_back(ExpectedAnswer::CopyEnd),
             // A `Flush` alone begins nothing.
             b'B' | b'D' | b'E' => self.is_unsynced = true,
             b'P' | b'C' => {
@@ -400,17 +400,17 @@ impl Session {
         }
     }
 
-    fn owed_for_parse(&self, frame: Option<&[u8]>) -> Owed {
+    fn owed_for_parse(&self, frame: Option<&[u8]>) -> ExpectedAnswer {
         let parse = frame.filter(|frame| self.is_readable(frame)).and_then(|frame| self.decode::<Parse>(frame));
-        Owed::Parse(parse.and_then(|parse| {
+        ExpectedAnswer::Parse(parse.and_then(|parse| {
             let name = parse.name.filter(|name| name.len() <= NAME_MAX)?;
             Some((name, self.templates.prepare_named(&parse.query, self.conforming)))
         }))
     }
 
-    fn owed_for_close(&self, frame: Option<&[u8]>) -> Owed {
+    fn owed_for_close(&self, frame: Option<&[u8]>) -> ExpectedAnswer {
         let close = frame.and_then(|frame| self.decode::<Close>(frame)).filter(|close| close.target_type == b'S');
-        Owed::Close(close.and_then(|close| close.name))
+        ExpectedAnswer::Close(close.and_then(|close| close.name))
     }
 
     fn queue(&mut self, instance: Instance, bytes: Bytes, is_query: bool) {
@@ -466,7 +466,7 @@ impl Session {
         attempt.error = None;
         attempt.is_retained = attempt.restarts < attempt.instance.retry;
         self.to_upstream.extend_from_slice(&attempt.bytes);
-        self.owed.push_back(Owed::Ready { is_query: attempt.is_query });
+        self.owed.push_back(ExpectedAnswer::Ready { is_query: attempt.is_query });
         self.phase = Phase::Running(attempt);
     }
 
@@ -475,11 +475,11 @@ impl Session {
         self.transactions
     }
 
-    pub(crate) fn whereabouts(&self) -> Whereabouts {
+    pub(crate) fn whereabouts(&self) -> TemplateState {
         match self.phase {
-            Phase::Passing | Phase::Gathering { .. } => Whereabouts::Elsewhere,
-            Phase::Running(_) => Whereabouts::Runs,
-            Phase::Queued { .. } | Phase::RollingBack(_) => Whereabouts::Waits,
+            Phase::Passing | Phase::Gathering { .. } => TemplateState::Elsewhere,
+            Phase::Running(_) => TemplateState::Runs,
+            Phase::Queued { .. } | Phase::RollingBack(_) => TemplateState::Waits,
         }
     }
 

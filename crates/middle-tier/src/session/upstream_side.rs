@@ -8,7 +8,7 @@ use seriatim_wire::messages::response::CommandComplete;
 use seriatim_wire::messages::simplequery::Query;
 use seriatim_wire::messages::startup::ParameterStatus;
 
-use super::{Attempt, Owed, Phase, RETAINED_MAX, STATEMENTS_MAX, Session};
+use super::{Attempt, ExpectedAnswer, Phase, RETAINED_MAX, STATEMENTS_MAX, Session};
 
 /// The suffix of mechanisms with channel binding, which a proxy between two channels cannot support.
 const WITH_BINDING: &[u8] = b"-PLUS";
@@ -79,7 +79,7 @@ impl Session {
                 self.status = bytes.get(5).copied();
                 let ready = loop {
                     match self.owed.pop_front() {
-                        Some(Owed::Ready { is_query }) => break Some(is_query),
+                        Some(ExpectedAnswer::Ready { is_query }) => break Some(is_query),
                         Some(_) => {}
                         None => break None,
                     }
@@ -94,8 +94,8 @@ impl Session {
                 self.forget_copies();
             }
             b'1' => {
-                if let Some(Owed::Parse(_)) = self.owed.front()
-                    && let Some(Owed::Parse(Some((name, prepared)))) = self.owed.pop_front()
+                if let Some(ExpectedAnswer::Parse(_)) = self.owed.front()
+                    && let Some(ExpectedAnswer::Parse(Some((name, prepared)))) = self.owed.pop_front()
                 {
                     self.statements.remove(&name);
                     if prepared.is_some() && self.statements.len() < STATEMENTS_MAX {
@@ -105,8 +105,8 @@ impl Session {
                 self.forget_copies();
             }
             b'3' => {
-                if let Some(Owed::Close(_)) = self.owed.front()
-                    && let Some(Owed::Close(Some(name))) = self.owed.pop_front()
+                if let Some(ExpectedAnswer::Close(_)) = self.owed.front()
+                    && let Some(ExpectedAnswer::Close(Some(name))) = self.owed.pop_front()
                 {
                     self.statements.remove(&name);
                 }
@@ -136,17 +136,17 @@ impl Session {
 
     /// Forgets ends of COPY before which no `Sync` can be ignored any more.
     fn forget_copies(&mut self) {
-        while self.owed.pop_front_if(|owed| matches!(owed, Owed::CopyEnd)).is_some() {}
+        while self.owed.pop_front_if(|owed| matches!(owed, ExpectedAnswer::CopyEnd)).is_some() {}
     }
 
     /// The upstream begins a COPY: from the client, or in both directions.
     fn copying(&mut self, is_from_client: bool) {
-        let is_query = |owed: &Owed| match owed {
-            Owed::Ready { is_query } => Some(*is_query),
-            Owed::Parse(_) | Owed::Close(_) | Owed::CopyEnd => None,
+        let is_query = |owed: &ExpectedAnswer| match owed {
+            ExpectedAnswer::Ready { is_query } => Some(*is_query),
+            ExpectedAnswer::Parse(_) | ExpectedAnswer::Close(_) | ExpectedAnswer::CopyEnd => None,
         };
         let is_of_query = self.owed.iter().find_map(is_query) == Some(true);
-        let end = self.owed.iter().position(|owed| matches!(owed, Owed::CopyEnd));
+        let end = self.owed.iter().position(|owed| matches!(owed, ExpectedAnswer::CopyEnd));
         self.ignores_sync = is_from_client && end.is_none();
         if is_from_client && is_of_query {
             // A `Sync` between the query and the end of its COPY is ignored, and the end belongs to this COPY.
@@ -168,7 +168,7 @@ impl Session {
         self.is_tracked = false;
         self.owed.drain(..end.map_or(self.owed.len(), |end| end + 1));
         // The COPY may be running until a later `Sync` is answered.
-        let is_synced = self.owed.iter().any(|owed| matches!(owed, Owed::Ready { .. }));
+        let is_synced = self.owed.iter().any(|owed| matches!(owed, ExpectedAnswer::Ready { .. }));
         self.is_unsynced |= is_from_client && !is_synced;
     }
 
@@ -214,7 +214,7 @@ impl Session {
             return;
         }
         self.to_upstream.extend_from_slice(&message::encode(&Query::new("ROLLBACK".into())));
-        self.owed.push_back(Owed::Ready { is_query: true });
+        self.owed.push_back(ExpectedAnswer::Ready { is_query: true });
         self.phase = Phase::RollingBack(attempt);
     }
 

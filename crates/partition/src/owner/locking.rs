@@ -30,7 +30,7 @@ use std::collections::{BTreeMap, VecDeque};
 
 use super::locks::Locks;
 use super::replay::Unfinished;
-use super::work::{Work, Workplace, decisions_of, send};
+use super::work::{PartitionState, Work, decisions_of, send};
 use super::{Call, Out, Outcome, OwnerOutput, Partition, TransactionId};
 use crate::fault::{Fault, is_injected};
 use crate::{Conflict, CoordinatorId, Decision, Fragment, FromCoordinator, LockMode, Refusal, Response, ToOwner};
@@ -97,7 +97,7 @@ impl<P: Partition> Locking<P> {
         self.active.values().any(|active| active.work.is_some() && active.waits.is_some())
     }
 
-    pub(super) fn handle(&mut self, place: &mut Workplace<P>, message: ToOwner<P::Work>, out: &mut Out<P>) {
+    pub(super) fn handle(&mut self, place: &mut PartitionState<P>, message: ToOwner<P::Work>, out: &mut Out<P>) {
         match message {
             ToOwner::Call(call) if self.multi == 0 || is_injected(Fault::LockSkipped) => {
                 return place.run_alone(call, out);
@@ -113,13 +113,16 @@ impl<P: Partition> Locking<P> {
         }
         self.run(place, out);
         if self.multi == 0 {
-            assert!(self.active.is_empty() && self.locks.is_empty(), "nobody is left that others could wait for");
+            assert!(
+                self.active.is_empty() && self.locks.is_empty(),
+                "no transaction is left that others could wait for"
+            );
         }
     }
 
     /// Locks are held by transaction number, so a call whose number is used by a transaction over several
     /// partitions cannot have any.
-    fn call(&mut self, place: &Workplace<P>, call: Call<P::Work>, out: &mut Out<P>) {
+    fn call(&mut self, place: &PartitionState<P>, call: Call<P::Work>, out: &mut Out<P>) {
         let transaction = call.transaction;
         if self.active.contains_key(&transaction) {
             return out.push(OwnerOutput::Reply { transaction, outcome: Outcome::Repeated });
@@ -132,7 +135,7 @@ impl<P: Partition> Locking<P> {
         self.runnable.push_back(transaction);
     }
 
-    fn fragment(&mut self, place: &Workplace<P>, fragment: Fragment<P::Work>, out: &mut Out<P>) {
+    fn fragment(&mut self, place: &PartitionState<P>, fragment: Fragment<P::Work>, out: &mut Out<P>) {
         let transaction = fragment.transaction;
         if fragment.round == 0 {
             if self.active.contains_key(&transaction) {
@@ -162,13 +165,13 @@ impl<P: Partition> Locking<P> {
     }
 
     /// Runs the transactions that can proceed.
-    fn run(&mut self, place: &mut Workplace<P>, out: &mut Out<P>) {
+    fn run(&mut self, place: &mut PartitionState<P>, out: &mut Out<P>) {
         while let Some(transaction) = self.runnable.pop_front() {
             self.go_on(place, transaction, out);
         }
     }
 
-    fn go_on(&mut self, place: &mut Workplace<P>, transaction: TransactionId, out: &mut Out<P>) {
+    fn go_on(&mut self, place: &mut PartitionState<P>, transaction: TransactionId, out: &mut Out<P>) {
         let Some(active) = self.active.get_mut(&transaction).filter(|active| active.waits.is_none()) else { return };
         while let Some((key, mode)) = active.footprint.get(active.locked) {
             if !self.locks.ask(transaction, key, *mode) {
@@ -198,7 +201,7 @@ impl<P: Partition> Locking<P> {
     }
 
     /// Breaks deadlocks with this transaction, as long as it waits.
-    fn break_circles(&mut self, place: &mut Workplace<P>, transaction: TransactionId, out: &mut Out<P>) {
+    fn break_circles(&mut self, place: &mut PartitionState<P>, transaction: TransactionId, out: &mut Out<P>) {
         // Most hold nothing for which others wait, and there may be many waiters.
         if !self.locks.are_awaited(self.active[&transaction].holds()) {
             return;
@@ -224,7 +227,7 @@ impl<P: Partition> Locking<P> {
 
     /// Restarts a single-partition transaction: releases all its locks, and requests them again behind all
     /// others.
-    fn begin_anew(&mut self, place: &Workplace<P>, transaction: TransactionId) {
+    fn begin_anew(&mut self, place: &PartitionState<P>, transaction: TransactionId) {
         let active = self.active.get_mut(&transaction).expect("it waits");
         let keys = active.keys();
         let Some(Todo::Call(call)) = &active.next else { unreachable!("it has not run") };
@@ -235,10 +238,16 @@ impl<P: Partition> Locking<P> {
     }
 
     /// Refuses a transaction over several partitions that waits.
-    fn refuse(&mut self, place: &mut Workplace<P>, transaction: TransactionId, conflict: Conflict, out: &mut Out<P>) {
+    fn refuse(
+        &mut self,
+        place: &mut PartitionState<P>,
+        transaction: TransactionId,
+        conflict: Conflict,
+        out: &mut Out<P>,
+    ) {
         let active = self.active.get_mut(&transaction).expect("it waits");
         let work = active.work.as_mut().expect("single-partition transactions are not refused");
-        assert!(!work.finished, "who has voted does not wait");
+        assert!(!work.finished, "a transaction that has voted does not wait");
         place.undo(work);
         let Some(Todo::Fragment(Fragment { coordinator, round, .. })) = active.next else {
             unreachable!("it waits to run a fragment")
@@ -258,14 +267,14 @@ impl<P: Partition> Locking<P> {
 
     fn wake(&mut self, granted: Vec<TransactionId>) {
         for transaction in granted {
-            let active = self.active.get_mut(&transaction).expect("who waits is active");
+            let active = self.active.get_mut(&transaction).expect("a waiting transaction is active");
             active.waits = None;
             active.locked += 1;
             self.runnable.push_back(transaction);
         }
     }
 
-    fn decide(&mut self, place: &mut Workplace<P>, decision: Decision, out: &mut Out<P>) {
+    fn decide(&mut self, place: &mut PartitionState<P>, decision: Decision, out: &mut Out<P>) {
         let Decision { transaction, coordinator, commit } = decision;
         // A single-partition transaction may have the same number: it is never decided.
         let work = self.active.get_mut(&transaction).and_then(|active| active.work.as_mut());
@@ -290,7 +299,7 @@ impl<P: Partition> Locking<P> {
     }
 
     /// Undoes the transactions that have not voted. Those that have voted may have committed.
-    fn coordinator_down(&mut self, place: &mut Workplace<P>, coordinator: CoordinatorId, out: &mut Out<P>) {
+    fn coordinator_down(&mut self, place: &mut PartitionState<P>, coordinator: CoordinatorId, out: &mut Out<P>) {
         let unvoted = |active: &Active<P>| {
             let is_its = |work: &&Work<P>| work.coordinator == coordinator;
             let undecided = active.work.as_ref().filter(is_its);
@@ -304,7 +313,7 @@ impl<P: Partition> Locking<P> {
 
     fn coordinator_recovered(
         &mut self,
-        place: &mut Workplace<P>,
+        place: &mut PartitionState<P>,
         coordinator: CoordinatorId,
         committed: &[TransactionId],
         out: &mut Out<P>,
@@ -317,7 +326,7 @@ impl<P: Partition> Locking<P> {
     }
 
     /// Refuses the transactions that have waited too long.
-    fn tick(&mut self, place: &mut Workplace<P>, out: &mut Out<P>) {
+    fn tick(&mut self, place: &mut PartitionState<P>, out: &mut Out<P>) {
         let mut late = Vec::new();
         for (&transaction, active) in &mut self.active {
             if let (Some(ticks), Some(_)) = (&mut active.waits, &active.work) {
@@ -336,7 +345,7 @@ impl<P: Partition> Locking<P> {
     }
 
     /// Restores the transactions that were prepared at a crash. No two of them conflict.
-    pub(super) fn restore(&mut self, place: &Workplace<P>, unfinished: Vec<Unfinished<P>>) {
+    pub(super) fn restore(&mut self, place: &PartitionState<P>, unfinished: Vec<Unfinished<P>>) {
         for Unfinished { transaction, coordinator, done } in unfinished {
             let coordinator =
                 coordinator.expect("single-partition transactions do not run on top of others under locking");

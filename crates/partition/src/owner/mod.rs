@@ -31,7 +31,7 @@ use crate::{
 use locking::Locking;
 use ordered::Ordered;
 pub use replay::{RecoveredState, Unfinished};
-use work::Workplace;
+use work::PartitionState;
 
 /// An output of an owner. Outputs take effect in order.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -67,7 +67,7 @@ pub struct Owner<P: Partition> {
     calls: Numbers<()>,
     /// The numbers of others, each with its coordinator.
     fragments: Numbers<CoordinatorId>,
-    work: Workplace<P>,
+    work: PartitionState<P>,
     scheme: Running<P>,
 }
 
@@ -102,7 +102,7 @@ impl<P: Partition> Owner<P> {
             Scheme::Locking => Running::Locking(Locking::new(options.lock_wait_ticks_max)),
             scheme => Running::Ordered(Ordered::new(scheme)),
         };
-        let work = Workplace { id, partition, records: options.records };
+        let work = PartitionState { id, partition, records: options.records };
         Owner {
             incarnation: 0,
             coordinators: Incarnations::new(),

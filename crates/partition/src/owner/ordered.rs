@@ -13,7 +13,7 @@
 use std::collections::VecDeque;
 
 use super::replay::Unfinished;
-use super::work::{Work, Workplace, decisions_of, send};
+use super::work::{PartitionState, Work, decisions_of, send};
 use super::{Call, Kept, Out, Outcome, OwnerOutput, OwnerRecord, Partition, TransactionId, blocking, speculation};
 use crate::fault::{Fault, is_injected};
 use crate::{CoordinatorId, Decision, Fragment, FromCoordinator, Response, Scheme, ToOwner};
@@ -95,7 +95,7 @@ impl<P: Partition> Ordered<P> {
         self.undecided.is_empty() && self.waiting.is_empty()
     }
 
-    pub(super) fn handle(&mut self, place: &mut Workplace<P>, message: ToOwner<P::Work>, out: &mut Out<P>) {
+    pub(super) fn handle(&mut self, place: &mut PartitionState<P>, message: ToOwner<P::Work>, out: &mut Out<P>) {
         match message {
             ToOwner::Call(call) => self.waiting.push_back(Arrival::Call(call)),
             ToOwner::Coordinator(FromCoordinator::Fragment(fragment)) if fragment.round == 0 => {
@@ -113,7 +113,7 @@ impl<P: Partition> Ordered<P> {
     }
 
     /// Runs all transactions that may run.
-    fn run(&mut self, place: &mut Workplace<P>, out: &mut Out<P>) {
+    fn run(&mut self, place: &mut PartitionState<P>, out: &mut Out<P>) {
         while let Some(arrival) = self.waiting.front() {
             let admission = match self.scheme {
                 Scheme::Blocking => blocking::admit(&self.undecided),
@@ -140,7 +140,7 @@ impl<P: Partition> Ordered<P> {
     }
 
     /// Runs a single-partition transaction on top of undecided ones.
-    fn speculate(&mut self, place: &mut Workplace<P>, call: Call<P::Work>, out: &mut Out<P>) {
+    fn speculate(&mut self, place: &mut PartitionState<P>, call: Call<P::Work>, out: &mut Out<P>) {
         let (transaction, after) = (call.transaction, self.tail());
         match place.partition.execute(transaction, &call.work) {
             Ok((reply, undo)) => {
@@ -166,7 +166,13 @@ impl<P: Partition> Ordered<P> {
     }
 
     /// Runs a first fragment.
-    fn begin(&mut self, place: &mut Workplace<P>, first: Fragment<P::Work>, response_waits: bool, out: &mut Out<P>) {
+    fn begin(
+        &mut self,
+        place: &mut PartitionState<P>,
+        first: Fragment<P::Work>,
+        response_waits: bool,
+        out: &mut Out<P>,
+    ) {
         let (after, to) = (self.tail(), first.coordinator);
         let mut work = Work::new(first.transaction, to);
         let mut response = place.run_fragment(&mut work, first.clone(), after, out);
@@ -190,7 +196,7 @@ impl<P: Partition> Ordered<P> {
     /// Runs a later fragment. Its coordinator sends one when all transactions before it are decided, so its
     /// transaction is the first here. Otherwise the transaction was lost with the owner's memory, and will be
     /// aborted.
-    fn proceed(&mut self, place: &mut Workplace<P>, fragment: Fragment<P::Work>, out: &mut Out<P>) {
+    fn proceed(&mut self, place: &mut PartitionState<P>, fragment: Fragment<P::Work>, out: &mut Out<P>) {
         let Some(Entry::Multi { work, .. }) = self.undecided.front_mut() else { return };
         let is_next = !work.finished && fragment.round > work.round;
         if (work.transaction, work.coordinator) != (fragment.transaction, fragment.coordinator) || !is_next {
@@ -204,7 +210,7 @@ impl<P: Partition> Ordered<P> {
         send::<P>(to, response, out);
     }
 
-    fn decide(&mut self, place: &mut Workplace<P>, decision: Decision, out: &mut Out<P>) {
+    fn decide(&mut self, place: &mut PartitionState<P>, decision: Decision, out: &mut Out<P>) {
         let Decision { transaction, coordinator, commit } = decision;
         // A single-partition transaction may have the same number: it is never decided.
         let is_it = |entry: &Entry<P>| entry.coordinator() == Some(coordinator) && entry.transaction() == transaction;
@@ -228,7 +234,7 @@ impl<P: Partition> Ordered<P> {
 
     /// Aborts a transaction, and undoes those that ran on top of it. Those of an earlier incarnation of the owner do
     /// not run again. Clients and coordinators know that it died, and may have received an outcome without a record.
-    fn abort(&mut self, place: &mut Workplace<P>, at: usize, out: &mut Out<P>) {
+    fn abort(&mut self, place: &mut PartitionState<P>, at: usize, out: &mut Out<P>) {
         if matches!(self.undecided[at], Entry::Failed { .. }) {
             // Nothing ran on top of it.
             self.undecided.remove(at);
@@ -270,7 +276,7 @@ impl<P: Partition> Ordered<P> {
     }
 
     /// Removes the decided transactions at the front.
-    fn settle(&mut self, place: &mut Workplace<P>, out: &mut Out<P>) {
+    fn settle(&mut self, place: &mut PartitionState<P>, out: &mut Out<P>) {
         // Replies need not wait for the records of the decisions on which they depend: the coordinator has
         // them.
         let mut committed = Vec::new();
@@ -314,7 +320,7 @@ impl<P: Partition> Ordered<P> {
     }
 
     /// Undoes the transactions that have not voted. Those that have voted may have committed.
-    fn coordinator_down(&mut self, place: &mut Workplace<P>, coordinator: CoordinatorId, out: &mut Out<P>) {
+    fn coordinator_down(&mut self, place: &mut PartitionState<P>, coordinator: CoordinatorId, out: &mut Out<P>) {
         let may_have_voted = |entry: &Entry<P>| {
             matches!(entry, Entry::Multi { work, .. } if work.finished) && !is_injected(Fault::VotedUndone)
         };
@@ -330,7 +336,7 @@ impl<P: Partition> Ordered<P> {
 
     fn coordinator_recovered(
         &mut self,
-        place: &mut Workplace<P>,
+        place: &mut PartitionState<P>,
         coordinator: CoordinatorId,
         committed: &[TransactionId],
         out: &mut Out<P>,

@@ -4,7 +4,7 @@
 //! transaction takes effect in that order at its decision. Transactions that ran in between did so on top of
 //! it and wait for it, or (under `locking`) do not conflict with it.
 
-use super::{OwnerRecord, Partition, TransactionId, Workplace};
+use super::{OwnerRecord, Partition, PartitionState, TransactionId};
 use crate::CoordinatorId;
 
 /// A transaction that had run at a partition when its owner ended, and whose end is not known there.
@@ -45,12 +45,12 @@ pub(super) struct Undecided<W> {
     pub(super) transaction: TransactionId,
     /// The transaction on top of which it ran, if that is not decided either.
     pub(super) after: Option<TransactionId>,
-    pub(super) what: What<W>,
+    pub(super) what: UndecidedKind<W>,
 }
 
 /// The kind of transaction, with its work.
 #[derive(Debug)]
-pub(super) enum What<W> {
+pub(super) enum UndecidedKind<W> {
     /// A single-partition transaction that ran on top of an undecided one.
     Executed(W),
     /// A transaction over several partitions, with its fragments.
@@ -59,11 +59,11 @@ pub(super) enum What<W> {
 
 impl<W: Clone> Undecided<W> {
     /// Runs it again.
-    pub(super) fn again<P: Partition<Work = W>>(self, place: &mut Workplace<P>) -> Unfinished<P> {
+    pub(super) fn again<P: Partition<Work = W>>(self, place: &mut PartitionState<P>) -> Unfinished<P> {
         let transaction = self.transaction;
         let (coordinator, works) = match self.what {
-            What::Executed(work) => (None, vec![work]),
-            What::Prepared { coordinator, works } => (Some(coordinator), works),
+            UndecidedKind::Executed(work) => (None, vec![work]),
+            UndecidedKind::Prepared { coordinator, works } => (Some(coordinator), works),
         };
         let done = works.into_iter().map(|work| {
             let (_, undo) = place.run_again(transaction, &work);
@@ -75,7 +75,7 @@ impl<W: Clone> Undecided<W> {
 
 impl<W> Undecided<W> {
     fn is_prepared(&self) -> bool {
-        matches!(self.what, What::Prepared { .. })
+        matches!(self.what, UndecidedKind::Prepared { .. })
     }
 
     /// Whether it is this transaction, prepared. A single-partition transaction may have the same number.
@@ -86,7 +86,7 @@ impl<W> Undecided<W> {
 
 /// Repeats the work in the records. Returns the undecided transactions, in order.
 pub(super) fn replay<P: Partition>(
-    place: &mut Workplace<P>,
+    place: &mut PartitionState<P>,
     records: impl IntoIterator<Item = OwnerRecord<P::Work>>,
 ) -> Vec<Undecided<P::Work>> {
     let mut undecided: Vec<Undecided<P::Work>> = Vec::new();
@@ -94,11 +94,11 @@ pub(super) fn replay<P: Partition>(
         match record {
             OwnerRecord::Executed { transaction, work, after: None } => apply(place, transaction, &work),
             OwnerRecord::Executed { transaction, work, after } => {
-                undecided.push(Undecided { transaction, after, what: What::Executed(work) });
+                undecided.push(Undecided { transaction, after, what: UndecidedKind::Executed(work) });
             }
             OwnerRecord::Prepared { transaction, coordinator, works, after } => {
                 undecided.retain(|other| !other.is_prepared_as(transaction));
-                undecided.push(Undecided { transaction, after, what: What::Prepared { coordinator, works } });
+                undecided.push(Undecided { transaction, after, what: UndecidedKind::Prepared { coordinator, works } });
             }
             OwnerRecord::Decided { transaction, commit: true } => commit(place, &mut undecided, transaction),
             OwnerRecord::Decided { transaction, commit: false } => abort(&mut undecided, transaction),
@@ -107,21 +107,25 @@ pub(super) fn replay<P: Partition>(
     undecided
 }
 
-fn apply<P: Partition>(place: &mut Workplace<P>, transaction: TransactionId, work: &P::Work) {
+fn apply<P: Partition>(place: &mut PartitionState<P>, transaction: TransactionId, work: &P::Work) {
     let (_, undo) = place.run_again(transaction, work);
     place.partition.forget(undo);
 }
 
 /// Commits a transaction, and the single-partition ones that ran on top of it alone.
-fn commit<P: Partition>(place: &mut Workplace<P>, undecided: &mut Vec<Undecided<P::Work>>, transaction: TransactionId) {
+fn commit<P: Partition>(
+    place: &mut PartitionState<P>,
+    undecided: &mut Vec<Undecided<P::Work>>,
+    transaction: TransactionId,
+) {
     let mut kept = Vec::new();
     for mut one in std::mem::take(undecided) {
         let is_on_top = one.after == Some(transaction);
         match &one.what {
-            What::Prepared { works, .. } if one.transaction == transaction => {
+            UndecidedKind::Prepared { works, .. } if one.transaction == transaction => {
                 works.iter().for_each(|work| apply(place, transaction, work));
             }
-            What::Executed(work) if is_on_top => apply(place, one.transaction, work),
+            UndecidedKind::Executed(work) if is_on_top => apply(place, one.transaction, work),
             _ => {
                 one.after = one.after.filter(|_| !is_on_top);
                 kept.push(one);

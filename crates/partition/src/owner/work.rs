@@ -5,7 +5,7 @@ use crate::fault::{Fault, is_injected};
 use crate::{CoordinatorId, Decision, Fragment, Refusal, Response};
 
 /// A partition and its id.
-pub(super) struct Workplace<P> {
+pub(super) struct PartitionState<P> {
     pub(super) id: PartitionId,
     pub(super) partition: P,
     pub(super) records: bool,
@@ -37,7 +37,7 @@ pub(super) fn decisions_of(
     known.iter().chain(unknown).map(decision).collect()
 }
 
-impl<P: Partition> Workplace<P> {
+impl<P: Partition> PartitionState<P> {
     pub(super) fn keep(&self, kept: Kept, record: impl FnOnce() -> OwnerRecord<P::Work>, out: &mut Out<P>) {
         if self.records {
             out.push(OwnerOutput::Keep(kept, record()));

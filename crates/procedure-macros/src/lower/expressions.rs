@@ -316,10 +316,7 @@ impl Lowering {
             return refuse(&call.method, message);
         };
         if method.position == Position::Statement {
-            return refuse(
-                &call.method,
-                format!("`.{name}(..)` changes a variable: write it as a statement of its own"),
-            );
+            return refuse(&call.method, format!("`.{name}(..)` changes a variable: write it as a separate statement"));
         }
         let iterates = method.position == Position::Header;
         if iterates && !iterated {
@@ -652,7 +649,7 @@ pub(super) fn compound(operator: &BinOp) -> Option<Operator> {
 
 fn compound_or_bits(operator: &BinOp) -> &'static str {
     match compound(operator) {
-        Some(_) => "an assignment is a statement of its own",
+        Some(_) => "an assignment must be a separate statement",
         None => "operators are + - * / %, comparisons, `&&` and `||`; for bits, write a `#[pure]` function",
     }
 }
@@ -670,7 +667,7 @@ pub(super) fn refusal(expression: &Expr) -> Error {
         }
         Expr::While(looping) => (looping.while_token.span(), "loops are `for`, over lists, ranges and scans"),
         Expr::Loop(looping) => (looping.loop_token.span(), "loops are `for`, over lists, ranges and scans"),
-        Expr::ForLoop(looping) => (looping.for_token.span(), "a loop is a statement of its own"),
+        Expr::ForLoop(looping) => (looping.for_token.span(), "a loop must be a separate statement"),
         Expr::Unsafe(block) => {
             (block.unsafe_token.span(), "a procedure has no `unsafe`; put it into a `#[pure]` function")
         }
@@ -682,9 +679,9 @@ pub(super) fn refusal(expression: &Expr) -> Error {
         Expr::Range(range) => (range.span(), "ranges stand in the head of a `for` and in scans"),
         Expr::Return(_) | Expr::Break(_) | Expr::Continue(_) => (
             expression.span(),
-            "this is a statement of its own, or the end of a branch of a `let`, `if` or `match` statement",
+            "this must be a separate statement, or the end of a branch of a `let`, `if` or `match` statement",
         ),
-        Expr::Assign(assign) => (assign.eq_token.span(), "an assignment is a statement of its own"),
+        Expr::Assign(assign) => (assign.eq_token.span(), "an assignment must be a separate statement"),
         Expr::Let(condition) => (condition.let_token.span(), "write `if let`, `match` or `matches!`"),
         Expr::TryBlock(block) => (block.try_token.span(), "operations end in `?`, which leaves the procedure"),
         _ => (expression.span(), "procedures have no such expression"),

@@ -270,7 +270,7 @@ impl Lowering {
             }
             Expr::Assign(_) => Err(refusal(value)),
             Expr::Binary(binary) if compound(&binary.op).is_some() => {
-                refuse(&binary.op, "an assignment is a statement of its own")
+                refuse(&binary.op, "an assignment must be a separate statement")
             }
             other => {
                 let value = self.stepped(other, block)?;
@@ -461,7 +461,7 @@ impl Lowering {
                     return refuse(label, "there are no labels: `continue` is for the innermost loop");
                 }
                 if around == 0 {
-                    return refuse(expression, "there is no loop to go on with");
+                    return refuse(expression, "there is no loop to continue");
                 }
                 StepKind::Continue
             }

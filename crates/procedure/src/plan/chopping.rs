@@ -451,7 +451,7 @@ impl fmt::Display for Chopping {
             writeln!(out, "\nonly added to: {}", sums.join(", "))?;
         }
         if !self.obligations.is_empty() {
-            writeln!(out, "\nan engine that runs these pieces must see to it that")?;
+            writeln!(out, "\nan engine that runs these pieces must ensure that")?;
             for obligation in &self.obligations {
                 writeln!(out, "  {obligation}")?;
             }

@@ -1,4 +1,4 @@
-//! What dbx-tc may publish later of random sets ([`deferrable`]): an oracle that knows the sets as they were
+//! The additions of random sets that dbx-tc may publish later ([`deferrable`]). The oracle knows the sets as they were
 //! drawn, and runs by intervals.
 //!
 //! A run has its transactions one after another, each whole and at once, but for what it defers: that is
@@ -34,7 +34,7 @@ fn publishers(found: &Deferrable) -> BTreeSet<End> {
     found.deferrals.iter().map(|found| (found.publisher.procedure, found.publisher.operation)).collect()
 }
 
-/// What a set does, snapshots apart.
+/// The operations of a set, without snapshots.
 struct Oracle<'s> {
     set: &'s Set,
     ends: Vec<(End, &'s Op, Effect)>,
@@ -68,7 +68,7 @@ impl<'s> Oracle<'s> {
             && !effect.reads.iter().any(|column| self.of_table(op.table).any(|other| changes(other, column)))
     }
 
-    /// Columns that somebody uses, and to which all who add do nothing else; with who adds.
+    /// Columns that a procedure uses, and to which all adding procedures only add; with the adding procedures.
     fn candidates(&self) -> Vec<(Column, BTreeSet<End>)> {
         let columns: BTreeSet<Column> = self
             .ends
@@ -85,7 +85,7 @@ impl<'s> Oracle<'s> {
         columns.filter(|(_, adding)| all_only_add(adding)).collect()
     }
 
-    /// What is deferred at run time, where an update is known by its columns.
+    /// The additions deferred at run time, where an update is known by its columns.
     fn known_by(&self, columns: &BTreeSet<Column>) -> BTreeSet<End> {
         let is_known = |(_, op, effect): &&(End, &Op, Effect)| {
             self.only_adds(op, effect) && effect.adds.iter().all(|column| columns.contains(&(op.table, *column)))
@@ -259,7 +259,8 @@ fn canary_groups_that_publish_in_a_circle_are_caught() {
     }
 }
 
-/// That one who adds may defer and another may not is legal, but when it runs an update is known by its columns.
+/// It is legal that one adding procedure may defer and another may not, but at run time an update is known by its
+/// columns.
 #[test]
 fn canary_a_column_to_which_some_may_add_later_and_some_may_not_is_caught() {
     let set = set(&[

@@ -20,7 +20,7 @@ pub(crate) struct Cut {
     pub(crate) decisive: Vec<Option<usize>>,
 }
 
-/// What is wrong with a chopping.
+/// The fault of a chopping.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Wrong {
     /// An SC-cycle: (procedure, instance, piece).

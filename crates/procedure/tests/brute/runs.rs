@@ -1,18 +1,17 @@
 //! Runs chopped sets piece by piece in random interleavings and looks whether a serial order remains.
 //!
-//! Every table is taken to have one row, so that whatever can conflict does. Once in a run the epoch changes.
-//! What was deferred by those of the first epoch is published when all instances that had begun have ended;
-//! one that subscribes begins before the change or after the publication, others run on. What the second
-//! epoch deferred is published at the end.
+//! Every table is taken to have one row, so that whatever can conflict does. Once in a run the epoch changes. Additions
+//! deferred in the first epoch are published when all instances that had begun have ended. A subscriber begins before
+//! the change or after the publication; others continue. Additions deferred in the second epoch are published at the
+//! end.
 //!
 //! An instance is of the epoch in which its decisive piece commits. Were it that in which it begins, as
 //! DBX-TC's text can be read, then of two publishers the first to commit could be of the second epoch, and a
 //! subscriber would see the other alone. For the same reason a subscriber whose epoch has changed when it
 //! comes to its decisive piece begins anew.
 //!
-//! An instance may fail at an operation that can, in its decisive piece or before. What it changed is gone,
-//! but it answers: what it saw up to there, a sum too small for what was taken from it too, must fit into the
-//! order.
+//! An instance may fail at an operation that can, in its decisive piece or before. Its changes are gone, but it
+//! answers. Its reads up to there, including a sum too small for a subtraction, must fit into the order.
 
 use std::collections::BTreeSet;
 
@@ -30,7 +29,7 @@ pub(crate) enum Taken {
     Decisive,
     /// When it begins: a broken variant.
     Begin,
-    /// In its decisive piece, but subscribers go on with what they saw in another: a broken variant.
+    /// In its decisive piece, but subscribers continue with reads of another piece: a broken variant.
     Unconfirmed,
 }
 

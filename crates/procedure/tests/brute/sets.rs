@@ -15,7 +15,7 @@ const COLUMNS: u8 = 3;
 /// The table that has an index, and the column it is of.
 const INDEXED: (u8, u8) = (2, 2);
 
-/// What an operation does to its table.
+/// The effect of an operation on its table.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Act {
     Read(u8),
@@ -57,7 +57,7 @@ pub(crate) struct Procedure {
 #[derive(Clone, Debug)]
 pub(crate) struct Set(pub(crate) Vec<Procedure>);
 
-/// What an act does to columns and keys.
+/// The effect of an act on columns and keys.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Effect {
     pub(crate) keys: bool,
@@ -94,7 +94,7 @@ impl Op {
         effect
     }
 
-    /// What of its effect is in the answer of an execution that failed: what it saw.
+    /// The part of its effect that is in the answer of a failed execution: its reads.
     pub(crate) fn answer(&self) -> Effect {
         let Effect { reads, index, .. } = self.effect();
         Effect { reads, index: index.map(|_| false), ..Effect::default() }
@@ -242,7 +242,7 @@ fn any_act() -> impl Strategy<Value = Act> {
     prop_oneof![13 => any_change(), 4 => keys]
 }
 
-/// What leaves keys alone.
+/// Acts that do not change keys.
 fn any_change() -> impl Strategy<Value = Act> {
     let column = || 0..COLUMNS;
     prop_oneof![

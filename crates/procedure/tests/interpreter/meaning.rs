@@ -1,4 +1,4 @@
-//! What expressions, patterns, steps and operations mean, one at a time.
+//! The meaning of expressions, patterns, steps and operations, one at a time.
 
 use seriatim_procedure::evaluate::{DEPTH_MAX, Frame, VALUES_MAX};
 use seriatim_procedure::interpret::interpret;

@@ -157,7 +157,7 @@ fn expression() -> BoxedStrategy<Expression> {
     tree.boxed()
 }
 
-/// What a loop runs over: a list, or a range that ends soon.
+/// The sequence of a loop: a list, or a range that ends soon.
 fn header() -> impl Strategy<Value = Expression> {
     let soon = (small(), small(), any::<bool>());
     let soon = soon.prop_map(|(low, high, inclusive)| {

@@ -49,7 +49,7 @@ pub(crate) struct Chain<'p> {
     pub(crate) pass: u16,
     /// By operation: what it gave, and how much of that this pass has met.
     kept: Vec<(Vec<Value>, usize)>,
-    /// Steps that may still run: a procedure that does not end is told instead of waited for.
+    /// Steps that may still run: a procedure that does not end is reported instead of waited for.
     steps: u32,
     pub(crate) output: Option<Value>,
 }

@@ -1,5 +1,5 @@
 //! Random procedures against what they mean: the interpreter, run whole, is the oracle for plans, pieces and choppings.
-//! `SERIATIM_SEED` and `SERIATIM_CASES` repeat and extend a run; the seed of a case that fails is told.
+//! `SERIATIM_SEED` and `SERIATIM_CASES` repeat and extend a run; the seed of a case that fails is printed.
 
 #[path = "../support/mod.rs"]
 mod support;
@@ -22,7 +22,7 @@ use seriatim_procedure::plan::{Chopped, Chopping, Failure, FailureKind, Options,
 use chain::{Chain, number, rows};
 use support::toy::{Tables, Toy, ToyError};
 
-/// What execution in pieces assumes.
+/// The assumptions of execution in pieces.
 const PIECES: Options = Options { headroom: false, memory: false, ..Options::DEFAULT };
 
 /// Runs a property on `count` seeds in a nightly run, and on a fifth of them with each change. Prints a failing seed.
@@ -90,7 +90,7 @@ fn whole(procedure: &Procedure, arguments: &Value, toy: &Toy) -> Result<Value, T
     result
 }
 
-/// What it answers in passes, when nobody is about.
+/// Its answer in passes, without other transactions.
 fn alone(procedure: &Procedure, arguments: &Value, passes: &[u16], toy: &Toy) -> Result<Value, ToyError> {
     let mut chain = Chain::new(procedure, arguments, passes);
     while !chain.is_done() {

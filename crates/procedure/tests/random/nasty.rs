@@ -28,13 +28,13 @@ fn sound(body: impl FnOnce(&mut Build)) -> (Procedure, Plan) {
     (built, plan)
 }
 
-/// What decides over its aborts.
+/// The condition of its aborts.
 fn aborts(plan: &Plan) -> Vec<BTreeSet<usize>> {
     let aborts = plan.failures.iter().filter(|failure| failure.kind == FailureKind::UserAbort);
     aborts.map(|failure| failure.decided_by.clone()).collect()
 }
 
-/// What is said of the operations that would run after the first piece.
+/// The verdict on the operations that would run after the first piece.
 fn refused(procedure: &Procedure, plan: &Plan, late: &[usize]) -> String {
     let mut passes = vec![0; procedure.steps];
     late.iter().for_each(|at| passes[plan.operations[*at].step] = 1);

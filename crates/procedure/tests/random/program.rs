@@ -30,7 +30,7 @@ pub(crate) fn any(name: &str, rng: &mut Rng, operations: u32) -> Procedure {
             loops: 0,
             depth: 0,
         };
-        // What loops hand on.
+        // The values that loops hand on.
         for _ in 0..writer.rng.below(3) {
             writer.variable(b);
         }
@@ -255,7 +255,7 @@ impl Writer<'_> {
         let (place, operator) =
             [("v", "+="), ("v", "-="), ("w", "+="), ("w", "-="), ("w", "=")][self.rng.below(5) as usize];
         let row = format!("{name}u");
-        // Numbers here have no types. What meets an unsigned column would be unsigned.
+        // Numbers here have no types. A literal beside an unsigned column would be unsigned.
         let value = if place == "v" { format!("{value}.max(0)") } else { value };
         let body = |b: &mut Build| {
             b.assign(&format!("{row}.{place}"), operator, &value);

@@ -16,10 +16,10 @@ use super::arguments;
 use super::chain::{number, rows};
 use super::support::toy::{Toy, ToyError};
 
-/// What an operation was given: its key, and the columns it set.
+/// The inputs of an operation: its key, and the columns it set.
 type Given = (Vec<Value>, Changes);
 
-/// What it found: rows.
+/// The rows that it found.
 type Gave = Vec<Value>;
 
 /// By operation.
@@ -167,7 +167,7 @@ pub(crate) fn check(procedure: &Procedure, plan: &Plan, rng: &mut Rng) {
             let (mine, theirs) = (&recorded.given[other], &again.given[other]);
             let common = mine.len().min(theirs.len());
             assert_eq!(mine[..common], theirs[..common], "{}", told(format!("#{other}")));
-            // What ended early did less.
+            // An execution that ended early did less.
             assert!(first.is_err() || mine.len() >= theirs.len(), "{}", told(format!("#{other} runs more often")));
             assert!(second.is_err() || mine.len() <= theirs.len(), "{}", told(format!("#{other} runs less often")));
         }

@@ -1,4 +1,4 @@
-//! What tests of the analysis share: procedures written compactly, and those of TPC-C.
+//! Code shared by tests of the analysis: procedures written compactly, and those of TPC-C.
 #![allow(dead_code, reason = "each test binary uses a part")]
 
 pub(crate) mod build;

@@ -48,7 +48,7 @@ pub(crate) type Tables = BTreeMap<&'static str, Table>;
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Toy {
     pub(crate) tables: RefCell<Tables>,
-    /// What was done: verb, table, key.
+    /// The actions: verb, table, key.
     pub(crate) log: RefCell<Vec<String>>,
 }
 

@@ -350,7 +350,7 @@ impl Late {
                 }
                 assert!(
                     !attempt.bases.is_empty(),
-                    "who adds in a window has found room, and nobody changes what it used"
+                    "an addition in a window has found room, and no transaction changes what it used"
                 );
                 if !backoff.wait() {
                     backoff = Backoff::new();

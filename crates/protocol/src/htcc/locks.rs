@@ -27,7 +27,7 @@ use seriatim_store::RecordPtr;
 use seriatim_txn::{Core, Fault, OpError, Reason, RecordLayout, Runs, Table};
 
 use super::heat::{self, Heat};
-use crate::shared::access_locks::{AccessLocks, For};
+use crate::shared::access_locks::{AccessLocks, AccessPurpose};
 use crate::shared::gc::Claim;
 use crate::shared::optimistic::LockBit;
 use crate::shared::origin::{Origin, Run};
@@ -167,10 +167,10 @@ impl Locks {
         core: &Core,
         table: &Table,
         record: RecordPtr,
-        access: For,
+        access: AccessPurpose,
     ) -> Result<(TidWord, usize), OpError> {
         self.held.reserve_one().map_err(record::full)?;
-        let exclusive = access == For::Writing;
+        let exclusive = access == AccessPurpose::Writing;
         if !self.get(core, table, record, if exclusive { try_exclusive } else { try_shared }) {
             return Err(OpError::execute(Reason::RecordLocked));
         }
@@ -206,9 +206,15 @@ impl Locks {
     }
 
     /// A record that is locked already.
-    fn again(&mut self, core: &Core, table: &Table, at: usize, access: For) -> Result<(TidWord, usize), OpError> {
+    fn again(
+        &mut self,
+        core: &Core,
+        table: &Table,
+        at: usize,
+        access: AccessPurpose,
+    ) -> Result<(TidWord, usize), OpError> {
         let Held { record, exclusive, .. } = self.held[at];
-        if access == For::Writing && !exclusive {
+        if access == AccessPurpose::Writing && !exclusive {
             if !self.get(core, table, record, try_upgrade) {
                 return Err(OpError::execute(Reason::RecordLocked));
             }
@@ -235,7 +241,7 @@ impl AccessLocks for Locks {
         core: &mut Core,
         table: &Table,
         record: RecordPtr,
-        access: For,
+        access: AccessPurpose,
     ) -> Result<(TidWord, usize), OpError> {
         self.know(table);
         if !self.held.is_empty()
@@ -245,7 +251,7 @@ impl AccessLocks for Locks {
         }
         let locked = OpError::execute(Reason::RecordLocked);
         let (tid_word, row_version) = record_header::settled_version(table, record).ok_or(locked)?;
-        let is_skipped = access == For::Reading && core.injects(Fault::ReadHotUnlocked);
+        let is_skipped = access == AccessPurpose::Reading && core.injects(Fault::ReadHotUnlocked);
         if tid_word.is_hot() && !is_skipped {
             return self.lock(core, table, record, access);
         }
@@ -268,7 +274,7 @@ impl AccessLocks for Locks {
         let busy = OpError::execute(Reason::RecordLocked);
         for _ in 0..LOOKS_MAX {
             if let Some(at) = self.find(record) {
-                match self.again(core, table, at, For::Writing) {
+                match self.again(core, table, at, AccessPurpose::Writing) {
                     Err(error) if error == busy => continue,
                     locked => return locked.map(|_| None),
                 }
@@ -276,7 +282,7 @@ impl AccessLocks for Locks {
             match record_header::settled(table, record) {
                 Some(word) if word.is_absent() => return Ok(None),
                 // It may be cold again when it is locked: then it is not in the list.
-                Some(word) if word.is_hot() => match self.lock(core, table, record, For::Writing) {
+                Some(word) if word.is_hot() => match self.lock(core, table, record, AccessPurpose::Writing) {
                     Err(error) if error != busy => return Err(error),
                     _ => {}
                 },

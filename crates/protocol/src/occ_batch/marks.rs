@@ -27,7 +27,7 @@ use seriatim_memory::{CountedVec, Local, Options};
 use seriatim_store::RecordPtr;
 use seriatim_txn::{Core, OpError, Table};
 
-use crate::shared::access_locks::{AccessLocks, For};
+use crate::shared::access_locks::{AccessLocks, AccessPurpose};
 use crate::shared::origin::Origin;
 use crate::shared::record_header::{self, TidWord};
 use crate::shared::table_ref::TableRef;
@@ -147,7 +147,7 @@ impl AccessLocks for Marks {
         core: &mut Core,
         table: &Table,
         record: RecordPtr,
-        access: For,
+        access: AccessPurpose,
     ) -> Result<(TidWord, usize), OpError> {
         if self.waits {
             let word = mark(table, record);

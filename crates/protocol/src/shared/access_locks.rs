@@ -14,7 +14,7 @@ use super::table_ref::TableRef;
 
 /// The purpose of an access: a write excludes others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum For {
+pub enum AccessPurpose {
     Reading,
     Writing,
 }
@@ -45,7 +45,7 @@ pub trait AccessLocks: Send {
         core: &mut Core,
         table: &Table,
         record: RecordPtr,
-        access: For,
+        access: AccessPurpose,
     ) -> Result<(TidWord, usize), OpError>;
 
     /// Whether two different words are of one version: `now` is reserved, and `seen` is not.
@@ -81,7 +81,7 @@ pub trait AccessLocks: Send {
 
     /// As [`AccessLocks::admit_range`], of one key.
     #[inline(always)]
-    fn admit(&self, _: &Table, _: Key<'_>, _: For) -> Result<(), OpError> {
+    fn admit(&self, _: &Table, _: Key<'_>, _: AccessPurpose) -> Result<(), OpError> {
         Ok(())
     }
 
@@ -151,7 +151,13 @@ pub trait AccessLocks: Send {
 
 impl AccessLocks for () {
     #[inline(always)]
-    fn look(&mut self, _: &mut Core, table: &Table, record: RecordPtr, _: For) -> Result<(TidWord, usize), OpError> {
+    fn look(
+        &mut self,
+        _: &mut Core,
+        table: &Table,
+        record: RecordPtr,
+        _: AccessPurpose,
+    ) -> Result<(TidWord, usize), OpError> {
         record_header::settled_version(table, record).ok_or(OpError::execute(Reason::RecordLocked))
     }
 }

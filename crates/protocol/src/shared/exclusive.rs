@@ -12,7 +12,7 @@ use seriatim_catalog::Key;
 use seriatim_store::RecordPtr;
 use seriatim_txn::{Core, OpError, PartitionSet, Partitions, Placement, Reason, Table};
 
-use super::access_locks::{AccessLocks, For};
+use super::access_locks::{AccessLocks, AccessPurpose};
 use super::origin::Origin;
 use super::record_header::TidWord;
 
@@ -60,7 +60,7 @@ impl<const PARTITIONED: bool> AccessLocks for Exclusive<PARTITIONED> {
         core: &mut Core,
         table: &Table,
         record: RecordPtr,
-        access: For,
+        access: AccessPurpose,
     ) -> Result<(TidWord, usize), OpError> {
         ().look(core, table, record, access)
     }
@@ -72,11 +72,11 @@ impl<const PARTITIONED: bool> AccessLocks for Exclusive<PARTITIONED> {
     }
 
     #[inline(always)]
-    fn admit(&self, table: &Table, key: Key<'_>, access: For) -> Result<(), OpError> {
+    fn admit(&self, table: &Table, key: Key<'_>, access: AccessPurpose) -> Result<(), OpError> {
         let (false, Some(partitions)) = (self.is_anywhere(), &self.partitions) else { return Ok(()) };
         let is_owned = match &table.placement {
             Placement::Value(place) => self.owned.contains(partitions.of_key(place, key)?),
-            Placement::Everywhere => access == For::Reading,
+            Placement::Everywhere => access == AccessPurpose::Reading,
         };
         if is_owned { Ok(()) } else { Err(ELSEWHERE) }
     }

@@ -97,7 +97,7 @@ fn look_at(
         // The last record of a leaf whose gap a transaction holds: unlinking it now would leave the leaf
         // behind for ever.
         let linked = table.index.get(key, core.local.pinned());
-        assert!(linked.is_ok_and(|linked| linked == target), "a record that nobody unlinked is in its index");
+        assert!(linked.is_ok_and(|linked| linked == target), "a record that was not unlinked is in its index");
         claim.give(core, table, target, word);
         later(core, table, target, word);
         return false;

@@ -18,7 +18,7 @@ use seriatim_txn::{
     Scan, Seen, Staged, Table, Updating,
 };
 
-use super::access_locks::{AccessLocks, For};
+use super::access_locks::{AccessLocks, AccessPurpose};
 use super::attempt::Attempt;
 use super::gc::Claim;
 use super::origin::Origin;
@@ -254,7 +254,7 @@ impl<O: Origin> Optimistic<O> {
         &mut self,
         table: &Table,
         record: RecordPtr,
-        access: For,
+        access: AccessPurpose,
     ) -> Result<(TidWord, usize, O), OpError> {
         let by = self.base.by.at(table, record);
         let (mut word, mut row_version) = match self.locks.look(&mut self.base.core, table, record, access) {
@@ -273,7 +273,7 @@ impl<O: Origin> Optimistic<O> {
 
     /// Whether the attempt may access this key.
     #[inline(always)]
-    fn admit(&mut self, table: &Table, key: Key<'_>, access: For) -> Result<(), OpError> {
+    fn admit(&mut self, table: &Table, key: Key<'_>, access: AccessPurpose) -> Result<(), OpError> {
         if O::Locks::PARTITIONED
             && let Err(error) = self.locks.admit(table, key.anew(), access)
         {
@@ -294,7 +294,7 @@ impl<O: Origin> Optimistic<O> {
 
     #[inline(always)]
     pub fn read(&mut self, table: &Table, key: Key<'_>) -> Result<Option<RowPtr>, OpError> {
-        self.admit(table, key, For::Reading)?;
+        self.admit(table, key, AccessPurpose::Reading)?;
         match self.find(table, key)? {
             Some(record) => self.read_record(table, record),
             None => Ok(None),
@@ -308,7 +308,7 @@ impl<O: Origin> Optimistic<O> {
             self.note_own(&write);
             return Ok((write.row_version != 0).then(|| record::row_of(table, write.row_version)));
         }
-        let (word, row_version, by) = self.look(table, record, For::Reading)?;
+        let (word, row_version, by) = self.look(table, record, AccessPurpose::Reading)?;
         self.note_read(table, record, word, by)?;
         Ok((!word.is_absent()).then(|| record::row_of(table, row_version)))
     }
@@ -320,7 +320,7 @@ impl<O: Origin> Optimistic<O> {
         staged: Staged,
         exists: OnExists,
     ) -> Result<Inserted, OpError> {
-        let admitted = self.admit(table, key, For::Writing);
+        let admitted = self.admit(table, key, AccessPurpose::Writing);
         let room = admitted.and_then(|()| self.base.writes.reserve().map_err(record::full));
         if let Err(error) = room.and_then(|()| record::set_key(&mut self.base.core, table, staged.record, key)) {
             record::discard(&mut self.base.core, table, staged);
@@ -431,7 +431,7 @@ impl<O: Origin> Optimistic<O> {
                 (write.expected, row, self.base.by)
             }
             None => {
-                let access = if exists == OnExists::Replace { For::Writing } else { For::Reading };
+                let access = if exists == OnExists::Replace { AccessPurpose::Writing } else { AccessPurpose::Reading };
                 let (word, row_version, by) = match self.look(table, record, access) {
                     Ok(seen) => seen,
                     Err(error) => {
@@ -453,7 +453,7 @@ impl<O: Origin> Optimistic<O> {
         if own.is_none()
             && exists == OnExists::Refuse
             && O::Locks::is_locked_at_access(word)
-            && let Err(error) = self.look(table, record, For::Writing)
+            && let Err(error) = self.look(table, record, AccessPurpose::Writing)
         {
             record::discard(&mut self.base.core, table, staged);
             return Err(error);
@@ -477,7 +477,7 @@ impl<O: Origin> Optimistic<O> {
 
     #[inline(always)]
     pub fn update(&mut self, table: &Table, key: Key<'_>) -> Result<Option<Updating>, OpError> {
-        self.admit(table, key, For::Writing)?;
+        self.admit(table, key, AccessPurpose::Writing)?;
         let Some(record) = self.find(table, key)? else { return Ok(None) };
         if let Some(own) = self.base.writes.find(record) {
             let write = self.base.writes.entries()[own];
@@ -490,7 +490,7 @@ impl<O: Origin> Optimistic<O> {
             self.base.writes.replace(own, row_version, self.base.by);
             return Ok(Some(Updating { before, after: record::row_of(table, row_version) }));
         }
-        let (word, seen, by) = self.look(table, record, For::Writing)?;
+        let (word, seen, by) = self.look(table, record, AccessPurpose::Writing)?;
         if word.is_absent() {
             return self.note_read(table, record, word, by).map(|()| None);
         }
@@ -509,7 +509,7 @@ impl<O: Origin> Optimistic<O> {
     }
 
     pub fn delete(&mut self, table: &Table, key: Key<'_>) -> Result<Option<RowPtr>, OpError> {
-        self.admit(table, key, For::Writing)?;
+        self.admit(table, key, AccessPurpose::Writing)?;
         let Some(record) = self.find(table, key)? else { return Ok(None) };
         if let Some(own) = self.base.writes.find(record) {
             let write = self.base.writes.entries()[own];
@@ -520,7 +520,7 @@ impl<O: Origin> Optimistic<O> {
             self.base.writes.replace(own, 0, self.base.by);
             return Ok(Some(record::row_of(table, write.row_version)));
         }
-        let (word, seen, by) = self.look(table, record, For::Writing)?;
+        let (word, seen, by) = self.look(table, record, AccessPurpose::Writing)?;
         if word.is_absent() {
             return self.note_read(table, record, word, by).map(|()| None);
         }

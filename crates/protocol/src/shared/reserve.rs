@@ -23,7 +23,7 @@ use seriatim_catalog::Key;
 use seriatim_store::RecordPtr;
 use seriatim_txn::{Core, Fault, OpError, Reason, RowPtr, Table};
 
-use super::access_locks::{AccessLocks, For};
+use super::access_locks::{AccessLocks, AccessPurpose};
 use super::optimistic::{Optimistic, Read};
 use super::origin::Origin;
 use super::record;
@@ -101,7 +101,7 @@ impl<O: Origin> Optimistic<O> {
             return Ok(Some(row));
         };
         let tid = read.seen.tid();
-        let (word, row_version, by) = self.look(table, record, For::Reading)?;
+        let (word, row_version, by) = self.look(table, record, AccessPurpose::Reading)?;
         let last = self.reads.len() - 1;
         self.reads[last] = Read::new(table, record, word, by);
         Ok(match (word.is_absent(), word.tid() == tid) {
@@ -119,7 +119,7 @@ impl<O: Origin> Optimistic<O> {
         &mut self,
         table: &Table,
         record: RecordPtr,
-        access: For,
+        access: AccessPurpose,
         (mut word, mut row_version): (TidWord, usize),
     ) -> Result<(TidWord, usize), OpError> {
         let mut backoff = Backoff::new();
@@ -127,7 +127,7 @@ impl<O: Origin> Optimistic<O> {
             if self.bases.reserves || self.passes_reserved {
                 return Ok((word, row_version));
             }
-            if access == For::Reading {
+            if access == AccessPurpose::Reading {
                 return Ok((word.unreserved(), row_version));
             }
             let found = if backoff.wait() { record_header::settled_version(table, record) } else { None };

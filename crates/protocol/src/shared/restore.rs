@@ -118,7 +118,7 @@ pub unsafe fn finish(core: &mut Core, table: &Table, claim: &impl Claim) {
         core.local.enter();
         let unlinked = gc::look(core, table, record, owed, claim);
         core.local.leave();
-        assert!(unlinked, "nobody else holds a record that is being restored");
+        assert!(unlinked, "no other thread holds a record that is being restored");
     }
 }
 

@@ -47,10 +47,10 @@ pub struct Ran {
 
 /// Runs at the end of the transaction that executes or undoes a fragment. It gets the rows that the fragment
 /// replaced. Its own writes are not undone with the fragment.
-pub type Then<'t> = dyn Fn(&Tx, &Undo) -> Result<(), Abort> + 't;
+pub type FragmentEnd<'t> = dyn Fn(&Tx, &Undo) -> Result<(), Abort> + 't;
 
-/// A [`Then`] that does nothing.
-pub const NOTHING: &Then<'static> = &|_, _| Ok(());
+/// A [`FragmentEnd`] that does nothing.
+pub const NOTHING: &FragmentEnd<'static> = &|_, _| Ok(());
 
 /// The functions that are compiled for each procedure.
 #[derive(Clone, Copy)]
@@ -70,7 +70,7 @@ struct Job<'j> {
     at: Option<usize>,
     fragment: &'j Fragment,
     undo: bool,
-    then: &'j Then<'j>,
+    then: &'j FragmentEnd<'j>,
 }
 
 impl Compiled {
@@ -277,7 +277,7 @@ impl Divided {
         at: usize,
         fragment: &Fragment,
         undo: bool,
-        then: &Then<'_>,
+        then: &FragmentEnd<'_>,
     ) -> Result<Ran, TransactError> {
         let Procedure { entry, division, .. } = self.procedure(fragment.procedure)?;
         let job = Job { division, partitions: &self.partitions, at: Some(at), fragment, undo, then };
@@ -294,7 +294,7 @@ impl Divided {
         session: &mut Session,
         at: usize,
         undo: &Undo,
-        then: &Then<'_>,
+        then: &FragmentEnd<'_>,
     ) -> Result<Receipt, TransactError> {
         session.runner.undo(self.database.engine(), PartitionSet::one(at), undo, &|core| then(Tx::of(core), undo))
     }

@@ -156,7 +156,10 @@ fn a_full_disk_refuses_writes_and_loses_nothing() {
         let maybe = refused.is_maybe_committed();
         assert_eq!(maybe, mode != Durability::Async, "{protocol}, {mode}: {refused}");
         let refused = insert(&mut session, &accounts, 20_000).expect_err("the disk is full");
-        assert_eq!(refused.to_string(), "nothing was written: the disk of /db is full; make space, and writes go on");
+        assert_eq!(
+            refused.to_string(),
+            "nothing was written: the disk of /db is full; make space, and writes continue"
+        );
         assert!(matches!(refused, TransactError::DiskFull { .. }) && refused.is_retryable());
         for found in read(&mut session, &accounts, 1) {
             assert!(found.expect("it is durable"), "{protocol}, {mode}");

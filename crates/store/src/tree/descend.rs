@@ -13,7 +13,7 @@ use crate::node_version::State;
 use seriatim_base::prefetch;
 
 /// Which leaf is wanted.
-pub(crate) enum Aim<'k, K: NodeKind> {
+pub(crate) enum LeafTarget<'k, K: NodeKind> {
     /// The one the key belongs to.
     Key(K::Probe<'k>),
     /// The one the greatest keys below this belong to.
@@ -135,7 +135,7 @@ impl<K: NodeKind, const LEAF: usize, const FAN: usize> Tree<K, LEAF, FAN> {
     pub(crate) fn descend<'t, L: Load, T: Trace<'t, K, FAN>>(
         &'t self,
         load: &mut L,
-        aim: &Aim<'_, K>,
+        aim: &LeafTarget<'_, K>,
         trace: &mut T,
     ) -> Result<FoundLeaf<'t, K, LEAF>, Disturbed> {
         trace.begin();
@@ -152,10 +152,10 @@ impl<K: NodeKind, const LEAF: usize, const FAN: usize> Tree<K, LEAF, FAN> {
             let node = unsafe { Interior::<K, FAN>::at(address) };
             let count = node.count(load);
             let index = match aim {
-                Aim::Key(probe) => node.find(load, count, *probe),
-                Aim::Below(probe) => node.find_below(load, count, *probe),
-                Aim::First => 0,
-                Aim::Last => count,
+                LeafTarget::Key(probe) => node.find(load, count, *probe),
+                LeafTarget::Below(probe) => node.find_below(load, count, *probe),
+                LeafTarget::First => 0,
+                LeafTarget::Last => count,
             };
             let child = node.child(load, index);
             let bytes = if level == 1 { Leaf::<K, LEAF>::BYTES } else { Interior::<K, FAN>::BYTES };

@@ -10,9 +10,9 @@
 
 use super::Root;
 use super::cell::Cell;
-use super::descend::{Aim, Bounds, Disturbed, Path};
+use super::descend::{Bounds, Disturbed, LeafTarget, Path};
 use super::kind::{NodeKind, Separator, Short};
-use super::load::{Exclusive, Latching, Load, Optimistic, Patience, Through};
+use super::load::{BodyLoads, Exclusive, Latching, Load, Optimistic, Patience};
 use super::node::{Interior, Leaf, Meta, Range};
 use super::spare::{Need, Spare};
 use super::{LeafHint, Tree};
@@ -186,7 +186,7 @@ unsafe impl<K: NodeKind, const LEAF: usize> Body for InsertPoint<'_, '_, K, LEAF
     #[inline(always)]
     fn run<A: Access>(&mut self, access: &mut A) -> Result<Option<State>, BodyError> {
         let InsertPoint { leaf, probe, record } = *self;
-        let load = &mut Through(&mut *access);
+        let load = &mut BodyLoads(&mut *access);
         let Some((state, meta)) = leaf.takes(load, probe) else { return Ok(None) };
         let (place, found) = leaf.find_to_insert(load, meta, probe);
         if found.is_some() || !access.lock(&leaf.word, state.0, state.latched().0) {
@@ -248,7 +248,7 @@ impl<'a, K: NodeKind, O: Observer, const LEAF: usize, const FAN: usize> Insert<'
     #[inline(always)]
     fn go<A: Access>(&mut self, access: &mut A) -> Result<Step<'a, K, LEAF>, BodyError> {
         if let Some(leaf) = self.start {
-            let load = &mut Through(access);
+            let load = &mut BodyLoads(access);
             let state = State(load.follow(&leaf.word));
             let range = leaf.range(load);
             if state.is_usable() && (range.low..=range.last).contains(&K::short(self.probe)) {
@@ -259,7 +259,7 @@ impl<'a, K: NodeKind, O: Observer, const LEAF: usize, const FAN: usize> Insert<'
             }
         }
         let mut bounds = Bounds::NONE;
-        let (leaf, state) = self.tree.descend(&mut Through(access), &Aim::Key(self.probe), &mut bounds)?;
+        let (leaf, state) = self.tree.descend(&mut BodyLoads(access), &LeafTarget::Key(self.probe), &mut bounds)?;
         match self.place(access, leaf, state, Some(bounds.range()))? {
             Some(step) => Ok(step),
             None => self.split(access),
@@ -275,7 +275,7 @@ impl<'a, K: NodeKind, O: Observer, const LEAF: usize, const FAN: usize> Insert<'
         state: State,
         range: Option<Range<Short<K>>>,
     ) -> Result<Option<Step<'a, K, LEAF>>, BodyError> {
-        let load = &mut Through(&mut *access);
+        let load = &mut BodyLoads(&mut *access);
         let meta = leaf.meta(load);
         let count = meta.count;
         let (place, found) = leaf.find_to_insert(load, meta, self.probe);
@@ -295,7 +295,7 @@ impl<'a, K: NodeKind, O: Observer, const LEAF: usize, const FAN: usize> Insert<'
         }
         // The leaf may have inherited keys of unlinked neighbours, which its own range does not include yet.
         if let Some(range) = range
-            && leaf.range(&mut Through(&mut *access)) != range
+            && leaf.range(&mut BodyLoads(&mut *access)) != range
         {
             leaf.set_range(access, range);
         }
@@ -309,8 +309,8 @@ impl<'a, K: NodeKind, O: Observer, const LEAF: usize, const FAN: usize> Insert<'
     #[inline(never)]
     fn split<A: Access>(&mut self, access: &mut A) -> Result<Step<'a, K, LEAF>, BodyError> {
         let mut path = Path::new();
-        let load = &mut Through(&mut *access);
-        let (leaf, state) = self.tree.descend(load, &Aim::Key(self.probe), &mut path)?;
+        let load = &mut BodyLoads(&mut *access);
+        let (leaf, state) = self.tree.descend(load, &LeafTarget::Key(self.probe), &mut path)?;
         let meta = leaf.meta(load);
         let (place, found) = leaf.find_to_insert(load, meta, self.probe);
         if found.is_some() || meta.count < LEAF || !load.unchanged(&leaf.word, state.0) {
@@ -337,7 +337,7 @@ impl<'a, K: NodeKind, O: Observer, const LEAF: usize, const FAN: usize> Insert<'
         let at = split_point(meta, place);
         let (short, new) = (K::short(self.probe), self.record);
         let entry = |access: &mut A, i: usize| {
-            let load = &mut Through(access);
+            let load = &mut BodyLoads(access);
             match i.cmp(&place) {
                 std::cmp::Ordering::Less => (leaf.key(load, i), leaf.record(load, i)),
                 std::cmp::Ordering::Equal => (short, new),
@@ -346,7 +346,7 @@ impl<'a, K: NodeKind, O: Observer, const LEAF: usize, const FAN: usize> Insert<'
         };
         let (below, above) = (entry(access, at - 1), entry(access, at));
         // Without a region another insertion may have moved the keys meanwhile, and one been seen twice.
-        if !Through(&mut *access).unchanged(&leaf.word, state.0) {
+        if !BodyLoads(&mut *access).unchanged(&leaf.word, state.0) {
             return Err(BodyError::Busy);
         }
         let out_of_line: &[u8] = if below.0 == above.0 {

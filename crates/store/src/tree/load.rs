@@ -44,9 +44,9 @@ impl<W: Word> Load<W> for Optimistic {
 }
 
 /// A body's way.
-pub(crate) struct Through<'a, A>(pub(crate) &'a mut A);
+pub(crate) struct BodyLoads<'a, A>(pub(crate) &'a mut A);
 
-impl<A: Access> Load for Through<'_, A> {
+impl<A: Access> Load for BodyLoads<'_, A> {
     #[inline(always)]
     fn load(&mut self, word: &AtomicU64) -> u64 {
         self.0.load(word)

@@ -34,7 +34,7 @@ pub(crate) use position::{Limit, Position};
 use crate::index::StoreCx;
 use crate::node_version::{NodeVersion, State};
 use crate::record::RecordPtr;
-use descend::Aim;
+use descend::LeafTarget;
 use kind::NodeKind;
 use load::{Exclusive, Load, Optimistic, Patience};
 use node::Leaf;
@@ -145,7 +145,7 @@ impl<K: NodeKind, const LEAF: usize, const FAN: usize> Tree<K, LEAF, FAN> {
     fn get_by_descent(&self, probe: K::Probe<'_>) -> (Result<RecordPtr, NodeVersion>, &Leaf<K, LEAF>) {
         let mut patience = Patience::default();
         loop {
-            if let Ok((leaf, state)) = self.descend(&mut Optimistic, &Aim::Key(probe), &mut ())
+            if let Ok((leaf, state)) = self.descend(&mut Optimistic, &LeafTarget::Key(probe), &mut ())
                 && let Some(answer) = leaf.get(state, probe)
             {
                 return (answer, leaf);

@@ -19,7 +19,7 @@
 
 use super::cell::{Cell, OutOfLineCell};
 use super::kind::{NodeKind, Separator, Short};
-use super::load::{Load, Through};
+use super::load::{BodyLoads, Load};
 use super::search::partition;
 use crate::node_version::State;
 use crate::record::{RecordPtr, out_of_line};
@@ -274,8 +274,8 @@ impl<K: NodeKind, const LEAF: usize> Leaf<K, LEAF> {
 
     #[inline(always)]
     pub(crate) fn copy<A: Access>(&self, access: &mut A, from: usize, to: &Self, place: usize) {
-        let short = self.key(&mut Through(access), from);
-        let record = self.record(&mut Through(access), from);
+        let short = self.key(&mut BodyLoads(access), from);
+        let record = self.record(&mut BodyLoads(access), from);
         to.set(access, place, short, record);
     }
 }
@@ -334,7 +334,7 @@ impl<K: NodeKind, const FAN: usize> Interior<K, FAN> {
     }
 
     fn set_count<A: Access>(&self, access: &mut A, count: usize) {
-        let level = self.level(&mut Through(access));
+        let level = self.level(&mut BodyLoads(access));
         access.store(&self.meta, (level as u64) << 32 | count as u64);
     }
 
@@ -411,9 +411,9 @@ impl<K: NodeKind, const FAN: usize> Interior<K, FAN> {
     ) {
         debug_assert!(index <= count && count < Self::FULL);
         for i in (index..count).rev() {
-            let moved = self.separator(&mut Through(access), i);
+            let moved = self.separator(&mut BodyLoads(access), i);
             self.set_separator(access, i + 1, moved);
-            let moved = self.child(&mut Through(access), i + 1);
+            let moved = self.child(&mut BodyLoads(access), i + 1);
             access.store(&self.children[i + 2], moved as u64);
         }
         self.set_separator(access, index, separator);
@@ -426,13 +426,13 @@ impl<K: NodeKind, const FAN: usize> Interior<K, FAN> {
     pub(crate) fn remove<A: Access>(&self, access: &mut A, count: usize, index: usize) -> u64 {
         debug_assert!(index <= count && count > 0);
         let separator = index.saturating_sub(1);
-        let out_of_line = self.separator(&mut Through(access), separator).out_of_line;
+        let out_of_line = self.separator(&mut BodyLoads(access), separator).out_of_line;
         for i in separator + 1..count {
-            let moved = self.separator(&mut Through(access), i);
+            let moved = self.separator(&mut BodyLoads(access), i);
             self.set_separator(access, i - 1, moved);
         }
         for i in index + 1..=count {
-            let moved = self.child(&mut Through(access), i);
+            let moved = self.child(&mut BodyLoads(access), i);
             access.store(&self.children[i - 1], moved as u64);
         }
         self.set_count(access, count - 1);
@@ -452,18 +452,18 @@ impl<K: NodeKind, const FAN: usize> Interior<K, FAN> {
         memory: NonNull<u8>,
     ) -> (&'t Self, Separator<K>) {
         debug_assert!(last < count);
-        let level = self.level(&mut Through(access));
-        let first = self.child(&mut Through(access), last + 1);
+        let level = self.level(&mut BodyLoads(access));
+        let first = self.child(&mut BodyLoads(access), last + 1);
         // SAFETY: the caller's promise.
         let right = unsafe { Self::create(access, memory, level, first) };
         for i in last + 1..count {
-            let moved = self.separator(&mut Through(access), i);
+            let moved = self.separator(&mut BodyLoads(access), i);
             right.set_separator(access, i - last - 1, moved);
-            let moved = self.child(&mut Through(access), i + 1);
+            let moved = self.child(&mut BodyLoads(access), i + 1);
             access.store(&right.children[i - last], moved as u64);
         }
         right.set_count(access, count - last - 1);
-        let between = self.separator(&mut Through(access), last);
+        let between = self.separator(&mut BodyLoads(access), last);
         self.set_count(access, last);
         (right, between)
     }

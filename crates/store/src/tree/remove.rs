@@ -13,9 +13,9 @@
 //! are only worth it if the nodes of new keys would find no memory.
 
 use super::Tree;
-use super::descend::{Aim, Path};
+use super::descend::{LeafTarget, Path};
 use super::kind::NodeKind;
-use super::load::{Load, Patience, Through};
+use super::load::{BodyLoads, Load, Patience};
 use super::node::{Interior, Leaf, Meta, out_of_line_bytes_at};
 use crate::index::StoreCx;
 use crate::node_version::State;
@@ -155,8 +155,8 @@ unsafe impl<'a, K: NodeKind, const LEAF: usize, const FAN: usize> Body for Remov
 
     #[inline(always)]
     fn run<A: Access>(&mut self, access: &mut A) -> Result<Step<'a, K, LEAF>, BodyError> {
-        let load = &mut Through(&mut *access);
-        let (leaf, state) = self.tree.descend(load, &Aim::Key(self.probe), &mut ())?;
+        let load = &mut BodyLoads(&mut *access);
+        let (leaf, state) = self.tree.descend(load, &LeafTarget::Key(self.probe), &mut ())?;
         let count = leaf.meta(load).count;
         let (place, found) = leaf.find(load, count, self.probe);
         if found != Some(self.record) {
@@ -185,8 +185,8 @@ impl<'a, K: NodeKind, const LEAF: usize, const FAN: usize> Remove<'a, '_, K, LEA
     #[inline(never)]
     fn empty<A: Access>(&mut self, access: &mut A) -> Result<Step<'a, K, LEAF>, BodyError> {
         let mut path = Path::new();
-        let load = &mut Through(&mut *access);
-        let (leaf, state) = self.tree.descend(load, &Aim::Key(self.probe), &mut path)?;
+        let load = &mut BodyLoads(&mut *access);
+        let (leaf, state) = self.tree.descend(load, &LeafTarget::Key(self.probe), &mut path)?;
         let count = leaf.meta(load).count;
         let (_, found) = leaf.find(load, count, self.probe);
         if count != 1 || found != Some(self.record) {
@@ -246,8 +246,8 @@ unsafe impl<'a, K: NodeKind, const LEAF: usize, const FAN: usize> Body for Merge
     #[inline(always)]
     fn run<A: Access>(&mut self, access: &mut A) -> Result<Self::Output, BodyError> {
         let mut path = Path::new();
-        let load = &mut Through(&mut *access);
-        self.tree.descend(load, &Aim::Key(self.probe), &mut path)?;
+        let load = &mut BodyLoads(&mut *access);
+        self.tree.descend(load, &LeafTarget::Key(self.probe), &mut path)?;
         let Some(parent) = path.len().checked_sub(1).map(|last| path.step(last)) else { return Ok(None) };
         let mut child = |index| {
             // SAFETY: rule 2: a child of a node that was read while online, at level 0.

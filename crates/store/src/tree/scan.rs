@@ -5,7 +5,7 @@
 //! the last record that it showed if that is further: the leaf's word covers the keys between.
 
 use super::Tree;
-use super::descend::{Aim, Bounds};
+use super::descend::{Bounds, LeafTarget};
 use super::kind::{NodeKind, Separator};
 use super::load::{Load, Optimistic, Patience};
 use super::node::Leaf;
@@ -41,10 +41,10 @@ impl<K: NodeKind, const LEAF: usize, const FAN: usize> Tree<K, LEAF, FAN> {
         let forward = position.direction == Direction::Forward;
         let (near, far) = (&position.near, &position.far);
         let aim = match (near.side, position.direction) {
-            (Side::Unbounded, Direction::Forward) => Aim::First,
-            (Side::Unbounded, Direction::Backward) => Aim::Last,
-            (Side::Excluded, Direction::Backward) => Aim::Below(K::restore(near)),
-            _ => Aim::Key(K::restore(near)),
+            (Side::Unbounded, Direction::Forward) => LeafTarget::First,
+            (Side::Unbounded, Direction::Backward) => LeafTarget::Last,
+            (Side::Excluded, Direction::Backward) => LeafTarget::Below(K::restore(near)),
+            _ => LeafTarget::Key(K::restore(near)),
         };
         let Ok((leaf, state)) = self.descend(load, &aim, &mut bounds) else { return false };
         let count = leaf.meta(load).count;

@@ -90,15 +90,15 @@ fn looks(
 }
 
 /// Another caller.
-struct Somebody {
+struct OtherCaller {
     who: &'static str,
     acts: thread::JoinHandle<Result<i64, TransactError>>,
 }
 
-impl Somebody {
-    fn start(db: &Database, (who, act): (&'static str, Act)) -> Somebody {
+impl OtherCaller {
+    fn start(db: &Database, (who, act): (&'static str, Act)) -> OtherCaller {
         let db = db.clone();
-        Somebody { who, acts: thread::spawn("somebody", move || act(&db)).expect("a thread") }
+        OtherCaller { who, acts: thread::spawn("somebody", move || act(&db)).expect("a thread") }
     }
 
     /// Whether it ends within this time.
@@ -178,14 +178,14 @@ fn stand(
     let mut held_up = None;
     let meanwhile = || {
         for free in FREE {
-            let somebody = Somebody::start(&db, free);
+            let somebody = OtherCaller::start(&db, free);
             if !somebody.ends_within(LONG) {
                 held_up = Some(somebody.who);
             }
             about.push(somebody);
         }
         let others = WAITING.into_iter().chain(closes.then_some(CLOSING));
-        let others: Vec<_> = others.map(|other| Somebody::start(&db, other)).collect();
+        let others: Vec<_> = others.map(|other| OtherCaller::start(&db, other)).collect();
         let began = Instant::now();
         for other in &others {
             let ended = other.ends_within(stands.saturating_sub(began.elapsed()));

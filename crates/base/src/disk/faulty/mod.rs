@@ -44,7 +44,8 @@ use self::faults::{End, Fate, Faults, PowerOff};
 use self::tree::{At, NodeId, Tree, WriteError};
 use super::holds::Holds;
 use super::{
-    DirEntry, Disk, DiskFile, DiskHold, DiskLock, Locking, Opening, Whereabouts, at, opened_for_reading, same_directory,
+    DirEntry, DirectoryState, Disk, DiskFile, DiskHold, DiskLock, Locking, Opening, at, opened_for_reading,
+    same_directory,
 };
 use crate::Rng;
 
@@ -426,14 +427,14 @@ impl Disk for FaultyDisk {
         self.holds.add(dir, found?, |a, b| a == b).map_err(|error| at("hold", dir, error))
     }
 
-    fn whereabouts(&self, dir: &Path) -> Whereabouts {
-        let Some(held) = self.holds.held(dir) else { return Whereabouts::InPlace };
+    fn whereabouts(&self, dir: &Path) -> DirectoryState {
+        let Some(held) = self.holds.held(dir) else { return DirectoryState::InPlace };
         let state = self.state();
         match state.tree.find(dir.into()) {
-            _ if !state.tree.is_linked(held) => Whereabouts::Removed,
-            Ok(found) if found == held => Whereabouts::InPlace,
-            Ok(_) => Whereabouts::Replaced,
-            Err(_) => Whereabouts::Moved,
+            _ if !state.tree.is_linked(held) => DirectoryState::Removed,
+            Ok(found) if found == held => DirectoryState::InPlace,
+            Ok(_) => DirectoryState::Replaced,
+            Err(_) => DirectoryState::Moved,
         }
     }
 

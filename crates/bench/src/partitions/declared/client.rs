@@ -26,7 +26,7 @@ struct Client {
     started: Option<(Started, Arc<Awaited>)>,
 }
 
-struct Threadful<'p> {
+struct ThreadClients<'p> {
     plan: &'p Plan,
     through: ExecutorClient,
     clients: Vec<Client>,
@@ -44,12 +44,12 @@ pub(super) fn serve(plan: &Plan, port: Port<Declared>, number: u32) -> ClientRes
     };
     let clients: Vec<_> = own.map(client).collect();
     let count = clients.len();
-    let mut threadful = Threadful { plan, through, clients, results: ClientResults::default() };
+    let mut threadful = ThreadClients { plan, through, clients, results: ClientResults::default() };
     clients::serve(&mut threadful, count, port, plan.warmup, plan.length);
     threadful.results
 }
 
-impl Clients<Declared> for Threadful<'_> {
+impl Clients<Declared> for ThreadClients<'_> {
     type Asked = Call;
 
     fn ask(&mut self, client: usize) -> Call {
@@ -109,7 +109,7 @@ fn ending<R>(outcome: Outcome<R, TransactError>) -> Result<Result<Vec<u8>, Optio
     }
 }
 
-impl Threadful<'_> {
+impl ThreadClients<'_> {
     /// Passes the outcome to the terminal. Returns how it is counted.
     fn end(&mut self, client: usize, result: Result<Vec<u8>, TransactError>) -> (Counts, String) {
         let Some((mut started, awaited)) = self.clients[client].started.take() else {

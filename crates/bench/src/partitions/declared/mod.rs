@@ -40,7 +40,7 @@ const GO_ON: [&str; 1] = ["tpcc"];
 pub struct Declared;
 
 impl Application for Declared {
-    type Partition = Costly;
+    type Partition = DelayedPartition;
     type Procedure = Program;
 }
 
@@ -79,12 +79,12 @@ pub struct Plan {
 pub type RoleOutput = roles::RoleOutput<Declared, ClientResults>;
 
 /// A partition whose fragments take additional time.
-pub struct Costly {
+pub struct DelayedPartition {
     participant: Participant,
     costs: StoreCosts,
 }
 
-impl Costly {
+impl DelayedPartition {
     /// A fragment has the work of this many keys.
     fn spend(&self) {
         thread::work(self.costs.fragment);
@@ -92,7 +92,7 @@ impl Costly {
     }
 }
 
-impl Partition for Costly {
+impl Partition for DelayedPartition {
     type Work = Fragment;
     type Reply = Reply;
     type Abort = TransactError;
@@ -133,7 +133,7 @@ impl Partition for Costly {
     }
 
     /// Uses the defaults of the rest: undo and work are the same.
-    fn left(&mut self) -> Option<RecoveredState<Costly>> {
+    fn left(&mut self) -> Option<RecoveredState<DelayedPartition>> {
         self.participant.left().map(RecoveredState::of_same)
     }
 
@@ -261,7 +261,7 @@ impl Plan {
     }
 
     /// The partition with this number. It is new or, with `again`, existed before.
-    fn partition(&self, id: PartitionId, again: bool) -> Result<Costly, String> {
+    fn partition(&self, id: PartitionId, again: bool) -> Result<DelayedPartition, String> {
         let at = self.home(Role::Partition(id.0));
         let is_on_disk = at.is_some();
         let divided = divided(declared(&*self.workload, self.transport.partitions, 1, at)?)?;
@@ -277,7 +277,7 @@ impl Plan {
         } else {
             Participant::new(divided, id, callers, true).map_err(|other| other.to_string())?
         };
-        Ok(Costly { participant, costs: self.store })
+        Ok(DelayedPartition { participant, costs: self.store })
     }
 
     /// Begins incarnations of coordinators, if they are on disk.

@@ -33,7 +33,7 @@ pub struct ClientResults {
     pub(super) books: Vec<Book>,
 }
 
-struct Threadful<'p> {
+struct ThreadClients<'p> {
     plan: &'p Plan,
     /// Warehouses and random generators.
     clients: Vec<(u16, Rng)>,
@@ -48,7 +48,7 @@ pub(super) fn serve(plan: &Plan, port: Port<Tpcc>, number: u32) -> ClientResults
     let clients: Vec<_> = own.map(client).collect();
     let count = clients.len();
     let books = vec![Book::default(); plan.warehouses.into()];
-    let mut threadful = Threadful { plan, clients, results: ClientResults { books, ..ClientResults::default() } };
+    let mut threadful = ThreadClients { plan, clients, results: ClientResults { books, ..ClientResults::default() } };
     clients::serve(&mut threadful, count, port, plan.warmup, plan.length);
     threadful.results
 }
@@ -90,7 +90,7 @@ impl Plan {
     }
 }
 
-impl Clients<Tpcc> for Threadful<'_> {
+impl Clients<Tpcc> for ThreadClients<'_> {
     type Asked = (Work, Vec<PartitionId>);
 
     fn ask(&mut self, client: usize) -> Self::Asked {

@@ -26,12 +26,12 @@ pub(super) struct Bench {
 }
 
 /// The inputs of every warehouse, used in turn.
-struct Turns {
+struct InputCycle {
     inputs: Vec<Inputs>,
     next: usize,
 }
 
-impl Turns {
+impl InputCycle {
     #[inline]
     fn next(&mut self) -> &mut Inputs {
         let at = self.next;
@@ -55,12 +55,12 @@ impl Bench {
         Ok(Bench { tables: Tables::open(&db)?, db, scale, constants, h_number })
     }
 
-    fn inputs(&self, seed: u64) -> Turns {
+    fn inputs(&self, seed: u64) -> InputCycle {
         let of = |w_id| {
             let rng = Rng::from_seed(seed ^ u64::from(w_id) << 48);
             Inputs::new(rng, self.scale, self.constants, Remote::SPEC, w_id, history_source(0))
         };
-        Turns { inputs: self.scale.warehouse_ids().map(of).collect(), next: 0 }
+        InputCycle { inputs: self.scale.warehouse_ids().map(of).collect(), next: 0 }
     }
 
     fn new_orders(&self, session: &mut Session, form: Form, length: Length, seed: u64) -> f64 {
@@ -77,7 +77,7 @@ impl Bench {
     }
 
     /// An input whose history row is new among all warehouses.
-    fn payment(&self, inputs: &mut Turns) -> PaymentInput {
+    fn payment(&self, inputs: &mut InputCycle) -> PaymentInput {
         let (inputs, number) = (inputs.next(), self.h_number.get());
         self.h_number.set(number.checked_add(1).expect("no terminal makes so many payments"));
         inputs.set_history(number);

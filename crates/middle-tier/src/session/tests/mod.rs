@@ -156,12 +156,12 @@ fn transactions_have_numbers_which_retries_keep() {
     let first = session.transaction();
     session.go();
     says(&mut session, &[complete("BEGIN"), failure(), ready(TransactionStatus::Error)]);
-    assert_eq!((session.whereabouts(), session.transaction()), (Whereabouts::Waits, first));
+    assert_eq!((session.whereabouts(), session.transaction()), (TemplateState::Waits, first));
     says(&mut session, &[complete("ROLLBACK"), idle()]);
-    assert_eq!((session.whereabouts(), session.transaction()), (Whereabouts::Waits, first));
+    assert_eq!((session.whereabouts(), session.transaction()), (TemplateState::Waits, first));
     session.go();
     says(&mut session, &committed());
-    assert_eq!(session.whereabouts(), Whereabouts::Waits, "the second was there");
+    assert_eq!(session.whereabouts(), TemplateState::Waits, "the second was there");
     assert_ne!(session.transaction(), first);
 }
 
@@ -325,7 +325,7 @@ fn a_serialization_failure_is_retried_as_often_as_the_template_permits() {
             "a notification is not dropped with the transaction's answers"
         );
         assert_eq!(session.to_upstream.split(), query("ROLLBACK"), "after {restarts} restarts");
-        assert_eq!((session.whereabouts(), session.keeps_place()), (Whereabouts::Waits, true));
+        assert_eq!((session.whereabouts(), session.keeps_place()), (TemplateState::Waits, true));
         says(&mut session, &[complete("ROLLBACK"), idle()]);
         assert!(session.is_queued() && !session.keeps_place());
     }
@@ -367,14 +367,14 @@ fn other_errors_are_not_retried() {
     sends(&mut session, &[query(TRANSFER)]);
     go(&mut session);
     says(&mut session, &[with(b"23505"), failure(), ready(TransactionStatus::Error)]);
-    assert_eq!(session.whereabouts(), Whereabouts::Elsewhere);
+    assert_eq!(session.whereabouts(), TemplateState::Elsewhere);
     // Too many answers to keep are forwarded, and then a retry is impossible.
     let mut session = self::session(EXAMPLE);
     sends(&mut session, &[query(TRANSFER)]);
     go(&mut session);
     let row = [&b"D"[..], &(RETAINED_MAX as u32 + 4).to_be_bytes(), &vec![0; RETAINED_MAX]].concat();
     says(&mut session, &[row.into(), failure(), ready(TransactionStatus::Error)]);
-    assert!(session.whereabouts() == Whereabouts::Elsewhere && session.to_client.len() > RETAINED_MAX);
+    assert!(session.whereabouts() == TemplateState::Elsewhere && session.to_client.len() > RETAINED_MAX);
 }
 
 /// The upstream dies after each message that it could send. The client learns everything that is known.

@@ -174,9 +174,9 @@ fn obligations(plans: &[&Plan], chopping: &Chopping) -> Vec<String> {
         match record {
             Some(record) => {
                 found.push(format!("every key of {token} is in {record} when the set is registered"));
-                found.push(format!("nobody else adds to {token} or removes from {record}"));
+                found.push(format!("no transaction outside the set adds to {token} or removes from {record}"));
             }
-            None => found.push(format!("nobody else adds to {token}")),
+            None => found.push(format!("no transaction outside the set adds to {token}")),
         }
     }
     for deferral in &chopping.deferrals {
@@ -186,9 +186,9 @@ fn obligations(plans: &[&Plan], chopping: &Chopping) -> Vec<String> {
         let subscribers: Vec<&str> = subscribers.into_iter().collect();
         found.push(format!(
             "{publisher} #{} is published after the epoch that its decisive piece is in{}; {} waits for what is \
-             pending before it begins, and begins anew if its decisive piece is in another epoch",
+             pending before it begins, and begins again if its decisive piece is in another epoch",
             deferral.publisher.operation,
-            if chopping.options.snapshots { ", before anyone reads its snapshot" } else { "" },
+            if chopping.options.snapshots { ", before any transaction reads its snapshot" } else { "" },
             subscribers.join(", ")
         ));
     }

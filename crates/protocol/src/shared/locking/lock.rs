@@ -52,12 +52,12 @@ use Request::{Refused, Taken, Wait};
 
 /// A transaction that requests a lock: its age, and whether it is, to its knowledge, the one that waits there.
 #[derive(Clone, Copy, Debug)]
-struct Asker {
+struct LockRequester {
     age: u64,
     waits: bool,
 }
 
-impl Asker {
+impl LockRequester {
     fn has_mark(self, now: u64) -> bool {
         self.waits && now & WAITED != 0 && now & AGE == self.age
     }
@@ -275,12 +275,12 @@ impl<const WAITS: bool> Locks<WAITS> {
         gap.load(Ordering::Relaxed) & (WRITER | READERS) == own
     }
 
-    fn asker(&self, word: &AtomicU64) -> Asker {
-        Asker { age: self.age, waits: ptr::eq(self.waiting, word) }
+    fn asker(&self, word: &AtomicU64) -> LockRequester {
+        LockRequester { age: self.age, waits: ptr::eq(self.waiting, word) }
     }
 
     /// Asks, and remembers where it waits.
-    fn ask(&mut self, word: &AtomicU64, step: impl Fn(Asker, u64) -> (u64, Request)) -> Request {
+    fn ask(&mut self, word: &AtomicU64, step: impl Fn(LockRequester, u64) -> (u64, Request)) -> Request {
         crate::step(Touch::Exchange, word);
         let asker = self.asker(word);
         let request = match self.htm.outside(|| turn(word, |now| step(asker, now))) {
@@ -305,7 +305,7 @@ impl<const WAITS: bool> Locks<WAITS> {
             return Taken;
         }
         let request = if WAITS {
-            self.ask(word, Asker::shared)
+            self.ask(word, LockRequester::shared)
         } else {
             crate::step(Touch::Exchange, word);
             if self.htm.outside(|| try_shared(word)) { Taken } else { Refused }
@@ -327,12 +327,12 @@ impl<const WAITS: bool> Locks<WAITS> {
         match self.find(word) {
             Some(at) if self.held[at].exclusive => Taken,
             Some(at) => {
-                let request = if WAITS { self.ask(word, Asker::upgrade) } else { exchange(READER) };
+                let request = if WAITS { self.ask(word, LockRequester::upgrade) } else { exchange(READER) };
                 self.held[at].exclusive |= request == Taken;
                 request
             }
             None => {
-                let request = if WAITS { self.ask(word, Asker::exclusive) } else { exchange(0) };
+                let request = if WAITS { self.ask(word, LockRequester::exclusive) } else { exchange(0) };
                 if request == Taken {
                     self.note(word, true);
                 }
@@ -361,7 +361,7 @@ impl<const WAITS: bool> Locks<WAITS> {
         let waiting = std::mem::replace(&mut self.waiting, ptr::null());
         // SAFETY: the word of a record or leaf that this attempt found; it is online.
         let Some(word) = (unsafe { waiting.as_ref() }) else { return };
-        let asker = Asker { age: self.age, waits: true };
+        let asker = LockRequester { age: self.age, waits: true };
         let step = |now| match asker.has_mark(now) && now != GAP_CLOSED {
             true => (released(now & !WAITED, now & (WRITER | READERS)), Taken),
             false => (now, Taken),

@@ -33,7 +33,7 @@ mod transfer;
 type Disturb = fn(&Database, &str, Rng);
 
 /// The kind of schedule.
-enum How {
+enum ScheduleKind {
     /// In random pieces.
     Pieces,
     /// With repairs that find unchanged rows.
@@ -47,7 +47,7 @@ struct Three {
     called: (Database, Session),
     interpreted: (Database, Session),
     scheduled: (Database, Session),
-    how: How,
+    how: ScheduleKind,
     rng: Rng,
     /// Procedures that ran in more than one pass.
     apart: BTreeSet<&'static str>,
@@ -60,7 +60,7 @@ struct Three {
 }
 
 impl Three {
-    fn new(open: fn(Builder) -> (Database, Session), protocol: &str, how: How, seed: u64) -> Three {
+    fn new(open: fn(Builder) -> (Database, Session), protocol: &str, how: ScheduleKind, seed: u64) -> Three {
         Three {
             called: open(Database::builder()),
             interpreted: open(Database::builder()),
@@ -99,7 +99,7 @@ impl Run for Three {
             got.map(|committed| (committed.value, committed.attempts))
         };
         match how {
-            How::Pieces => {
+            ScheduleKind::Pieces => {
                 let wanted = straight();
                 let mut passes = vec![0; entry.declaration.steps];
                 if wanted.is_ok() {
@@ -116,7 +116,7 @@ impl Run for Three {
                 let got = run(Steps::Pieces(&passes)).map(|(value, _)| value);
                 agree(&got, &wanted, &format!("{told} in {passes:?}"));
             }
-            How::Repairs => {
+            ScheduleKind::Repairs => {
                 let mut script = Vec::new();
                 for _ in 0..1 + rng.below(2) {
                     let stale = |id| (rng.below(3) == 0).then_some(id);
@@ -131,7 +131,7 @@ impl Run for Three {
                 assert!(got.as_ref().is_ok_and(|(_, attempts)| *attempts == 1) == wanted.is_ok(), "{told}: {got:?}");
                 agree(&got.map(|(value, _)| value), &wanted, &format!("{told} with {script:?}"));
             }
-            How::Disturbed(disturb) => {
+            ScheduleKind::Disturbed(disturb) => {
                 let tables = &entry.plan.tables;
                 let disturb = *disturb;
                 if let Some(table) = tables.get(rng.below(tables.len().max(1) as u64) as usize) {
@@ -232,11 +232,11 @@ fn in_any_legal_pieces_it_is_what_it_is_from_top_to_bottom() {
     let (mut apart, mut fissioned) = (BTreeSet::new(), BTreeSet::new());
     for protocol in crate::available_protocols() {
         eprintln!("under {}", protocol.name);
-        let mut of_passes = Three::new(passes::open, protocol.name, How::Pieces, seed);
+        let mut of_passes = Three::new(passes::open, protocol.name, ScheduleKind::Pieces, seed);
         (0..200).for_each(|_| passes::any(&mut rng, &mut of_passes));
-        let mut of_orders = Three::new(orders::open, protocol.name, How::Pieces, seed);
+        let mut of_orders = Three::new(orders::open, protocol.name, ScheduleKind::Pieces, seed);
         (0..100).for_each(|_| orders::any(&mut rng, &mut of_orders));
-        let mut of_transfer = Three::new(transfer::open, protocol.name, How::Pieces, seed);
+        let mut of_transfer = Three::new(transfer::open, protocol.name, ScheduleKind::Pieces, seed);
         (0..20).for_each(|_| transfer::any(&mut rng, &mut of_transfer));
         for three in [of_passes, of_orders, of_transfer] {
             apart.extend(three.apart);
@@ -252,12 +252,12 @@ fn in_any_legal_pieces_it_is_what_it_is_from_top_to_bottom() {
 fn repairs_that_find_nothing_new_change_nothing() {
     let seed = seed("repairs_that_find_nothing_new_change_nothing");
     let mut rng = Rng::from_seed(seed);
-    let mut three = Three::new(passes::open, NAME, How::Repairs, seed);
+    let mut three = Three::new(passes::open, NAME, ScheduleKind::Repairs, seed);
     (0..400).for_each(|_| passes::any(&mut rng, &mut three));
     assert!(three.repaired > 100, "repairs: {}", three.repaired);
-    let mut three = Three::new(orders::open, NAME, How::Repairs, seed);
+    let mut three = Three::new(orders::open, NAME, ScheduleKind::Repairs, seed);
     (0..200).for_each(|_| orders::any(&mut rng, &mut three));
-    let mut three = Three::new(transfer::open, NAME, How::Repairs, seed);
+    let mut three = Three::new(transfer::open, NAME, ScheduleKind::Repairs, seed);
     (0..50).for_each(|_| transfer::any(&mut rng, &mut three));
 }
 
@@ -265,10 +265,10 @@ fn repairs_that_find_nothing_new_change_nothing() {
 fn repaired_keys_branches_and_ranges_are_those_of_a_full_execution() {
     let seed = seed("repaired_keys_branches_and_ranges_are_those_of_a_full_execution");
     let mut rng = Rng::from_seed(seed);
-    let mut three = Three::new(passes::open, NAME, How::Disturbed(passes::disturb), seed);
+    let mut three = Three::new(passes::open, NAME, ScheduleKind::Disturbed(passes::disturb), seed);
     (0..400).for_each(|_| passes::any(&mut rng, &mut three));
     assert!(three.repaired > 100, "repaired executions: {}", three.repaired);
-    let mut three = Three::new(orders::open, NAME, How::Disturbed(orders::disturb), seed);
+    let mut three = Three::new(orders::open, NAME, ScheduleKind::Disturbed(orders::disturb), seed);
     (0..200).for_each(|_| orders::any(&mut rng, &mut three));
     assert!(three.repaired > 50, "repaired executions: {}", three.repaired);
 }
@@ -276,7 +276,7 @@ fn repaired_keys_branches_and_ranges_are_those_of_a_full_execution() {
 #[test]
 fn canary_repairs_without_descendants_are_noticed() {
     let mut rng = Rng::from_seed(7);
-    let mut three = Three::new(passes::open, NAME, How::Disturbed(passes::disturb), 7);
+    let mut three = Three::new(passes::open, NAME, ScheduleKind::Disturbed(passes::disturb), 7);
     // Only the operations of the script run again, and none that depends on them.
     three.canary = Some(|entry| {
         let operations = entry.plan.operations.iter();
