@@ -94,7 +94,7 @@ impl<R> Detached<R> {
             if let Some(pause) = self.pause {
                 if !wait && pause >= thread::AWAKE {
                     // The call continues in another session.
-                    runner.tx.end_exclusive();
+                    runner.tx.end_turn();
                     return Step::Stalled;
                 }
                 self.pause = None;
@@ -172,7 +172,7 @@ impl<R> Detached<R> {
     }
 
     fn committed(&mut self, runner: &Runner, tid: Tid) -> Step<R> {
-        runner.tx.end_exclusive();
+        runner.tx.end_turn();
         let receipt = runner.tx.receipt(tid);
         let value = self.value.take().expect("it has been executed");
         Step::Done(Ok(Committed { value, receipt, attempts: self.attempts }))

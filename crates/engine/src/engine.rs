@@ -67,7 +67,9 @@ pub(crate) struct Inner {
     tables: RwLock<Tables>,
     /// Held while a caller gets a handle of a table, and while a table is converted.
     opening: Mutex<()>,
-    /// Whether a transaction runs exclusively: no other one that may write begins.
+    /// Whether a transaction has the turn: it was refuted many times.
+    pub(crate) is_turn_taken: AtomicBool,
+    /// Whether it runs exclusively: no other one that may write begins.
     pub(crate) is_exclusive: AtomicBool,
     /// Held while helpers walk over tables: only one set of workers is reserved for them.
     checking: Mutex<()>,
@@ -269,6 +271,7 @@ impl Engine {
             recovery: OnceLock::new(),
             tables: RwLock::new(tables),
             opening: Mutex::default(),
+            is_turn_taken: AtomicBool::default(),
             is_exclusive: AtomicBool::default(),
             checking: Mutex::default(),
             queue,

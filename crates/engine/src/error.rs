@@ -561,8 +561,9 @@ pub enum TransactError {
     },
     /// Procedures that run in pieces and other transactions exclude each other
     /// ([`ExecutionMode::Pieces`](crate::procedure::ExecutionMode)), and the other side stayed open for longer than the
-    /// bound of 1 s. Or transactions were open when rows were to be listed (`Database::each_row`). Or another
-    /// transaction was refused 50 times, and runs while no other begins that may write, for longer than that bound.
+    /// bound of 1 s. Or transactions were open when rows were to be listed (`Database::each_row`), or a commit did not
+    /// end (`Database::each_committed_row`). Or another transaction was refuted many times, and runs while no other
+    /// begins that may write, for longer than that bound.
     Excluded {
         /// The kind of transactions that excluded this one.
         by: &'static str,

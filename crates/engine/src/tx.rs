@@ -121,8 +121,7 @@ pub struct TxCore<W: Worker + ?Sized = dyn Worker> {
     gated: Cell<bool>,
     /// The session runs a call of an executor: no transaction clears its cancellation.
     in_call: Cell<bool>,
-    /// No other transaction that may write begins during all attempts of this one: [`TxCore::run_exclusively`].
-    is_exclusive: Cell<bool>,
+    turn: Cell<Turn>,
     /// Whether the protocol takes read-write transactions, and read-only ones, without a plan.
     unplanned: [bool; 2],
     /// Whether the protocol publishes procedures piece by piece.
@@ -225,6 +224,17 @@ pub enum Origin {
     Explicit,
     /// A registered procedure.
     Procedure,
+}
+
+/// How a transaction runs that was refuted many times. One transaction of a database has the turn.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Turn {
+    #[default]
+    None,
+    /// Its attempts lock what they access, after this number of failed ones.
+    Locking { since: u32 },
+    /// No other transaction that may write begins.
+    Exclusive,
 }
 
 /// A position in a transaction, for the worker and for the log.
@@ -670,7 +680,7 @@ impl<W: Worker + ?Sized> TxCore<W> {
             kept: RefCell::new(Kept::new(inner.environment.memory.charge())),
             gated: Cell::new(false),
             in_call: Cell::new(false),
-            is_exclusive: Cell::new(false),
+            turn: Cell::default(),
             unplanned: [!requirements.plan, !requirements.plan || capabilities.snapshots != Freshness::None],
             pieces: capabilities.pieces,
             queued: Cell::new(inner.queue.is_some()),

@@ -119,7 +119,8 @@ fn relations(figure: &Figure, kept: &Kept, title: &str, ours: bool) -> String {
     let mut text = format!("| {title} |");
     kept.cores.keys().for_each(|cores| text += &format!(" {} |", heading(*cores)));
     text += &format!("\n|---|{}\n", "---|".repeat(kept.cores.len()));
-    let mut reasons = String::new();
+    // Each reason with all that it explains.
+    let mut reasons: Vec<(&str, String)> = Vec::new();
     let verdicts = figure.claims.iter().zip(verdicts(figure, kept));
     for (claim, (says, verdicts)) in verdicts.filter(|(claim, _)| claim.ours == ours) {
         text += &format!("| {} |", cell(says));
@@ -136,12 +137,16 @@ fn relations(figure: &Figure, kept: &Kept, title: &str, ours: bool) -> String {
         let differs = verdicts.iter().any(|(_, verdict)| matches!(verdict, Verdict::Differs { .. }));
         if differs || !claim.because.is_empty() && verdicts.iter().any(is_known) {
             let why = if claim.because.is_empty() { "the reason is not known." } else { &claim.because };
-            let _ = writeln!(reasons, "- Why it differs that {says}: {why}");
+            match reasons.iter_mut().find(|(known, _)| *known == why) {
+                Some((_, of)) => *of += &format!("; that {says}"),
+                None => reasons.push((why, format!("- Why it differs that {says}"))),
+            }
         }
     }
     text.push('\n');
+    reasons.iter().for_each(|(why, of)| text += &format!("{of}: {why}\n"));
     if !reasons.is_empty() {
-        text += &format!("{reasons}\n");
+        text.push('\n');
     }
     text
 }
@@ -155,7 +160,8 @@ fn table(view: &View, cores: Cores, shown: &Curves) -> String {
     let axis = if let Axis::Number(name) = &view.x { format!(", by {name}") } else { String::new() };
     let title =
         [&view.title, view.shows.label()].into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join(": ");
-    let mut text = format!("{title}{axis}, {} (regions {}):\n\n|  |", heading(cores), shown.backends.join(", "));
+    let regions = if shown.backends.is_empty() { "" } else { &format!(" (regions {})", shown.backends.join(", ")) };
+    let mut text = format!("{title}{axis}, {}{regions}:\n\n|  |", heading(cores));
     xs.iter().for_each(|x| text += &format!(" {} |", cell(&x_name(&view.x, *x))));
     text += &format!("\n|---|{}\n", "---|".repeat(xs.len()));
     for curve in &shown.curves {

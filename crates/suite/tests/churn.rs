@@ -7,7 +7,7 @@ use std::time::Duration;
 use seriatim::htm::HtmMode;
 use seriatim::rng::seed;
 use seriatim::{Abort, Database, Handle, Rng, Session, Table, Text, Tx, thread};
-use seriatim_suite::{Setting, matrix, patience, rounds};
+use seriatim_suite::{Setting, matrix, rounds};
 
 /// The memory that does not scale: open bags of garbage, and the part-filled nodes and blocks of a moving population.
 const SLACK: usize = 128 << 10;
@@ -245,7 +245,7 @@ fn stays_bounded<T: TestTable>(setting: &Setting, churn: Churn, threads: u32, se
     };
     let rows = 96;
     // No helper works during a measurement: their work is done here.
-    let builder = setting.builder().workers(threads as usize + 1).retry(patience()).step_helpers(true);
+    let builder = setting.builder().workers(threads as usize + 1).retry(setting.patience()).step_helpers(true);
     let db = builder.open().expect("a database");
     let table = db.create::<T>().expect("a table");
     let world = World { db, table, rows };

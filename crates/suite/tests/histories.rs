@@ -60,6 +60,7 @@ fn grouped(htm: HtmMode) -> Setting {
         adapts: false,
         durable_snapshots: false,
         defers: false,
+        locks: false,
     }
 }
 

@@ -12,7 +12,7 @@ use seriatim::rng::seed;
 use seriatim::{
     Abort, Database, Handle, ReadTx, Rng, SchemaError, Session, Table, Text, TransactError, Tx, clock, thread,
 };
-use seriatim_suite::{Setting, matrix, patience, rounds};
+use seriatim_suite::{Setting, matrix, rounds};
 
 /// Rows of this file's tables.
 trait TestTable: Table<Key = u64> + Clone + PartialEq + std::fmt::Debug {
@@ -213,7 +213,7 @@ fn goes_on<T: TestTable>(setting: &Setting, rng: &mut Rng) {
     let limit = rng.range(2 << 20, 4 << 20) as usize;
     let helpers = rng.percent(50);
     eprintln!("{setting}, {}, limit {limit}, helpers {}", T::NAME, if helpers { "on time" } else { "stepped" });
-    let builder = setting.builder().workers(4).retry(patience()).memory_limit(limit).step_helpers(!helpers);
+    let builder = setting.builder().workers(4).retry(setting.patience()).memory_limit(limit).step_helpers(!helpers);
     let db = builder.operations_max(1 << 20).open().expect("a database");
     let table = db.create::<T>().expect("a table");
     let mut world = World { setting, db, table, sizes: rng.next_u64() >> 1, rows: BTreeMap::new() };
@@ -275,7 +275,7 @@ fn at_once<T: TestTable>(setting: &Setting, seed: u64) {
     let mut rng = Rng::from_seed(seed);
     let limit = rng.range(3 << 19, 2 << 20) as usize;
     eprintln!("{setting}, {}, limit {limit}", T::NAME);
-    let db = setting.builder().workers(4).retry(patience()).memory_limit(limit).open().expect("a database");
+    let db = setting.builder().workers(4).retry(setting.patience()).memory_limit(limit).open().expect("a database");
     let table = db.create::<T>().expect("a table");
     let mut world = World { setting, db, table, sizes: rng.next_u64() >> 1, rows: BTreeMap::new() };
     world.fill(&mut world.db.session(), &mut rng);

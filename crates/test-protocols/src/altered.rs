@@ -23,8 +23,13 @@ pub trait Alteration: Send + Sync + 'static {
     /// The line of the registry.
     const INFO: ProtocolInfo;
 
-    /// Alters a worker.
-    fn worker(inner: Box<dyn Worker>, memory: &Memory) -> Self::Worker;
+    /// Opens the protocol that is altered.
+    fn open(options: &Options, environment: &Environment) -> Self::Base {
+        Self::Base::open(options, environment)
+    }
+
+    /// A worker.
+    fn worker(base: &Self::Base, core: Core, memory: &Memory) -> Self::Worker;
 
     /// Alters what was peeked.
     fn peeked(_: &Table, peeked: Peeked, _: &mut RowBuffer) -> Peeked {
@@ -52,11 +57,11 @@ impl<A: Alteration> Protocol for Altered<A> {
 
     fn open(options: &Options, environment: &Environment) -> Altered<A> {
         let memory = environment.memory.clone();
-        Altered { base: A::Base::open(options, environment), memory, alteration: PhantomData }
+        Altered { base: A::open(options, environment), memory, alteration: PhantomData }
     }
 
     fn worker(&self, core: Core) -> A::Worker {
-        A::worker(Box::new(self.base.worker(core)), &self.memory)
+        A::worker(&self.base, core, &self.memory)
     }
 
     fn whole(&self) -> Option<Whole> {

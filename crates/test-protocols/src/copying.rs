@@ -16,8 +16,8 @@ use seriatim_catalog::{ColumnSet, ColumnUse, Key};
 use seriatim_memory::{Charge, Memory, OutOfMemory};
 use seriatim_protocol::dbx::Dbx;
 use seriatim_txn::{
-    Added, Addition, Before, Cause, Inserted, Mode, OnExists, OpError, Outcome, Peeked, Phase, Priority, Protocol,
-    ProtocolInfo, Reason, Redo, RowBuffer, RowPtr, Scan, Staged, Table, Updating, Worker,
+    Added, Addition, Before, Cause, Core, Inserted, Mode, OnExists, OpError, Outcome, Peeked, Phase, Priority,
+    Protocol, ProtocolInfo, Reason, Redo, RowBuffer, RowPtr, Scan, Staged, Table, Updating, Worker,
 };
 
 use crate::altered::{Alteration, Altered};
@@ -38,8 +38,8 @@ impl Alteration for Copies {
     type Worker = Copier;
     const INFO: ProtocolInfo = ProtocolInfo { name: NAME, options: &[], ..Dbx::INFO };
 
-    fn worker(inner: Box<dyn Worker>, memory: &Memory) -> Copier {
-        let (copies, gone) = (Vec::new(), Vec::new());
+    fn worker(base: &Dbx, core: Core, memory: &Memory) -> Copier {
+        let (inner, copies, gone) = (Box::new(base.worker(core)), Vec::new(), Vec::new());
         Copier { inner, copies, gone, spare: RowBuffer::default(), charge: memory.charge() }
     }
 

@@ -8,7 +8,7 @@ use seriatim_catalog::{ColumnSet, ColumnUse, Key};
 use seriatim_memory::Memory;
 use seriatim_protocol::htcc::Htcc;
 use seriatim_txn::{
-    Added, Addition, Inserted, Mode, OnExists, OpError, Outcome, Priority, Protocol, ProtocolInfo, Redo, Repair,
+    Added, Addition, Core, Inserted, Mode, OnExists, OpError, Outcome, Priority, Protocol, ProtocolInfo, Redo, Repair,
     RowPtr, Scan, Staged, Table, Updating, Worker,
 };
 
@@ -31,8 +31,8 @@ impl Alteration for Disturbance {
     type Worker = Disturbed;
     const INFO: ProtocolInfo = ProtocolInfo { name: NAME, ..Htcc::INFO };
 
-    fn worker(inner: Box<dyn Worker>, _: &Memory) -> Disturbed {
-        Disturbed { inner }
+    fn worker(base: &Htcc, core: Core, _: &Memory) -> Disturbed {
+        Disturbed { inner: Box::new(base.worker(core)) }
     }
 }
 

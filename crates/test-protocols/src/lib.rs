@@ -4,6 +4,7 @@
 //!
 //! Invariant: a product build contains none of them.
 
+pub mod all_hot;
 mod altered;
 pub mod copying;
 mod delegate;

@@ -14,7 +14,7 @@ use seriatim_memory::Memory;
 use seriatim_procedure::plan::Kind;
 use seriatim_protocol::dbx::Dbx;
 use seriatim_txn::{
-    Added, Addition, Inserted, Mode, OnExists, OpError, Outcome, Priority, Protocol, ProtocolInfo, Redo, Repair,
+    Added, Addition, Core, Inserted, Mode, OnExists, OpError, Outcome, Priority, Protocol, ProtocolInfo, Redo, Repair,
     RowPtr, Runs, Savepoint, Scan, Staged, Table, Updating, Worker,
 };
 
@@ -94,8 +94,8 @@ macro_rules! alterations {
                 $info
             };
 
-            fn worker(inner: Box<dyn Worker>, _: &Memory) -> Repairer {
-                Repairer::new(inner, Self::INFO.capabilities.repair)
+            fn worker(base: &Dbx, core: Core, _: &Memory) -> Repairer {
+                Repairer::new(Box::new(base.worker(core)), Self::INFO.capabilities.repair)
             }
         }
     )*};

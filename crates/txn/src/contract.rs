@@ -110,6 +110,8 @@ pub struct Capabilities {
     /// conflict nevertheless in three cases: if conflicts have been rare; if the protocol locks the row because it was
     /// contended; and, except for sums, if the row has no fixed part that identifies it.
     pub column_groups: bool,
+    /// An attempt can lock each row that it accesses ([`Worker::reserve_next`]).
+    pub reserves: bool,
     /// Publishes transactions of registered procedures piece by piece ([`Pieces`]).
     pub pieces: bool,
     /// Holds executed transactions until they are decided ([`Detach`]): a protocol with a
@@ -140,6 +142,7 @@ impl Capabilities {
         epoch_order: false,
         tid_order: false,
         column_groups: false,
+        reserves: false,
         pieces: false,
         detach: false,
         repair: false,
@@ -479,6 +482,11 @@ pub trait Worker: Send {
     /// after those at this place ([`Worker::place`]) and before, whatever that costs it; `u64::MAX`: after
     /// all that have ended. It need not be called.
     fn come_after(&mut self, _place: u64) {}
+
+    /// The next attempt locks each row before it reads or writes it, and holds the locks until it ends. So changes by
+    /// others to rows cannot refute it; insertions where it found no row still can. At most one attempt of a
+    /// database does this at a time. For protocols that can ([`Capabilities::reserves`]); others do nothing.
+    fn reserve_next(&mut self) {}
 
     /// For protocols whose snapshots are of the past: the position of the transaction that is open, or ended
     /// last, in the order of conflicting transactions. The transaction has committed, or its

@@ -17,7 +17,7 @@ use crate::registry::{self, Entry, Knob, Misuse, Sizes};
 use crate::wrapping::wrapping_sum;
 use crate::{Ending, LoadError, Loading, Report, Rule, Terminal, Workload, parallel};
 use seriatim::procedure::Procedures;
-use seriatim::{Abort, Data, Database, Handle, Rng, SchemaError, Session, Table, Tx, procedure, procedures};
+use seriatim::{Abort, Data, Database, Handle, Rng, SchemaError, Table, Tx, procedure, procedures};
 
 /// The line of the registry.
 pub const ENTRY: Entry = Entry {

@@ -57,6 +57,7 @@ impl Protocol for Occ {
             strict: true,
             epoch_order: true,
             tid_order: true,
+            reserves: true,
             ..Capabilities::NONE
         },
         options: &[LOCK_STEPS],
@@ -114,6 +115,7 @@ impl State {
 
 impl Variant for State {
     type By = Timestamped;
+    const RESERVES: bool = true;
 
     fn claim(&self) -> impl gc::Claim {
         Claim

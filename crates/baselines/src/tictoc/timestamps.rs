@@ -120,7 +120,7 @@ fn extend(
         let rts = word.load(Ordering::Acquire);
         crate::step(Touch::Header, tid_word);
         let now = TidWord(tid_word.load(Ordering::Acquire));
-        if now.unlocked() != seen && !core.injects(Fault::ExtendOverwritten) {
+        if now.unlocked().unreserved() != seen.unreserved() && !core.injects(Fault::ExtendOverwritten) {
             return false;
         }
         let (is_locked, is_closed) = (now.is_locked(), rts & CLOSED != 0);

@@ -458,6 +458,6 @@ impl<W: Worker + ?Sized> Drop for TxCore<W> {
     fn drop(&mut self) {
         // The session may be dropped while a panic unwinds through its open transaction.
         self.roll_back(self.stopped.get());
-        self.end_exclusive();
+        self.end_turn();
     }
 }

@@ -342,6 +342,13 @@ pub(super) fn cool(htm: &Htm, table: &Table, record: RecordPtr) -> bool {
     if !locks::try_exclusive(lock) {
         return false;
     }
+    cool_locked(htm, table, record);
+    locks::let_go(lock, true);
+    true
+}
+
+/// The same of a record whose lock the caller holds.
+pub(super) fn cool_locked(htm: &Htm, table: &Table, record: RecordPtr) {
     // Rule 2 of `locks`: while it is held the word of a hot record is ours to change.
     let word = record_header::tid_word(&table.record_layout, record);
     let hot = TidWord(word.load(Ordering::Acquire));
@@ -349,6 +356,4 @@ pub(super) fn cool(htm: &Htm, table: &Table, record: RecordPtr) -> bool {
         crate::step(Touch::Store, word);
         htm.outside(|| word.store(hot.cold().0, Ordering::Release));
     }
-    locks::let_go(lock, true);
-    true
 }

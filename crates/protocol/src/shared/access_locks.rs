@@ -9,6 +9,7 @@ use seriatim_store::RecordPtr;
 use seriatim_txn::{Core, OpError, PartitionSet, Reason, Table};
 
 use super::record_header::{self, TidWord};
+use super::reserve;
 use super::table_ref::TableRef;
 
 /// The purpose of an access: a write excludes others.
@@ -28,7 +29,7 @@ pub trait AccessLocks: Send {
         false
     }
 
-    /// Whether a record with this TID word left its index.
+    /// Whether a record with this TID word left its index; also of a reserved row, which `look_reserved` tells apart.
     #[inline(always)]
     fn is_removed(word: TidWord) -> bool {
         word.is_removed()
@@ -46,6 +47,21 @@ pub trait AccessLocks: Send {
         record: RecordPtr,
         access: AccessPurpose,
     ) -> Result<(TidWord, usize), OpError>;
+
+    /// Whether two different words are of one version: `now` is reserved, and `seen` is not.
+    #[inline(always)]
+    fn is_same_version(now: TidWord, seen: TidWord) -> bool {
+        now.is_reserved() && now.unreserved() == seen
+    }
+
+    /// Reserves a row for an attempt that locks what it accesses. Returns the word to be restored at the end, if this
+    /// does not restore it by itself.
+    ///
+    /// # Errors
+    /// The memory limit, or others hold the record for longer than the bound.
+    fn reserve(&mut self, core: &mut Core, table: &Table, record: RecordPtr) -> Result<Option<TidWord>, OpError> {
+        reserve::mark(core, table, record)
+    }
 
     /// Whether attempts that run whole keep to their partitions.
     const PARTITIONED: bool = false;

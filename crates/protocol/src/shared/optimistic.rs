@@ -131,13 +131,16 @@ pub struct Optimistic<O: Origin = ()> {
     pub(super) touches: CountedVec<repair::Touch<O>>,
     /// The records that repeated runs found before.
     pub workset: Workset<O>,
+    /// The worker writes rows that others have reserved: its transactions must not wait.
+    pub(super) passes_reserved: bool,
 }
 
 impl<O: Origin> Optimistic<O> {
     pub fn new(core: Core, locks: O::Locks) -> Optimistic<O> {
         let (reads, node_set, bases) = (core.local.counted(256), core.local.counted(64), Bases::new(&core.local));
         let (touches, workset) = (core.local.counted(0), Workset::new(&core.local));
-        Optimistic { base: Attempt::new(core), reads, node_set, bases, locks, touches, workset }
+        let base = Attempt::new(core);
+        Optimistic { base, reads, node_set, bases, locks, touches, workset, passes_reserved: false }
     }
 
     #[inline]
@@ -171,7 +174,7 @@ impl<O: Origin> Optimistic<O> {
     }
 
     #[cold]
-    fn refused(&mut self, table: &Table, record: RecordPtr, reason: Reason) -> OpError {
+    pub(super) fn refused(&mut self, table: &Table, record: RecordPtr, reason: Reason) -> OpError {
         self.locks.failed(&self.base.core, table.id, record, false);
         self.base.conflict_at(Cause { phase: Phase::Execute, reason }, table, record)
     }
@@ -240,27 +243,27 @@ impl<O: Origin> Optimistic<O> {
     }
 
     #[cold]
-    fn removed(&mut self, table: &Table, record: RecordPtr) -> OpError {
+    pub(super) fn removed(&mut self, table: &Table, record: RecordPtr) -> OpError {
         self.base.conflict_at(Cause { phase: Phase::Execute, reason: Reason::RecordRemoved }, table, record)
     }
 
     /// The settled TID word of a record with its row version, noted as the version seen, and the origin that
     /// an entry remembers.
     #[inline(always)]
-    fn look(
+    pub(super) fn look(
         &mut self,
         table: &Table,
         record: RecordPtr,
         access: AccessPurpose,
     ) -> Result<(TidWord, usize, O), OpError> {
         let by = self.base.by.at(table, record);
-        let (word, row_version) = match self.locks.look(&mut self.base.core, table, record, access) {
+        let (mut word, mut row_version) = match self.locks.look(&mut self.base.core, table, record, access) {
             Ok(found) => found,
             Err(OpError::Abort(cause)) => return Err(self.refused(table, record, cause.reason)),
             Err(full) => return Err(full),
         };
         if O::Locks::is_removed(word) {
-            return Err(self.removed(table, record));
+            (word, row_version) = self.look_reserved(table, record, access, (word, row_version))?;
         }
         self.base.note_tid(table, word.tid());
         self.base.seen = Seen { record: Some(record), tid: word.tid(), absent: word.is_absent(), own: false };
@@ -621,7 +624,10 @@ impl<O: Origin> Optimistic<O> {
     ) -> Option<ValidationFailure> {
         for (i, read) in reads.iter().enumerate() {
             let now = TidWord(access.load(read.word()));
-            if now != read.seen && (now != read.seen.locked() || writes.find(read.record()).is_none()) {
+            if now != read.seen
+                && (now != read.seen.locked() || writes.find(read.record()).is_none())
+                && !O::Locks::is_same_version(now, read.seen)
+            {
                 return Some(ValidationFailure::Read(i));
             }
         }
@@ -831,7 +837,7 @@ impl Claim for LockBit {
     fn take(&self, core: &Core, table: &Table, record: RecordPtr) -> Option<TidWord> {
         let word = record_header::tid_word(&table.record_layout, record);
         let seen = TidWord(word.load(Ordering::Relaxed));
-        if seen.is_locked() {
+        if seen.is_locked() || seen.is_reserved() {
             return None;
         }
         let exchange = || word.compare_exchange(seen.0, seen.locked().0, Ordering::AcqRel, Ordering::Relaxed);

@@ -77,6 +77,9 @@ pub struct Bases {
     writes: CountedVec<Base>,
     /// The notes of scans.
     pub(super) ranges: Ranges,
+    /// Whether the open attempt reserves the rows that it accesses: only read while notes are taken.
+    pub(super) reserves: bool,
+    reserves_next: bool,
 }
 
 impl Bases {
@@ -89,6 +92,8 @@ impl Bases {
             reads: local.counted(64),
             writes: local.counted(64),
             ranges: Ranges::default(),
+            reserves: false,
+            reserves_next: false,
         }
     }
 
@@ -107,6 +112,7 @@ impl Bases {
     pub fn begin(&mut self) {
         if self.attempts > 0 {
             self.attempts -= 1;
+            self.reserves = std::mem::take(&mut self.reserves_next);
             self.rebases = 0;
             self.clear();
         }
@@ -116,6 +122,13 @@ impl Bases {
     #[inline(always)]
     pub fn are_noted(&self) -> bool {
         self.attempts > 0
+    }
+
+    /// The next attempt reserves the rows that it accesses.
+    pub(super) fn reserve_next(&mut self) {
+        // One is taken when the attempt begins.
+        self.attempts = self.attempts.max(2);
+        self.reserves_next = true;
     }
 
     /// Notes are worth while: an attempt was refuted or rebased.
@@ -309,7 +322,8 @@ impl<O: Origin> Optimistic<O> {
     /// there was a newer one; `None` if the used columns differ.
     fn rebase_read(&mut self, entry: usize, may: bool) -> Option<bool> {
         let (word, seen) = (self.reads[entry].word(), self.reads[entry].seen);
-        if TidWord(word.load(Ordering::Acquire)) == seen {
+        let now = TidWord(word.load(Ordering::Acquire));
+        if now == seen || O::Locks::is_same_version(now, seen) {
             return Some(false);
         }
         let noted = self.bases.reads.binary_search_by_key(&(entry as u32), |base| base.entry);
@@ -321,13 +335,18 @@ impl<O: Origin> Optimistic<O> {
             return None;
         }
         self.base.note_tid(table, now.tid());
-        self.reads[entry].seen = now;
+        self.reads[entry].seen = now.unreserved();
         Some(true)
     }
 
     /// Moves one entry of the write set to the newest row version of its record, if it `may`. Returns whether
     /// there was a newer one; `None` if its update would not be the same on it.
     fn rebase_write(&mut self, entry: usize, may: bool) -> Option<bool> {
+        self.rebase_write_if(entry, may, |now| !now.is_reserved())
+    }
+
+    /// As [`Optimistic::rebase_write`], if the attempt may write over the newest version.
+    fn rebase_write_if(&mut self, entry: usize, may: bool, may_write: impl Fn(TidWord) -> bool) -> Option<bool> {
         let write = self.base.writes.entries()[entry];
         let table = write.table();
         let word = record_header::tid_word(&table.record_layout, write.record);
@@ -337,7 +356,7 @@ impl<O: Origin> Optimistic<O> {
         if !may {
             return None;
         }
-        let (now, newer) = newer::<O>(table, write.record)?;
+        let (now, newer) = newer::<O>(table, write.record).filter(|(now, _)| may_write(*now))?;
         let regardless = self.base.core.injects(Fault::RebaseRegardless);
         if !regardless && !self.merge(entry, newer) {
             return None;
@@ -348,9 +367,10 @@ impl<O: Origin> Optimistic<O> {
     }
 
     /// Moves the only entry of the write set to the newest row version of its record, on every call. False if
-    /// its update would not be the same on it.
+    /// its update would not be the same on it. Such an update is of a transaction that is partly published: it
+    /// also replaces a version that another attempt has reserved.
     pub fn rebase_only(&mut self) -> bool {
-        self.rebase_write(0, true).is_some()
+        self.rebase_write_if(0, true, |_| true).is_some()
     }
 
     /// For each entry of the read set, the columns that were used.

@@ -27,6 +27,8 @@ pub enum Link {
     Own,
     /// It is in no index: it is linked when the transaction is decided.
     Deferred,
+    /// Not a write: this attempt has reserved the record, whose word was `expected` before.
+    Reserved,
 }
 
 /// One record this attempt writes.
@@ -111,7 +113,7 @@ pub struct WriteSet<O = ()> {
     /// (entries, replaced) at each savepoint.
     savepoints: CountedVec<(usize, usize)>,
     /// Entries undone by a rollback to a savepoint or a repair: their row versions are freed and their records
-    /// unlinked at the end.
+    /// unlinked at the end. Also the records that the attempt has reserved, until the end.
     pub undone: CountedVec<Write<O>>,
     /// Inserted rows whose records are to be linked at the decision: `merged` by table and key, and behind
     /// them the latest, by table and key too. The latest are at most as many as the square root of all, so

@@ -421,7 +421,7 @@ pub(crate) fn run_with_checker(
         let (committed, repeated) = (schedule.committed(), schedule.repeated());
         let failure = match (result, committed) {
             (Ok(Ok(value)), Some(tid)) if !runner.tx.is_open() => {
-                runner.tx.end_exclusive();
+                runner.tx.end_turn();
                 return Ok(Committed { value, receipt: runner.tx.receipt(tid), attempts: attempts + repeated });
             }
             (Ok(Ok(())), _) => panic!("a procedure ended before its schedule"),

@@ -227,6 +227,7 @@ fn the_retry_policy_bounds_attempts_and_the_body_sees_them() {
             immediate: 1,
             pause_first: Duration::from_micros(1),
             pause_max: Duration::from_micros(3),
+            ..RetryPolicy::default()
         };
         let db = setting.builder().retry(retry).open().expect("valid");
         let counters = db.create::<Counter>().expect("valid");

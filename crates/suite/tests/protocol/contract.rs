@@ -193,5 +193,5 @@ for_each_protocol!(under_every_protocol);
 
 /// As the others, with every record hot.
 mod hot {
-    under_every_protocol! { htcc => crate::all_hot::AllHot, }
+    under_every_protocol! { htcc => seriatim_test_protocols::all_hot::AllHot, }
 }

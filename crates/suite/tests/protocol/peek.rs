@@ -277,7 +277,7 @@ for_each_protocol!(under_every_protocol);
 mod hot {
     use super::*;
 
-    under_every_protocol! { htcc => crate::all_hot::AllHot, }
+    under_every_protocol! { htcc => seriatim_test_protocols::all_hot::AllHot, }
 }
 
 #[test]

@@ -7,7 +7,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use seriatim::rng::seed;
 use seriatim::{Abort, Database, Handle, ReadTx, Rng, Session, TransactError, Tx, thread};
 use seriatim_suite::explore::{BucketCell, Cell};
-use seriatim_suite::{Setting, matrix, patience};
+use seriatim_suite::{Setting, matrix};
 
 use crate::{committed, unless_conflict};
 
@@ -33,7 +33,7 @@ impl std::error::Error for Wrong {}
 
 impl World {
     fn new(setting: &Setting) -> World {
-        let db = setting.builder().workers(5).retry(patience()).operations_max(64).open().expect("a database");
+        let db = setting.builder().workers(5).retry(setting.patience()).operations_max(64).open().expect("a database");
         let (cells, buckets) = (db.create().expect("a table"), db.create().expect("a table"));
         let world = World { db, cells, buckets };
         let load = |tx: &Tx| {

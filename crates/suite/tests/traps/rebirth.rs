@@ -7,7 +7,7 @@ use seriatim::history::{History, Saw};
 use seriatim::rng::seed;
 use seriatim::{Database, Rng, Table, Tid, Tx, thread};
 use seriatim_suite::explore::{BucketCell, Cell, Cells};
-use seriatim_suite::{Setting, audit, matrix, patience};
+use seriatim_suite::{Setting, audit, matrix};
 
 use crate::{assert_serializable, committed, stepped, try_once, unless_conflict};
 
@@ -66,7 +66,7 @@ fn versions_rise_under_threads_that_delete_and_reinsert() {
     let seed = seed("versions rise under threads");
     for setting in matrix(seed) {
         let builder = setting.builder().record_history(true).workers(4).epoch_interval(Duration::from_millis(1));
-        let db = builder.retry(patience()).open().expect("a database");
+        let db = builder.retry(setting.patience()).open().expect("a database");
         let (cells, buckets) = (db.create::<Cell>().expect("a table"), db.create::<BucketCell>().expect("a table"));
         thread::scope(|scope| {
             for at in 0..3 {

@@ -9,7 +9,7 @@ use seriatim::htm::{Budget, Emulation, HtmMode};
 use seriatim::rng::seed;
 use seriatim::{Abort, Database, Freshness, Handle, ProtocolInfo, ReadTx, Receipt, Rng, Tx, protocols, thread};
 use seriatim_suite::explore::{BucketCell, Cell};
-use seriatim_suite::{Setting, matrix, patience};
+use seriatim_suite::{Setting, matrix};
 
 use crate::{assert_serializable, committed, stepped, unless_conflict};
 
@@ -144,7 +144,7 @@ fn snapshots_amid_installs_see_pairs_and_what_was_acknowledged() {
     const KEYS: u32 = 4;
     let seed = seed("pairs under snapshots");
     for (setting, budget) in with_fallbacks(seed) {
-        let builder = setting.builder().retry(patience()).region_budget(budget).record_history(true);
+        let builder = setting.builder().retry(setting.patience()).region_budget(budget).record_history(true);
         let db = builder.workers(5).open().expect("a database");
         let gives_snapshots = never_validates(&db.protocol());
         // Without such a request, a snapshot may be older than the results of others.
