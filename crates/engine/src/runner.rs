@@ -37,8 +37,8 @@ pub struct Runner {
     pub(crate) retries: u64,
 }
 
-/// Failed attempts of a transaction that locks what it accesses, after which it runs exclusively. They fail where others
-/// insert into ranges that it reads, and under protocols that cannot lock so.
+/// Failed attempts of a transaction that locks what it accesses, after which it runs exclusively. They fail where
+/// others insert into ranges that it reads, and under protocols that cannot lock so.
 pub(crate) const LOCKING_ATTEMPTS: u32 = 40;
 
 /// How an attempt failed.

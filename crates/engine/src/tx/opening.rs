@@ -121,7 +121,7 @@ impl TxCore {
 impl<W: Worker + ?Sized> TxCore<W> {
     /// The transaction was refuted in `attempts` attempts. It takes the turn, unless another transaction has it: later
     /// attempts lock what they access ([`Worker::reserve_next`]). After [`LOCKING_ATTEMPTS`] of these it runs
-    /// exclusively: no transaction that may write begins meanwhile. Each open transaction commits or fails at most once,
+    /// exclusively: no transaction that may write begins meanwhile. Each open transaction ends at most once,
     /// so this one then fails at most as often as there are workers. Chains of pieces, which must continue, have a gate
     /// of their own.
     #[cold]
