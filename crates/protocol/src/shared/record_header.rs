@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! 63                                   4  3       2        1       0
-//! |  TID of the newest committed version  | QUEUED | REMOVED | ABSENT | LOCKED |    REMOVED, not ABSENT: HOT or RESERVED
+//! |  TID of the newest committed version  | QUEUED | REMOVED | ABSENT | LOCKED |  REMOVED, not ABSENT: HOT or RESERVED
 //! ```
 //! A record's life. Each step is one change of the TID word by a committer or a garbage collector that holds it LOCKED,
 //! or by a region:
