@@ -6,9 +6,9 @@
 //! a reader that looked for a key of the dead leaf holds the dead leaf's word.
 //!
 //! Where memory is scarce, a half-empty leaf is merged with a neighbour below the same parent, if one leaf can hold
-//! their records. Parent and both leaves are latched. The left leaf takes the records, and its word changes. The right one
-//! is then unlinked like an empty leaf: its gap must not be held, and is closed. The gap of the left one may be held:
-//! its holders keep out insertions of more keys than before. Nothing else is merged.
+//! their records. Parent and both leaves are latched. The left leaf takes the records, and its word changes. The right
+//! one is then unlinked like an empty leaf: its gap must not be held, and is closed. The gap of the left one may be
+//! held: its holders keep out insertions of more keys than before. Nothing else is merged.
 //!
 //! A merge fails transactions that have seen an absence in either leaf, and the next insertion splits a full leaf. So
 //! merges only pay if the nodes of new keys would find no memory.
