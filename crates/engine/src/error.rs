@@ -182,7 +182,11 @@ impl fmt::Display for SchemaError {
                 write!(f, "table {table:?} is not the one this type declares: {difference}")
             }
             SchemaError::TooMany { most } => {
-                write!(f, "a database has at most {most} tables and indexes, with those that conversions have replaced")
+                write!(
+                    f,
+                    "a database has at most {most} tables and indexes, with those that conversions have replaced: put \
+                     rows of several kinds into one table, or load the rows into a new database"
+                )
             }
             SchemaError::OutOfMemory => {
                 f.write_str("the memory limit leaves no room for the table; delete rows or raise the limit")

@@ -142,6 +142,12 @@ impl Local {
         }
     }
 
+    /// Whether the limit was ever reached: then memory is worth some work.
+    #[inline]
+    pub fn is_scarce(&self) -> bool {
+        self.shared.heap.is_scarce()
+    }
+
     /// Whether it is between [`Local::enter`] and [`Local::leave`].
     #[inline]
     pub fn is_online(&self) -> bool {

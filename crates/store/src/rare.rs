@@ -14,6 +14,8 @@ pub enum RarePath {
     RecordUnlinked,
     /// A removal unlinked a leaf that became empty.
     LeafUnlinked,
+    /// The records of a leaf that had become sparse were moved to its neighbour.
+    LeafMerged,
     /// A bucket of a hash table was split.
     BucketSplit,
     /// A bucket got an overflow line.

@@ -11,8 +11,8 @@
 //! (d) Nodes have no siblings: scans go from leaf to leaf by descending for the bound that ended the last
 //!     one. So a split or unlink touches the node, its parent and nothing else.
 //! (e) A leaf that becomes empty is unlinked with every ancestor that has no other child, unless its gap is
-//!     held (or its last record stays, `Observer::EMPTIES`) or it is the last leaf. Nothing else is ever
-//!     merged (Sen and Tarjan 2010: deletion without rebalancing is fine).
+//!     held (or its last record stays, `Observer::EMPTIES`) or it is the last leaf. Half-empty leaves are merged where
+//!     memory is scarce, and nothing else (Sen and Tarjan 2010: deletion without rebalancing is fine).
 
 mod cell;
 mod check;

@@ -5,12 +5,19 @@
 //! branch, and the branch is marked dead. The keys of the leaf now belong to a neighbour, whose word does not
 //! change: it has lost nothing, and a reader that looked for a key of the dead leaf holds the dead leaf's
 //! word.
+//!
+//! Where memory is scarce, a leaf that has become half empty is merged with a neighbour below the same parent, if their
+//! records fit into one leaf. Parent and both leaves are latched. The left leaf takes the records, and its word changes.
+//! The right one is then unlinked as an empty leaf is: its gap must not be held, and is closed. The gap of the left one
+//! may be held: its holders keep out insertions of more keys than before. Nothing else is merged. A merge makes
+//! transactions fail that have seen an absence in either leaf, and a full leaf is split by the next insertion. So merges
+//! are only worth it if the nodes of new keys would find no memory.
 
 use super::Tree;
 use super::descend::{Aim, Path};
 use super::kind::NodeKind;
 use super::load::{Load, Patience, Through};
-use super::node::{Interior, Leaf, out_of_line_bytes_at};
+use super::node::{Interior, Leaf, Meta, out_of_line_bytes_at};
 use crate::index::StoreCx;
 use crate::node_version::State;
 use crate::observer::{GAP_CLOSED, Observer};
@@ -55,7 +62,7 @@ impl<K: NodeKind, const LEAF: usize, const FAN: usize> Tree<K, LEAF, FAN> {
     ) -> bool {
         // The memory that bodies reach stays allocated while the worker is online (rule 2); this asserts that it is.
         let _ = cx.local.pinned();
-        let mut body = Remove { tree: self, probe, record, branch: None, empties: O::EMPTIES };
+        let mut body = Remove { tree: self, probe, record, branch: None, left: LEAF, empties: O::EMPTIES };
         let mut patience = Patience::default();
         loop {
             match run(cx, &mut body) {
@@ -63,15 +70,32 @@ impl<K: NodeKind, const LEAF: usize, const FAN: usize> Tree<K, LEAF, FAN> {
                 Some(Step::Removed { leaf, before }) => {
                     note(RarePath::RecordUnlinked);
                     observer.changed(&leaf.word, before.0, before.changed().0);
+                    if body.left <= LEAF / 2 && cx.local.is_scarce() {
+                        self.merge(cx, probe);
+                    }
                     return true;
                 }
                 Some(Step::Unlinked { leaf, branch, out_of_line }) => {
+                    note(RarePath::RecordUnlinked);
+                    note(RarePath::LeafUnlinked);
                     let path = body.branch.take().expect("an unlinking body leaves its path");
                     self.retire(cx, leaf, &path, branch, out_of_line);
                     return true;
                 }
                 None => patience.wait(),
             }
+        }
+    }
+
+    /// Merges the leaf of this key with its neighbour, if that is possible now.
+    #[cold]
+    fn merge(&self, cx: &mut StoreCx<'_>, probe: K::Probe<'_>) {
+        let mut body = Merge { tree: self, probe, path: None };
+        // Another thread that changes one of the nodes meanwhile may merge them in its turn.
+        if let Ok(Some((leaf, out_of_line))) = cx.agent.run(cx.outside, &NoLocks, &mut body) {
+            let path = body.path.take().expect("a merging body leaves its path");
+            note(RarePath::LeafMerged);
+            self.retire(cx, leaf, &path, path.len(), out_of_line);
         }
     }
 
@@ -86,8 +110,6 @@ impl<K: NodeKind, const LEAF: usize, const FAN: usize> Tree<K, LEAF, FAN> {
         branch: usize,
         out_of_line: u64,
     ) {
-        note(RarePath::RecordUnlinked);
-        note(RarePath::LeafUnlinked);
         // ORDERING: before the retirement, and pairs with the acquire in `unlinked`.
         self.unlinked.fetch_add(1, Ordering::AcqRel);
         let mut retire = |address: usize, bytes: usize| {
@@ -123,6 +145,8 @@ struct Remove<'a, 'k, K: NodeKind, const LEAF: usize, const FAN: usize> {
     probe: K::Probe<'k>,
     record: RecordPtr,
     branch: Option<Path<'a, K, FAN>>,
+    /// Records that the last run left in the leaf.
+    left: usize,
     empties: bool,
 }
 
@@ -147,6 +171,7 @@ unsafe impl<'a, K: NodeKind, const LEAF: usize, const FAN: usize> Body for Remov
         }
         leaf.remove(access, count, place);
         access.store(&leaf.word, state.changed().0);
+        self.left = count - 1;
         Ok(Step::Removed { leaf, before: state })
     }
 
@@ -203,6 +228,67 @@ impl<'a, K: NodeKind, const LEAF: usize, const FAN: usize> Remove<'a, '_, K, LEA
         access.store(&step.node.word, step.state.changed().0);
         self.branch = Some(path);
         Ok(Step::Unlinked { leaf, branch: fork + 1, out_of_line })
+    }
+}
+
+/// The merge of the leaf of a key with its neighbour.
+struct Merge<'a, 'k, K: NodeKind, const LEAF: usize, const FAN: usize> {
+    tree: &'a Tree<K, LEAF, FAN>,
+    probe: K::Probe<'k>,
+    /// The way to the leaf, once it was merged.
+    path: Option<Path<'a, K, FAN>>,
+}
+
+// SAFETY: as of `Remove`.
+unsafe impl<'a, K: NodeKind, const LEAF: usize, const FAN: usize> Body for Merge<'a, '_, K, LEAF, FAN> {
+    /// The dead leaf, and the out-of-line value of the separator that went with it; `None` if nothing changed.
+    type Output = Option<(&'a Leaf<K, LEAF>, u64)>;
+
+    #[inline(always)]
+    fn run<A: Access>(&mut self, access: &mut A) -> Result<Self::Output, BodyError> {
+        let mut path = Path::new();
+        let load = &mut Through(&mut *access);
+        self.tree.descend(load, &Aim::Key(self.probe), &mut path)?;
+        let Some(parent) = path.len().checked_sub(1).map(|last| path.step(last)) else { return Ok(None) };
+        let mut child = |index| {
+            // SAFETY: rule 2: a child of a node that was read while online, at level 0.
+            let leaf = unsafe { Leaf::<K, LEAF>::at(parent.node.child(load, index)) };
+            let state = State(load.follow(&leaf.word));
+            (leaf, state, leaf.meta(load).count)
+        };
+        // With the neighbour on the left, or else with that on the right.
+        let lefts = [parent.index.checked_sub(1), (parent.index < parent.count).then_some(parent.index)];
+        let pairs = lefts.into_iter().flatten().map(|left| (left + 1, child(left), child(left + 1)));
+        let fits = |pair: &(usize, (_, State, usize), (_, State, usize))| {
+            let (_, left, right) = pair;
+            left.1.is_usable() && right.1.is_usable() && left.2 + right.2 <= LEAF
+        };
+        let Some((index, (left, left_state, there), (right, right_state, count))) = pairs.into_iter().find(fits) else {
+            return Ok(None);
+        };
+        let nodes = [(&parent.node.word, parent.state), (&left.word, left_state), (&right.word, right_state)];
+        for (at, (word, state)) in nodes.iter().enumerate() {
+            if !access.lock(word, state.0, state.latched().0) {
+                nodes[..at].iter().for_each(|(word, state)| access.store(word, state.0));
+                return Err(BodyError::Busy);
+            }
+        }
+        if !access.lock(&right.gap, 0, GAP_CLOSED) {
+            nodes.iter().for_each(|(word, state)| access.store(word, state.0));
+            return Ok(None);
+        }
+        (0..count).for_each(|i| right.copy(access, i, left, there + i));
+        left.set_meta(access, Meta { count: there + count, inserted: None });
+        let out_of_line = parent.node.remove(access, parent.count, index);
+        access.store(&left.word, left_state.changed().0);
+        access.store(&right.word, right_state.dead().0);
+        access.store(&parent.node.word, parent.state.changed().0);
+        self.path = Some(path);
+        Ok(Some((right, out_of_line)))
+    }
+
+    fn weight(&self) -> u32 {
+        self.tree.height() + 1
     }
 }
 

@@ -34,6 +34,14 @@ impl World {
         World { memory, htm: Htm::new(mode).expect("tests ask for what every machine has") }
     }
 
+    /// From now on the memory limit has refused a request, so half-empty leaves are merged.
+    pub(super) fn make_scarce(&self, worker: &mut Worker) {
+        self.memory.set_limit(Some(0));
+        assert!(worker.local.allocate(&mut worker.outside, 1 << 20).is_err(), "beyond the limit");
+        self.memory.set_limit(None);
+        assert!(worker.local.is_scarce());
+    }
+
     /// A worker that is online.
     pub(super) fn worker(&self) -> Worker {
         let mut local = self.memory.register().expect("a free worker");

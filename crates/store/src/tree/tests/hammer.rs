@@ -67,7 +67,7 @@ fn run<K: TestKind, const LEAF: usize, const FAN: usize>(test: &str, universe: u
                 .zip(rngs)
                 .map(|(id, rng)| {
                     let (tree, world, stable) = (&tree, &world, &stable);
-                    scope.spawn(move || churn(tree, world.worker(), stable, id, universe, operations, rng))
+                    scope.spawn(move || churn(tree, (world, world.worker()), stable, id, universe, operations, rng))
                 })
                 .collect();
             threads.into_iter().map(|thread| thread.join().expect("a thread of the hammer")).collect()
@@ -95,7 +95,7 @@ fn run<K: TestKind, const LEAF: usize, const FAN: usize>(test: &str, universe: u
 
 fn churn<K: TestKind, const LEAF: usize, const FAN: usize>(
     tree: &Tree<K, LEAF, FAN>,
-    mut worker: Worker,
+    (world, mut worker): (&World, Worker),
     stable: &[(Vec<u8>, RecordPtr)],
     id: u64,
     universe: u64,
@@ -106,6 +106,9 @@ fn churn<K: TestKind, const LEAF: usize, const FAN: usize>(
     let mut leaf_hint = LeafHint::default();
     let mut cursor = Cursor::new();
     for operation in 0..operations {
+        if id == 0 && operation == operations / 2 {
+            world.make_scarce(&mut worker);
+        }
         let n = rng.below(universe / 5) * 5 + id + 1;
         let key = K::key(n);
         let probe = K::probe(key.as_key());

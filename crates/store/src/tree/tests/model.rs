@@ -65,6 +65,9 @@ fn run<K: TestKind, const LEAF: usize, const FAN: usize>(test: &str, operations:
         let (mut leaf_hint, mut other) = (LeafHint::default(), LeafHint::default());
         let mut next = 0;
         for operation in 0..operations {
+            if operation == operations / 2 {
+                world.make_scarce(&mut worker);
+            }
             // Phases of growth and of decline, so that leaves fill and empty.
             let growing = (operation / (operations / 6)).is_multiple_of(2);
             let n = match rng.below(4) {

@@ -203,3 +203,56 @@ fn where_no_leaf_is_to_be_empty_its_last_record_stays_until_the_gap_is_let_go() 
         assert_eq!(unsafe { tree.check() }, Ok(()));
     }
 }
+
+/// A transaction that has seen an absence in either leaf looks again. A held gap keeps its leaf from being unlinked.
+#[test]
+fn a_merge_changes_both_leaves_unless_the_gap_of_the_one_that_goes_is_held() {
+    let (seed, _) = seeded("a_merge_changes_both_leaves_unless_the_gap_of_the_one_that_goes_is_held");
+    for (mode, first) in modes(seed).into_iter().flat_map(|mode| [(mode, false), (mode, true)]) {
+        for held in [false, true] {
+            let world = World::new(mode);
+            let mut worker = world.worker();
+            let tree = Tree::<Word8, 4, 4>::new(&world.htm, &mut worker.cx()).expect("memory");
+            let records: Vec<_> = (0..8).map(|n| worker.record(Word8::key(n * 10).as_key())).collect();
+            for (n, &record) in (0..).zip(&records) {
+                assert_eq!(tree.insert(&mut worker.cx(), n * 10, record, &mut Unobserved), Ok(Inserted::Linked));
+            }
+            world.make_scarce(&mut worker);
+            let remove = |worker: &mut super::fixture::Worker, n: usize| {
+                assert!(tree.remove(&mut worker.cx(), n as u64 * 10, records[n], &mut Unobserved));
+            };
+            // Two records stay in the leaf that is not emptied further, so that those of both fit into one.
+            let (kept, emptied) = if first { ([4, 5], [0, 1, 2]) } else { ([0, 1], [4, 5, 6]) };
+            let place = emptied[0] as u64 * 10 + 5;
+            kept.iter().for_each(|&n| remove(&mut worker, n));
+            remove(&mut worker, emptied[0]);
+            let absent = |n: u64| {
+                let (version, gap) = tree.get_or_gap(n, worker.local.pinned()).expect_err("there is no such key");
+                (version, std::ptr::from_ref(gap))
+            };
+            let (in_kept, in_emptied) = (absent(kept[0] as u64 * 10 + 5), absent(place));
+            assert!(in_kept.1 != in_emptied.1, "two leaves");
+            // SAFETY: the worker stays online.
+            let gap = |leaf: *const std::sync::atomic::AtomicU64| unsafe { &*leaf };
+            // The right one goes.
+            let (left, right) = if first { (in_emptied, in_kept) } else { (in_kept, in_emptied) };
+            let right_key = kept[0].max(emptied[0]) as u64 * 10 + 5;
+            gap(right.1).store(if held { 7 } else { 0 }, Ordering::Relaxed);
+            // An emulated region may abort as often as a merge tries.
+            for _ in 0..100 {
+                remove(&mut worker, emptied[1]);
+                if held || !holds(in_kept.0) {
+                    break;
+                }
+                let (n, record) = (emptied[1] as u64 * 10, records[emptied[1]]);
+                assert_eq!(tree.insert(&mut worker.cx(), n, record, &mut Unobserved), Ok(Inserted::Linked));
+            }
+            assert_eq!((holds(in_kept.0), holds(in_emptied.0)), (held, false));
+            let now = tree.get_or_gap(right_key, worker.local.pinned()).expect_err("there is no such key").1;
+            assert_eq!(std::ptr::from_ref(now) == left.1, !held, "the left leaf has the keys");
+            assert_eq!(gap(right.1).load(Ordering::Relaxed), if held { 7 } else { GAP_CLOSED });
+            gap(right.1).store(if held { 0 } else { GAP_CLOSED }, Ordering::Relaxed);
+            tree.checked();
+        }
+    }
+}

@@ -1,10 +1,11 @@
 //! How full and how large trees become: sequential loads leave full leaves, and queues do not grow.
 
 use super::fixture::{TestKind, World, seeded};
-use crate::record::{Bytes, Word8, Word16};
+use crate::rare::taken;
+use crate::record::{Bytes, RecordPtr, Word8, Word16};
 use crate::tree::Tree;
 use crate::tree::node::{Interior, Leaf};
-use crate::{Inserted, LeafHint, Unobserved};
+use crate::{Inserted, LeafHint, RarePath, Unobserved};
 use seriatim_htm::HtmMode;
 use std::collections::VecDeque;
 
@@ -35,6 +36,46 @@ fn sequential_loads_leave_full_leaves() {
         // SAFETY: the only thread.
         let statistics = unsafe { tree.statistics() };
         assert!(statistics.leaves as u64 <= N.div_ceil(29) + 2, "{statistics:?}");
+    }
+}
+
+/// The nodes of new keys find memory then, for which free blocks of records are too small.
+#[test]
+fn half_empty_leaves_are_merged_where_memory_is_scarce() {
+    const N: u64 = 5_000;
+    for (step, is_scarce) in [(2, false), (2, true), (5, true), (29, true)] {
+        for backward in [false, true] {
+            let world = World::new(HtmMode::Absent);
+            let mut worker = world.worker();
+            let tree = Tree::<Word8, 29, 31>::new(&world.htm, &mut worker.cx()).expect("memory");
+            let records: Vec<RecordPtr> = (0..N).map(|n| worker.record(Word8::key(n).as_key())).collect();
+            for (n, &record) in (0..).zip(&records) {
+                assert_eq!(tree.insert(&mut worker.cx(), n, record, &mut Unobserved), Ok(Inserted::Linked));
+            }
+            // SAFETY: the only thread.
+            let before = unsafe { tree.statistics() };
+            if is_scarce {
+                world.make_scarce(&mut worker);
+            }
+            let merged = taken(RarePath::LeafMerged);
+            for n in (0..N).map(|n| if backward { N - 1 - n } else { n }).filter(|n| n % step != 0) {
+                assert!(tree.remove(&mut worker.cx(), n, records[n as usize], &mut Unobserved));
+            }
+            tree.checked();
+            let mut left = Vec::new();
+            // SAFETY: the only thread.
+            let after = unsafe {
+                tree.for_each(&mut |record| left.push(record));
+                tree.statistics()
+            };
+            assert_eq!(left, records.iter().copied().step_by(step as usize).collect::<Vec<_>>());
+            assert_eq!((taken(RarePath::LeafMerged) - merged) as usize, before.leaves - after.leaves);
+            if is_scarce {
+                assert!(after.leaves <= left.len() / 29 * 6 / 5 + 10, "step {step}, {backward}: {after:?}");
+            } else {
+                assert_eq!(after.leaves, before.leaves, "transactions are not disturbed where memory is not scarce");
+            }
+        }
     }
 }
 
