@@ -13,7 +13,7 @@ use crate::files::Tree;
 use crate::tidy::Finding;
 
 const DOCUMENT: &str = "CONTRIBUTING.md";
-/// What the examples add: a protocol and a workload, by name.
+/// The additions of the examples: a protocol and a workload, by name.
 const ADDED: [&str; 2] = ["silo-again", "clicks"];
 
 /// Each example applies to the tree, and there is one for each thing to add.
@@ -84,7 +84,7 @@ pub(crate) fn compile(root: &Path) -> Result<(), String> {
     // The crates that they change, without the program. A wrapper that does nothing sets crates of the
     // workspace apart from the repository's own, as clippy's does, so that what they depend on is checked
     // once for both.
-    command.args(["check", "--quiet", "--package", "seriatim-protocol", "--package", "seriatim-workload"]);
+    command.args(["check", "--quiet", "--package", "seriatim-engine", "--package", "seriatim-workload"]);
     command.env("CARGO_TARGET_DIR", target(root)).env("RUSTC_WORKSPACE_WRAPPER", "env");
     finish(command).map_err(|message| format!("with the examples of {DOCUMENT}: {message}"))
 }

@@ -6,24 +6,27 @@ use crate::files::Tree;
 use crate::rust;
 use crate::tidy::Finding;
 
-const HOME: &str = "crates/protocol/src";
-const REGISTRY: &str = "crates/protocol/src/registry.rs";
-/// What protocols have in common; not a protocol.
+/// The crates of protocols.
+const HOMES: [&str; 2] = ["crates/protocol/src", "crates/baselines/src"];
+const REGISTRY: &str = "crates/engine/src/registry.rs";
+/// The common code of protocols; not a protocol.
 const SHARED: &str = "shared";
+/// Where a path to a protocol may begin.
+const ROOTS: [&str; 3] = ["crate", "super", "seriatim_protocol"];
 
-/// The folders of the protocol crate.
+/// The folders of the crates of protocols.
 pub(crate) fn check(tree: &Tree) -> Vec<Finding> {
-    let folders: BTreeSet<&str> = tree
-        .under(HOME)
-        .filter_map(|path| Some(path.strip_prefix(HOME)?.strip_prefix('/')?.split_once('/')?.0))
-        .filter(|folder| *folder != SHARED)
-        .collect();
+    let mut folders: BTreeSet<(&str, &str)> = BTreeSet::new();
+    for home in HOMES {
+        let inner = tree.under(home).filter_map(|path| path.strip_prefix(home)?.strip_prefix('/')?.split_once('/'));
+        folders.extend(inner.map(|(folder, _)| (home, folder)).filter(|(_, folder)| *folder != SHARED));
+    }
     let registry = rust::tokens(tree.text(REGISTRY).unwrap_or_default());
     let registered: BTreeSet<&str> =
         registry.windows(2).filter(|pair| pair[1].text == "::").map(|pair| pair[0].text).collect();
     let mut findings = Vec::new();
-    for &folder in &folders {
-        let readme = format!("{HOME}/{folder}/README.md");
+    for &(home, folder) in &folders {
+        let readme = format!("{home}/{folder}/README.md");
         if !tree.has(&readme) {
             findings.push(Finding::new(
                 &readme,
@@ -34,11 +37,11 @@ pub(crate) fn check(tree: &Tree) -> Vec<Finding> {
         if !registered.contains(folder) {
             findings.push(Finding::new(REGISTRY, 0, format!("no line for the protocol in folder `{folder}`")));
         }
-        let others: Vec<&str> = folders.iter().copied().filter(|other| *other != folder).collect();
-        for (path, text) in tree.ending(".rs").filter(|(path, _)| path.starts_with(&format!("{HOME}/{folder}/"))) {
-            for (import, line) in rust::paths(&rust::tokens(text), &["crate", "super"]) {
-                let target = import.iter().find(|name| !matches!(**name, "crate" | "super" | "self"));
-                if import.len() > 1 && target.is_some_and(|target| others.contains(target)) {
+        let is_other = |name: &&str| *name != folder && folders.iter().any(|(_, other)| name == other);
+        for (path, text) in tree.ending(".rs").filter(|(path, _)| path.starts_with(&format!("{home}/{folder}/"))) {
+            for (import, line) in rust::paths(&rust::tokens(text), &ROOTS) {
+                let target = import.iter().find(|name| !ROOTS.contains(name) && **name != "self");
+                if import.len() > 1 && target.is_some_and(is_other) {
                     let message =
                         format!("`{}`: protocols do not import each other; move it to `{SHARED}/`", import.join("::"));
                     findings.push(Finding::new(path, line, message));
@@ -92,5 +95,15 @@ mod tests {
             &["dbx/mod.rs:1", "silo::commit"],
         );
         assert_one(&check(&protocols(LINES, "use super::super::silo::commit;", README)), &["silo::commit"]);
+        let baseline = |text| {
+            Tree::of(&[
+                (REGISTRY, "dbx::Dbx, occ::Occ"),
+                ("crates/protocol/src/dbx/README.md", ""),
+                ("crates/baselines/src/occ/mod.rs", text),
+                ("crates/baselines/src/occ/README.md", ""),
+            ])
+        };
+        assert_eq!(check(&baseline("use seriatim_protocol::shared::gc;")), []);
+        assert_one(&check(&baseline("use seriatim_protocol::dbx::Dbx;")), &["occ/mod.rs:1", "dbx::Dbx"]);
     }
 }

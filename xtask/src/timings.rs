@@ -43,7 +43,7 @@ pub(crate) fn stand_in() -> Option<ExitCode> {
     let arguments: Vec<OsString> = std::env::args_os().skip(1).collect();
     let (program, rest) = arguments.split_first().filter(|(program, _)| Path::new(program).is_absolute())?;
     let began = Instant::now();
-    // What it starts is not timed besides.
+    // The programs that it starts are not timed separately.
     let status = Command::new(program).args(rest).env_remove(FILE).status();
     let seconds = began.elapsed().as_secs_f64();
     if let Some(what) = what(program, rest)
@@ -61,7 +61,7 @@ pub(crate) fn stand_in() -> Option<ExitCode> {
     }
 }
 
-/// What is timed: the compilation of a crate of the workspace or of a dependency, or a test program.
+/// The timed work: the compilation of a crate of the workspace or of a dependency, or a test program.
 fn what(program: &OsString, arguments: &[OsString]) -> Option<String> {
     let name = Path::new(program).file_name()?.to_string_lossy().into_owned();
     let after = |flag: &str| {

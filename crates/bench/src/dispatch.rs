@@ -9,9 +9,9 @@ use std::hint::black_box;
 use seriatim::{Database, Handle, Session};
 use seriatim_base::{Rng, TableId, say, talk};
 use seriatim_catalog::{ColumnSet, Key, NoOutOfLine, RowRef, RowWriter, TableKey};
+use seriatim_engine::for_each_protocol;
 use seriatim_htm::{Budget, Htm, HtmMode};
 use seriatim_memory::{Memory, Options};
-use seriatim_protocol::for_each_protocol;
 use seriatim_txn::{
     Environment, Inserted, Mode, NoRedo, OnExists, OpError, Outcome, Priority, Protocol, Table, Worker,
 };

@@ -1,41 +1,32 @@
-//! Concurrency-control protocols: a folder and a registry line each.
+//! The protocols that Seriatim is for, a folder each, and the code that all protocols share.
 //!
 //! Invariant: protocol folders do not import each other; shared code is in `shared/`. Each folder's
-//! `README.md` gives the source, the departures, the argument for serializability and what can wait.
+//! `README.md` gives the source, the departures, the argument for serializability and what can wait. The protocols that
+//! these are compared with are in `seriatim-baselines`; the registry of all is `registry.rs` of the engine.
 
-pub mod cicada;
 pub mod dbx;
 pub mod dbx_tc;
 pub mod htcc;
-pub mod hto;
-pub mod naive;
-pub mod nowait;
-pub mod occ;
 pub mod occ_batch;
 pub mod partitioned;
-mod registry;
-mod shared;
+/// For protocols, here and in `seriatim-baselines`.
+#[doc(hidden)]
+pub mod shared;
 pub mod silo;
-pub mod tictoc;
-pub mod wait_die;
-
-pub use registry::PROTOCOLS;
 
 use std::sync::atomic::AtomicU64;
 
 use seriatim_base::thread::Touch;
 
 #[cfg(test)]
-#[path = "../tests/common/mod.rs"]
 #[allow(dead_code, reason = "no test uses all of it")]
 mod common;
-#[cfg(test)]
-mod stage;
 
-/// Before each access to the header of a record, reading, locking, validating and installing, and before a
-/// gap is locked: where tests and simulations let another thread take its turn. The word is not used.
+/// Called before each access to the header of a record (reading, locking, validating, installing), and before a gap is
+/// locked. Tests and simulations let another thread take its turn here. The word is not used.
+#[doc(hidden)]
 #[inline(always)]
-fn step(touch: Touch, word: *const AtomicU64) {
+pub fn step(touch: Touch, word: *const AtomicU64) {
     #[cfg(feature = "steps")]
     seriatim_base::thread::step(touch, word.cast());
     let _ = (touch, word);

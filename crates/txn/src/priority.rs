@@ -7,12 +7,11 @@
 /// ```text
 /// 64 bits:   period 34 | counter's upper 8 | worker's lower 6 | counter's lower 10 | worker's upper 6
 /// ```
-/// The order of the bits makes the upper 48 ([`Priority::rounded`]) differ between up to 64 workers. A worker
-/// draws priorities from a counter of its own, so that transactions share no counter: those of one worker are
-/// in the order in which they were drawn, those of two workers in the order of their periods. Periods are counted by
-/// the caller, and last some milliseconds. Epochs would not do, since awaited flushes end them: 2^34 of these may pass
-/// in days. A worker that draws more than 2^18 in a period runs ahead of it: its transactions then pass for younger
-/// than they are.
+/// The order of the bits makes the upper 48 ([`Priority::rounded`]) differ between up to 64 workers. Each worker draws
+/// priorities from its own counter, so that transactions share no counter. Priorities of one worker are in the order in
+/// which they were drawn, those of two workers in the order of their periods. The caller counts periods, which last
+/// some milliseconds. Epochs are no periods: each awaited flush ends one, and 2^34 may pass in days. A worker that
+/// draws more than 2^18 in a period runs ahead of it: its transactions then pass for younger than they are.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Priority(u64);
 
@@ -34,8 +33,8 @@ impl Priority {
         self.0
     }
 
-    /// The upper 48 bits, for protocols that keep it in a word with other things: a rounded priority that is
-    /// smaller is that of an older transaction, and two of different age may have the same.
+    /// The upper 48 bits, for protocols that keep it in a word with other values. A smaller rounded priority is that of
+    /// an older transaction; transactions of different age may have the same.
     #[inline]
     pub const fn rounded(self) -> u64 {
         self.0 >> 16

@@ -31,7 +31,7 @@ use super::recover::{Ends, Recovery, Source, look, recover};
 use super::reserve::Reserve;
 use crate::engine::{Foundation, Tables};
 use crate::error::{OpenError, StorageError};
-use crate::settings::{Place, Settings};
+use crate::settings::{DatabaseLocation, Settings};
 use crate::table::TableSet;
 
 /// The name of the file that is locked while a database is open.
@@ -145,13 +145,17 @@ pub(crate) struct OpenLog {
 /// # Errors
 /// The directory belongs to another process, has a newer format or is damaged; no memory; an error of the file
 /// system.
-pub(crate) fn open(options: &Settings, place: &Place, foundation: &Foundation) -> Result<Opened, OpenError> {
-    let inspect = place.inspect;
+pub(crate) fn open(
+    options: &Settings,
+    location: &DatabaseLocation,
+    foundation: &Foundation,
+) -> Result<Opened, OpenError> {
+    let inspect = location.inspect;
     // Each opening holds its own directories.
-    let disk = &sticky_errors(place.disk.clone().unwrap_or_else(disk::real));
+    let disk = &sticky_errors(location.disk.clone().unwrap_or_else(disk::real));
     let finding = || StorageError::io("finding the database's directory");
     // The process may change its working directory while the database is open.
-    let absolute = std::path::absolute(&place.directory).map_err(finding())?;
+    let absolute = std::path::absolute(&location.directory).map_err(finding())?;
     let found = Manifest::find(disk.as_ref(), &absolute)?;
     if (inspect || !options.create) && found.is_none() {
         return Err(OpenError::NoDatabase { directory: absolute });
@@ -344,8 +348,8 @@ fn create_directory(disk: &dyn Disk, directory: &Path) -> Result<(), OpenError> 
     create().map_err(StorageError::io("creating the database's directory")).map_err(OpenError::Storage)
 }
 
-/// Whether this process can sync no entry of a directory: it may not read it, or the file system syncs no directories
-/// or permits no changes. Existing entries are then not this database's: it could not have made them durable.
+/// Whether this process cannot sync entries of a directory: it may not read the directory, or the file system syncs no
+/// directories or is read-only. Existing entries are then not this database's: it could not have made them durable.
 fn is_not_ours_to_sync(error: &Error) -> bool {
     use ErrorKind::{InvalidInput, PermissionDenied, ReadOnlyFilesystem, Unsupported};
     matches!(error.kind(), PermissionDenied | InvalidInput | Unsupported | ReadOnlyFilesystem)

@@ -435,15 +435,16 @@ impl Persistence {
         self.log.check_in_place()
     }
 
-    /// Adds new tables: durable when this returns. Writes no more than these, on average, however many there are.
+    /// Adds new tables, whose rows count unless `are_void`: durable when this returns. Writes no more than these, on
+    /// average, however many there are.
     ///
     /// # Errors
     /// As [`Persistence::change`].
-    pub(crate) fn add_tables(&self, sets: &[Arc<TableSet>]) -> Result<(), LogError> {
+    pub(crate) fn add_tables(&self, sets: &[Arc<TableSet>], are_void: bool) -> Result<(), LogError> {
         let mut manifest = self.manifest_to_change()?;
         let (tables, layouts) = (manifest.tables.len(), manifest.layouts.len());
         let next = (manifest.next_table, manifest.next_layout);
-        sets.iter().for_each(|set| super::open::add_table(&mut manifest, set, false));
+        sets.iter().for_each(|set| super::open::add_table(&mut manifest, set, are_void));
         let appended = self.stop_unless_whole(self.home.append(&manifest, tables, layouts));
         let added = appended.and_then(|appended| if appended { Ok(()) } else { self.write(&mut manifest) });
         if added.is_err() {

@@ -2,9 +2,9 @@
 
 use std::ops::Bound;
 
+use crate::for_each_protocol;
 use seriatim_catalog::{ColumnDef, ColumnType, RowWriter, TableDef};
 use seriatim_htm::{Emulation, HtmMode};
-use seriatim_protocol::for_each_protocol;
 use seriatim_store::Direction;
 use seriatim_txn::{OnExists, Protocol};
 

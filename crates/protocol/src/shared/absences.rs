@@ -1,9 +1,9 @@
 //! Timestamps of absences and ranges, for protocols whose order is that of timestamps.
 //!
-//! An unchanged node version proves that no record was linked until now. It does not prove that later links
-//! belong later in the order of timestamps. So a transaction that relies on a node version announces its
-//! timestamp, in a few words for each worker, each of which stands for some of the tables. (A word for each
-//! leaf would move when leaves split, and only insertions read the words.)
+//! An unchanged node version proves that no record was linked until now. It does not prove that later links belong
+//! later in the order of timestamps. So a transaction that relies on a node version announces its timestamp. Each
+//! worker has a few words for this, each for some of the tables. (A word for each leaf would move when leaves split,
+//! and only insertions read the words.)
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
@@ -19,10 +19,10 @@ const LANES: usize = 16;
 
 /// A set of tables, as far as the words of a worker distinguish them.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Lanes(u16);
+pub struct Lanes(u16);
 
 impl Lanes {
-    pub(crate) fn add(&mut self, table: TableId) {
+    pub fn add(&mut self, table: TableId) {
         self.0 |= 1 << (table.index() % LANES);
     }
 
@@ -31,34 +31,34 @@ impl Lanes {
     }
 }
 
-/// The timestamps up to which absences and ranges that were proved by node versions are valid: for each worker
-/// and table, the newest timestamp of a transaction that relied on one. A transaction that gives a key of the
-/// table its first row commits above all of them. Timestamps are the bits of TIDs, or another number by which
-/// the protocol orders transactions.
+/// The timestamps up to which absences and ranges proved by node versions are valid. For each worker and table it is
+/// the newest timestamp of a transaction that relied on one. A transaction that gives a key of the table its first row
+/// commits above all of them. Timestamps are the bits of TIDs, or another number by which the protocol orders
+/// transactions.
 ///
 /// A transaction that relies on a node version announces this first, and validates the node version then. One
 /// that links a record changes the node version first, and loads these words then; both with a fence between.
 /// So one of the two finds the other.
 #[derive(Debug)]
-pub(crate) struct Absences {
+pub struct Absences {
     by_worker: Box<[CacheAligned<[AtomicU64; LANES]>]>,
     /// Workers there have been.
     workers: AtomicUsize,
 }
 
 impl Absences {
-    pub(crate) fn new(memory: &Memory) -> Absences {
+    pub fn new(memory: &Memory) -> Absences {
         let by_worker = (0..memory.workers_max()).map(|_| CacheAligned::default()).collect();
         Absences { by_worker, workers: AtomicUsize::new(0) }
     }
 
     /// A worker that may rely on absences.
-    pub(crate) fn add(&self, worker: WorkerId) {
+    pub fn add(&self, worker: WorkerId) {
         self.workers.fetch_max(usize::from(worker.0) + 1, Ordering::SeqCst);
     }
 
     /// The worker relies on absences in `table` at `at`. A fence follows.
-    pub(crate) fn rely(&self, worker: WorkerId, table: TableId, at: u64) {
+    pub fn rely(&self, worker: WorkerId, table: TableId, at: u64) {
         let own = &self.by_worker[usize::from(worker.0)][table.index() % LANES];
         if own.load(Ordering::Relaxed) < at {
             crate::step(Touch::Store, own);
@@ -69,7 +69,7 @@ impl Absences {
 
     /// The newest timestamp of transactions that relied on absences in these tables, and perhaps in others:
     /// one walk over the workers, whose words are a line each.
-    pub(crate) fn newest(&self, tables: Lanes) -> u64 {
+    pub fn newest(&self, tables: Lanes) -> u64 {
         if tables.0 == 0 {
             return 0;
         }
@@ -85,7 +85,7 @@ impl Absences {
     /// The lower bound for a transaction that is about to commit these writes, which are linked and locked. If it gives
     /// a key its first row, it must be above the timestamps of all transactions that relied on absences. (Above those
     /// of deletions of which nothing is left it is already: `Attempt::note_unlinked`.) A fence came before.
-    pub(crate) fn below_first_rows<O: Origin>(&self, entries: &[Write<O>]) -> Tid {
+    pub fn below_first_rows<O: Origin>(&self, entries: &[Write<O>]) -> Tid {
         let mut tables = Lanes::default();
         for write in entries.iter().filter(|write| write.expected.tid() == Tid::ZERO) {
             tables.add(write.table().id);

@@ -15,11 +15,12 @@ use super::origin::Origin;
 use super::prefetch::Prefetched;
 use super::record;
 use super::record_header::{self, Plain, TidWord};
+use super::reserve;
 use super::writes::{Deferred, Link, RowPart, Write, WriteSet};
 
 /// The leaf last used of each ordered table: the node buffer of DBX §6.2.
 #[derive(Debug, Default)]
-pub(crate) struct LeafHints {
+pub struct LeafHints {
     by_table: Vec<LeafHint>,
 }
 
@@ -30,7 +31,7 @@ impl LeafHints {
     }
 
     #[inline]
-    pub(crate) fn of(&mut self, table: &Table) -> &mut LeafHint {
+    pub fn of(&mut self, table: &Table) -> &mut LeafHint {
         let at = table.id.index();
         if at >= self.by_table.len() {
             self.add(at);
@@ -40,25 +41,25 @@ impl LeafHints {
 }
 
 /// State of one attempt, whatever its protocol.
-pub(crate) struct Attempt<O = ()> {
-    pub(crate) core: Core,
-    pub(crate) leaf_hints: LeafHints,
+pub struct Attempt<O = ()> {
+    pub core: Core,
+    pub leaf_hints: LeafHints,
     prefetched: Prefetched,
-    pub(crate) writes: WriteSet<O>,
+    pub writes: WriteSet<O>,
     /// Nothing is linked before the decision.
-    pub(crate) defers: bool,
+    pub defers: bool,
     /// The origin of the entries that are noted from now on.
-    pub(crate) by: O,
+    pub by: O,
     /// The newest TID read or to be overwritten; of absences, the newest that may have caused one.
-    pub(crate) newest: Tid,
-    pub(crate) seen: Seen,
-    pub(crate) conflict_info: Option<ConflictInfo>,
+    pub newest: Tid,
+    pub seen: Seen,
+    pub conflict_info: Option<ConflictInfo>,
     /// Deleted records that this attempt queued.
     queued: usize,
 }
 
 impl<O: Origin> Attempt<O> {
-    pub(crate) fn new(core: Core) -> Attempt<O> {
+    pub fn new(core: Core) -> Attempt<O> {
         let (writes, newest, seen) = (WriteSet::new(&core.local), Tid::ZERO, Seen::default());
         let (leaf_hints, prefetched) = (LeafHints::default(), Prefetched::default());
         Attempt {
@@ -76,7 +77,7 @@ impl<O: Origin> Attempt<O> {
     }
 
     #[inline]
-    pub(crate) fn begin(&mut self) {
+    pub fn begin(&mut self) {
         crate::step(Touch::Begin, std::ptr::null());
         self.core.enter();
         self.prefetched.clear();
@@ -90,7 +91,7 @@ impl<O: Origin> Attempt<O> {
     /// The attempt saw a version, and comes after it. TID zero is a placeholder's: earlier versions of its key
     /// are unlinked.
     #[inline]
-    pub(crate) fn note_tid(&mut self, table: &Table, tid: Tid) {
+    pub fn note_tid(&mut self, table: &Table, tid: Tid) {
         if tid == Tid::ZERO {
             self.note_unlinked(table);
         }
@@ -99,13 +100,13 @@ impl<O: Origin> Attempt<O> {
 
     /// A key of the table was found absent, or is given its first record: the attempt comes after whatever deleted it.
     #[inline]
-    pub(crate) fn note_unlinked(&mut self, table: &Table) {
+    pub fn note_unlinked(&mut self, table: &Table) {
         self.newest = self.newest.max(table.unlinked.newest());
     }
 
     /// Notes where the attempt stopped (promise f).
     #[cold]
-    pub(crate) fn conflict_at(&mut self, cause: Cause, table: &Table, record: RecordPtr) -> OpError {
+    pub fn conflict_at(&mut self, cause: Cause, table: &Table, record: RecordPtr) -> OpError {
         // SAFETY: key words of a linked record never change; we are online.
         let key = unsafe { read_key(record, table.class) };
         self.conflict_info = Some(ConflictInfo { cause, table: Some(table.id), key: Some(KeyBuf::from(key)) });
@@ -113,12 +114,12 @@ impl<O: Origin> Attempt<O> {
     }
 
     #[inline]
-    pub(crate) fn note_own(&mut self, write: &Write<O>) {
+    pub fn note_own(&mut self, write: &Write<O>) {
         self.seen =
             Seen { record: Some(write.record), tid: write.expected.tid(), absent: write.row_version == 0, own: true };
     }
 
-    pub(crate) fn out_of_line(&mut self, bytes: &[u8]) -> Result<u64, OutOfMemory> {
+    pub fn out_of_line(&mut self, bytes: &[u8]) -> Result<u64, OutOfMemory> {
         let out_of_line = record::out_of_line(&mut self.core, bytes)?;
         if out_of_line != 0 {
             self.own_out_of_line(out_of_line);
@@ -126,7 +127,7 @@ impl<O: Origin> Attempt<O> {
         Ok(out_of_line)
     }
 
-    pub(crate) fn out_of_line_room(&mut self, bytes: usize) -> Result<u64, OutOfMemory> {
+    pub fn out_of_line_room(&mut self, bytes: usize) -> Result<u64, OutOfMemory> {
         let out_of_line = record::out_of_line_room(&mut self.core, bytes)?;
         self.own_out_of_line(out_of_line);
         Ok(out_of_line)
@@ -139,20 +140,20 @@ impl<O: Origin> Attempt<O> {
 
     /// Begins to fetch the row at `key`.
     #[inline(always)]
-    pub(crate) fn prefetch(&mut self, table: &Table, key: Key<'_>) {
+    pub fn prefetch(&mut self, table: &Table, key: Key<'_>) {
         let Attempt { core, leaf_hints, prefetched, .. } = self;
         prefetched.begin(table, key, leaf_hints, core.local.pinned());
     }
 
     /// Issues the next wave of prefetches.
     #[inline]
-    pub(crate) fn advance_prefetch(&mut self) {
+    pub fn advance_prefetch(&mut self) {
         self.prefetched.advance(self.core.local.pinned());
     }
 
     /// The linked record at `key`, or the node version that proves its absence.
     #[inline(always)]
-    pub(crate) fn find(&mut self, table: &Table, key: Key<'_>) -> Result<RecordPtr, NodeVersion> {
+    pub fn find(&mut self, table: &Table, key: Key<'_>) -> Result<RecordPtr, NodeVersion> {
         let Attempt { core, leaf_hints, prefetched, .. } = self;
         let pin = core.local.pinned();
         let expected = prefetched.find(table, key, pin).filter(|&record| {
@@ -168,7 +169,7 @@ impl<O: Origin> Attempt<O> {
 
     /// Replaces the write of a row to be linked at the decision, whose key another transaction has linked since.
     #[inline]
-    pub(crate) fn taken(&self) -> Option<usize> {
+    pub fn taken(&self) -> Option<usize> {
         let pin = self.core.local.pinned();
         let taken = |deferred: &&Deferred| deferred.table().index.get(deferred.key(), pin).is_ok();
         self.writes.deferred.iter().find(taken).and_then(|deferred| self.writes.find(deferred.record))
@@ -176,7 +177,7 @@ impl<O: Origin> Attempt<O> {
 
     /// The end of an attempt that found a lock held for longer than the bound.
     #[cold]
-    pub(crate) fn record_lock_conflict(&mut self) -> OpError {
+    pub fn record_lock_conflict(&mut self) -> OpError {
         let cause = Cause { phase: Phase::Lock, reason: Reason::RecordLocked };
         let locked = |write: &&Write<O>| {
             TidWord(record_header::tid_word(&write.table().record_layout, write.record).load(Ordering::Acquire))
@@ -191,7 +192,7 @@ impl<O: Origin> Attempt<O> {
 
     /// After a commit that copied the row version of this write to a place in its record: frees the private one.
     #[inline]
-    pub(crate) fn moved(&mut self, entry: usize, place: usize) {
+    pub fn moved(&mut self, entry: usize, place: usize) {
         let write = self.writes.entries()[entry];
         record::release(&mut self.core, write.row_version, write.table().record_layout.row_version_bytes());
         self.writes.moved(entry, place);
@@ -200,7 +201,7 @@ impl<O: Origin> Attempt<O> {
     /// Copies the row version of a write whose record is locked to a place in the record, if there is a free
     /// one. Returns the write to be published. `horizon` is this worker's, at any time since it came online.
     #[inline(always)]
-    pub(crate) fn put_in_place(&mut self, entry: usize, horizon: Epoch) -> Write<O> {
+    pub fn put_in_place(&mut self, entry: usize, horizon: Epoch) -> Write<O> {
         let write = self.writes.entries()[entry];
         if write.row_version == 0 || write.expected.is_absent() {
             return write;
@@ -218,28 +219,28 @@ impl<O: Origin> Attempt<O> {
     /// Promise (a): redo entries are in the buffer before the answer. `before` as in [`Attempt::settle`],
     /// before it or after it: row versions that were replaced stay readable until the worker leaves.
     #[inline]
-    pub(crate) fn report(&self, tid: Tid, redo: &mut dyn Redo, before: impl Fn(usize) -> usize) {
+    pub fn report(&self, tid: Tid, redo: &mut dyn Redo, before: impl Fn(usize) -> usize) {
         if redo.listens() {
             self.writes.report(tid, redo, before);
         }
     }
 
     /// After a commit: retires what was overwritten, queues tombstones, frees what was private. The worker leaves.
-    pub(crate) fn finish(&mut self, claim: &impl Claim) {
+    pub fn finish(&mut self, claim: &impl Claim) {
         record::free_private(&mut self.core, &mut self.writes, true);
         self.unlink_orphans(claim);
         self.leave();
     }
 
     /// As [`Attempt::finish`], but the worker continues: later notes are published separately.
-    pub(crate) fn next_piece(&mut self, claim: &impl Claim) {
+    pub fn next_piece(&mut self, claim: &impl Claim) {
         record::free_private(&mut self.core, &mut self.writes, true);
         self.unlink_orphans(claim);
         self.writes.clear();
     }
 
     /// After an abort: frees everything private and unlinks our placeholders (promise b). The worker leaves.
-    pub(crate) fn abandon(&mut self, claim: &impl Claim) {
+    pub fn abandon(&mut self, claim: &impl Claim) {
         record::free_private(&mut self.core, &mut self.writes, false);
         for entry in 0..self.writes.entries().len() {
             let write = self.writes.entries()[entry];
@@ -257,14 +258,14 @@ impl<O: Origin> Attempt<O> {
     }
 
     /// For a write that was undone: removes the record that this attempt made for it.
-    pub(crate) fn take_back(&mut self, write: &Write<O>, claim: &impl Claim) {
+    pub fn take_back(&mut self, write: &Write<O>, claim: &impl Claim) {
         take_back(&mut self.core, write, claim);
     }
 
     /// The TID word after a commit of `write`. The attempt that linked the record and fills it no longer owes
     /// it a look. A deleted record is owed a look, by this attempt unless another party owes it already.
     #[inline]
-    pub(crate) fn after(write: &Write<O>, tid: Tid) -> TidWord {
+    pub fn after(write: &Write<O>, tid: Tid) -> TidWord {
         let deleted = write.row_version == 0;
         let owed = write.link == Link::There && (deleted || write.expected.is_queued());
         if write.is_nothing() { write.expected } else { TidWord::committed(tid, deleted, owed) }
@@ -274,19 +275,14 @@ impl<O: Origin> Attempt<O> {
     /// deleted, unlinks what came to nothing. `before` names the row version that the write of this index
     /// replaced; zero for none.
     #[inline]
-    pub(crate) fn settle(&mut self, tid: Tid, claim: &impl Claim, before: impl Fn(usize) -> usize) {
+    pub fn settle(&mut self, tid: Tid, claim: &impl Claim, before: impl Fn(usize) -> usize) {
         self.settle_rows(tid, claim, |entry, _| (before(entry), tid.epoch()));
     }
 
     /// As [`Attempt::settle`]; `before` also gives the epoch in which a row version was replaced for later readers:
     /// epoch 0 if they cannot reach it. Parts outside of a row version may be shared with other versions.
     #[inline]
-    pub(crate) fn settle_rows(
-        &mut self,
-        tid: Tid,
-        claim: &impl Claim,
-        before: impl Fn(usize, &Write<O>) -> (usize, Epoch),
-    ) {
+    pub fn settle_rows(&mut self, tid: Tid, claim: &impl Claim, before: impl Fn(usize, &Write<O>) -> (usize, Epoch)) {
         let Attempt { core, writes, queued, .. } = self;
         for (entry, write) in writes.entries().iter().enumerate() {
             if write.is_nothing() {
@@ -319,7 +315,7 @@ impl<O: Origin> Attempt<O> {
 
     /// How many queued records to look at after the attempt: `most`, and twice what it queued itself, so that
     /// the queue shrinks whatever the transactions delete.
-    pub(crate) fn due(&self, most: usize) -> usize {
+    pub fn due(&self, most: usize) -> usize {
         most.saturating_add(2 * self.queued)
     }
 
@@ -337,6 +333,7 @@ fn take_back<O: Origin>(core: &mut Core, write: &Write<O>, claim: &impl Claim) {
         Link::There => {}
         Link::Own => unlink_placeholder(core, write, claim),
         Link::Deferred => record::release_unlinked(core, write.table(), write.record),
+        Link::Reserved => reserve::unmark(core, write.table(), write.record, write.expected),
     }
 }
 
@@ -359,13 +356,13 @@ fn queue_deleted<O: Origin>(core: &mut Core, write: &Write<O>, tid: Tid) -> usiz
 #[cfg(test)]
 impl Attempt {
     /// Whether a lookup finds what was prefetched.
-    pub(crate) fn finds_prefetched(&mut self, table: &Table, key: Key<'_>) -> bool {
+    pub fn finds_prefetched(&mut self, table: &Table, key: Key<'_>) -> bool {
         let Attempt { prefetched, core, .. } = self;
         prefetched.find(table, key, core.local.pinned()).is_some()
     }
 
     /// How many of the rows that were prefetched are taken, of how many.
-    pub(crate) fn prefetched_slots(&self) -> (usize, usize) {
+    pub fn prefetched_slots(&self) -> (usize, usize) {
         self.prefetched.slots()
     }
 }

@@ -24,7 +24,7 @@ use super::worker::Variant;
 use super::write_phase::{install, lock, unlock};
 
 /// How long a commit waits for a record of its write set. (The epoch's length belongs to the database.)
-pub(crate) const LOCK_STEPS: Knob = Knob {
+pub const LOCK_STEPS: Knob = Knob {
     name: "lock_steps",
     unit: "steps",
     default: Backoff::STEPS as u64,
@@ -39,7 +39,7 @@ pub(crate) const LOCK_STEPS: Knob = Knob {
 #[derive(Debug)]
 pub struct State {
     /// How long a commit waits for a record of its write set.
-    pub(crate) lock_steps: u32,
+    pub lock_steps: u32,
     /// The worker's newest TID: its own commits are ordered (§4.2).
     last: Tid,
     /// Scratch of a commit: entries in locking order.
@@ -49,7 +49,7 @@ pub struct State {
 }
 
 impl State {
-    pub(crate) fn new(lock_steps: u32, core: &Core) -> State {
+    pub fn new(lock_steps: u32, core: &Core) -> State {
         let (order, replaced) = (core.local.counted(64), core.local.counted(64));
         State { lock_steps, last: Tid::ZERO, order, replaced }
     }
@@ -79,7 +79,7 @@ impl Variant for State {
     }
 }
 
-pub(crate) fn commit<O: Origin>(
+pub fn commit<O: Origin>(
     attempt: &mut Optimistic<O>,
     state: &mut State,
     redo: &mut dyn Redo,

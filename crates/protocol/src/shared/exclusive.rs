@@ -18,27 +18,27 @@ use super::record_header::TidWord;
 
 /// Whether the attempt runs whole, and where; `PARTITIONED`: in some partitions, or in all that there is.
 #[derive(Debug, Default)]
-pub(crate) struct Exclusive<const PARTITIONED: bool> {
+pub struct Exclusive<const PARTITIONED: bool> {
     /// None if it does not run whole.
     owned: PartitionSet,
     partitions: Option<Arc<Partitions>>,
 }
 
 impl Exclusive<true> {
-    pub(crate) fn among(partitions: Arc<Partitions>) -> Exclusive<true> {
+    pub fn among(partitions: Arc<Partitions>) -> Exclusive<true> {
         Exclusive { owned: PartitionSet::NONE, partitions: Some(partitions) }
     }
 }
 
 impl<const PARTITIONED: bool> Exclusive<PARTITIONED> {
     #[inline]
-    pub(crate) fn is_whole(&self) -> bool {
+    pub fn is_whole(&self) -> bool {
         !self.owned.is_empty()
     }
 
     /// The attempt has ended.
     #[inline]
-    pub(crate) fn end(&mut self) {
+    pub fn end(&mut self) {
         self.owned = PartitionSet::NONE;
     }
 
@@ -102,7 +102,7 @@ impl<const PARTITIONED: bool> AccessLocks for Exclusive<PARTITIONED> {
 
 /// Entries remember nothing.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub(crate) struct Entry<const PARTITIONED: bool>;
+pub struct Entry<const PARTITIONED: bool>;
 
 impl<const PARTITIONED: bool> Origin for Entry<PARTITIONED> {
     type Locks = Exclusive<PARTITIONED>;

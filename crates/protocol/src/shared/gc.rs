@@ -1,11 +1,11 @@
 //! Unlinks records whose key is gone: placeholders of aborted inserts at once, tombstones a grace period
 //! after the delete.
 //!
-//! Order: lock the record; unlink it, which changes the node version of its leaf or bucket; mark it REMOVED,
-//! which changes the word that readers of the tombstone validate; retire it. Its TID is announced to the table
-//! first ([`seriatim_txn::Unlinked`]), so that the first TID of a reborn key is above it. Waiting for the next
-//! epoch would also ensure that. But with a queue that is drained at 80 deletes an epoch, every scan of its
-//! head would walk over the tombstones.
+//! Order: lock the record; unlink it; mark it REMOVED; retire it. Unlinking changes the node version of its leaf or
+//! bucket, and the mark changes the word that readers of the tombstone validate. Its TID is announced to the table
+//! first ([`seriatim_txn::Unlinked`]), so that the first TID of a reborn key is above it. Waiting for the next epoch
+//! would also ensure that. But with a queue that is drained at 80 deletes an epoch, every scan of its head would walk
+//! over the tombstones.
 
 use std::ptr::NonNull;
 
@@ -17,7 +17,7 @@ use super::record;
 use super::record_header::TidWord;
 
 /// How a protocol ensures that no other thread changes the record during the look.
-pub(crate) trait Claim {
+pub trait Claim {
     /// Takes the record, whatever its state: its TID word. `None`: another holds it.
     fn take(&self, core: &Core, table: &Table, record: RecordPtr) -> Option<TidWord>;
     /// Gives it back with its new TID word.
@@ -25,14 +25,14 @@ pub(crate) trait Claim {
 }
 
 /// Puts a record that carries the QUEUED mark on this worker's list, to be looked at after a grace period.
-pub(crate) fn later(core: &mut Core, table: &Table, record: RecordPtr, word: TidWord) {
+pub fn later(core: &mut Core, table: &Table, record: RecordPtr, word: TidWord) {
     debug_assert!(word.is_queued());
     core.local.defer([std::ptr::from_ref(table) as u64, record.addr() as u64, word.0]);
 }
 
 /// Looks at up to `most` records that have waited long enough. The worker is offline before and after, and
 /// online during the work.
-pub(crate) fn collect(core: &mut Core, claim: &impl Claim, most: usize) {
+pub fn collect(core: &mut Core, claim: &impl Claim, most: usize) {
     core.forget_undurable_deletions();
     // Until one cannot be decided yet: those behind it are younger, and with one worker a grace period is over at once.
     for _ in 0..most {
@@ -55,10 +55,10 @@ pub(crate) fn collect(core: &mut Core, claim: &impl Claim, most: usize) {
     }
 }
 
-/// Takes the look that the caller owes a record. It unlinks the record if its key is gone in the state
-/// `expected`, and clears the mark if the key is live. If this cannot be decided yet, since the record or its
-/// leaf is held, or its key was deleted again, it queues the record (again) and returns `false`.
-pub(crate) fn look(core: &mut Core, table: &Table, target: RecordPtr, expected: TidWord, claim: &impl Claim) -> bool {
+/// Takes the look that the caller owes a record. It unlinks the record if its key is gone in the state `expected`, and
+/// clears the mark if the key is live. If this cannot be decided yet, it queues the record (again) and returns `false`:
+/// the record or its leaf is held, or its key was deleted again.
+pub fn look(core: &mut Core, table: &Table, target: RecordPtr, expected: TidWord, claim: &impl Claim) -> bool {
     let Some(word) = claim.take(core, table, target) else {
         later(core, table, target, expected);
         return false;

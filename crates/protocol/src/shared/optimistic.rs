@@ -1,5 +1,5 @@
-//! The read phase that optimistic protocols share: reads are noted with the TID word seen, absences and ranges with the
-//! node version of their bucket or leaf, writes are private until commit.
+//! The read phase that optimistic protocols share. Reads are noted with the TID word seen, absences and ranges with the
+//! node version of their bucket or leaf. Writes are private until commit.
 //!
 //! A read needs no region: TID word, version word and TID word again, unchanged, are one version (Algorithm 2
 //! takes a region for that). Whether it still is the newest at commit, validation decides (promise c).
@@ -31,11 +31,11 @@ use super::writes::{Deferred, Link, Write, WriteSet};
 
 /// A record read: its address with the table's id and key class above, and the TID word seen.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Read<O = ()> {
+pub struct Read<O = ()> {
     record: u64,
     header: u64,
-    pub(crate) seen: TidWord,
-    pub(crate) by: O,
+    pub seen: TidWord,
+    pub by: O,
 }
 
 // A protocol that does not repair pays nothing.
@@ -58,18 +58,18 @@ impl<O: Origin> Read<O> {
     }
 
     #[inline]
-    pub(crate) fn record(self) -> RecordPtr {
+    pub fn record(self) -> RecordPtr {
         let address = self.record & ((1 << ADDRESS_BITS) - 1);
         // SAFETY: it was a record when noted, and the worker has been online since.
         unsafe { RecordPtr::from_raw(NonNull::new_unchecked(address as *mut u8)) }
     }
 
     #[inline]
-    pub(crate) fn table(self) -> TableId {
+    pub fn table(self) -> TableId {
         TableId((self.record >> ADDRESS_BITS) as u32 & (TABLES_MAX - 1))
     }
 
-    pub(crate) fn key(self) -> KeyBuf {
+    pub fn key(self) -> KeyBuf {
         let classes = [KeyClass::Word8, KeyClass::Word16, KeyClass::Bytes];
         let class = classes.into_iter().find(|&class| class as u64 == self.record >> CLASS_SHIFT);
         // SAFETY: key words of a linked record never change, and the worker is still online.
@@ -78,7 +78,7 @@ impl<O: Origin> Read<O> {
 
     /// The TID word of the record.
     #[inline]
-    pub(crate) fn word<'t>(self) -> &'t AtomicU64 {
+    pub fn word<'t>(self) -> &'t AtomicU64 {
         crate::step(Touch::Header, self.header as *const AtomicU64);
         // SAFETY: as in `record`.
         unsafe { &*(self.header as *const AtomicU64) }
@@ -86,7 +86,7 @@ impl<O: Origin> Read<O> {
 
     /// The version word of the record.
     #[inline]
-    pub(crate) fn version_word<'t>(self) -> &'t AtomicU64 {
+    pub fn version_word<'t>(self) -> &'t AtomicU64 {
         let word = (self.header + record_header::VERSION_WORD as u64) as *const AtomicU64;
         crate::step(Touch::Header, word);
         // SAFETY: as in `record`; the version word is the second of every header.
@@ -95,7 +95,7 @@ impl<O: Origin> Read<O> {
 
     /// The `AT`-th word of the protocol's own in the header of the record.
     #[inline]
-    pub(crate) fn own<'t, const AT: usize>(self) -> &'t AtomicU64 {
+    pub fn own<'t, const AT: usize>(self) -> &'t AtomicU64 {
         let word = (self.header + record_header::bytes(AT) as u64) as *const AtomicU64;
         crate::step(Touch::Header, word);
         // SAFETY: as in `record`; the protocol's headers have this word.
@@ -105,43 +105,46 @@ impl<O: Origin> Read<O> {
 
 /// An absence or a range, covered by a word of the store.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct NodeSetEntry<O = ()> {
+pub struct NodeSetEntry<O = ()> {
     pub(super) node_version: NodeVersion,
-    pub(crate) table: TableId,
+    pub table: TableId,
     pub(super) by: O,
 }
 
 /// Which entry of a read, node or write set failed validation.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum ValidationFailure {
+pub enum ValidationFailure {
     Read(usize),
     Node(usize),
     Write(usize),
 }
 
 /// State of one optimistic attempt.
-pub(crate) struct Optimistic<O: Origin = ()> {
+pub struct Optimistic<O: Origin = ()> {
     /// Locks taken when records were accessed. Dropped before the worker's number is given back with `base`.
-    pub(crate) locks: O::Locks,
-    pub(crate) base: Attempt<O>,
-    pub(crate) reads: CountedVec<Read<O>>,
-    pub(crate) node_set: CountedVec<NodeSetEntry<O>>,
-    pub(crate) bases: Bases,
+    pub locks: O::Locks,
+    pub base: Attempt<O>,
+    pub reads: CountedVec<Read<O>>,
+    pub node_set: CountedVec<NodeSetEntry<O>>,
+    pub bases: Bases,
     /// The records that runs of operations touched, where runs are named.
     pub(super) touches: CountedVec<repair::Touch<O>>,
     /// The records that repeated runs found before.
-    pub(crate) workset: Workset<O>,
+    pub workset: Workset<O>,
+    /// The worker writes rows that others have reserved: its transactions must not wait.
+    pub(super) passes_reserved: bool,
 }
 
 impl<O: Origin> Optimistic<O> {
-    pub(crate) fn new(core: Core, locks: O::Locks) -> Optimistic<O> {
+    pub fn new(core: Core, locks: O::Locks) -> Optimistic<O> {
         let (reads, node_set, bases) = (core.local.counted(256), core.local.counted(64), Bases::new(&core.local));
         let (touches, workset) = (core.local.counted(0), Workset::new(&core.local));
-        Optimistic { base: Attempt::new(core), reads, node_set, bases, locks, touches, workset }
+        let base = Attempt::new(core);
+        Optimistic { base, reads, node_set, bases, locks, touches, workset, passes_reserved: false }
     }
 
     #[inline]
-    pub(crate) fn begin(&mut self) {
+    pub fn begin(&mut self) {
         self.base.begin();
         self.reads.clear();
         self.node_set.clear();
@@ -153,14 +156,14 @@ impl<O: Origin> Optimistic<O> {
     }
 
     /// The published entries are done with, and the next piece of the transaction begins.
-    pub(crate) fn next_piece(&mut self, claim: &impl Claim) {
+    pub fn next_piece(&mut self, claim: &impl Claim) {
         self.base.next_piece(claim);
         self.reads.clear();
         self.node_set.clear();
     }
 
     /// Gives back what a large transaction made it take: the worker rests.
-    pub(crate) fn rest(&mut self) {
+    pub fn rest(&mut self) {
         self.reads.rest();
         self.node_set.rest();
         self.touches.rest();
@@ -171,7 +174,7 @@ impl<O: Origin> Optimistic<O> {
     }
 
     #[cold]
-    fn refused(&mut self, table: &Table, record: RecordPtr, reason: Reason) -> OpError {
+    pub(super) fn refused(&mut self, table: &Table, record: RecordPtr, reason: Reason) -> OpError {
         self.locks.failed(&self.base.core, table.id, record, false);
         self.base.conflict_at(Cause { phase: Phase::Execute, reason }, table, record)
     }
@@ -240,22 +243,27 @@ impl<O: Origin> Optimistic<O> {
     }
 
     #[cold]
-    fn removed(&mut self, table: &Table, record: RecordPtr) -> OpError {
+    pub(super) fn removed(&mut self, table: &Table, record: RecordPtr) -> OpError {
         self.base.conflict_at(Cause { phase: Phase::Execute, reason: Reason::RecordRemoved }, table, record)
     }
 
     /// The settled TID word of a record with its row version, noted as the version seen, and the origin that
     /// an entry remembers.
     #[inline(always)]
-    fn look(&mut self, table: &Table, record: RecordPtr, access: For) -> Result<(TidWord, usize, O), OpError> {
+    pub(super) fn look(
+        &mut self,
+        table: &Table,
+        record: RecordPtr,
+        access: For,
+    ) -> Result<(TidWord, usize, O), OpError> {
         let by = self.base.by.at(table, record);
-        let (word, row_version) = match self.locks.look(&mut self.base.core, table, record, access) {
+        let (mut word, mut row_version) = match self.locks.look(&mut self.base.core, table, record, access) {
             Ok(found) => found,
             Err(OpError::Abort(cause)) => return Err(self.refused(table, record, cause.reason)),
             Err(full) => return Err(full),
         };
         if O::Locks::is_removed(word) {
-            return Err(self.removed(table, record));
+            (word, row_version) = self.look_reserved(table, record, access, (word, row_version))?;
         }
         self.base.note_tid(table, word.tid());
         self.base.seen = Seen { record: Some(record), tid: word.tid(), absent: word.is_absent(), own: false };
@@ -285,7 +293,7 @@ impl<O: Origin> Optimistic<O> {
     }
 
     #[inline(always)]
-    pub(crate) fn read(&mut self, table: &Table, key: Key<'_>) -> Result<Option<RowPtr>, OpError> {
+    pub fn read(&mut self, table: &Table, key: Key<'_>) -> Result<Option<RowPtr>, OpError> {
         self.admit(table, key, For::Reading)?;
         match self.find(table, key)? {
             Some(record) => self.read_record(table, record),
@@ -305,7 +313,7 @@ impl<O: Origin> Optimistic<O> {
         Ok((!word.is_absent()).then(|| record::row_of(table, row_version)))
     }
 
-    pub(crate) fn insert(
+    pub fn insert(
         &mut self,
         table: &Table,
         key: Key<'_>,
@@ -381,7 +389,7 @@ impl<O: Origin> Optimistic<O> {
     /// # Errors
     /// A conflict; `abort` unlinks again.
     #[cold]
-    pub(crate) fn link_deferred(&mut self) -> Result<(), OpError> {
+    pub fn link_deferred(&mut self) -> Result<(), OpError> {
         self.validate_executed()?;
         for at in 0..self.base.writes.deferred.len() {
             let Deferred { record, .. } = self.base.writes.deferred[at];
@@ -468,7 +476,7 @@ impl<O: Origin> Optimistic<O> {
     }
 
     #[inline(always)]
-    pub(crate) fn update(&mut self, table: &Table, key: Key<'_>) -> Result<Option<Updating>, OpError> {
+    pub fn update(&mut self, table: &Table, key: Key<'_>) -> Result<Option<Updating>, OpError> {
         self.admit(table, key, For::Writing)?;
         let Some(record) = self.find(table, key)? else { return Ok(None) };
         if let Some(own) = self.base.writes.find(record) {
@@ -500,7 +508,7 @@ impl<O: Origin> Optimistic<O> {
         Ok(Some(Updating { before, after: record::row_of(table, row_version) }))
     }
 
-    pub(crate) fn delete(&mut self, table: &Table, key: Key<'_>) -> Result<Option<RowPtr>, OpError> {
+    pub fn delete(&mut self, table: &Table, key: Key<'_>) -> Result<Option<RowPtr>, OpError> {
         self.admit(table, key, For::Writing)?;
         let Some(record) = self.find(table, key)? else { return Ok(None) };
         if let Some(own) = self.base.writes.find(record) {
@@ -529,7 +537,7 @@ impl<O: Origin> Optimistic<O> {
     }
 
     #[inline]
-    pub(crate) fn scan_next(&mut self, table: &Table, scan: &mut Scan) -> Result<Option<RowPtr>, OpError> {
+    pub fn scan_next(&mut self, table: &Table, scan: &mut Scan) -> Result<Option<RowPtr>, OpError> {
         if O::Locks::PARTITIONED
             && let Some((low, high)) = scan.cursor.range_ahead(table.class)
             && let Err(error) = self.locks.admit_range(table, low, high)
@@ -572,9 +580,9 @@ impl<O: Origin> Optimistic<O> {
         unsafe { table.index.next_leaf_with(&mut scan.cursor, pin, || writes.deferred_of(table)) }
     }
 
-    /// Undoes all writes since the savepoint. Reads on the way stay: the words on which the writes would have
-    /// built are noted as read, unless an earlier write of the same record still builds on them.
-    pub(crate) fn rollback_to(&mut self, savepoint: Savepoint) {
+    /// Undoes all writes since the savepoint. Reads in between stay. The words on which the writes would have built are
+    /// noted as read, unless an earlier write of the same record still builds on them.
+    pub fn rollback_to(&mut self, savepoint: Savepoint) {
         let writes = &mut self.base.writes;
         let undone = writes.undone.len();
         writes.rollback_to(savepoint);
@@ -604,11 +612,11 @@ impl<O: Origin> Optimistic<O> {
         }
     }
 
-    /// The first entry of the read set that no longer holds. Inside a region, or under the locks of the write
-    /// set, this is the decision (promise c). Elsewhere it is an answer about the moment when the check began:
-    /// a word that is unchanged when it is checked was unchanged then, so all values existed together.
+    /// The first entry of the read set that no longer holds. Inside a region, or under the locks of the write set, this
+    /// is the decision (promise c). Otherwise it holds for the moment when the check began. A word that is unchanged
+    /// when it is checked was unchanged then, so all values existed together.
     #[inline]
-    pub(crate) fn validation_failure<A: Access>(
+    pub fn validation_failure<A: Access>(
         access: &mut A,
         reads: &[Read<O>],
         node_set: &[NodeSetEntry<O>],
@@ -616,7 +624,10 @@ impl<O: Origin> Optimistic<O> {
     ) -> Option<ValidationFailure> {
         for (i, read) in reads.iter().enumerate() {
             let now = TidWord(access.load(read.word()));
-            if now != read.seen && (now != read.seen.locked() || writes.find(read.record()).is_none()) {
+            if now != read.seen
+                && (now != read.seen.locked() || writes.find(read.record()).is_none())
+                && !O::Locks::is_same_version(now, read.seen)
+            {
                 return Some(ValidationFailure::Read(i));
             }
         }
@@ -625,10 +636,7 @@ impl<O: Origin> Optimistic<O> {
 
     /// As [`Optimistic::validation_failure`], of absences and ranges.
     #[inline(always)]
-    pub(crate) fn node_set_failure<A: Access>(
-        access: &mut A,
-        node_set: &[NodeSetEntry<O>],
-    ) -> Option<ValidationFailure> {
+    pub fn node_set_failure<A: Access>(access: &mut A, node_set: &[NodeSetEntry<O>]) -> Option<ValidationFailure> {
         let changed = |entry: &NodeSetEntry<O>| {
             // SAFETY: the worker has been online since it took the node version.
             let word = unsafe { &*entry.node_version.address() };
@@ -638,13 +646,13 @@ impl<O: Origin> Optimistic<O> {
     }
 
     /// Promise (g): validates without committing.
-    pub(crate) fn validate(&mut self) -> Result<(), OpError> {
+    pub fn validate(&mut self) -> Result<(), OpError> {
         self.validate_or_rebase(false).map(drop)
     }
 
     /// As [`Optimistic::validate`], when the body has run: writes may be rebased on newer row versions.
     /// Returns whether the attempt was rebased.
-    pub(crate) fn validate_executed(&mut self) -> Result<bool, OpError> {
+    pub fn validate_executed(&mut self) -> Result<bool, OpError> {
         self.validate_or_rebase(true)
     }
 
@@ -663,7 +671,7 @@ impl<O: Origin> Optimistic<O> {
     }
 
     /// The first read, or version on which a write builds, that no longer holds.
-    pub(crate) fn validation_failure_now(&self) -> Option<ValidationFailure> {
+    pub fn validation_failure_now(&self) -> Option<ValidationFailure> {
         let mut plain = Plain;
         Self::validation_failure(&mut plain, &self.reads, &self.node_set, &self.base.writes).or_else(|| {
             let mut stale = |write: &Write<O>| {
@@ -677,7 +685,7 @@ impl<O: Origin> Optimistic<O> {
 
     /// Which operation noted the entry that failed validation.
     #[cfg(test)]
-    pub(crate) fn origin(&self, failure: ValidationFailure) -> O {
+    pub fn origin(&self, failure: ValidationFailure) -> O {
         match failure {
             ValidationFailure::Read(i) => self.reads[i].by,
             ValidationFailure::Node(i) => self.node_set[i].by,
@@ -686,7 +694,7 @@ impl<O: Origin> Optimistic<O> {
     }
 
     /// Its reads and writes, for the caller that orders the decisions of several transactions.
-    pub(crate) fn prepared(&self) -> Prepared {
+    pub fn prepared(&self) -> Prepared {
         let Optimistic { base: Attempt { core, writes, .. }, reads, node_set, locks, .. } = self;
         let columns = self.columns_written();
         let there = || writes.entries().iter().zip(&columns).filter(|(write, _)| write.link == Link::There);
@@ -710,7 +718,7 @@ impl<O: Origin> Optimistic<O> {
     }
 
     /// Has others know what the executed attempt, of which this was prepared, is going to write.
-    pub(crate) fn announce(&mut self, prepared: &Prepared) {
+    pub fn announce(&mut self, prepared: &Prepared) {
         if self.locks.has_announced() {
             return;
         }
@@ -721,14 +729,14 @@ impl<O: Origin> Optimistic<O> {
     }
 
     /// Ends an attempt that failed.
-    pub(crate) fn abandon(&mut self, claim: &impl Claim) {
+    pub fn abandon(&mut self, claim: &impl Claim) {
         self.locks.release(&self.base.core);
         self.base.abandon(claim);
     }
 
     /// Whether all notes are of one version and its TID is the newest that was seen: a transaction that overwrites it
     /// has a TID above. (The TID of an absence may be older than deletions that were unlinked since.)
-    pub(crate) fn saw_one_version(&self) -> bool {
+    pub fn saw_one_version(&self) -> bool {
         let one = self.reads.iter().all(|read| read.seen.tid() == self.base.newest);
         one && self.reads.len() <= 1 && self.node_set.is_empty()
     }
@@ -736,7 +744,7 @@ impl<O: Origin> Optimistic<O> {
     /// Commits an attempt that wrote nothing: its place is the start of validation, when every word noted was
     /// unchanged. One word alone needs no validation.
     #[inline]
-    pub(crate) fn commit_read_only(&mut self, claim: &impl Claim) -> Result<Outcome, OpError> {
+    pub fn commit_read_only(&mut self, claim: &impl Claim) -> Result<Outcome, OpError> {
         // Notes from before a lock was taken may have become stale by then.
         let locks = self.locks.holds_any();
         if self.reads.len() + self.node_set.len() > usize::from(!locks) {
@@ -747,7 +755,7 @@ impl<O: Origin> Optimistic<O> {
 
     /// Ends an attempt that wrote nothing and has been validated.
     #[inline]
-    pub(crate) fn end_read_only(&mut self, claim: &impl Claim) -> Outcome {
+    pub fn end_read_only(&mut self, claim: &impl Claim) -> Outcome {
         let newest = self.base.newest;
         self.locks.release(&self.base.core);
         self.base.finish(claim);
@@ -756,7 +764,7 @@ impl<O: Origin> Optimistic<O> {
 
     /// The error for an entry that failed validation.
     #[cold]
-    pub(crate) fn record_conflict(&mut self, phase: Phase, failure: ValidationFailure) -> OpError {
+    pub fn record_conflict(&mut self, phase: Phase, failure: ValidationFailure) -> OpError {
         let might_pass = self.bases.refuted();
         let changed = Cause { phase, reason: Reason::RecordChanged };
         match failure {
@@ -823,13 +831,13 @@ impl<O: Origin> Observer for OwnChanges<'_, O> {
 
 /// Unlinking under the lock bit of the TID word.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct LockBit;
+pub struct LockBit;
 
 impl Claim for LockBit {
     fn take(&self, core: &Core, table: &Table, record: RecordPtr) -> Option<TidWord> {
         let word = record_header::tid_word(&table.record_layout, record);
         let seen = TidWord(word.load(Ordering::Relaxed));
-        if seen.is_locked() {
+        if seen.is_locked() || seen.is_reserved() {
             return None;
         }
         let exchange = || word.compare_exchange(seen.0, seen.locked().0, Ordering::AcqRel, Ordering::Relaxed);

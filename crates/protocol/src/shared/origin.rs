@@ -1,6 +1,6 @@
-//! The origin in an entry of a read, node or write set: the operation of a procedure to which it belongs, for
-//! protocols that repair, or the time until which its version was valid, for those that order by timestamps.
-//! For others it is `()`, which takes no room and no instruction.
+//! The origin in an entry of a read, node or write set. For protocols that repair it is the operation of a procedure to
+//! which the entry belongs. For those that order by timestamps it is the time until which the version was valid. For
+//! others it is `()`, which takes no room and no instruction.
 
 use std::fmt::Debug;
 
@@ -10,7 +10,7 @@ use seriatim_txn::{Runs, Table};
 use super::access_locks::AccessLocks;
 
 /// The origin of an entry.
-pub(crate) trait Origin: Copy + Debug + Default + PartialEq + Send {
+pub trait Origin: Copy + Debug + Default + PartialEq + Send {
     /// Locks that are taken when records are accessed.
     type Locks: AccessLocks;
 
@@ -49,9 +49,9 @@ impl Origin for () {
 
 /// A run of an operation; by default, the accesses before the first was named.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Run {
-    pub(crate) operation: Option<u16>,
-    pub(crate) iteration: u32,
+pub struct Run {
+    pub operation: Option<u16>,
+    pub iteration: u32,
 }
 
 impl Origin for Run {

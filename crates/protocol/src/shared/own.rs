@@ -1,8 +1,8 @@
 //! Finds a transaction's own entry for an address: a hash of chains that is reused without being cleared.
 //!
 //! A slot is (generation, entry); one of an older generation is empty. A chain runs from the newest entry with a slot's
-//! hash to older ones, so entries can be popped from the end (savepoints). One can also leave from the middle: the last
-//! entry takes its number, in its place in the chain, so that what is pushed afterwards can be popped as before.
+//! hash to older ones, so entries can be popped from the end (savepoints). An entry can also be removed from the
+//! middle. The last entry takes its number and its place in the chain, so that later entries can be popped as before.
 
 use seriatim_memory::{CountedVec, Local};
 
@@ -13,7 +13,7 @@ const SLOTS_MIN: usize = 256;
 const SHIFT_MAX: u32 = 64 - SLOTS_MIN.ilog2();
 
 #[derive(Debug)]
-pub(crate) struct OwnIndex {
+pub struct OwnIndex {
     slots: CountedVec<u64>,
     /// 64 less the bits of a slot's number.
     shift: u32,
@@ -22,7 +22,7 @@ pub(crate) struct OwnIndex {
 }
 
 impl OwnIndex {
-    pub(crate) fn new(local: &Local) -> OwnIndex {
+    pub fn new(local: &Local) -> OwnIndex {
         let (slots, next) = (local.counted(SLOTS_MIN), local.counted(SLOTS_MIN));
         let mut index = OwnIndex { slots, shift: SHIFT_MAX, next, generation: u32::MAX };
         index.clear();
@@ -44,7 +44,7 @@ impl OwnIndex {
 
     /// The newest entry for `address`; `address_of` gives an entry's address.
     #[inline]
-    pub(crate) fn find(&self, address: usize, address_of: impl Fn(usize) -> usize) -> Option<usize> {
+    pub fn find(&self, address: usize, address_of: impl Fn(usize) -> usize) -> Option<usize> {
         if self.next.is_empty() {
             return None;
         }
@@ -60,7 +60,7 @@ impl OwnIndex {
 
     /// Adds the next entry (its index is the number of entries so far).
     #[inline(always)]
-    pub(crate) fn push(&mut self, address: usize, address_of: impl Fn(usize) -> usize) {
+    pub fn push(&mut self, address: usize, address_of: impl Fn(usize) -> usize) {
         if self.next.len() >= 2 * self.slots.len() {
             self.grow(address_of);
         }
@@ -89,7 +89,7 @@ impl OwnIndex {
     }
 
     /// Removes the newest entry, which is `address`'s.
-    pub(crate) fn pop(&mut self, address: usize) {
+    pub fn pop(&mut self, address: usize) {
         let slot = self.slot(address);
         if let Some(previous) = self.next.pop() {
             self.slots[slot] = u64::from(self.generation) << 32 | u64::from(previous);
@@ -97,7 +97,7 @@ impl OwnIndex {
     }
 
     /// Removes an entry, which is `address`'s; the last one, which is `last_address`'s, has its number from now on.
-    pub(crate) fn remove(&mut self, entry: usize, address: usize, last_address: usize) {
+    pub fn remove(&mut self, entry: usize, address: usize, last_address: usize) {
         self.redirect(address, entry as u32, self.next[entry]);
         let last = self.next.len() - 1;
         if entry != last {
@@ -122,7 +122,7 @@ impl OwnIndex {
     }
 
     #[inline]
-    pub(crate) fn clear(&mut self) {
+    pub fn clear(&mut self) {
         self.next.clear();
         self.generation = self.generation.wrapping_add(1);
         if self.generation == 0 || self.slots.len() > 4 * self.next.room().max(SLOTS_MIN) {
@@ -141,7 +141,7 @@ impl OwnIndex {
     }
 
     /// Gives back what a large transaction made it take.
-    pub(crate) fn rest(&mut self) {
+    pub fn rest(&mut self) {
         self.next.rest();
         self.clear();
     }

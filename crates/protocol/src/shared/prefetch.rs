@@ -9,10 +9,10 @@
 //!
 //! If a record's tag is not in the line of its hash bucket, the lines behind it are searched, a wave later.
 //!
-//! Each row has a slot, in the order of the requests, which is the order in which a procedure's operations read them: a
-//! lookup tries the next slot first. Keys are compared, so a wrong guess costs a comparison and a right one saves
-//! hashing and probing. Where the order differs, as with rows prefetched table by table, the table's next slot is
-//! searched among those ahead. A hit is as valid as the index's own: the record was linked while the worker was online.
+//! Each row has a slot, in the order of the requests. A procedure's operations read the rows in this order, so a lookup
+//! tries the next slot first. Keys are compared, so a wrong guess costs a comparison and a right one saves hashing and
+//! probing. Where the order differs, as with rows prefetched table by table, the table's next slot is searched among
+//! those ahead. A hit is as valid as the index's own: the record was linked while the worker was online.
 
 use std::sync::atomic::Ordering;
 
@@ -62,7 +62,7 @@ enum Stage {
 
 /// The rows that one attempt has requested.
 #[derive(Debug, Default)]
-pub(crate) struct Prefetched {
+pub struct Prefetched {
     slots: Vec<Slot>,
     /// Slots before this are taken.
     next: usize,
@@ -86,14 +86,14 @@ fn bit(table: &Table) -> u64 {
 impl Prefetched {
     /// Forgets everything.
     #[inline]
-    pub(crate) fn clear(&mut self) {
+    pub fn clear(&mut self) {
         self.slots.clear();
         (self.next, self.complete, self.advanced, self.tables, self.passed) = (0, 0, 0, 0, (0, 0));
     }
 
     /// The first wave for one row.
     #[inline(always)]
-    pub(crate) fn begin(&mut self, table: &Table, key: Key<'_>, leaf_hints: &mut LeafHints, pin: Pinned<'_>) {
+    pub fn begin(&mut self, table: &Table, key: Key<'_>, leaf_hints: &mut LeafHints, pin: Pinned<'_>) {
         if self.slots.len() == self.slots.capacity() && !self.make_room() {
             return;
         }
@@ -121,7 +121,7 @@ impl Prefetched {
 
     /// The next wave for all rows.
     #[inline]
-    pub(crate) fn advance(&mut self, pin: Pinned<'_>) {
+    pub fn advance(&mut self, pin: Pinned<'_>) {
         for slot in &mut self.slots[self.complete..self.advanced] {
             let table = slot.table.get();
             match slot.stage {
@@ -156,7 +156,7 @@ impl Prefetched {
 
     /// The record with this key, if it is that of the next slot, or of one of the table's next few.
     #[inline(always)]
-    pub(crate) fn find(&mut self, table: &Table, key: Key<'_>, pin: Pinned<'_>) -> Option<RecordPtr> {
+    pub fn find(&mut self, table: &Table, key: Key<'_>, pin: Pinned<'_>) -> Option<RecordPtr> {
         if self.tables & bit(table) == 0 {
             return None;
         }

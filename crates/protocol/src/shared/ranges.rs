@@ -43,7 +43,7 @@ struct ScannedPart {
 
 /// The notes of an attempt, by entry of the node set.
 #[derive(Debug, Default)]
-pub(crate) struct Ranges {
+pub struct Ranges {
     parts: Vec<ScannedPart>,
     records: Vec<RecordPtr>,
     /// For looking again.
@@ -52,7 +52,7 @@ pub(crate) struct Ranges {
 }
 
 impl Ranges {
-    pub(crate) fn clear(&mut self) {
+    pub fn clear(&mut self) {
         self.parts.clear();
         self.records.clear();
     }
@@ -69,7 +69,7 @@ impl Ranges {
 
     /// The transaction uses this many of the records of the scan's current leaf.
     #[inline]
-    pub(crate) fn look(&mut self, scan: &Scan) {
+    pub fn look(&mut self, scan: &Scan) {
         if scan.note != 0
             && let Some(ScannedPart { looked: Some(looked), .. }) = self.part(scan.note)
         {
@@ -79,7 +79,7 @@ impl Ranges {
 
     /// The transaction requests more than the scan's current leaf has.
     #[inline]
-    pub(crate) fn exhaust(&mut self, scan: &Scan) {
+    pub fn exhaust(&mut self, scan: &Scan) {
         if scan.note != 0
             && let Some(part) = self.part(scan.note)
         {
@@ -121,10 +121,10 @@ impl<O: Origin> Optimistic<O> {
         Ok(true)
     }
 
-    /// Moves an entry of the node set to the newest node version of its leaf, if it `may`, where the leaf has
-    /// changed outside of the part that was used. Returns whether there was a newer one; `None` if that part
-    /// has changed, or was not noted. While the attempt does not commit yet, its scans may continue in the
-    /// records that they hold of a leaf: then all of these count as used.
+    /// Moves an entry of the node set to the newest node version of its leaf, if it `may` and the leaf has changed only
+    /// outside of the used part. Returns whether there was a newer one; `None` if that part has changed, or was not
+    /// noted. While the attempt does not commit yet, its scans may continue in the records that they hold of a leaf:
+    /// then all of these count as used.
     pub(super) fn rebase_range(&mut self, entry: usize, may: bool, commits: bool) -> Option<bool> {
         // SAFETY: as in `node_set_failure`.
         let word = unsafe { &*self.node_set[entry].node_version.address() };

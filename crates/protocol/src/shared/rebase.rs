@@ -3,21 +3,20 @@
 //! Validation compares TID words, so any change in a row refutes every reader of the row. An attempt that names the
 //! columns that it uses also notes the row versions that it saw. When its validation fails, each changed record is
 //! compared with its noted row version by these columns. If they have the values that were seen, the attempt would have
-//! been the same on the newest row version, and its entry takes the TID word of that one. An update is merged into the
-//! newest row version first ([`seriatim_catalog::wire::RowWire::merge`]), which also adds additions to the newest sums.
-//! Then the whole commit is tried again, which decides as usual. So an addition whose column is not read conflicts with
-//! nothing, and a reader of other columns does not conflict with it.
+//! been the same on the newest row version. Its entry then takes the TID word of that version. An update is merged into
+//! the newest row version first ([`seriatim_catalog::wire::RowWire::merge`]), which also adds additions to the newest
+//! sums. Then the whole commit is tried again, which decides as usual. So an addition whose column is not read
+//! conflicts with nothing, and a reader of other columns does not conflict with it.
 //!
 //! Values are compared, not versions: a column that was changed and changed back makes no difference to its readers.
 //!
-//! Where records are locked at access, a record that has become such a record conflicts with transactions that
-//! saw it before: nothing is rebased on its version, which requires its lock. Records that the attempt has
-//! locked have not changed.
+//! A record that has become one that is locked at access conflicts with transactions that saw it before. Nothing is
+//! rebased on its version, as that requires its lock. Records that the attempt has locked have not changed.
 //!
-//! Notes outlive a repair: those of entries that leave a set go with them, and the others follow their entries
-//! to their new index. If a row version of a write-set entry was undone, the notes of the entry are dropped.
-//! In an attempt that may be repaired, an update is merged only while it is the entry's only one: a repair may
-//! go back to an earlier row version, into which nothing was merged.
+//! Notes outlive a repair: those of entries that leave a set go with them, and the others follow their entries to their
+//! new index. If a row version of a write-set entry was undone, the notes of the entry are dropped. In an attempt that
+//! may be repaired, an update is merged only while it is the entry's only one. A repair may restore an earlier row
+//! version, into which nothing was merged.
 //!
 //! An access without notes is not rebased. A worker takes notes when one of its attempts was refuted recently.
 //! It takes them for calls that leave out columns of the table that updates change, and for each read of a row
@@ -40,7 +39,7 @@ use super::table_ref::TableRef;
 use super::writes::Write;
 
 /// How often an attempt is rebased at most: each time another has committed.
-pub(crate) const REBASES_MAX: Knob = Knob {
+pub const REBASES_MAX: Knob = Knob {
     name: "rebases_max",
     unit: "rebases",
     default: 16,
@@ -66,7 +65,7 @@ struct Base {
 
 /// The notes of an attempt.
 #[derive(Debug)]
-pub(crate) struct Bases {
+pub struct Bases {
     /// How often an attempt may be rebased, and how often this one was.
     max: u32,
     rebases: u32,
@@ -78,11 +77,14 @@ pub(crate) struct Bases {
     writes: CountedVec<Base>,
     /// The notes of scans.
     pub(super) ranges: Ranges,
+    /// Whether the open attempt reserves the rows that it accesses: only read while notes are taken.
+    pub(super) reserves: bool,
+    reserves_next: bool,
 }
 
 impl Bases {
     /// The notes of attempts that are not rebased: none.
-    pub(crate) fn new(local: &Local) -> Bases {
+    pub fn new(local: &Local) -> Bases {
         Bases {
             max: 0,
             rebases: 0,
@@ -90,11 +92,13 @@ impl Bases {
             reads: local.counted(64),
             writes: local.counted(64),
             ranges: Ranges::default(),
+            reserves: false,
+            reserves_next: false,
         }
     }
 
     /// An attempt may be rebased so often.
-    pub(crate) fn allow(&mut self, rebases_max: u32) {
+    pub fn allow(&mut self, rebases_max: u32) {
         self.max = rebases_max;
     }
 
@@ -105,9 +109,10 @@ impl Bases {
 
     /// An attempt begins.
     #[inline]
-    pub(crate) fn begin(&mut self) {
+    pub fn begin(&mut self) {
         if self.attempts > 0 {
             self.attempts -= 1;
+            self.reserves = std::mem::take(&mut self.reserves_next);
             self.rebases = 0;
             self.clear();
         }
@@ -115,13 +120,20 @@ impl Bases {
 
     /// Whether notes are taken.
     #[inline(always)]
-    pub(crate) fn are_noted(&self) -> bool {
+    pub fn are_noted(&self) -> bool {
         self.attempts > 0
+    }
+
+    /// The next attempt reserves the rows that it accesses.
+    pub(super) fn reserve_next(&mut self) {
+        // One is taken when the attempt begins.
+        self.attempts = self.attempts.max(2);
+        self.reserves_next = true;
     }
 
     /// Notes are worth while: an attempt was refuted or rebased.
     #[cold]
-    pub(crate) fn encourage(&mut self) {
+    pub fn encourage(&mut self) {
         self.attempts = if self.max > 0 { NOTED } else { 0 };
     }
 
@@ -133,14 +145,14 @@ impl Bases {
     }
 
     #[inline]
-    pub(crate) fn clear(&mut self) {
+    pub fn clear(&mut self) {
         self.reads.clear();
         self.writes.clear();
         self.ranges.clear();
     }
 
     /// This entry left the write set, and the last one took its index.
-    pub(crate) fn taken(&mut self, entry: usize, last: usize) {
+    pub fn taken(&mut self, entry: usize, last: usize) {
         self.writes.retain_mut(|base| {
             let stays = base.entry as usize != entry;
             if base.entry as usize == last {
@@ -162,22 +174,22 @@ impl Bases {
     }
 
     /// Nothing is noted but the update that made the only entry of the write set, of this row version.
-    pub(crate) fn note_only(&mut self, table: &Table, row_version: usize, columns: ColumnUse) {
+    pub fn note_only(&mut self, table: &Table, row_version: usize, columns: ColumnUse) {
         self.clear();
         self.writes.push(Base { table: table.into(), entry: 0, row_version, columns });
     }
 
     /// Whether nothing is noted.
-    pub(crate) fn is_empty(&self) -> bool {
+    pub fn is_empty(&self) -> bool {
         self.reads.is_empty() && self.writes.is_empty()
     }
 
     /// Entries were undone: those of the write set may have other indices now, or other row versions.
-    pub(crate) fn forget_writes(&mut self) {
+    pub fn forget_writes(&mut self) {
         self.writes.clear();
     }
 
-    pub(crate) fn rest(&mut self) {
+    pub fn rest(&mut self) {
         self.reads.rest();
         self.writes.rest();
     }
@@ -208,7 +220,7 @@ impl<F: Fn(usize) -> bool> Renumbering<F> {
 impl<O: Origin> Optimistic<O> {
     /// The row of the last operation, which the attempt wrote, was looked at: these columns are used.
     #[cold]
-    pub(crate) fn note_used_own(&mut self, table: &Table, columns: ColumnSet) -> Result<(), OpError> {
+    pub fn note_used_own(&mut self, table: &Table, columns: ColumnSet) -> Result<(), OpError> {
         let entry = self.base.seen.record.and_then(|record| self.base.writes.find(record));
         let Some(entry) = entry else { return Ok(()) };
         let base = Base { table: table.into(), entry: entry as u32, row_version: 0, columns: columns.into() };
@@ -217,7 +229,7 @@ impl<O: Origin> Optimistic<O> {
 
     /// A row was read, of which these columns are used.
     #[inline(never)]
-    pub(crate) fn note_used(&mut self, table: &Table, row: RowPtr, columns: ColumnSet) -> Result<(), OpError> {
+    pub fn note_used(&mut self, table: &Table, row: RowPtr, columns: ColumnSet) -> Result<(), OpError> {
         if self.base.seen.own {
             return self.note_used_own(table, columns);
         }
@@ -234,7 +246,7 @@ impl<O: Origin> Optimistic<O> {
 
     /// A row, which was as `before`, is being updated.
     #[inline(never)]
-    pub(crate) fn note_update(&mut self, table: &Table, before: RowPtr, columns: ColumnUse) -> Result<(), OpError> {
+    pub fn note_update(&mut self, table: &Table, before: RowPtr, columns: ColumnUse) -> Result<(), OpError> {
         let row_version = record::row_version_of(table, before);
         let own = self.base.seen.record.filter(|_| self.base.seen.own);
         let entry = own.and_then(|record| self.base.writes.find(record));
@@ -244,11 +256,11 @@ impl<O: Origin> Optimistic<O> {
     }
 
     /// Continues from the newest row versions. True if there were newer ones, and the used columns are the same in all
-    /// of them: then the commit can be tried again, unless that was done too often. Writes are merged only if the
+    /// of them. Then the commit can be tried again, unless that was done too often. Writes are merged only if the
     /// attempt `commits`. While its body runs, it may still read rows that it wrote, or be told that a sum left its
     /// range. (Runs that a repair repeats find the merged rows, as they would have written them.)
     #[cold]
-    pub(crate) fn rebase(&mut self, commits: bool) -> bool {
+    pub fn rebase(&mut self, commits: bool) -> bool {
         self.go_on(commits).is_ok()
     }
 
@@ -256,7 +268,7 @@ impl<O: Origin> Optimistic<O> {
     ///
     /// # Errors
     /// The entry that refutes it, if any; a record that has changed again meanwhile is not reported.
-    pub(crate) fn go_on(&mut self, commits: bool) -> Result<(), Option<ValidationFailure>> {
+    pub fn go_on(&mut self, commits: bool) -> Result<(), Option<ValidationFailure>> {
         if !self.bases.may_go_on() {
             return Err(None);
         }
@@ -310,7 +322,8 @@ impl<O: Origin> Optimistic<O> {
     /// there was a newer one; `None` if the used columns differ.
     fn rebase_read(&mut self, entry: usize, may: bool) -> Option<bool> {
         let (word, seen) = (self.reads[entry].word(), self.reads[entry].seen);
-        if TidWord(word.load(Ordering::Acquire)) == seen {
+        let now = TidWord(word.load(Ordering::Acquire));
+        if now == seen || O::Locks::is_same_version(now, seen) {
             return Some(false);
         }
         let noted = self.bases.reads.binary_search_by_key(&(entry as u32), |base| base.entry);
@@ -322,13 +335,18 @@ impl<O: Origin> Optimistic<O> {
             return None;
         }
         self.base.note_tid(table, now.tid());
-        self.reads[entry].seen = now;
+        self.reads[entry].seen = now.unreserved();
         Some(true)
     }
 
     /// Moves one entry of the write set to the newest row version of its record, if it `may`. Returns whether
     /// there was a newer one; `None` if its update would not be the same on it.
     fn rebase_write(&mut self, entry: usize, may: bool) -> Option<bool> {
+        self.rebase_write_if(entry, may, |now| !now.is_reserved())
+    }
+
+    /// As [`Optimistic::rebase_write`], if the attempt may write over the newest version.
+    fn rebase_write_if(&mut self, entry: usize, may: bool, may_write: impl Fn(TidWord) -> bool) -> Option<bool> {
         let write = self.base.writes.entries()[entry];
         let table = write.table();
         let word = record_header::tid_word(&table.record_layout, write.record);
@@ -338,7 +356,7 @@ impl<O: Origin> Optimistic<O> {
         if !may {
             return None;
         }
-        let (now, newer) = newer::<O>(table, write.record)?;
+        let (now, newer) = newer::<O>(table, write.record).filter(|(now, _)| may_write(*now))?;
         let regardless = self.base.core.injects(Fault::RebaseRegardless);
         if !regardless && !self.merge(entry, newer) {
             return None;
@@ -349,13 +367,14 @@ impl<O: Origin> Optimistic<O> {
     }
 
     /// Moves the only entry of the write set to the newest row version of its record, on every call. False if
-    /// its update would not be the same on it.
-    pub(crate) fn rebase_only(&mut self) -> bool {
-        self.rebase_write(0, true).is_some()
+    /// its update would not be the same on it. Such an update is of a transaction that is partly published: it
+    /// also replaces a version that another attempt has reserved.
+    pub fn rebase_only(&mut self) -> bool {
+        self.rebase_write_if(0, true, |_| true).is_some()
     }
 
     /// For each entry of the read set, the columns that were used.
-    pub(crate) fn columns_read(&self) -> Vec<ColumnSet> {
+    pub fn columns_read(&self) -> Vec<ColumnSet> {
         let mut columns = vec![ColumnSet::ALL; self.reads.len()];
         for base in self.bases.reads.iter() {
             columns[base.entry as usize] = of_read(base.table.get(), base.columns.used);
@@ -365,7 +384,7 @@ impl<O: Origin> Optimistic<O> {
 
     /// For each entry of the write set, the columns of the row that its updates use, and those that they
     /// change. Updates that use none can be merged into any other version.
-    pub(crate) fn columns_written(&self) -> Vec<(ColumnSet, ColumnSet)> {
+    pub fn columns_written(&self) -> Vec<(ColumnSet, ColumnSet)> {
         let entries = self.base.writes.entries();
         let mut noted = vec![(ColumnUse::default(), 0); entries.len()];
         for base in self.bases.writes.iter() {
@@ -422,7 +441,7 @@ impl<O: Origin> Optimistic<O> {
 
 /// The columns of a row that matter for conflicts, among those that an update uses or changes. Rows that are
 /// not distinguishable are used or changed whole.
-pub(crate) fn of_row(table: &Table, columns: ColumnSet) -> ColumnSet {
+pub fn of_row(table: &Table, columns: ColumnSet) -> ColumnSet {
     match table.updatable {
         ColumnSet::EMPTY if columns.is_empty() => columns,
         ColumnSet::EMPTY => ColumnSet::ALL,
@@ -431,7 +450,7 @@ pub(crate) fn of_row(table: &Table, columns: ColumnSet) -> ColumnSet {
 }
 
 /// The same of columns that are read. Whether there is a row is used, too.
-pub(crate) fn of_read(table: &Table, columns: ColumnSet) -> ColumnSet {
+pub fn of_read(table: &Table, columns: ColumnSet) -> ColumnSet {
     match table.updatable {
         ColumnSet::EMPTY => ColumnSet::ALL,
         updatable => columns.intersection(updatable).union(Prepared::REST),
@@ -446,7 +465,7 @@ fn then(columns: ColumnUse, base: &Base) -> ColumnUse {
 }
 
 /// The newest committed version of a record and its TID word; `None` if there is none, or it stays locked.
-pub(crate) fn newest(table: &Table, record: RecordPtr) -> Option<(TidWord, usize)> {
+pub fn newest(table: &Table, record: RecordPtr) -> Option<(TidWord, usize)> {
     // A removed record is absent.
     record_header::settled_version(table, record).filter(|(word, _)| !word.is_absent())
 }
@@ -457,14 +476,14 @@ fn newer<O: Origin>(table: &Table, record: RecordPtr) -> Option<(TidWord, usize)
 }
 
 /// Whether two row versions of one record have the same values in these columns.
-pub(crate) fn agree(table: &Table, one: usize, other: usize, columns: ColumnSet) -> bool {
+pub fn agree(table: &Table, one: usize, other: usize, columns: ColumnSet) -> bool {
     let Some(wire) = &table.wire else { return false };
     // SAFETY: row versions of the table, readable as we have been online since they were published.
     unsafe { wire.rows.agree(row(table, one), row(table, other), columns) }
 }
 
 /// A row version's row.
-pub(crate) fn row<'t>(table: &Table, row_version: usize) -> RowRef<'t> {
+pub fn row<'t>(table: &Table, row_version: usize) -> RowRef<'t> {
     // SAFETY: the worker has been online since it was published, and is for the lifetime.
     unsafe { RowRef::from_raw(record::row_of(table, row_version).as_ptr()) }
 }

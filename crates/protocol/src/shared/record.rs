@@ -1,8 +1,8 @@
 //! Making, copying and freeing records and their parts.
 //!
-//! Ownership: a record owns the row versions and the fixed part inside it. Any other row version, fixed part
-//! or out-of-line value is owned by the version that points to it, and passes to the next version where an
-//! update left it as it was.
+//! Ownership: a record owns the row versions and the fixed part inside it. Any other row version, fixed part or
+//! out-of-line value belongs to the version that points to it. It passes to the next version if the update did not
+//! change it.
 
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -23,13 +23,13 @@ use super::writes::{RowPart, Write, WriteSet};
 const OUT_OF_LINE_HEADER: usize = 8;
 
 /// The memory limit as an error.
-pub(crate) fn full(_: OutOfMemory) -> OpError {
+pub fn full(_: OutOfMemory) -> OpError {
     OpError::execute(Reason::OutOfMemory)
 }
 
 /// The row of a row version.
 #[inline]
-pub(crate) fn row_of(table: &Table, row_version: usize) -> RowPtr {
+pub fn row_of(table: &Table, row_version: usize) -> RowPtr {
     let row = (row_version + table.record_layout.version_header) as *mut u8;
     // SAFETY: the address of a row version is never zero where a row is requested; callers checked.
     unsafe { NonNull::new_unchecked(row) }
@@ -37,7 +37,7 @@ pub(crate) fn row_of(table: &Table, row_version: usize) -> RowPtr {
 
 /// The row version of a row.
 #[inline]
-pub(crate) fn row_version_of(table: &Table, row: RowPtr) -> usize {
+pub fn row_version_of(table: &Table, row: RowPtr) -> usize {
     row.as_ptr() as usize - table.record_layout.version_header
 }
 
@@ -53,7 +53,7 @@ fn fixed_of(table: &Table, row_version: usize) -> usize {
 }
 
 /// A record for a new row, not linked anywhere.
-pub(crate) fn stage(core: &mut Core, table: &Table) -> Result<Staged, OpError> {
+pub fn stage(core: &mut Core, table: &Table) -> Result<Staged, OpError> {
     let record_layout = &table.record_layout;
     let memory = core.local.allocate(&mut core.outside, record_layout.record).map_err(full)?;
     // SAFETY: the allocation is `record_layout.record` bytes, and private.
@@ -64,7 +64,7 @@ pub(crate) fn stage(core: &mut Core, table: &Table) -> Result<Staged, OpError> {
 ///
 /// # Safety
 /// No other thread uses them.
-pub(crate) unsafe fn restage(table: &Table, record: RecordPtr) -> Staged {
+pub unsafe fn restage(table: &Table, record: RecordPtr) -> Staged {
     let record_layout = &table.record_layout;
     // SAFETY: a record is `record_layout.record` bytes, which contain row and fixed part.
     unsafe {
@@ -83,12 +83,12 @@ pub(crate) unsafe fn restage(table: &Table, record: RecordPtr) -> Staged {
 }
 
 /// Gives a staged record back. Its out-of-line values are parts of the attempt and freed with it.
-pub(crate) fn discard(core: &mut Core, table: &Table, staged: Staged) {
+pub fn discard(core: &mut Core, table: &Table, staged: Staged) {
     release(core, staged.record.addr(), table.record_layout.record);
 }
 
 /// Frees memory that no other thread can reach.
-pub(crate) fn release(core: &mut Core, address: usize, bytes: usize) {
+pub fn release(core: &mut Core, address: usize, bytes: usize) {
     if let Some(memory) = NonNull::new(address as *mut u8).filter(|_| !core.leaks()) {
         // SAFETY: the caller owns the memory and says how much it is.
         unsafe { core.local.release(memory, bytes) }
@@ -97,7 +97,7 @@ pub(crate) fn release(core: &mut Core, address: usize, bytes: usize) {
 
 /// Frees memory of a version that a commit of `epoch` replaced or deleted, a grace period from now (promise
 /// e): readers may still hold it.
-pub(crate) fn retire(core: &mut Core, address: usize, bytes: usize, epoch: Epoch) {
+pub fn retire(core: &mut Core, address: usize, bytes: usize, epoch: Epoch) {
     if let Some(memory) = NonNull::new(address as *mut u8).filter(|_| !core.leaks()) {
         // SAFETY: the caller unlinked the memory and says how much it is.
         unsafe { core.local.retire_version(memory, bytes, epoch) }
@@ -106,7 +106,7 @@ pub(crate) fn retire(core: &mut Core, address: usize, bytes: usize, epoch: Epoch
 
 /// Writes key words and header of a staged record, so that it can be linked. Further head words are the protocol's.
 #[inline]
-pub(crate) fn set_key(core: &mut Core, table: &Table, record: RecordPtr, key: Key<'_>) -> Result<(), OpError> {
+pub fn set_key(core: &mut Core, table: &Table, record: RecordPtr, key: Key<'_>) -> Result<(), OpError> {
     let out_of_line = match out_of_line_bytes(key) {
         0 => None,
         bytes => Some(core.local.allocate(&mut core.outside, bytes).map_err(full)?),
@@ -130,7 +130,7 @@ fn out_of_line_key(table: &Table, record: RecordPtr) -> (usize, usize) {
 }
 
 /// An out-of-line block for `bytes`; zero for none.
-pub(crate) fn out_of_line(core: &mut Core, bytes: &[u8]) -> Result<u64, OutOfMemory> {
+pub fn out_of_line(core: &mut Core, bytes: &[u8]) -> Result<u64, OutOfMemory> {
     if bytes.is_empty() {
         return Ok(0);
     }
@@ -141,7 +141,7 @@ pub(crate) fn out_of_line(core: &mut Core, bytes: &[u8]) -> Result<u64, OutOfMem
 }
 
 /// An out-of-line block for this many bytes, which are not written yet.
-pub(crate) fn out_of_line_room(core: &mut Core, bytes: usize) -> Result<u64, OutOfMemory> {
+pub fn out_of_line_room(core: &mut Core, bytes: usize) -> Result<u64, OutOfMemory> {
     let memory = core.local.allocate(&mut core.outside, OUT_OF_LINE_HEADER + bytes)?;
     // SAFETY: the allocation holds the length.
     unsafe { memory.cast::<u64>().write(bytes as u64) };
@@ -149,7 +149,7 @@ pub(crate) fn out_of_line_room(core: &mut Core, bytes: usize) -> Result<u64, Out
 }
 
 /// Bytes of an out-of-line block; zero for none.
-pub(crate) fn out_of_line_bytes_at(out_of_line: usize) -> usize {
+pub fn out_of_line_bytes_at(out_of_line: usize) -> usize {
     if out_of_line == 0 {
         return 0;
     }
@@ -159,7 +159,7 @@ pub(crate) fn out_of_line_bytes_at(out_of_line: usize) -> usize {
 
 /// A private copy of a row, in a row version of its own.
 #[inline]
-pub(crate) fn copy_row(core: &mut Core, table: &Table, row: RowPtr) -> Result<usize, OpError> {
+pub fn copy_row(core: &mut Core, table: &Table, row: RowPtr) -> Result<usize, OpError> {
     let record_layout = &table.record_layout;
     let row_version = core.local.allocate(&mut core.outside, record_layout.row_version_bytes()).map_err(full)?;
     // SAFETY: both are `record_layout.row` bytes; the source is a row, immutable while we are online.
@@ -168,7 +168,7 @@ pub(crate) fn copy_row(core: &mut Core, table: &Table, row: RowPtr) -> Result<us
 }
 
 /// Moves a staged row out of its record, into a row version and fixed part of their own, and gives the record back.
-pub(crate) fn detach(
+pub fn detach(
     core: &mut Core,
     table: &Table,
     staged: Staged,
@@ -198,7 +198,7 @@ pub(crate) fn detach(
 }
 
 /// Bytes that a record takes with its key, as memory counts them; versions apart.
-pub(crate) fn record_bytes(table: &Table, record: RecordPtr) -> i64 {
+pub fn record_bytes(table: &Table, record: RecordPtr) -> i64 {
     let out_of_line = match out_of_line_key(table, record) {
         (0, _) => 0,
         (_, bytes) => allocated_bytes(bytes),
@@ -246,7 +246,7 @@ fn parts_bytes(table: &Table, record: RecordPtr, row_version: usize) -> i64 {
 /// Counts what a commit of `write` changes in its table, before anything is retired. `before`: the row it
 /// replaced; zero for none.
 #[inline(always)]
-pub(crate) fn count<O: Origin>(core: &mut Core, write: &Write<O>, before: usize) {
+pub fn count<O: Origin>(core: &mut Core, write: &Write<O>, before: usize) {
     let (table, record, after) = (write.table(), write.record, write.row_version);
     if before == 0 || after == 0 || !share_parts(table, before, after) {
         return count_change(core, table, record, (before, after), write.expected);
@@ -279,14 +279,14 @@ fn count_change(core: &mut Core, table: &Table, record: RecordPtr, (before, afte
 
 /// The number of rows in a row version; zero for an address of zero.
 #[inline]
-pub(crate) fn rows_in(table: &Table, row_version: usize) -> i64 {
+pub fn rows_in(table: &Table, row_version: usize) -> i64 {
     // SAFETY: row versions of the caller's hold rows of their table, which do not change.
     if row_version == 0 { 0 } else { unsafe { table.rows_in(row_of(table, row_version)) as i64 } }
 }
 
 /// Runs a change of the structure of a table's index, and counts the bytes that it takes or gives back.
 #[inline(always)]
-pub(crate) fn counting<R>(core: &mut Core, table: &Table, change: impl FnOnce(&mut Core) -> R) -> R {
+pub fn counting<R>(core: &mut Core, table: &Table, change: impl FnOnce(&mut Core) -> R) -> R {
     let before = core.local.live_bytes();
     let result = change(core);
     let bytes = core.local.live_bytes() - before;
@@ -298,20 +298,20 @@ pub(crate) fn counting<R>(core: &mut Core, table: &Table, change: impl FnOnce(&m
 
 /// Whether `row_version` is inside the record.
 #[inline]
-pub(crate) fn is_inline(table: &Table, record: RecordPtr, row_version: usize) -> bool {
+pub fn is_inline(table: &Table, record: RecordPtr, row_version: usize) -> bool {
     row_version.wrapping_sub(record.addr()) < table.record_layout.record
 }
 
 /// The place inside the record where a commit may put the version that replaces `current`, a row; zero if
 /// there is none.
 ///
-/// Whether the place may be overwritten. Its contents were replaced by the commit that made `current` or by an earlier
-/// one; or they are the row of an insertion that came too late for that commit, whose attempt has been online since
-/// before it. So it may be overwritten if `made`, the epoch of that commit, is before the horizon
+/// Whether the place may be overwritten. The commit that made `current`, or an earlier one, replaced its contents. Or
+/// they are the row of an insertion that was too late for that commit, and whose attempt has been online since before
+/// it. So it may be overwritten if `made`, the epoch of that commit, is before the horizon
 /// ([`Local::horizon`](seriatim_memory::Local::horizon)); and this stays true until the record has another TID. Not for
 /// a record without a row: there an insertion of this attempt may be in its place, and TID zero is before any horizon.
 #[inline]
-pub(crate) fn free_place(table: &Table, record: RecordPtr, current: usize, made: Epoch, horizon: Epoch) -> usize {
+pub fn free_place(table: &Table, record: RecordPtr, current: usize, made: Epoch, horizon: Epoch) -> usize {
     let record_layout = &table.record_layout;
     if made >= horizon || record_layout.row > ROW_IN_PLACE_MAX {
         return 0;
@@ -326,7 +326,7 @@ pub(crate) fn free_place(table: &Table, record: RecordPtr, current: usize, made:
 /// Copies a private row version, with its header, to a place that [`free_place`] found. The caller has the
 /// record's lock, whatever that is under its protocol, or is in its region.
 #[inline]
-pub(crate) fn copy_to_place(access: &mut impl Access, table: &Table, row_version: usize, place: usize) {
+pub fn copy_to_place(access: &mut impl Access, table: &Table, row_version: usize, place: usize) {
     for at in (0..table.record_layout.row_version_bytes()).step_by(8) {
         // SAFETY: both are this many bytes of whole words. The source is private; the destination is reserved
         // for us until it is published.
@@ -358,7 +358,7 @@ fn out_of_line_at(base: usize, at: u32) -> usize {
 /// Retires what the version `old` (a row) owned and its successor `new` (zero: none), of `epoch`, does not;
 /// the row version itself as of `row_epoch`.
 #[inline]
-pub(crate) fn retire_version(
+pub fn retire_version(
     core: &mut Core,
     table: &Table,
     record: RecordPtr,
@@ -393,7 +393,7 @@ fn retire_parts(core: &mut Core, table: &Table, record: RecordPtr, old: usize, n
 }
 
 /// Frees at once what the version `row_version` (a row) owns beside the record, for an owner that has the record alone.
-pub(crate) fn release_version(core: &mut Core, table: &Table, record: RecordPtr, row_version: usize) {
+pub fn release_version(core: &mut Core, table: &Table, record: RecordPtr, row_version: usize) {
     if table.has_out_of_line() {
         for out_of_line in out_of_line_values(table, row_version) {
             release(core, out_of_line, out_of_line_bytes_at(out_of_line));
@@ -408,13 +408,13 @@ pub(crate) fn release_version(core: &mut Core, table: &Table, record: RecordPtr,
 }
 
 /// The out-of-line values that a row version's row refers to.
-pub(crate) fn out_of_line_of(table: &Table, row_version: usize) -> Vec<usize> {
+pub fn out_of_line_of(table: &Table, row_version: usize) -> Vec<usize> {
     if table.has_out_of_line() { out_of_line_values(table, row_version).collect() } else { Vec::new() }
 }
 
 /// Frees those of `candidates` that the row of `row_version`, if there is one, does not refer to, for an
 /// owner that has them alone.
-pub(crate) fn release_out_of_line(core: &mut Core, table: &Table, candidates: &[usize], row_version: Option<usize>) {
+pub fn release_out_of_line(core: &mut Core, table: &Table, candidates: &[usize], row_version: Option<usize>) {
     for &out_of_line in candidates {
         if !row_version
             .is_some_and(|row_version| out_of_line_values(table, row_version).any(|kept| kept == out_of_line))
@@ -426,7 +426,7 @@ pub(crate) fn release_out_of_line(core: &mut Core, table: &Table, candidates: &[
 
 /// Frees the private row versions of an attempt that are not installed, and the parts no installed row version refers
 /// to. `installed`: the transaction committed and the row versions of `writes.entries()` belong to their records now.
-pub(crate) fn free_private<O: Origin>(core: &mut Core, writes: &mut WriteSet<O>, installed: bool) {
+pub fn free_private<O: Origin>(core: &mut Core, writes: &mut WriteSet<O>, installed: bool) {
     let free = |core: &mut Core, write: Write<O>| {
         let table = write.table();
         if write.row_version != 0 && !is_inline(table, write.record, write.row_version) {
@@ -465,20 +465,20 @@ pub(crate) fn free_private<O: Origin>(core: &mut Core, writes: &mut WriteSet<O>,
 }
 
 /// Frees a record that was never linked, with its key. The parts that its row owns beside it belong to the attempt.
-pub(crate) fn release_unlinked(core: &mut Core, table: &Table, record: RecordPtr) {
+pub fn release_unlinked(core: &mut Core, table: &Table, record: RecordPtr) {
     clear_key(core, table, record);
     release(core, record.addr(), table.record_layout.record);
 }
 
 /// Retires a record that was unlinked, with its out-of-line key. `epoch` deleted its row.
-pub(crate) fn retire_record(core: &mut Core, table: &Table, record: RecordPtr, epoch: Epoch) {
+pub fn retire_record(core: &mut Core, table: &Table, record: RecordPtr, epoch: Epoch) {
     let (out_of_line, bytes) = out_of_line_key(table, record);
     retire(core, out_of_line, bytes, epoch);
     retire(core, record.addr(), table.record_layout.record, epoch);
 }
 
 /// Frees a record whose key is set that was never linked.
-pub(crate) fn clear_key(core: &mut Core, table: &Table, record: RecordPtr) {
+pub fn clear_key(core: &mut Core, table: &Table, record: RecordPtr) {
     let (out_of_line, bytes) = out_of_line_key(table, record);
     if out_of_line != 0 {
         release(core, out_of_line, bytes);

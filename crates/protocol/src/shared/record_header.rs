@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! 63                                   4  3       2        1       0
-//! |  TID of the newest committed version  | QUEUED | REMOVED | ABSENT | LOCKED |      REMOVED without ABSENT: HOT
+//! |  TID of the newest committed version  | QUEUED | REMOVED | ABSENT | LOCKED |   REMOVED without ABSENT: HOT, RESERVED
 //! ```
 //! A record's life. Each step is one change of the TID word by a committer or a garbage collector that holds it LOCKED,
 //! or by a region:
@@ -31,10 +31,13 @@
 //! 5. QUEUED: exactly one party, the attempt that linked the record or an entry of a garbage list, owes it a
 //!    look, and holds its address until then. Only that party unlinks it, so the address stays valid. A
 //!    transaction that revives or deletes the record meanwhile leaves the mark and does not queue it again.
-//! 6. REMOVED without ABSENT means HOT, under `htcc` alone: a contended row. No other record is REMOVED and
-//!    not ABSENT, and a word has no bit to spare. A transaction that changes the word of a hot record also
-//!    holds its lock (`htcc/locks.rs`). The bit is part of the validated word, so a transaction that saw the
-//!    record before it became hot, or cold, fails.
+//! 6. REMOVED without ABSENT means HOT under `htcc`: a contended row. A word has no bit to spare. A transaction
+//!    that changes the word of a hot record also holds its lock (`htcc/locks.rs`). The bit is part of the
+//!    validated word, so a transaction that saw the record before it became hot, or cold, fails.
+//! 7. Under other protocols the same bits mean RESERVED: the attempt that locks what it accesses
+//!    ([`reserve`](super::reserve)) has reserved the row, and others do not write it until that attempt ends.
+//!    They may read it: the version is the same with and without the mark. The commit that replaces the version
+//!    removes the mark.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -49,7 +52,7 @@ use super::record;
 const LOCKED: u64 = 1;
 const ABSENT: u64 = 2;
 const REMOVED: u64 = 4;
-/// Only of a record that is not ABSENT.
+/// Only of a record that is not ABSENT: HOT or RESERVED.
 const HOT: u64 = REMOVED;
 const QUEUED: u64 = 8;
 const FLAG_BITS: u32 = 4;
@@ -58,79 +61,94 @@ const _TID_AND_FLAGS_FILL_A_WORD: () = assert!(Tid::BITS + FLAG_BITS == u64::BIT
 /// A value of a TID word.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
-pub(crate) struct TidWord(pub(crate) u64);
+pub struct TidWord(pub u64);
 
 impl TidWord {
     /// A placeholder: linked, never committed; the attempt that linked it owes it a look.
-    pub(crate) const PLACEHOLDER: TidWord = TidWord(ABSENT | QUEUED);
+    pub const PLACEHOLDER: TidWord = TidWord(ABSENT | QUEUED);
 
     /// The state after a commit with `tid`.
-    pub(crate) const fn committed(tid: Tid, absent: bool, queued: bool) -> TidWord {
+    pub const fn committed(tid: Tid, absent: bool, queued: bool) -> TidWord {
         let flags = if absent { ABSENT } else { 0 } | if queued { QUEUED } else { 0 };
         TidWord((tid.bits() << FLAG_BITS) | flags)
     }
 
     /// Whether a party owes the record a look (rule 5).
-    pub(crate) const fn is_queued(self) -> bool {
+    pub const fn is_queued(self) -> bool {
         self.0 & QUEUED != 0
     }
 
     /// The state once the look was taken and the record stays.
-    pub(crate) const fn looked_at(self) -> TidWord {
+    pub const fn looked_at(self) -> TidWord {
         TidWord(self.0 & !QUEUED)
     }
 
-    pub(crate) const fn tid(self) -> Tid {
+    pub const fn tid(self) -> Tid {
         Tid::from_bits(self.0 >> FLAG_BITS)
     }
 
-    pub(crate) const fn is_locked(self) -> bool {
+    pub const fn is_locked(self) -> bool {
         self.0 & LOCKED != 0
     }
 
-    pub(crate) const fn is_absent(self) -> bool {
+    pub const fn is_absent(self) -> bool {
         self.0 & ABSENT != 0
     }
 
     /// Whether the record is removed; for a word that is not hot.
-    pub(crate) const fn is_removed(self) -> bool {
+    pub const fn is_removed(self) -> bool {
         self.0 & REMOVED != 0
     }
 
     /// Whether the record is contended (rule 6).
-    pub(crate) const fn is_hot(self) -> bool {
+    pub const fn is_hot(self) -> bool {
         self.0 & (HOT | ABSENT) == HOT
     }
 
     /// The same version of a contended record.
-    pub(crate) const fn hot(self) -> TidWord {
+    pub const fn hot(self) -> TidWord {
         debug_assert!(!self.is_absent());
         TidWord(self.0 | HOT)
     }
 
     /// The same version of a record that is not contended any more.
-    pub(crate) const fn cold(self) -> TidWord {
+    pub const fn cold(self) -> TidWord {
         debug_assert!(!self.is_absent());
         TidWord(self.0 & !HOT)
     }
 
-    pub(crate) const fn locked(self) -> TidWord {
+    /// Whether an attempt has reserved the row (rule 7).
+    pub const fn is_reserved(self) -> bool {
+        self.is_hot()
+    }
+
+    /// The same version of a row that an attempt has reserved.
+    pub const fn reserved(self) -> TidWord {
+        self.hot()
+    }
+
+    /// The same version of a row that is not reserved.
+    pub const fn unreserved(self) -> TidWord {
+        if self.is_reserved() { self.cold() } else { self }
+    }
+
+    pub const fn locked(self) -> TidWord {
         TidWord(self.0 | LOCKED)
     }
 
-    pub(crate) const fn unlocked(self) -> TidWord {
+    pub const fn unlocked(self) -> TidWord {
         TidWord(self.0 & !LOCKED)
     }
 
     /// The final state of an unlinked record.
-    pub(crate) const fn removed(self) -> TidWord {
+    pub const fn removed(self) -> TidWord {
         debug_assert!(self.is_absent());
         TidWord((self.0 | REMOVED) & !LOCKED)
     }
 }
 
 /// Words as they are, outside any region and with no region about.
-pub(crate) struct Plain;
+pub struct Plain;
 
 impl Access for Plain {
     const REGION: bool = false;
@@ -153,7 +171,7 @@ impl Access for Plain {
 }
 
 /// Bytes of a header with this many words of the protocol's own behind the two that all have.
-pub(crate) const fn bytes(own: usize) -> usize {
+pub const fn bytes(own: usize) -> usize {
     8 * (COMMON_WORDS + own)
 }
 
@@ -165,7 +183,7 @@ pub(super) const VERSION_WORD: usize = 8;
 
 /// The `AT`-th word of a protocol's own in the header of a record of one of its tables.
 #[inline]
-pub(crate) fn own<'t, const AT: usize>(record_layout: &RecordLayout, record: RecordPtr) -> &'t AtomicU64 {
+pub fn own<'t, const AT: usize>(record_layout: &RecordLayout, record: RecordPtr) -> &'t AtomicU64 {
     debug_assert!(
         record_layout.header + bytes(AT + 1) <= record_layout.row_version,
         "a protocol has the words that its header has room for"
@@ -176,16 +194,16 @@ pub(crate) fn own<'t, const AT: usize>(record_layout: &RecordLayout, record: Rec
 
 /// The TID word of a record of `table`.
 #[inline]
-pub(crate) fn tid_word<'t>(record_layout: &RecordLayout, record: RecordPtr) -> &'t AtomicU64 {
-    // SAFETY: a record found in an index or made by this attempt lives while the worker is online (promise
-    // e), and every protocol's record header begins with the TID word.
+pub fn tid_word<'t>(record_layout: &RecordLayout, record: RecordPtr) -> &'t AtomicU64 {
+    // SAFETY: a record found in an index or made by this attempt lives while the worker is online (promise e). Every
+    // protocol's record header begins with the TID word.
     stepped(unsafe { record_layout.header_word(record, 0) })
 }
 
 /// The version word of a record: the address of the newest committed row version, header included; zero where there is
 /// none (but see rule 3).
 #[inline]
-pub(crate) fn row_version<'t>(record_layout: &RecordLayout, record: RecordPtr) -> &'t AtomicU64 {
+pub fn row_version<'t>(record_layout: &RecordLayout, record: RecordPtr) -> &'t AtomicU64 {
     // SAFETY: as in `tid_word`; the version word is the second.
     stepped(unsafe { record_layout.header_word(record, 1) })
 }
@@ -198,15 +216,15 @@ fn stepped(word: &AtomicU64) -> &AtomicU64 {
 }
 
 /// How often a record is looked at again that another thread has changed between two loads (promise d).
-pub(crate) const LOOKS_MAX: u32 = 64;
+pub const LOOKS_MAX: u32 = 64;
 
 /// The settled TID word of a record and the row version it speaks of. `None`: still locked, or changed at each look.
 ///
-/// The second look at the header is what keeps the two together: a row version stored after the first look
-/// was stored under the lock, so the second sees the lock or what followed. Without it a row could be sought
-/// in a row version of before its deletion.
+/// The second load of the header keeps the two together. A row version stored after the first load was stored under the
+/// lock, so the second load sees the lock or a later word. Without it a row could be sought in a row version of before
+/// its deletion.
 #[inline]
-pub(crate) fn settled_version(table: &Table, record: RecordPtr) -> Option<(TidWord, usize)> {
+pub fn settled_version(table: &Table, record: RecordPtr) -> Option<(TidWord, usize)> {
     for _ in 0..LOOKS_MAX {
         let word = settled(table, record)?;
         // ORDERING: pairs with the release store of the version word at install; orders the second look after it.
@@ -219,7 +237,7 @@ pub(crate) fn settled_version(table: &Table, record: RecordPtr) -> Option<(TidWo
 }
 
 /// The newest committed version of a record, for readers without a transaction: [`settled_version`] without its waits.
-pub(crate) fn peek(table: &Table, record: RecordPtr) -> Peeked {
+pub fn peek(table: &Table, record: RecordPtr) -> Peeked {
     let header = tid_word(&table.record_layout, record);
     // ORDERING: as in `settled` and `settled_version`.
     let word = TidWord(header.load(Ordering::Acquire));
@@ -237,7 +255,7 @@ pub(crate) fn peek(table: &Table, record: RecordPtr) -> Peeked {
 
 /// Waits, within [`Backoff`]'s bound (promise d), until the record is not locked. `None`: still locked.
 #[inline]
-pub(crate) fn settled(table: &Table, record: RecordPtr) -> Option<TidWord> {
+pub fn settled(table: &Table, record: RecordPtr) -> Option<TidWord> {
     let word = tid_word(&table.record_layout, record);
     // ORDERING: pairs with the release store of the TID word at install.
     let seen = TidWord(word.load(Ordering::Acquire));

@@ -2,14 +2,14 @@
 //! software path.
 //!
 //! Steps, numbered as the protocols' READMEs argue them:
-//! 1. lock every record to be written, from exactly the TID word its write builds on (lines 9–14 of the paper, and the
-//!    early subscription to the fallback's locks);
+//! 1. lock every record to be written, from exactly the TID word on which its write builds (lines 9–14 of the paper,
+//!    and the early subscription to the fallback's locks);
 //! 2. read the epoch E, and the protocol's other words, once, together;
 //! 3. validate the read set and the node versions (lines 3–8);
 //! 4. install row version and TID word of every record written (lines 16–27).
 //!
-//! The serialization point is the end of step 2: all records written are locked (or the region is one
-//! instant), and whatever was read is found unchanged afterwards.
+//! The serialization point is the end of step 2. All written records are locked (or the region is one instant), and
+//! step 3 finds all reads unchanged.
 
 use std::sync::atomic::{AtomicU64, Ordering, fence};
 
@@ -72,10 +72,10 @@ const HELD_MAX: Knob = retries(
 );
 
 /// Options of a protocol that commits so.
-pub(crate) const KNOBS: [Knob; 4] = [CONFLICT_MAX, CAPACITY_MAX, SYSTEM_MAX, HELD_MAX];
+pub const KNOBS: [Knob; 4] = [CONFLICT_MAX, CAPACITY_MAX, SYSTEM_MAX, HELD_MAX];
 
 /// The budget of its workers' regions, those of the indexes included.
-pub(crate) fn budget(options: &Options, environment: &Environment) -> Budget {
+pub fn budget(options: &Options, environment: &Environment) -> Budget {
     let given = |knob: &Knob, otherwise| options.given(knob).map_or(otherwise, |value| value as u32);
     let database = environment.budget;
     Budget {
@@ -87,7 +87,7 @@ pub(crate) fn budget(options: &Options, environment: &Environment) -> Budget {
 }
 
 /// The installation of one write, prepared before the region.
-pub(crate) trait Install {
+pub trait Install {
     /// The place in the record to which the row version is copied; zero where it stays where it is.
     fn place(&self) -> usize;
     /// The current value of the version word; zero for none.
@@ -95,7 +95,7 @@ pub(crate) trait Install {
 }
 
 /// The parts of such a commit in which protocols differ.
-pub(crate) trait Rules<O: Origin> {
+pub trait Rules<O: Origin> {
     /// The preparation of each write before the region.
     type Install: Install;
     /// The words that are read once, in step 2.
@@ -107,8 +107,8 @@ pub(crate) trait Rules<O: Origin> {
     /// The epoch E among the words of step 2.
     fn epoch(now: Self::Now) -> Epoch;
 
-    /// Writes the headers of the private row versions. It runs before the region for a guess, so that the region
-    /// usually touches record headers and places of small rows only, and again in step 2 if the guess was wrong.
+    /// Writes the headers of the private row versions. It runs before the region with a guess, so that the region
+    /// usually touches only record headers and places of small rows. It runs again in step 2 if the guess was wrong.
     fn fill(&self, _: Self::Now, _: Tid, _installs: &[Self::Install], _: &[Write<O>]) {}
 
     /// The row of a record is deleted.
@@ -127,25 +127,25 @@ pub(crate) trait Rules<O: Origin> {
 
 /// Why a region decided against an attempt.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Conflict {
+pub struct Conflict {
     refused: Refused,
     failure: Option<ValidationFailure>,
 }
 
 impl Conflict {
     /// Whether others held records locked for longer than the bound.
-    pub(crate) fn is_busy(self) -> bool {
+    pub fn is_busy(self) -> bool {
         self.refused.is_busy()
     }
 
     /// Whether it is known what refutes the attempt.
-    pub(crate) fn is_refuted(self) -> bool {
+    pub fn is_refuted(self) -> bool {
         self.failure.is_some()
     }
 
     /// The same, with the entry that refutes the attempt, where it was searched. Records that others hold
     /// locked have not changed yet.
-    pub(crate) fn by(self, failure: Option<ValidationFailure>) -> Conflict {
+    pub fn by(self, failure: Option<ValidationFailure>) -> Conflict {
         if self.is_busy() {
             return self;
         }
@@ -158,7 +158,7 @@ impl Conflict {
 /// # Errors
 /// A conflict, for [`why`]; the region has stored nothing, and no record that it locks stays locked.
 #[inline(always)]
-pub(crate) fn decide<O: Origin, R: Rules<O>>(
+pub fn decide<O: Origin, R: Rules<O>>(
     attempt: &mut Optimistic<O>,
     installs: &[R::Install],
     rules: &R,
@@ -179,7 +179,7 @@ pub(crate) fn decide<O: Origin, R: Rules<O>>(
 
 /// The cause of a conflict. A region that was rolled back took its findings with it: look again, outside.
 #[cold]
-pub(crate) fn why<O: Origin>(attempt: &mut Optimistic<O>, conflict: Conflict) -> OpError {
+pub fn why<O: Origin>(attempt: &mut Optimistic<O>, conflict: Conflict) -> OpError {
     let phase = if conflict.refused.code == WRITE_CHANGED { Phase::Lock } else { Phase::Validate };
     match conflict.failure {
         Some(failure) => attempt.record_conflict(phase, failure),
@@ -193,7 +193,7 @@ pub(crate) fn why<O: Origin>(attempt: &mut Optimistic<O>, conflict: Conflict) ->
 
 /// Makes one write visible, word by word in an order that readers outside can bear: the lock bit is set until the last.
 #[inline(always)]
-pub(crate) fn install<O: Origin, R: Rules<O>, A: Access>(
+pub fn install<O: Origin, R: Rules<O>, A: Access>(
     access: &mut A,
     rules: &R,
     write: &Write<O>,
@@ -366,9 +366,8 @@ unsafe impl<O: Origin, R: Rules<O>> Body for Commit<'_, O, R> {
         Ok(tid)
     }
 
-    /// Each record and range weighs as much as a short body. So a transaction that touches many of them, and
-    /// is aborted by others again and again, soon runs under the locks of its records, where each conflicting
-    /// transaction waits or fails once.
+    /// Each record and range weighs as much as a short body. So a transaction that touches many of them, and is aborted
+    /// repeatedly, soon runs under the locks of its records. There each conflicting transaction waits or fails once.
     fn weight(&self) -> u32 {
         (self.reads.len() + self.node_set.len() + self.writes.entries().len()) as u32
     }

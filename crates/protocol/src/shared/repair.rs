@@ -16,7 +16,7 @@ use super::writes::{Link, Write};
 
 /// A record that a run of an operation touched, its own writes included.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Touch<O> {
+pub struct Touch<O> {
     pub(super) table: TableRef,
     pub(super) record: RecordPtr,
     pub(super) by: O,
@@ -50,7 +50,7 @@ impl<O: Origin> Optimistic<O> {
     /// The records that they linked stay linked until the attempt ends. Another transaction may fill one
     /// meanwhile without a change of its node version. So for runs that rely on a node version of the table,
     /// the absence of the record is noted as read.
-    pub(crate) fn forget(&mut self, runs: Runs, again: bool) {
+    pub fn forget(&mut self, runs: Runs, again: bool) {
         let Optimistic { touches, workset, base, bases, reads, node_set, .. } = self;
         bases.retain_reads(|entry| !reads[entry].by.is_of(runs));
         reads.retain(|read| !read.by.is_of(runs));
@@ -94,7 +94,7 @@ impl<O: Origin> Optimistic<O> {
     }
 
     /// Releases the locks of records that no remaining run touched.
-    pub(crate) fn release_untouched(&mut self) {
+    pub fn release_untouched(&mut self) {
         if self.locks.held().next().is_none() {
             return;
         }
@@ -103,11 +103,11 @@ impl<O: Origin> Optimistic<O> {
         locks.release_unless(|record| base.writes.find(record).is_some() || touched.contains(&record.addr()));
     }
 
-    /// Calls `visit` with each record that runs of an operation touched, by address, and with the iteration.
-    /// `None` instead of an address where they saw an absence or a range, or the record has left its index, or
-    /// may be leaving it: its key may be another record's. Also for a record that is to be written, as long as
-    /// it has no row: only records that this attempt has linked are safe from removal by others.
-    pub(crate) fn touched(&self, operation: u16, visit: &mut dyn FnMut(u32, Option<usize>)) {
+    /// Calls `visit` with each record that runs of an operation touched, by address, and with the iteration. It passes
+    /// `None` instead of an address if they saw an absence or a range, or if the record has left its index or may be
+    /// leaving it: another record may have its key. It also does so for a record that will be written, while it has no
+    /// row: only records that this attempt has linked are safe from removal by others.
+    pub fn touched(&self, operation: u16, visit: &mut dyn FnMut(u32, Option<usize>)) {
         let of = |by: O| by.run().filter(|run| run.0 == operation).map(|run| run.1);
         for touch in self.touches.iter() {
             if let Some(iteration) = of(touch.by) {
@@ -128,7 +128,7 @@ impl<O: Origin> Optimistic<O> {
     }
 
     /// All runs that touched anything, by operations.
-    pub(crate) fn all_runs(&self) -> Vec<Runs> {
+    pub fn all_runs(&self) -> Vec<Runs> {
         let (reads, nodes, touches) =
             (self.reads.iter().map(|read| read.by), self.node_set.iter().map(|entry| entry.by), self.touches.iter());
         let by = reads.chain(nodes).chain(touches.map(|touch| touch.by));
@@ -139,7 +139,7 @@ impl<O: Origin> Optimistic<O> {
     /// The runs whose reads no longer hold, each once, without those that can be rebased, which are. `None`
     /// where an entry is stale that belongs to no run.
     #[cold]
-    pub(crate) fn stale_runs(&mut self) -> Option<Vec<Runs>> {
+    pub fn stale_runs(&mut self) -> Option<Vec<Runs>> {
         // In a procedure that follows a schedule all operations are named.
         self.base.by.run()?;
         // ORDERING: as in `validate`.

@@ -1,11 +1,11 @@
 //! Puts committed versions into a table without transactions, for recovery: [`seriatim_txn::Recover`] of
 //! every protocol.
 //!
-//! There are no readers meanwhile and each key belongs to one thread, so a version is written to its final
-//! address: a row into the row version inside its record, a patch into the existing row version. Parts to
-//! which a version no longer refers are freed at once. The result is that of a commit with that TID. A
-//! tombstone is owed no look (not QUEUED) and has no row version. It exists so that an older version which
-//! comes later is known to be older, until [`finish`] unlinks all tombstones.
+//! There are no readers meanwhile and each key belongs to one thread, so a version is written to its final address.
+//! That is the row version inside the record for a row, and the existing row version for a patch. Parts to which a
+//! version no longer refers are freed at once. The result is that of a commit with that TID. A tombstone is owed no
+//! look (not QUEUED) and has no row version. It exists so that an older version which comes later is known to be older,
+//! until [`finish`] unlinks all tombstones.
 
 use std::sync::atomic::Ordering;
 
@@ -20,7 +20,7 @@ use super::record;
 use super::record_header::{self, TidWord};
 
 /// The data that a protocol keeps for a version beside the header and version word.
-pub(crate) trait Versions {
+pub trait Versions {
     /// Sets the further words of the header of a record that is about to be linked, as those of a record at rest.
     fn rest(&self, _: &Table, _: RecordPtr) {}
 
@@ -29,8 +29,18 @@ pub(crate) trait Versions {
 }
 
 /// Implements [`seriatim_txn::Recover`] for a protocol that is [`Versions`] and unlinks records by this [`Claim`].
+///
+/// It also has the protocol's worker compiled with the protocol's crate. Where little is optimized, crates that use it
+/// take generic code from there; it would be compiled again in each test program that drives workers.
+#[doc(hidden)]
+#[macro_export]
 macro_rules! recovers {
     ($protocol:ty, $claim:expr) => {
+        #[cfg(all(debug_assertions, not(test)))]
+        #[used]
+        static COMPILED: fn(&$protocol, seriatim_txn::Core) -> Box<dyn seriatim_txn::Worker> =
+            |protocol, core| Box::new(seriatim_txn::Protocol::worker(protocol, core));
+
         impl seriatim_txn::Recover for $protocol {
             unsafe fn restore(
                 &self,
@@ -52,13 +62,13 @@ macro_rules! recovers {
         }
     };
 }
-pub(crate) use recovers;
+pub use crate::recovers;
 
 /// As [`seriatim_txn::Recover::restore`].
 ///
 /// # Safety
 /// As there.
-pub(crate) unsafe fn restore(
+pub unsafe fn restore(
     versions: &impl Versions,
     core: &mut Core,
     table: &Table,
@@ -89,7 +99,7 @@ pub(crate) unsafe fn restore(
 ///
 /// # Safety
 /// As there.
-pub(crate) unsafe fn finish(core: &mut Core, table: &Table, claim: &impl Claim) {
+pub unsafe fn finish(core: &mut Core, table: &Table, claim: &impl Claim) {
     let mut tombstones = Vec::new();
     // SAFETY: the caller's promise: no other thread uses the table.
     unsafe {
@@ -239,7 +249,7 @@ impl OutOfLineStore for OutOfLineValues<'_> {
 /// Sets the columns of a zeroed row. On failure none of its out-of-line values is left.
 fn write_row(core: &mut Core, table: &Table, staged: Staged, fill: &mut SetColumns<'_>) -> Result<(), OutOfMemory> {
     let mut out_of_line_values = OutOfLineValues { core, made: Vec::new() };
-    // SAFETY: row and fixed part are this thread's, zeroed, and laid out as the table says; the caller of
+    // SAFETY: row and fixed part belong to this thread, are zeroed, and have the table's layout. The caller of
     // `restore` promised that the columns set are the table's.
     let filled = fill(&mut unsafe {
         RowWriter::for_insert(staged.row.as_ptr(), staged.fixed.as_ptr(), &mut out_of_line_values)

@@ -7,7 +7,7 @@ use seriatim_txn::Table;
 /// A table of the open database. It lives as long as the database, and so longer than the workers and their
 /// shared state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct TableRef(NonNull<Table>);
+pub struct TableRef(NonNull<Table>);
 
 // SAFETY: tables are shared by all workers.
 unsafe impl Send for TableRef {}
@@ -21,14 +21,14 @@ impl From<&Table> for TableRef {
 
 impl TableRef {
     #[inline(always)]
-    pub(crate) fn get<'t>(self) -> &'t Table {
+    pub fn get<'t>(self) -> &'t Table {
         // SAFETY: tables live as long as the database, which outlives its workers and their shared state.
         unsafe { self.0.as_ref() }
     }
 
     /// For tests that look at no table.
     #[cfg(test)]
-    pub(crate) fn dangling() -> TableRef {
+    pub fn dangling() -> TableRef {
         TableRef(NonNull::dangling())
     }
 }

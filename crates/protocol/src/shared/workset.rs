@@ -1,5 +1,5 @@
-//! The records that repeated runs of operations found in indexes before (HTCC §4.1, workset cache): a run
-//! whose key is the same again has its record without a lookup.
+//! The records that repeated runs of operations found in indexes before (HTCC §4.1, workset cache). A run with the same
+//! key as before gets its record without a lookup.
 //!
 //! A hit is as valid as the index's own. The record was linked while the worker was online, which it has been
 //! since, so its memory is that record still. Its key is compared. A record that has left its index says so in
@@ -20,11 +20,11 @@ const RECORDS_MAX: usize = 16;
 
 /// Records that were found, by runs.
 #[derive(Debug)]
-pub(crate) struct Workset<O> {
+pub struct Workset<O> {
     found: CountedVec<Touch<O>>,
     is_sorted: bool,
     /// Lookups that it made unnecessary.
-    pub(crate) saved: u64,
+    pub saved: u64,
 }
 
 impl<O: Origin> Workset<O> {

@@ -1,9 +1,9 @@
 //! The write set at commit, without regions: locked by the lock bit of each TID word in address order, then
 //! installed or unlocked.
 //!
-//! Ordered locking cannot deadlock. A whole run needs no order, since no other transaction locks its records
-//! for longer than a look. Each wait is bounded all the same (promise d), and a record that changed since it
-//! was read ends the attempt at once: none of these protocols can write it any more.
+//! Ordered locking cannot deadlock. A whole run needs no order, since no other transaction locks its records for longer
+//! than a look. Each wait is bounded nevertheless (promise d). A record that changed since it was read ends the attempt
+//! at once, as none of these protocols can write it any more.
 
 use std::sync::atomic::Ordering;
 
@@ -21,11 +21,7 @@ use super::writes::Write;
 
 /// Locks the write set, and puts the entries' order into `order`. On failure nothing stays locked.
 #[inline]
-pub(crate) fn lock<O: Origin>(
-    attempt: &mut Optimistic<O>,
-    order: &mut CountedVec<u32>,
-    steps: u32,
-) -> Result<(), OpError> {
+pub fn lock<O: Origin>(attempt: &mut Optimistic<O>, order: &mut CountedVec<u32>, steps: u32) -> Result<(), OpError> {
     let entries = attempt.base.writes.entries();
     (0..entries.len() as u32).for_each(|entry| order.push(entry));
     if attempt.locks.notes() {
@@ -51,7 +47,7 @@ pub(crate) fn lock<O: Origin>(
 }
 
 /// Unlocks entries: their records are as they were.
-pub(crate) fn unlock<O: Origin>(entries: &[Write<O>], order: &[u32]) {
+pub fn unlock<O: Origin>(entries: &[Write<O>], order: &[u32]) {
     for &entry in order {
         let write = &entries[entry as usize];
         Plain.store(record_header::tid_word(&write.table().record_layout, write.record), write.expected.0);
@@ -61,7 +57,7 @@ pub(crate) fn unlock<O: Origin>(entries: &[Write<O>], order: &[u32]) {
 /// Installs the write set and unlocks it, record by record: `last` is called just before each is unlocked.
 /// Remembers what each entry replaced.
 #[inline(always)]
-pub(crate) fn install<O: Origin>(
+pub fn install<O: Origin>(
     attempt: &mut Optimistic<O>,
     tid: Tid,
     replaced: &mut CountedVec<usize>,

@@ -1,10 +1,10 @@
 //! The write set: private row versions until commit, with savepoints.
 //!
-//! An entry's row version is never changed in place once it was handed out: every further update of the same
-//! row works on a new copy. So rows that a transaction holds stay as they were read, until a commit, which may
-//! merge them into newer row versions even if it requests a repair. A savepoint is an index into the list of
-//! replaced entries. Where a protocol repairs, each row version has the run of an operation that made it, and
-//! those of an operation can be undone.
+//! An entry's row version is never changed in place once it was handed out: every further update of the same row works
+//! on a new copy. So rows that a transaction holds stay as they were read until a commit. The commit may merge them
+//! into newer row versions, even if it requests a repair. A savepoint is an index into the list of replaced entries.
+//! Where a protocol repairs, each row version has the run of an operation that made it, and those of an operation can
+//! be undone.
 
 use seriatim_base::Tid;
 use seriatim_catalog::Key;
@@ -20,28 +20,30 @@ use super::table_ref::TableRef;
 
 /// How the record of a write came into its index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Link {
+pub enum Link {
     /// It was there, or another entry answers for it.
     There,
     /// This attempt linked it, and unlinks it unless it fills it.
     Own,
     /// It is in no index: it is linked when the transaction is decided.
     Deferred,
+    /// Not a write: this attempt has reserved the record, whose word was `expected` before.
+    Reserved,
 }
 
 /// One record this attempt writes.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Write<O = ()> {
-    pub(crate) record: RecordPtr,
-    pub(crate) table: TableRef,
+pub struct Write<O = ()> {
+    pub record: RecordPtr,
+    pub table: TableRef,
     /// The TID word the write builds on; commit fails if it changed.
-    pub(crate) expected: TidWord,
+    pub expected: TidWord,
     /// Address of the private row version with its header; zero: the row is to be absent.
-    pub(crate) row_version: usize,
+    pub row_version: usize,
     /// How the record came into its index.
-    pub(crate) link: Link,
+    pub link: Link,
     /// The origin of the row version.
-    pub(crate) by: O,
+    pub by: O,
 }
 
 // A protocol that does not repair pays nothing.
@@ -52,34 +54,34 @@ unsafe impl<O: Origin> Send for Write<O> {}
 
 impl<O: Origin> Write<O> {
     #[inline]
-    pub(crate) fn table<'t>(&self) -> &'t Table {
+    pub fn table<'t>(&self) -> &'t Table {
         self.table.get()
     }
 
     /// There is no row before or after this transaction: nothing to install.
     #[inline]
-    pub(crate) fn is_nothing(&self) -> bool {
+    pub fn is_nothing(&self) -> bool {
         self.row_version == 0 && self.expected.is_absent()
     }
 }
 
 /// A row that was inserted and is not linked.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Deferred {
-    pub(crate) table: TableRef,
+pub struct Deferred {
+    pub table: TableRef,
     /// Its key is set.
-    pub(crate) record: RecordPtr,
+    pub record: RecordPtr,
 }
 
 // SAFETY: as of `Write`.
 unsafe impl Send for Deferred {}
 
 impl Deferred {
-    pub(crate) fn table<'t>(&self) -> &'t Table {
+    pub fn table<'t>(&self) -> &'t Table {
         self.table.get()
     }
 
-    pub(crate) fn key<'t>(&self) -> Key<'t> {
+    pub fn key<'t>(&self) -> Key<'t> {
         // SAFETY: the key of a deferred record is set, and does not change until the attempt ends.
         unsafe { read_key(self.record, self.table().class) }
     }
@@ -98,34 +100,34 @@ struct Replaced<O> {
 
 /// Memory that belongs to a row version of this attempt but lies outside it: out-of-line values and fixed parts.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct RowPart {
-    pub(crate) address: usize,
-    pub(crate) bytes: usize,
+pub struct RowPart {
+    pub address: usize,
+    pub bytes: usize,
 }
 
 #[derive(Debug)]
-pub(crate) struct WriteSet<O = ()> {
+pub struct WriteSet<O = ()> {
     pub(super) entries: CountedVec<Write<O>>,
     own: OwnIndex,
     replaced: CountedVec<Replaced<O>>,
     /// (entries, replaced) at each savepoint.
     savepoints: CountedVec<(usize, usize)>,
     /// Entries undone by a rollback to a savepoint or a repair: their row versions are freed and their records
-    /// unlinked at the end.
-    pub(crate) undone: CountedVec<Write<O>>,
+    /// unlinked at the end. Also the records that the attempt has reserved, until the end.
+    pub undone: CountedVec<Write<O>>,
     /// Inserted rows whose records are to be linked at the decision: `merged` by table and key, and behind
     /// them the latest, by table and key too. The latest are at most as many as the square root of all, so
     /// that an insertion in any order moves few, and only merging moves all.
-    pub(crate) deferred: CountedVec<Deferred>,
+    pub deferred: CountedVec<Deferred>,
     merged: usize,
     /// Tails and fixed parts made by this attempt.
-    pub(crate) parts: CountedVec<RowPart>,
+    pub parts: CountedVec<RowPart>,
     /// Used by `record::free_private`: the parts to which committed row versions refer.
     pub(super) kept: CountedVec<usize>,
 }
 
 impl<O: Origin> WriteSet<O> {
-    pub(crate) fn new(local: &Local) -> WriteSet<O> {
+    pub fn new(local: &Local) -> WriteSet<O> {
         WriteSet {
             entries: local.counted(64),
             own: OwnIndex::new(local),
@@ -142,34 +144,34 @@ impl<O: Origin> WriteSet<O> {
     /// Makes room for one write more. Before anything is linked or allocated for it: then [`WriteSet::push`]
     /// cannot fail.
     #[inline(always)]
-    pub(crate) fn reserve(&mut self) -> Result<(), OutOfMemory> {
+    pub fn reserve(&mut self) -> Result<(), OutOfMemory> {
         self.entries.reserve_one()
     }
 
     #[inline]
-    pub(crate) fn entries(&self) -> &[Write<O>] {
+    pub fn entries(&self) -> &[Write<O>] {
         &self.entries
     }
 
     #[inline]
-    pub(crate) fn is_empty(&self) -> bool {
+    pub fn is_empty(&self) -> bool {
         self.entries.is_empty()
     }
 
     #[inline]
-    pub(crate) fn find(&self, record: RecordPtr) -> Option<usize> {
+    pub fn find(&self, record: RecordPtr) -> Option<usize> {
         self.own.find(record.addr(), |e| self.entries[e].record.addr())
     }
 
     #[inline]
-    pub(crate) fn push(&mut self, write: Write<O>) {
+    pub fn push(&mut self, write: Write<O>) {
         let entries = &self.entries;
         self.own.push(write.record.addr(), |e| entries[e].record.addr());
         self.entries.push(write);
     }
 
     /// The record of a row that this attempt has inserted at `key` and not linked.
-    pub(crate) fn find_deferred(&self, table: &Table, key: Key<'_>) -> Option<RecordPtr> {
+    pub fn find_deferred(&self, table: &Table, key: Key<'_>) -> Option<RecordPtr> {
         let (merged, latest) = self.deferred.split_at(self.merged);
         let find = |run: &[Deferred]| {
             run.binary_search_by(|deferred| deferred.compare(table, key)).ok().map(|at| run[at].record)
@@ -178,12 +180,12 @@ impl<O: Origin> WriteSet<O> {
     }
 
     /// Makes room for one deferred record more: then [`WriteSet::defer`] cannot fail.
-    pub(crate) fn reserve_deferred(&mut self) -> Result<(), OutOfMemory> {
+    pub fn reserve_deferred(&mut self) -> Result<(), OutOfMemory> {
         self.deferred.reserve_one()
     }
 
     /// Notes a record that is to be linked at the decision. Its key is set; no deferred record has the same.
-    pub(crate) fn defer(&mut self, table: &Table, record: RecordPtr) {
+    pub fn defer(&mut self, table: &Table, record: RecordPtr) {
         let deferred = Deferred { table: table.into(), record };
         let latest = &self.deferred[self.merged..];
         let at = self.merged + latest.partition_point(|other| other.compare(table, deferred.key()).is_lt());
@@ -201,7 +203,7 @@ impl<O: Origin> WriteSet<O> {
     }
 
     /// The records of a table that are not linked, by key.
-    pub(crate) fn deferred_of(&self, table: &Table) -> Vec<RecordPtr> {
+    pub fn deferred_of(&self, table: &Table) -> Vec<RecordPtr> {
         let mut of_table: Vec<Deferred> = self.deferred.to_vec();
         of_table.retain(|deferred| deferred.table().id == table.id);
         // Two runs.
@@ -218,60 +220,60 @@ impl<O: Origin> WriteSet<O> {
     }
 
     /// All of them are linked, or were undone.
-    pub(crate) fn clear_deferred(&mut self) {
+    pub fn clear_deferred(&mut self) {
         self.deferred.clear();
         self.merged = 0;
     }
 
     /// The record of this entry has been linked.
-    pub(crate) fn linked(&mut self, entry: usize) {
+    pub fn linked(&mut self, entry: usize) {
         self.entries[entry].link = Link::Own;
     }
 
     /// The row version of an entry was copied to this place, which is published.
     #[inline]
-    pub(crate) fn moved(&mut self, entry: usize, place: usize) {
+    pub fn moved(&mut self, entry: usize, place: usize) {
         self.entries[entry].row_version = place;
     }
 
     /// Gives an entry a new row version; the old one stays readable until the end.
     #[inline]
-    pub(crate) fn replace(&mut self, entry: usize, row_version: usize, by: O) {
+    pub fn replace(&mut self, entry: usize, row_version: usize, by: O) {
         self.replaced.push(Replaced { entry: entry as u32, before: self.entries[entry] });
         self.entries[entry].row_version = row_version;
         self.entries[entry].by = by;
     }
 
     /// The row versions that the attempt made for an entry.
-    pub(crate) fn row_versions(&self, entry: usize) -> usize {
+    pub fn row_versions(&self, entry: usize) -> usize {
         1 + self.replaced.iter().filter(|replaced| replaced.entry as usize == entry).count()
     }
 
     /// The same of each entry.
-    pub(crate) fn row_versions_of_each(&self) -> Vec<usize> {
+    pub fn row_versions_of_each(&self) -> Vec<usize> {
         let mut row_versions = vec![1; self.entries.len()];
         self.replaced.iter().for_each(|replaced| row_versions[replaced.entry as usize] += 1);
         row_versions
     }
 
     /// An entry builds on the version with this TID word now.
-    pub(crate) fn rebased(&mut self, entry: usize, word: TidWord) {
+    pub fn rebased(&mut self, entry: usize, word: TidWord) {
         self.entries[entry].expected = word;
     }
 
     /// An entry as it was first: by it that which it builds on was seen.
-    pub(crate) fn first(&self, entry: usize) -> Write<O> {
+    pub fn first(&self, entry: usize) -> Write<O> {
         let earliest = self.replaced.iter().find(|replaced| replaced.entry as usize == entry);
         earliest.map_or(self.entries[entry], |replaced| replaced.before)
     }
 
-    pub(crate) fn savepoint(&mut self) -> Savepoint {
+    pub fn savepoint(&mut self) -> Savepoint {
         self.savepoints.push((self.entries.len(), self.replaced.len()));
         Savepoint(self.savepoints.len() - 1)
     }
 
     /// Takes back everything since the savepoint, which stays valid; later savepoints do not.
-    pub(crate) fn rollback_to(&mut self, savepoint: Savepoint) {
+    pub fn rollback_to(&mut self, savepoint: Savepoint) {
         let (entries, replaced) = self.savepoints[savepoint.0];
         self.savepoints.truncate(savepoint.0 + 1);
         while self.replaced.len() > replaced {
@@ -293,7 +295,7 @@ impl<O: Origin> WriteSet<O> {
     /// Undoes the writes of these runs of operations; the writes of others to the same records stay. Earlier
     /// savepoints become invalid. `lost` is called with each entry that lost a row version. If that was its
     /// only one, it is also called with the entry that has its index now, by that index.
-    pub(crate) fn forget(&mut self, of: impl Fn(O) -> bool, mut lost: impl FnMut(usize, Option<usize>)) {
+    pub fn forget(&mut self, of: impl Fn(O) -> bool, mut lost: impl FnMut(usize, Option<usize>)) {
         self.savepoints.clear();
         let WriteSet { replaced, undone, .. } = self;
         replaced.retain(|Replaced { before, entry }| {
@@ -328,7 +330,7 @@ impl<O: Origin> WriteSet<O> {
     }
 
     /// Takes an entry out, with the one row version that the attempt made for it; the last one takes its place.
-    pub(crate) fn take(&mut self, at: usize) -> Write<O> {
+    pub fn take(&mut self, at: usize) -> Write<O> {
         let write = self.entries[at];
         self.remove(at);
         write
@@ -344,13 +346,13 @@ impl<O: Origin> WriteSet<O> {
     }
 
     /// Images that will not be installed although the transaction commits.
-    pub(crate) fn superseded(&self) -> impl Iterator<Item = Write<O>> {
+    pub fn superseded(&self) -> impl Iterator<Item = Write<O>> {
         self.replaced.iter().map(|r| r.before).chain(self.undone.iter().copied())
     }
 
     /// Promise (a): every write with its TID. `before` names the row version that the entry of this index replaced.
     #[inline(never)]
-    pub(crate) fn report(&self, tid: Tid, redo: &mut dyn Redo, before: impl Fn(usize) -> usize) {
+    pub fn report(&self, tid: Tid, redo: &mut dyn Redo, before: impl Fn(usize) -> usize) {
         for (entry, write) in self.entries.iter().enumerate().filter(|(_, write)| !write.is_nothing()) {
             let table = write.table();
             // SAFETY: key words of a linked record never change; we are online.
@@ -363,7 +365,7 @@ impl<O: Origin> WriteSet<O> {
         }
     }
 
-    pub(crate) fn clear(&mut self) {
+    pub fn clear(&mut self) {
         self.entries.clear();
         self.own.clear();
         self.replaced.clear();
@@ -375,7 +377,7 @@ impl<O: Origin> WriteSet<O> {
     }
 
     /// Gives back what a large transaction made it take: the worker rests.
-    pub(crate) fn rest(&mut self) {
+    pub fn rest(&mut self) {
         self.entries.rest();
         self.own.rest();
         self.replaced.rest();

@@ -1,4 +1,4 @@
-//! Replay of handmade logs: valid entries come back, void ones do not, and damage is told apart from torn tails.
+//! Replay of handmade logs: valid entries are restored, void ones are not, and damage is distinguished from torn tails.
 
 use std::collections::BTreeMap;
 

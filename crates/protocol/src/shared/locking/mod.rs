@@ -2,8 +2,8 @@
 //! whether an older transaction waits for younger ones (wait-die), or none waits (no-wait); `lock.rs` defines
 //! the effect on a lock.
 //!
-//! An operation that is told to wait has changed nothing, and may be repeated: a scan keeps its position, and
-//! a staged row still belongs to the caller.
+//! An operation that must wait has changed nothing, and may be repeated. A scan keeps its position, and a staged row
+//! still belongs to the caller.
 
 mod gap;
 mod lock;
@@ -25,10 +25,10 @@ use super::attempt::Attempt;
 use super::record_header::{self, TidWord};
 use super::writes::{Link, Write};
 use super::{gc, record};
-pub(crate) use gap::GapClaim;
+pub use gap::GapClaim;
 use gap::Gaps;
 use lock::{Locks, Request};
-pub(crate) use lock::{OWN_WORDS, of as lock_of};
+pub use lock::{OWN_WORDS, of as lock_of};
 
 /// Lookups repeated because the record found was unlinked meanwhile; each repeat means another worker made progress.
 const LOOKUPS_MAX: u32 = 64;
@@ -54,7 +54,7 @@ enum Lookup {
 }
 
 impl<const WAITS: bool> Worker<WAITS> {
-    pub(crate) fn new(core: Core, steps: u32, wait_max: Duration) -> Worker<WAITS> {
+    pub fn new(core: Core, steps: u32, wait_max: Duration) -> Worker<WAITS> {
         let locks = Locks::new(core.htm.clone(), &core.local, core.injects(Fault::YoungerWaits));
         let replaced = core.local.counted(64);
         Worker { base: Attempt::new(core), locks, replaced, steps, wait_max, drawn: Priority::NONE }

@@ -13,17 +13,17 @@ use seriatim_txn::{Core, Epochs, OpError, Outcome, Redo};
 
 use super::optimistic::{LockBit, Optimistic};
 use super::record_header;
-pub(crate) use snapshot::{VersionHeader, View};
+pub use snapshot::{VersionHeader, View};
 
 /// TID word, version word, the snapshot number of the deletion (`snapshot::deletion`).
-pub(crate) const HEADER_BYTES: usize = record_header::bytes(1);
+pub const HEADER_BYTES: usize = record_header::bytes(1);
 
 /// Local snapshot number and previous version.
-pub(crate) const VERSION_HEADER_BYTES: usize = VersionHeader::BYTES;
+pub const VERSION_HEADER_BYTES: usize = VersionHeader::BYTES;
 
 /// The global snapshot number S (§5.4): advanced by read-only transactions, read once by each commit.
 #[derive(Clone, Debug)]
-pub(crate) enum SnapshotNumber {
+pub enum SnapshotNumber {
     Own(Arc<CacheAligned<AtomicU64>>),
     /// It is the epoch.
     Epoch(Arc<Epochs>),
@@ -46,7 +46,7 @@ impl SnapshotNumber {
     }
 
     /// The number, if a helper advances it at intervals; `None`: each end of an epoch does.
-    pub(crate) fn own(&self) -> Option<Arc<CacheAligned<AtomicU64>>> {
+    pub fn own(&self) -> Option<Arc<CacheAligned<AtomicU64>>> {
         match self {
             SnapshotNumber::Own(number) => Some(Arc::clone(number)),
             SnapshotNumber::Epoch(_) => None,
@@ -54,7 +54,7 @@ impl SnapshotNumber {
     }
 
     /// Describes the version of a row that is being restored.
-    pub(crate) fn describe(&self, row_version: usize, tid: Tid) {
+    pub fn describe(&self, row_version: usize, tid: Tid) {
         let header = VersionHeader::new(tid, self.word().load(Ordering::Acquire), false, 0);
         // SAFETY: a row that is being restored is private.
         unsafe { header.write(row_version) };
@@ -62,22 +62,22 @@ impl SnapshotNumber {
 }
 
 /// A worker's state for these commits.
-pub(crate) struct SnapshotNumbered {
-    pub(crate) snapshot: SnapshotNumber,
+pub struct SnapshotNumbered {
+    pub snapshot: SnapshotNumber,
     /// The snapshot a read-only transaction reads.
-    pub(crate) reading: Option<View>,
+    pub reading: Option<View>,
     /// Scratch of a commit.
     installs: CountedVec<commit::Install>,
 }
 
 impl SnapshotNumbered {
-    pub(crate) fn new(core: &Core, snapshot: &SnapshotNumber) -> SnapshotNumbered {
+    pub fn new(core: &Core, snapshot: &SnapshotNumber) -> SnapshotNumbered {
         SnapshotNumbered { snapshot: snapshot.clone(), reading: None, installs: core.local.counted(64) }
     }
 
     /// A transaction has begun: one that only reads shows `reading`.
     #[inline]
-    pub(crate) fn begin(&mut self, reading: Option<View>) {
+    pub fn begin(&mut self, reading: Option<View>) {
         self.installs.clear();
         self.reading = reading;
     }
@@ -85,7 +85,7 @@ impl SnapshotNumbered {
     /// Decides the attempt. Read-only attempts just validate: their serialization point is the start of
     /// validation, when every word noted was unchanged; one word alone needs no validation.
     #[inline]
-    pub(crate) fn commit(&mut self, attempt: &mut Optimistic, redo: &mut dyn Redo) -> Result<Outcome, OpError> {
+    pub fn commit(&mut self, attempt: &mut Optimistic, redo: &mut dyn Redo) -> Result<Outcome, OpError> {
         if attempt.base.writes.is_empty() {
             return attempt.commit_read_only(&LockBit);
         }
@@ -99,16 +99,16 @@ impl SnapshotNumbered {
     /// # Errors
     /// A conflict.
     #[inline(always)]
-    pub(crate) fn publish(&mut self, attempt: &mut Optimistic, redo: &mut dyn Redo) -> Result<Tid, OpError> {
+    pub fn publish(&mut self, attempt: &mut Optimistic, redo: &mut dyn Redo) -> Result<Tid, OpError> {
         commit::publish(attempt, &mut self.installs, self.snapshot.word(), redo)
     }
 
     /// The next piece of the transaction is going to be published, or the last one is tried again.
-    pub(crate) fn next_piece(&mut self) {
+    pub fn next_piece(&mut self) {
         self.installs.truncate(0);
     }
 
-    pub(crate) fn rest(&mut self) {
+    pub fn rest(&mut self) {
         self.installs.rest();
     }
 }

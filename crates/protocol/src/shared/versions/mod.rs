@@ -5,13 +5,13 @@
 //! 1. A header is written while its row version is private. Once that is published the TID and the previous
 //!    row version do not change while any thread can reach it. The protocol's data do not change either, or
 //!    consist of atomic words.
-//! 2. A version is followed as long as its protocol says that it is reachable for online workers; it is
-//!    retired, not freed, or its place is overwritten once the horizon has passed.
+//! 2. A version is followed while its protocol says that online workers can reach it. It is then retired, not freed, or
+//!    its place is overwritten once the horizon has passed.
 //!
 //! A protocol chooses its data ([`Version`]'s parameter) and the view of a reader ([`View`]). `read.rs` reads
 //! through a view.
 
-pub(crate) mod read;
+pub mod read;
 
 use std::convert::Infallible;
 
@@ -24,16 +24,16 @@ use super::record_header::TidWord;
 /// The header of a row version: `K` is what the protocol keeps with it.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
-pub(crate) struct Version<K> {
-    pub(crate) tid: Tid,
-    pub(crate) kept: K,
+pub struct Version<K> {
+    pub tid: Tid,
+    pub kept: K,
     /// The row version before it; zero for none.
-    pub(crate) previous: usize,
+    pub previous: usize,
 }
 
 impl<K> Version<K> {
     /// Bytes before the row.
-    pub(crate) const BYTES: usize = {
+    pub const BYTES: usize = {
         assert!(size_of::<Version<K>>().is_multiple_of(8) && align_of::<Version<K>>() == 8, "a header is whole words");
         size_of::<Version<K>>()
     };
@@ -41,7 +41,7 @@ impl<K> Version<K> {
     /// # Safety
     /// `row_version` is a row version this worker may read, for `'v`.
     #[inline]
-    pub(crate) unsafe fn of<'v>(row_version: usize) -> &'v Version<K> {
+    pub unsafe fn of<'v>(row_version: usize) -> &'v Version<K> {
         // SAFETY: rule 1; the header of a private row version is only ours.
         unsafe { &*(row_version as *const Version<K>) }
     }
@@ -49,7 +49,7 @@ impl<K> Version<K> {
     /// # Safety
     /// `row_version` is private to this worker.
     #[inline]
-    pub(crate) unsafe fn write(self, row_version: usize) {
+    pub unsafe fn write(self, row_version: usize) {
         // SAFETY: the caller promises that no other thread can reach it.
         unsafe { (row_version as *mut Version<K>).write(self) }
     }
@@ -60,7 +60,7 @@ impl<K> Version<K> {
 /// # Safety
 /// This worker may read `row_version`, and those before it up to the first that fits.
 #[inline]
-pub(crate) unsafe fn find<'v, K: 'v>(
+pub unsafe fn find<'v, K: 'v>(
     mut row_version: usize,
     mut fits: impl FnMut(&Version<K>) -> bool,
 ) -> Option<(usize, &'v Version<K>)> {
@@ -76,7 +76,7 @@ pub(crate) unsafe fn find<'v, K: 'v>(
 }
 
 /// The view of a read-only transaction.
-pub(crate) trait View: Copy {
+pub trait View: Copy {
     /// The protocol's data for a version.
     type Kept: 'static;
 
@@ -86,9 +86,9 @@ pub(crate) trait View: Copy {
     /// Whether this version is a deletion.
     fn is_deletion(version: &Version<Self::Kept>) -> bool;
 
-    /// The TID word of a record, and whether that speaks of a deletion which it is shown. All that it is shown of the
-    /// record has been installed; if it is not shown such a deletion, it begins at the version word, as that is
-    /// afterwards.
+    /// The TID word of a record, and whether that speaks of a deletion which it is shown. Every version of the record
+    /// that it must see has been installed. If it must not see such a deletion, it begins at the version word, which is
+    /// loaded afterwards.
     ///
     /// # Errors
     /// [`OpError::Wait`]: what it may be shown is still being decided, and the caller is to look again.
@@ -98,8 +98,8 @@ pub(crate) trait View: Copy {
     /// up among the undurable deletions.
     fn epoch(self) -> Option<Epoch>;
 
-    /// If it may be shown rows that were deleted before its reader began: those of epochs after this one,
-    /// which are looked for among the deletions kept for such readers.
+    /// Set if the reader may see rows that were deleted before it began: those of epochs after this one. They are
+    /// looked up among the deletions kept for such readers.
     fn whole(self) -> Option<Epoch> {
         None
     }

@@ -1,3 +1,5 @@
+//! A list of added tables: each prefix that a power cut leaves is read, and damage is refused.
+
 use seriatim_base::disk::FaultyDisk;
 use seriatim_base::{LayoutId, TableId};
 
@@ -28,8 +30,8 @@ fn append(additions: &mut Additions, manifest: &mut Manifest, name: &str) {
     additions.append(manifest, tables, layouts).expect("the disk works");
 }
 
-/// A disk with a manifest, and with a list of that many tables that were added to it. Also the manifest with each number
-/// of them.
+/// A disk with a manifest, and with a list of that many tables that were added to it. Also the manifest with each
+/// number of them.
 fn listed(count: usize) -> (FaultyDisk, Vec<Manifest>) {
     let disk = FaultyDisk::new(1);
     disk.create_dir_all(directory()).and_then(|()| disk.sync_dir(Path::new("/"))).expect("the disk works");
