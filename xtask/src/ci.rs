@@ -6,7 +6,7 @@ use std::process::Command;
 use seriatim_base::clock::Instant;
 use seriatim_base::thread;
 
-use crate::{contributing, nightly, tidy, timings};
+use crate::{contributing, fuzz, nightly, tidy, timings};
 
 /// Crates with loom models: tests of the library whose path contains `loom`.
 const MODELLED: &[&str] = &["seriatim-base", "seriatim-memory", "seriatim-store", "seriatim-txn", "seriatim-redo"];
@@ -40,6 +40,7 @@ const STEPS: &[Step] = &[
     Step::nightly("examples", "the examples of CONTRIBUTING.md compile", contributing::compile),
     Step::nightly("loom", "model-checked state words", loom),
     Step::nightly("mutants", "tests notice missing mechanisms: those that take a moment", mutants),
+    Step::nightly("fuzz", "the fuzz targets compile", fuzz::check),
     Step::nightly("simulate", "the command line on simulated cores, which is another build", simulate),
 ];
 
@@ -118,8 +119,8 @@ fn clippy(root: &Path) -> Result<(), String> {
 fn docs(root: &Path) -> Result<(), String> {
     let mut command = cargo(root);
     command.args(["doc", "--workspace", "--no-deps"]).env("RUSTDOCFLAGS", "-D warnings");
-    // What crates are documented against, the step `clippy` has checked, if its driver and features are the
-    // same. Else it is checked again.
+    // The step `clippy` has checked the crates that documentation needs, if its driver and features are the same. Else
+    // it is checked again.
     command.args(["--features", "seriatim/simulate,seriatim-transport/canary"]);
     with_lints(&mut command);
     finish(command)

@@ -13,7 +13,7 @@ use crate::files::Tree;
 use crate::tidy::Finding;
 
 const DOCUMENT: &str = "CONTRIBUTING.md";
-/// What the examples add: a protocol and a workload, by name.
+/// The additions of the examples: a protocol and a workload, by name.
 const ADDED: [&str; 2] = ["silo-again", "clicks"];
 
 /// Each example applies to the tree, and there is one for each thing to add.

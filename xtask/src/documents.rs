@@ -325,7 +325,7 @@ fn names_path(line: &str, path: &str) -> bool {
     line.match_indices(path).any(|(at, _)| {
         let before = line[..at].chars().next_back();
         let after = line[at + path.len()..].chars().next();
-        // A target folder may go on with any suffix; the others must be whole folder names.
+        // A target folder may have any suffix; the others must be whole folder names.
         let whole = path.ends_with("target") || after.is_none_or(|c| !c.is_alphanumeric() && c != '_' && c != '-');
         whole && before.is_none_or(|c| !c.is_alphanumeric() && !"._-~/}>)*".contains(c))
     })

@@ -87,6 +87,11 @@ impl Tree {
     }
 }
 
+/// The crate of a file: a folder of `crates`, or of the root.
+pub(crate) fn crate_of(path: &str) -> Option<&str> {
+    path.strip_prefix("crates/").unwrap_or(path).split_once('/').map(|(folder, _)| folder)
+}
+
 fn listed_by_git(root: &Path) -> Option<Vec<String>> {
     let output = Command::new("git")
         .args(["ls-files", "-z", "--cached", "--others", "--exclude-standard"])

@@ -14,9 +14,6 @@ const SECONDS: u32 = 60;
 /// One allocation larger than this ends a target, in MiB: 4 KiB of zstd stand for at most half of it.
 const ALLOCATION_MIB: u32 = 256;
 
-/// The target that is not of `seriatim-fuzz`.
-const ARGUMENTS: &str = "arguments";
-
 /// Runs the named targets, or all, for `--seconds` each.
 ///
 /// # Errors
@@ -39,16 +36,11 @@ pub(crate) fn run(root: &Path, arguments: &[String]) -> Result<(), String> {
     let mut seeds = cargo(root);
     seeds.args(["run", "--quiet", "-p", "seriatim-fuzz", "--example", "seeds", "--"]).arg(&corpus);
     finish(seeds)?;
-    // The versions that everything else is tested with.
-    let copied = std::fs::copy(root.join("Cargo.lock"), root.join("fuzz/Cargo.lock"));
-    copied.map_err(|error| format!("fuzz/Cargo.lock: {error}"))?;
-    write_arguments(&corpus.join(ARGUMENTS)).map_err(|error| format!("{}: {error}", corpus.display()))?;
+    copy_versions(root)?;
     for target in targets.iter().filter(|target| wanted.is_empty() || wanted.contains(target)) {
         eprintln!("== fuzz {target}: {seconds} s");
         let mut command = rustup("cargo");
         command.current_dir(root).args(["fuzz", "run", "--target", &nightly.host]);
-        // The command line's arguments are those of the whole database; the decoders do without.
-        command.args((target == ARGUMENTS).then_some("--features=arguments"));
         command.arg("--target-dir").arg(&folder).arg(target).arg(corpus.join(target)).args([
             "--",
             &format!("-max_total_time={seconds}"),
@@ -61,22 +53,24 @@ pub(crate) fn run(root: &Path, arguments: &[String]) -> Result<(), String> {
     Ok(())
 }
 
-/// Seeds of the command line's arguments: commands as documents have them.
-fn write_arguments(folder: &Path) -> std::io::Result<()> {
-    std::fs::create_dir_all(folder)?;
-    let commands = [
-        "bench tpcc --warehouses 2 --threads 2 --seconds 5 --format json",
-        "bench ycsb --records 1000 --durability group --data d --checkpoint-every 64KiB",
-        "plan tpcc new_order",
-        "graph articles --optimized --format svg",
-        "recover d --checkpoint",
-        "backup a b",
-        "--help",
-    ];
-    for (at, command) in commands.iter().enumerate() {
-        std::fs::write(folder.join(format!("seed-{at}")), command.replace(' ', "\n"))?;
-    }
-    Ok(())
+/// The fuzz targets use the versions that everything else is tested with.
+fn copy_versions(root: &Path) -> Result<(), String> {
+    let copied = std::fs::copy(root.join("Cargo.lock"), root.join("fuzz/Cargo.lock"));
+    copied.map(drop).map_err(|error| format!("fuzz/Cargo.lock: {error}"))
+}
+
+/// The fuzz targets compile. They are outside the workspace, so no other step compiles them.
+///
+/// # Errors
+/// One does not.
+pub(crate) fn check(root: &Path) -> Result<(), String> {
+    copy_versions(root)?;
+    let mut command = cargo(root);
+    command.args(["check", "--quiet", "--manifest-path", "fuzz/Cargo.toml", "--bins", "--target-dir"]);
+    command.arg(folder_of(root, "fuzz"));
+    // Nothing is linked, so libFuzzer itself is not compiled.
+    command.env("CUSTOM_LIBFUZZER_PATH", root);
+    finish(command)
 }
 
 fn parse(arguments: &[String]) -> Result<(u32, Vec<String>), String> {

@@ -2,10 +2,10 @@
 //! program and seed give nearly the same counts on any machine, so that changes can be compared where clocks
 //! cannot be trusted.
 //!
-//! `seriatim bench instructions` runs each portion in one function, and callgrind collects inside that
-//! function only, with a dump before it: loading counts nothing, but leaves the simulated caches as they
-//! were. What callgrind simulates is one level of caches for instructions and data and a last level; the last
-//! level is given the size of an L2 ([`CACHES`]), so its misses are L2 misses. There is no prefetcher in it.
+//! `seriatim bench instructions` runs each portion in one function, and callgrind collects inside that function only,
+//! with a dump before it: loading counts nothing, but leaves the simulated caches as they were. Callgrind simulates one
+//! level of caches for instructions and data, and a last level. The last level has the size of an L2 ([`CACHES`]), so
+//! its misses are L2 misses. There is no prefetcher in it.
 
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -70,8 +70,8 @@ fn count(program: &Path, dumps: &Path) -> Result<Vec<Row>, String> {
         return Err(format!("{command:?} ended with {}", output.status));
     }
     let said = String::from_utf8_lossy(&output.stdout).into_owned();
-    // What is collected in a portion is dumped before the next, or at the end. (A dump after a function that
-    // also toggles is not made.)
+    // The counts of a portion are dumped before the next, or at the end. (A dump after a function that also toggles is
+    // not made.)
     let portions = said.lines().count();
     let read = |at: usize| {
         let path = if at == portions { out.clone() } else { out.with_extension((at + 1).to_string()) };

@@ -4,7 +4,7 @@
 //! dependencies must point down. Dev-dependencies must too, except those stated, with their reason, in
 //! [`UPWARD_FOR_TESTS`].
 
-use crate::files::Tree;
+use crate::files::{Tree, crate_of};
 use crate::tidy::Finding;
 
 /// Every crate of the architecture, highest first; a crate may import those after it, on its own line too.
@@ -15,6 +15,7 @@ pub(crate) const LAYERS: &[(&str, &[&str])] = &[
     ("services", &["server", "client", "participant", "middle-tier", "wire", "postgres"]),
     ("languages", &["sql"]),
     ("engine", &["seriatim", "engine"]),
+    ("protocols for tests", &["test-protocols"]),
     ("placement", &["transport", "replica", "partition"]),
     ("procedures", &["procedure-macros", "procedure"]),
     ("transactions", &["baselines", "protocol", "batch", "txn"]),
@@ -76,9 +77,8 @@ const ALL_TESTS: [&str; 5] = [
     "crates/store/unit/Cargo.toml",
 ];
 
-/// What is shipped has no feature of tests: crates ask for them among their dev-dependencies, those that are
-/// nothing but tests anywhere; and what is built by default is the program alone, which has nothing to do
-/// with the suite.
+/// Shipped code has no feature of tests. Crates ask for these among their dev-dependencies, and crates that only test
+/// anywhere. The default build is the program alone, which does not depend on the suite.
 pub(crate) fn features(tree: &Tree) -> Vec<Finding> {
     let mut findings = Vec::new();
     for (path, text) in tree.ending("Cargo.toml").filter(|(path, _)| !ALL_TESTS.contains(path)) {
@@ -106,14 +106,6 @@ pub(crate) fn features(tree: &Tree) -> Vec<Finding> {
     findings
 }
 
-/// The crate whose manifest this is: a folder of `crates/`, or xtask.
-fn crate_of(path: &str) -> Option<&str> {
-    match path {
-        "xtask/Cargo.toml" => Some("xtask"),
-        _ => path.strip_prefix("crates/")?.strip_suffix("/Cargo.toml").filter(|folder| !folder.contains('/')),
-    }
-}
-
 fn place(folder: &str) -> Option<usize> {
     LAYERS.iter().flat_map(|(_, crates)| *crates).position(|known| *known == folder)
 }
@@ -124,6 +116,10 @@ fn judge(path: &str, folder: &str, place_of_crate: usize, dependency: &Dependenc
     let Some(place_of_target) = place(target) else {
         return finding(format!("`{folder}` imports `{target}`, which is not in LAYERS in xtask/src/layers.rs"));
     };
+    // A crate may have other manifests in its folder, such as that of its unit tests.
+    if target == folder {
+        return None;
+    }
     if dependency.for_tests && UPWARD_FOR_TESTS.iter().any(|(from, to, _)| *from == folder && *to == target) {
         return None;
     }

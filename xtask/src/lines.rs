@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::path::Path;
 
-use crate::files::Tree;
+use crate::files::{Tree, crate_of};
 use crate::sources::for_each_shipped;
 use crate::tidy::Finding;
 
@@ -22,11 +22,6 @@ const SLACK: usize = 200;
 struct Lines {
     code: usize,
     tests: usize,
-}
-
-/// The crate of a file: a folder of `crates`, or of the root.
-fn crate_of(path: &str) -> Option<&str> {
-    path.strip_prefix("crates/").unwrap_or(path).split_once('/').map(|(folder, _)| folder)
 }
 
 fn counted(tree: &Tree) -> BTreeMap<String, Lines> {

@@ -1,8 +1,7 @@
 //! Repository chores: `cargo xtask ci` runs every check, `cargo xtask tidy` the rules the compiler cannot
 //! know, `cargo xtask soak` what takes too long for either.
 //!
-//! Invariant: a rule that somebody wrote down is a check here, with a message that says what to do and a
-//! canary in its tests.
+//! Invariant: each written rule is a check here, with a message that says what to do, and a canary in its tests.
 
 mod ci;
 mod contributing;
@@ -50,7 +49,7 @@ const USAGE: &str = "usage: cargo xtask ci [--timings] [STEP...]
        cargo xtask sanitize [miri] [thread] [address]
                                   the tests under tools of the nightly toolchain; skips those that are not there
        cargo xtask fuzz [--seconds N] [TARGET...]
-                                  the decoders and the command line's arguments by cargo-fuzz, 60 s each";
+                                  the decoders by cargo-fuzz, 60 s each";
 
 fn main() -> ExitCode {
     if let Some(code) = timings::stand_in() {

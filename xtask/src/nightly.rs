@@ -1,8 +1,8 @@
 //! `cargo xtask nightly`: every test in every setting, and the checks that take too long for each change, with a dated
 //! report in `docs/nightly.md`.
 //!
-//! Steps run one after another. A step that passed is noted below `target/nightly` with the revision, so that a run
-//! that was interrupted goes on with the next step. A step that fails is reported and fails the whole, after all steps
+//! Steps run one after another. A step that passed is noted below `target/nightly` with the revision, so that an
+//! interrupted run continues with the next step. A step that fails is reported and fails the whole, after all steps
 //! have had their turn. `--part` runs one short part of it, which the revision's hash chooses: `.ci/run` does so with
 //! each change.
 
@@ -69,6 +69,7 @@ fn steps(tree: &Tree) -> Vec<Step> {
         ci("loom", "models of what threads share"),
         ci("mutants", "tests notice missing mechanisms: those that take a moment"),
         ci("simulate", "the command line on simulated cores"),
+        ci("fuzz", "the fuzz targets compile"),
         step("soak", "power cuts and kills in optimized code", "xtask soak --cuts 20000 --kills 60 --minutes 12", &[]),
     ];
     if !programs.is_empty() {
@@ -166,7 +167,7 @@ fn execute(root: &Path, step: &Step, seed: u64) -> Done {
     Done::of(command, step.is_test, false, Duration::from_secs(60 * MINUTES))
 }
 
-/// What passed at this revision, in a folder of files: a step's name, and in it the seconds that it took.
+/// The steps that passed at this revision, in a folder of files: a step's name, and in it the seconds that it took.
 struct Notes {
     folder: PathBuf,
     revision: String,
@@ -176,7 +177,7 @@ impl Notes {
     fn open(root: &Path, fresh: bool) -> Result<Notes, String> {
         let revision = revision(root);
         let folder = target(root).join("nightly").join(&revision);
-        // What was changed since the revision may change again: nothing is kept.
+        // Changes since the revision may change again, so nothing is kept.
         if fresh || revision.ends_with("-dirty") {
             let _ = std::fs::remove_dir_all(&folder);
         }

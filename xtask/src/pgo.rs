@@ -10,7 +10,7 @@ use std::process::Command;
 
 use crate::ci::{cargo, finish};
 
-/// What the first binary runs: a workload with its arguments.
+/// The run of the first binary: a workload with its arguments.
 const TRAINING: &[&[&str]] = &[
     &["tpcc", "--warehouses", "1", "--seconds", "10"],
     &["tpcc", "--warehouses", "2", "--threads", "2", "--seconds", "5"],

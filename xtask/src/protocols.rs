@@ -9,7 +9,7 @@ use crate::tidy::Finding;
 /// The crates of protocols.
 const HOMES: [&str; 2] = ["crates/protocol/src", "crates/baselines/src"];
 const REGISTRY: &str = "crates/engine/src/registry.rs";
-/// What protocols have in common; not a protocol.
+/// The common code of protocols; not a protocol.
 const SHARED: &str = "shared";
 /// Where a path to a protocol may begin.
 const ROOTS: [&str; 3] = ["crate", "super", "seriatim_protocol"];

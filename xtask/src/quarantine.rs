@@ -10,6 +10,7 @@ use seriatim_base::clock;
 use crate::files::Tree;
 use crate::runs::date;
 use crate::tidy::Finding;
+use crate::tiers::{self, Test};
 
 /// The list.
 const TABLE: &str = "xtask/quarantine.txt";
@@ -41,15 +42,8 @@ pub(crate) fn check(tree: &Tree) -> Vec<Finding> {
 
 fn at(tree: &Tree, now: i64) -> Vec<Finding> {
     let lately: BTreeSet<String> = (0..=DAYS_MAX).map(|days| date(now - days * 86_400_000_000)).collect();
-    let marked = tree.ending(".rs").filter(|(path, _)| *path != "xtask/src/quarantine.rs").flat_map(|(path, text)| {
-        let lines: Vec<&str> = text.lines().map(str::trim).collect();
-        let names = (0..lines.len()).filter(|at| lines[*at] == MARK).filter_map(|at| {
-            let signature = lines[at..].iter().find_map(|line| line.strip_prefix("fn "))?;
-            Some((path.to_owned(), signature.split('(').next()?.to_owned()))
-        });
-        names.collect::<Vec<_>>()
-    });
-    let mut marked: BTreeSet<(String, String)> = marked.collect();
+    let marked = tiers::found(tree).into_iter().filter(|(_, test)| test.is_quarantined);
+    let mut marked: BTreeSet<Test> = marked.map(|(test, _)| test).collect();
     let (mut findings, mut rows) = (Vec::new(), 0);
     let text = tree.text(TABLE).unwrap_or_default();
     for (at, line) in text.lines().enumerate().filter(|(_, line)| !line.is_empty() && !line.starts_with('#')) {

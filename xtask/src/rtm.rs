@@ -18,7 +18,7 @@ use crate::runs::{Done, date, machine};
 /// All parts together, building included.
 const MINUTES: u64 = 15;
 
-/// What to run.
+/// The options of a run.
 #[derive(Debug, PartialEq, Eq)]
 struct Options {
     backend: String,
@@ -56,23 +56,23 @@ impl Options {
 }
 
 /// One command and what it is for.
-struct Part {
+struct ReportPart {
     name: &'static str,
     arguments: Vec<String>,
     /// Whether what it prints belongs into the report, as Markdown.
     is_measurement: bool,
 }
 
-impl Part {
+impl ReportPart {
     /// Whether it is to run tests, and not only to build them.
     fn is_test(&self) -> bool {
         self.arguments[0] == "test" && !self.arguments.iter().any(|argument| argument == "--no-run")
     }
 }
 
-/// What runs, in the order in which failures say most.
-fn parts(options: &Options) -> Vec<Part> {
-    let part = |name, line: &str, more: &[&str]| Part {
+/// The parts, in the order in which failures say most.
+fn parts(options: &Options) -> Vec<ReportPart> {
+    let part = |name, line: &str, more: &[&str]| ReportPart {
         name,
         arguments: line.split(' ').chain(more.iter().copied()).map(str::to_owned).collect(),
         is_measurement: false,
@@ -103,7 +103,10 @@ fn parts(options: &Options) -> Vec<Part> {
         }
     }
     let line = format!("run --release -p seriatim-cli -- bench rtm --backend {backend}");
-    parts.push(Part { is_measurement: true, ..part("measurements", &line, if small { &["--small"] } else { &[] }) });
+    parts.push(ReportPart {
+        is_measurement: true,
+        ..part("measurements", &line, if small { &["--small"] } else { &[] })
+    });
     parts
 }
 
@@ -126,7 +129,7 @@ pub(crate) fn run(root: &Path, arguments: &[String]) -> Result<(), String> {
     }
     let deadline = Duration::from_secs(60 * MINUTES);
     let began = Instant::now();
-    let results: Vec<(Part, Done)> = parts(&options)
+    let results: Vec<(ReportPart, Done)> = parts(&options)
         .into_iter()
         .map(|part| {
             eprintln!("== {}: cargo {}", part.name, part.arguments.join(" "));
@@ -147,14 +150,14 @@ fn is_usable(kind: &str) -> bool {
 }
 
 /// Runs a part, which is ended when the time that is left is over.
-fn execute(root: &Path, part: &Part, backend: &str, left: Duration) -> Done {
+fn execute(root: &Path, part: &ReportPart, backend: &str, left: Duration) -> Done {
     let mut command = cargo(root);
     command.args(&part.arguments).env("SERIATIM_HTM", backend).env("CARGO_TERM_COLOR", "never");
     Done::of(command, part.is_test(), part.is_measurement, left)
 }
 
 /// The report, in Markdown.
-fn report(options: &Options, unix_microseconds: i64, about: &str, results: &[(Part, Done)]) -> String {
+fn report(options: &Options, unix_microseconds: i64, about: &str, results: &[(ReportPart, Done)]) -> String {
     let failed = results.iter().filter(|(_, done)| done.failure.is_some()).count();
     let mut text = format!("# Hardware regions, {}\n\n", date(unix_microseconds));
     let size = if options.small { ", small sizes" } else { "" };
@@ -180,7 +183,7 @@ fn report(options: &Options, unix_microseconds: i64, about: &str, results: &[(Pa
 }
 
 /// Failure if a part failed.
-fn verdict(results: &[(Part, Done)]) -> Result<(), String> {
+fn verdict(results: &[(ReportPart, Done)]) -> Result<(), String> {
     let failed = results.iter().filter(|(_, done)| done.failure.is_some());
     let failed: Vec<String> =
         failed.map(|(part, _)| format!("{} (cargo {})", part.name, part.arguments.join(" "))).collect();
@@ -195,7 +198,7 @@ mod tests {
         Options::parse(Path::new("/r"), &arguments.iter().map(|text| (*text).to_owned()).collect::<Vec<_>>())
     }
 
-    fn results(failures: [Option<&str>; 2]) -> Vec<(Part, Done)> {
+    fn results(failures: [Option<&str>; 2]) -> Vec<(ReportPart, Done)> {
         let options = parsed(&["--small", "--to", "x"]).expect("arguments");
         let all = parts(&options).into_iter();
         let chosen = all.filter(|part| part.name == "canaries" || part.is_measurement);
@@ -223,7 +226,7 @@ mod tests {
         let (whole, small) = (parsed(&[]), parsed(&["--small", "--to", "x"]));
         assert_eq!(whole.as_ref().map(names).ok(), small.as_ref().map(names).ok());
         let every = parts(&whole.expect("arguments"));
-        let told = |part: &Part| part.arguments.iter().filter(|argument| *argument == "rtm").count();
+        let told = |part: &ReportPart| part.arguments.iter().filter(|argument| *argument == "rtm").count();
         assert!(every.iter().filter(|part| part.name.starts_with("TPC-C")).all(|part| told(part) == 1));
     }
 

@@ -34,7 +34,7 @@ fn ended(mut command: Command, is_measurement: bool, left: Duration) -> Result<(
             Some(status) if status.success() => break None,
             Some(status) => break Some(format!("ended with {status}")),
             None if began.elapsed() >= left => {
-                // What cargo started ends by itself; each test bounds its own time.
+                // Programs that cargo started end by themselves, as each test bounds its own time.
                 let _ = child.kill();
                 let _ = child.wait();
                 break Some("not done in time".to_owned());

@@ -155,8 +155,8 @@ fn only_tests(attribute: &[Token<'_>]) -> bool {
     }
 }
 
-/// What a predicate of `cfg` comes to in what is shipped, where neither `test` nor `loom` is set; `None` if
-/// that depends on others.
+/// The value of a predicate of `cfg` in shipped code, where neither `test` nor `loom` is set; `None` if that depends on
+/// others.
 fn when_shipped(predicate: &[Token<'_>]) -> Option<bool> {
     let parts = || {
         let mut rest = predicate.get(2..predicate.len() - 1).unwrap_or_default();

@@ -116,7 +116,7 @@ impl Nightly {
         let mut command = rustup("cargo");
         command.current_dir(root).args(["test", "--target", &self.host]).args(arguments);
         command.env("CARGO_TARGET_DIR", folder_of(root, folder)).env("RUSTFLAGS", flags);
-        // A report without line numbers helps nobody.
+        // A report without line numbers is useless.
         command.env("CARGO_PROFILE_TEST_DEBUG", "line-tables-only");
         command
     }
@@ -131,7 +131,7 @@ pub(crate) fn folder_of(root: &Path, name: &str) -> std::path::PathBuf {
 pub(crate) fn rustup(program: &str) -> Command {
     let mut command = Command::new("rustup");
     command.args(["run", "nightly", program]);
-    // What cargo has set for this program is about its own toolchain.
+    // The variables that cargo has set for this program are about its own toolchain.
     for name in ["RUSTUP_TOOLCHAIN", "CARGO", "RUSTC", "RUSTDOC"] {
         command.env_remove(name);
     }

@@ -1,9 +1,9 @@
-//! Rules about Rust sources: how a file opens, who may use the clock and files, what must not be shipped, who
-//! may print.
+//! Rules about Rust sources: how a file opens, which crates may use the clock and files or print, and what must not be
+//! shipped.
 
 use std::collections::BTreeSet;
 
-use crate::files::Tree;
+use crate::files::{Tree, crate_of};
 use crate::rust::{self, Token};
 use crate::tidy::Finding;
 
@@ -11,7 +11,7 @@ use crate::tidy::Finding;
 const COLUMNS_MAX: usize = 120;
 
 /// Crates that talk on standard error or print data: the apps, the tests and the tooling. Libraries return values.
-const SPEAKERS: &[&str] = &["suite", "figures"];
+const SPEAKERS: &[&str] = &["suite", "figures", "xtask"];
 
 /// It prints the seeds of random tests, in the way that their harness captures.
 const SEEDS: &str = "crates/base/src/rng.rs";
@@ -23,7 +23,7 @@ const PROGRAMS: &[&str] = &["cli", "bench"];
 const INTERFACES: &[&str] = &["RandomState", "SystemTime", "clock_gettime", "getrandom", "_rdtsc", "_rdrand64_step"];
 
 /// Crates that read and write reports and settings of their own; none of them keeps data for a database.
-const FILE_USERS: &[&str] = &["cli", "suite", "figures", "bench", "workload", "postgres"];
+const FILE_USERS: &[&str] = &["cli", "suite", "figures", "bench", "workload", "postgres", "xtask"];
 
 /// Calls of libc that touch files.
 const FILE_CALLS: &[&str] = &[
@@ -129,7 +129,7 @@ pub(crate) fn platform_interfaces(tree: &Tree) -> Vec<Finding> {
 pub(crate) fn files(tree: &Tree) -> Vec<Finding> {
     let mut findings = Vec::new();
     for_each_shipped(tree, |path, tokens| {
-        let Some(folder) = crate_folder(path) else { return };
+        let Some(folder) = crate_of(path) else { return };
         if folder == "base" || FILE_USERS.contains(&folder) || is_apart(path) {
             return;
         }
@@ -164,7 +164,7 @@ pub(crate) fn unfinished(tree: &Tree) -> Vec<Finding> {
 pub(crate) fn silence(tree: &Tree) -> Vec<Finding> {
     let mut findings = Vec::new();
     for_each_shipped(tree, |path, tokens| {
-        let Some(folder) = crate_folder(path) else { return };
+        let Some(folder) = crate_of(path) else { return };
         if SPEAKERS.contains(&folder) || is_apart(path) || path == SEEDS {
             return;
         }
@@ -182,11 +182,6 @@ pub(crate) fn silence(tree: &Tree) -> Vec<Finding> {
 fn macros<'a>(tokens: &[Token<'a>], names: &[&str]) -> Vec<(&'a str, usize)> {
     let calls = tokens.windows(2).filter(|pair| pair[1].text == "!" && names.contains(&pair[0].text));
     calls.map(|pair| (pair[0].text, pair[0].line)).collect()
-}
-
-/// The folder in `crates/` that a file belongs to.
-fn crate_folder(path: &str) -> Option<&str> {
-    path.strip_prefix("crates/")?.split('/').next()
 }
 
 /// Whether a file is built beside its crate: an example or a build script.

@@ -24,7 +24,7 @@ use crate::tidy::Finding;
 const TABLE: &str = "xtask/tests.txt";
 
 /// Where a test is, and its name. Tests of one name in one file are numbered: `name`, `name#2`.
-type Test = (String, String);
+pub(crate) type Test = (String, String);
 
 /// Test programs and libraries that `cargo test` leaves out, as prefixes of paths. A manifest may leave out what
 /// another one has by its path.
@@ -56,8 +56,15 @@ fn left_out(tree: &Tree) -> Vec<String> {
     found
 }
 
-/// Every test of the sources, with its tier and its line.
-fn found(tree: &Tree) -> BTreeMap<Test, (String, usize)> {
+/// A test of the sources.
+pub(crate) struct Found {
+    tier: &'static str,
+    line: usize,
+    pub(crate) is_quarantined: bool,
+}
+
+/// Every test of the sources.
+pub(crate) fn found(tree: &Tree) -> BTreeMap<Test, Found> {
     let left_out = left_out(tree);
     let mut tests = BTreeMap::new();
     for (path, text) in tree.ending(".rs").filter(|(path, _)| !path.starts_with("fuzz/")) {
@@ -86,10 +93,11 @@ fn found(tree: &Tree) -> BTreeMap<Test, (String, usize)> {
                 Some(reason) if reason.contains("process of its own") => "child",
                 Some(_) => "manual",
             };
+            let is_quarantined = ignored.is_some_and(|reason| reason.starts_with(" = \"quarantined"));
             let number = numbers.entry(name).or_default();
             *number += 1;
             let name = if *number == 1 { name.to_owned() } else { format!("{name}#{number}") };
-            tests.insert((path.to_owned(), name), (tier.to_owned(), at + 1));
+            tests.insert((path.to_owned(), name), Found { tier, line: at + 1, is_quarantined });
         }
     }
     tests
@@ -106,9 +114,9 @@ pub(crate) fn programs_left_out(tree: &Tree) -> Vec<String> {
 pub(crate) fn of_tier(tree: &Tree, tier: &str) -> Vec<String> {
     let left_out = left_out(tree);
     let found = found(tree);
-    let chosen = found
-        .iter()
-        .filter(|((path, _), (is, _))| is == tier && !left_out.iter().any(|prefix| path.starts_with(prefix.as_str())));
+    let chosen = found.iter().filter(|((path, _), test)| {
+        test.tier == tier && !left_out.iter().any(|prefix| path.starts_with(prefix.as_str()))
+    });
     let names: BTreeSet<&str> = chosen.filter_map(|((_, name), _)| name.split('#').next()).collect();
     names.into_iter().map(str::to_owned).collect()
 }
@@ -173,7 +181,7 @@ pub(crate) fn check(tree: &Tree) -> Vec<Finding> {
     };
     let found = found(tree);
     let mut findings = Vec::new();
-    for ((path, name), (tier, line)) in &found {
+    for ((path, name), Found { tier, line, .. }) in &found {
         match table.rows.get(&(path.clone(), name.clone())) {
             None => {
                 findings.push(Finding::new(path, *line, format!("`{name}` is not in {TABLE}: run `cargo xtask tests`")))
@@ -220,7 +228,7 @@ pub(crate) fn update(root: &Path) -> Result<(), String> {
 }
 
 /// Brings the table up to date; the tests that are gone without a reason, whose rows stay.
-fn renew(table: &mut Table, found: &BTreeMap<Test, (String, usize)>) -> Vec<String> {
+fn renew(table: &mut Table, found: &BTreeMap<Test, Found>) -> Vec<String> {
     let missing: BTreeSet<Test> = table.rows.keys().filter(|test| !found.contains_key(*test)).cloned().collect();
     let missing: Vec<Test> = missing.into_iter().filter(|test| !table.rows[test].starts_with("gone: ")).collect();
     let mut new: BTreeSet<&Test> = found.keys().filter(|test| !table.rows.contains_key(*test)).collect();
@@ -235,8 +243,8 @@ fn renew(table: &mut Table, found: &BTreeMap<Test, (String, usize)>) -> Vec<Stri
             _ => gone.push(format!("{}  {}", test.0, test.1)),
         }
     }
-    for (test, (tier, _)) in found {
-        table.rows.insert(test.clone(), tier.clone());
+    for (test, Found { tier, .. }) in found {
+        table.rows.insert(test.clone(), (*tier).to_owned());
     }
     table.rows_min = table.rows_min.max(table.rows.len());
     gone
@@ -291,7 +299,7 @@ mod tests {
         let tiers = |file: &str| {
             let found = found(&Tree::of(&files));
             let of = found.into_iter().filter(|((path, _), _)| path == file);
-            of.map(|(_, (tier, _))| tier).collect::<Vec<_>>()
+            of.map(|(_, test)| test.tier).collect::<Vec<_>>()
         };
         assert_eq!(tiers("crates/a/tests/long/b.rs"), ["nightly", "nightly"]);
         assert_eq!(tiers("crates/a/tests/short.rs"), ["fast", "nightly"]);
@@ -304,9 +312,8 @@ mod tests {
             {}\n#[test]\n\
                       #[ignore = \"a measurement\"]\nfn b() {}\nmod loom_models {\n#[test]\nfn a() {}\n}\n";
         let found = found(&Tree::of(&[("crates/a/src/lib.rs", source)]));
-        let tiers: Vec<_> = found.into_iter().map(|((_, name), (tier, _))| (name, tier)).collect();
-        let expected = [("a", "child"), ("a#2", "loom"), ("b", "manual")];
-        assert_eq!(tiers, expected.map(|(name, tier)| (name.to_owned(), tier.to_owned())));
+        let tiers: Vec<_> = found.iter().map(|((_, name), test)| (name.as_str(), test.tier)).collect();
+        assert_eq!(tiers, [("a", "child"), ("a#2", "loom"), ("b", "manual")]);
     }
 
     #[test]

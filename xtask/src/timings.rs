@@ -1,4 +1,4 @@
-//! `cargo xtask ci --timings`: what the checks cost, cold and warm, by step and by crate.
+//! `cargo xtask ci --timings`: the cost of the checks, cold and warm, by step and by crate.
 //!
 //! The checks run twice as a child of this program: in an empty target directory, and again after a source of the
 //! engine was touched. Cargo calls this program in the place of the compiler (`RUSTC_WRAPPER`) and of each test program
@@ -39,7 +39,7 @@ type Sums = BTreeMap<(String, String), f64>;
 /// When a step fails.
 pub(crate) fn run(root: &Path, steps: &[String]) -> Result<(), String> {
     let folder = target(root).join("timings");
-    // What an earlier run left, which was stopped.
+    // An earlier run may have been stopped.
     let _ = std::fs::remove_dir_all(&folder);
     let done = cold_and_warm(root, steps, &folder);
     let _ = std::fs::remove_dir_all(&folder);
@@ -97,7 +97,7 @@ pub(crate) fn stand_in() -> Option<ExitCode> {
     let file = std::env::var_os(FILE)?;
     let arguments: Vec<OsString> = std::env::args_os().skip(1).collect();
     let (program, rest) = arguments.split_first().filter(|(program, _)| Path::new(program).is_absolute())?;
-    // What it starts is not timed besides.
+    // The programs that it starts are not timed separately.
     let status = Command::new(program).args(rest).env_remove(FILE).status();
     let package = std::env::var("CARGO_PKG_NAME").unwrap_or_default();
     if let Some(what) = what(program, rest, &package) {
@@ -121,7 +121,7 @@ fn processor_seconds(stat: &str) -> Option<f64> {
     Some((fields.next()?.ok()? + fields.next()?.ok()?) / 100.0)
 }
 
-/// What is timed: the compilation of a crate of the workspace or of a dependency, or a test program of a crate.
+/// The timed work: the compilation of a crate of the workspace or of a dependency, or a test program of a crate.
 fn what(program: &OsString, arguments: &[OsString], package: &str) -> Option<String> {
     let name = Path::new(program).file_name()?.to_string_lossy();
     // The unit tests of some crates are a package of their own.

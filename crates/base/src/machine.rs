@@ -1,9 +1,9 @@
 //! The platform interface to the machine: the memory that the machine or the container grants this process.
 //!
-//! Linux reports it in files: the machine's memory in `/proc/meminfo`; the limits of the process's control
-//! group and its ancestors in `memory.max` (version 2) or `memory.limit_in_bytes` (version 1). A container
-//! often sees its own group as the root, whatever path `/proc/self/cgroup` shows. So each path is tried with
-//! all its ancestors. On other systems nothing is known.
+//! Linux reports the machine's memory in `/proc/meminfo`. The limits of the process's control group and its ancestors
+//! are in `memory.max` (version 2) or `memory.limit_in_bytes` (version 1). A container often sees its own group as the
+//! root, whatever path `/proc/self/cgroup` shows. So each path is tried with all its ancestors. On other systems
+//! nothing is known.
 
 use std::path::{Component, Path, PathBuf};
 use std::sync::OnceLock;

@@ -42,45 +42,6 @@ impl Default for Process {
     }
 }
 
-/// For tests: runs `body` in a fork, which ends then.
-///
-/// # Panics
-/// If the fork does not end within ten minutes, or if `body` panics.
-#[cfg(not(miri))]
-pub fn in_fork(body: impl FnOnce()) {
-    /// Ends the process as failed, should it unwind: a fork is not to go on as the test.
-    struct Fails;
-    impl Drop for Fails {
-        fn drop(&mut self) {
-            // SAFETY: it ends the process, and runs nothing.
-            unsafe { libc::_exit(101) }
-        }
-    }
-    // SAFETY: the caller's body uses what works in a fork, which ends without running what is registered for the end of
-    // the process.
-    match unsafe { libc::fork() } {
-        0 => {
-            let fails = Fails;
-            // SAFETY: the signal ends the process.
-            unsafe { libc::alarm(600) };
-            body();
-            std::mem::forget(fails);
-            // SAFETY: as above.
-            unsafe { libc::_exit(0) }
-        }
-        child => {
-            assert!(child > 0, "{}", std::io::Error::last_os_error());
-            let mut status = 0;
-            // SAFETY: a child of this process, and room for its status.
-            let waited = unsafe { libc::waitpid(child, &mut status, 0) };
-            assert_eq!(waited, child);
-            let hangs = libc::WIFSIGNALED(status) && libc::WTERMSIG(status) == libc::SIGALRM;
-            assert!(!hangs, "the fork waits for a thread that it does not have");
-            assert!(libc::WIFEXITED(status) && libc::WEXITSTATUS(status) == 0, "the fork failed: status {status:#x}");
-        }
-    }
-}
-
 #[cfg(not(miri))]
 fn count_forks() {
     extern "C" fn in_child() {
@@ -95,6 +56,84 @@ fn count_forks() {
 #[cfg(miri)]
 fn count_forks() {}
 
-/// There are no forks: nothing is run.
-#[cfg(miri)]
-pub fn in_fork(_: impl FnOnce()) {}
+#[cfg(any(test, feature = "test-support"))]
+pub use forks::{Child, end_fork, fork, in_fork};
+
+/// Forks, for tests.
+#[cfg(any(test, feature = "test-support"))]
+mod forks {
+    /// Seconds after which a signal ends a fork, so that one that hangs fails its test.
+    const HANGS: u32 = 600;
+
+    /// The exit status of a fork that unwinds.
+    const UNWOUND: i32 = 101;
+
+    /// A fork of this process.
+    #[derive(Debug)]
+    #[must_use]
+    pub struct Child(i32);
+
+    impl Child {
+        /// Waits until the fork has ended.
+        ///
+        /// # Panics
+        /// The fork hung or failed.
+        pub fn wait(self) {
+            let mut status = 0;
+            // SAFETY: a child of this process, and room for its status.
+            assert_eq!(unsafe { libc::waitpid(self.0, &mut status, 0) }, self.0);
+            let hangs = libc::WIFSIGNALED(status) && libc::WTERMSIG(status) == libc::SIGALRM;
+            assert!(!hangs, "the fork waits for a thread that it does not have");
+            assert!(libc::WIFEXITED(status) && libc::WEXITSTATUS(status) == 0, "the fork failed: status {status:#x}");
+        }
+    }
+
+    /// Forks; returns `None` in the fork, which ends itself by [`end_fork`].
+    ///
+    /// # Panics
+    /// If there are too many processes.
+    pub fn fork() -> Option<Child> {
+        // SAFETY: tests do in a fork only what is documented to work there.
+        match unsafe { libc::fork() } {
+            0 => {
+                // SAFETY: the signal ends the process.
+                unsafe { libc::alarm(HANGS) };
+                None
+            }
+            child => {
+                assert!(child > 0, "{}", std::io::Error::last_os_error());
+                Some(Child(child))
+            }
+        }
+    }
+
+    /// Ends a fork, without running what the process has registered for its end.
+    pub fn end_fork(status: i32) -> ! {
+        // SAFETY: the call ends the process, and runs nothing.
+        unsafe { libc::_exit(status) }
+    }
+
+    /// Runs `body` in a fork, which then ends. Does nothing under Miri, which has no forks.
+    ///
+    /// # Panics
+    /// If `body` panics or hangs.
+    pub fn in_fork(body: impl FnOnce()) {
+        /// Ends a fork that unwinds: it must not continue as the test.
+        struct Fails;
+        impl Drop for Fails {
+            fn drop(&mut self) {
+                end_fork(UNWOUND)
+            }
+        }
+        if cfg!(miri) {
+            return;
+        }
+        if let Some(child) = fork() {
+            return child.wait();
+        }
+        let fails = Fails;
+        body();
+        std::mem::forget(fails);
+        end_fork(0)
+    }
+}

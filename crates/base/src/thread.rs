@@ -69,7 +69,7 @@ fn ask() -> io::Result<()> {
 pub use crate::turns::{interrupt, take_turns};
 pub use crate::waiter::{BatchWork, Waiter, batch_work, wait, work};
 
-/// What code does with a shared word, directly after the step that announces it.
+/// The access to a shared word directly after the step that announces it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Touch {
     /// Begins an attempt of a transaction; there is no word.

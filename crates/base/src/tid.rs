@@ -1,11 +1,13 @@
 //! TIDs order the versions of a key for ever. Epochs group commits for durability.
 //!
 //! ```text
-//! TID, 60 bits:   epoch 34 | counter 26
+//! TID, 60 bits:   epoch 45 | counter 15
 //! TID word, 64:   TID 60 | flags 4      (what the flags mean belongs to each protocol)
 //! ```
-//! At one epoch every 10 ms, 34 bits last 5.4 years of uptime; 2^26 dependent commits in one epoch would take
-//! over 60 ms at a nanosecond each. Both bounds are checked where TIDs are made ([`Tid::next`]).
+//! 45 bits of epochs last 139 years at 8,000 a second, and 11,000 years at one every 10 ms. [`Tid::next`] checks that
+//! bound. 15 bits count 32,768 commits that depend on each other. A worker whose commit is [late](Tid::is_late) in its
+//! epoch ends the epoch before its next commit. So each worker adds at most one late commit to an epoch, or one
+//! transaction in pieces, and the counter does not run over.
 
 /// A group of commits that become durable together. Advanced by a ticker, never by a commit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -17,12 +19,14 @@ pub struct Tid(u64);
 
 impl Tid {
     /// Bits of the counter.
-    pub const COUNTER_BITS: u32 = 26;
+    pub const COUNTER_BITS: u32 = 15;
     /// Bits of a TID; a TID word has `64 - BITS` left for flags.
     pub const BITS: u32 = 60;
     /// The TID of a key that was never committed.
     pub const ZERO: Tid = Tid(0);
     const EPOCH_MAX: u64 = (1 << (Self::BITS - Self::COUNTER_BITS)) - 1;
+    /// The first counter that is late: three quarters of an epoch are left for commits of other workers.
+    const LATE: u64 = 1 << (Self::COUNTER_BITS - 2);
 
     /// The first TID of an epoch.
     pub const fn first_of(epoch: Epoch) -> Tid {
@@ -48,9 +52,18 @@ impl Tid {
         Epoch(self.0 >> Self::COUNTER_BITS)
     }
 
-    /// The smallest TID above `self` in `epoch` or a later epoch. If one epoch ever held 2^26 dependent
-    /// commits, the counter would carry into the next epoch. The order would be kept, and the assertion in
-    /// [`Tid::first_of`] would still bound epochs.
+    /// Whether a quarter of the epoch's counter is used up, so that the epoch has to end.
+    #[inline]
+    pub const fn is_late(self) -> bool {
+        self.counter() >= Self::LATE
+    }
+
+    const fn counter(self) -> u64 {
+        self.0 & ((1 << Self::COUNTER_BITS) - 1)
+    }
+
+    /// The smallest TID above `self` in `epoch` or a later epoch. A counter that ran over would carry into the next
+    /// epoch. The order would be kept, but a checkpoint that begins there could miss the commit.
     #[inline]
     pub fn next(self, epoch: Epoch) -> Tid {
         let next = Tid(self.0 + 1).max(Tid::first_of(epoch));
@@ -61,7 +74,7 @@ impl Tid {
 
 impl std::fmt::Display for Tid {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{}.{}", self.epoch().0, self.0 & ((1 << Self::COUNTER_BITS) - 1))
+        write!(f, "{}.{}", self.epoch().0, self.counter())
     }
 }
 
@@ -77,5 +90,15 @@ mod tests {
         assert!(b > a && b.epoch() == Epoch(3));
         assert!(b.next(Epoch(2)) > b, "an old epoch never moves a TID back");
         assert_eq!(b.next(Epoch(9)).epoch(), Epoch(9));
+    }
+    #[test]
+    fn a_tid_is_late_when_a_quarter_of_the_counter_is_used_up() {
+        let first = Tid::first_of(Epoch(7));
+        let at = |counter| Tid::from_bits(first.bits() + counter);
+        assert!(!first.is_late() && !at(Tid::LATE - 1).is_late());
+        assert!(at(Tid::LATE).is_late() && at(4 * Tid::LATE - 1).is_late());
+        assert!(!at(4 * Tid::LATE).is_late(), "the first of the next epoch");
+        let last = Tid::first_of(Epoch(Tid::EPOCH_MAX));
+        assert_eq!(last.next(Epoch(1)).epoch(), Epoch(Tid::EPOCH_MAX));
     }
 }

@@ -25,7 +25,7 @@ enum Pause {
 type Turn = Box<dyn FnMut(Pause)>;
 
 thread_local! {
-    /// What this thread does where it lets others run. It is removed meanwhile, so turns do not nest.
+    /// The action of this thread where it lets others run. It is removed meanwhile, so turns do not nest.
     static TURN: RefCell<Option<Turn>> = const { RefCell::new(None) };
 }
 

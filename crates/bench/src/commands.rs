@@ -1,6 +1,6 @@
-//! Measurements that are commands of `seriatim bench` and print their results: the overhead of transactions
-//! over an index and over a map, of dispatch, of declared procedures over handwritten ones, of durability, of
-//! hardware regions, and of long readers; the benefit of prefetching by plans; the growth of memory.
+//! Measurements that are commands of `seriatim bench` and print their results. Some measure the overhead of
+//! transactions over an index and over a map, of dispatch, and of declared procedures over handwritten ones. Others
+//! measure durability, hardware regions, long readers, the benefit of prefetching by plans, and the growth of memory.
 //!
 //! Each is one module with a small size that runs as a test and checks relations, never times. Data goes to
 //! standard output, messages to standard error. Compared arms run in alternating pairs, and medians have

@@ -1,5 +1,5 @@
-//! The speed of a disk for the writer of a log: the rate of batches, each written and flushed before the next,
-//! and the duration of a flush.
+//! The speed of a disk for the writer of a log. It measures the rate of batches, each written and flushed before the
+//! next, and the duration of a flush.
 //!
 //! The file has its final size and was written before, as log segments are. So a flush writes data and no metadata.
 

@@ -1,6 +1,6 @@
-//! The cost of durability: TPC-C's full mix with group commit and without durability, the time until a result
-//! is durable, the rate of a single client with group commit and with a flush for each transaction, log bytes
-//! by table, rate and latency during a checkpoint, and recovery compared with the original run.
+//! The cost of durability: Measures TPC-C's full mix with group commit and without durability, and the time until a
+//! result is durable. A single client runs with group commit, and with a flush for each transaction. The rest are log
+//! bytes by table, rate and latency during a checkpoint, and recovery compared with the original run.
 //!
 //! The arms run in turn, each on its own growing database. In each round they have the same inputs. Two threads
 //! have many outstanding results. The same run also measures the disk, with batches of the log's size.

@@ -35,7 +35,7 @@ const SCATTER: u64 = 0x9e37_79b9_7f4a_7c15;
 /// Why there is no measurement.
 pub type Failure = Box<dyn Error>;
 
-/// What runs in a region.
+/// The operations that run in a region.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Way {
     /// Changes. Lookups are optimistic, as in transactions.
@@ -43,7 +43,7 @@ pub enum Way {
     /// Each operation, including lookups. They share one fallback lock.
     Operations,
     /// Nothing: the only thread reads and changes records in place.
-    Alone,
+    SingleThread,
 }
 
 /// Options of a run.
@@ -57,7 +57,7 @@ pub struct Options {
     pub reads: u32,
     /// The percentage of operations that insert a record. All others read a record and change it.
     pub inserts: u32,
-    /// What runs in a region.
+    /// The operations that run in a region.
     pub way: Way,
     /// The back end for regions.
     pub htm: HtmMode,
@@ -201,7 +201,7 @@ impl Client<'_> {
             shared.index.insert(&mut cx, Key::Word8(key), record, &mut Unobserved)
         };
         let inserted = match way {
-            Way::Changes | Way::Alone => link(),
+            Way::Changes | Way::SingleThread => link(),
             Way::Operations => {
                 let mut inserted = Ok(Inserted::Linked);
                 whole.run(&mut || inserted = link());
@@ -222,7 +222,7 @@ impl Client<'_> {
     pub(crate) fn read(&mut self, key: u64) {
         let Client { shared, local, whole, .. } = self;
         match shared.options.way {
-            Way::Alone => Client::find(shared, local, key, |row| _ = black_box(row.copy())),
+            Way::SingleThread => Client::find(shared, local, key, |row| _ = black_box(row.copy())),
             Way::Changes => Client::find(shared, local, key, |row| _ = black_box(row.read())),
             Way::Operations => {
                 let mut words = [0; VALUE];
@@ -235,7 +235,7 @@ impl Client<'_> {
     pub(crate) fn change(&mut self, key: u64) {
         let Client { shared, local, agent, whole, outside } = self;
         match shared.options.way {
-            Way::Alone => Client::find(shared, local, key, Row::advance),
+            Way::SingleThread => Client::find(shared, local, key, Row::advance),
             Way::Changes => Client::find(shared, local, key, |row| {
                 black_box(row.read());
                 // An error means that the row was locked for longer than the bound.
@@ -286,7 +286,7 @@ impl Client<'_> {
 
     fn regions(&self) -> RegionStatistics {
         match self.shared.options.way {
-            Way::Changes | Way::Alone => self.agent.statistics(),
+            Way::Changes | Way::SingleThread => self.agent.statistics(),
             Way::Operations => self.whole.statistics(),
         }
     }

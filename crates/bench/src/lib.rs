@@ -1,7 +1,7 @@
 //! Measurements below the workloads, as commands of `seriatim bench`.
 //!
-//! Those of [`commands`] have their own arguments and print their results. The others are libraries that print
-//! nothing: an index without transactions, the limits of regions, reordering of batches, the middle tier with
+//! Those of [`commands`] have their own arguments and print their results. The others are libraries that print nothing.
+//! They measure an index without transactions, the limits of regions, reordering of batches, the middle tier with
 //! PostgreSQL, and partitions with one owner each. Every run checks its final state.
 
 mod busy;

@@ -1,5 +1,5 @@
-//! The capacity and duration of regions. Each thread runs one region after another on its own memory, so
-//! regions abort because of their size or duration, and not because of other threads (DBX §2.2).
+//! The capacity and duration of regions. Each thread runs one region after another on its own memory. So regions abort
+//! because of their size or duration, and not because of other threads (DBX §2.2).
 //!
 //! A region that aborts is not retried. Its body then runs without a lock, since no other thread uses its
 //! words. So the share of aborted regions is the share of attempts that do not fit.

@@ -1,7 +1,7 @@
 //! Rust types of columns: how each is loaded from a row and stored in one.
 //!
-//! [`Column`] is unsafe to implement because a row's bytes are trusted: the `load` of every type with a
-//! [`ColumnType`] reads back what `store` wrote under it, and neither leaves the place.
+//! [`Column`] is unsafe to implement because a row's bytes are trusted. The `load` of every type with a [`ColumnType`]
+//! reads the value that `store` wrote under it, and neither leaves the place.
 
 use std::fmt::Debug;
 

@@ -242,7 +242,7 @@ impl<const S: u32> Neg for Decimal<S> {
     }
 }
 
-/// A sum goes on.
+/// Continues a sum.
 impl<const S: u32> Add<Decimal<S>> for Result<Decimal<S>, Overflow> {
     type Output = Result<Decimal<S>, Overflow>;
     #[inline]
@@ -251,7 +251,7 @@ impl<const S: u32> Add<Decimal<S>> for Result<Decimal<S>, Overflow> {
     }
 }
 
-/// A sum goes on.
+/// Continues a sum.
 impl<const S: u32> Sub<Decimal<S>> for Result<Decimal<S>, Overflow> {
     type Output = Result<Decimal<S>, Overflow>;
     #[inline]

@@ -1,7 +1,7 @@
 //! Rows that outlive the memory they were read from.
 //!
-//! A copy of a row version, its fixed part and its out-of-line values. Its addresses are those of its own
-//! blocks, so it is a row as [`RowRef`] requires it (rules 1 and 2 there) for as long as it lives.
+//! A copy of a row version, its fixed part and its out-of-line values. Its addresses are those of its own blocks. So it
+//! is a row as [`RowRef`] requires (rules 1 and 2 there) for as long as it lives.
 
 use crate::{Layout, RowRef, out_of_line};
 

@@ -68,8 +68,8 @@ impl Key<'_> {
         }
     }
 
-    /// The same key, copied. For rare calls that take the key by its address: elsewhere the compiler can then
-    /// keep the key in a register, which it cannot if its address is passed on.
+    /// The same key, copied. For rare calls that take the key by its address. The compiler can keep the key in a
+    /// register elsewhere only if its address is not passed on.
     #[inline(always)]
     #[must_use]
     pub const fn anew(self) -> Self {

@@ -4,8 +4,8 @@ use crate::KeyBuf;
 
 /// Key bytes in the making.
 ///
-/// Invariant: while `spilled` is empty the key is the first `len` bytes of `inline`; once it is not, it is
-/// all of `spilled`, and `len` is its length.
+/// Invariant: while `spilled` is empty, the key is the first `len` bytes of `inline`. Otherwise it is all of `spilled`,
+/// and `len` is its length.
 pub struct KeyWriter {
     len: usize,
     inline: [u8; KeyBuf::INLINE],

@@ -8,12 +8,12 @@
 //! out-of-line block  [length: 8] [bytes]
 //!                    the text of one LongText column; its 8 bytes in the row are the block's address
 //! ```
-//! Columns follow one another in order of declaration, unaligned, in the machine's byte order; see
-//! [`ColumnType`] for the bytes of each. Bytes beyond a text's length, the value of a NULL and the padding
-//! are zero: a row is a function of its values. The NULL bits of a part are one bit for each of its nullable
-//! columns, the first in the lowest bit of the first byte; a set bit means NULL. The rows of a clustered
-//! table are flat: their immutable columns lie in the row version too. A row version is replaced as a whole
-//! by an update; its fixed part stays and is shared by all row versions of the row.
+//! Columns follow one another in order of declaration, unaligned, in the machine's byte order; see [`ColumnType`] for
+//! the bytes of each. Bytes beyond a text's length, the value of a NULL and the padding are zero: a row is a function
+//! of its values. The NULL bits of a part are one bit for each of its nullable columns, the first in the lowest bit of
+//! the first byte. A set bit means NULL. The rows of a clustered table are flat: their immutable columns lie in the row
+//! version too. A row version is replaced as a whole by an update; its fixed part stays and is shared by all row
+//! versions of the row.
 
 use crate::{Column, ColumnDef, ColumnType, TableDef};
 

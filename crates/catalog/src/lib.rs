@@ -5,8 +5,8 @@
 //! same keys, byte for byte.
 //!
 //! The page order is the order of use. A table is declared ([`TableDef`], or [`Table`] by derive) and placed
-//! ([`Layout`]). Its rows are written and read ([`RowWriter`], [`RowRef`], one [`Column`] type for each Rust
-//! type), and found by [`Key`]s ([`TableKey`] where types are known, [`KeyCodec`] where only the schema is).
+//! ([`Layout`]). Its rows are written and read ([`RowWriter`], [`RowRef`], one [`Column`] type for each Rust type).
+//! They are found by [`Key`]s ([`TableKey`] where types are known, [`KeyCodec`] where only the schema is).
 //!
 //! ```
 //! use seriatim_catalog::{ColumnDef, ColumnType, Decimal, Key, KeyCodec, Table, TableDef, TableKey, Text};

@@ -1,15 +1,14 @@
 //! Rows as readers see them: a row version, and behind it its fixed part and out-of-line values.
 //!
 //! Rules for a [`RowRef`], which every accessor relies on; the caller of [`RowRef::from_raw`] vouches for them:
-//! 1. The row has the layout of its table and was written through [`RowWriter`](crate::RowWriter) only, or
-//!    copied from one that was: texts are UTF-8, lengths within bounds, out-of-line addresses 0 or those of
-//!    out-of-line blocks.
+//! 1. The row has the layout of its table and was written through [`RowWriter`](crate::RowWriter) only, or copied from
+//!    such a row. So texts are UTF-8, lengths within bounds, and out-of-line addresses 0 or those of out-of-line
+//!    blocks.
 //! 2. The row version, its fixed part and its out-of-line values are readable and do not change while the
 //!    reference lives.
-//! 3. The reference is passed only to code that reads it by places and column types of that table: the code
-//!    that the derive generates ([`Table`](crate::Table) is unsafe to implement), and
-//!    [`KeyCodec`](crate::KeyCodec)s, [`Value`](crate::Value)s and [`RowWire`](crate::wire::RowWire)s of its
-//!    declaration.
+//! 3. The reference is passed only to code that reads it by places and column types of that table. This is the code
+//!    that the derive generates ([`Table`](crate::Table) is unsafe to implement), and [`KeyCodec`](crate::KeyCodec)s,
+//!    [`Value`](crate::Value)s and [`RowWire`](crate::wire::RowWire)s of its declaration.
 
 use std::marker::PhantomData;
 

@@ -286,7 +286,7 @@ impl TableDef {
         }
     }
 
-    /// Whether rows with a NULL in a column of this unique index of the table never agree: it has columns
+    /// Whether rows with a NULL in a column of this unique index of the table never agree. The index then has columns
     /// that may be NULL, and does not say [`IndexDef::nulls_not_distinct`].
     pub fn has_distinct_nulls(&self, index: &IndexDef) -> bool {
         index.unique && !index.nulls_not_distinct && self.has_nullable(index)
@@ -302,9 +302,9 @@ impl TableDef {
         !index.unique || self.has_distinct_nulls(index)
     }
 
-    /// How the entries of this index of the table are stored. Entries of a key that rows share are adjacent in
-    /// a tree, whatever was requested: a hash table would have to keep them as one list, of which every insert
-    /// and delete writes a new version as long as the list.
+    /// How the entries of this index of the table are stored. Entries of a key that rows share are adjacent in a tree,
+    /// whatever was requested. A hash table would have to keep them as one list, and every insert and delete would
+    /// write a new version of the whole list.
     pub fn storage(&self, index: &IndexDef) -> Organization {
         if self.has_shared_keys(index) { Organization::Ordered } else { index.organization }
     }
@@ -511,8 +511,8 @@ impl TableDef {
         None
     }
 
-    /// Why this table cannot be used as `wanted` declares it, in words: as [`TableDef::difference`], but an
-    /// ordered table is valid for a declaration of a hashed one, since it finds rows by whole keys as well.
+    /// A description of why this table cannot be used as `wanted` declares it. It is as [`TableDef::difference`], but
+    /// an ordered table is valid for a declaration of a hashed one, since it also finds rows by whole keys.
     pub fn misfit(&self, wanted: &TableDef) -> Option<String> {
         let organization = match wanted.organization {
             Organization::Hash => self.organization,

@@ -10,11 +10,10 @@ use crate::{
 /// A row type, by `#[derive(Table)]`.
 ///
 /// # Safety
-/// `definition` is the same at every call, and `PLACES` are the places that
-/// [`Layout::new`](crate::Layout::new) gives its columns. Every [`RowRef`] and [`RowWriter`] that is passed to
-/// the functions here is read and written by these places as the columns' types only, and is passed on to no
-/// code that might do otherwise (rule 3 of [`RowRef`], rule 2 of [`RowWriter`]). The derive ensures all this;
-/// there is no reason to implement the trait by hand.
+/// `definition` is the same at every call, and `PLACES` are the places that [`Layout::new`](crate::Layout::new) gives
+/// its columns. The functions here read and write each [`RowRef`] and [`RowWriter`] only by these places and as the
+/// columns' types. They pass it to no code that might do otherwise (rule 3 of [`RowRef`], rule 2 of [`RowWriter`]). The
+/// derive ensures all this; there is no reason to implement the trait by hand.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not a table",
     label = "not a row type",
@@ -101,8 +100,8 @@ pub mod kind {
     impl Ranged for Ordered {}
     impl Ranged for UniqueOrdered {}
 
-    /// An index with keys of type `K` that finds rows by a `P`: an ordered one by the first columns of a key,
-    /// a hash index by a whole key.
+    /// An index with keys of type `K` that finds rows by a `P`. An ordered index finds them by the first columns of a
+    /// key, a hash index by a whole key.
     #[diagnostic::on_unimplemented(
         message = "an index declared `hash` finds rows by a whole key, a `{K}`, not by a `{P}`",
         label = "a hash index finds whole keys only",

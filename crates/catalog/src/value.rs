@@ -1,8 +1,8 @@
 //! Values whose type is known at run time only: of columns, of arguments and results of procedures called by
 //! name, and of the interpreter.
 //!
-//! A column takes a value of its type, an integer of any type in its range, and, if it is nullable, such a value
-//! alone or in an `Option`. What is read of a column has exactly the column's type, in an `Option` if it is nullable.
+//! A column takes a value of its type, or an integer of any type in its range. A nullable column takes such a value
+//! alone or in an `Option`. A value read from a column has exactly the column's type, in an `Option` if it is nullable.
 
 use std::fmt;
 use std::sync::Arc;

@@ -2,8 +2,8 @@
 //! values of long texts.
 //!
 //! Rules for a [`RowWriter`]; its maker vouches for them:
-//! 1. Its blocks have the layout of a table and are its own while it lives. The blocks of a new row are zeroed
-//!    except for the address of the fixed part; the row version of an update is a copy of a row.
+//! 1. Its blocks have the layout of a table and are its own while it lives. The blocks of a new row are zeroed except
+//!    for the address of the fixed part. The row version of an update is a copy of a row.
 //! 2. It goes only to code that uses places and column types of that table, as rule 3 of [`RowRef`] says.
 
 use std::marker::PhantomData;
@@ -14,8 +14,8 @@ use crate::{Column, ColumnId, ColumnLocation, ColumnSet, OutOfMemory, RowPart, R
 
 /// Where long texts go.
 pub trait OutOfLineStore {
-    /// An out-of-line block with these bytes: its address, or 0 for no bytes. The out-of-line value it replaces, if
-    /// any, is not freed: the store knows what it gave out, and the old row still refers to the old out-of-line value.
+    /// An out-of-line block with these bytes: its address, or 0 for no bytes. The replaced out-of-line value, if any,
+    /// is not freed. The old row still refers to it, and the store knows the values that it allocated.
     ///
     /// # Errors
     /// At the memory limit.

@@ -1,4 +1,4 @@
-//! Checks of procedures, for the tests of those who write them.
+//! Checks of procedures, for the tests of their authors.
 //!
 //! [`check_dependencies`] asks whether the dependencies that a plan declares are all there are. Execution in pieces and
 //! repairs rely on them. An undeclared one is a fault of the analysis, or of a `#[pure]` function that is not pure.
@@ -51,11 +51,11 @@ use seriatim::{Rng, Session, TransactError};
 use seriatim_procedure::interpret::{Changes, Keys, Operate, interpret};
 
 /// Runs a registered procedure by its declaration, rolls it back, and looks for a dependency that its plan does not
-/// declare. The result of each operation is changed in turn. What other operations are given must stay the same unless
+/// declare. The result of each operation is changed in turn. The inputs of other operations must stay the same unless
 /// they are its descendants. `seed` decides the changes.
 ///
 /// # Errors
-/// What stopped the execution, as [`Session::interpret`]. The inner error is the dependency found, in words.
+/// The error that stopped the execution, as [`Session::interpret`]. The inner error is the dependency found, in words.
 pub fn check_dependencies<P: Declared>(
     session: &mut Session,
     _procedure: P,
@@ -85,14 +85,14 @@ pub fn check_dependencies_by_name(
     Ok(found.map_or(Ok(()), Err))
 }
 
-/// What an operation was given: its keys, and the values it writes.
+/// The inputs of an operation: its keys, and the values it writes.
 #[derive(Clone, Debug, Default, PartialEq)]
 struct Given {
     keys: Option<Keys>,
     changes: Changes,
 }
 
-/// What it gave back.
+/// Its result.
 #[derive(Clone, Debug, PartialEq)]
 enum Gave {
     Nothing,
@@ -194,7 +194,7 @@ impl Operate for Recorder<'_> {
     }
 }
 
-/// What ends a replay; why does not matter.
+/// The end of a replay; its reason does not matter.
 struct Ended;
 
 impl From<EvaluationError> for Ended {
@@ -208,12 +208,12 @@ struct Replay<'r> {
     recorded: &'r [Event],
     changed: usize,
     rng: RefCell<Rng>,
-    /// What each operation was given, in order.
+    /// The inputs of each operation, in order.
     given: RefCell<Vec<Vec<Given>>>,
 }
 
 impl Replay<'_> {
-    /// What the operation gave back when it ran for the same time.
+    /// The result of the operation at its run with the same number.
     fn answer(&self, operation: &Operation, given: Given) -> Gave {
         let id = operation.id.index();
         let mut all = self.given.borrow_mut();

@@ -585,38 +585,37 @@ fn one_line(error: &str) -> String {
     line.strip_prefix("error: ").unwrap_or(&line).to_owned()
 }
 
-/// Checks arbitrary arguments, for tests and the fuzz target: they form a command, or the error is one line
-/// with text. The same holds for the options of a workload. Nothing is run.
-///
-/// # Panics
-/// If a check fails.
-#[cfg(any(test, fuzzing))]
-pub(crate) fn check(args: &[OsString]) {
-    let is_line = |line: &str| assert!(!line.trim().is_empty() && !line.contains('\n'), "{args:?}: {line:?}");
-    let matches = match command().try_get_matches_from(args) {
-        Ok(matches) => matches,
-        Err(error) if error.use_stderr() => return is_line(&explain(&error, args)),
-        Err(help) => return assert!(!help.to_string().is_empty()),
-    };
-    if let Some((_, matches)) = matches.subcommand()
-        && let Some((name, matches)) = matches.subcommand()
-        && let Some(entry) = WORKLOADS.iter().find(|entry| entry.name == name)
-        && let Err(failure) = values(entry, matches, 1)
-    {
-        let Failure::Usage(line) = failure else { panic!("{args:?}: not an error of arguments") };
-        is_line(&line);
-    }
-}
-
 #[cfg(test)]
 mod tests {
+    use std::os::unix::ffi::OsStringExt;
+
+    use seriatim_base::rng::{self, Rng};
+
     use super::*;
 
-    /// The stable half of the fuzz target `arguments`.
+    /// These arguments form a command, or the error is one line with text. The same holds for the options of a
+    /// workload. Nothing is run.
+    fn check(args: &[OsString]) {
+        let is_line = |line: &str| assert!(!line.trim().is_empty() && !line.contains('\n'), "{args:?}: {line:?}");
+        let matches = match command().try_get_matches_from(args) {
+            Ok(matches) => matches,
+            Err(error) if error.use_stderr() => return is_line(&explain(&error, args)),
+            Err(help) => return assert!(!help.to_string().is_empty()),
+        };
+        if let Some((_, matches)) = matches.subcommand()
+            && let Some((name, matches)) = matches.subcommand()
+            && let Some(entry) = WORKLOADS.iter().find(|entry| entry.name == name)
+            && let Err(failure) = values(entry, matches, 1)
+        {
+            let Failure::Usage(line) = failure else { panic!("{args:?}: not an error of arguments") };
+            is_line(&line);
+        }
+    }
+
     #[test]
     fn arbitrary_arguments_are_a_command_or_an_error_of_one_line() {
         let mut words: Vec<String> =
-            ["--", "-", "", "=", "\n", "a\nb", "--seconds=-1", "1e999", "NaN", "-1", "é\u{0}", "0x10"]
+            ["--", "-", "", "=", "\n", "a\nb", "--seconds=-1", "1e999", "NaN", "-1", "é\u{0}", "0x10", "64KiB"]
                 .map(str::to_owned)
                 .into();
         let mut commands = vec![command()];
@@ -626,15 +625,17 @@ mod tests {
             commands.extend(command.get_subcommands().cloned());
         }
         words.extend([u64::MAX, 0, 1, 4097].map(|number| number.to_string()));
-        // The words are chosen deterministically, so that a failure is reproducible.
-        let mut state = 1u64;
-        let mut draw = |below: usize| {
-            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-            (state >> 33) as usize % below
-        };
-        for _ in 0..2_000 {
+        let mut rng = Rng::from_seed(rng::seed("arbitrary_arguments"));
+        for _ in 0..rng::tries(500, 20_000) {
             let mut args = vec![OsString::from("seriatim")];
-            args.extend((0..draw(7)).map(|_| OsString::from(&words[draw(words.len())])));
+            for _ in 0..rng.below(7) {
+                let mut word = words[rng.below(words.len() as u64) as usize].clone().into_bytes();
+                // A byte more in every fourth word: a misspelling, or no text at all.
+                if rng.below(4) == 0 {
+                    word.insert(rng.below(word.len() as u64 + 1) as usize, rng.below(256) as u8);
+                }
+                args.push(OsString::from_vec(word));
+            }
             check(&args);
         }
     }

@@ -18,7 +18,7 @@ use seriatim_workload::{ExecutorClient, LoadError, Outcome, Started, Terminal, W
 
 use crate::runner::{self, MEASURE, Measured, Plan, STOP, ThreadResults};
 
-/// Calls in progress for each thread of the executor, at least: a batch of 4 for each thread runs while the
+/// The least number of calls in progress for each thread of the executor. A batch of 4 for each thread runs while the
 /// next batch gathers (Ding, Kot, Gehrke, §5.5).
 const OUTSTANDING_EACH: usize = 8;
 

@@ -140,7 +140,7 @@ mod tests {
         let said = sets.lines("pay");
         assert_eq!(said.len(), 4);
         assert_eq!(said[1], "pay, late: 3.0 read, at most 4; 1.0 written, at most 1; 4.0 lines, at most 5");
-        // What only read has none of its own.
+        // A transaction that only read has no working set.
         let mut reader = WorkingSets::default();
         reader.count(&[]);
         assert!(reader.json().is_null());

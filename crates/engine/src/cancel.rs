@@ -3,9 +3,9 @@
 //! The word with the end of the transaction's age is shared: a cancellation moves that end into the past. So a
 //! transaction checks one word, and learns the reason afterwards. The ticker ends a snapshot in the same way.
 //!
-//! A session's canceller ends the transaction that runs, and not the next one. The canceller of a call of an executor
-//! ends all transactions of the call, also those that have not begun: while a session runs a call, no transaction
-//! takes a cancellation back.
+//! A session's canceller ends the transaction that runs, and not the next one. The canceller of an executor's call ends
+//! all transactions of the call, also those that have not begun. While a session runs a call, no transaction revokes a
+//! cancellation.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -113,7 +113,7 @@ impl Contention {
 
 /// The row of a conflict, its cause, and the two transactions.
 #[derive(Debug, PartialEq, Eq, Hash)]
-struct Place {
+struct ConflictSite {
     at: Option<(TableId, Option<KeyBuf>)>,
     cause: Cause,
     aborted: u32,
@@ -122,7 +122,7 @@ struct Place {
 
 #[derive(Debug, Default)]
 struct Counted {
-    places: HashMap<Place, u64>,
+    places: HashMap<ConflictSite, u64>,
     elsewhere: u64,
 }
 
@@ -183,7 +183,7 @@ impl Tracker {
             _ => UNKNOWN,
         };
         let mut counted = self.counted.lock().unwrap_or_else(PoisonError::into_inner);
-        let place = Place { at, cause, aborted, by };
+        let place = ConflictSite { at, cause, aborted, by };
         let is_full = counted.places.len() == PLACES_MAX;
         match counted.places.get_mut(&place) {
             Some(count) => *count += 1,

@@ -93,8 +93,8 @@ impl<R> Detached<R> {
         loop {
             if let Some(pause) = self.pause {
                 if !wait && pause >= thread::AWAKE {
-                    // It goes on in another session.
-                    runner.tx.end_exclusive();
+                    // The call continues in another session.
+                    runner.tx.end_turn();
                     return Step::Stalled;
                 }
                 self.pause = None;
@@ -105,7 +105,7 @@ impl<R> Detached<R> {
                 Err(TransactError::WorkersBusy) if !wait => return Step::Stalled,
                 Err(error) => return Step::Done(Err(error)),
             }
-            let alone = runner.tx.decide_alone();
+            let exclusive = runner.tx.decide_exclusively();
             let failure = match catch_unwind(AssertUnwindSafe(|| body(&runner.tx))) {
                 Ok(Ok(value)) => {
                     self.value = Some(value);
@@ -118,7 +118,7 @@ impl<R> Detached<R> {
                 Ok(Err(abort)) => Failure::Abort(abort),
                 Err(panic) => Failure::Panic(panic),
             };
-            drop(alone);
+            drop(exclusive);
             match runner.next_pause(failure, &mut self.attempts) {
                 Ok(pause) => self.pause = pause,
                 Err(error) => return Step::Done(Err(error)),
@@ -172,7 +172,7 @@ impl<R> Detached<R> {
     }
 
     fn committed(&mut self, runner: &Runner, tid: Tid) -> Step<R> {
-        runner.tx.end_exclusive();
+        runner.tx.end_turn();
         let receipt = runner.tx.receipt(tid);
         let value = self.value.take().expect("it has been executed");
         Step::Done(Ok(Committed { value, receipt, attempts: self.attempts }))

@@ -67,7 +67,9 @@ pub(crate) struct Inner {
     tables: RwLock<Tables>,
     /// Held while a caller gets a handle of a table, and while a table is converted.
     opening: Mutex<()>,
-    /// Whether a transaction runs exclusively: no other one that may write begins.
+    /// Whether a transaction has the turn: it was refuted many times.
+    pub(crate) is_turn_taken: AtomicBool,
+    /// Whether it runs exclusively: no other one that may write begins.
     pub(crate) is_exclusive: AtomicBool,
     /// Held while helpers walk over tables: only one set of workers is reserved for them.
     checking: Mutex<()>,
@@ -134,9 +136,6 @@ const UNUSABLE_PART: usize = 16;
 /// The interval between checks whether free memory can be returned to the system.
 const MEMORY_LOOK: Duration = Duration::from_secs(1);
 
-/// How often [`Engine::check_structure`] waits for all workers.
-const LOOKS_MAX: u32 = 3;
-
 /// Most tables and indexes of a database: protocols keep the id and an address in one word.
 const TABLES_MAX: usize = 1 << 14;
 
@@ -164,7 +163,7 @@ impl Engine {
         }
         // Recovery may need more memory than was in use: rows that the log deletes later exist for a while.
         environment.memory.set_limit(None);
-        let opened = match &options.place {
+        let opened = match &options.location {
             Some(place) => durability::open(&options, place, &foundation)?,
             None => durability::Opened::in_memory(),
         };
@@ -272,6 +271,7 @@ impl Engine {
             recovery: OnceLock::new(),
             tables: RwLock::new(tables),
             opening: Mutex::default(),
+            is_turn_taken: AtomicBool::default(),
             is_exclusive: AtomicBool::default(),
             checking: Mutex::default(),
             queue,
@@ -418,32 +418,39 @@ impl Engine {
         Ok(self.create_all(vec![definition])?.remove(0))
     }
 
-    /// Creates tables, all of them or none. The manifest, which lists every table, is written once.
+    /// Creates tables, all of them or none.
     fn create_all(&self, definitions: Vec<TableDef>) -> Result<Vec<Arc<TableSet>>, SchemaError> {
         definitions.iter().try_for_each(|definition| definition.validate().map_err(SchemaError::Invalid))?;
         if definitions.is_empty() {
             return Ok(Vec::new());
         }
         let inner = &self.inner;
-        inner.check_process().map_err(|error| SchemaError::Storage(Box::new(error)))?;
+        inner.check_process().map_err(SchemaError::storage)?;
         let mut tables = inner.tables.write().unwrap_or_else(PoisonError::into_inner);
-        let mut names: HashSet<&str> = tables.sets.iter().map(|set| &*set.definition.name).collect();
-        if let Some(twin) = definitions.iter().find(|definition| !names.insert(&definition.name)) {
+        let mut names: HashSet<&str> = HashSet::new();
+        let mut is_taken = |name| !names.insert(name) || tables.sets.iter().any(|set| set.definition.name == *name);
+        if let Some(twin) = definitions.iter().find(|definition| is_taken(&*definition.name)) {
             return Err(SchemaError::Exists(twin.name.to_string()));
         }
         let ids = definitions.iter().map(|definition| 1 + definition.indexes.len()).sum::<usize>();
         if tables.ids as usize + ids > TABLES_MAX {
             return Err(SchemaError::TooMany { most: TABLES_MAX });
         }
-        let mut ids = tables.ids;
-        let make = |definition| {
+        let (mut ids, mut sets) = (tables.ids, Vec::with_capacity(definitions.len()));
+        let made = definitions.into_iter().try_for_each(|definition| {
             let set = inner.make_table(definition, ids)?;
             ids += 1 + set.indexes.len() as u32;
-            Ok(set)
-        };
-        let sets = definitions.into_iter().map(make).collect::<Result<Vec<_>, SchemaError>>()?;
-        if let Some(persistence) = &inner.persistence {
-            persistence.add_tables(&sets).map_err(|error| SchemaError::Storage(Box::new(error)))?;
+            sets.push(set);
+            Ok(())
+        });
+        let kept = made.and_then(|()| match &inner.persistence {
+            Some(persistence) => persistence.add_tables(&sets, false).map_err(SchemaError::storage),
+            None => Ok(()),
+        });
+        if let Err(error) = kept {
+            drop(tables);
+            inner.dispose(sets);
+            return Err(error);
         }
         tables.ids = ids;
         tables.sets.extend(sets.iter().cloned());
@@ -474,7 +481,7 @@ impl Engine {
     fn convert(&self, persistence: &Persistence, definition: TableDef) -> Result<(), SchemaError> {
         definition.validate().map_err(SchemaError::Invalid)?;
         let inner = &self.inner;
-        inner.check_process().map_err(|error| SchemaError::Storage(Box::new(error)))?;
+        inner.check_process().map_err(SchemaError::storage)?;
         let _no_checkpoint = persistence.checkpointing.lock().unwrap_or_else(PoisonError::into_inner);
         // No caller gets a handle meanwhile. Without a handle or an open transaction no thread can reach the table.
         let _no_handles = inner.opening.lock().unwrap_or_else(PoisonError::into_inner);
@@ -488,6 +495,11 @@ impl Engine {
                 return Ok(());
             }
             let (old, new) = (Arc::clone(old), inner.make_table(definition, tables.ids)?);
+            if let Err(error) = persistence.add_tables(std::slice::from_ref(&new), true) {
+                drop(tables);
+                inner.dispose(vec![new]);
+                return Err(SchemaError::storage(error));
+            }
             tables.ids += 1 + new.indexes.len() as u32;
             // Kept even if the conversion fails.
             tables.replaced.push(Arc::clone(&new));
@@ -789,8 +801,7 @@ impl Engine {
         };
         let all = || tables.sets.iter().flat_map(|set| set.physical()).try_for_each(check);
         let busy = || Err("a transaction is open: end it before the structure is checked".to_owned());
-        // A helper that looks after an idle worker may hold it for longer than a session waits.
-        (0..LOOKS_MAX).find_map(|_| self.inner.pool.quietly(all)).unwrap_or_else(busy)
+        self.inner.pool.quietly(all).unwrap_or_else(busy)
     }
 
     /// Compares every secondary index with its table, both ways, and counts the rows. Writing transactions
@@ -839,6 +850,17 @@ impl Inner {
         made.map(Arc::new)
     }
 
+    /// Gives the memory of tables back that were not published.
+    fn dispose(&self, sets: Vec<Arc<TableSet>>) {
+        let _one_at_a_time = self.helping();
+        // Helpers have a core of their own; without it the memory stays until the database is closed.
+        let Some(mut core) = self.environment.core() else { return };
+        for set in sets.into_iter().filter_map(Arc::into_inner) {
+            // SAFETY: this was the only reference.
+            unsafe { set.dispose(&mut core) };
+        }
+    }
+
     /// Held while helpers walk over tables: only one set of workers is reserved for them.
     pub(crate) fn helping(&self) -> MutexGuard<'_, ()> {
         self.checking.lock().unwrap_or_else(PoisonError::into_inner)
@@ -882,7 +904,7 @@ impl Inner {
     /// # Errors
     /// No such table; that this is a fork.
     fn table(&self, name: &str) -> Result<Arc<TableSet>, SchemaError> {
-        self.check_process().map_err(|error| SchemaError::Storage(Box::new(error)))?;
+        self.check_process().map_err(SchemaError::storage)?;
         self.find(name).ok_or_else(|| SchemaError::Unknown(name.to_owned()))
     }
 

@@ -172,6 +172,12 @@ pub enum SchemaError {
     Storage(Box<StorageError>),
 }
 
+impl SchemaError {
+    pub(crate) fn storage(error: StorageError) -> SchemaError {
+        SchemaError::Storage(Box::new(error))
+    }
+}
+
 impl fmt::Display for SchemaError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -200,15 +206,15 @@ impl Error for SchemaError {}
 /// explicit transaction carries the complete error, and `?` converts it to a [`TransactError`].
 #[derive(Debug, Clone)]
 #[must_use]
-pub struct Abort(Told);
+pub struct Abort(AbortDetail);
 
 /// As large as its kind alone, as most operations return it.
 #[derive(Debug, Clone)]
-enum Told {
+enum AbortDetail {
     /// The kind says all, or the session knows the rest.
     Kind(AbortKind),
     /// The complete error.
-    All(Arc<(AbortKind, TransactError)>),
+    Error(Arc<(AbortKind, TransactError)>),
 }
 
 const _: () = assert!(size_of::<Abort>() == size_of::<AbortKind>());
@@ -237,24 +243,24 @@ pub(crate) enum AbortKind {
 
 impl Abort {
     pub(crate) fn new(kind: AbortKind) -> Abort {
-        Abort(Told::Kind(kind))
+        Abort(AbortDetail::Kind(kind))
     }
 
     /// An abort of this kind that carries this error.
     pub(crate) fn explained(kind: AbortKind, error: TransactError) -> Abort {
-        Abort(Told::All(Arc::new((kind, error))))
+        Abort(AbortDetail::Error(Arc::new((kind, error))))
     }
 
     pub(crate) fn kind(&self) -> AbortKind {
         match &self.0 {
-            Told::Kind(kind) => *kind,
-            Told::All(told) => told.0,
+            AbortDetail::Kind(kind) => *kind,
+            AbortDetail::Error(detail) => detail.0,
         }
     }
 
     /// Whether it carries the complete error.
     pub(crate) fn is_explained(&self) -> bool {
-        matches!(self.0, Told::All(_))
+        matches!(self.0, AbortDetail::Error(_))
     }
 
     /// Phase and reason, if the protocol ended the attempt.
@@ -308,8 +314,8 @@ impl From<seriatim_catalog::OutOfMemory> for Abort {
 impl fmt::Display for Abort {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let kind = match &self.0 {
-            Told::All(told) => return told.1.fmt(f),
-            Told::Kind(kind) => kind,
+            AbortDetail::Error(detail) => return detail.1.fmt(f),
+            AbortDetail::Kind(kind) => kind,
         };
         match kind {
             AbortKind::Stopped(cause) => cause.fmt(f),
@@ -325,8 +331,8 @@ impl fmt::Display for Abort {
 impl Error for Abort {
     fn source(&self) -> Option<&(dyn Error + 'static)> {
         match &self.0 {
-            Told::All(told) => told.1.source(),
-            Told::Kind(_) => None,
+            AbortDetail::Error(detail) => detail.1.source(),
+            AbortDetail::Kind(_) => None,
         }
     }
 }
@@ -354,8 +360,8 @@ impl Error for Abort {
 impl From<Abort> for TransactError {
     fn from(abort: Abort) -> TransactError {
         match abort.0 {
-            Told::All(told) => Arc::unwrap_or_clone(told).1,
-            Told::Kind(kind) => TransactError::of(kind),
+            AbortDetail::Error(detail) => Arc::unwrap_or_clone(detail).1,
+            AbortDetail::Kind(kind) => TransactError::of(kind),
         }
     }
 }
@@ -432,7 +438,7 @@ pub enum TransactError {
     Arguments {
         /// The procedure.
         procedure: String,
-        /// What was given, and what would be right.
+        /// The given value, and what would be valid.
         problem: String,
     },
     /// Every attempt met a conflict with other transactions.
@@ -509,7 +515,7 @@ pub enum TransactError {
     /// The log has failed for good and takes no commits. Nothing was written. Transactions that write nothing
     /// and read only durable data still work.
     LogStopped {
-        /// What happened to it, and what to do.
+        /// The failure, and the remedy.
         reason: String,
     },
     /// The disk of the log is full. Nothing was written, nothing is lost, and commits continue when there is
@@ -535,11 +541,11 @@ pub enum TransactError {
     },
     /// The process was forked from the one that opened the database, and lacks its threads. Nothing was written.
     Forked,
-    /// The log stopped before this result was durable. What the transaction wrote or read may or may not be
-    /// there after the database is opened again. Snapshots that begin afterwards show the durable epoch, if the
+    /// The log stopped before this result was durable. The transaction's writes, and the writes that it read, may be
+    /// missing after the database is opened again. Snapshots that begin afterwards show the durable epoch, if the
     /// protocol supports that.
     NotDurable {
-        /// What happened to the log, and what to do.
+        /// The failure of the log, and the remedy.
         reason: String,
     },
     /// The call waited for the disk as long as it may (`Builder::wait_max`), and its result is not durable yet.
@@ -555,8 +561,9 @@ pub enum TransactError {
     },
     /// Procedures that run in pieces and other transactions exclude each other
     /// ([`ExecutionMode::Pieces`](crate::procedure::ExecutionMode)), and the other side stayed open for longer than the
-    /// bound of 1 s. Or transactions were open when rows were to be listed (`Database::each_row`). Or another
-    /// transaction was refused 50 times, and runs while no other begins that may write, for longer than that bound.
+    /// bound of 1 s. Or transactions were open when rows were to be listed (`Database::each_row`), or a commit did not
+    /// end (`Database::each_committed_row`). Or another transaction was refuted many times, and runs while no other
+    /// begins that may write, for longer than that bound.
     Excluded {
         /// The kind of transactions that excluded this one.
         by: &'static str,

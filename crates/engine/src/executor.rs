@@ -1,23 +1,22 @@
-//! Threads that run transactions for callers that do not wait meanwhile.
+//! Threads that run transactions for callers that do not block.
 //!
 //! A thread holds up to [`Engine::held_max`] executed transactions with queued decisions, each in a session of its own.
-//! It never waits for a transaction that it holds itself. So while it holds some, it does not wait for a worker and
-//! does not run work by itself. Nor does it sleep before another attempt of a refused transaction. It decides first.
+//! It never waits for a transaction that it holds itself. So a thread that holds transactions does not wait for a
+//! worker, run [`Work::Whole`], or sleep before a retry: it decides them first.
 //!
-//! *No transaction that has been executed waits for the body of another.* A thread that begins a body while it
-//! holds transactions, or results that are not durable yet, ensures that an idle thread watches. Watching
-//! threads and working threads check the others each [`HELD_UP`]. If a thread has run the same body for that
-//! long, they decide its executed transactions and return its results. So a result is late by some [`HELD_UP`],
-//! unless *all* threads run long bodies: then no thread is left to check.
+//! *No transaction that has been executed waits for the body of another.* A thread may begin a body while it holds
+//! transactions, or results that are not durable yet. It then ensures that an idle thread watches. Watching threads and
+//! working threads check the others each [`HELD_UP`]. If a thread has run the same body for that long, they decide its
+//! executed transactions and return its results. So a result is late by some [`HELD_UP`], unless *all* threads run long
+//! bodies.
 //!
-//! The [work queue](crate::work_queue) determines what a thread begins next. Where calls are batched, that call
-//! may conflict with the previous one, so a thread begins none while it holds transactions. Where there are
-//! partitions, a call goes to the thread that [owns](crate::owners) its partitions.
+//! The [work queue](crate::work_queue) determines what a thread begins next. A batched call may conflict with the
+//! previous one, so a thread begins none while it holds transactions. If the database has partitions, a call goes to
+//! the thread that [owns](crate::owners) its partitions.
 //!
-//! Each call that has not begun has a [permit](crate::permits), of which there are
-//! [`Settings::executor_queue_max`]. A caller without a permit waits for one, or gets an error if it prefers
-//! that. A body that gives work to its own executor gets a permit beyond the bound, as its own thread would
-//! have to free one.
+//! Each call that has not begun has a [permit](crate::permits), of which there are [`Settings::executor_queue_max`]. A
+//! caller waits for a permit, or gets an error from [`Executor::try_reserve`]. A body that submits work to an executor
+//! gets a permit beyond the bound, as its own thread might have to free one.
 
 use std::any::Any;
 use std::cell::Cell;
@@ -54,7 +53,7 @@ pub trait ExecutorSession: Send + 'static {
 
 /// Threads that run work, first come, first served; or calls in [batches](crate::Batch), if enabled.
 ///
-/// Dropping it waits until all its work has been run, unless its own work drops it.
+/// Dropping it waits until all its work has run, unless its own work drops it.
 pub struct Executor<S> {
     permits: Arc<Permits>,
     shared: Arc<Shared<S>>,
@@ -79,9 +78,9 @@ pub enum PredictedAccess {
 pub type ExecutorBody = Box<dyn FnOnce() + Send>;
 
 enum Work<S> {
-    /// Runs by itself.
+    /// A closure with its own transactions.
     Whole(Box<dyn Whole<S>>),
-    /// Runs in steps.
+    /// A transaction that runs in steps.
     Transaction(Box<dyn Course<S>>),
 }
 
@@ -95,15 +94,15 @@ impl<S> Work<S> {
     }
 }
 
-/// Work that runs by itself.
+/// A closure with its own transactions. It may wait for earlier work.
 trait Whole<S>: Send {
     fn is_cancelled(&self) -> bool;
 
-    /// Runs it; whether the session can be used again.
+    /// Runs it. Returns whether the session can be used again.
     fn run(self: Box<Self>, session: &mut S) -> bool;
 }
 
-/// For how long a thread runs one body before others go on with what it has executed.
+/// How long a thread runs one body before other threads continue the transactions that it has executed.
 const HELD_UP: Duration = Duration::from_millis(1);
 
 thread_local! {
@@ -112,7 +111,7 @@ thread_local! {
 }
 
 struct Shared<S> {
-    /// By thread: its executed transactions and its results that were not returned.
+    /// By thread: its decided transactions, and its results that were not returned.
     inboxes: Box<[Mutex<Inbox<S>>]>,
     /// Whether calls with known footprints are batched.
     batches: bool,
@@ -136,7 +135,7 @@ struct Idle {
     at: usize,
     /// Whether it has undecided transactions.
     holds: bool,
-    /// Whether it checks the others now and then.
+    /// Whether it checks the other threads periodically.
     watches: bool,
     thread: Thread,
 }
@@ -174,7 +173,7 @@ impl<S> Shared<S> {
         queue.wake_one();
     }
 
-    /// Tells owners what is in the shared queue.
+    /// Publishes the numbers of the work in the shared queue to the owners.
     fn tell(&self, queue: &Queue<S>) {
         if let Some(owners) = &self.owners {
             let (first, last) = queue.work.numbers();
@@ -182,7 +181,7 @@ impl<S> Shared<S> {
         }
     }
 
-    /// Wakes a thread that sleeps, to watch those that do not.
+    /// Wakes an idle thread to watch the working ones.
     #[cold]
     fn wake_watcher(&self, owners: &Owners<Work<S>>) {
         let mut queue = lock(&self.queue);
@@ -194,8 +193,8 @@ impl<S> Shared<S> {
         }
     }
 
-    /// What the thread does next; it has counted calls and their retries. If it begins work with results `untold`,
-    /// another watches.
+    /// The next action of the thread, which passes in its counts of calls and retries. If it begins work while it has
+    /// unreturned results, another thread watches.
     fn next(&self, at: usize, [holds, untold]: [bool; 2], tally: &mut Tally, seen: &mut Option<Seen>) -> Next<Work<S>> {
         if let (Some(owners), Some(seen)) = (&self.owners, seen) {
             let next = self.next_of(owners, at, holds, seen);
@@ -216,7 +215,7 @@ impl<S> Shared<S> {
         next
     }
 
-    /// What the thread does next, which owns partitions.
+    /// The next action of a thread that owns partitions.
     fn next_of(&self, owners: &Owners<Work<S>>, at: usize, holds: bool, seen: &mut Seen) -> Next<Work<S>> {
         let taken_over = if owners.looks(seen) { owners.take_over(at, seen) } else { None };
         if let Some(work) = taken_over {
@@ -232,7 +231,7 @@ impl<S> Shared<S> {
                 }
                 owners::Next::Shared(number) => {
                     let mut queue = lock(&self.queue);
-                    // Another thread may have taken it. The next one may have come after calls of this thread.
+                    // Another thread may have taken it, and the next one may be newer than the calls of this thread.
                     if queue.work.numbers().0 == Some(number) {
                         let next = queue.work.next(at, holds);
                         self.tell(&queue);
@@ -245,7 +244,7 @@ impl<S> Shared<S> {
         }
     }
 
-    /// Places a batch that this thread has taken, and wakes those that got something.
+    /// Places a batch that this thread has taken, and wakes the threads that received calls.
     fn place(&self, at: usize, mut open_batch: OpenBatch<Work<S>>) {
         open_batch.decide();
         let mut queue = lock(&self.queue);
@@ -254,7 +253,7 @@ impl<S> Shared<S> {
                 queue.wake(owner);
             }
         }
-        // Others may have waited until it was placed.
+        // Other threads may have waited for the placement.
         queue.wake_one();
     }
 
@@ -264,7 +263,7 @@ impl<S> Shared<S> {
         queue.work.has_next(at, false) && !queue.work.has_next(at, true)
     }
 
-    /// A decided transaction of a thread that is held up, for the caller to go on with.
+    /// Takes over a decided transaction of a thread that is held up.
     fn adopt(&self, of: usize) -> Option<(Job<S>, Decided)> {
         let mut inbox = lock(&self.inboxes[of]);
         let decided = inbox.decided.pop_front();
@@ -272,8 +271,8 @@ impl<S> Shared<S> {
         decided
     }
 
-    /// The thread begins a body. If it watched owners of partitions, another does so now; if it has results `untold`,
-    /// another watches.
+    /// The thread begins a body. If it watched owners of partitions, or has unreturned results, another thread watches
+    /// now.
     fn stop_watching(&self, at: usize, untold: bool) {
         if let Some(owners) = self.owners.as_ref().filter(|owners| owners.resign(at)) {
             self.wake_watcher(owners);
@@ -283,11 +282,11 @@ impl<S> Shared<S> {
         }
     }
 
-    /// Tells the first results of a thread that may leave by now. Whether there were some.
+    /// Returns the first results of a thread that are durable by now. Returns whether there were any.
     fn tell_ready(&self, of: usize) -> bool {
         let mut has_told = false;
         loop {
-            // Whether it is ready is not asked under the lock: that may take a step of the log.
+            // `is_ready` is not called under the lock, as it may run a step of the log.
             let Some(course) = lock(&self.inboxes[of]).withheld.pop_front() else { return has_told };
             if !course.is_ready() {
                 lock(&self.inboxes[of]).withheld.push_front(course);
@@ -298,16 +297,16 @@ impl<S> Shared<S> {
         }
     }
 
-    /// When an idle thread is to look after the others again, if one of them has results that it has not told.
-    /// `decides`: the same of the queue of decisions.
+    /// After which time an idle thread must check the others again, if one of them has unreturned results. `decides` is
+    /// that time for the queue of decisions.
     fn look_again(&self, at: usize, decides: Option<Duration>) -> Option<Duration> {
         let others = self.inboxes.iter().enumerate().filter(|(other, _)| *other != at);
         let is_untold = others.into_iter().any(|(_, inbox)| lock(inbox).has_untold());
         [decides, is_untold.then_some(HELD_UP)].into_iter().flatten().min()
     }
 
-    /// Sleeps until woken, or for `most`; wakes for new work if it `takes` any. `false`: there is none, and there will
-    /// be none.
+    /// Sleeps until woken, or for `most`. New work wakes the thread if it `takes` work. Returns `false` if the executor
+    /// is closed and has no work.
     fn sleep(&self, at: usize, takes: bool, holds: bool, most: impl FnOnce() -> Option<Duration>) -> bool {
         match self.lie_down(at, takes, holds, most) {
             Rest::Over => false,
@@ -323,22 +322,23 @@ impl<S> Shared<S> {
         }
     }
 
-    /// Lists the thread as one that sleeps, if it `takes` work and there is none.
+    /// Lists the thread as idle, if it `takes` work and there is none.
     fn lie_down(&self, at: usize, takes: bool, holds: bool, most: impl FnOnce() -> Option<Duration>) -> Rest {
         let owners = self.owners.as_ref().filter(|_| takes);
         let mut queue = lock(&self.queue);
         if takes && queue.work.has_next(at, holds) {
             return Rest::Awake;
         }
-        // With the lock: a thread that submits a decision, and begins a body then, finds this one asleep.
+        // Called with the lock, so that a thread that submits a decision and then begins a body finds this thread
+        // listed.
         let most = most();
         if queue.closed && !holds && most.is_none() && owners.is_none_or(|owners| !owners.has(at)) {
             return Rest::Over;
         }
-        // With the lock: a thread that is listed is counted. Another, which is woken for work that this one could
-        // begin, finds it.
+        // Counted with the lock: each listed thread is counted. A thread that is woken for work that this one could
+        // begin finds it listed.
         let Some(watch) = owners.map_or(Some(None), |owners| owners.lie_down(at)) else { return Rest::Awake };
-        // It may be this thread that was woken for work that another can begin.
+        // This thread may have been woken for work that only another can begin.
         queue.wake_one();
         if takes {
             let watches = !holds && most.is_some();
@@ -347,7 +347,7 @@ impl<S> Shared<S> {
         Rest::Asleep([most, watch].into_iter().flatten().min())
     }
 
-    /// The thread has slept; if it `takes` work it was listed.
+    /// Called after the sleep. Unlists the thread, which was listed if it `takes` work.
     fn get_up(&self, at: usize, takes: bool) {
         if let Some(owners) = self.owners.as_ref().filter(|_| takes) {
             owners.get_up(at);
@@ -356,19 +356,19 @@ impl<S> Shared<S> {
     }
 }
 
-/// What a thread does that has nothing to do.
+/// The next action of a thread without work.
 enum Rest {
-    /// It ends: there is no work, and there will be none.
+    /// It ends: the executor is closed and has no work.
     Over,
-    /// It looks again: work has come.
+    /// It looks again: work has arrived.
     Awake,
-    /// It sleeps until woken, or for so long.
+    /// It sleeps until woken, or for this time.
     Asleep(Option<Duration>),
 }
 
 impl<S> Queue<S> {
-    /// A thread begins a body while it has results that it has not told: an idle thread that has none is to watch,
-    /// unless one does.
+    /// A thread begins a body while it has unreturned results. Wakes an idle thread that holds none to watch, unless
+    /// one watches already.
     fn have_watched(&mut self) {
         if !self.idle.iter().any(|idle| idle.watches)
             && let Some(found) = self.idle.iter().position(|idle| !idle.holds)
@@ -380,7 +380,7 @@ impl<S> Queue<S> {
     /// Wakes a thread that has something to begin.
     fn wake_one(&mut self) {
         let work = &self.work;
-        // One that watches goes on watching, if there is another.
+        // A watching thread is woken only if no other thread can begin the work.
         let can = |idle: &Idle| work.has_next(idle.at, idle.holds);
         let found = self.idle.iter().rposition(|idle| !idle.watches && can(idle));
         if let Some(found) = found.or_else(|| self.idle.iter().rposition(can)) {
@@ -388,7 +388,7 @@ impl<S> Queue<S> {
         }
     }
 
-    /// Wakes this thread if it sleeps; else another may take over what it got.
+    /// Wakes this thread if it sleeps. Otherwise another may take over the calls that it received.
     fn wake(&mut self, at: usize) {
         match self.idle.iter().position(|idle| idle.at == at) {
             Some(found) => self.idle.remove(found).thread.unpark(),
@@ -403,7 +403,7 @@ impl<S: ExecutorSession> permits::Queue for Shared<S> {
         let mut queue = lock(&self.queue);
         removed.extend(queue.work.remove(Work::is_cancelled));
         self.tell(&queue);
-        // It may have been in the way of other work.
+        // The removed work may have blocked other work.
         queue.wake_one();
         drop(queue);
         let count = removed.len();
@@ -412,35 +412,35 @@ impl<S: ExecutorSession> permits::Queue for Shared<S> {
     }
 }
 
-/// A transaction that runs in steps, until its result is told.
+/// A transaction that runs in steps, until its result is returned.
 trait Course<S>: Send {
     fn is_cancelled(&self) -> bool;
 
-    /// A first step is about to be made in this session, which gives the call's permit back. `false`: none is to be
-    /// made, as the transaction has ended.
+    /// Called before the first step in this session; gives the call's permit back. Returns `false` if the transaction
+    /// has ended and must not run.
     fn begin(&mut self, session: &mut S) -> bool;
 
     fn step(&mut self, session: &mut S, decided: Option<Decided>, wait: bool) -> Progress;
 
-    /// Whether the result may leave at once. It has ended.
+    /// Whether the result of an ended transaction can be returned without waiting.
     fn is_ready(&self) -> bool;
 
-    /// Tells the result, when it may leave.
+    /// Returns the result to the caller. Waits until it is durable, if required.
     fn tell(self: Box<Self>);
 }
 
-/// Calls with footprints that have ended, and how often they were retried.
+/// Counts of ended calls with footprints, and of their retries.
 #[derive(Clone, Copy, Debug, Default)]
 struct Tally {
     calls: u64,
     retries: u64,
 }
 
-/// How far a step has come.
+/// The outcome of a step.
 enum Progress {
     Decide(Prepared),
     Stalled,
-    /// If it panicked, its session is not to be used again.
+    /// A session whose step panicked must not be used again.
     Ended {
         tally: Tally,
         panicked: bool,
@@ -449,19 +449,19 @@ enum Progress {
 
 type StepFn<S, R> = dyn FnMut(&mut Detached<R>, &mut S, Option<Decided>, bool) -> Step<R> + Send;
 
-/// What [`Executor::run`] is given.
-struct Alone<F, R> {
+/// The closure given to [`Executor::run`].
+struct ClosureCall<F, R> {
     work: F,
     slot: Arc<AnswerSlot<R>>,
 }
 
-impl<S: ExecutorSession, R: Send + 'static, F: FnOnce(&mut S) -> R + Send> Whole<S> for Alone<F, R> {
+impl<S: ExecutorSession, R: Send + 'static, F: FnOnce(&mut S) -> R + Send> Whole<S> for ClosureCall<F, R> {
     fn is_cancelled(&self) -> bool {
         self.slot.is_cancelled()
     }
 
     fn run(self: Box<Self>, session: &mut S) -> bool {
-        let Alone { work, slot } = *self;
+        let ClosureCall { work, slot } = *self;
         if !slot.begin(&session.runner().tx) {
             contain(|| drop(work));
             return true;
@@ -479,14 +479,14 @@ struct Transaction<S, R> {
     step: Box<StepFn<S, R>>,
     ended: Option<Ended<R>>,
     slot: Arc<AnswerSlot<Result<Committed<R>, TransactError>>>,
-    /// Whether it has a footprint that it is batched by.
+    /// Whether the call is batched by its footprint.
     is_batched: bool,
-    /// Of the steps until now.
+    /// Retries in all steps so far.
     retries: u64,
 }
 
 enum Ended<R> {
-    /// It was cancelled before it began, and its caller has the answer.
+    /// It was cancelled before it began, and the caller has its answer.
     Answered,
     Refused(TransactError),
     Withheld(Pending<R>),
@@ -521,7 +521,7 @@ impl<S: ExecutorSession, R: Send + 'static> Course<S> for Transaction<S, R> {
                 return Progress::Stalled;
             }
             Ok(Step::Done(result)) => {
-                // Pieces of one that committed are repeated by themselves.
+                // Later pieces of a committed chain repeat without another attempt of the transaction.
                 *retries =
                     result.as_ref().map_or(*retries, |committed| u64::from(committed.attempts.saturating_sub(1)));
                 *ended = Some(Ended::Withheld(session.runner().pending(result)));
@@ -547,7 +547,7 @@ impl<S: ExecutorSession, R: Send + 'static> Course<S> for Transaction<S, R> {
             (Ok(()), Some(Ended::Withheld(pending))) => Ok(pending.wait()),
             (Ok(()), Some(Ended::Refused(error))) => Ok(Err(error)),
             (Ok(()), Some(Ended::Panicked(panic))) => Err(panic),
-            (Ok(()), None | Some(Ended::Answered)) => unreachable!("it is told when it has ended, and once"),
+            (Ok(()), None | Some(Ended::Answered)) => unreachable!("a result is returned once, after the end"),
             (Err(panic), ended) => {
                 contain(|| drop(ended));
                 Err(panic)
@@ -557,7 +557,7 @@ impl<S: ExecutorSession, R: Send + 'static> Course<S> for Transaction<S, R> {
     }
 }
 
-/// A transaction in its session, which the queue of decisions has while it is to be decided.
+/// A transaction and its session. The queue of decisions owns both until the decision.
 struct Job<S> {
     session: Box<S>,
     course: Box<dyn Course<S>>,
@@ -569,15 +569,16 @@ impl<S: ExecutorSession> AsMut<Runner> for Job<S> {
     }
 }
 
-/// What a thread has executed and not told yet, for those that go on with it when the thread is held up.
+/// Executed transactions whose results a thread has not returned. Other threads continue them if that thread is held
+/// up.
 struct Inbox<S> {
-    /// Transactions that were decided.
+    /// Decided transactions.
     decided: VecDeque<(Job<S>, Decided)>,
-    /// The number of those that others went on with, which the thread has not subtracted yet.
+    /// Decided transactions that other threads took over, and that the thread has not subtracted yet.
     adopted: usize,
-    /// Transactions that have ended, and were not durable when they did.
+    /// Ended transactions that were not durable at their end.
     withheld: VecDeque<Box<dyn Course<S>>>,
-    /// How often the thread has looked for work. While that stands still it runs a body, or sleeps.
+    /// How often the thread has looked for work. While this does not change, the thread runs a body or sleeps.
     turns: u64,
     is_asleep: bool,
 }
@@ -595,7 +596,7 @@ impl<S> Inbox<S> {
     }
 }
 
-/// Results that a thread withholds, beyond which it takes no more work.
+/// A thread takes no work while it withholds this many results.
 const WITHHELD_MAX: usize = 1024;
 
 /// The state of a thread of an executor.
@@ -610,21 +611,21 @@ struct Desk<S> {
     held_max: usize,
     /// Sessions without a transaction.
     sessions: Vec<Box<S>>,
-    /// Transactions that have been executed and are not known to be decided.
+    /// Executed transactions that are not known to be decided.
     held: usize,
-    /// What goes on when nothing is held.
+    /// Work that continues when nothing is held.
     stalled: VecDeque<Work<S>>,
-    /// How many results are withheld, at most: others may have told some since.
+    /// An upper bound of the withheld results: other threads may have returned some.
     withheld: usize,
-    /// What the queue has not been told yet.
+    /// Counts that were not passed to the queue yet.
     tally: Tally,
-    /// Of other owners of partitions, if there are such.
+    /// What it saw of the other owners of partitions, if there are any.
     seen: Option<Seen>,
-    /// When it looked after the other threads last.
+    /// The time of its last check of the other threads.
     looked: Instant,
-    /// What it saw of each then: how often that had looked for work, and since when it has not done so again.
+    /// By thread: its `turns` at that check, and the time since which they have not changed.
     others: Vec<(u64, Instant)>,
-    /// Whether it watched while it slept last: if it begins work now, another thread is to watch.
+    /// Whether it watched during its last sleep. If it begins work now, another thread must watch.
     watched: bool,
 }
 
@@ -677,7 +678,7 @@ impl<S: ExecutorSession> Desk<S> {
             if !self.alone && self.looked.elapsed() >= HELD_UP {
                 worked |= self.look_after_others();
             }
-            // It may sleep first: what has ended is told before.
+            // The work may sleep first, so results of ended transactions are returned before.
             if self.held == 0
                 && !worked
                 && let Some(work) = self.stalled.pop_front()
@@ -703,7 +704,7 @@ impl<S: ExecutorSession> Desk<S> {
         }
     }
 
-    /// Whether it has executed transactions whose results it has not told, and others could.
+    /// Whether it has results that other threads could return.
     fn has_untold(&self) -> bool {
         !self.alone && (self.held > 0 || self.withheld > 0)
     }
@@ -712,7 +713,7 @@ impl<S: ExecutorSession> Desk<S> {
         match work {
             Work::Whole(_) if self.held > 0 => self.stalled.push_back(work),
             Work::Whole(whole) => {
-                // It may wait for them.
+                // The closure may wait for these results.
                 while let Some(course) = self.next_withheld() {
                     course.tell();
                 }
@@ -738,7 +739,7 @@ impl<S: ExecutorSession> Desk<S> {
 
     fn step(&mut self, mut job: Job<S>, decided: Option<Decided>) {
         if decided.is_some() {
-            // It may be refused, and run again.
+            // The transaction may be refused, and then its body runs again.
             self.shared.stop_watching(self.at, self.has_untold());
         }
         let progress = job.course.step(&mut job.session, decided, self.held == 0);
@@ -753,7 +754,7 @@ impl<S: ExecutorSession> Desk<S> {
         let Job { session, course } = job;
         self.give_back(session, !matches!(progress, Progress::Ended { panicked: true, .. }));
         match progress {
-            // Before work that runs by itself, which may wait for it.
+            // Goes before closures, which may wait for it.
             Progress::Stalled => self.stalled.push_front(Work::Transaction(course)),
             Progress::Ended { tally: Tally { calls, retries }, .. } => {
                 self.tally.calls += calls;
@@ -769,8 +770,8 @@ impl<S: ExecutorSession> Desk<S> {
         }
     }
 
-    /// Decides what threads have executed that are held up by a body, and tells their results. Whether there was
-    /// something to do.
+    /// Decides executed transactions of threads that a body holds up, and returns their results. Returns whether there
+    /// were any.
     fn look_after_others(&mut self) -> bool {
         self.looked = Instant::now();
         let (now, own, shared) = (self.looked, self.at, Arc::clone(&self.shared));
@@ -778,7 +779,7 @@ impl<S: ExecutorSession> Desk<S> {
         for (other, inbox) in shared.inboxes.iter().enumerate().filter(|(other, _)| *other != own) {
             let inbox = lock(inbox);
             let (turns, since) = &mut self.others[other];
-            // A sleeping thread may have results that another took and gave back, since they were not durable.
+            // A sleeping thread may have results that another thread took and put back, as they were not durable.
             if inbox.is_asleep && !inbox.has_untold() || *turns != inbox.turns {
                 (*turns, *since) = (inbox.turns, now);
             } else if now.since(*since) >= HELD_UP {
@@ -786,13 +787,13 @@ impl<S: ExecutorSession> Desk<S> {
             }
         }
         let mut worked = false;
-        // Where batches wait for more, each thread that comes for work ends the wait.
+        // A queue that waits for more transactions needs no help: each thread that comes for work ends its wait.
         if !held_up.is_empty() && !self.engine.queue_has_wait() {
             let _ = self.engine.advance_queue(false);
         }
         for other in held_up {
             worked |= shared.tell_ready(other);
-            // One at a time: this thread may be held up by the body of one that was refused.
+            // One at a time: the body of a refused transaction may hold this thread up.
             while let Some((job, decided)) = shared.adopt(other) {
                 worked = true;
                 self.step(job, Some(decided));
@@ -801,7 +802,7 @@ impl<S: ExecutorSession> Desk<S> {
         worked
     }
 
-    /// Nothing can be run now. `false`: nothing will.
+    /// Decides, returns results or sleeps, as no work can begin now. Returns `false` if the thread ends.
     fn rest(&mut self, takes: bool) -> bool {
         if self.held > 0 {
             let is_full = self.alone && self.held == self.held_max;
@@ -825,7 +826,7 @@ impl<S: ExecutorSession> Desk<S> {
         }
     }
 
-    /// As [`Shared::sleep`], for `most`; a thread that holds nothing looks after the others meanwhile.
+    /// As [`Shared::sleep`], for `most`. A thread that holds nothing wakes to check the others.
     fn sleep(&mut self, takes: bool, holds: bool, most: Option<Duration>) -> bool {
         lock(&self.shared.inboxes[self.at]).is_asleep = true;
         let mut watches = false;
@@ -843,13 +844,13 @@ impl<S: ExecutorSession> Desk<S> {
 
     fn session(&mut self) -> Box<S> {
         let mut session = self.sessions.pop().unwrap_or_else(|| Box::new((self.open)()));
-        // A client's calls are run by any of the sessions, and it may have been answered by another.
+        // Any of the sessions runs a client's calls, and another may have returned the client's last result.
         session.runner().change_hands();
         session
     }
 
     fn give_back(&mut self, mut session: Box<S>, is_whole: bool) {
-        // It may have come with a transaction of another thread.
+        // It may be a session of another thread.
         if is_whole && self.sessions.len() < self.held_max {
             session.reset();
             self.sessions.push(session);
@@ -860,10 +861,10 @@ impl<S: ExecutorSession> Desk<S> {
 }
 
 impl<S: ExecutorSession> Executor<S> {
-    /// Starts threads that run these, its bodies.
+    /// Starts a thread for each of these bodies.
     ///
     /// # Errors
-    /// The operating system refuses one.
+    /// The operating system refuses a thread.
     pub fn spawn(mut self, bodies: Vec<ExecutorBody>) -> Result<Executor<S>, OpenError> {
         for body in bodies {
             self.threads.push(thread::spawn("seriatim-executor", body).map_err(OpenError::Thread)?);
@@ -871,11 +872,11 @@ impl<S: ExecutorSession> Executor<S> {
         Ok(self)
     }
 
-    /// One of so many threads, and what they are to run, each one of these, to their ends: that is when the executor
-    /// has been dropped and all that it was given has been run. `open` gives a session.
+    /// An executor for this many threads, and the bodies that they must run. A body ends when the executor is dropped
+    /// and all its work has run. `open` opens a session.
     ///
     /// # Errors
-    /// No threads are asked for.
+    /// `threads` is 0.
     pub fn apart(
         engine: &Engine,
         threads: usize,
@@ -911,11 +912,11 @@ impl<S: ExecutorSession> Executor<S> {
         Ok((Executor { permits, shared, partitions, threads: Vec::with_capacity(threads) }, bodies))
     }
 
-    /// A permit to give work, when there is room in the queue. A body of an executor gets one beyond the bound: the
+    /// Waits for a permit to submit work. A body of an executor gets one beyond the bound without waiting, as the
     /// thread that would make room may be its own.
     pub fn reserve(&self) -> Permit {
-        // Bodies of two executors that wait for room in each other's queues would wait for ever. In a fork there is no
-        // thread that would make room, and the call is refused.
+        // Bodies of two executors that wait for room in each other's queues would wait for ever. In a fork no thread
+        // makes room, and the call is refused.
         let has_no_bound = !EXECUTOR.get().is_null() || !self.shared.process.is_current();
         match has_no_bound {
             true => self.permits.take_beyond(),
@@ -923,10 +924,10 @@ impl<S: ExecutorSession> Executor<S> {
         }
     }
 
-    /// A permit to give work, if there is room in the queue.
+    /// A permit to submit work, if there is room in the queue.
     ///
     /// # Errors
-    /// There is none now.
+    /// The queue is full.
     pub fn try_reserve(&self) -> Result<Permit, QueueFull> {
         if !self.is_of_this_process() {
             // The call is refused.
@@ -940,8 +941,7 @@ impl<S: ExecutorSession> Executor<S> {
         self.permits.taken()
     }
 
-    /// Has one of the threads run `work` by itself. In a fork, which has none of them, that panics when it is waited
-    /// for.
+    /// Has one of the threads run this closure. In a fork, which has none of the threads, waiting for it panics.
     pub fn run<R: Send + 'static>(
         &self,
         permit: Permit,
@@ -952,21 +952,21 @@ impl<S: ExecutorSession> Executor<S> {
             slot.put(Err(Box::new(FORKED)));
             return running;
         }
-        self.shared.push(Work::Whole(Box::new(Alone { work, slot })), PredictedAccess::Unknown);
+        self.shared.push(Work::Whole(Box::new(ClosureCall { work, slot })), PredictedAccess::Unknown);
         running
     }
 
-    /// Whether calls are batched whose footprints are known.
+    /// Whether calls with known footprints are batched.
     pub fn batches(&self) -> bool {
         self.shared.batches
     }
 
-    /// The partitions of the database, if its threads own them: calls go by theirs.
+    /// The partitions of the database, if the threads own them.
     pub fn partitions(&self) -> Option<&Partitions> {
         self.partitions.as_deref()
     }
 
-    /// What batching has done since the executor was made; in a fork, nothing.
+    /// Counts of batching since the executor was created; in a fork zeros.
     pub fn batch_statistics(&self) -> BatchStatistics {
         match self.is_of_this_process() {
             true => lock(&self.shared.queue).work.statistics(),
@@ -974,14 +974,14 @@ impl<S: ExecutorSession> Executor<S> {
         }
     }
 
-    /// Whether its threads are of this process: in a fork nothing runs.
+    /// Whether its threads are in this process. In a fork nothing runs.
     pub fn is_of_this_process(&self) -> bool {
         self.shared.process.is_current()
     }
 
-    /// Has one of the threads run a transaction in steps, each of which is one of [`Detached::step`], or the whole.
-    /// Where calls are batched, one with a usable footprint is; where threads own partitions, one in known partitions
-    /// is run by their thread.
+    /// Has one of the threads run a transaction in steps, each of which is a [`Detached::step`] or the whole. A call
+    /// with a usable footprint is batched, if the executor batches. A call in known partitions runs on their thread, if
+    /// threads own partitions.
     pub fn start<R: Send + 'static>(
         &self,
         permit: Permit,
@@ -1024,7 +1024,7 @@ impl<S> Drop for Executor<S> {
         queue.idle.drain(..).for_each(|idle| idle.thread.unpark());
         drop(queue);
         let current = thread::current().id();
-        // Dropped by its own work, the thread that does it cannot be waited for.
+        // If work of the executor drops it, that thread cannot be joined.
         for thread in self.threads.drain(..).filter(|thread| thread.thread().id() != current) {
             let _ = thread.join();
         }
@@ -1041,7 +1041,7 @@ impl<S> std::fmt::Debug for Executor<S> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct QueueFull {
-    /// Calls that wait to begin, at most.
+    /// The bound of calls that wait to begin.
     pub most: usize,
 }
 
@@ -1058,37 +1058,37 @@ impl std::fmt::Display for QueueFull {
 
 impl std::error::Error for QueueFull {}
 
-/// What an executor was given to run. Dropping it gives up the answer, not the work.
+/// Work that an executor was given. Dropping it discards the answer and does not stop the work.
 ///
-/// As a future it is ready when the work has been done.
+/// As a future it is ready when the work has ended.
 #[must_use = "the answer of what was run says whether it committed"]
 pub struct Running<R> {
     slot: Arc<AnswerSlot<R>>,
-    /// Where the threads are that run it.
+    /// The process whose threads run it.
     process: Process,
 }
 
-/// Where an answer is left, and how far its call has come.
+/// The answer of a call, and the call's stage.
 struct AnswerSlot<R> {
     answer: Mutex<Answer<R>>,
     stage: Mutex<Stage>,
 }
 
-/// How far a call has come.
+/// The stage of a call.
 enum Stage {
     Queued(Permit),
     /// It has begun.
     Begun {
-        /// Of the session that runs it, if one does.
+        /// The canceller of the session that runs it, if one does.
         session: Option<Canceller>,
-        /// Whether it was cancelled since.
+        /// Whether it was cancelled after it began.
         is_cancelled: bool,
     },
-    /// It was cancelled before it began. Its place in the queue was one of these.
+    /// It was cancelled before it began. Its permit was one of these.
     Cancelled(Arc<Permits>),
 }
 
-/// What is told of an answer.
+/// The waiter for an answer.
 enum Awaiting {
     Nobody,
     /// Sleeps.
@@ -1108,7 +1108,7 @@ impl<R> AnswerSlot<R> {
         AnswerSlot { answer, stage }
     }
 
-    /// The call leaves its session, which runs others then.
+    /// The call leaves its session, which then runs other calls.
     fn leave(&self, tx: &TxCore) {
         if let Stage::Begun { session, .. } = &mut *lock(&self.stage) {
             *session = None;
@@ -1116,7 +1116,8 @@ impl<R> AnswerSlot<R> {
         tx.end_call();
     }
 
-    /// A thread begins the call, or goes on with it in another session. `false`: it was cancelled before it began.
+    /// A thread begins the call, or continues it in another session. Returns `false` if it was cancelled before it
+    /// began.
     fn begin(&self, tx: &TxCore) -> bool {
         let mut stage = lock(&self.stage);
         let is_cancelled = match &*stage {
@@ -1127,14 +1128,14 @@ impl<R> AnswerSlot<R> {
                 return false;
             }
         };
-        // With the lock: it is cancelled before this, or cancels the session.
+        // With the lock, so that a cancellation either comes before this or cancels the session.
         let canceller = tx.begin_call();
         if is_cancelled {
             canceller.cancel();
         }
         let before = std::mem::replace(&mut *stage, Stage::Begun { session: Some(canceller), is_cancelled });
         drop(stage);
-        // The permit: another caller may be woken.
+        // Drops the permit, which may wake another caller.
         drop(before);
         true
     }
@@ -1144,7 +1145,7 @@ impl<R> AnswerSlot<R> {
         matches!(*lock(&self.stage), Stage::Cancelled(_))
     }
 
-    /// Leaves the answer and tells of it. Whatever the user's waker and answer do, the caller goes on.
+    /// Stores the answer and wakes its waiter. A panic of the user's waker or answer is contained.
     fn put(self: Arc<AnswerSlot<R>>, result: thread::Result<R>) {
         let before = std::mem::replace(&mut *lock(&self.answer), Answer::There(result));
         match before {
@@ -1152,16 +1153,16 @@ impl<R> AnswerSlot<R> {
             Answer::Awaited(Awaiting::Task(waker)) => contain(|| waker.wake()),
             _ => {}
         }
-        // The answer is dropped here if its caller has given it up.
+        // The answer is dropped here if the caller has discarded it.
         contain(|| drop(self));
     }
 }
 
 impl<R> Running<Result<Committed<R>, TransactError>> {
-    /// Cancels the call; returns whether it had not begun. A call that has not begun is not run: its answer
-    /// [`TransactError::Cancelled`] and its place in the queue are available at once. Its closure is dropped later,
-    /// when such closures are more than 16 and more than half of the queue. If the call runs, its transaction ends as
-    /// by [`Canceller::cancel`], and so does every later transaction of the call. In a fork nothing is cancelled.
+    /// Cancels the call. Returns whether it had not begun. A call that has not begun does not run: its answer is
+    /// [`TransactError::Cancelled`], and its place in the queue is free at once. Its closure is dropped later, when
+    /// such closures are more than 16 and more than half of the queue. If the call runs, its transaction ends as by
+    /// [`Canceller::cancel`], and so does every later transaction of the call. In a fork nothing is cancelled.
     pub fn cancel(&self) -> bool {
         if !self.process.is_current() {
             return false;
@@ -1208,10 +1209,11 @@ impl<R> Running<R> {
         (Running { slot: Arc::clone(&slot), process: Process::current() }, slot)
     }
 
-    /// Waits until the work has been done: what it gave.
+    /// Waits until the work has ended, and returns its result.
     ///
     /// # Panics
-    /// If the work did; if it was polled as a future until it was ready; in a fork, unless the answer was there before.
+    /// If the work panicked; if it was polled as a future until it was ready; in a fork, unless the answer was there
+    /// before.
     pub fn wait(self) -> R {
         let result = loop {
             let mut answer = self.answer().expect(FORKED);
@@ -1226,12 +1228,12 @@ impl<R> Running<R> {
         result.unwrap_or_else(|panic| resume_unwind(panic))
     }
 
-    /// Whether the work has been done.
+    /// Whether the work has ended.
     pub fn is_done(&self) -> bool {
         self.answer().is_some_and(|answer| !matches!(*answer, Answer::Awaited(_)))
     }
 
-    /// Where the answer is left; `None` in a fork, if another thread was at it.
+    /// The answer; `None` in a fork, if another thread held its lock.
     fn answer(&self) -> Option<MutexGuard<'_, Answer<R>>> {
         match self.process.is_current() {
             true => Some(lock(&self.slot.answer)),
@@ -1240,10 +1242,10 @@ impl<R> Running<R> {
     }
 }
 
-/// What the work gave, when it has been done.
+/// The result of the work, when it has ended.
 ///
 /// # Panics
-/// If the work did; if it is polled again after it was ready; in a fork, unless the answer was there before.
+/// If the work panicked; if it is polled again after it was ready; in a fork, unless the answer was there before.
 impl<R> Future for Running<R> {
     type Output = R;
 

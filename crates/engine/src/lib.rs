@@ -70,7 +70,7 @@ pub use runtime::{DynHandle, DynRow, DynScan};
 pub use scan::{RawScan, Target};
 pub use seriatim_batch::Placement as BatchPlacement;
 pub use seriatim_store::Direction;
-pub use settings::{Batch, LogSettings, PartitionBy, Place, Settings};
+pub use settings::{Batch, DatabaseLocation, LogSettings, PartitionBy, Settings};
 pub use snapshot_ages::SnapshotAges;
 pub use statistics::{LogStatistics, QUEUE_STAGES, QueueStatistics, Statistics, TableStatistics};
 pub use table::{Secondary, TableSet};

@@ -4,18 +4,18 @@
 //! rows are in the cache there, which is the only reason: each partition has a lock, and a call may run on any
 //! thread. This module runs no call.
 //!
-//! 1. *Calls and shared work take turns by age.* A thread begins no call while older work waits in the shared
-//!    queue, and takes no shared work while it has an older call. So neither is overtaken by the other, and work
-//!    that runs by itself can wait for older calls.
-//! 2. *Callers and owner meet once for many calls.* Callers add to the inbox. An owner without calls takes all
-//!    that the inbox has.
-//! 3. *No thread is woken that is awake.* A thread that goes to sleep looks into its inbox, and notes under the
-//!    inbox's lock that it sleeps.
+//! 1. *Calls and shared work begin by age.* A thread begins no call while older work waits in the shared queue. It
+//!    takes no shared work while it has an older call. So neither overtakes the other, and a closure can wait for older
+//!    calls.
+//! 2. *Callers and owner share a lock once for many calls.* Callers add to the inbox. An owner without calls takes all
+//!    calls of the inbox.
+//! 3. *Only sleeping threads are woken.* Before it sleeps, a thread checks its inbox, and notes under the inbox's lock
+//!    that it sleeps.
 //! 4. *An owner that is held up does not hold up other partitions.* When a thread has begun nothing for [`STALL`],
-//!    others begin the calls that wait for it, one at a time. Calls in partitions of the call that runs there
-//!    stay: they would wait for its lock as well. Idle threads look after that time. The watcher among them
-//!    ([`Sleepers`]) sleeps no longer than that while calls wait for a thread that is awake. Busy threads look
-//!    each [`LOOK`] calls. A thread that makes progress keeps its calls, and the lines of its partitions.
+//!    other threads begin its waiting calls, one at a time. Calls in partitions of its running call stay, as they would
+//!    wait for the same lock. Idle threads check after [`STALL`]: the watcher among them ([`Sleepers`]) sleeps no
+//!    longer while calls wait for a thread that is awake. Busy threads check each [`LOOK`] calls. A thread that makes
+//!    progress keeps its calls, and the cache lines of its partitions.
 //!
 //! Locks are taken in the order: the shared queue of the executor, the owner's calls, its inbox, the stage of a call.
 //! No thread waits for anything else while it holds one.
@@ -32,12 +32,10 @@ use seriatim_txn::PartitionSet;
 
 use crate::work_queue;
 
-/// A thread that has begun nothing for so long is held up: the time of a hundred calls, or twenty times what it
-/// takes to wake a thread.
+/// A thread that has begun nothing for this long is held up. It is the time of a hundred calls, or of twenty wake-ups.
 pub(crate) const STALL: Duration = Duration::from_millis(1);
 
-/// Calls that a busy thread begins between two looks at the others: half a millisecond of the shortest calls that
-/// were measured.
+/// Calls that a busy thread begins between two checks of the others: half a millisecond of the shortest measured calls.
 pub(crate) const LOOK: u32 = 64;
 
 /// There is no shared work.
@@ -47,7 +45,7 @@ const NONE: u64 = u64::MAX;
 struct Call<W> {
     work: W,
     partitions: PartitionSet,
-    /// The number of the last shared work that came before it.
+    /// The number of the last shared work that arrived before it.
     after: u64,
 }
 
@@ -60,15 +58,15 @@ struct Inbox<W> {
 /// A thread with partitions.
 struct Owner<W> {
     inbox: CacheAligned<Mutex<Inbox<W>>>,
-    /// Calls that it has taken from the inbox and not begun.
+    /// Calls that it took from the inbox and has not begun.
     calls: CacheAligned<Mutex<VecDeque<Call<W>>>>,
-    /// The count of calls and works that it has begun. Written by the owner.
+    /// The number of calls and shared work begun. Written by the owner.
     begun: CacheAligned<AtomicU64>,
-    /// The partitions of the one that it began last. Written by the owner.
+    /// The partitions of the call that it began last. Written by the owner.
     runs: AtomicU64,
 }
 
-/// What a thread begins next.
+/// The next action of a thread.
 pub(crate) enum Next<W> {
     /// One of its own calls.
     Call(W),
@@ -77,7 +75,7 @@ pub(crate) enum Next<W> {
     Nothing,
 }
 
-/// What a thread has seen of each other: how many works it had begun, and when that number was new.
+/// What a thread saw of each other thread: its `begun`, and when that number was new.
 pub(crate) struct Seen {
     of: Vec<(u64, Instant)>,
     until_look: u32,
@@ -85,7 +83,7 @@ pub(crate) struct Seen {
 
 pub(crate) struct Owners<W> {
     owners: Box<[Owner<W>]>,
-    /// The number of the first shared work that waits, and of the last that came. Written under the lock of the shared
+    /// The number of the first waiting shared work, and of the last that arrived. Written under the lock of the shared
     /// queue.
     first: CacheAligned<AtomicU64>,
     last: AtomicU64,
@@ -112,7 +110,7 @@ impl<W> Owners<W> {
         }
     }
 
-    /// What a thread that starts has seen of the others.
+    /// The initial view that a thread has of the others.
     pub(crate) fn seen(&self) -> Seen {
         let now = Instant::now();
         Seen { of: self.owners.iter().map(|_| (NONE, now)).collect(), until_look: LOOK }
@@ -126,8 +124,8 @@ impl<W> Owners<W> {
         partitions.first().map(|partition| partition % self.owners.len())
     }
 
-    /// Notes what waits in the shared queue: the number of the first, if there is one, and of the last that came.
-    /// Called under its lock.
+    /// Notes the number of the first waiting shared work, if there is any, and of the last that arrived. Called under
+    /// the lock of the shared queue.
     pub(crate) fn shared(&self, first: Option<u64>, last: u64) {
         self.first.store(first.unwrap_or(NONE), Ordering::Relaxed);
         // ORDERING: pairs with the acquire in `push`: a caller that reads this number, and the thread that takes its
@@ -136,13 +134,13 @@ impl<W> Owners<W> {
     }
 
     /// Whether shared work waits while threads sleep.
-    // ORDERING: a thread that was woken for the shared work reads what its waker had seen under the lock of the
-    // shared queue: the work, and all sleepers that the waker could have woken, as they are counted under that lock.
+    // ORDERING: a thread that was woken for shared work sees what its waker saw under the lock of the shared queue: the
+    // work, and all sleepers that the waker could have woken. Sleepers are counted under that lock.
     pub(crate) fn neglects_shared(&self) -> bool {
         self.first.load(Ordering::Relaxed) != NONE && self.sleepers.are_any()
     }
 
-    /// Gives a call to a thread. Whether the caller has to wake a thread to watch: [`Owners::appoint`].
+    /// Gives a call to a thread. Returns whether the caller must wake a thread to watch ([`Owners::appoint`]).
     pub(crate) fn push(&self, thread: usize, work: W, partitions: PartitionSet) -> bool {
         // ORDERING: pairs with the release in `shared`.
         let after = self.last.load(Ordering::Acquire);
@@ -159,14 +157,14 @@ impl<W> Owners<W> {
         }
     }
 
-    /// Makes a thread that sleeps, and that the caller wakes, the watcher. `false`: there is one.
+    /// Makes a sleeping thread, which the caller then wakes, the watcher. Returns `false` if there is one.
     pub(crate) fn appoint(&self, thread: usize) -> bool {
         self.sleepers.appoint(thread)
     }
 
-    /// What the thread begins next. A call counts as begun.
+    /// The next action of the thread. A returned call counts as begun.
     pub(crate) fn next(&self, at: usize) -> Next<W> {
-        // ORDERING: read before the own calls: a call that is older than this work is found there. `push` read the
+        // ORDERING: read before the own calls, so that a call older than this work is found there. `push` read the
         // number of the work, and the locks order `push` before this thread.
         let first = self.first.load(Ordering::Acquire);
         let owner = &self.owners[at];
@@ -192,7 +190,7 @@ impl<W> Owners<W> {
         owner.begun.store(owner.begun.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
     }
 
-    /// Rule 4, for a busy thread: whether it is time to look at the others.
+    /// Rule 4, for a busy thread: whether it must check the others now.
     pub(crate) fn looks(&self, seen: &mut Seen) -> bool {
         seen.until_look -= 1;
         if seen.until_look == 0 {
@@ -220,7 +218,7 @@ impl<W> Owners<W> {
         None
     }
 
-    /// A call that waits for this owner and is in none of the partitions in which the owner runs one.
+    /// A waiting call of this owner that shares no partition with the call that the owner runs.
     fn free_call(&self, owner: &Owner<W>) -> Option<Call<W>> {
         let first = self.first.load(Ordering::Acquire);
         let runs = PartitionSet::from_bits(owner.runs.load(Ordering::Relaxed));
@@ -250,9 +248,8 @@ impl<W> Owners<W> {
         !calls.is_empty() || !lock(&owner.inbox).calls.is_empty()
     }
 
-    /// The thread goes to sleep, for at most the time in the answer if there is one. `None`: it has calls, and does
-    /// not sleep. Called under the lock of the shared queue, where the thread is listed as idle: one that is listed is
-    /// counted.
+    /// Prepares the thread to sleep, for at most the returned time if there is one. Returns `None` if it has calls and
+    /// must not sleep. Called under the lock of the shared queue, so that each thread listed as idle is counted.
     pub(crate) fn lie_down(&self, at: usize) -> Option<Option<Duration>> {
         let owner = &self.owners[at];
         let calls = lock(&owner.calls);
@@ -268,14 +265,13 @@ impl<W> Owners<W> {
         Some(watches.then_some(STALL))
     }
 
-    /// The thread has slept.
+    /// Called after the sleep.
     pub(crate) fn get_up(&self, at: usize) {
         self.sleepers.get_up();
         lock(&self.owners[at].inbox).asleep = None;
     }
 
-    /// The thread, which is awake, has found work: it does not watch any more. Whether the caller has to appoint
-    /// another.
+    /// The thread has found work and no longer watches. Returns whether the caller must appoint another.
     pub(crate) fn resign(&self, at: usize) -> bool {
         self.sleepers.resign(at)
     }

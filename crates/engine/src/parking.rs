@@ -1,5 +1,5 @@
-//! Explicit transactions between their calls. Such a transaction is *parked*: another call may come or not. The
-//! ticker ends one that is too old, was cancelled, or is a snapshot that holds too much memory.
+//! Explicit transactions between their calls. Such a transaction is *parked*: another call may come or not. The ticker
+//! ends a parked transaction that is too old, was cancelled, or is a snapshot that holds back too much memory.
 //!
 //! ```text
 //! CALLING ──leave──▶ PARKED ──seize──▶ ENDING ──▶ ENDED

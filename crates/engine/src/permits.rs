@@ -7,9 +7,9 @@
 //! the list no other caller takes a permit, so each waits only for those before it. WAITED and the list change
 //! only under the mutex, under which no thread waits.
 //!
-//! No wake-up is lost: one word says both whether a permit is free and whether callers wait, and each change of
-//! it is an exchange. A permit that is given back before WAITED is set is free, and the caller finds it before
-//! it sets WAITED.
+//! No wake-up is lost: one word says both whether a permit is free and whether callers wait, and each change of it is
+//! an exchange. A permit that is given back before WAITED is set becomes free, and the caller finds it before it can
+//! set WAITED.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -54,7 +54,7 @@ impl std::fmt::Debug for dyn Queue {
     }
 }
 
-/// Calls that were cancelled and may stay in the queue, beyond as many as it has others.
+/// Cancelled calls that may stay in the queue, beyond the number of its other calls.
 const CANCELLED_MAX: usize = 16;
 
 /// A permit. Dropping it gives it back.
@@ -74,8 +74,8 @@ impl Permits {
         self.queue.get_or_init(|| queue);
     }
 
-    /// Calls were cancelled, and their permits given back. They leave the queue when a thread takes them, or when they
-    /// are more than half of it: so the removal of one costs no more than a look at some three calls.
+    /// Called when calls were cancelled and their permits given back. Cancelled calls leave the queue when a thread
+    /// takes them, or when they are more than half of it. So removing one costs at most a look at three calls.
     pub(crate) fn remove_cancelled(&self) {
         if self.cancelled.load(Ordering::Relaxed) > self.taken() + CANCELLED_MAX
             && let Some(queue) = self.queue.get().and_then(Weak::upgrade)

@@ -10,9 +10,9 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering}
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use seriatim_base::CacheAligned;
 use seriatim_base::clock::Instant;
 use seriatim_base::thread::{self, Thread};
-use seriatim_base::{CacheAligned, Epoch};
 use seriatim_htm::RegionStatistics;
 use seriatim_redo::Writer;
 use seriatim_txn::{Environment, Priority, Worker};
@@ -27,29 +27,30 @@ use crate::statistics::{Counters, Statistics};
 /// How long a session waits for a worker before it reports that all are busy.
 const WAIT_MAX: Duration = Duration::from_secs(1);
 
-/// How long a session that waits for a worker sleeps at a time: for so long it may miss one that is given back at
-/// the moment in which it begins to wait.
+/// How long a session that waits for a worker sleeps at a time. It may miss a worker that is given back as it begins to
+/// wait, for at most this time.
 const WAIT_SLICE: Duration = Duration::from_millis(10);
 
 pub(crate) struct Pool {
     slots: Box<[CacheAligned<Slot>]>,
     /// Sessions that wait for a worker.
     waiting: AtomicUsize,
-    /// Those of them that no session has woken since they looked, in turn.
+    /// Those of them that were not woken since they last looked, in order.
     waiters: Mutex<VecDeque<Thread>>,
-    /// The explicit transaction of each slot, if there is one. Apart from the slots: the ticker looks here.
+    /// The explicit transaction of each slot, if there is one. It is kept apart from the slots because the ticker reads
+    /// it.
     parked: Box<[Mutex<Option<Arc<Parking>>>]>,
     watched: Mutex<Vec<Watched>>,
     overdue: AtomicUsize,
 }
 
-/// What the ticker knows of a slot.
+/// The ticker's view of a slot.
 #[derive(Clone, Copy, Default)]
 struct Watched {
     leases: u32,
-    /// Since when the transaction of now has been open, as far as the ticker has seen.
+    /// When the ticker first saw the open transaction.
     since: u64,
-    /// What it has kept in memory, if it is a snapshot.
+    /// The memory that it holds back, if it is a snapshot.
     held_back: Option<HeldBack>,
 }
 
@@ -58,13 +59,15 @@ struct Slot {
     worker: UnsafeCell<Option<Box<dyn Worker>>>,
     /// Its end of the log, if the database has one.
     writer: UnsafeCell<Option<Writer>>,
+    /// Held by a helper that collects the garbage of an idle worker.
+    helping: Mutex<()>,
     counters: Counters,
-    /// Published now and then, for readers that find the worker busy.
+    /// Published periodically, for readers that find the worker busy.
     regions: Mutex<RegionStatistics>,
     leases: AtomicU32,
-    /// The value of `leases` in which a snapshot has this slot, if one has.
+    /// The value of `leases` at which a snapshot took this slot, if one did.
     reading: AtomicU32,
-    /// The deadline of the session that had a snapshot here last, and what tells it from those of others.
+    /// The deadline of the session that last had a snapshot here. The address identifies it.
     reader: Mutex<Deadline>,
     reader_address: AtomicUsize,
     /// The priority drawn last; written by the holder of the slot.
@@ -74,8 +77,8 @@ struct Slot {
 // SAFETY: the cells are touched under the access rule above; workers are Send.
 unsafe impl Sync for Slot {}
 
-/// Deleted records that a worker looks at after each transaction: those that come after a large delete clear it
-/// away in small amounts. Workers at rest clear away everything.
+/// Deleted records that a worker unlinks after each transaction, at most. So the transactions after a large delete
+/// share its cost. Idle workers unlink everything.
 const CHORES_MAX: usize = 64;
 
 /// A worker taken from the pool; give it back with [`Pool::give_back`].
@@ -103,6 +106,7 @@ impl Pool {
                 busy: AtomicBool::new(false),
                 worker: UnsafeCell::new(None),
                 writer: UnsafeCell::new(writers.as_mut().and_then(Iterator::next)),
+                helping: Mutex::default(),
                 counters: Counters::default(),
                 regions: Mutex::default(),
                 leases: AtomicU32::new(0),
@@ -122,12 +126,12 @@ impl Pool {
         }
     }
 
-    /// The transaction of this slot is an explicit one, and may be ended while it is parked.
+    /// Notes the explicit transaction of this slot, which may be ended while it is parked.
     pub(crate) fn park(&self, slot: usize, parking: Arc<Parking>) {
         *self.parked[slot].lock().unwrap_or_else(PoisonError::into_inner) = Some(parking);
     }
 
-    /// The explicit transaction of this slot, which is in a call, ends by itself.
+    /// The explicit transaction of this slot ends in a call.
     pub(crate) fn unpark(&self, slot: usize) {
         self.parked[slot].lock().unwrap_or_else(PoisonError::into_inner).take();
     }
@@ -144,7 +148,7 @@ impl Pool {
         slot.reading.store(slot.leases.load(Ordering::Relaxed), Ordering::Release);
     }
 
-    /// The deadline of the snapshot that has had this slot since the ticker saw so many leases, if one has.
+    /// The deadline of the snapshot that has had this slot since the ticker saw this many leases, if one has.
     fn reader_of(&self, slot: usize, leases: u32) -> Option<Deadline> {
         let slot = &self.slots[slot];
         // ORDERING: pairs with the release in `reads`.
@@ -152,8 +156,8 @@ impl Pool {
         is_read.then(|| slot.reader.lock().unwrap_or_else(PoisonError::into_inner).clone())
     }
 
-    /// Ends the snapshots that keep more memory from being used again than the bound permits. `measure` tells how
-    /// many bytes rows and indexes do not need, and how many are free; it is called if a snapshot is open.
+    /// Ends the snapshots that hold back more memory than the bound permits. `measure` returns how many bytes rows and
+    /// indexes do not need, and how many are free. It is called only if a snapshot is open.
     pub(crate) fn end_holders(&self, bound: Bound, measure: impl FnOnce() -> (usize, usize)) {
         let mut watched = self.watched.lock().unwrap_or_else(PoisonError::into_inner);
         let open: Vec<(usize, Deadline)> =
@@ -171,8 +175,8 @@ impl Pool {
         }
     }
 
-    /// Ends the explicit transactions that are parked and over, and counts those that are open for longer than
-    /// `age` and cannot be ended. `leave_gate` is called for each that was ended and kept chains away.
+    /// Ends the explicit transactions that are parked and over their deadline. Counts those that have been open for
+    /// longer than `age` and cannot be ended. `leave_gate` is called for each ended transaction that excluded chains.
     pub(crate) fn reap(&self, now: u64, age: u64, leave_gate: impl Fn()) {
         for slot in 0..self.slots.len() {
             let mut place = self.parked[slot].lock().unwrap_or_else(PoisonError::into_inner);
@@ -204,8 +208,7 @@ impl Pool {
         self.overdue.store(overdue, Ordering::Relaxed);
     }
 
-    /// The transaction that has been open for longest, as far as the ticker has seen, if that is for long. Not the one
-    /// of slot `own`.
+    /// The oldest open transaction that the ticker has seen, except that of slot `own`, if it is old enough to report.
     #[cold]
     pub(crate) fn holds_memory(&self, now: u64, own: Option<usize>) -> Option<MemoryHeld> {
         let watched = self.watched.lock().unwrap_or_else(PoisonError::into_inner);
@@ -225,11 +228,11 @@ impl Pool {
         &self.slots[slot].counters
     }
 
-    /// The priority of a transaction whose first attempt has leased this slot.
+    /// The priority of a transaction whose first attempt has leased this slot, at this time of the ticker.
     #[inline]
-    pub(crate) fn draw_priority(&self, slot: usize, epoch: Epoch) -> Priority {
+    pub(crate) fn draw_priority(&self, slot: usize, now: u64) -> Priority {
         let drawn = &self.slots[slot].drawn;
-        let priority = Priority::from_bits(drawn.load(Ordering::Relaxed)).next(epoch, slot);
+        let priority = Priority::from_bits(drawn.load(Ordering::Relaxed)).next(Priority::period(now), slot);
         drawn.store(priority.bits(), Ordering::Relaxed);
         priority
     }
@@ -241,8 +244,8 @@ impl Pool {
         !busy.load(Ordering::Relaxed) && !busy.swap(true, Ordering::Acquire)
     }
 
-    /// Takes a worker, the one at `preferred` if it is free. `None`: all were busy, for [`WAIT_MAX`] if it is to
-    /// `wait`.
+    /// Takes a worker, preferably the one at `preferred`. Returns `None` if all were busy, for [`WAIT_MAX`] if `wait`
+    /// is set.
     #[inline]
     pub(crate) fn lease(
         &self,
@@ -274,7 +277,7 @@ impl Pool {
                 waiters.push_back(own.clone());
             }
             drop(waiters);
-            // It is listed by now: a session that gives a worker back from here on wakes it.
+            // This thread is listed, so a session that gives a worker back from here on wakes it.
             let found = free();
             let left = WAIT_MAX.saturating_sub(began.elapsed());
             if found.is_some() || left.is_zero() {
@@ -321,8 +324,8 @@ impl Pool {
         }
         // ORDERING: pairs with the acquire in `seize`.
         slot.busy.store(false, Ordering::Release);
-        // ORDERING: no fence, which each transaction would pay for. So this load may pass the store, and miss a session
-        // that has just found the slot busy: that one looks again after `WAIT_SLICE`.
+        // ORDERING: no fence, as each transaction would pay for it. So this load may pass the store, and miss a session
+        // that has just found the slot busy. That session looks again after `WAIT_SLICE`.
         if self.waiting.load(Ordering::Relaxed) > 0 {
             self.wake_one();
         }
@@ -346,13 +349,13 @@ impl Pool {
         self.slots.iter().filter(|slot| slot.busy.load(Ordering::Relaxed)).count()
     }
 
-    /// Lets every idle worker unlink what it deleted, as it would after its next transactions.
+    /// Has every idle worker unlink its deleted records, as it would after its next transactions.
     pub(crate) fn collect_garbage(&self) {
         (0..self.slots.len()).for_each(|slot| self.collect_slot_garbage(slot));
     }
 
-    /// As [`Pool::collect_garbage`], for workers that had no transaction since the last call with `leases`: the busy
-    /// ones look after themselves.
+    /// As [`Pool::collect_garbage`], for workers without a transaction since the last call with `leases`. Busy workers
+    /// collect their own garbage.
     pub(crate) fn collect_idle_garbage(&self, leases: &mut Vec<u32>) {
         leases.resize(self.slots.len(), 0);
         for (at, before) in leases.iter_mut().enumerate() {
@@ -365,10 +368,11 @@ impl Pool {
     }
 
     fn collect_slot_garbage(&self, slot: usize) {
+        let Ok(_helping) = self.slots[slot].helping.try_lock() else { return };
         if self.seize(slot) {
             // SAFETY: the access rule: we seized the slot.
             if let Some(worker) = unsafe { &mut *self.slots[slot].worker.get() } {
-                // However little was retired or deferred: its grace period begins now.
+                // Begins the grace period of everything retired or deferred, however little it is.
                 worker.core().local.collect();
                 worker.collect_garbage(usize::MAX);
                 worker.rest();
@@ -391,12 +395,14 @@ impl Pool {
         result
     }
 
-    /// Seizes a slot that at most a look after an idle worker holds: waits as long as a session for a worker.
+    /// Seizes a slot without a transaction: waits for a transaction as long as a session waits for a worker, and for a
+    /// helper until it has finished.
     fn seize_soon(&self, slot: usize) -> bool {
         let began = Instant::now();
         while !self.seize(slot) {
             if began.elapsed() >= WAIT_MAX {
-                return false;
+                let _no_helper = self.slots[slot].helping.lock().unwrap_or_else(PoisonError::into_inner);
+                return self.seize(slot);
             }
             thread::sleep(Duration::from_millis(1));
         }
@@ -426,6 +432,29 @@ mod tests {
 
     use super::*;
     use crate::{Settings, TransactError};
+
+    #[test]
+    fn a_helper_is_waited_for_and_a_transaction_is_not() {
+        let engine = Settings { workers: 1, step_helpers: true, ..Settings::default() }.open().expect("in memory");
+        let pool = &engine.inner().pool;
+        let (began, slot) = (Instant::now(), &pool.slots[0]);
+        std::thread::scope(|scope| {
+            let helping = slot.helping.lock().expect("no panic");
+            assert!(pool.seize(0));
+            let waits = scope.spawn(|| pool.quietly(|| ()));
+            while began.elapsed() < WAIT_MAX + 2 * WAIT_SLICE {
+                thread::sleep(WAIT_SLICE);
+            }
+            slot.busy.store(false, Ordering::Release);
+            drop(helping);
+            assert_eq!(waits.join().expect("no panic"), Some(()));
+        });
+        let mut holds = engine.runner();
+        holds.begin(Mode::ReadWrite).expect("a worker is free");
+        let refused = engine.check_structure().expect_err("a transaction is open");
+        assert!(refused.contains("a transaction is open: end it"), "{refused}");
+        holds.end_explicit();
+    }
 
     #[test]
     fn a_session_that_is_woken_in_vain_goes_on_waiting_for_a_worker() {

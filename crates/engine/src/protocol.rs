@@ -3,15 +3,6 @@
 //! A closure cannot be generic over the protocol, so a session holds its worker behind `dyn Worker`: one predictable
 //! indirect call per operation (decision record 2; `docs/performance.md` has the measurement).
 
-#[cfg(any(test, feature = "test-support"))]
-pub mod copying;
-#[cfg(any(test, feature = "test-support"))]
-mod delegate;
-#[cfg(any(test, feature = "test-support"))]
-pub mod disturbing;
-#[cfg(any(test, feature = "test-support"))]
-pub mod repairing;
-
 use std::any::TypeId;
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
@@ -204,58 +195,47 @@ fn wanted(name: &str) -> &str {
     if name == "auto" { DEFAULT } else { name }
 }
 
-macro_rules! selector {
-    ($($protocol:ident => $type:path,)*) => {
-        /// Opens the protocol that these settings name, with its options.
-        ///
-        /// # Errors
-        /// No such protocol, or options that it does not take.
-        pub(crate) fn open(
-            settings: &Settings,
-            environment: &Environment,
-        ) -> Result<Box<dyn OpenProtocol>, OpenError> {
-            open_named(&settings.protocol, settings, environment)
-        }
-
-        fn open_named(
-            name: &str,
-            settings: &Settings,
-            environment: &Environment,
-        ) -> Result<Box<dyn OpenProtocol>, OpenError> {
-            #[cfg(any(test, feature = "test-support"))]
-            {
-                let repairs = |info: &&ProtocolInfo| info.capabilities.repair;
-                let default = |info: &&ProtocolInfo| info.name == DEFAULT;
-                let base = match name == disturbing::NAME {
-                    true => protocols().iter().find(repairs),
-                    false => protocols().iter().find(default),
-                };
-                if let Some(info) = base.and_then(|info| repairing::info(name, info)) {
-                    let inner = || open_named(base.map_or(DEFAULT, |base| base.name), settings, environment);
-                    meet(&info, environment)?;
-                    let (info, memory) = (Box::leak(Box::new(info)), environment.memory.clone());
-                    return Ok(Box::new(repairing::Altered { inner: inner()?, info, memory }));
-                }
-            }
-            $({
-                let info: &'static ProtocolInfo = &<$type as Protocol>::INFO;
-                if info.name == wanted(name) {
-                    meet(info, environment)?;
-                    let options = options(info, settings)?;
-                    let agreed = DatabaseSettings {
-                        hot_tables: &settings.hot_tables,
-                        epoch_interval: settings.epoch_interval,
-                    };
-                    <$type as Protocol>::check(&options, &agreed).map_err(OpenError::Invalid)?;
-                    return Ok(Box::new(<$type as Protocol>::open(&options, environment)));
-                }
-            })*
-            Err(OpenError::UnknownProtocol { name: name.to_owned() })
-        }
-    };
+/// Opens the protocol that these settings name, with its options.
+///
+/// # Errors
+/// No such protocol, or options that it does not take.
+pub(crate) fn open(settings: &Settings, environment: &Environment) -> Result<Box<dyn OpenProtocol>, OpenError> {
+    open_named(&settings.protocol, settings, environment)
 }
-for_each_protocol!(selector);
 
+/// The database's protocol, if it is this one.
+fn open_if<P: Recover>(
+    name: &str,
+    settings: &Settings,
+    environment: &Environment,
+) -> Option<Result<Box<dyn OpenProtocol>, OpenError>> {
+    let info: &'static ProtocolInfo = &P::INFO;
+    let open = || {
+        meet(info, environment)?;
+        let options = options(info, settings)?;
+        let agreed = DatabaseSettings { hot_tables: &settings.hot_tables, epoch_interval: settings.epoch_interval };
+        P::check(&options, &agreed).map_err(OpenError::Invalid)?;
+        Ok(Box::new(P::open(&options, environment)) as Box<dyn OpenProtocol>)
+    };
+    (info.name == wanted(name)).then(open)
+}
+
+fn open_named(name: &str, settings: &Settings, environment: &Environment) -> Result<Box<dyn OpenProtocol>, OpenError> {
+    macro_rules! open {
+        ($($protocol:ident => $type:path,)*) => {
+            $(if let Some(opened) = open_if::<$type>(name, settings, environment) {
+                return opened;
+            })*
+        };
+    }
+    for_each_protocol!(open);
+    #[cfg(any(test, feature = "test-support"))]
+    seriatim_test_protocols::for_each_test_protocol!(open);
+    Err(OpenError::UnknownProtocol { name: name.to_owned() })
+}
+
+#[cfg(test)]
+mod copying;
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -265,6 +245,7 @@ mod tests {
     use seriatim_htm::{Budget, Emulation, Htm};
     use seriatim_memory::Memory;
     use seriatim_store::LeafHint;
+    use seriatim_test_protocols::{copying, disturbing, repairing};
     use seriatim_txn::{Freshness, Mode, OptionEffect};
 
     #[test]
@@ -307,14 +288,9 @@ mod tests {
 
     #[test]
     fn protocols_give_the_capabilities_that_they_state() {
-        for name in protocols().iter().map(|protocol| protocol.name).chain([
-            repairing::NAME,
-            repairing::PLANNED,
-            repairing::PLAIN,
-            copying::NAME,
-            repairing::GROUPED,
-            disturbing::NAME,
-        ]) {
+        let of_tests = [repairing::NAME, repairing::PLANNED, repairing::PLAIN, repairing::GROUPED];
+        let of_tests = of_tests.into_iter().chain([copying::NAME, disturbing::NAME]);
+        for name in protocols().iter().map(|protocol| protocol.name).chain(of_tests) {
             let htm = Htm::new(HtmMode::Emulated(Emulation::default())).expect("always there");
             let memory = Memory::new(seriatim_memory::Options { workers_max: 1, ..Default::default() });
             let environment = Environment::new(htm, memory.expect("memory"), Budget::default());
@@ -352,13 +328,17 @@ mod tests {
 
     #[test]
     fn a_protocol_that_needs_regions_is_not_opened_without() {
-        let open = |mode| {
-            Settings { protocol: repairing::REGIONAL.to_owned(), htm: mode, workers: 1, ..Settings::default() }.open()
-        };
-        assert!(open(HtmMode::Emulated(Emulation::default())).is_ok());
-        let refused = open(HtmMode::Absent).expect_err("there are none");
-        assert!(matches!(refused, OpenError::NeedsRegions { protocol } if protocol == repairing::REGIONAL));
-        assert!(refused.to_string().contains("emulated"), "{refused}");
+        for info in protocols() {
+            let open = |htm| Settings { protocol: info.name.to_owned(), htm, workers: 1, ..Settings::default() }.open();
+            assert!(open(HtmMode::Emulated(Emulation::default())).is_ok());
+            let refused = open(HtmMode::Absent).err();
+            assert_eq!(refused.is_some(), info.requirements.regions, "{}", info.name);
+            if let Some(refused) = refused {
+                assert!(matches!(refused, OpenError::NeedsRegions { protocol } if protocol == info.name));
+                assert!(refused.to_string().contains("emulated"), "{refused}");
+            }
+        }
+        assert!(protocols().iter().any(|info| info.requirements.regions));
     }
 
     #[test]

@@ -9,27 +9,27 @@
 //!
 //! 1. *Preparation*: the batch is full, or has waited long enough, or no other transaction is open. Stale
 //!    transactions are sorted out.
-//! 2. *Reordering*: the validator orders the rest and leaves some out. Refused transactions are told at once
-//!    ([`Turn::refuse`]), so that no reader waits for what they were going to write. Several batches can be in
-//!    this stage at the same time.
+//! 2. *Reordering*: the validator orders the rest and leaves some out. Callers of refused transactions are notified at
+//!    once ([`Turn::refuse`]), so that no reader waits for their writes. Several batches can be in this stage at the
+//!    same time.
 //! 3. *Validation*: one batch at a time, while others are in the stages before it. A further leader takes full
 //!    batches only. Each transaction is decided in that order. If the validator says so, the thread that waits for
 //!    it decides it, when those before it by an edge are decided (`round`). Stale transactions are sorted out in
 //!    the same way. Refused transactions end last, so that they see the writes of the others when they run again.
 //!
-//! A transaction that was refused too often is not queued any more: it is executed and decided while no batch is
-//! decided ([`Queue::hold`]), so nothing that it has read can change meanwhile.
+//! A transaction that was refused too often is no longer queued. It is executed and decided while no batch is decided
+//! ([`Queue::hold`]), so nothing that it has read can change.
 //!
 //! A thread that has many transactions submits their decisions ([`Queue::submit`]) and continues. It leads when a batch
-//! is full, or when it has nothing else to do (`Queue::advance`). The lead is handed to callers that sleep before
-//! threads that submit, which may be busy: a caller sleeps only while a thread leads or a batch is under way.
+//! is full, or when it has nothing else to do (`Queue::advance`). Sleeping callers get the lead before threads that
+//! submit, which may be busy. A caller sleeps only while a thread leads or a batch is being decided.
 //!
-//! Access rule, which makes the pointers of this module sound: a [`Frame`] lies on the stack of a caller that does
-//! not return before its frame is done. Until then only the leader of its batch touches the frame. Exceptions are
-//! its state, its thread and the round that it is told to join; and its caller touches it after claiming a piece
-//! of a round (`round`). The leader's last access sets the state. Before the frame is in a batch, a thread that
-//! has the lock of the queue may tell its caller to lead. There is one lead, and it is given up under the lock
-//! when the batch is taken out. So no other leader has the entry of a caller that was told and has not led yet.
+//! Access rule, which makes the pointers of this module sound: a [`Frame`] lies on the stack of a caller that does not
+//! return before its frame is done. Until then only the leader of its batch touches the frame. Exceptions are its
+//! state, its thread and the round that it must join. Its caller may also access it after claiming a piece of a round
+//! (`round`). The leader's last access sets the state. Before the frame is in a batch, a thread that has the lock of
+//! the queue may tell its caller to lead. There is one lead, and it is given up under the lock when the batch is taken
+//! out. So no other leader has the entry of a caller that was notified and has not led yet.
 
 use std::cell::UnsafeCell;
 use std::mem::ManuallyDrop;
@@ -49,7 +49,7 @@ use crate::pool::Pool;
 use crate::statistics::{QUEUE_STAGES, QueueStatistics};
 use round::{Claim, Round};
 use telling::Telling;
-use turns::Turns;
+use turns::{HOLD_MAX, Turns};
 
 /// For how long a leader sleeps at a time while its batch gathers: then it looks whether others still have
 /// transactions open.
@@ -73,7 +73,7 @@ struct State {
     waiting: Vec<Entry>,
     /// When the first of them began to wait for more, if batches wait.
     since: Option<Instant>,
-    /// A thread leads, or was told to: it takes the next batch out.
+    /// A thread leads, or was notified to lead: it takes the next batch out.
     led: bool,
     /// The leader, while its batch gathers.
     gathers: Option<Thread>,
@@ -216,7 +216,7 @@ pub enum Advance {
 struct Head {
     state: AtomicU8,
     caller: Thread,
-    /// The round that the caller is told to join. Written before the caller is told.
+    /// The round that the caller must join. Written before the caller is notified.
     joins: Mutex<Option<Joins>>,
     /// The result of the caller's recheck of its transaction.
     rechecked: Mutex<Option<Rechecked>>,
@@ -242,8 +242,8 @@ const RECHECKS: u8 = 3;
 /// The caller is to make the decision, unless the leader does.
 const DECIDES: u8 = 4;
 
-/// Steps of [`Backoff`] for which a thread stays awake while it waits for decisions that will come soon: 63 pauses
-/// and some yields, in which one or two decisions are made.
+/// Steps of [`Backoff`] for which a thread stays awake while it waits for decisions that will come soon. They are 63
+/// pauses and some yields, in which one or two decisions are made.
 const AWAKE_STEPS: u32 = Backoff::SPINS + 10;
 
 /// Waits for one step: awake for [`AWAKE_STEPS`], then asleep until it is unparked.
@@ -314,9 +314,9 @@ impl Head {
         }
     }
 
-    /// The round that the caller was told to join, if it has not joined it. The next round may be stored before
-    /// the caller is told of it. The caller leaves that one: the telling thread still uses the frame, which is
-    /// gone when that round's decision is made.
+    /// The round that the caller was notified to join, if it has not joined it. The next round may be stored before the
+    /// caller is notified of it. The caller leaves that one: the telling thread still uses the frame, which is gone
+    /// when that round's decision is made.
     fn joins(&self, told: u8) -> Option<Joins> {
         let mut joins = self.joins.lock().unwrap_or_else(PoisonError::into_inner);
         joins.take_if(|joins| joins.what == told)
@@ -390,8 +390,8 @@ impl<T: Turn> Frame<T> {
 }
 
 impl State {
-    /// Whether a thread is to take the next batch out. While another batch is under way, only full ones are
-    /// taken. At most `workers` batches are ordered at the same time, and one more is decided.
+    /// Whether a thread must take the next batch out. While another batch is under way, only full ones are taken. At
+    /// most `workers` batches are ordered at the same time, and one more is decided.
     fn wants_leader(&self, Batching { batch_max, workers, .. }: Batching) -> bool {
         let may_order = self.unordered < workers && self.under_way <= workers;
         let has_room = self.under_way == 0 || may_order && self.waiting.len() >= batch_max;
@@ -439,7 +439,7 @@ impl Queue {
     /// change meanwhile.
     pub(crate) fn hold(&self) -> u64 {
         self.state().counted.alone += 1;
-        self.turns.take(true)
+        self.turns.take(Some(HOLD_MAX))
     }
 
     /// Ends a [`Queue::hold`].
@@ -701,7 +701,7 @@ impl Queue {
             let edges = edges.into_iter().map(|(first, second)| (place(first), place(second)));
             Round::new(sequence.iter().map(|decision| decision.as_ref().and_then(Decision::caller)), edges)
         });
-        let turn = self.turns.take(false);
+        let turn = self.turns.take(None);
         stages.end(3);
         match round {
             Some(round) => lead(round, &others, DECIDES, |at| {

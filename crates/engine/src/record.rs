@@ -39,9 +39,9 @@ pub(crate) struct Log {
     /// Snapshots of the past show at least what had ended by this time.
     shown: u64,
     /// Keys that the open transaction has written, in this order.
-    written: Vec<(Place, Run)>,
+    written: Vec<(TableKey, Run)>,
     /// Keys of writes that were rolled back.
-    taken_back: Vec<Place>,
+    taken_back: Vec<TableKey>,
     /// The current run, and the run of each noted read and scan.
     run: Run,
     reads: Vec<Run>,
@@ -57,7 +57,7 @@ fn is_of(run: Run, runs: Runs) -> bool {
     })
 }
 
-type Place = (TableId, Vec<u8>);
+type TableKey = (TableId, Vec<u8>);
 
 /// A finished scan: its bounds, shortened to the range that it visited, and the rows that it saw.
 pub(crate) struct Scanned {

@@ -15,6 +15,9 @@ pub struct RetryPolicy {
     pub pause_first: Duration,
     /// The longest pause. At most [`RetryPolicy::PAUSE_MAX`]. Default 1 ms.
     pub pause_max: Duration,
+    /// Failed attempts after which a transaction, one at a time, locks each row when it accesses it. Others wait for
+    /// these rows, or fail, and go on elsewhere. `u32::MAX`: never. Default 10.
+    pub lock_after: u32,
 }
 
 impl Default for RetryPolicy {
@@ -24,6 +27,7 @@ impl Default for RetryPolicy {
             immediate: 3,
             pause_first: Duration::from_micros(2),
             pause_max: Duration::from_millis(1),
+            lock_after: 10,
         }
     }
 }

@@ -16,7 +16,7 @@ use crate::record::{Scanned, saw};
 use crate::table::TableSet;
 use crate::tx::TxCore;
 
-/// What a scan visits.
+/// The records that a scan visits.
 #[derive(Clone, Copy, Debug)]
 pub enum Target {
     /// The rows of the table.
@@ -45,7 +45,7 @@ pub struct RawScan<'t, W: Worker + ?Sized = dyn Worker> {
     record: Option<Box<Noted>>,
     /// The number of the access, if the transaction is watched.
     watched: Option<usize>,
-    /// Whether rows of a run are given out where they are, as the transaction is not watched.
+    /// Whether rows of a run are lent in place, as the transaction is not watched.
     is_plain: bool,
 }
 

@@ -88,7 +88,7 @@ pub struct Settings {
     /// Whether accesses are checked against plans.
     pub check_plans: bool,
     /// Where the database is stored; `None`: in memory only.
-    pub place: Option<Place>,
+    pub location: Option<DatabaseLocation>,
     /// Whether a database is created if the directory has none.
     pub create: bool,
     /// When results are returned.
@@ -158,13 +158,13 @@ const HELPERS_MAX: usize = 8;
 /// of its own. The helpers of a recovery end before either set starts.
 const HELPER_SETS: usize = 2;
 
-/// Calls that wait in an executor's queue by default: some 10 MB of small calls, and the work of its threads
-/// for a tenth of a second or more.
+/// The default bound of calls in an executor's queue: some 10 MB of small calls, and a tenth of a second or more of
+/// work for its threads.
 const EXECUTOR_QUEUE_MAX: usize = 1 << 16;
 
 /// Where a database is stored.
 #[derive(Clone, Debug)]
-pub struct Place {
+pub struct DatabaseLocation {
     /// The directory.
     pub directory: PathBuf,
     /// Opened for inspection only.
@@ -293,7 +293,7 @@ impl Default for Settings {
             executor_queue_max: EXECUTOR_QUEUE_MAX,
             execution_mode: ExecutionMode::Whole,
             check_plans: false,
-            place: None,
+            location: None,
             create: true,
             durability: None,
             wait_max: Some(Duration::from_secs(30)),
@@ -333,7 +333,7 @@ impl Settings {
 
     /// A log directory inside the database's directory whose name would be taken for a checkpoint's.
     fn log_named_as_a_checkpoint(&self) -> Option<&Path> {
-        let home = std::path::absolute(&self.place.as_ref()?.directory).ok()?;
+        let home = std::path::absolute(&self.location.as_ref()?.directory).ok()?;
         self.log.directories.iter().map(PathBuf::as_path).find(|log| {
             let inside = log.strip_prefix(&home).unwrap_or(log);
             inside.is_relative() && inside.iter().any(is_reserved)
@@ -410,7 +410,7 @@ impl Settings {
         self.protocol = self.protocol_name();
         self.check_partitions(&self.protocol)?;
         let invalid = |what: &str| Err(OpenError::Invalid(what.to_owned()));
-        let home = self.place.iter().map(|place| &place.directory);
+        let home = self.location.iter().map(|location| &location.directory);
         if home.chain(&self.log.directories).any(|path| path.as_os_str().is_empty()) {
             return invalid("the path of a directory is empty: name one, `.` for the one that the process is in");
         }
@@ -420,7 +420,7 @@ impl Settings {
                 log.display()
             )));
         }
-        match (&self.place, self.durability) {
+        match (&self.location, self.durability) {
             (None, Some(durability)) if durability != Durability::Off => {
                 return invalid("a database in memory has durability off; give it a path, or leave the durability out");
             }
@@ -431,7 +431,7 @@ impl Settings {
             }
             _ => {}
         }
-        if self.without_validation && self.place.is_some() {
+        if self.without_validation && self.location.is_some() {
             return invalid(
                 "without validation transactions are not serializable and not kept on disk: leave out the path",
             );

@@ -94,8 +94,8 @@ pub struct QueueStatistics {
     pub stages: [Duration; QUEUE_STAGES.len()],
 }
 
-/// The stages of executed transactions: until their batch is taken out; until it is checked for stale
-/// transactions; until it is ordered; until its turn comes; until it is decided and installed.
+/// The stages of executed transactions. Each ends when their batch is taken out; checked for stale transactions;
+/// ordered; the next to be decided; decided and installed.
 pub const QUEUE_STAGES: [&str; 5] = ["gather", "recheck", "order", "turn", "decide"];
 
 /// The contents of a table: the newest version of each row. Older versions, kept for readers or for the log,

@@ -67,6 +67,19 @@ fn text_bytes_max(definition: &TableDef) -> usize {
     TEXT_BYTES_MAX.min(3 * TEXT_BYTES_MAX / (columns + 2 * key).max(1))
 }
 
+/// As [`TableSet::dispose`].
+///
+/// # Safety
+/// As there.
+unsafe fn dispose(primary: seriatim_txn::Table, indexes: Vec<Secondary>, core: &mut Core) {
+    for table in std::iter::once(primary).chain(indexes.into_iter().map(|index| index.table)) {
+        let before = core.local.live_bytes();
+        // SAFETY: the caller's promise.
+        unsafe { table.index.dispose(&mut core.local) };
+        core.counts.add(table.id, 0, core.local.live_bytes() - before);
+    }
+}
+
 impl TableSet {
     /// An empty table whose id is `first`, and whose indexes' ids follow.
     pub(crate) fn new(
@@ -77,13 +90,11 @@ impl TableSet {
     ) -> Result<TableSet, SchemaError> {
         let Foundation { protocol, environment, number, .. } = foundation;
         let (header, version_header) = (protocol.header_bytes(), protocol.version_header_bytes());
-        // Bytes of the empty indexes, added to the counts when all of them exist.
-        let mut made = Vec::new();
-        let mut make = |id: TableId, index: Option<(&IndexDef, Layout)>, core: &mut Core| {
+        let make = |id: TableId, index: Option<(&IndexDef, Layout)>, core: &mut Core| {
             core.local.enter();
             let before = core.local.live_bytes();
             let table = seriatim_txn::Table::new(id, &definition, index, header, version_header, core);
-            made.push((id, core.local.live_bytes() - before));
+            core.counts.add(id, 0, core.local.live_bytes() - before);
             core.local.leave();
             table.map_err(|_| SchemaError::OutOfMemory)
         };
@@ -97,11 +108,8 @@ impl TableSet {
             let table = match make(id, Some((index, index::entry_layout(primary.class))), core) {
                 Ok(table) => table,
                 Err(error) => {
-                    let made = indexes.into_iter().map(|index| index.table);
-                    for table in std::iter::once(primary).chain(made) {
-                        // SAFETY: no other thread has seen the table.
-                        unsafe { table.index.dispose(&mut core.local) };
-                    }
+                    // SAFETY: no other thread has seen the table.
+                    unsafe { dispose(primary, indexes, core) };
                     return Err(error);
                 }
             };
@@ -110,12 +118,20 @@ impl TableSet {
             let (organization, unique) = (index.organization, index.unique);
             indexes.push(Secondary { table, columns, organization, unique, shares_keys });
         }
-        made.into_iter().for_each(|(id, bytes)| core.counts.add(id, 0, bytes));
         let _memory = environment.memory.clone();
         let text_bytes_max = text_bytes_max(&definition);
         let layout = Layout::of(&definition);
         let cluster = Cluster::new(&definition, &primary.codec, primary.class, layout.row_bytes);
         Ok(TableSet { database: *number, cluster, definition, primary, layout, indexes, text_bytes_max, _memory })
+    }
+
+    /// Gives the memory of an empty table back.
+    ///
+    /// # Safety
+    /// No other thread has seen the table.
+    pub(crate) unsafe fn dispose(self, core: &mut Core) {
+        // SAFETY: the caller's promise.
+        unsafe { dispose(self.primary, self.indexes, core) };
     }
 
     /// Whether each row is a record, and a write changes no index.

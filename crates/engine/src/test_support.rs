@@ -2,10 +2,16 @@
 //! checkpoint.
 
 use std::cell::Cell;
+use std::collections::BTreeSet;
 
 use seriatim_catalog::{ColumnSet, KeyBuf};
+use seriatim_procedure::plan::Plan;
 use seriatim_store::read_key;
+use seriatim_txn::Runs;
 
+pub use seriatim_test_protocols as protocols;
+
+use crate::procedure::repair::{Again, Repairs};
 use crate::{Abort, Committed, DynHandle, DynRow, Engine, Pending, TransactError};
 
 /// An action between two chunks of a checkpoint.
@@ -28,6 +34,29 @@ pub(crate) fn after_chunk() {
     if let Some(mut between) = BETWEEN.take() {
         between();
         BETWEEN.set(Some(between));
+    }
+}
+
+/// Operations that the repairing protocol for tests can repeat together: stale ones, those that depend on them, and
+/// later ones that write, which it drops.
+pub fn closed(plan: &Plan, repairs: &Repairs, stale: Vec<usize>) -> Vec<u16> {
+    let mut again: Vec<u16> = stale.into_iter().map(|id| id as u16).collect();
+    loop {
+        let stale: Vec<Runs> = again.iter().map(|id| Runs::all(*id)).collect();
+        let made = repairs.after(&stale, &|_, _| {});
+        let more = || (0..made.len()).filter(|id| made[*id] != Again::Kept);
+        let after = |id: &usize| {
+            let loops = &plan.operations[*id].loops;
+            let shares = |first: usize| plan.operations[first].loops.iter().any(|at| loops.contains(at));
+            more().any(|first| first < *id || shares(first))
+        };
+        let dropped = (0..made.len()).filter(|id| plan.operations[*id].changes() && after(id));
+        let all: BTreeSet<u16> = more().chain(dropped).map(|id| id as u16).collect();
+        let all: Vec<u16> = all.into_iter().collect();
+        if all == again {
+            return again;
+        }
+        again = all;
     }
 }
 

@@ -8,7 +8,7 @@ use seriatim_base::disk::FaultyDisk;
 use seriatim_catalog::{ColumnSet, ColumnUse, Key, RowRef, Table, TableKey as _};
 use seriatim_txn::OnExists;
 
-use crate::{Abort, Engine, Place, SchemaError, Settings, TableSet, TxCore};
+use crate::{Abort, DatabaseLocation, Engine, SchemaError, Settings, TableSet, TxCore};
 
 /// A table, for rows of type `T`.
 pub(crate) struct Handle<T> {
@@ -81,6 +81,7 @@ impl TxCore {
 
 /// Options of a database on this disk, whose helpers are stepped.
 pub(crate) fn on(disk: &FaultyDisk) -> Settings {
-    let place = Place { directory: PathBuf::from("/db"), inspect: false, disk: Some(Arc::new(disk.mount())) };
-    Settings { workers: 2, step_helpers: true, place: Some(place), ..Settings::default() }
+    let location =
+        DatabaseLocation { directory: PathBuf::from("/db"), inspect: false, disk: Some(Arc::new(disk.mount())) };
+    Settings { workers: 2, step_helpers: true, location: Some(location), ..Settings::default() }
 }

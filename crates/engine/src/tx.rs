@@ -64,7 +64,7 @@ use crate::options::Bounds;
 use crate::parking::{FORKED, Parking, TOO_OLD};
 use crate::pool::Lease;
 use crate::procedure::gate::Gate;
-use crate::procedure::repair::Met;
+use crate::procedure::repair::ConflictSeen;
 use crate::procedure::undo::Undo;
 use crate::procedure::watch::{self, Accessed};
 use crate::record::Log;
@@ -105,8 +105,8 @@ pub struct TxCore<W: Worker + ?Sized = dyn Worker> {
     /// The type of its worker, if procedures have operations compiled for it.
     pub(crate) lean: Option<LeanWorker>,
     lease: Cell<Option<Lease<W>>>,
-    /// The outcome of repairs since the last [`TxCore::take_met`].
-    met: Cell<Met>,
+    /// The outcome of repairs since the last [`TxCore::take_conflict_seen`].
+    conflict_seen: Cell<ConflictSeen>,
     /// The slot of the worker used last, which is tried first.
     preferred: Cell<usize>,
     mode: Cell<Mode>,
@@ -121,8 +121,7 @@ pub struct TxCore<W: Worker + ?Sized = dyn Worker> {
     gated: Cell<bool>,
     /// The session runs a call of an executor: no transaction clears its cancellation.
     in_call: Cell<bool>,
-    /// No other transaction that may write begins during all attempts of this one: [`TxCore::run_exclusively`].
-    is_exclusive: Cell<bool>,
+    turn: Cell<Turn>,
     /// Whether the protocol takes read-write transactions, and read-only ones, without a plan.
     unplanned: [bool; 2],
     /// Whether the protocol publishes procedures piece by piece.
@@ -225,6 +224,17 @@ pub enum Origin {
     Explicit,
     /// A registered procedure.
     Procedure,
+}
+
+/// How a transaction runs that was refuted many times. One transaction of a database has the turn.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Turn {
+    #[default]
+    None,
+    /// Its attempts lock what they access, after this number of failed ones.
+    Locking { since: u32 },
+    /// No other transaction that may write begins.
+    Exclusive,
 }
 
 /// A position in a transaction, for the worker and for the log.
@@ -560,8 +570,15 @@ impl<W: Worker + ?Sized> TxCore<W> {
         }
     }
 
+    /// Why an attempt ends whose body returned this abort; `None` if by the body's own wish. After a conflict nothing
+    /// that the body returned is certain (promise g). Any other abort stands for its own cause.
+    pub fn cause_of(&self, abort: &Abort) -> Option<Cause> {
+        let is_void = |cause: &Cause| cause.reason.is_conflict() || cause.reason == Reason::Forked;
+        self.stopped.get().filter(is_void).or(abort.cause())
+    }
+
     /// Why the transaction stopped, if it did.
-    pub fn stopped(&self) -> Option<Cause> {
+    pub(crate) fn stopped(&self) -> Option<Cause> {
         self.stopped.get()
     }
 }
@@ -654,7 +671,7 @@ impl<W: Worker + ?Sized> TxCore<W> {
             // A recorded history needs every operation.
             lean: LeanWorker::of(inner.protocol.worker_type()).filter(|_| log.is_none()),
             lease: Cell::new(None),
-            met: Cell::default(),
+            conflict_seen: Cell::default(),
             preferred: Cell::new(number % workers),
             mode: Cell::new(Mode::ReadWrite),
             explicit: Cell::new(false),
@@ -663,7 +680,7 @@ impl<W: Worker + ?Sized> TxCore<W> {
             kept: RefCell::new(Kept::new(inner.environment.memory.charge())),
             gated: Cell::new(false),
             in_call: Cell::new(false),
-            is_exclusive: Cell::new(false),
+            turn: Cell::default(),
             unplanned: [!requirements.plan, !requirements.plan || capabilities.snapshots != Freshness::None],
             pieces: capabilities.pieces,
             queued: Cell::new(inner.queue.is_some()),

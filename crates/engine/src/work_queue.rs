@@ -113,10 +113,11 @@ pub(crate) fn remove<T>(queue: &mut VecDeque<T>, is_wanted: impl Fn(&T) -> bool)
     removed
 }
 
-/// Work, and the number of its arrival.
-struct Queued<W> {
+/// Work, the number of its arrival, and what its queue knows of it.
+struct Queued<W, K = ()> {
     arrival: u64,
     work: W,
+    known: K,
 }
 
 /// Calls that run one after another on one thread.
@@ -151,7 +152,7 @@ pub(crate) enum Next<W> {
 /// A batch that a thread has taken and must place.
 pub(crate) struct OpenBatch<W> {
     batch: u64,
-    calls: Vec<(Queued<W>, Footprint)>,
+    calls: Vec<Queued<W, Footprint>>,
     loads: Vec<usize>,
     placement: Placement,
     placed: Vec<Placed>,
@@ -165,11 +166,11 @@ pub(crate) struct WorkQueue<W> {
     switch: Option<Switch>,
     arrivals: u64,
     /// Work that is not batched, and whether it runs by itself.
-    works: VecDeque<(Queued<W>, bool)>,
+    works: VecDeque<Queued<W, bool>>,
     /// Arrivals of work that runs by itself and has not begun.
     alone: VecDeque<u64>,
     /// Calls to be batched.
-    calls: VecDeque<(Queued<W>, Footprint)>,
+    calls: VecDeque<Queued<W, Footprint>>,
     /// Batches that threads have taken and not placed yet.
     open_batches: Vec<u64>,
     /// For each thread, the components on it that are not finished.
@@ -228,7 +229,7 @@ impl<W> WorkQueue<W> {
 
     /// The arrival of the first work that is not batched, if any, and of the last work that came.
     pub(crate) fn numbers(&self) -> (Option<u64>, u64) {
-        (self.works.front().map(|(work, _)| work.arrival), self.arrivals)
+        (self.works.front().map(|work| work.arrival), self.arrivals)
     }
 
     /// Adds work that is not batched.
@@ -237,13 +238,13 @@ impl<W> WorkQueue<W> {
         if runs_alone && self.batches() {
             self.alone.push_back(arrival);
         }
-        self.works.push_back((Queued { arrival, work }, runs_alone));
+        self.works.push_back(Queued { arrival, work, known: runs_alone });
     }
 
     /// Adds a call to be batched.
     pub(crate) fn push_call(&mut self, work: W, footprint: Footprint) {
         let arrival = self.arrive();
-        self.calls.push_back((Queued { arrival, work }, footprint));
+        self.calls.push_back(Queued { arrival, work, known: footprint });
     }
 
     fn arrive(&mut self) -> u64 {
@@ -253,32 +254,25 @@ impl<W> WorkQueue<W> {
 
     /// Removes the work that `is_wanted` picks, except that of batches that are being placed.
     pub(crate) fn remove(&mut self, is_wanted: impl Fn(&W) -> bool) -> Vec<W> {
-        let alone = &mut self.alone;
-        let mut removed: Vec<W> = remove(&mut self.works, |(queued, _)| is_wanted(&queued.work))
-            .into_iter()
-            .map(|(Queued { arrival, work }, _)| {
-                alone.retain(|other| *other != arrival);
-                work
-            })
-            .collect();
-        removed
-            .extend(remove(&mut self.calls, |(call, _)| is_wanted(&call.work)).into_iter().map(|(call, _)| call.work));
+        fn take<W, K>(queue: &mut VecDeque<Queued<W, K>>, is_wanted: impl Fn(&W) -> bool, to: &mut Vec<(u64, W)>) {
+            to.extend(remove(queue, |queued| is_wanted(&queued.work)).into_iter().map(|it| (it.arrival, it.work)));
+        }
+        let mut removed = Vec::new();
+        take(&mut self.works, &is_wanted, &mut removed);
+        self.alone.retain(|alone| removed.iter().all(|(arrival, _)| arrival != alone));
+        take(&mut self.calls, &is_wanted, &mut removed);
         for components in &mut self.threads {
-            for component in components.iter_mut() {
-                removed.extend(
-                    remove(&mut component.calls, |call| is_wanted(&call.work)).into_iter().map(|call| call.work),
-                );
-            }
+            components.iter_mut().for_each(|component| take(&mut component.calls, &is_wanted, &mut removed));
             components.retain(|component| !component.calls.is_empty());
         }
-        removed
+        removed.into_iter().map(|(_, work)| work).collect()
     }
 
     /// The next action of the thread. A thread that holds undecided transactions begins no call of a batch,
     /// which could conflict with them, and no work that runs by itself.
     pub(crate) fn next(&mut self, thread: usize, holds: bool) -> Next<W> {
         self.away[thread] = false;
-        let first = self.works.front().map_or(u64::MAX, |(work, _)| work.arrival);
+        let first = self.works.front().map_or(u64::MAX, |work| work.arrival);
         if self.batches() && holds {
             return if self.can_begin_while_holding(thread) { self.begin_work(thread) } else { Next::Nothing };
         }
@@ -316,19 +310,19 @@ impl<W> WorkQueue<W> {
     /// calls: the thread first has its transactions decided, and then comes for these calls.
     fn can_begin_while_holding(&self, thread: usize) -> bool {
         let own = self.threads[thread].front().map(Component::next);
-        let calls = own.into_iter().chain(self.calls.front().map(|(call, _)| call.arrival));
+        let calls = own.into_iter().chain(self.calls.front().map(|call| call.arrival));
         let first = calls.min().unwrap_or(u64::MAX);
-        self.works.front().is_some_and(|(work, runs_alone)| !runs_alone && work.arrival < first)
+        self.works.front().is_some_and(|work| !work.known && work.arrival < first)
     }
 
     /// Rule 1: begins the first work that is not batched.
     fn begin_work(&mut self, thread: usize) -> Next<W> {
-        let Some((queued, runs_alone)) = self.works.pop_front() else { return Next::Nothing };
+        let Some(Queued { arrival, work, known: runs_alone }) = self.works.pop_front() else { return Next::Nothing };
         self.away[thread] = runs_alone;
-        if self.alone.front() == Some(&queued.arrival) {
+        if self.alone.front() == Some(&arrival) {
             self.alone.pop_front();
         }
-        Next::Work(queued.work)
+        Next::Work(work)
     }
 
     /// Begins the next call of the thread's components.
@@ -381,8 +375,7 @@ impl<W> WorkQueue<W> {
 
     /// Whether a batch can be formed of calls that arrived before `first`.
     fn can_form(&self, first: u64) -> bool {
-        let is_first =
-            self.calls.front().is_some_and(|(call, _)| call.arrival < first && !self.is_behind(call.arrival));
+        let is_first = self.calls.front().is_some_and(|call| call.arrival < first && !self.is_behind(call.arrival));
         is_first
             && self.overdue().is_none()
             && !self.open_batches.iter().any(|&batch| is_overdue(batch, self.counted.batches))
@@ -395,11 +388,11 @@ impl<W> WorkQueue<W> {
 
     fn form(&mut self, thread: usize) -> Next<W> {
         let size = if self.switch.is_none_or(|switch| switch.is_on()) { self.size } else { 1 };
-        let ready = self.calls.iter().take(size).take_while(|(call, _)| !self.is_behind(call.arrival)).count();
+        let ready = self.calls.iter().take(size).take_while(|call| !self.is_behind(call.arrival)).count();
         self.counted.batches += 1;
         self.counted.calls += ready as u64;
         if ready == 1
-            && let Some((call, _)) = self.calls.pop_front()
+            && let Some(call) = self.calls.pop_front()
         {
             self.counted.components += 1;
             return Next::Work(call.work);
@@ -420,7 +413,8 @@ impl<W> WorkQueue<W> {
         let OpenBatch { batch, calls, placed, .. } = open_batch;
         self.open_batches.retain(|open| *open != batch);
         self.counted.components += placed.len() as u64;
-        let mut calls: Vec<_> = calls.into_iter().map(|(call, _)| Some(call)).collect();
+        let mut calls: Vec<_> =
+            calls.into_iter().map(|Queued { arrival, work, .. }| Some(Queued { arrival, work, known: () })).collect();
         let mut owners = Vec::with_capacity(placed.len());
         for Placed { thread: after, members } in placed {
             let owner = (thread + after) % self.threads.len();
@@ -455,12 +449,12 @@ impl<W> OpenBatch<W> {
     /// Decides on which thread, and in which order, its calls run.
     pub(crate) fn decide(&mut self) {
         let mut batch: Batch<u64, (), BuildHasherDefault<HashedAlready>> = Batch::default();
-        for (_, Footprint { reads, writes }) in &self.calls {
+        for Queued { known: Footprint { reads, writes }, .. } in &self.calls {
             let reads = reads.iter().map(|&row| (row, ()));
             batch.add(Member::default()).reads(reads).writes(writes.iter().copied());
         }
         self.placed = batch.place(self.placement, &Settings::default(), &self.loads);
-        let rows: usize = self.calls.iter().map(|(_, Footprint { reads, writes })| reads.len() + writes.len()).sum();
+        let rows: usize = self.calls.iter().map(|call| call.known.reads.len() + call.known.writes.len()).sum();
         thread::batch_work(BatchWork::CallRow, rows as u64);
     }
 }

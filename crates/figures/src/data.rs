@@ -185,8 +185,8 @@ impl Reader {
         }
     }
 
-    /// The tables. One with `each = NAME` becomes as many as the list of that name has, with their keys besides its
-    /// own. Curves that are the name of a list are those of the list.
+    /// The tables. One with `each = NAME` becomes as many as the list of that name has, with their keys in addition to
+    /// its own. Curves that are the name of a list are those of the list.
     fn expand(&self, tables: Vec<Table>) -> Result<Vec<Table>, String> {
         let mut expanded = Vec::new();
         for mut table in tables {
@@ -362,6 +362,20 @@ mod tests {
                     let place = (&point.part, point.cores, point.threads, &point.series, point.x.to_bits());
                     assert!(places.insert(place), "{id}, {setting:?}: {point:?} is there twice");
                 }
+            }
+        }
+    }
+
+    /// One without the option that tells it from another would run the other's commands.
+    #[test]
+    fn a_figure_that_runs_the_commands_of_another_says_so() {
+        let arguments = |figure: &Figure| figure.points(&large()).into_iter().map(|point| point.arguments).collect();
+        let commands: Vec<HashSet<Vec<String>>> = FIGURES.iter().map(arguments).collect();
+        for (at, figure) in FIGURES.iter().enumerate() {
+            if let Some(other) = commands[..at].iter().position(|other| *other == commands[at]) {
+                let other = &FIGURES[other];
+                let said = figure.here.contains(&format!(" of figure {}", other.number));
+                assert!(said, "{} runs what {} does, and does not say so", figure.id(), other.id());
             }
         }
     }

@@ -15,7 +15,8 @@ use plotters::style::{Color, TextStyle};
 
 use crate::figure::{Axis, Figure, View};
 use crate::judge::shortly;
-use crate::measured::{Cores, Curves, Measured, Size};
+use crate::kept::Kept;
+use crate::measured::{Cores, Curves, Size};
 
 type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
 type Done = Result<(), Box<dyn Error>>;
@@ -60,12 +61,12 @@ pub(crate) struct Panels<'a> {
 }
 
 impl<'a> Panels<'a> {
-    pub(crate) fn of(figure: &'a Figure, measured: &Measured) -> Self {
+    pub(crate) fn of(figure: &'a Figure, kept: &Kept) -> Self {
         let mut panels = Panels { rows: Vec::new(), left_out: Vec::new() };
         for view in &figure.views {
             let mut row = Vec::new();
-            for cores in measured.cores() {
-                let shown = measured.curves(view, cores);
+            for &cores in kept.cores.keys() {
+                let shown = kept.curves(view, cores);
                 match shows_nothing(view, &shown) {
                     None => row.push(Panel { view, cores, shown }),
                     Some(why) => {
@@ -87,6 +88,16 @@ impl<'a> Panels<'a> {
     /// Whether no panel is left: then there is no drawing.
     pub(crate) fn is_empty(&self) -> bool {
         self.rows.is_empty()
+    }
+
+    /// How many panels stand side by side: those of a view, or else as many as leave no place empty.
+    fn columns(&self) -> usize {
+        let of_a_view = self.rows.first().map_or(1, Vec::len);
+        if self.rows.iter().all(|row| row.len() == of_a_view) {
+            return of_a_view;
+        }
+        let all: usize = self.rows.iter().map(Vec::len).sum();
+        [3, 2].into_iter().find(|columns| all.is_multiple_of(*columns)).unwrap_or(1)
     }
 }
 
@@ -121,13 +132,14 @@ fn title(view: &View, cores: Cores) -> String {
 }
 
 /// The figure as SVG; `None` if it would show nothing.
-pub(crate) fn draw(figure: &Figure, measured: &Measured) -> Result<Option<String>, Box<dyn Error>> {
-    let panels = Panels::of(figure, measured);
+pub(crate) fn draw(figure: &Figure, kept: &Kept) -> Result<Option<String>, Box<dyn Error>> {
+    let panels = Panels::of(figure, kept);
     if panels.is_empty() {
         return Ok(None);
     }
-    let columns = panels.rows.iter().map(Vec::len).max().unwrap_or_default() as u32;
-    let rows = panels.rows.len() as u32;
+    let columns = panels.columns() as u32;
+    let panels: Vec<&Panel<'_>> = panels.rows.iter().flatten().collect();
+    let rows = panels.len() as u32 / columns;
     let mut svg = String::new();
     {
         let size = (columns * PANEL.0, HEADER + rows * (PANEL.1 + NOTES_MAX as u32 * LINE + LINE));
@@ -135,15 +147,13 @@ pub(crate) fn draw(figure: &Figure, measured: &Measured) -> Result<Option<String
         root.fill(&WHITE)?;
         let (header, body) = root.split_vertically(HEADER);
         let mut title = format!("{}, {}: {}", figure.paper.title, figure.label(), figure.title);
-        if measured.size == Size::Small {
+        if kept.size == Size::Small {
             title += " (small size: says nothing of speed)";
         }
         write(&header, &title, (12, 9), title_size(&title, size.0), &BLACK)?;
-        let colours = colours(figure, measured);
-        for (at, area) in body.split_evenly((rows as usize, columns as usize)).iter().enumerate() {
-            if let Some(shown) = panels.rows[at / columns as usize].get(at % columns as usize) {
-                panel(area, shown, &colours)?;
-            }
+        let colours = colours(figure, kept);
+        for (area, shown) in body.split_evenly((rows as usize, columns as usize)).iter().zip(panels) {
+            panel(area, shown, &colours)?;
         }
         root.present()?;
     }
@@ -151,10 +161,10 @@ pub(crate) fn draw(figure: &Figure, measured: &Measured) -> Result<Option<String
 }
 
 /// The names of all curves: one has the same colour in all panels.
-fn colours(figure: &Figure, measured: &Measured) -> Vec<String> {
+fn colours(figure: &Figure, kept: &Kept) -> Vec<String> {
     let mut names = Vec::new();
     for (view, cores) in figure.views.iter().flat_map(|view| Cores::ALL.map(|cores| (view, cores))) {
-        for curve in measured.curves(view, cores).curves {
+        for curve in kept.curves(view, cores).curves {
             if !names.contains(&curve.name) {
                 names.push(curve.name);
             }
@@ -274,7 +284,7 @@ mod tests {
 
     use super::*;
     use crate::FIGURES;
-    use crate::measured::{Answer, FORMAT, MeasuredPoint, Origin, Run};
+    use crate::measured::{Answer, FORMAT, Measured, MeasuredPoint, Origin, Run};
     use crate::test_support::figure;
 
     fn measured(xs: &[f64], series: &[&str], rate: f64) -> Measured {
@@ -297,8 +307,11 @@ mod tests {
     }
 
     fn drawn(measured: &Measured) -> String {
-        let figure = figure("htcc/13");
-        draw(figure, measured).expect("it can be drawn").expect("it shows something")
+        of(figure("htcc/13"), measured).expect("it shows something")
+    }
+
+    fn of(figure: &Figure, measured: &Measured) -> Option<String> {
+        draw(figure, &Kept::of(figure, measured, None)).expect("it can be drawn")
     }
 
     #[test]
@@ -319,8 +332,7 @@ mod tests {
     #[test]
     fn zero_is_drawn_and_nothing_is_not() {
         assert!(drawn(&measured(&[1.0, 2.0], &["htcc"], 0.0)).contains("<circle"));
-        let figure = figure("htcc/13");
-        assert_eq!(draw(figure, &measured(&[], &[], 0.0)).expect("no error"), None);
+        assert_eq!(of(figure("htcc/13"), &measured(&[], &[], 0.0)), None);
     }
 
     #[test]
@@ -333,22 +345,22 @@ mod tests {
         let svg = drawn(&half);
         assert!(svg.contains(r#"width="640""#) && !svg.contains("simulated cores"), "one panel: {svg}");
         let figure = figure("htcc/13");
-        let left_out = Panels::of(figure, &half).left_out;
+        let left_out = Panels::of(figure, &Kept::of(figure, &half, None)).left_out;
         assert_eq!(left_out, [("no such option".to_owned(), vec!["simulated cores".to_owned()])]);
     }
 
     #[test]
     fn aborts_of_emulated_regions_are_not_drawn() {
         let figure = figure("dbx/9");
-        let of = |backend: &str| {
+        let is_drawn = |backend: &str| {
             let mut measured = measured(&[1.0, 2.0], &["dbx"], 5e3);
             let aborted = json!({ "conflict": 1 });
             let htm = json!({ "backend": backend, "started": 9, "aborted": aborted, "fallback": 1 });
             let report = Answer::Report(json!({ "committed": 8, "htm": htm }));
             measured.points.iter_mut().for_each(|point| point.runs[0].answer = report.clone());
-            draw(figure, &measured).expect("no error").is_some()
+            of(figure, &measured).is_some()
         };
-        assert!(of("rtm") && !of("emulated"));
+        assert!(is_drawn("rtm") && !is_drawn("emulated"));
     }
 
     #[test]
@@ -369,9 +381,19 @@ mod tests {
     #[test]
     fn one_point_alone_is_not_drawn() {
         let figure = figure("htcc/13");
-        let is_drawn =
-            |xs: &[f64], series: &[&str]| draw(figure, &measured(xs, series, 5e3)).expect("no error").is_some();
+        let is_drawn = |xs: &[f64], series: &[&str]| of(figure, &measured(xs, series, 5e3)).is_some();
         assert!(!is_drawn(&[1.0], &["htcc"]));
         assert!(is_drawn(&[1.0], &["htcc", "occ"]) && is_drawn(&[1.0, 2.0], &["htcc"]));
+    }
+
+    #[test]
+    fn a_drawing_has_no_empty_place() {
+        let columns = |rows: &[usize]| {
+            let figure = figure("htcc/13");
+            let panel = || Panel { view: &figure.views[0], cores: Cores::Real, shown: Curves::default() };
+            let rows = rows.iter().map(|&count| (0..count).map(|_| panel()).collect()).collect();
+            Panels { rows, left_out: Vec::new() }.columns()
+        };
+        assert_eq!([&[2, 2][..], &[1, 1, 1], &[2, 1, 1], &[2, 1], &[2, 1, 1, 1]].map(columns), [2, 1, 2, 3, 1]);
     }
 }

@@ -1,4 +1,5 @@
-//! What a figure is: runs that measure, views that show them, and claims that are judged. All of it is read from data.
+//! The definition of a figure: runs that measure, views that show them, and claims that are judged. All of it is read
+//! from data.
 
 use std::sync::Arc;
 
@@ -30,17 +31,17 @@ pub struct Figure {
     pub paper: Arc<Paper>,
     /// Its number there: `13`, or `table-1`.
     pub number: String,
-    /// What it is about.
+    /// Its subject.
     pub title: String,
-    /// What the paper measured and found, as facts in our words.
+    /// The paper's measurements and findings, as facts in our words.
     pub paper_shows: String,
-    /// What is run here, and how that departs from the paper.
+    /// The runs here, and their departures from the paper.
     pub here: String,
-    /// What to measure.
+    /// The measurements.
     pub(crate) plans: Vec<Plan>,
-    /// What is drawn, a row each.
+    /// The drawn views, a row each.
     pub views: Vec<View>,
-    /// What should hold.
+    /// The claims.
     pub claims: Vec<Claim>,
 }
 
@@ -104,17 +105,17 @@ pub struct Point {
 /// Something drawn of a figure's points: a panel for the machine's threads and one for simulated cores.
 #[derive(Debug)]
 pub struct View {
-    /// What tells it from the figure's other views; empty if there are none.
+    /// The difference from the figure's other views; empty if there are none.
     pub title: String,
     /// The part of the points that it shows.
     pub part: String,
-    /// What x is.
+    /// The meaning of x.
     pub x: Axis,
-    /// What is shown of a point's report.
+    /// The part of a point's report that is shown.
     pub shows: Shows,
 }
 
-/// What x counts.
+/// The unit of x.
 #[derive(Clone, Debug)]
 pub enum Axis {
     /// A number with this name: curves.
@@ -124,12 +125,12 @@ pub enum Axis {
 }
 
 /// A place of a curve: its name, x and y.
-pub type Place = (String, f64, f64);
+pub type CurvePoint = (String, f64, f64);
 
 /// Makes places from a point's x and its report.
-pub type Function = fn(f64, &Value) -> Vec<Place>;
+pub type Function = fn(f64, &Value) -> Vec<CurvePoint>;
 
-/// What a view shows of a report.
+/// The part of a report that a view shows.
 #[derive(Clone, Debug)]
 pub enum Shows {
     /// One number, at the point's x in its curve.
@@ -141,7 +142,7 @@ pub enum Shows {
 }
 
 impl Shows {
-    /// What y is, with its unit.
+    /// The meaning of y, with its unit.
     pub fn label(&self) -> &str {
         match self {
             Shows::One(metric) => &metric.label,
@@ -162,14 +163,14 @@ pub struct Bars {
     pub(crate) curves: Vec<(String, String)>,
     /// The path in the report, as JSON pointers are written.
     pub(crate) of: String,
-    /// What the number is multiplied by.
+    /// The factor of the number.
     #[serde(default = "crate::metric::one")]
     pub(crate) times: f64,
 }
 
 impl Bars {
     /// The places that a report has, of a point of this curve.
-    pub(crate) fn places(&self, series: &str, report: &Value) -> Vec<Place> {
+    pub(crate) fn places(&self, series: &str, report: &Value) -> Vec<CurvePoint> {
         let own = [(series.to_owned(), String::new())];
         let curves = if self.curves.is_empty() { &own[..] } else { &self.curves };
         let place = |(at, bar): (usize, &(String, String)), curve: &(String, String)| {
@@ -195,7 +196,7 @@ pub struct Claim {
     /// The curves: the quantity is computed of each, and the least counts.
     #[serde(deserialize_with = "one_or_many")]
     pub of: Vec<String>,
-    /// What each place is divided by: the highest of these curves; nothing if there are none.
+    /// The divisor of each place: the highest of these curves; none if there are none.
     #[serde(default, deserialize_with = "one_or_many")]
     pub over: Vec<String>,
     /// Whether it is divided by the lowest of them.
@@ -241,7 +242,7 @@ pub enum At {
     All(All),
 }
 
-/// What is computed of the values at all x.
+/// The statistic of the values at all x.
 #[derive(Clone, Copy, Debug, PartialEq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum All {

@@ -9,6 +9,8 @@ use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 
+use crate::data::PAPERS;
+use crate::kept::{self, Paper};
 use crate::measured::{Answer, Cores, FORMAT, Measured, Origin, Run};
 
 /// The directory.
@@ -30,7 +32,8 @@ impl Home<'_> {
         let mut files = Vec::new();
         for entry in std::fs::read_dir(self.0).map_err(|error| named(&error, self.0))? {
             let path = entry?.path();
-            if path.extension().is_some_and(|extension| extension == "json") {
+            let is_of_a_paper = path.file_stem().is_some_and(|stem| PAPERS.iter().any(|paper| stem == *paper));
+            if path.extension().is_some_and(|extension| extension == "json") && !is_of_a_paper {
                 files.push(path);
             }
         }
@@ -61,9 +64,28 @@ impl Home<'_> {
         Ok((reports, passed_over))
     }
 
-    /// What a file says of a figure, if there is one that says it.
+    /// The text of a figure in a file, if there is one.
     pub(crate) fn measured(&self, file: &str) -> Option<Measured> {
         read(&self.0.join(format!("{file}.json"))).ok()
+    }
+
+    /// A paper's file; nothing if there is none.
+    pub(crate) fn kept(&self, paper: &str) -> io::Result<Paper> {
+        let path = self.0.join(format!("{paper}.json"));
+        let text = match std::fs::read_to_string(&path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Paper::new()),
+            read => read.map_err(|error| named(&error, &path))?,
+        };
+        serde_json::from_str(&text).map_err(|error| {
+            let why = format!("{}: {error}; restore the file, or remove it to write another", path.display());
+            io::Error::new(io::ErrorKind::InvalidData, why)
+        })
+    }
+
+    /// Replaces a paper's file.
+    pub(crate) fn keep(&self, paper: &str, kept: &Paper) -> io::Result<()> {
+        let text = kept::to_text(kept).map_err(io::Error::other)?;
+        self.write(&format!("{paper}.json"), &text).map(drop)
     }
 
     /// Replaces a file.

@@ -1,7 +1,7 @@
 //! Whether a claim holds of what was measured.
 //!
 //! A quantity that cannot be computed, or that means nothing here, is *not shown here*, with the reason. It neither
-//! holds nor differs. The same applies to simulations that are not proven.
+//! holds nor differs. Nor does one of a simulation that is *not proven*.
 //!
 //! On threads of the machine the quantity is computed for each round. An interval that covers its median with a
 //! probability of at least nine tenths is compared with the bounds. If the interval covers a bound, or has too few or
@@ -31,6 +31,11 @@ pub enum Verdict {
         /// The quantity, where it should lie, and what is missing.
         numbers: String,
     },
+    /// The quantity is of a simulation that is not proven.
+    Unproven {
+        /// The quantity, where it should lie, and which simulation.
+        numbers: String,
+    },
     /// Nothing can be said.
     NotShown {
         /// Why.
@@ -44,6 +49,7 @@ impl std::fmt::Display for Verdict {
             Verdict::Holds { numbers } => write!(f, "**holds**: {numbers}"),
             Verdict::Differs { numbers } => write!(f, "**differs**: {numbers}"),
             Verdict::CannotTell { numbers } => write!(f, "cannot be told: {numbers}"),
+            Verdict::Unproven { numbers } => write!(f, "not proven: {numbers}"),
             Verdict::NotShown { reason } => write!(f, "not shown here: {reason}"),
         }
     }
@@ -86,10 +92,10 @@ pub(crate) fn judge(claim: &Claim, shown: &Curves, size: Size, cores: Cores) -> 
     }
     let series = claim.series();
     let is_of = |names: &[String]| names.iter().find(|name| series.contains(&name.as_str())).cloned();
-    if let Some(name) = is_of(&shown.unproven) {
-        return not_shown(format!("the simulation of {name} is not proven ({measured})"));
-    }
     let should = interval(claim.min, claim.max);
+    if let Some(name) = is_of(&shown.unproven) {
+        return Verdict::Unproven { numbers: format!("{measured}, {should}; the simulation of {name} is not proven") };
+    }
     if let Some(name) = is_of(&shown.unsteady) {
         let numbers = format!("{measured}, {should}; the throughput of {name} changed while it was measured");
         return Verdict::CannotTell { numbers };
@@ -116,6 +122,11 @@ pub(crate) fn judge(claim: &Claim, shown: &Curves, size: Size, cores: Cores) -> 
         (_, true) => Verdict::Differs { numbers },
         _ => Verdict::CannotTell { numbers },
     }
+}
+
+/// Whether what a view shows lies outside the bounds of a claim.
+pub(crate) fn is_outside(claim: &Claim, shown: &Curves) -> bool {
+    value(claim, shown).is_some_and(|value| value < claim.min || value > claim.max)
 }
 
 /// Curves alone.
@@ -185,7 +196,7 @@ impl Claim {
     }
 }
 
-/// What is computed, in words.
+/// A description of the computation.
 impl std::fmt::Display for Claim {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let of = self.of.join(", ");
@@ -305,7 +316,7 @@ mod tests {
         (inside, outside)
     }
 
-    /// The canary of every claim: points that contradict it are told, and points that agree are not.
+    /// The canary of every claim: points that contradict it are reported, and points that agree are not.
     #[test]
     fn canary_points_that_contradict_a_claim_are_told() {
         for (figure, claim) in FIGURES.iter().flat_map(|figure| figure.claims.iter().map(move |claim| (figure, claim)))
@@ -397,7 +408,8 @@ mod tests {
             assert_eq!(judge(&claim(), &shown, Size::Large, Cores::Simulated), proven, "another curve");
             shown.unproven.push("b".to_owned());
             let said = judge(&claim(), &shown, Size::Large, Cores::Simulated);
-            assert!(reason(&said).starts_with("the simulation of b is not proven (a over b "), "{said}");
+            let said = said.to_string();
+            assert!(said.starts_with("not proven: a over b ") && said.ends_with("; the simulation of b is not proven"));
         }
     }
 

@@ -5,15 +5,16 @@
 //! the JSON that they print. It imports no crate of this workspace and starts no process: its caller does
 //! ([`draw_all`]).
 //!
-//! Figures are data, in one file for each paper (`data/*.toml`, described in `data/README.md`). What a paper shows is
-//! kept as *relations* between measurements ([`Claim`]), never as absolute numbers, which do not travel from machine
-//! to machine.
+//! Figures are data, in one file for each paper (`data/*.toml`, described in `data/README.md`). A paper's results are
+//! kept as *relations* between measurements ([`Claim`]), never as absolute numbers, which differ from machine to
+//! machine.
 
 mod data;
 mod draw;
 mod figure;
 mod home;
 mod judge;
+mod kept;
 mod measured;
 mod metric;
 mod page;
@@ -24,7 +25,7 @@ mod setting;
 mod test_support;
 
 pub use data::{FIGURES, PAPERS, find};
-pub use figure::{All, At, Axis, Bars, Claim, Figure, Function, Paper, Place, Point, Shows, View};
+pub use figure::{All, At, Axis, Bars, Claim, CurvePoint, Figure, Function, Paper, Point, Shows, View};
 pub use judge::Verdict;
 pub use measured::{Answer, Cores, Origin, Size};
 pub use metric::Metric;

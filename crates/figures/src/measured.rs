@@ -5,13 +5,13 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::figure::{Place, Shows, View};
+use crate::figure::{CurvePoint, Shows, View};
 use crate::metric;
 
 /// The format of the files; others are not read.
 pub(crate) const FORMAT: u32 = 2;
 
-/// What threads run on.
+/// The cores that threads run on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Cores {
@@ -46,7 +46,7 @@ pub enum Size {
     Large,
 }
 
-/// What measured the points on one kind of cores. Runs of different origins are not mixed.
+/// The programs that measured the points on one kind of cores. Runs of different origins are not mixed.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Origin {
     /// The revision it was built from.
@@ -61,7 +61,7 @@ pub struct Origin {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Answer {
-    /// What it printed.
+    /// Its output.
     Report(Value),
     /// It cannot be run by this program or on this machine; why.
     NotHere(String),
@@ -108,32 +108,41 @@ pub(crate) struct Measured {
 }
 
 /// A curve: its name, and y by x in ascending order.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Curve {
     pub(crate) name: String,
     pub(crate) points: Vec<(f64, f64)>,
 }
 
-/// What a view shows on one kind of cores.
-#[derive(Clone, Debug, Default, PartialEq)]
+/// A view's values on one kind of cores.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub(crate) struct Curves {
     /// In the order of the points.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) curves: Vec<Curve>,
     /// The most threads of a point that was measured.
     pub(crate) threads: usize,
     /// The back ends that ran regions.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) backends: Vec<String>,
     /// The back end that replaced regions of a processor or modelled ones, if a command did not ask for it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) stand_in: Option<String>,
     /// Why points are missing: the curve and the reason, each once.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) missing: Vec<(String, String)>,
     /// Curves of simulations that are not proven.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) unproven: Vec<String>,
     /// Curves of runs whose throughput changed while they were measured.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) unsteady: Vec<String>,
     /// The curves of each round alone.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) rounds: Vec<Vec<Curve>>,
     /// The shortest run, if runs have a length.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) seconds: Option<f64>,
 }
 
@@ -163,7 +172,7 @@ impl Measured {
         Cores::ALL.into_iter().filter(|cores| self.points.iter().any(|point| point.cores == *cores)).collect()
     }
 
-    /// What a view shows: medians of points that ran several times. Of points that ran the same code, only the first.
+    /// A view's values: medians of points that ran several times. Of points that ran the same code, only the first.
     pub(crate) fn curves(&self, view: &View, cores: Cores) -> Curves {
         let mut shown = Curves::default();
         // The code that ran at each x, and its curve.
@@ -232,7 +241,7 @@ impl Measured {
 }
 
 impl MeasuredPoint {
-    fn values(&self, shows: &Shows, report: &Value) -> Vec<Place> {
+    fn values(&self, shows: &Shows, report: &Value) -> Vec<CurvePoint> {
         let values = match shows {
             Shows::One(metric) => {
                 metric.of(self.x, report).map(|y| (self.series.clone(), self.x, y)).into_iter().collect()

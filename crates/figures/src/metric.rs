@@ -3,13 +3,13 @@
 use serde::Deserialize;
 use serde_json::Value;
 
-use crate::figure::{Function, Place};
+use crate::figure::{CurvePoint, Function};
 
 /// A number of a report. Its parts are paths, as JSON pointers are written.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Metric {
-    /// What it is, with its unit.
+    /// Its meaning, with its unit.
     pub label: String,
     /// The number; of an object, the sum of its numbers.
     of: String,
@@ -55,7 +55,7 @@ pub(crate) const FUNCTIONS: [(&str, &str, Function); 3] = [
 ];
 
 /// The two tables that HTCC names and all others: attempts that ended at their rows, in percent.
-fn shares_of_tables(x: f64, report: &Value) -> Vec<Place> {
+fn shares_of_tables(x: f64, report: &Value) -> Vec<CurvePoint> {
     const CURVES: [&str; 3] = ["WAREHOUSE", "DISTRICT", "others"];
     let mut attempts = [0.0; CURVES.len()];
     for table in report["contention"]["tables"].as_array().into_iter().flatten() {
@@ -69,7 +69,7 @@ fn shares_of_tables(x: f64, report: &Value) -> Vec<Place> {
 }
 
 /// Throughput of each scheme by the share of transactions over two partitions, measured and as the model has it.
-fn model_and_measurement(_: f64, report: &Value) -> Vec<Place> {
+fn model_and_measurement(_: f64, report: &Value) -> Vec<CurvePoint> {
     let mut places = Vec::new();
     for of in report["compared"].as_array().into_iter().flatten() {
         let (Some(scheme), Some(multi)) = (of["scheme"].as_str(), of["multi"].as_f64()) else { continue };
@@ -83,7 +83,7 @@ fn model_and_measurement(_: f64, report: &Value) -> Vec<Place> {
 }
 
 /// In each cell of the model's table, throughput of each scheme over that of the best, and of the recommended one.
-fn schemes_over_the_best(_: f64, report: &Value) -> Vec<Place> {
+fn schemes_over_the_best(_: f64, report: &Value) -> Vec<CurvePoint> {
     let mut places = Vec::new();
     for (at, cell) in report["cells"].as_array().into_iter().flatten().enumerate() {
         let Some(measured) = cell["measured"].as_object() else { continue };
@@ -194,7 +194,7 @@ mod tests {
         assert_eq!(places, wanted.map(|(name, x, y)| (name.to_owned(), x, y)));
     }
 
-    /// What a figure's only view shows of a report, of the curve `a`.
+    /// The values of the curve `a` that a figure's only view shows of a report.
     fn bars(id: &str, report: &Value) -> Vec<(String, f64, f64)> {
         let crate::Shows::Bars(_, all) = &figure(id).views[0].shows else { panic!("{id} has no bars") };
         all.iter().flat_map(|bars| bars.places("a", report)).collect()

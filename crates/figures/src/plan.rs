@@ -1,4 +1,4 @@
-//! What a figure runs: a command with its words, and lists of curves, places, threads and simulated cores that
+//! The runs of a figure: a command with its words, and lists of curves, places, threads and simulated cores, which
 //! multiply.
 
 use std::collections::BTreeMap;
@@ -40,7 +40,7 @@ pub(crate) struct Plan {
     cores: Vec<usize>,
     /// Without it, the count of threads or cores.
     x: Option<Places>,
-    /// What is otherwise in the small size.
+    /// The differences of the small size.
     #[serde(default)]
     small: Small,
     /// Words of these points alone.
@@ -162,7 +162,7 @@ impl Plan {
     }
 }
 
-/// What the words of a point's command mean.
+/// The meaning of the words of a point's command.
 struct Scope<'a> {
     plan: &'a Plan,
     setting: &'a Setting,

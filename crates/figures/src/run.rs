@@ -7,11 +7,12 @@ use std::path::Path;
 
 use serde_json::{Map, Value, json};
 
-use crate::data::PAPERS;
+use crate::data::{FIGURES, PAPERS};
 use crate::draw;
 use crate::figure::{Claim, Figure};
 use crate::home::{Home, Reports};
 use crate::judge::{self, Verdict};
+use crate::kept::Kept;
 use crate::measured::{Answer, Cores, Curves, FORMAT, Measured, MeasuredPoint, Origin, Run};
 use crate::page;
 use crate::setting::Setting;
@@ -20,12 +21,12 @@ use crate::setting::Setting;
 /// order. On simulated cores several may run at a time, since they do not disturb each other.
 pub type Ask<'a> = dyn FnMut(Cores, &[&[String]], &mut dyn FnMut(usize, Answer)) + 'a;
 
-/// What to draw, with what, and where.
+/// The figures to draw, the program that measures them, and the directory.
 #[derive(Debug)]
 pub struct Job<'a> {
     /// The figures.
     pub figures: &'a [&'static Figure],
-    /// What they are measured with.
+    /// The setting of their measurement.
     pub setting: &'a Setting,
     /// Measures only points on these; the others are shown as the directory has them.
     pub cores: Option<Cores>,
@@ -35,7 +36,7 @@ pub struct Job<'a> {
     pub directory: &'a Path,
 }
 
-/// What happens while figures are measured.
+/// Events while figures are measured.
 #[derive(Debug)]
 pub enum Event<'a> {
     /// An existing file was not used; why.
@@ -92,11 +93,12 @@ pub fn draw_all(job: &Job<'_>, ask: &mut Ask<'_>, tell: &mut dyn FnMut(Event<'_>
         figure.points(job.setting).iter().map(|point| job.setting.rounds(point.cores) as usize).sum()
     };
     let of = job.figures.iter().map(rounds).sum();
-    let mut work = Work { job, home, reports, tell, done: 0, of, summary: Summary::default() };
+    let mut work = Work { job, home, reports, tell, done: 0, of, reused: 0 };
     for figure in job.figures {
         work.measure(figure, ask)?;
     }
-    let Work { home, mut summary, .. } = work;
+    let Work { home, reused, .. } = work;
+    let mut summary = Summary { reused, ..Summary::default() };
     summarize(job.figures, &home, &mut summary)?;
     Ok(summary)
 }
@@ -107,40 +109,36 @@ pub fn draw_all(job: &Job<'_>, ask: &mut Ask<'_>, tell: &mut dyn FnMut(Event<'_>
 /// When the directory has none of them, or cannot be read or written.
 pub fn draw_again(figures: &[&'static Figure], directory: &Path) -> io::Result<Summary> {
     let (home, mut summary) = (Home(directory), Summary::default());
-    let found: Vec<_> = figures.iter().filter_map(|figure| Some((*figure, home.measured(&figure.file())?))).collect();
-    if found.is_empty() {
+    for figure in figures {
+        publish(&home, figure, home.measured(&figure.file()).as_ref())?;
+    }
+    summarize(figures, &home, &mut summary)?;
+    if summary == Summary::default() {
         let none = format!("{}: none of these figures was measured there", directory.display());
         return Err(io::Error::new(io::ErrorKind::NotFound, none));
     }
-    for (figure, measured) in found {
-        for run in measured.points.iter().flat_map(|point| &point.runs) {
-            match run.answer {
-                Answer::Report(_) => (summary.measured, summary.reused) = (summary.measured + 1, summary.reused + 1),
-                Answer::NotHere(_) => summary.left_out += 1,
-                Answer::Failed(_) => summary.failed += 1,
-            }
-        }
-        keep(&home, figure, &measured)?;
-        draw(&home, figure, &measured)?;
-    }
-    summarize(figures, &home, &mut summary)?;
+    summary.reused = summary.measured;
     Ok(summary)
 }
 
-/// Writes the pages of the figures' papers, and counts the verdicts.
+/// Counts the runs and verdicts of the figures.
 fn summarize(figures: &[&'static Figure], home: &Home<'_>, summary: &mut Summary) -> io::Result<()> {
     for name in PAPERS {
-        if let Some(figure) = figures.iter().find(|figure| figure.paper.name == name) {
-            home.write(&format!("{name}.md"), &page::page(&figure.paper, home))?;
-        }
-    }
-    for (figure, measured) in figures.iter().filter_map(|figure| Some((figure, home.measured(&figure.file())?))) {
-        for verdict in verdicts(figure, &measured).into_iter().flat_map(|(_, verdicts)| verdicts) {
-            match verdict.1 {
-                Verdict::Holds { .. } => summary.hold += 1,
-                Verdict::Differs { .. } => summary.differ += 1,
-                Verdict::CannotTell { .. } => summary.cannot_tell += 1,
-                Verdict::NotShown { .. } => {}
+        let kept = home.kept(name)?;
+        let of_paper = figures.iter().filter(|figure| figure.paper.name == name);
+        for (figure, kept) in of_paper.filter_map(|figure| Some((figure, kept.get(&figure.number)?))) {
+            for (reports, left_out, failed) in kept.cores.values().map(|shown| shown.runs) {
+                summary.measured += reports;
+                summary.left_out += left_out;
+                summary.failed += failed;
+            }
+            for (_, verdict) in verdicts(figure, kept).into_iter().flat_map(|(_, verdicts)| verdicts) {
+                match verdict {
+                    Verdict::Holds { .. } => summary.hold += 1,
+                    Verdict::Differs { .. } => summary.differ += 1,
+                    Verdict::CannotTell { .. } => summary.cannot_tell += 1,
+                    Verdict::Unproven { .. } | Verdict::NotShown { .. } => {}
+                }
             }
         }
     }
@@ -148,12 +146,11 @@ fn summarize(figures: &[&'static Figure], home: &Home<'_>, summary: &mut Summary
 }
 
 /// The verdicts of each claim of a figure, on each kind of cores that it has points for.
-pub(crate) fn verdicts<'a>(figure: &'a Figure, measured: &Measured) -> Vec<(&'a str, Vec<(Cores, Verdict)>)> {
-    let all = measured.cores();
-    let curves = |view| all.iter().map(|&cores| (cores, measured.curves(view, cores))).collect();
+pub(crate) fn verdicts<'a>(figure: &'a Figure, kept: &Kept) -> Vec<(&'a str, Vec<(Cores, Verdict)>)> {
+    let curves = |view| kept.cores.keys().map(|&cores| (cores, kept.curves(view, cores))).collect();
     let shown: Vec<Vec<(Cores, Curves)>> = figure.views.iter().map(curves).collect();
     let of = |claim: &Claim| {
-        let judge = |(cores, shown): &(Cores, Curves)| (*cores, judge::judge(claim, shown, measured.size, *cores));
+        let judge = |(cores, shown): &(Cores, Curves)| (*cores, judge::judge(claim, shown, kept.size, *cores));
         let view = figure.view(&claim.view).expect("reading the data has looked it up");
         shown[view].iter().map(judge).collect()
     };
@@ -167,7 +164,7 @@ struct Work<'a> {
     tell: &'a mut dyn FnMut(Event<'_>),
     done: usize,
     of: usize,
-    summary: Summary,
+    reused: usize,
 }
 
 /// A figure while it is measured.
@@ -230,11 +227,10 @@ impl Work<'_> {
         let (wanted, left): (Vec<_>, Vec<_>) = [(Cores::Simulated, simulated), (Cores::Real, real)]
             .into_iter()
             .partition(|(cores, _)| self.job.cores.is_none_or(|wanted| wanted == *cores));
-        // What the file has comes first, since the file is replaced after each command.
+        // The file's contents come first, since the file is replaced after each command.
         left.into_iter().for_each(|(cores, runs)| self.leave(&mut drawing, cores, runs));
         wanted.into_iter().try_for_each(|(cores, runs)| self.run(ask, &mut drawing, cores, runs))?;
-        keep(&self.home, figure, &drawing.measured)?;
-        draw(&self.home, figure, &drawing.measured)
+        publish(&self.home, figure, Some(&drawing.measured))
     }
 
     /// Answers runs on cores that are not measured now from the figure's file, whichever program measured them, for
@@ -249,13 +245,13 @@ impl Work<'_> {
             match points.iter().find(|before| before.is_at(point) && !before.runs.is_empty()) {
                 Some(before) if point.runs.is_empty() => {
                     for Run { command, answer } in before.runs.clone() {
-                        self.summary.reused += usize::from(matches!(answer, Answer::Report(_)));
+                        self.reused += usize::from(matches!(answer, Answer::Report(_)));
                         self.note(drawing, &Asked { command, ..run.clone() }, answer);
                     }
                 }
                 // The first run of the point took all that the file has.
                 Some(_) => {}
-                None => self.note(drawing, &run, Answer::NotHere("left to another run (--cores)".to_owned())),
+                None => self.note(drawing, &run, Answer::NotHere("not measured yet".to_owned())),
             }
         }
         self.done = done;
@@ -286,7 +282,7 @@ impl Work<'_> {
         for run in again {
             let answer = match self.reports.get(&run.command) {
                 Some(report) => {
-                    self.summary.reused += 1;
+                    self.reused += 1;
                     Answer::Report(report.clone())
                 }
                 // The same command has failed just now.
@@ -308,18 +304,14 @@ impl Work<'_> {
         self.done += 1;
         match &mut answer {
             Answer::Report(report) => {
-                self.summary.measured += 1;
                 // The origin has it once for all runs.
                 if let Some(fields) = report.as_object_mut() {
                     fields.remove("machine");
                 }
                 self.reports.entry(command.clone()).or_insert_with(|| report.clone());
             }
-            Answer::NotHere(_) => self.summary.left_out += 1,
-            Answer::Failed(why) => {
-                self.summary.failed += 1;
-                (self.tell)(Event::Failed { command, why });
-            }
+            Answer::NotHere(_) => {}
+            Answer::Failed(why) => (self.tell)(Event::Failed { command, why }),
         }
         drawing.measured.points[*at].runs.push(Run { command: command.clone(), answer });
     }
@@ -333,23 +325,45 @@ impl Drawing {
     }
 }
 
-/// Draws what was measured, and removes an earlier drawing if there is nothing to show.
-fn draw(home: &Home<'_>, figure: &Figure, measured: &Measured) -> io::Result<()> {
-    let name = format!("{}.svg", figure.file());
-    match draw::draw(figure, measured).map_err(|error| io::Error::other(error.to_string()))? {
-        Some(drawing) => home.write(&name, &drawing).map(drop),
-        None => home.remove(&name),
+/// Draws a figure as it was measured, or else as its paper's file has it, and writes its files and the paper's page.
+fn publish(home: &Home<'_>, figure: &Figure, measured: Option<&Measured>) -> io::Result<()> {
+    let paper = &figure.paper;
+    let mut kept = home.kept(paper.name)?;
+    if let Some(measured) = measured {
+        let now = Kept::of(figure, measured, kept.remove(&figure.number));
+        keep(home, figure, measured, &now)?;
+        kept.insert(figure.number.clone(), now);
     }
+    // Measurements of programs that kept no paper's file.
+    for other in FIGURES.iter().filter(|other| other.paper.name == paper.name) {
+        if !kept.contains_key(&other.number)
+            && let Some(measured) = home.measured(&other.file())
+        {
+            kept.insert(other.number.clone(), Kept::of(other, &measured, None));
+        }
+    }
+    // Of a paper without measurements there is no page.
+    if kept.is_empty() {
+        return Ok(());
+    }
+    let name = format!("{}.svg", figure.file());
+    let drawing = kept.get(&figure.number).map(|kept| draw::draw(figure, kept)).transpose();
+    match drawing.map_err(|error| io::Error::other(error.to_string()))?.flatten() {
+        Some(drawing) => home.write(&name, &drawing).map(drop)?,
+        None => home.remove(&name)?,
+    }
+    home.keep(paper.name, &kept)?;
+    home.write(&format!("{}.md", paper.name), &page::page(paper, &kept)).map(drop)
 }
 
 /// Writes a figure's file: the measurements, the curves of the views, and the verdicts.
-fn keep(home: &Home<'_>, figure: &Figure, measured: &Measured) -> io::Result<()> {
+fn keep(home: &Home<'_>, figure: &Figure, measured: &Measured, kept: &Kept) -> io::Result<()> {
     let mut file = serde_json::to_value(measured).map_err(io::Error::other)?;
     let fields = file.as_object_mut().ok_or_else(|| io::Error::other("a figure's file is an object"))?;
     fields.insert("title".to_owned(), json!(figure.title));
     fields.insert("paper_shows".to_owned(), json!(figure.paper_shows));
-    fields.insert("views".to_owned(), views(figure, measured));
-    let claims = figure.claims.iter().zip(verdicts(figure, measured)).map(|(claim, (says, verdicts))| {
+    fields.insert("views".to_owned(), views(figure, kept));
+    let claims = figure.claims.iter().zip(verdicts(figure, kept)).map(|(claim, (says, verdicts))| {
         let on = |cores| verdicts.iter().find(|verdict| verdict.0 == cores).map(|verdict| json!(verdict.1));
         json!({ "says": says, "ours": claim.ours, "real": on(Cores::Real), "simulated": on(Cores::Simulated) })
     });
@@ -359,16 +373,14 @@ fn keep(home: &Home<'_>, figure: &Figure, measured: &Measured) -> io::Result<()>
 }
 
 /// The curves of all views.
-fn views(figure: &Figure, measured: &Measured) -> Value {
+fn views(figure: &Figure, kept: &Kept) -> Value {
     let of = |view: &crate::View| {
         let mut shown = Map::new();
         shown.insert("title".to_owned(), json!(view.title));
         shown.insert("y".to_owned(), json!(view.shows.label()));
-        for cores in measured.cores() {
-            shown.insert(
-                json!(cores).as_str().unwrap_or_default().to_owned(),
-                json!(measured.curves(view, cores).curves),
-            );
+        for &cores in kept.cores.keys() {
+            let name = json!(cores).as_str().unwrap_or_default().to_owned();
+            shown.insert(name, json!(kept.curves(view, cores).curves));
         }
         Value::Object(shown)
     };

@@ -1,9 +1,9 @@
-//! What figures are measured with: sizes, and the threads and simulated cores that points run on.
+//! The setting in which figures are measured: sizes, and the threads and simulated cores that points run on.
 
 use crate::judge::{ROUNDS_MIN, SECONDS_MIN};
 use crate::measured::{Cores, Size};
 
-/// What the caller chose, and what the machine has.
+/// The caller's choices, and the machine's properties.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Setting {
     /// How much is run.

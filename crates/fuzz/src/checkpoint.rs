@@ -19,7 +19,7 @@ const BEGIN: Epoch = Epoch(3);
 const PART: &str = "checkpoint-00000003/part-0000";
 const PART_HEADER_BYTES: usize = 44;
 
-/// What is decompressed at a time, and what a decompressor keeps.
+/// The bytes decompressed at a time, and the bytes that a decompressor keeps.
 const BUFFERS: usize = 20 << 20;
 
 /// zstd makes no more than so many bytes of one: a block of 128 KiB of one byte takes four.

@@ -1,5 +1,5 @@
-//! What must hold of the decoders for bytes from anywhere, one function a decoder, and of programs that use
-//! clustered tables: the bodies of the fuzz targets.
+//! The bodies of the fuzz targets: properties of the decoders for foreign bytes, one function for each decoder, and of
+//! programs that use clustered tables.
 //!
 //! Invariant of decoders: bytes are refused with an error, or stand for something that encodes to the same
 //! bytes; never a panic, and no allocation beyond a multiple of the input ([`allocation`]). `fuzz/`, outside
@@ -23,7 +23,7 @@ mod runs;
 mod segments;
 mod table;
 
-/// What is tried, and inputs to begin with.
+/// The target's body, and its first inputs.
 #[derive(Clone, Copy, Debug)]
 pub struct Target {
     /// The name of the target's file in `fuzz/fuzz_targets`.

@@ -1,4 +1,4 @@
-//! Inputs as fields: numbers and stretches of bytes, taken off the front. What is missing is zero.
+//! Inputs as fields: numbers and stretches of bytes, taken off the front. Missing bytes are zero.
 
 /// The rest of an input.
 pub(crate) struct Reader<'a>(pub(crate) &'a [u8]);

@@ -21,7 +21,7 @@ const NAME: Name = Name { incarnation: 1, logger: 0, sequence: 1 };
 /// Of the segment: what a fuzzer changes is checked with the right checksums.
 const NONCE: u64 = 0x5a17;
 
-/// What is read at a time, whatever the log is.
+/// The bytes read at a time, whatever the log is.
 const BUFFERS: usize = 16 << 20;
 
 pub(crate) fn run(data: &[u8]) {

@@ -1,5 +1,5 @@
-//! What can be wrong with a history, by the names the field uses: G-classes are Adya's (PhD thesis, MIT
-//! 1999), the others those of Berenson et al. (SIGMOD 1995) and Fekete et al. (SIGMOD Record 2004).
+//! The faults of a history, by the names that the field uses: G-classes are Adya's (PhD thesis, MIT 1999), the others
+//! those of Berenson et al. (SIGMOD 1995) and Fekete et al. (SIGMOD Record 2004).
 
 use std::fmt;
 

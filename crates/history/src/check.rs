@@ -9,7 +9,7 @@ use crate::order::Order;
 use crate::{History, Violation};
 use std::fmt;
 
-/// What the recorded system promised beyond serializability.
+/// The promises of the recorded system beyond serializability.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Promises {
     /// A transaction comes before every later one (not on a snapshot) that began after it ended. For a later
@@ -29,7 +29,7 @@ impl Promises {
     pub const STRICT: Promises = Promises { real_time: true, snapshots: true, sessions: true };
 }
 
-/// What was checked.
+/// The extent of the check.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Summary {
     /// Transactions in the history.

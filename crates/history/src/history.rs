@@ -2,16 +2,15 @@
 //!
 //! Rules for filling one:
 //!
-//! (a) It lists all committed transactions and no others: a version that none of them wrote counts as aborted.
-//! (b) Reads and scans say what the *committed* state showed, beneath the transaction's own writes. A version
-//!     that the transaction itself wrote may be listed and says nothing. A key that it wrote and that a scan
-//!     does not list says nothing either, because its own write may have hidden the row. List the key as
-//!     [`Saw::Absent`] to claim that there was no row before. If its own write covered the key during the
-//!     scan and was then undone, the transaction has no write of the key: list it as [`Saw::Hidden`].
-//! (c) An insert requires that there is no row, an update or delete that there is one: record that read.
-//! (d) A write's version is the TID that the commit gave it: above every earlier version of its key, for ever.
-//! (e) `began` is read before the first operation, `ended` after the commit was visible, all from one clock.
-//!     A transaction that only its own group sees by then ([`Group`]) has another instant besides.
+//! (a) It lists all committed transactions and no others: a version that none of them wrote counts as aborted. (b)
+//! Reads and scans say what the *committed* state showed, beneath the transaction's own writes. A version that the
+//! transaction itself wrote may be listed and says nothing. A key that it wrote and that a scan does not list says
+//! nothing either, because its own write may have hidden the row. List the key as [`Saw::Absent`] to claim that there
+//! was no row before. If its own write covered the key during the scan and was then undone, the transaction has no
+//! write of the key: list it as [`Saw::Hidden`]. (c) An insert requires that there is no row, an update or delete that
+//! there is one: record that read. (d) A write's version is the TID that the commit gave it: above every earlier
+//! version of its key, for ever. (e) `began` is read before the first operation, `ended` after the commit was visible,
+//! all from one clock. A transaction that only its own group sees by then ([`Group`]) has a second instant.
 //!
 //! Where a protocol keeps column groups apart ([`History::groups`]), facts name columns, and these rules change:
 //!
@@ -40,7 +39,7 @@ pub struct History {
     /// columns of no group form one more. A table without groups is judged by whole rows, whatever columns its
     /// facts name.
     pub groups: Vec<Vec<Columns>>,
-    /// What was there before the first recorded transaction.
+    /// The rows before the first recorded transaction.
     pub initial: Initial,
     /// The transactions, in any order.
     pub transactions: Vec<Transaction>,
@@ -156,11 +155,11 @@ pub struct Read {
     pub key: Key,
     /// The columns used.
     pub columns: Columns,
-    /// What was there.
+    /// The value found.
     pub saw: Saw,
 }
 
-/// What a reader found at a key.
+/// The value that a reader found at a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Saw {
     /// The row with this version.

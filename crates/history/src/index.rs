@@ -15,7 +15,7 @@ use std::ops::Bound;
 /// No transaction.
 pub(crate) const NONE: u32 = u32::MAX;
 
-/// What a key held between two writes.
+/// The state of a key between two writes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct State {
     /// The version.

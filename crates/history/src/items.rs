@@ -7,10 +7,9 @@
 //! group), and scans see only that rows come and go. The verdict of the other modules on this history is the
 //! verdict on the original one.
 //!
-//! An addition is one more item, in a table of its group's additions. A reader of the group found the
-//! additions at or below the version that it names, and not the later ones; a writer of the group found those
-//! below its version. So additions have no order among themselves, and with everything else the order that
-//! their versions say.
+//! An addition is one more item, in a table of its group's additions. A reader of the group found the additions at or
+//! below the version that it names, and not the later ones. A writer of the group found those below its version. So
+//! additions have no order among themselves, and with everything else the order that their versions say.
 //!
 //! A read names the version of the row, which may be due to a change of other columns. In each group it saw
 //! the newest version at or below that one.
@@ -32,7 +31,7 @@ struct Split {
     first: u32,
 }
 
-/// What the history says of a row.
+/// The history of a row.
 #[derive(Default)]
 struct Row {
     /// The row that was there before the history.
@@ -248,8 +247,8 @@ impl Maker<'_, '_> {
         Ok(items)
     }
 
-    /// Adds the read, or overwriting, of a group at a version: the version at which the group was set, and the
-    /// additions since then up to the next such version. Additions above the version were not found.
+    /// Adds the read, or overwriting, of a group at a version. These are the version at which the group was set, and
+    /// the additions since then up to the next such version. Additions above the version were not found.
     fn saw_group(&self, items: &mut Transaction, (split, group): (&Split, usize), key: &Key, row: &Row, at: u64) {
         let (groups, added) = (row.groups.get(group), row.added.get(group));
         let set = groups.and_then(|versions| newest(versions, |&version| version, at)).or(row.initial);

@@ -39,7 +39,7 @@ use std::ops::Bound;
 pub struct ParseError {
     /// Counted from 1.
     pub line: usize,
-    /// What is wrong, and what would be right.
+    /// The mistake, and the valid form.
     pub message: String,
 }
 

@@ -4,9 +4,8 @@
 use crate::word;
 use std::sync::atomic::AtomicU64;
 
-/// Shared words as a body sees them. In a region loads and stores are plain and take effect together; in
-/// direct mode stores are releases, each visible at once, so the body first turns lock bits (or runs under
-/// the fallback locks).
+/// Shared words as a body sees them. In a region loads and stores are plain and take effect together. In direct mode
+/// stores are releases, each visible at once, so the body first sets lock bits (or runs under the fallback locks).
 pub trait Access {
     /// Whether this is a region: locks need not be taken, only found free, and an `Err` undoes every store.
     const REGION: bool;
@@ -70,8 +69,8 @@ impl std::error::Error for Refused {}
 /// Code that runs in a region or, word by word, in direct mode. It may be run any number of times.
 ///
 /// # Safety
-/// Every word given to `access` stays allocated until [`Agent::run`](crate::Agent::run) returns (rule 3 of
-/// the crate): an emulated region looks at its words, and writes them, after the body has ended.
+/// Every word given to `access` stays allocated until [`Agent::run`](crate::Agent::run) returns (rule 3 of the crate).
+/// An emulated region reads and writes its words after the body has ended.
 pub unsafe trait Body {
     /// The result of the body.
     type Output;

@@ -36,9 +36,9 @@ impl Budget {
     /// As DBX has it (§6.1), which has the same number of conflicts for all bodies.
     pub const PAPER: Budget = Budget { conflict: 100, capacity: 10, system: 2, explicit: 100 };
 
-    /// The budget of a body of this [`Body::weight`]. More work meets more conflicts, and loses more with
-    /// each. A region that does not fit, or that events interrupt, needs as many aborts to show it, however
-    /// long it is; and waiting for a lock loses nothing.
+    /// The budget of a body of this [`Body::weight`]. More work meets more conflicts, and loses more with each. A
+    /// region that does not fit, or that events interrupt, needs as many aborts to show it, however long it is. Waiting
+    /// for a lock loses nothing.
     pub(crate) fn for_weight(self, weight: u32) -> Budget {
         Budget { conflict: self.conflict / weight.max(1), ..self }
     }

@@ -1,16 +1,12 @@
 //! Regions in software, slow and hostile, for tests.
 //!
-//! Invariants:
-//! (a) Regions run one at a time, under the mutex of their [`World`]. Read-modify-writes outside take it too
-//!     ([`Htm::outside`]).
-//! (b) A region's stores are buffered. An abort drops them. A commit replays them all, intermediate values
-//!     included, in program order, and lets other threads run before each: so readers outside see the states
-//!     that a fallback lock holder would show them.
-//! (c) The values that a region has read existed together at one instant: every load compares all earlier ones
-//!     with memory, and aborts the region with a conflict if one has changed by a plain store outside (as
-//!     NOrec does, Dalessandro et al., PPoPP 2010).
-//! (d) A seed and the worker's id decide which regions abort in addition, at which access, and with which
-//!     cause.
+//! Invariants: (a) Regions run one at a time, under the mutex of their [`World`]. Read-modify-writes outside take it
+//! too ([`Htm::outside`]). (b) A region's stores are buffered. An abort drops them. A commit replays them all in
+//! program order, including intermediate values, and lets other threads run before each. So readers outside see the
+//! states that a fallback lock holder would show them. (c) The values that a region has read existed together at one
+//! instant. Every load compares all earlier ones with memory, and aborts the region with a conflict if a plain store
+//! outside has changed one (as NOrec does, Dalessandro et al., PPoPP 2010). (d) A seed and the worker's id decide which
+//! regions abort in addition, at which access, and with which cause.
 //!
 //! An abort leaves the body by unwinding, without the panic hook. A panic of the body itself goes through and surfaces.
 //!

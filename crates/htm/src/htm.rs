@@ -166,8 +166,8 @@ impl Detection {
     }
 }
 
-/// The real effect of the instructions of RTM on a processor, whatever it advertises: hypervisors hide RTM
-/// from CPUID and leave the instructions as they are, and microcode makes every region abort.
+/// The real effect of the instructions of RTM on a processor, whatever it advertises. Hypervisors hide RTM from CPUID
+/// and leave the instructions as they are. Microcode makes every region abort.
 ///
 /// A database never needs to know: it uses regions only where [`detect`] finds that they are advertised and
 /// commit. Tests that execute such instructions need to know, and so do tools that describe a machine.

@@ -1,10 +1,10 @@
 //! Hardware transactional regions with fallback locks: rtm, emulated and absent back ends.
 //!
-//! A *region* is a stretch of code whose loads and stores of shared words take effect together or not at all.
-//! Hardware does not promise that one ever commits. So a region is always an *elision* of something that works
-//! without it: the fallback locks that it declares at entry, or the lock bits of the words that it touches
-//! (Wang et al., "Using Restricted Transactional Memory to Build a Scalable In-Memory Database", EuroSys 2014,
-//! §2.1 and §6.1; called DBX below).
+//! A *region* is a stretch of code whose loads and stores of shared words take effect together or not at all. Hardware
+//! does not promise that one ever commits. So a region is always an *elision* of something that works without it: the
+//! fallback locks that it declares at entry, or the lock bits of the words that it touches. (Wang et al., "Using
+//! Restricted Transactional Memory to Build a Scalable In-Memory Database", EuroSys 2014, §2.1 and §6.1; called DBX
+//! below.)
 //!
 //! | back end | a body runs | for |
 //! |---|---|---|
@@ -30,10 +30,9 @@
 //!    changes, emulation does not.
 //! 3. **The words it names stay allocated until `run` returns.** This is what [`Body`] being unsafe to
 //!    implement promises.
-//! 4. **Its stores can be seen one at a time, in program order**, by code outside: in direct mode, and so in
-//!    emulated regions too. A body that changes several words which readers validate with one
-//!    [locks](Access::lock) that one first and unlocks it last, in regions as well; there it costs a plain
-//!    store.
+//! 4. **Its stores can be seen one at a time, in program order**, by code outside: in direct mode, and so in emulated
+//!    regions too. Some bodies change several words that readers validate with one word. They [lock](Access::lock) that
+//!    word first and unlock it last, in regions as well, where it costs a plain store.
 //! 5. **It calls no allocator, lock or platform call, and writes to no log.** They take `&mut Outside`, which
 //!    `run` borrows, or call [`assert_outside`]. Memory is allocated before and released after.
 //! 6. **It is short**: under about 100 cache lines, a few microseconds; loads before stores (DBX §2.2).
@@ -42,10 +41,10 @@
 //!
 //! [`Whole`] runs code that keeps none of these rules, for a protocol that wants to show what comes of that.
 //!
-//! Outside, code changes a word that regions read through [`Htm::outside`] in two cases: the change is an
-//! atomic read-modify-write (such as taking a lock bit), or no lock covers the word (an epoch, a snapshot
-//! number). The plain stores of a lock's holder need not, its release included: regions find the lock held, or
-//! one of the words they read changed.
+//! Code outside changes a word that regions read through [`Htm::outside`] in two cases. The change is an atomic
+//! read-modify-write (such as taking a lock bit), or no lock covers the word (an epoch, a snapshot number). The plain
+//! stores of a lock's holder need not, its release included: regions find the lock held, or one of the words they read
+//! changed.
 //!
 //! # What we do not know
 //!

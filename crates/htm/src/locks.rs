@@ -9,8 +9,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 /// The locks a body runs under when it does not run in a region, declared before the region begins.
 ///
-/// A region *subscribes*: `held` is its first access, so taking a lock afterwards aborts it. Holders make progress
-/// on their own and in bounded time, hence so does `acquire`.
+/// A region *subscribes*: `held` is its first access, so taking a lock afterwards aborts it. Holders make progress on
+/// their own and in bounded time, and so does `acquire`.
 pub trait FallbackLocks {
     /// Whether any lock is held, read through `access`.
     fn held(&self, access: &mut impl Access) -> bool;

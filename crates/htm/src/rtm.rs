@@ -219,7 +219,7 @@ mod instructions {
     /// Aborts the region of this thread with `CODE`.
     #[inline(always)]
     pub(super) fn abort<const CODE: u8>() -> ! {
-        // SAFETY: called inside a region only, hence the processor has RTM.
+        // SAFETY: called inside a region only, so the processor has RTM.
         unsafe { xabort::<CODE>() };
         unreachable!("a region is aborted inside it")
     }
@@ -227,7 +227,7 @@ mod instructions {
     /// Aborts the region of this thread with a body's `code`. A code out of range panics, and so aborts as a panic.
     #[cold]
     pub(super) fn abort_with(code: u8) -> ! {
-        // SAFETY: called inside a region only, hence the processor has RTM.
+        // SAFETY: called inside a region only, so the processor has RTM.
         unsafe { ABORTS[usize::from(code >> 4)][usize::from(code & 15)]() };
         unreachable!("a region is aborted inside it")
     }

@@ -72,7 +72,7 @@ pub fn store<W: Word>(word: &W, value: u64) {
 #[must_use]
 pub fn lock<W: Word>(word: &W, unlocked: u64, locked: u64) -> bool {
     step(Touch::Exchange, word);
-    // ORDERING: acquire pairs with the release that unlocked the word. Release, so that a reader of a word
-    // that was exchanged for its own value (a gap word, by a split) sees the latch that was taken before.
+    // ORDERING: acquire pairs with the release that unlocked the word. Release, so that a reader of a word that was
+    // exchanged for its own value (a gap word, by a split) sees the earlier latch.
     word.exchange(unlocked, locked, Ordering::AcqRel)
 }

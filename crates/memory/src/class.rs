@@ -1,8 +1,8 @@
 //! Size classes: the block sizes that small allocations are rounded up to.
 //!
-//! Steps of 16 bytes to 512, then eight steps to each doubling (at most 12.5 % waste) up to 32 KiB. Every
-//! multiple of 64 up to 1 KiB is a class, and every class above 512 is a multiple of 64: a block cut from
-//! line-aligned memory has the alignment [`Local::allocate`](crate::Local::allocate) promises.
+//! Steps of 16 bytes to 512, then eight steps to each doubling (at most 12.5 % waste) up to 32 KiB. Every multiple of
+//! 64 up to 1 KiB is a class, and every class above 512 is a multiple of 64. So a block cut from line-aligned memory
+//! has the alignment that [`Local::allocate`](crate::Local::allocate) promises.
 
 /// Largest small allocation, bytes. Larger ones are mapped on their own.
 pub(crate) const SMALL_MAX: usize = 32 << 10;

@@ -1,14 +1,13 @@
 //! Lists that grow with a transaction: its reads, its writes, its locks.
 //!
-//! They are on the process's heap, not in blocks of this crate: large ones come and go as a whole. Their
-//! growth counts against the limit all the same. A list may be refused to grow, at a bound somewhat above that
-//! of rows ([`Options::limit_bytes`](crate::Options::limit_bytes)), so that reads and deletes continue where
-//! no row fits any more.
+//! They are on the process's heap, not in blocks of this crate: large ones come and go as a whole. Their growth counts
+//! against the limit all the same. The growth of a list may be refused, at a bound somewhat above that of rows
+//! ([`Options::limit_bytes`](crate::Options::limit_bytes)). So reads and deletes continue when no row fits any more.
 //!
-//! A list returns the memory of a large transaction after [`SMALL_MAX`] transactions in a row that needed less
-//! than a quarter of it, or at once when its worker rests or memory has just been refused. (To return it after
-//! each small transaction would be worse: a worker that runs one large transaction in ten would pay for
-//! growing each time.)
+//! A list returns the memory of a large transaction after [`SMALL_MAX`] transactions in a row that needed less than a
+//! quarter of it. It does so at once when its worker rests, or when memory has just been refused. (To return it after
+//! each small transaction would be worse: a worker that runs one large transaction in ten would pay for growing each
+//! time.)
 
 use seriatim_base::size::Size;
 use std::ops::{Deref, DerefMut};

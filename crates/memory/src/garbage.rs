@@ -1,11 +1,10 @@
 //! A worker's garbage: memory and deferred items that wait for a grace period.
 //!
-//! Retired blocks are collected in the open bag. The bag is sealed (`quiescence`) when it is full, at the end
-//! of every few transactions, or at the end of this one if it holds something large. Sealed bags are emptied
-//! in order, only while their worker is offline, a bounded number at a time, at the end of a transaction that
-//! sealed one or of every few transactions. If no other worker is online, the bag that was sealed last is
-//! among them: the memory is still in the cache when it is reused. With others at work it is usually the one
-//! before.
+//! Retired blocks are collected in the open bag. The bag is sealed (`quiescence`) when it is full, and at the end of
+//! every few transactions. If it holds something large, it is sealed at the end of this one. Sealed bags are emptied in
+//! order, a bounded number at a time, and only while their worker is offline. That is at the end of a transaction that
+//! sealed one, or of every few transactions. If no other worker is online, the bag that was sealed last is among them:
+//! the memory is still in the cache when it is reused. With others at work it is usually the one before.
 //!
 //! Versions that commits replaced may have to wait longer than the grace period, until the epoch that replaced
 //! them is durable. Then they stay in their bag, and nothing else does. Blocks that return so late are no
@@ -40,9 +39,9 @@ const AGE_MAX: Size = small(16, 3);
 const PRESSING: usize = 64 << 10;
 /// Bytes of a version fetched before it is released.
 const FETCHED_MAX: usize = 192;
-/// Bags of versions released at the end of a transaction: an eighth of those that wait, between
-/// [`EMPTIED_MAX`] and this, or twice those it filled if that is more. Of an epoch that has just become
-/// durable there are hundreds, and the next transaction should not pay for all.
+/// Bags of versions released at the end of a transaction: an eighth of the waiting ones, between [`EMPTIED_MAX`] and
+/// this. Twice those that the transaction filled, if that is more. Of an epoch that has just become durable there are
+/// hundreds, and the next transaction should not pay for all.
 const DUE_MAX: usize = 64;
 /// Bags emptied at the end of a transaction, or twice those it filled if that is more.
 const EMPTIED_MAX: usize = 4;
@@ -205,8 +204,8 @@ impl Garbage {
         self.recount();
     }
 
-    /// Lets lists give back what a large transaction made them take, and counts bags and lists against the
-    /// limit: more as they come, less when half is gone.
+    /// Lets lists return the memory that a large transaction made them take. Counts bags and lists against the limit:
+    /// more as they grow, less when half is gone.
     #[cold]
     fn recount(&mut self) {
         shrink(&mut self.sealed);

@@ -34,13 +34,13 @@ pub(crate) const SPAN: Size = small(64 << 10, 4 << 10);
 pub(crate) const LINE: usize = seriatim_base::CACHE_LINE;
 /// Bytes mapped in one step at most.
 const STEP_MAX: usize = 64 << 20;
-/// What lists of transactions may take above the limit, or above what rows take if that is more, at least; an eighth
-/// of the limit if that is more. So reads and deletes go on where no row fits any more: 16 MiB are some 600,000 reads,
-/// or 100,000 deletes, of one transaction.
+/// The memory that lists of transactions may take above the limit, or above the rows' memory if that is more. An eighth
+/// of the limit, if that is more than this. So reads and deletes continue when no row fits any more: 16 MiB are some
+/// 600,000 reads, or 100,000 deletes, of one transaction.
 const NOTES_MIN: usize = 16 << 20;
-/// The part of the limit by which more may be taken, for blocks of sizes that free blocks do not serve, while at least
-/// as much is free: else nodes of indexes find no place after half of the rows were deleted, every second one, and no
-/// row at a new key is inserted. They take some 4 bytes for 100 of rows.
+/// The part of the limit by which it may be exceeded, for blocks of sizes that no free block serves, while at least as
+/// much is free. Otherwise, after every second row was deleted, nodes of indexes find no room, and no row at a new key
+/// is inserted. They take some 4 bytes for 100 of rows.
 const BEYOND_PART: usize = 16;
 /// The rest of a span returns to the heap if it has at least this many bytes; smaller rests become blocks.
 const LEFTOVER_MIN: usize = 1 << 10;
@@ -185,7 +185,7 @@ impl Heap {
         let limit = self.limit.load(Ordering::Relaxed);
         let beyond = limit / BEYOND_PART;
         let room = limit.saturating_add(beyond).saturating_sub(state.taken.saturating_add(state.noted));
-        // Nobody who has the lock of a pool takes that of the state.
+        // No thread takes the lock of the state while it has that of a pool.
         if bytes > room || self.pooled_bytes() < beyond {
             return Err(self.refuse(state));
         }
@@ -358,9 +358,8 @@ impl Heap {
         lock(&self.pools[class.index()]).pop()
     }
 
-    /// A batch of larger blocks, of the class of which most bytes are free. Only of classes that are multiples
-    /// of lines: blocks that are cut from these at a multiple of lines are aligned to lines, as classes that
-    /// are multiples of them require.
+    /// A batch of larger blocks, of the class of which most bytes are free. Only of classes that are multiples of
+    /// lines. Blocks that are cut from these at a multiple of lines are aligned to lines, as such classes require.
     pub(crate) fn take_larger(&self, class: Class) -> Option<(Class, Batch)> {
         let larger = Class::all().filter(|other| *other > class && other.bytes().is_multiple_of(LINE));
         let most = larger.max_by_key(|other| self.free_bytes(*other))?;

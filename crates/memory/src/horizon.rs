@@ -1,25 +1,24 @@
 //! The horizon: an epoch such that no worker reads versions that commits of earlier epochs replaced.
 //!
-//! [`garbage`](crate::garbage) determines when one piece of memory may be reused. A commit that would
-//! overwrite the version before the last, inside its record, has the reverse question: it knows in which epoch
-//! that version was replaced, and needs to know whether that was long enough ago. One number for the database
-//! answers this without a list.
+//! [`garbage`](crate::garbage) determines when one piece of memory may be reused. A commit that would overwrite the
+//! version before the last, inside its record, has the reverse question. It knows in which epoch that version was
+//! replaced, and must know whether that was long enough ago. One number for the database answers this without a list.
 //!
-//! A helper moves it, in rounds. A round begins when the workers that were online at the beginning of the
-//! round before have gone offline: it notes the epoch, and seals the counts (`quiescence`). Why it is safe.
-//! Take a commit of an epoch before that which round n notes.
+//! A helper moves it, in rounds. A round begins when the workers that were online at the beginning of the previous
+//! round have gone offline. It notes the epoch, and seals the counts (`quiescence`). Why it is safe. Take a commit of
+//! an epoch before that which round n notes.
 //! - It read its epoch while its worker was online, and before the epoch advanced to the one that the round
 //!   noted. So the worker is online at the seal of round n, or has installed its versions. When round n has
 //!   passed, the version is replaced.
-//! - A worker that holds the version found it before that, so it is online at the seal of round n + 1, or no
-//!   longer holds the version. When that round has passed, no worker holds it. So then the horizon is the
-//!   epoch that round n noted.
+//! - A worker that holds the version found it before that. So it is online at the seal of round n + 1, or no longer
+//!   holds the version. When that round has passed, no worker holds it. So then the horizon is the epoch that round n
+//!   noted.
 //!
-//! Readers of the past ([`PastReads`](crate::PastReads)) come online later, and read versions that were
-//! replaced before. Then a round notes, before its seal, the epoch that they return instead of the current
-//! one. Consider a reader of the past that may read a version that a commit of an earlier epoch replaced. It
-//! checked what is kept before they returned that epoch, and after it came online, both with a fence between:
-//! so it is online at the seal of round n.
+//! Readers of the past ([`PastReads`](crate::PastReads)) come online later, and read versions that were replaced
+//! before. Then a round notes, before its seal, the epoch that they return instead of the current one. Consider a
+//! reader of the past that may read a version that a commit of an earlier epoch replaced. It checked the kept versions
+//! before they returned that epoch, and after it came online, both with a fence between. So it is online at the seal of
+//! round n.
 
 use crate::heap::lock;
 use crate::quiescence::{Awaited, Counts};

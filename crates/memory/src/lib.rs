@@ -1,18 +1,17 @@
 //! Per-worker arenas and quiescent-state reclamation.
 //!
-//! Invariant: memory is reused only after every *online* worker passed a quiescent state that began after the
-//! memory was retired. Where versions are kept, a version that a commit replaced is reused only after that
-//! commit is durable ([`Memory::keep_versions`]), and when no snapshot of the past that needs it is read
-//! ([`Memory::keep_snapshots`]).
+//! Invariant: memory is reused only after every *online* worker passed a quiescent state that began after the memory
+//! was retired. Where versions are kept, a version that a commit replaced is reused only after that commit is durable
+//! ([`Memory::keep_versions`]). In addition, no open snapshot of the past may need it ([`Memory::keep_snapshots`]).
 //!
 //! A [`Memory`] is shared by the workers of a database; each has a [`Local`]. A worker is *online* between
 //! [`Local::enter`] and [`Local::leave`], that is, inside a transaction, and may follow shared references only
 //! then. It retires the blocks that it unlinks. A retired block is freed once no worker that was online then
 //! can still hold it (`quiescence`, after DBX §5.5). An idle worker is offline and stalls nothing.
 //!
-//! Allocation and release of small blocks are a few instructions on lists the worker owns (`arena`); lists
-//! are refilled from batches other workers freed, then from mapped, touched memory (`heap`). Nothing here may
-//! run inside a region: it could map memory or wait for a lock, which is why allocation wants
+//! Allocation and release of small blocks are a few instructions on lists that the worker owns (`arena`). Lists are
+//! refilled from batches that other workers freed, then from mapped, touched memory (`heap`). Nothing here may run
+//! inside a region: it could map memory or wait for a lock, which is why allocation wants
 //! [`Outside`](seriatim_htm::Outside).
 //!
 //! | module | one idea |

@@ -229,9 +229,9 @@ impl Local {
     /// durable, and before no snapshot that needs it is read. Epoch 0 replaced nothing: as [`Local::retire`].
     ///
     /// # Safety
-    /// As [`Local::retire`], with one exception: where versions are kept, workers that come online later may
-    /// reach it if they found the durable point final and below `epoch`, or hold it below
-    /// ([`DurablePoint::hold`]), or if they read a snapshot for which it is kept.
+    /// As [`Local::retire`], with an exception where versions are kept. Workers that come online later may then reach
+    /// it in three cases: they found the durable point final and below `epoch`, they hold it below
+    /// ([`DurablePoint::hold`]), or they read a snapshot for which it is kept.
     #[inline]
     pub unsafe fn retire_version(&mut self, start: NonNull<u8>, bytes: usize, epoch: Epoch) {
         assert_outside();
@@ -258,9 +258,9 @@ impl Local {
         self.shared.released()
     }
 
-    /// Whether a worker that is online, or comes online later, may read a version that a commit of this epoch
-    /// replaced or deleted, although its grace period has passed. This is possible only with readers of the
-    /// past ([`Memory::keep_for`](crate::Memory::keep_for)).
+    /// Whether a worker may still read a version that a commit of this epoch replaced or deleted, although its grace
+    /// period has passed. The worker is online, or comes online later. This is possible only with readers of the past
+    /// ([`Memory::keep_for`](crate::Memory::keep_for)).
     #[inline]
     pub fn may_be_read(&self, epoch: Epoch) -> bool {
         self.shared.past_reads.get().is_some() && epoch >= self.shared.horizon.epoch()

@@ -19,14 +19,12 @@ pub struct Options {
     pub huge_pages: bool,
     /// Bytes mapped and touched by [`Memory::new`], at most `limit_bytes`. Default: 0.
     pub prefault_bytes: usize,
-    /// Bytes that allocations may take. Workers take memory in spans of 64 KiB; what is released
-    /// can be used again, by allocations of its size class, at the limit by smaller ones too, and by all once a whole
-    /// span is free ([`Memory::give_back`]). Lists that grow with a transaction ([`CountedVec`]) count too: they leave
-    /// less for allocations, and may themselves go on above the limit by an eighth of it, or by 16 MiB if that is
-    /// more; and so above what allocations have taken, if that is more than the limit ([`Memory::set_limit`]).
-    /// Where at least a sixteenth of the limit is free, in blocks that are too small for a request, a sixteenth more is
-    /// taken.
-    /// Default: no limit.
+    /// Bytes that allocations may take. Workers take memory in spans of 64 KiB. Allocations of the same size class can
+    /// reuse released blocks, at the limit smaller ones too. When a whole span is free, all can reuse it
+    /// ([`Memory::give_back`]). Lists that grow with a transaction ([`CountedVec`]) count too, and leave less for
+    /// allocations. They may exceed the limit by an eighth of it, or by 16 MiB if that is more. If allocations have
+    /// taken more than the limit ([`Memory::set_limit`]), lists may exceed that by as much. Where at least a sixteenth
+    /// of the limit is free, in blocks that are too small for a request, a sixteenth more is taken. Default: no limit.
     ///
     /// [`CountedVec`]: crate::CountedVec
     pub limit_bytes: Option<usize>,
@@ -140,10 +138,10 @@ impl Memory {
         self.0.slots.len()
     }
 
-    /// Returns wholly free memory to the system, in pieces of 64 KiB, when more than 64 MiB, and more than an
-    /// eighth of the taken memory, is free. Returns its size in bytes. It does nothing unless much more is
-    /// free than was left the last time. It first requests the free blocks of workers at rest, so that the
-    /// next call finds them. It takes about a second for 20 million blocks; a helper calls it now and then.
+    /// Returns wholly free spans of 64 KiB to the system, when more than 64 MiB, and more than an eighth of the taken
+    /// memory, is free. Returns its size in bytes. It does nothing unless much more is free than was left the last
+    /// time. It first requests the free blocks of workers at rest, so that the next call finds them. It takes about a
+    /// second for 20 million blocks; a helper calls it now and then.
     pub fn give_back(&self) -> usize {
         self.0.heap.give_back_pages()
     }
@@ -192,19 +190,18 @@ impl Memory {
         self.0.snapshots.get_or_init(SnapshotHorizon::default);
     }
 
-    /// Snapshots that are taken from now on need no version that commits of epochs up to `whole` replaced:
-    /// every worker that comes online from now on takes such a snapshot. Versions for older ones are kept
-    /// until all workers that may read them have gone offline. A helper calls this now and then. It does
-    /// nothing without [`Memory::keep_snapshots`].
+    /// From now on, snapshots need no version that commits of epochs up to `whole` replaced. Every worker that comes
+    /// online from now on takes such a snapshot. Versions for older ones are kept until all workers that may read them
+    /// have gone offline. A helper calls this now and then. It does nothing without [`Memory::keep_snapshots`].
     pub fn pass_snapshot(&self, whole: Epoch) {
         if let Some(snapshots) = self.0.snapshots.get() {
             snapshots.pass(&self.0.counts, whole);
         }
     }
 
-    /// Snapshots will be taken again that need the versions that commits of epochs after `whole` replace,
-    /// after a time without snapshots ([`Memory::pass_snapshot`] of the last epoch of all). Call this before
-    /// anything commits that such a snapshot does not show.
+    /// Ends a time without snapshots ([`Memory::pass_snapshot`] of the last epoch of all): new snapshots need the
+    /// versions that commits of epochs after `whole` replace. Call this before anything commits that such a snapshot
+    /// does not show.
     pub fn resume_snapshots(&self, whole: Epoch) {
         if let Some(snapshots) = self.0.snapshots.get() {
             snapshots.resume(whole);

@@ -8,8 +8,8 @@ use std::ptr::NonNull;
 const ON: bool = cfg!(all(debug_assertions, not(miri)));
 /// Every word of a block that was never written.
 const FRESH: u64 = 0xCDCD_CDCD_CDCD_CDCD;
-/// Every word of a free block but the first, which is its link: this with the word's address mixed in, so
-/// that no data looks like it by chance.
+/// The content of every word of a free block but the first, which is its link. The word's address is mixed in, so that
+/// no data equals it by chance.
 const FREE: u64 = 0xF4EE_DDDD_DDDD_DDDD;
 
 fn words(start: NonNull<u8>, class: Class) -> impl Iterator<Item = NonNull<u64>> {

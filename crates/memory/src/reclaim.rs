@@ -1,10 +1,9 @@
 //! Giving memory back to the system.
 //!
-//! Blocks keep their class, and free ones are in lists wherever they were freed. So memory is examined in
-//! *windows*, aligned pieces of the size of a span. A window whose bytes are all free, in batches between
-//! workers or as the rest of a span, is removed from the lists. It becomes a span again, for blocks of any
-//! class, and is returned: the map stays, its pages go (`madvise`), and come back, zeroed, when they are
-//! touched.
+//! Blocks keep their class, and free ones are in lists wherever they were freed. So memory is examined in *windows*,
+//! aligned pieces of the size of a span. A window whose bytes are all free, in batches between workers or as the rest
+//! of a span, is removed from the lists. It becomes a span again, for blocks of any class, and is returned. The map
+//! stays, and its pages are released (`madvise`). They come back zeroed when they are touched.
 //!
 //! Two kinds of memory stay: windows with memory in use, and blocks that workers keep at hand, which they hand
 //! over when they rest ([`Heap::wants_blocks`]).

@@ -6,9 +6,9 @@
 //! needs nothing ([`SnapshotHorizon::pass`]). That epoch is the horizon once all workers have gone offline
 //! that were online then, and may read an older snapshot.
 //!
-//! Why it is safe: the new snapshot is available to readers before `pass` seals the counts. A reader's coming
-//! online and the seal each have a fence (`quiescence`), so either the reader takes the new snapshot or a
-//! later one, or the seal finds it online.
+//! Why it is safe: the new snapshot is available to readers before `pass` seals the counts. A reader's coming online
+//! and the seal each have a fence (`quiescence`). So either the reader takes the new snapshot or a later one, or the
+//! seal finds it online.
 //!
 //! While no snapshot of the past is offered, the epoch that was passed is the last of all: nothing is kept.
 //! Before snapshots are offered again the horizon steps back ([`SnapshotHorizon::resume`]). That is right

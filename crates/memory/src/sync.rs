@@ -1,8 +1,8 @@
 //! The atomics of the count protocol: the standard ones, or loom's when it is model-checked (`--cfg loom`).
 //!
-//! This file is the only one of the crate where the two differ. loom gives a `SeqCst` exchange no more than
-//! an acquire and a release; on x86-64 it is a full fence as well, which the protocol relies on there. So
-//! loom's word gets an exchange that is followed by a fence, and nothing else of it differs from loom's own.
+//! This file is the only one of the crate where the two differ. For loom a `SeqCst` exchange is only an acquire and a
+//! release. On x86-64 it is also a full fence, on which the protocol relies there. So loom's word gets an exchange that
+//! is followed by a fence, and nothing else of it differs from loom's own.
 
 #[cfg(loom)]
 pub(crate) use loom::sync::atomic::{AtomicUsize, Ordering, fence};

@@ -92,9 +92,9 @@ fn hint(_: usize) -> *mut libc::c_void {
     std::ptr::null_mut()
 }
 
-/// The address at which a map is requested from the kernel: behind the last one, from an address that no
-/// process uses. So our words have the same addresses in every process that does the same, and an order by
-/// address is one by age of the map and offset in it.
+/// The address at which a map is requested from the kernel: behind the last one, from an address that no process uses.
+/// So words have the same addresses in every process that does the same. An order by address is one by age of the map
+/// and offset in it.
 #[cfg(all(unix, not(miri), feature = "simulate"))]
 fn hint(bytes: usize) -> *mut libc::c_void {
     static NEXT: std::sync::atomic::AtomicUsize = std::sync::atomic::AtomicUsize::new(1 << 44);

@@ -327,9 +327,9 @@ async fn converse(
     let (mut client, mut upstream) = (End::new(client), End::new(upstream));
     let cancel = Arc::new(Cancel::default());
     let mut registered = None;
-    // Declared before its place, so that it is dropped after the place.
+    // Declared before its admission, so that it is dropped after the admission.
     let mut participant = None;
-    let mut place = None;
+    let mut admission = None;
     let mut is_stopping = false;
     let mut is_shut = false;
     let mut closes = Instant::now();
@@ -368,10 +368,10 @@ async fn converse(
             continue;
         }
         if !session.keeps_place() {
-            place = None;
+            admission = None;
         }
         if let Some(footprint) = session.wants_place() {
-            place = shared.batches.as_ref().map(|batches| {
+            admission = shared.batches.as_ref().map(|batches| {
                 let participant = participant.get_or_insert_with(|| batches.join());
                 participant.enter(footprint)
             });
@@ -416,7 +416,7 @@ async fn converse(
                 // Its last message is still to be read.
                 upstream.is_deaf = written.is_err();
             }
-            () = may_go(place.as_mut()), if session.may_go() => {
+            () = may_go(admission.as_mut()), if session.may_go() => {
                 if cancel.sends() {
                     session.go();
                 }
@@ -429,9 +429,9 @@ async fn converse(
 }
 
 /// Waits until the transaction may run. Without batches it may run at once.
-async fn may_go(place: Option<&mut crate::batches::Place>) {
-    if let Some(place) = place {
-        place.go().await;
+async fn may_go(admission: Option<&mut crate::batches::Admission>) {
+    if let Some(admission) = admission {
+        admission.go().await;
     }
 }
 

@@ -17,16 +17,14 @@
 //! which they compare by digests.
 //!
 //! # The promises of a partition
-//! (a) A fragment depends on the rows of its partition and its work alone: procedures use no random numbers
-//!     and no time, and a fragment is not aborted for its age.
-//! (b) A fragment that fails is rolled back, as any transaction is. So is one that fails for lack of memory,
-//!     or because a disk is full or slow: it leaves no record that would be run again.
-//! (c) Rows are restored write by write. Under `locking` there are no rows of other footprints among them.
-//! (d) Panics of procedures are caught where they run. A panic in the commit is not the procedure's and ends
-//!     the owner. So do errors of the database that neither the procedure nor its arguments explain. The owner
-//!     then continues from its records.
-//! (e) The footprint is that of the arguments. Where they do not determine keys, it has a lock on all rows of
-//!     the table with the partition's value. Where computing it fails or panics, it has a lock on everything.
+//! (a) A fragment depends only on the rows of its partition and its work. Procedures use no random numbers and no time,
+//! and a fragment is not aborted for its age. (b) A fragment that fails is rolled back, as any transaction is. So is
+//! one that fails for lack of memory, or because a disk is full or slow: it leaves no record that would be run again.
+//! (c) Rows are restored write by write. Under `locking` there are no rows of other footprints among them. (d) Panics
+//! of procedures are caught where they run. A panic in the commit is not the procedure's and ends the owner. So do
+//! errors of the database that neither the procedure nor its arguments explain. The owner then continues from its
+//! records. (e) The footprint is that of the arguments. Where they do not determine keys, it has a lock on all rows of
+//! the table with the partition's value. Where computing it fails or panics, it has a lock on everything.
 
 mod journal;
 mod program;
@@ -205,8 +203,8 @@ impl Participant {
         undo: bool,
     ) -> Result<(Reply, Taken), TransactError> {
         self.take_back()?;
-        // A fragment without a row is decided as soon as it is in the log: the marks of all fragments on which
-        // it may depend must be in the log before it.
+        // A fragment without a row is decided as soon as it is in the log. The marks of all fragments on which it may
+        // depend must be in the log before it.
         if !undo && self.journal.as_ref().is_some_and(OwnerJournal::has_votes) && self.divided.changes(work.procedure) {
             self.write()?;
         }

@@ -90,7 +90,7 @@ impl Procedure for Program {
     fn next(&mut self, replies: Vec<(PartitionId, Option<Reply>)>) -> Next<Fragment, Vec<u8>, TransactError> {
         for (_, reply) in replies {
             match reply {
-                Some(Reply::Found(found)) => self.found.extend(found),
+                Some(Reply::Results(found)) => self.found.extend(found),
                 Some(Reply::Output(output)) => self.output = Some(output),
                 None => {}
             }

@@ -13,8 +13,8 @@
 //!     aborted.
 //! (d) A transaction that is not decided when one of its partitions goes down, or is late, aborts.
 //!
-//! By (c) and the order of messages, the transaction that a response names is pending, or kept, or was
-//! aborted: its owner acknowledges a commit after every response that depends on it.
+//! By (c) and the order of messages, the transaction that a response names is pending, or kept, or was aborted. Its
+//! owner acknowledges a commit after every response that depends on it.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::panic::{AssertUnwindSafe, catch_unwind};

@@ -19,7 +19,7 @@ pub enum Fault {
     ReplyLeaked,
     /// A user abort behind an undecided transaction is reported at once.
     UserAbortLeaked,
-    /// The first participant is told a decision before it is durable.
+    /// The first participant receives a decision before it is durable.
     DecisionHalfPersisted,
     /// A speculated single-partition transaction is recorded when it commits, after votes that depend on it.
     SpeculatedUnrecorded,

@@ -1,10 +1,9 @@
 //! Partitions with one owner each. Transactions on one partition run without concurrency control, transactions
 //! over several are coordinated, and a scheme says what an owner does while it waits.
 //!
-//! Invariant: **this crate has no threads, clocks, files or networks.** An [`Owner`] and a [`Coordinator`]
-//! take one message in, and put out records to be kept, messages and answers, in order. A carrier transports
-//! them: threads and channels, a network, or a test that decides the order of events. A partition's data is
-//! touched by its owner only.
+//! Invariant: **this crate has no threads, clocks, files or networks.** An [`Owner`] and a [`Coordinator`] take one
+//! message, and return records to be kept, messages and answers, in order. A carrier transports them: threads and
+//! channels, a network, or a test that decides the order of events. A partition's data is touched by its owner only.
 //!
 //! The source is Jones, Abadi, Madden, "Low Overhead Concurrency Control for Partitioned Main Memory
 //! Databases", SIGMOD 2010.
@@ -64,10 +63,9 @@
 //!   coordinator stay until it has recovered. An owner that was down itself when the notice came has to be
 //!   told again. A coordinator that never recovers blocks voted transactions for ever. One that lives with a
 //!   client (`locking`) needs a log from which others can recover it.
-//! - **Numbers are remembered as far as records go.** A call that failed, or that never arrived, leaves no
-//!   record; after a restart it may run if it comes again. Under `locking` a single-partition transaction and
-//!   one over several partitions with the same number refuse each other while both are active; under the other
-//!   schemes both run.
+//! - **Numbers are remembered by records only.** A call that failed, or that never arrived, leaves no record. After a
+//!   restart it may run if it comes again. Under `locking` a single-partition transaction and one over several
+//!   partitions with the same number refuse each other while both are active; under the other schemes both run.
 //! - **Panics in a partition** end its owner; an implementation of [`Partition`] has to catch those of users'
 //!   code.
 //! - **Locking on hot keys**: the search for deadlocks takes time quadratic in the number of transactions that

@@ -4,10 +4,10 @@
 //! either, and **at most once**: it duplicates none. A message to a receiver that is down may be lost; one to
 //! a receiver that stays up must not be.
 //!
-//! Receivers do not rely on the latter half. A call or first fragment whose number is not above all earlier
-//! ones of its client does not run ([`Outcome::Repeated`]), and neither does a fragment of a round that has
-//! run. So a client that does not learn the outcome of a transaction cannot ask again under its number. Under
-//! a new number the transaction may be applied twice, unless its data tell (a row that says that it is done).
+//! Receivers do not rely on the latter half. A call or first fragment whose number is not above all earlier ones of its
+//! client does not run ([`Outcome::Repeated`]). Neither does a fragment of a round that has run. So a client that does
+//! not learn the outcome of a transaction cannot ask again under its number. Under a new number the transaction may be
+//! applied twice, unless its data tell (a row that says that it is done).
 
 use std::fmt;
 

@@ -1,11 +1,11 @@
 //! The analytical model (§6 of the paper): the throughput of each scheme, computed from a few measured times,
 //! and which scheme to choose.
 //!
-//! It has two partitions, single-partition transactions at either one, and others with one fragment at each;
-//! `f` is the share of the latter. The equations of §6.1 to §6.3 are used as printed, with two corrections.
-//! First, §6.2 defines the stall as `tmp - tmpC`, but Table 2 gives it as 40 µs and not as 156. (40 µs is
-//! §3.3's round trip; with it `tmpN > tmpC`, which §6.2 says of the system, would be false.) Second, Table 2
-//! gives `l` as the *additional* share of time, so the equations need `1 + l` in its stead.
+//! It has two partitions, single-partition transactions at either one, and others with one fragment at each; `f` is the
+//! share of the latter. The equations of §6.1 to §6.3 are used as printed, with two corrections. First, §6.2 defines
+//! the stall as `tmp - tmpC`, but Table 2 gives it as 40 µs and not as 156. (40 µs is §3.3's round trip; with it `tmpN
+//! > tmpC`, which §6.2 says of the system, would be false.) Second, Table 2 gives `l` as the *additional* share of
+//! time, so the equations need `1 + l` instead.
 //!
 //! The paper has no equations for §5.2 to §5.4. Ours equal the paper's where there are no conflicts, aborts
 //! and second rounds:
@@ -237,8 +237,8 @@ mod tests {
         assert!((PAPER.hidden(0.1) - 101.0 / 73.0).abs() < 1e-9 && (PAPER.hidden(0.5) - 0.5).abs() < 1e-9);
     }
 
-    /// Figure 10: blocking falls at once, local speculation when there is no longer enough to hide the stalls, at
-    /// tspS / (2 tmpI + tspS); the two kinds of speculation are one before that; speculation stays above locking.
+    /// Figure 10: blocking falls at once. Local speculation falls when it can no longer hide the stalls, at tspS / (2
+    /// tmpI + tspS); before that both kinds of speculation are equal. Speculation stays above locking.
     #[test]
     fn the_curves_are_those_of_figure_10() {
         let bend = 73.0 / (2.0 * 101.0 + 73.0);
@@ -324,7 +324,7 @@ mod tests {
         }
     }
 
-    /// Table 1, as its caption and §5.7 say: speculation where few have a second round or abort; locking
+    /// Table 1, with its caption and §5.7: speculation is best where few have a second round or abort. Locking is best
     /// where many have several rounds, or abort and do not conflict.
     #[test]
     fn what_is_recommended_says_why() {

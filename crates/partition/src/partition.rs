@@ -5,7 +5,7 @@ use crate::{OwnerRecord, RecoveredState, TransactionId};
 /// The data of one partition, and the code that runs on it. The owner calls it from one thread, one call at a
 /// time.
 ///
-/// What an implementation promises:
+/// An implementation promises:
 ///
 /// (a) **A fragment is deterministic**: the same work on the same state has the same effects and the same
 ///     reply. Values of clocks, random numbers or other partitions are part of the work. Recovery relies on
@@ -45,7 +45,7 @@ pub trait Partition {
     /// changed anything. Otherwise it keeps undo until the work has succeeded.
     ///
     /// # Errors
-    /// When the fragment fails all the same. The client is told.
+    /// When the fragment fails all the same. The client is notified.
     fn execute_without_undo(
         &mut self,
         transaction: TransactionId,

@@ -5,7 +5,7 @@ use crate::PartitionId;
 
 /// A transaction over several partitions, as the coordinator runs it.
 ///
-/// What an implementation promises:
+/// An implementation promises:
 ///
 /// (a) **The first round has a fragment for every partition that takes part**, so that all partitions order
 ///     transactions alike. A partition that has nothing to do yet gets [`FragmentRequest::place`].

@@ -1,8 +1,7 @@
 //! A PostgreSQL server of one's own, for tests and measurements of what stands before one.
 //!
-//! Invariant: it listens on loopback alone, keeps all that it has in a temporary folder, and both end with
-//! its owner. It lets everybody in who reaches it, and does not flush what it writes: nothing of it is to
-//! last.
+//! Invariant: it listens on loopback alone, keeps all that it has in a temporary folder, and both end with its owner.
+//! It accepts every connection, and does not flush its writes, as its data need not survive.
 //!
 //! The server is the Debian package's (`apt-get install postgresql`), or that of a directory of binaries in
 //! `SERIATIM_POSTGRES`.
@@ -34,7 +33,7 @@ pub fn binaries() -> Option<PathBuf> {
     found.filter(|folder| folder.join("initdb").exists()).max()
 }
 
-/// Who runs the server, which must not be root.
+/// The user that runs the server, which must not be root.
 fn user() -> Option<(u32, u32)> {
     let id = Command::new("id").arg("-u").output().ok()?;
     if id.stdout != b"0\n" {
@@ -61,7 +60,7 @@ impl Server {
     /// its `pg_hba.conf` before one that lets everybody in, and these in its configuration.
     ///
     /// # Errors
-    /// What went wrong, in words: a program of the server failed, or a file cannot be written.
+    /// A description of the failure: a program of the server failed, or a file cannot be written.
     pub fn start(binaries: PathBuf, name: &str, access: &str, configuration: &str) -> Result<Server, String> {
         let folder = std::env::temp_dir().join(format!("seriatim-{name}-{}", std::process::id()));
         let told = |error: std::io::Error| format!("{}: {error}", folder.display());
@@ -149,7 +148,7 @@ impl Server {
         let _ = running.wait();
     }
 
-    /// What it has said.
+    /// Its output so far.
     pub fn log(&self) -> String {
         std::fs::read_to_string(self.folder.join("log")).unwrap_or_default()
     }
@@ -172,7 +171,7 @@ impl Server {
     /// What `psql` prints of statements, unaligned, as the superuser.
     ///
     /// # Errors
-    /// What it says of the first that fails.
+    /// Its message about the first that fails.
     pub fn psql(&self, text: &str) -> Result<String, String> {
         let port = self.port.to_string();
         let mut psql = self.command("psql");

@@ -1,11 +1,11 @@
 //! Slices: the parts of a procedure that can run ahead of time.
 //!
-//! A *slice* of steps has those parts of them that can run without touching the database: bindings whose
-//! values are known, branches and loops over known values, and the operations with known keys. Flow analysis
-//! determines which variables are settled when the steps begin ([`Flow::settled`]). A variable that the steps
-//! assign is not, since its value at the operation is not the current one. Parts that depend on more are left
-//! out. Of a branch whose condition is not known, both sides are taken, since either may run. So a slice
-//! visits at least the operations that will run with known keys, and evaluates each key as its operation will.
+//! A *slice* of steps has those parts of them that can run without the database. These are bindings whose values are
+//! known, branches and loops over known values, and the operations with known keys. Flow analysis determines which
+//! variables are settled when the steps begin ([`Flow::settled`]). A variable that the steps assign is not, since its
+//! value at the operation is not the current one. Parts that depend on more are left out. Of a branch whose condition
+//! is not known, both sides are taken, since either may run. So a slice visits at least the operations that will run
+//! with known keys, and evaluates each key as its operation will.
 
 use std::collections::BTreeSet;
 

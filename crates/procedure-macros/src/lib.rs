@@ -52,8 +52,8 @@ use syn::{DeriveInput, Ident, ItemFn, parse_macro_input};
 ///
 /// # Operations
 ///
-/// Each is a step of its own: after `let .. =`, as a statement, in the head of an `if let`, `match` or `for`,
-/// or last in a branch of a `let`.
+/// Each is a separate step: after `let .. =`, as a statement, in the head of an `if let`, `match` or `for`, or last in
+/// a branch of a `let`.
 ///
 /// | | gives |
 /// |---|---|

@@ -1,7 +1,7 @@
 //! The representation as a constant: `#[procedure]` writes it as JSON, and registration reads it.
 //!
-//! Serde derives both directions for the tree. What the source alone has is left out: scopes, references. Values that
-//! only the compiler knows are in lists beside the text, and the text has their positions.
+//! Serde derives both directions for the tree. Scopes and references, which only the source has, are left out. Values
+//! that only the compiler knows are in lists beside the text, and the text has their positions.
 //!
 //! Invariant: the macro that writes and the code that reads are of one version. A text that cannot be read is
 //! a fault in them, and panics.
@@ -110,11 +110,11 @@ pub trait Readable:
 }
 
 thread_local! {
-    /// What the thread is reading, and its file.
+    /// The text that the thread is reading, and its file.
     static READING: RefCell<Option<(&'static Encoded, Arc<str>)>> = const { RefCell::new(None) };
 }
 
-/// What the thread is reading, and its file.
+/// The text that the thread is reading, and its file.
 fn reading<E: Error>() -> Result<(&'static Encoded, Arc<str>), E> {
     READING.with_borrow(Clone::clone).ok_or_else(|| E::custom("a procedure is read by `Encoded::decode`"))
 }

@@ -8,10 +8,10 @@
 //! Evaluation is strict and from left to right, but for `&&`, `||`, `if` and `match`, which evaluate what they need. An
 //! assignment evaluates its value first, then the indices of its place.
 //!
-//! An integer without a type takes the type of the value with which it is combined: the other operand, the
-//! assigned variable, a parameter of a pure function, a column. Until then it has the range of an `i128`.
-//! Generated code, where the compiler gives a type from the start, may overflow earlier. A front end that
-//! knows a type writes it, as `u8::from(0)`.
+//! An integer without a type takes the type of the value with which it is combined. That is the other operand, the
+//! assigned variable, a parameter of a pure function, or a column. Until then it has the range of an `i128`. Generated
+//! code, where the compiler gives a type from the start, may overflow earlier. A front end that knows a type writes it,
+//! as `u8::from(0)`.
 
 use crate::arithmetic::{binary, integer, meet, truth, unary};
 use crate::compare::{equal, order};
@@ -316,8 +316,8 @@ impl Frame {
         let mut path = Vec::with_capacity(place.path.len());
         for selector in &place.path {
             path.push(match selector {
-                Selector::Field(name) => Part::Field(name),
-                Selector::Index(at) => Part::Index(count(&self.evaluate(at)?)?),
+                Selector::Field(name) => KnownSelector::Field(name),
+                Selector::Index(at) => KnownSelector::Index(count(&self.evaluate(at)?)?),
             });
         }
         let mut whole = self.value(place.variable)?.clone();
@@ -338,31 +338,33 @@ impl Frame {
 }
 
 /// A selector whose index is known.
-enum Part<'n> {
+enum KnownSelector<'n> {
     Field(&'n str),
     Index(usize),
 }
 
-impl Part<'_> {
+impl KnownSelector<'_> {
     fn of(self, value: &mut Value) -> Result<&mut Value, EvaluationError> {
         let at = match &self {
-            Part::Field(name) => match &*value {
+            KnownSelector::Field(name) => match &*value {
                 Value::Record { fields, .. } => fields.iter().position(|(field, _)| **field == **name),
                 Value::Tuple(_) => name.parse().ok(),
                 _ => None,
             },
-            Part::Index(at) => Some(*at),
+            KnownSelector::Index(at) => Some(*at),
         };
         let kind = value.kind();
         let part = match (self, value, at) {
-            (Part::Field(_), Value::Record { fields, .. }, Some(at)) => fields.get_mut(at).map(|(_, value)| value),
-            (Part::Field(_), Value::Tuple(values), Some(at)) => values.get_mut(at),
-            (Part::Index(index), Value::List(values), _) => {
+            (KnownSelector::Field(_), Value::Record { fields, .. }, Some(at)) => {
+                fields.get_mut(at).map(|(_, value)| value)
+            }
+            (KnownSelector::Field(_), Value::Tuple(values), Some(at)) => values.get_mut(at),
+            (KnownSelector::Index(index), Value::List(values), _) => {
                 let length = values.len();
                 return values.get_mut(index).ok_or(EvaluationError::OutOfBounds { index, length });
             }
-            (Part::Index(_), ..) => return Err(mistake(format!("{kind} has no elements to assign"))),
-            (Part::Field(name), ..) => return Err(mistake(format!("{kind} has no field `{name}`"))),
+            (KnownSelector::Index(_), ..) => return Err(mistake(format!("{kind} has no elements to assign"))),
+            (KnownSelector::Field(name), ..) => return Err(mistake(format!("{kind} has no field `{name}`"))),
         };
         part.ok_or_else(|| mistake(format!("{kind} has no such field")))
     }

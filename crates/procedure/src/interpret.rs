@@ -11,10 +11,10 @@
 //! - **Update.** The body runs once, on the current row, and only if there is one. It reads columns with its
 //!   own assignments so far. When it ends, by [`StepKind::Yield`] or at its end, the assigned columns are
 //!   written all at once; if it fails, none. It cannot reach the database, return or abort.
-//! - **Loops over scans.** The scan runs as the loop does: rows after a `break` or beyond the limit are not
-//!   read, and with a limit of 0 there are none. The scan sees the transaction's writes from before it began.
-//!   If the loop's own body updates a row ahead of the scan, the scan may find the old or the new row; a row
-//!   that is inserted there may be found or not. A procedure should not depend on that.
+//! - **Loops over scans.** The scan reads one row for each iteration. Rows after a `break` or beyond the limit are not
+//!   read; with a limit of 0 there are none. The scan sees the transaction's writes from before it began. If the loop's
+//!   body updates a row ahead of the scan, the scan may find the old or the new row. A row that is inserted there may
+//!   be found or not. A procedure should not depend on that.
 //! - **Abort.** A user's abort, a missing required row, a duplicate key, an overflow, an element out of bounds
 //!   or any error of the database ends the procedure at that step. The caller rolls the transaction back.
 //!   Steps before it ran in full, so of two aborts the first in source order decides.
@@ -63,7 +63,7 @@ pub trait Operate {
     /// The row with this key.
     ///
     /// # Errors
-    /// What the database has; values that are not of the key's types.
+    /// Errors of the database; values that are not of the key's types.
     fn get(&self, operation: &Operation, table: &str, key: Vec<Value>) -> Result<Option<Value>, Self::Error>;
 
     /// Calls `body` once with the row of this key, if there is one, and writes the changes that it returns.
@@ -89,7 +89,7 @@ pub trait Operate {
     /// Deletes the row with this key. Returns whether there was one.
     ///
     /// # Errors
-    /// What the database has; values that are not of the key's types.
+    /// Errors of the database; values that are not of the key's types.
     fn delete(&self, operation: &Operation, table: &str, key: Vec<Value>) -> Result<bool, Self::Error>;
 
     /// Calls `visit` for each row in key order, or against it, until it breaks or fails.
@@ -115,7 +115,7 @@ pub trait Operate {
 /// Runs a procedure. `arguments` is the value of its parameter, or of several or none a tuple of their values.
 ///
 /// # Errors
-/// What the database has; the procedure's abort; a mistake in the procedure or the arguments.
+/// Errors of the database; the procedure's abort; a mistake in the procedure or the arguments.
 pub fn interpret<O: Operate>(procedure: &Procedure, arguments: &Value, database: &O) -> Result<Value, O::Error> {
     let mut frame = Frame::new(procedure.variables.len());
     bind_arguments(procedure, arguments, &mut frame)?;

@@ -1,10 +1,10 @@
 //! The intermediate representation: a procedure as data.
 //!
-//! Invariant: it is closed. What is not representable here cannot be analysed, so front ends (the attribute
-//! macro, SQL) refuse it with its position in the source. Every [`Step`] and [`Operation`] has an id, dense
-//! and in source order, which generated code, interpreter and analysis share. The tree is generic over its
-//! leaves ([`Notation`]), so that the macro that emits code uses the same tree. Names are not resolved: that
-//! needs the schema and happens at registration.
+//! Invariant: it is closed. Code that is not representable here cannot be analysed, so front ends (the attribute macro,
+//! SQL) refuse it with its position in the source. Every [`Step`] and [`Operation`] has an id, dense and in source
+//! order, which generated code, interpreter and analysis share. The tree is generic over its leaves ([`Notation`]), so
+//! that the macro that emits code uses the same tree. Names are not resolved: that needs the schema and happens at
+//! registration.
 
 use std::convert::Infallible;
 use std::fmt;
@@ -196,11 +196,11 @@ pub struct Step<N: Notation = Decoded> {
     pub id: StepId,
     /// Where it stands.
     pub span: N::Mark,
-    /// What it does.
+    /// Its kind.
     pub kind: StepKind<N>,
 }
 
-/// What a step does.
+/// The kind of a step.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(bound(serialize = "N: Written", deserialize = "N: Readable"))]
 pub enum StepKind<N: Notation = Decoded> {
@@ -215,7 +215,7 @@ pub enum StepKind<N: Notation = Decoded> {
     },
     /// Binds a value if it matches; else runs a block that ends in a jump.
     LetElse {
-        /// What to match.
+        /// The pattern.
         pattern: N::Pattern,
         /// The value.
         value: Expression<N>,
@@ -224,7 +224,7 @@ pub enum StepKind<N: Notation = Decoded> {
     },
     /// Assigns a variable, or a part of it, or (in the body of an update) a column.
     Assign {
-        /// What is assigned.
+        /// The target.
         place: Target<N>,
         /// `Some(op)` for `place op= value`.
         operator: Option<BinaryOperator>,
@@ -233,7 +233,7 @@ pub enum StepKind<N: Notation = Decoded> {
     },
     /// Accesses the database.
     Operation {
-        /// What is done.
+        /// The action.
         operation: Box<Operation<N>>,
         /// Binds the result (see [`OperationKind`]).
         bind: Option<N::Pattern>,
@@ -292,7 +292,7 @@ pub enum StepKind<N: Notation = Decoded> {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(bound(serialize = "N: Written", deserialize = "N: Readable"))]
 pub struct Arm<N: Notation = Decoded> {
-    /// What to match.
+    /// The pattern.
     pub pattern: N::Pattern,
     /// And what must also be true.
     pub guard: Option<Expression<N>>,
@@ -372,7 +372,7 @@ pub struct Operation<N: Notation = Decoded> {
     /// The index used instead of the primary key, by its name; [`OperationKind::Get`] and [`OperationKind::Scan`] only.
     #[serde(deserialize_with = "N::index")]
     pub index: Option<N::Index>,
-    /// What it does.
+    /// Its kind.
     pub kind: OperationKind<N>,
 }
 
@@ -441,7 +441,7 @@ pub enum KeyRange<N: Notation = Decoded> {
     },
 }
 
-/// What a scan does with its rows.
+/// The use of a scan's rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Take {
     /// The body of a [`StepKind::ForEach`] runs for each.
@@ -460,14 +460,14 @@ pub enum Take {
 pub struct Expression<N: Notation = Decoded> {
     /// Where it stands.
     pub span: N::Mark,
-    /// What it is.
+    /// Its kind.
     pub kind: Box<ExpressionKind<N>>,
 }
 
 /// An arm of a match of values: what to match, what must also be true, and the value then.
 pub type ValueArm<N> = (<N as Notation>::Pattern, Option<Expression<N>>, Expression<N>);
 
-/// What an expression is.
+/// The kind of an expression.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(bound(serialize = "N: Written", deserialize = "N: Readable"))]
 pub enum ExpressionKind<N: Notation = Decoded> {

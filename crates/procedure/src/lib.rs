@@ -1,7 +1,7 @@
 //! Procedures as data, and what can be derived from them.
 //!
-//! Invariant: pure. The same intermediate representation and schema give the same plan. What cannot be proved
-//! is refused, and the refusal says why and where. Nothing here opens a database: the interpreter runs against
+//! Invariant: pure. The same intermediate representation and schema give the same plan. Procedures that cannot be
+//! proved are refused, and the refusal says why and where. Nothing here opens a database: the interpreter runs against
 //! a trait.
 
 pub mod analysis;

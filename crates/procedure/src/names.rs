@@ -1,7 +1,7 @@
-//! The closed lists of methods and associated functions that procedures may call besides `#[pure]` functions.
+//! The closed lists of methods and associated functions that procedures may call, in addition to `#[pure]` functions.
 //!
-//! Invariant: these lists are the language. A front end refuses every other name. What the names do to data is in
-//! [`methods`](crate::methods).
+//! Invariant: these lists are the language. A front end refuses every other name. [`methods`](crate::methods) has their
+//! effects.
 
 /// Where a method may be called.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,7 +25,7 @@ pub struct Method {
     pub position: Position,
     /// Whether in Rust it takes its receiver by reference.
     pub lends: bool,
-    /// What it is called on and what its value is.
+    /// A description of its receiver and its value.
     pub meaning: &'static str,
 }
 
@@ -38,7 +38,7 @@ pub struct Associated {
     pub name: &'static str,
     /// Number of arguments.
     pub arity: usize,
-    /// What its value is.
+    /// A description of its value.
     pub meaning: &'static str,
 }
 

@@ -48,7 +48,7 @@ const DEPTH_MAX: usize = 64;
 /// bytes in memory and one here. A list of such texts is a value as any other, so there is also [`ROOM`].
 const ROOM_PER_BYTE: usize = 64;
 
-/// Bytes of memory that values may take beyond that, all together: 70,000 empty texts of capacity 1,000, or a
+/// Bytes of memory that all values may take beyond that. It suffices for 70,000 empty texts of capacity 1,000, or a
 /// million values without bytes, which take a thread some milliseconds.
 const ROOM: usize = ROOM_PER_BYTE << 20;
 

@@ -22,8 +22,8 @@ use seriatim_base::thread::Touch;
 #[allow(dead_code, reason = "no test uses all of it")]
 mod common;
 
-/// Before each access to the header of a record, reading, locking, validating and installing, and before a
-/// gap is locked: where tests and simulations let another thread take its turn. The word is not used.
+/// Called before each access to the header of a record (reading, locking, validating, installing), and before a gap is
+/// locked. Tests and simulations let another thread take its turn here. The word is not used.
 #[doc(hidden)]
 #[inline(always)]
 pub fn step(touch: Touch, word: *const AtomicU64) {

@@ -16,11 +16,11 @@
 //! not in the copy, nor are their rows: both are behind these ends.
 //!
 //! **Another process** ([`backup`]) cannot stop the database from changing.
-//! - *The logs are scanned twice.* If a batch of the first scan states a durable epoch, all loggers had flushed
-//!   that epoch, so the second scan must see it.
-//! - *The manifest is read before and after the scans, and at the end.* New tables do no harm: the manifest
-//!   that is read after the scans lists every table that their batches can mention. If anything else changed (a
-//!   checkpoint, a conversion, an opening), or a file disappeared, the backup starts over.
+//! - *The logs are scanned twice.* If a batch of the first scan states a durable epoch, all loggers had flushed that
+//!   epoch. So the second scan must see it.
+//! - *The manifest is read before and after the scans, and at the end.* New tables do no harm, as the manifest that is
+//!   read after the scans lists every table that their batches can mention. If anything else changed (a checkpoint, a
+//!   conversion, an opening), or a file disappeared, the backup starts over.
 //! - *Damage is reported only if it is found again*, at the same place and with the same manifest. A batch that
 //!   is being written may look damaged if its successor appears a moment later. Otherwise the database is
 //!   reported as busy.
@@ -457,7 +457,7 @@ fn copy_log(
                 false => scan.read_raw(disk, number, &mut buffer)?,
             }
             let bytes = batch.header.bytes();
-            buffer.splice(..0, batch.header.encode(scan.salt(batch)));
+            buffer.splice(..0, scan.encoded_header(batch));
             debug_assert!(buffer.len() >= HEADER_BYTES);
             buffer.resize(bytes as usize, 0);
             copy.write_all_at(&buffer, batch.offset).map_err(copying())?;
@@ -539,7 +539,7 @@ fn verify_as(
 /// # Errors
 /// As [`verify`] and [`backup`].
 pub fn restore(disk: &dyn Disk, from: &Path, to: &Path, progress: &Progress<'_>) -> Result<Copied, LogError> {
-    // What is refused is refused before it is read all through. Nothing is made for a backup that is damaged.
+    // A backup that is refused is refused before all of it is read. Nothing is made for a backup that is damaged.
     check(disk, from, to)?;
     verify(disk, from, &|_, _| {})?;
     backup(disk, from, to, progress)

@@ -23,6 +23,8 @@
 
 use seriatim_base::Epoch;
 
+use crate::narrow;
+
 /// The unit of space in a segment, in bytes. A disk writes each page, or each of its eight sectors, separately.
 pub const PAGE: usize = 4096;
 /// Bytes of a batch's header.
@@ -152,6 +154,29 @@ impl Header {
             payload_bytes: u32_at(bytes, 12),
             payload_crc: u32_at(bytes, 8),
         })
+    }
+
+    /// The header with epochs of today, if it is in a segment of this format. Epoch zero says that there are no groups.
+    pub(crate) fn widened(self, format: u32) -> Header {
+        let last = |epoch| if epoch == Epoch(0) { epoch } else { narrow::last(format, epoch) };
+        self.with_epochs(|epoch| narrow::last(format, epoch), last)
+    }
+
+    /// The header as it is written in a segment of this format.
+    pub(crate) fn narrowed(self, format: u32) -> Header {
+        let narrowed = |epoch| narrow::narrowed(format, epoch);
+        self.with_epochs(narrowed, narrowed)
+    }
+
+    fn with_epochs(self, end: impl Fn(Epoch) -> Epoch, newest: impl Fn(Epoch) -> Epoch) -> Header {
+        let Header { closed, durable, newest: in_it, newest_before, .. } = self;
+        Header {
+            closed: end(closed),
+            durable: end(durable),
+            newest: newest(in_it),
+            newest_before: newest(newest_before),
+            ..self
+        }
     }
 
     /// Whether this is the payload that was written with the header.

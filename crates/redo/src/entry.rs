@@ -235,7 +235,7 @@ pub struct Entry<'a> {
     pub layout: LayoutId,
     /// The row's key.
     pub key: Key<'a>,
-    /// What happened to the row.
+    /// The change of the row.
     pub change: Change<'a>,
     /// Bytes from the start of the payload to the entry.
     pub offset: usize,
@@ -307,11 +307,11 @@ impl<'a, L: Layouts> Iterator for Entries<'a, '_, L> {
 pub struct EntryError {
     /// Bytes from the start of the payload to the malformed group or entry.
     pub offset: usize,
-    /// What is wrong with it.
+    /// The fault.
     pub problem: Problem,
 }
 
-/// What is wrong with a group or entry.
+/// The fault of a group or entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Problem {

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 pub enum LogError {
     /// The operating system refused an operation. The source names the operation and the path.
     Io {
-        /// What the log was doing, as in "writing the manifest".
+        /// The action of the log, such as "writing the manifest".
         what: String,
         /// The error of the operating system.
         source: io::Error,
@@ -21,9 +21,9 @@ pub enum LogError {
         file: PathBuf,
         /// Bytes from the start of the file to the damage.
         offset: u64,
-        /// What is wrong there.
+        /// The fault at that position.
         problem: String,
-        /// What the operator can do.
+        /// The remedy.
         advice: String,
     },
     /// This program does not know the format of a file.
@@ -39,7 +39,7 @@ pub enum LogError {
     NotADatabase {
         /// The directory.
         directory: PathBuf,
-        /// What is missing or in the way.
+        /// The missing or conflicting object.
         problem: String,
     },
     /// A directory or a segment was removed while its database was open.

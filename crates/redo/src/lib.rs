@@ -28,6 +28,7 @@ mod fault;
 mod log;
 pub mod logger;
 pub mod manifest;
+mod narrow;
 pub mod replay;
 pub mod segment;
 pub mod stream;
@@ -38,7 +39,7 @@ mod tables;
 pub mod writer;
 
 /// The format that this program writes: of manifests, segments and checkpoints alike.
-pub const FORMAT: u32 = 2;
+pub const FORMAT: u32 = 3;
 
 pub use durable::Durable;
 pub use error::LogError;

@@ -2,18 +2,20 @@
 //!
 //! ```text
 //! {                        JSON, for people to read: `mirror` has the fields
-//!   "format": 2,
+//!   "format": 3,
 //!   ...
 //! }
 //! crc32 0a1b2c3d           of everything above this line
 //! ```
 //! Invariant: the manifest is replaced as a whole, so a power cut leaves the old one or the new one. A file of
-//! the directory counts only if the manifest lists it.
+//! the directory counts only if the manifest lists it. Tables that were created since it was written may be in a second
+//! file ([`additions`]).
 //!
 //! `format` is raised by every change that an older program would misread, also of segments and entries. A
 //! newer format is refused. An older one is upgraded, one function for each step. The last line and the place
 //! of `format` never change. `FORMAT.md` has the rules.
 
+pub mod additions;
 mod mirror;
 
 use std::collections::HashSet;
@@ -26,9 +28,10 @@ use seriatim_base::disk::{Disk, Opening};
 use seriatim_base::{Epoch, LayoutId, TableId, Tid};
 use seriatim_catalog::TableDef;
 
+use self::additions::{ADDITIONS, Base};
 use crate::batch::PAGE;
 use crate::segment::SEGMENT_BYTES_MAX;
-use crate::{FORMAT, LogError};
+use crate::{FORMAT, LogError, narrow};
 
 /// The file name of the manifest.
 pub const MANIFEST: &str = "MANIFEST";
@@ -40,7 +43,7 @@ const MANIFEST_NEW: &str = "MANIFEST.new";
 type Upgrade = fn(Value) -> Result<Value, String>;
 
 /// The upgrade from format `n` is at index `n - 1`.
-const UPGRADES: [Upgrade; FORMAT as usize - 1] = [without_ends];
+const UPGRADES: [Upgrade; FORMAT as usize - 1] = [without_ends, with_narrow_epochs];
 
 /// The largest manifest, in bytes.
 pub const MANIFEST_BYTES_MAX: u64 = 256 << 20;
@@ -54,6 +57,9 @@ pub const PARTS_MAX: u32 = 1 << 16;
 pub const TABLE_IDS_MAX: u32 = 1 << 20;
 /// Epochs are below this.
 const EPOCH_END: u64 = 1 << (Tid::BITS - Tid::COUNTER_BITS);
+
+/// How often a manifest is read again because another process has replaced it meanwhile.
+const LOOKS_MAX: usize = 100;
 
 const ADVICE: &str = "restore a backup, or MANIFEST from a copy of this directory";
 
@@ -201,9 +207,9 @@ impl Manifest {
         self.tables.swap(old, new);
     }
 
-    /// Reads the manifest of a database directory. Returns `None` if no database was created there: the
-    /// directory does not exist, or has no file of a database. The manifest of a new database is written before
-    /// its first segment and checkpoint.
+    /// Reads the manifest of a database directory, with the tables that were added since it was written. Returns
+    /// `None` if no database was created there: the directory does not exist, or has no file of a database. The
+    /// manifest of a new database is written before its first segment and checkpoint.
     ///
     /// # Errors
     /// [`LogError::Format`] for a newer format. [`LogError::Corrupt`] if the manifest is damaged, or missing
@@ -219,21 +225,22 @@ impl Manifest {
                 None => Ok(None),
             };
         }
-        let read = || {
-            let file = disk.open(&path, Opening::Read)?;
-            let length = file.bytes()?;
-            if length > MANIFEST_BYTES_MAX {
-                return Ok(Err(length));
+        let reading = || LogError::io("reading the manifest");
+        for _ in 0..LOOKS_MAX {
+            let had_list = additions::is_there(disk, directory).map_err(reading())?;
+            let bytes = read(disk, &path)?;
+            let mut manifest = Manifest::decode(&bytes, &path)?;
+            let base = Base::of(&bytes).expect("its last line is sound");
+            let added = additions::read(disk, directory, base, &mut manifest);
+            // Another process may have written a manifest with the tables of a list meanwhile. A list that began and
+            // ended meanwhile need not be seen.
+            let has_list = had_list || additions::is_there(disk, directory).map_err(reading())?;
+            if !has_list || Base::find(disk, directory).map_err(reading())? == Some(base) {
+                return added.map(|()| Some(manifest));
             }
-            let mut bytes = vec![0; length as usize];
-            file.read_exact_at(&mut bytes, 0)?;
-            Ok(Ok(bytes))
-        };
-        let bytes = read().map_err(LogError::io("reading the manifest"))?.map_err(|length| {
-            let problem = format!("it has {length} bytes; a manifest has at most {MANIFEST_BYTES_MAX}");
-            LogError::corrupt(&path, MANIFEST_BYTES_MAX, problem, ADVICE)
-        })?;
-        Manifest::decode(&bytes, &path).map(Some)
+        }
+        let problem = format!("it changed {LOOKS_MAX} times while it was read: try again");
+        Err(reading()(Error::new(ErrorKind::ResourceBusy, problem)))
     }
 
     /// Reads the manifest of a directory that must hold a database.
@@ -270,13 +277,15 @@ impl Manifest {
         // Some file systems allocate space at the sync and report a full disk there. This sync is not repeated,
         // so bytes that the kernel dropped do no harm: nothing relies on this file, and the next attempt writes
         // another one.
-        let unless_full = |source: Error| match source.kind() {
-            ErrorKind::StorageFull | ErrorKind::QuotaExceeded => untouched(source),
-            _ => lost(source),
-        };
+        let unless_full = |source: Error| if is_full(&source) { untouched(source) } else { lost(source) };
         file.sync_data().map_err(unless_full)?;
         disk.rename(&new, &path).map_err(unless_full)?;
-        disk.sync_dir(directory).map_err(lost)
+        disk.sync_dir(directory).map_err(lost)?;
+        // The list of new tables names another manifest, and is void. To remove it is not needed for safety.
+        if additions::is_there(disk, directory).unwrap_or(false) {
+            let _ = disk.remove_file(&directory.join(ADDITIONS));
+        }
+        Ok(())
     }
 
     /// Encodes the file.
@@ -401,6 +410,25 @@ impl Manifest {
     }
 }
 
+/// Reads the file at `path`, unless it is too long for a manifest.
+fn read(disk: &dyn Disk, path: &Path) -> Result<Vec<u8>, LogError> {
+    let reading = || LogError::io("reading the manifest");
+    let file = disk.open(path, Opening::Read).map_err(reading())?;
+    let length = file.bytes().map_err(reading())?;
+    if length > MANIFEST_BYTES_MAX {
+        let problem = format!("it has {length} bytes; a manifest has at most {MANIFEST_BYTES_MAX}");
+        return Err(LogError::corrupt(path, MANIFEST_BYTES_MAX, problem, ADVICE));
+    }
+    let mut bytes = vec![0; length as usize];
+    file.read_exact_at(&mut bytes, 0).map_err(reading())?;
+    Ok(bytes)
+}
+
+/// Whether the disk has no space for a write.
+fn is_full(error: &Error) -> bool {
+    matches!(error.kind(), ErrorKind::StorageFull | ErrorKind::QuotaExceeded)
+}
+
 /// An epoch has at most as many bits as it has in a TID.
 pub(crate) fn check_epoch(epoch: Epoch) -> Result<(), String> {
     match epoch.0 < EPOCH_END {
@@ -417,6 +445,29 @@ fn without_ends(mut value: Value) -> Result<Value, String> {
         if incarnation.insert("ends".to_owned(), Value::Array(Vec::new())).is_some() {
             return Err("an incarnation of format 1 has a field `ends`".to_owned());
         }
+    }
+    Ok(value)
+}
+
+/// Upgrades from format 2 to 3, whose epochs have more bits.
+fn with_narrow_epochs(mut value: Value) -> Result<Value, String> {
+    let widen = |holder: &mut Value, name: &str, widen: fn(u32, Epoch) -> Epoch| match holder.get_mut(name) {
+        Some(Value::Null) => Ok(()),
+        Some(epoch) => {
+            let narrow = epoch.as_u64().ok_or_else(|| format!("`{name}` is not a natural number"))?;
+            *epoch = widen(2, Epoch(narrow)).0.into();
+            Ok(())
+        }
+        None => Err(format!("`{name}` is missing")),
+    };
+    let incarnations = value.get_mut("incarnations").and_then(Value::as_array_mut);
+    for incarnation in incarnations.ok_or("`incarnations` is not a list")? {
+        widen(incarnation, "first_epoch", narrow::first)?;
+        widen(incarnation, "durable_epoch", narrow::last)?;
+    }
+    if let Some(checkpoint) = value.get_mut("checkpoint").filter(|checkpoint| !checkpoint.is_null()) {
+        widen(checkpoint, "begin_epoch", narrow::first)?;
+        widen(checkpoint, "end_epoch", narrow::last)?;
     }
     Ok(value)
 }

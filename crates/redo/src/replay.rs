@@ -310,7 +310,7 @@ impl Source for Log<'_> {
 
 /// All TIDs of this epoch and earlier ones are below the result.
 pub(crate) fn end_of(epoch: Epoch) -> u64 {
-    epoch.0.saturating_add(1).checked_shl(Tid::COUNTER_BITS).filter(|_| epoch.0 < u64::MAX >> 30).unwrap_or(u64::MAX)
+    if epoch.0 >> (Tid::BITS - Tid::COUNTER_BITS) == 0 { (epoch.0 + 1) << Tid::COUNTER_BITS } else { u64::MAX }
 }
 
 /// Whether a change determines the whole row, independently of its former version.

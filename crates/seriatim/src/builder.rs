@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use seriatim_base::disk::Disk;
 use seriatim_catalog::PartitionValue;
-use seriatim_engine::{Batch, BatchPlacement, Listener, PartitionBy, Place, Settings};
+use seriatim_engine::{Batch, BatchPlacement, DatabaseLocation, Listener, PartitionBy, Settings};
 use seriatim_htm::{Budget, HtmMode};
 
 use crate::procedure::ExecutionMode;
@@ -172,7 +172,7 @@ impl Builder {
     /// **At the limit**, inserts, updates that create a version, and new tables fail with
     /// [`TransactError::OutOfMemory`] or [`SchemaError::OutOfMemory`]. The transaction has no effect and is not
     /// retried. Reads, scans, snapshots, deletes and rollbacks need memory only for their read and write sets. These
-    /// may exceed the limit by an eighth of it, or by 16 MiB if that is more: enough for some 600,000 reads or
+    /// may exceed the limit by an eighth of it, or by 16 MiB if that is more. This suffices for some 600,000 reads or
     /// 100,000 deletes in one transaction. Updates succeed as far as the memory of replaced versions has been
     /// reclaimed.
     ///
@@ -380,7 +380,7 @@ impl Builder {
     }
 
     fn at(mut self, directory: PathBuf, inspect: bool) -> Builder {
-        self.settings.place = Some(Place { directory, inspect, disk: self.disk.clone() });
+        self.settings.location = Some(DatabaseLocation { directory, inspect, disk: self.disk.clone() });
         self
     }
 
@@ -394,8 +394,8 @@ impl Builder {
     /// Replaces the disk under the path, for tests that inject faults. The order of the two calls does not matter.
     #[doc(hidden)]
     pub fn disk(mut self, disk: Arc<dyn Disk>) -> Builder {
-        if let Some(place) = &mut self.settings.place {
-            place.disk = Some(Arc::clone(&disk));
+        if let Some(location) = &mut self.settings.location {
+            location.disk = Some(Arc::clone(&disk));
         }
         self.disk = Some(disk);
         self

@@ -238,9 +238,9 @@ impl Session {
         self.runner.tx.set_prefetching(wanted);
     }
 
-    /// Opens a transaction that is committed explicitly. Dropping it rolls it back. What it reads before its commit
-    /// is not acknowledged: a power cut may undo the commits that it read from. Its rows are copies, which count
-    /// against the memory limit until it is dropped. A closure reads many rows at less cost.
+    /// Opens a transaction that is committed explicitly. Dropping it rolls it back. Its reads before its commit are not
+    /// durable: a power cut may undo the commits from which it read. Its rows are copies, which count against the
+    /// memory limit until it is dropped. A closure reads many rows at less cost.
     ///
     /// # Errors
     /// Every worker is busy.

@@ -6,8 +6,9 @@
 use std::sync::PoisonError;
 
 use seriatim_base::Rng;
-use seriatim_engine::protocol::repairing::{self, MEANWHILE, SCRIPT, closed};
-pub use seriatim_engine::protocol::repairing::{Asked, asked};
+use seriatim_engine::test_support::closed;
+use seriatim_engine::test_support::protocols::repairing::{self, MEANWHILE, SCRIPT};
+pub use seriatim_engine::test_support::protocols::repairing::{Asked, asked};
 pub use seriatim_engine::test_support::{Between, between_chunks};
 
 use crate::procedure::registry::CallStrategy;

@@ -396,7 +396,7 @@ impl Index {
     /// No other thread changes the index during the call (rule 5).
     ///
     /// # Errors
-    /// What is wrong, in words.
+    /// A description of the fault.
     pub unsafe fn check(&self) -> Result<(), String> {
         // SAFETY: the caller's promise.
         on!(&self.0, index, K => tree unsafe { index.check() }, hash index.check())

@@ -1,7 +1,7 @@
 //! Maps keys to records: a B+-tree and a hash table whose membership has versions that can be validated (DBX §4).
 //!
 //! Invariant: every change of membership of a leaf or bucket changes its node version, which can be validated
-//! ([`NodeVersion`]) or locked (the gap word beside it); nothing here matches on a protocol.
+//! ([`NodeVersion`]) or locked (the gap word beside it). Nothing here matches on a protocol.
 //!
 //! Rules that the `unsafe` of this crate relies on:
 //! 1. A record's key words (and the out-of-line value they name) do not change from before it is linked until its
@@ -13,7 +13,7 @@
 //! 4. A reader acts on what it read from a node only after the node's word proved unchanged; a writer holds the latch.
 //! 5. The caller of an exclusive use (loading, dropping, walking) has promised that no other thread uses the index.
 
-/// A size that shrinks in tests, so that rare paths are common there: in the crate's own tests, and in those
+/// A size that shrinks in tests, so that rare paths are common there. It does so in the crate's own tests, and in those
 /// of crates above that enable the feature `small` in their dev-dependencies.
 const fn small(normal: usize, in_tests: usize) -> Size {
     Size::new(normal, if cfg!(any(test, feature = "small")) { in_tests } else { normal })

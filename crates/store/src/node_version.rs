@@ -7,9 +7,9 @@
 //!                                   |---------------> live, unlatched, same count (nothing was stored)
 //!                                   `--dead---------> dead, count + 1, for ever
 //! ```
-//! Invariant: no value is repeated in the life of a node, and a latched value is never handed out; so an
-//! equal word means that nothing was linked or unlinked since. A node's memory is reused only after every
-//! thread that may hold a node version of it went offline (rule 2 of the crate).
+//! Invariant: no value is repeated in the life of a node, and a latched value is never handed out. So an equal word
+//! means that nothing was linked or unlinked since. A node's memory is reused only after every thread that may hold a
+//! node version of it went offline (rule 2 of the crate).
 
 use seriatim_htm::word::{self, Word};
 use seriatim_memory::Pinned;

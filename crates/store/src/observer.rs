@@ -8,12 +8,11 @@ pub const GAP_CLOSED: u64 = u64::MAX;
 
 /// Told about the changes of one operation, in the thread that runs it.
 ///
-/// A leaf's or bucket's *gap word* belongs to the protocol, except that 0 means "not held" and [`GAP_CLOSED`]
-/// is final: a leaf whose gap word is not 0 is never unlinked.
+/// A leaf's or bucket's *gap word* belongs to the protocol, except that 0 means "not held" and [`GAP_CLOSED`] is final.
+/// A leaf whose gap word is not 0 is never unlinked.
 pub trait Observer {
-    /// Whether [`Observer::admit`] must be called. If so, operations latch nodes one by one and never run in a
-    /// region, because a change of the gap word by `admit` could not be rolled back. Protocols that validate
-    /// set this to `false`.
+    /// Whether [`Observer::admit`] must be called. If so, operations latch nodes one by one and never run in a region.
+    /// A region could not roll back a change of the gap word by `admit`. Protocols that validate set this to `false`.
     const ADMITS: bool = true;
 
     /// Whether a removal may leave a leaf without records while its gap is held, so that the leaf cannot be
@@ -28,10 +27,9 @@ pub trait Observer {
         true
     }
 
-    /// The initial gap word of a new leaf, when the leaf of `gap` is split after [`Observer::admit`] was
-    /// called: the operation's own holds of `gap`, since its key range is divided. Others may count in `gap`
-    /// for a moment, until they see that the leaf is latched; they do not know the new leaf and would never
-    /// release it.
+    /// The initial gap word of a new leaf, when the leaf of `gap` is split after [`Observer::admit`] was called. It has
+    /// the operation's own holds of `gap`, since its key range is divided. Other transactions may count in `gap` for a
+    /// moment, until they see that the leaf is latched. They do not know the new leaf and would never release it.
     fn inherit(&mut self, gap: &AtomicU64) -> u64 {
         let _ = gap;
         0
@@ -45,9 +43,9 @@ pub trait Observer {
         let _ = (word, before, after);
     }
 
-    /// A split moved part of the leaf or bucket `from`, whose word was `from_before`, to a new one, whose word
-    /// is `value` and whose gap word was set to the result of [`Observer::inherit`]: a transaction that noted
-    /// `from` must note both. [`Observer::changed`] is called for `from` too, before this.
+    /// A split moved part of the leaf or bucket `from`, whose word was `from_before`, to a new one with the word
+    /// `value`. The new gap word was set to the result of [`Observer::inherit`]. A transaction that noted `from` must
+    /// note both. [`Observer::changed`] is called for `from` too, before this.
     fn created(&mut self, from: &AtomicU64, from_before: u64, word: &AtomicU64, value: u64, gap: &AtomicU64) {
         let _ = (from, from_before, word, value, gap);
     }

@@ -1,7 +1,7 @@
 //! Paths that are rarely taken, counted, so that a test named after one can prove that it took it.
 //!
-//! Counted are builds with small nodes only (the feature `small`, or the crate's own tests), for each thread
-//! by itself: tests that run beside each other do not see each other's. Otherwise [`note`] is nothing.
+//! Only builds with small nodes count (the feature `small`, or the crate's own tests). Each thread counts separately,
+//! so that concurrent tests do not see each other's counts. Otherwise [`note`] is nothing.
 
 /// A path that is rarely taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

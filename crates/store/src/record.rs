@@ -7,7 +7,7 @@
 //!                    out-of-line block: [len: u64][bytes]; prefix: the first 8 bytes, big-endian, zero padded
 //! ```
 //! Invariant: the key words and the out-of-line value are written before the record is linked and never after (rule 1
-//! of the crate), so they are read without synchronization.
+//! of the crate). So they are read without synchronization.
 
 use seriatim_catalog::{Key, KeyClass};
 use std::cmp::Ordering;

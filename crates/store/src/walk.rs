@@ -194,8 +194,8 @@ mod tests {
         }
     }
 
-    /// Records that stay, beside one thread that links and unlinks others by phases, so that leaves split and
-    /// empty, chains grow and shrink, and a hash table doubles. Another thread walks.
+    /// Records stay while a thread links and unlinks others by phases, so that leaves split and empty, chains grow and
+    /// shrink, and a hash table doubles. Another thread walks.
     fn walks_beside_changes(kind: (Organization, KeyClass), mode: HtmMode, seed: u64) {
         const STAY: u64 = 400;
         let walks = rng::tries(2, 12);

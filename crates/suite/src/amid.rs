@@ -234,7 +234,7 @@ pub fn befall(
                 found
             }
             Event::DiskFails(_) => {
-                // A waiting caller is told.
+                // A waiting caller is notified.
                 let _ = (pair.db.flush(), pair.db.checkpoint());
                 contents(&on_disk(setting.builder(), &pair.disk.fork(seed), event.durability()).open().map_err(said)?)?
             }

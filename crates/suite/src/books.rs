@@ -131,7 +131,7 @@ fn transfer(tx: &Tx, from: u32, from_branch: u32, to: u32, to_branch: u32, amoun
 pub struct Load {
     /// Threads that call procedures.
     pub callers: u32,
-    /// What each of them calls.
+    /// The calls of each of them.
     pub calls: u32,
     /// Whether the auditors also write.
     pub writes: bool,
@@ -156,8 +156,7 @@ struct Tables {
     reserves: Handle<Reserve>,
 }
 
-/// What a branch's books say: its sum, and that of its accounts; or what its reserve has got instead, if that
-/// is another.
+/// The books of a branch: its sum, and that of its accounts. Or the amount of its reserve, if that differs.
 fn look(tx: &ReadTx, tables: &Tables, branch: u32) -> Result<(i64, i64), Abort> {
     let mut balances = 0;
     for id in accounts_of(branch) {
@@ -251,7 +250,7 @@ impl Auditor<'_> {
     }
 }
 
-/// What is squeezed in is less: up to several times what a worker may add at a time.
+/// Squeezed amounts are smaller: up to several times the amount that a worker may add at a time.
 const SQUEEZED_MAX: u64 = 8000;
 
 /// A caller of procedures.
@@ -401,7 +400,7 @@ fn order_in_groups_is_judged(mut history: History) -> Option<Lacks> {
         history.transactions.pop();
         verdict.is_err_and(|violation| violation.anomaly == Anomaly::StaleRead)
     };
-    // What was decided long before it ended may be known to others.
+    // Others may know a call that was decided long before it ended.
     let is_canary =
         |(number, reader): &(u32, Transaction)| is_convicted(*number, reader) && !is_convicted(u32::MAX, reader);
     let is_judged = missed.iter().take(CANARIES).any(is_canary);
@@ -464,7 +463,7 @@ const STRIDE: u64 = 3;
 /// deposit.
 ///
 /// # Errors
-/// What was recovered by halves, or was lost.
+/// A call that was half recovered, or was lost.
 pub fn cut_power_amid_deposits(setting: &Setting, seed: u64) -> Result<u32, String> {
     let disk = FaultyDisk::new(seed);
     let builder = || setting.builder().step_helpers(true).durability(Durability::Async);
@@ -524,7 +523,7 @@ const MOMENTS: [Moment; 4] = [
 /// whatever was answered and is to be kept is there, and what is there is whole.
 ///
 /// # Errors
-/// What was recovered by halves, was lost, or was answered too early; that nothing was pending.
+/// A call that was half recovered, was lost, or was answered too early; or that nothing was pending.
 pub fn cut_before_publication(
     setting: &Setting,
     mode: Durability,

@@ -207,7 +207,7 @@ const JUNK: u64 = u64::MAX;
 /// Runs the load in a setting and has the checker look at what the clients saw.
 ///
 /// # Errors
-/// What does not hold, in words.
+/// A description of the violated property.
 pub fn interrogate(setting: &Setting, data_model: DataModel, load: &Load, seed: u64) -> Result<Seen, String> {
     interrogate_with(setting, data_model, load, seed, |builder| builder)
 }

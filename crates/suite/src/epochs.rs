@@ -87,7 +87,7 @@ pub fn belong_to_their_commits(setting: &Setting, configure: impl Fn(Builder) ->
 /// at it.
 ///
 /// # Errors
-/// What the auditor finds.
+/// The auditor's findings.
 pub fn follow_what_was_read(setting: &Setting, configure: impl Fn(Builder) -> Builder) -> Result<usize, String> {
     let db = open(setting, configure);
     let cells = db.create::<Cell>().expect("a table");

@@ -150,7 +150,7 @@ trait Oracle {
     /// transactions.
     ///
     /// # Errors
-    /// What is not as it must be.
+    /// A description of the violated property.
     fn verify(&mut self, directory: &Path, protocol: &str) -> Result<u64, String>;
 
     /// How often the recovered state was a snapshot that a reader had reported.
@@ -183,7 +183,7 @@ pub struct Tally {
 /// each setting.
 ///
 /// # Errors
-/// What did not hold, with the directory, which is left.
+/// A description of the violated property, with the directory, which is kept.
 pub fn run(
     program: &Path,
     (load, canary): (Load, Canary),
@@ -392,7 +392,7 @@ fn verify(directory: &Path, protocol: &str, oracle: &mut Transfers) -> Result<u6
 /// The code of a child until it is killed, by the arguments that [`run`] gives it.
 ///
 /// # Errors
-/// What went wrong, in words.
+/// A description of the failure.
 pub fn child(arguments: &[&str]) -> Result<(), String> {
     let [directory, protocol, mode, seed, load, canary] = arguments else {
         return Err("a child's arguments".to_owned());

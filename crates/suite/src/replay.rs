@@ -14,7 +14,7 @@ use seriatim_check::check_dependencies_by_name;
 use seriatim_workload::{Ending, Workload};
 
 use crate::terminals::load;
-use crate::{Setting, matrix, patience, terminals};
+use crate::{Setting, matrix, terminals};
 
 /// Makes another instance of the workload: each is for one database.
 pub type Make<'m> = &'m dyn Fn() -> Box<dyn Workload>;
@@ -155,7 +155,7 @@ impl<'m> Recorded<'m> {
     /// In pieces, by three terminals side by side, in every setting; and the workload's check.
     ///
     /// # Errors
-    /// What failed or does not hold.
+    /// A description of the failure or the violated property.
     pub fn in_pieces_side_by_side(&self, transactions: u32) -> Result<(), String> {
         matrix(self.seed).iter().try_for_each(|setting| {
             let run = |setting: &Setting| {
@@ -165,7 +165,7 @@ impl<'m> Recorded<'m> {
                     .execution_mode(ExecutionMode::Pieces)
                     .check_plans(true)
                     .workers(8)
-                    .retry(patience())
+                    .retry(setting.patience())
                     .seed(self.seed);
                 let db = load(builder, &*workload)?;
                 terminals::run(&db, &*workload, 3, transactions, self.seed)

@@ -30,6 +30,8 @@ pub struct Setting {
     pub durable_snapshots: bool,
     /// Whether the protocol publishes later what procedures add to sums that others use.
     pub defers: bool,
+    /// Whether a transaction locks what it accesses after its first failed attempt.
+    pub locks: bool,
 }
 
 /// The option of protocols that wait.
@@ -70,6 +72,7 @@ impl Setting {
             adapts: false,
             durable_snapshots: false,
             defers: false,
+            locks: false,
         }
     }
 
@@ -135,6 +138,14 @@ impl Setting {
         self.that_defers()?.with_durable_snapshots()
     }
 
+    /// The same with transactions that lock what they access after their first failed attempt, if the protocol can:
+    /// in regions if its commits enter them, or else without.
+    pub fn that_locks(&self) -> Option<Setting> {
+        let can = self.is_of(|protocol| protocol.capabilities.reserves);
+        let is_here = self.commits_in_regions() != (self.htm == HtmMode::Absent);
+        (can && is_here).then(|| Setting { locks: true, ..self.clone() })
+    }
+
     fn makes_snapshots(&self) -> bool {
         self.is_of(|protocol| protocol.capabilities.snapshots == Freshness::Eventual)
     }
@@ -170,14 +181,24 @@ impl Setting {
         let builder = adapts.fold(builder, |builder, &(option, value)| {
             builder.protocol_option(option, if self.adapts { value } else { 0 })
         });
-        if self.defers { builder.protocol_option(DEFER, 1) } else { builder }
+        let builder = if self.defers { builder.protocol_option(DEFER, 1) } else { builder };
+        if self.locks { builder.retry(self.retry(RetryPolicy::default())) } else { builder }
     }
 }
 
 impl Setting {
+    /// Retries of transactions that conflict with others on threads and must commit ([`patience`]).
+    pub fn patience(&self) -> RetryPolicy {
+        self.retry(patience())
+    }
+
+    fn retry(&self, policy: RetryPolicy) -> RetryPolicy {
+        RetryPolicy { lock_after: if self.locks { 1 } else { policy.lock_after }, ..policy }
+    }
+
     /// Whether tests of each change run in it, or only those of a night.
     pub fn is_of_each_change(&self) -> bool {
-        let is_plain = !(self.hot || self.adapts || self.durable_snapshots || self.defers);
+        let is_plain = !(self.hot || self.adapts || self.durable_snapshots || self.defers || self.locks);
         let has_default_snapshots = self.snapshots != 0 || !self.makes_snapshots();
         let runs = match self.htm {
             HtmMode::Absent => true,
@@ -236,7 +257,8 @@ impl std::fmt::Display for Setting {
             true => " as others want it",
         };
         let deferring = if self.defers { " that defers" } else { "" };
-        write!(f, "{}{hot}{present}{deferring} on {}", self.protocol, self.htm)
+        let locking = if self.locks { " that locks" } else { "" };
+        write!(f, "{}{hot}{present}{deferring}{locking} on {}", self.protocol, self.htm)
     }
 }
 
@@ -250,6 +272,7 @@ impl std::fmt::Display for Setting {
 /// - protocols that adapt to what others want also adapting;
 /// - protocols that publish additions later also so: on the first back end without and on the others with durable
 ///   snapshots;
+/// - protocols whose attempts can lock what they access also so after one failure, on one kind of back end;
 /// - on the first back end: protocols with eventual snapshots, with snapshots of the present and with durable ones.
 ///
 /// Otherwise each protocol runs as it is by default on one back end, and those whose commits enter regions on emulated
@@ -277,7 +300,8 @@ fn matrix_of_nights(seed: u64) -> Vec<Setting> {
             false => setting.that_defers_with_durable_snapshots(),
         })
     };
-    let each = |htm: HtmMode| of(htm).chain(hot(htm)).chain(adapting(htm)).chain(deferring(htm));
+    let locking = |htm: HtmMode| of(htm).filter_map(|setting| setting.that_locks());
+    let each = |htm: HtmMode| of(htm).chain(hot(htm)).chain(adapting(htm)).chain(deferring(htm)).chain(locking(htm));
     backends.iter().flat_map(|&htm| each(htm)).chain(present).chain(durable).collect()
 }
 
@@ -288,7 +312,9 @@ fn matrix_of_nights(seed: u64) -> Vec<Setting> {
 pub fn matrix_of_steps(seed: u64) -> Vec<Setting> {
     let (mut emulated, mut settings): (Vec<_>, Vec<_>) =
         matrix(seed).into_iter().partition(|setting| matches!(setting.htm, HtmMode::Emulated(_)) && given().is_none());
-    emulated.retain(|setting| !setting.hot && !setting.adapts && !setting.defers && setting.commits_in_regions());
+    emulated.retain(|setting| {
+        !setting.hot && !setting.adapts && !setting.defers && !setting.locks && setting.commits_in_regions()
+    });
     Rng::from_seed(seed).shuffle(&mut emulated);
     settings.extend(emulated.into_iter().take(2));
     settings
@@ -354,12 +380,13 @@ mod tests {
         };
         if given().is_none() {
             let more = |protocol: &&ProtocolInfo| match protocol.name {
-                "htcc" => 1,
-                "dbx-tc" => 2,
+                "dbx" => 1,
+                "htcc" => 2,
+                "dbx-tc" => 3,
                 _ => 0,
             };
             let more: usize = chosen().iter().map(more).sum();
-            let why = "htcc also with all records hot, and dbx-tc also adapting and deferring";
+            let why = "these also locking, htcc also with all records hot, and dbx-tc also adapting and deferring";
             assert_eq!(emulated(matrix_of_nights(7)).len(), chosen().len() + more, "{why}");
             let drawn: BTreeSet<&str> = (0..20).flat_map(|seed| emulated(matrix_of_steps(seed))).collect();
             assert_eq!(drawn, BTreeSet::from(["dbx", "dbx-tc", "htcc", "hto"]));

@@ -105,7 +105,7 @@ const SHORT_EPOCH: Duration = Duration::from_micros(200);
 /// Runs the load in a setting.
 ///
 /// # Errors
-/// What does not hold, in words.
+/// A description of the violated property.
 pub fn stress(setting: &Setting, load: &Load, seed: u64) -> Result<Stressed, String> {
     stress_with(setting, load, seed, |builder| builder)
 }

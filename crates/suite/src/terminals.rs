@@ -6,7 +6,7 @@ use seriatim_workload::{Ending, Loading, Workload};
 /// A database loaded by two threads, whose rows are made at the same time as those of any other.
 ///
 /// # Errors
-/// What went wrong, in words.
+/// A description of the failure.
 pub fn load(builder: Builder, workload: &dyn Workload) -> Result<Database, String> {
     let db = builder.open().map_err(|error| error.to_string())?;
     let loading = Loading { threads: 2, now: Timestamp::from_microseconds(1), ..Loading::default() };
@@ -17,7 +17,7 @@ pub fn load(builder: Builder, workload: &dyn Workload) -> Result<Database, Strin
 /// Runs terminals concurrently, none of whose transactions may fail, and checks the data.
 ///
 /// # Errors
-/// What failed or does not hold, in words.
+/// A description of the failure or the violated property.
 ///
 /// # Panics
 /// If a terminal does.

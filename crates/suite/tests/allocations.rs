@@ -51,7 +51,7 @@ fn transactions_do_not_allocate() {
     // Small sizes, which the tests of other crates ask for, would have lists of free blocks and hash tables
     // grow all the time.
     as_shipped();
-    // Where decisions wait in a queue, each allocates its place in it, and what the order of its batch is told.
+    // Where decisions are queued, each allocates its place in the queue and the input of its batch's order.
     let queues = |protocol: &str| {
         let db = Database::builder().protocol(protocol).open().expect("a database opens");
         db.statistics().queue.is_some()

@@ -31,7 +31,7 @@ examples! {
     seats "../../seriatim/examples/seats.rs"
 }
 
-/// What does not need a disk.
+/// The events that need no disk.
 const EVENTS: [Event; 5] = [Event::Cancelled, Event::Disconnected, Event::TooOld, Event::OutOfMemory, Event::Panics];
 
 const DISKS: [Event; 5] = [
@@ -272,8 +272,8 @@ const CHILD: &str = "SERIATIM_AMID";
 /// Of so many steps a child panics before one: each is a process.
 const CHILDREN: usize = 12;
 
-/// What a panic of ours leaves behind amid what is published would keep windows open for ever: the process
-/// ends, and nothing is recovered of the call, or all of it.
+/// An internal panic during publication would keep windows open for ever. So the process ends, and recovery finds
+/// nothing of the call, or all of it.
 #[test]
 fn a_panic_amid_a_call_ends_the_call_or_the_process() {
     let seed = seed("panics amid a call");

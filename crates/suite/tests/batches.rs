@@ -475,9 +475,9 @@ fn a_batch_whose_wait_is_over_is_decided_before_its_thread_takes_other_work() {
     }
 }
 
-/// The thread that holds an executed transaction has begun a body that ends when it is told, which it is when
-/// that transaction has committed: another thread of the executor, which had work until the body began, or
-/// was asleep, decides it when its wait is over, and tells it.
+/// The thread that holds an executed transaction has begun a body that ends only when that transaction has committed.
+/// Another thread of the executor, which had work until the body began or was asleep, decides it after its wait, and
+/// returns its result.
 #[test]
 fn a_thread_without_work_decides_the_batch_of_one_that_has_some() {
     const WAIT: Duration = Duration::from_millis(100);

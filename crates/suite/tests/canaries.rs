@@ -30,7 +30,7 @@ fn setting(protocol: &str) -> Setting {
     if hot { setting.all_hot().expect("it has hot records") } else { setting }
 }
 
-/// What follows the name of a protocol all of whose records are hot.
+/// The suffix of the name of a protocol all of whose records are hot.
 const HOT: &str = "/hot";
 const HTCC_HOT: &str = "htcc/hot";
 
@@ -39,7 +39,7 @@ fn protocols() -> impl Iterator<Item = &'static str> {
     seriatim::protocols().iter().map(|known| known.name).chain([HTCC_HOT])
 }
 
-/// What looks at a broken protocol under load.
+/// The check that watches a broken protocol under load.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Alarm {
     /// The checker of recorded histories.
@@ -48,7 +48,7 @@ enum Alarm {
     Clients(DataModel),
     /// Both, of registered procedures.
     Procedures(Route),
-    /// What belongs together, and is published in several steps.
+    /// Sums that belong together, and are published in several steps.
     Books(Judge),
 }
 
@@ -143,7 +143,7 @@ fn caught_by(test: &str, canary: &str) -> String {
 /// Says what a child is to break: protocol, fault, and what is to notice.
 const CHILD: &str = "SERIATIM_CANARY";
 
-/// What a child is to break and what is to notice, from [`CHILD`]; nothing if this process is no child.
+/// The fault of a child and the check that must notice it, from [`CHILD`]; nothing if this process is no child.
 fn broken() -> Option<(String, Setting, Fault)> {
     let canary = std::env::var(CHILD).ok()?;
     let [protocol, fault, notice] = canary.splitn(3, ' ').collect::<Vec<_>>()[..] else { panic!("what to break") };
@@ -212,8 +212,8 @@ fn broken_workload() {
     }
 }
 
-/// Two transactions that write two cells, in opposite orders, and each has written its first before the other
-/// goes on: how many waits ended by their bound and not by the holder's end.
+/// Two transactions write two cells in opposite orders, and each has written its first before the other continues.
+/// Returns how many waits ended by their bound and not by the holder's end.
 fn crossed(builder: seriatim::Builder) -> u64 {
     let db = builder.workers(2).retry(patience()).open().expect("a database");
     let cells = db.create::<Cell>().expect("a valid table");
@@ -327,7 +327,7 @@ fn skipped_validation_is_caught_by_schedules_and_histories() {
         caught_by_schedules(protocol, Fault::SkipValidation, &write_skew());
         caught_by_histories(protocol, Fault::SkipValidation);
     }
-    // What is absent is not hot, and has no timestamps.
+    // An absent record is not hot, and has no timestamps.
     for protocol in [HTCC_HOT, "hto"] {
         caught_by_schedules(protocol, Fault::SkipValidation, &phantom());
         caught_by_histories(protocol, Fault::SkipValidation);
@@ -366,7 +366,7 @@ fn what_is_deferred_and_published_late_or_in_part_is_caught_by_books() {
     assert!(said.any(|said| said.contains(" (G")), "its histories are serializable");
 }
 
-/// What runs whole validates nothing.
+/// Whole execution validates nothing.
 #[test]
 fn what_clients_see_of_whole_procedures_that_do_not_share_a_lock_convicts_them() {
     let alarm = Alarm::Procedures(Route::Called);
@@ -374,7 +374,7 @@ fn what_clients_see_of_whole_procedures_that_do_not_share_a_lock_convicts_them()
     assert!(said.any(|said| said.contains("False of ")), "it was never convicted");
 }
 
-/// What owns its partitions validates nothing.
+/// A transaction that owns its partitions validates nothing.
 #[test]
 fn what_clients_see_of_partitions_that_several_own_convicts_them() {
     let alarm = Alarm::Procedures(Route::Called);
@@ -488,7 +488,7 @@ fn ended_by_panic(test: &str, protocol: &str, fault: Fault, wanted: &[&str]) -> 
     child.status
 }
 
-/// What a panic in the middle of a commit left behind would lock records for ever: the process ends, and says why.
+/// A panic in the middle of a commit would leave records locked for ever, so the process ends and says why.
 #[test]
 fn a_panic_amid_a_commit_aborts_the_process_in_every_protocol() {
     for protocol in protocols() {

@@ -7,9 +7,9 @@ use std::time::Duration;
 use seriatim::htm::HtmMode;
 use seriatim::rng::seed;
 use seriatim::{Abort, Database, Handle, Rng, Session, Table, Text, Tx, thread};
-use seriatim_suite::{Setting, matrix, patience, rounds};
+use seriatim_suite::{Setting, matrix, rounds};
 
-/// What does not scale: open bags of garbage, and the part-filled nodes and blocks of a moving population.
+/// The memory that does not scale: open bags of garbage, and the part-filled nodes and blocks of a moving population.
 const SLACK: usize = 128 << 10;
 
 /// Stretches of churn, of which one must leave memory where it was. One thread that is not scheduled in the
@@ -119,7 +119,7 @@ impl TestTable for Indexed {
     }
 }
 
-/// What a round does to the rows `base..base + rows`.
+/// The changes of a round to the rows `base..base + rows`.
 #[derive(Clone, Copy, Debug)]
 enum Churn {
     /// Updates each.
@@ -244,8 +244,8 @@ fn stays_bounded<T: TestTable>(setting: &Setting, churn: Churn, threads: u32, se
         _ => (12, 40),
     };
     let rows = 96;
-    // Nothing goes on behind the back of a measurement: the helpers' work is done here.
-    let builder = setting.builder().workers(threads as usize + 1).retry(patience()).step_helpers(true);
+    // No helper works during a measurement: their work is done here.
+    let builder = setting.builder().workers(threads as usize + 1).retry(setting.patience()).step_helpers(true);
     let db = builder.open().expect("a database");
     let table = db.create::<T>().expect("a table");
     let world = World { db, table, rows };

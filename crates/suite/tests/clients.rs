@@ -1,4 +1,4 @@
-//! What clients see of random transactions, in every setting, passes a checker that is not ours.
+//! The results of random transactions that clients see, in every setting, pass a checker by others.
 
 use seriatim::rng::seed;
 use seriatim_suite::clients::{DataModel, Load, Route, interrogate, interrogate_declared};
@@ -58,8 +58,8 @@ fn declared_in_every_setting(test: &str, data_model: DataModel) {
     let tells = !matches!(data_model, DataModel::ListsInRows | DataModel::ListsInRuns);
     let settings = matrix(seed);
     for (at, setting) in settings.iter().enumerate() {
-        // Two of the routes in each setting: which they are differs by what the data are. What cannot be
-        // batched is called, in whichever setting.
+        // Two of the routes in each setting: which they are differs by what the data are. Procedures that cannot be
+        // batched are called, in any setting.
         let mut routes = Route::ALL;
         routes.rotate_left((seed as usize + at + data_model as usize) % Route::ALL.len());
         let tried = if rounds() > 1 { &routes[..] } else { &routes[..2] };
@@ -67,8 +67,7 @@ fn declared_in_every_setting(test: &str, data_model: DataModel) {
             // Those that wait in line make batches.
             let load = Load { clients: if route == Route::Batched { 8 } else { load.clients }, ..load };
             let wants_batches = tells && route == Route::Batched;
-            // Who is run as soon as it has something to do finds one call: where nobody waits in line there
-            // are no batches.
+            // A thread that runs as soon as it has work finds one call: without waiting calls there are no batches.
             for run in 0..RUNS_MAX {
                 let seen = interrogate_declared(setting, (data_model, route), &load, seed ^ run, |builder| builder);
                 let seen = seen.unwrap_or_else(|fault| panic!("{fault}"));

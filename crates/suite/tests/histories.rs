@@ -60,10 +60,11 @@ fn grouped(htm: HtmMode) -> Setting {
         adapts: false,
         durable_snapshots: false,
         defers: false,
+        locks: false,
     }
 }
 
-/// What holds by rows holds by columns: and so it does of what is recorded of them.
+/// Properties by rows also hold by columns, and so they do in the recorded histories.
 #[test]
 fn histories_judged_by_columns_pass_where_rows_are_kept_apart() {
     let seed = seed("by columns");
@@ -146,8 +147,8 @@ fn histories_have_the_columns_that_updates_may_change() {
     }
 }
 
-/// What a scan did not list because a write of its own lay over it, later taken back, was there all the same;
-/// what it did not list after that was not.
+/// A row that a scan did not list because of its transaction's own write, which was undone later, existed nevertheless.
+/// A row that it did not list after that did not exist.
 #[test]
 fn scans_between_writes_that_are_taken_back_say_what_they_saw() {
     for setting in matrix(seed("scans between writes")) {
@@ -165,7 +166,7 @@ fn scans_between_writes_that_are_taken_back_say_what_they_saw() {
             tx.update(&cells, &2, |cell| cell.set_value(9))?;
             let during = ids(tx)?;
             tx.rollback_to(savepoint)?;
-            // Taken back while a scan goes on.
+            // Undone during a scan.
             let mut rows = tx.scan(&cells, ..);
             rows.next().transpose()?;
             tx.delete(&cells, &3)?;
@@ -180,7 +181,7 @@ fn scans_between_writes_that_are_taken_back_say_what_they_saw() {
         let [during, seen, after] = &history.transactions[1].scans[..] else { panic!("three scans") };
         let hidden = |saw: &[(_, Saw)]| saw.iter().filter(|(_, saw)| *saw == Saw::Hidden).count();
         assert_eq!([during, seen, after].map(|scan| (scan.saw.len(), hidden(&scan.saw))), [(5, 3), (4, 1), (4, 0)]);
-        // What the last one claims is claimed: without a row it is refuted.
+        // The last claim counts: without a row it is refuted.
         history.transactions[1].scans[2].saw.pop();
         check(&history, &Promises::SERIALIZABLE).expect_err("a row that was there is not listed");
     }

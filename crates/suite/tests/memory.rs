@@ -1,9 +1,8 @@
-//! At the memory limit: a transaction that writes more is refused, everything that reads or deletes goes on,
-//! and space comes back.
+//! At the memory limit a transaction that writes more is refused, all reads and deletes continue, and space is
+//! returned.
 //!
-//! Tables of either organization, with an index of every kind and long texts, are filled until the limit
-//! refuses, looked at, emptied in every way, and filled again. What must be there is kept in a map beside the
-//! database.
+//! Tables of either organization, with an index of every kind and long texts, are filled until the limit refuses,
+//! looked at, emptied in every way, and filled again. A map beside the database has the expected rows.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -13,7 +12,7 @@ use seriatim::rng::seed;
 use seriatim::{
     Abort, Database, Handle, ReadTx, Rng, SchemaError, Session, Table, Text, TransactError, Tx, clock, thread,
 };
-use seriatim_suite::{Setting, matrix, patience, rounds};
+use seriatim_suite::{Setting, matrix, rounds};
 
 /// Rows of this file's tables.
 trait TestTable: Table<Key = u64> + Clone + PartialEq + std::fmt::Debug {
@@ -198,7 +197,7 @@ impl<T: TestTable> World<'_, T> {
         };
         let wanted = Some(self.rows.len() as u64);
         let (mut counted, began) = (count(), clock::Instant::now());
-        // What a helper is at work on, which is not run for a while, comes to rest later.
+        // The work of a helper that does not run for a while is completed later.
         while (counted.0 != wanted || counted.1 != counted.2) && began.elapsed() < Duration::from_secs(60) {
             thread::sleep(Duration::from_millis(1));
             self.settle();
@@ -214,7 +213,7 @@ fn goes_on<T: TestTable>(setting: &Setting, rng: &mut Rng) {
     let limit = rng.range(2 << 20, 4 << 20) as usize;
     let helpers = rng.percent(50);
     eprintln!("{setting}, {}, limit {limit}, helpers {}", T::NAME, if helpers { "on time" } else { "stepped" });
-    let builder = setting.builder().workers(4).retry(patience()).memory_limit(limit).step_helpers(!helpers);
+    let builder = setting.builder().workers(4).retry(setting.patience()).memory_limit(limit).step_helpers(!helpers);
     let db = builder.operations_max(1 << 20).open().expect("a database");
     let table = db.create::<T>().expect("a table");
     let mut world = World { setting, db, table, sizes: rng.next_u64() >> 1, rows: BTreeMap::new() };
@@ -276,7 +275,7 @@ fn at_once<T: TestTable>(setting: &Setting, seed: u64) {
     let mut rng = Rng::from_seed(seed);
     let limit = rng.range(3 << 19, 2 << 20) as usize;
     eprintln!("{setting}, {}, limit {limit}", T::NAME);
-    let db = setting.builder().workers(4).retry(patience()).memory_limit(limit).open().expect("a database");
+    let db = setting.builder().workers(4).retry(setting.patience()).memory_limit(limit).open().expect("a database");
     let table = db.create::<T>().expect("a table");
     let mut world = World { setting, db, table, sizes: rng.next_u64() >> 1, rows: BTreeMap::new() };
     world.fill(&mut world.db.session(), &mut rng);
@@ -395,7 +394,7 @@ fn a_table_that_does_not_fit_is_refused_and_leaves_nothing() {
     }
 }
 
-/// What a transaction notes of its reads, writes, locks and scans counts while it is open; it is given back
+/// The notes of a transaction about its reads, writes, locks and scans count while it is open. Their memory is returned
 /// when the transactions after it are small, but not after the first of them, or when there are none.
 #[test]
 #[ignore = "nightly: minutes"]

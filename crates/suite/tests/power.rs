@@ -165,7 +165,7 @@ fn damage_is_told_or_harmless() {
             break;
         }
         let case = Case::of(rng.next_u64(), Plan::Cuts);
-        let left = directory::Left::by(&case).unwrap_or_else(|problem| panic!("{problem}"));
+        let left = directory::LeftDirectory::by(&case).unwrap_or_else(|problem| panic!("{problem}"));
         for _ in 0..40 {
             let damaged = directory::damage(&case, &left, rng.next_u64());
             outcomes.push(damaged.unwrap_or_else(|problem| panic!("{problem}")));
@@ -184,7 +184,7 @@ fn canary_a_segment_that_nothing_knows_of_is_lost_without_a_word() {
     let mut rng = Rng::from_seed(seed);
     for _ in 0..CANARY_CASES_MAX {
         let case = Case { canary: (Fault::None, LogFault::OmitLinks), ..Case::of(rng.next_u64(), Plan::Cuts) };
-        let left = directory::Left::by(&case).unwrap_or_else(|problem| panic!("{problem}"));
+        let left = directory::LeftDirectory::by(&case).unwrap_or_else(|problem| panic!("{problem}"));
         let found = (0..40).find_map(|_| directory::damage(&case, &left, rng.next_u64()).err());
         if let Some(problem) = found {
             assert!(problem.contains("nothing says so"), "{problem}");
@@ -243,8 +243,7 @@ fn canary_every_broken_log_is_caught() {
             LogFault::DeleteEarly => (Plan::Cuts, &["the segment is missing", "those before it are needed"]),
             LogFault::ForgetWhole => (Plan::Cuts, &[WRONG_ROWS, "has no row to change"]),
             LogFault::AddTwice => (Plan::Cuts, &[WRONG_ROWS]),
-            // What it breaks shows when a file is gone:
-            // `canary_a_segment_that_nothing_knows_of_is_lost_without_a_word`.
+            // The fault shows when a file is gone: `canary_a_segment_that_nothing_knows_of_is_lost_without_a_word`.
             LogFault::OmitLinks => continue,
             LogFault::None => unreachable!("nothing is broken"),
         };

@@ -4,7 +4,7 @@ use seriatim::htm::{Budget, Emulation, HtmMode};
 use seriatim::protocols;
 use seriatim::rng::{is_nightly, seed, tries};
 use seriatim_history::{Promises, check};
-use seriatim_suite::{Setting, matrix, patience, terminals};
+use seriatim_suite::{Setting, matrix, terminals};
 use seriatim_workload::Workload;
 use seriatim_workload::articles::{self, Articles};
 use seriatim_workload::five_five::{self, FiveFive};
@@ -28,7 +28,7 @@ fn settings(seed: u64) -> Vec<(Setting, Budget)> {
 /// Loads, runs two terminals, and checks. With each change, a quarter of the transactions.
 fn run(setting: &Setting, budget: Budget, workload: &dyn Workload, transactions: u32, seed: u64) {
     let transactions = tries(u64::from(transactions) / 4, transactions.into()) as u32;
-    let builder = setting.builder().region_budget(budget).retry(patience()).workers(4).seed(seed);
+    let builder = setting.builder().region_budget(budget).retry(setting.patience()).workers(4).seed(seed);
     let db = terminals::load(builder, workload).unwrap_or_else(|fault| panic!("{setting}: {fault}"));
     terminals::run(&db, workload, 2, transactions, seed).unwrap_or_else(|fault| panic!("{setting}: {fault}"));
     (0..3).for_each(|_| db.step());
@@ -65,7 +65,7 @@ fn tpcc_has_a_serial_order_where_deliveries_are_deferred() {
     let settings = matrix(seed).into_iter().filter(|setting| setting.defers);
     for setting in settings {
         let tpcc = Tpcc::new(tpcc::Options::new(scale, seed));
-        let builder = setting.builder().workers(4).retry(patience()).seed(seed).record_history(true);
+        let builder = setting.builder().workers(4).retry(setting.patience()).seed(seed).record_history(true);
         let db = terminals::load(builder, &tpcc).unwrap_or_else(|fault| panic!("{setting}: {fault}"));
         terminals::run(&db, &tpcc, 3, 200, seed).unwrap_or_else(|fault| panic!("{setting}: {fault}"));
         let history = db.take_history().expect("it is recorded");

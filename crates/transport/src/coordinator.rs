@@ -86,8 +86,8 @@ pub(crate) fn bury<C: Procedure>(ended: Option<HoldingCoordinator<C>>) {
 }
 
 impl<A: Application> CoordinatorRole<A> {
-    /// Runs until all clients are gone, and all transactions have ended except those that wait for late
-    /// partitions or a late disk. A coordinator that cannot begin again is gone, and its callers are told.
+    /// Runs until all clients are gone, and all transactions have ended except those that wait for late partitions or a
+    /// late disk. A coordinator that cannot begin again is gone, and its callers are notified.
     pub fn run(mut self) -> CoordinatorEnd {
         let (mut end, mut incarnation) = (CoordinatorEnd::default(), 0);
         let (mut holding, mut attempts) = (Holding::default(), Attempts::default());
@@ -111,7 +111,7 @@ impl<A: Application> CoordinatorRole<A> {
             for message in batch.drain(..).map(Some).chain([None]) {
                 let message = match message {
                     Some(ToCoordinator::Message(message)) => Some(message),
-                    Some(ToCoordinator::Left) => {
+                    Some(ToCoordinator::ClientGone) => {
                         left += 1;
                         continue;
                     }

@@ -29,13 +29,12 @@
 //!
 //! # When something panics
 //!
-//! A panic in a partition ends an incarnation of its owner. Clients and coordinators are told. Messages of the same
-//! batch as the one that panicked that had not been handled are lost with it, except notices that a
-//! coordinator has ended or begun again. With [`Options::records`] a new incarnation begins at once from the records,
-//! which are run again. Transactions at this owner wait for that long; no others do. Without records, the
-//! partition's data is gone. The same holds if the owner panics again while it runs the records, or at the
-//! same notice. Every transaction over a partition that is gone is answered `Unavailable`; the others
-//! continue.
+//! A panic in a partition ends an incarnation of its owner. Clients and coordinators are notified. The rest of the
+//! batch of the message that panicked is lost with it, except notices that a coordinator has ended or begun again. With
+//! [`Options::records`] a new incarnation begins at once from the records, which are run again. Transactions at this
+//! owner wait for that long; no others do. Without records, the partition's data is gone. The same holds if the owner
+//! panics again while it runs the records, or at the same notice. Every transaction over a partition that is gone is
+//! answered `Unavailable`; the others continue.
 //!
 //! A panic in the coordinator ends its incarnation. (Procedures are caught, so it comes from code of users that is
 //! dropped.) Owners undo the transactions that have not voted. The new incarnation begins at once, also without
@@ -63,7 +62,7 @@
 //! # Known limits
 //!
 //! - Records are kept in memory: they outlive a role, not the process.
-//! - Under `locking` a client's transactions go on while it is in [`Port::receive`] only.
+//! - Under `locking` a client's transactions proceed only while it is in [`Port::receive`].
 //! - A partition that panics in an undo dies of the decision that causes it, in each incarnation in which its
 //!   coordinator repeats the decision.
 //! - A call that never returns in a partition blocks its owner, and all transactions that need it. It is not
@@ -116,7 +115,7 @@ enum ToCoordinator<A: Application> {
     /// For the coordinator.
     Message(MessageOf<A::Procedure>),
     /// A client has gone.
-    Left,
+    ClientGone,
     /// A partition could not begin again. It may try later.
     Gone(PartitionId),
 }

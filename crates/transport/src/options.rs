@@ -30,7 +30,7 @@ pub struct Options {
     pub tick: Duration,
     /// Ticks after which a transaction over several partitions stops waiting for a lock.
     pub lock_wait_ticks_max: u32,
-    /// What messages cost simulated cores.
+    /// The cost of messages on simulated cores.
     pub costs: Costs,
     /// An injected fault.
     #[cfg(any(test, feature = "canary"))]

@@ -62,7 +62,7 @@ pub struct OwnerEnd<A: Application> {
     pub counts: Counts,
 }
 
-/// What follows the death of an owner.
+/// The action after the death of an owner.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Next {
     /// Another incarnation, at once.
@@ -233,7 +233,7 @@ impl<A: Application> RunningOwner<A> {
         }
     }
 
-    /// The outputs of the message that panicked are lost, and so is the partition; the others are told.
+    /// The outputs of the message that panicked are lost, and so is the partition. The other roles are notified.
     fn die(&mut self, panic: &(dyn Any + Send), next: Next) {
         self.panics.push(said(panic));
         // A partition that is half changed may panic again.
@@ -350,9 +350,9 @@ impl<A: Application> RunningOwner<A> {
     }
 }
 
-/// Whether a message says that a coordinator has ended or begun again. No sender repeats it, so it must
-/// outlive the owner. If the owner has died of it, it is handled once more: perhaps the panic came from work
-/// that it allowed to run, which is lost. Senders are told of all other lost messages.
+/// Whether a message says that a coordinator has ended or begun again. No sender repeats it, so it must outlive the
+/// owner. If the owner has died of it, it is handled once more: perhaps the panic came from work that it allowed to
+/// run, which is lost. Senders are notified of all other lost messages.
 fn is_notice<W>(message: &ToOwner<W>) -> bool {
     matches!(message, ToOwner::CoordinatorDown { .. } | ToOwner::Coordinator(FromCoordinator::Recovered { .. }))
 }

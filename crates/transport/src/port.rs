@@ -306,7 +306,7 @@ impl<A: Application> Port<A> {
         }
     }
 
-    /// The client's own coordinator has died: the owners are told, and its next incarnation begins, if it can.
+    /// The client's own coordinator has died. The owners are notified, and its next incarnation begins, if it can.
     fn coordinator_died(&mut self, panic: &(dyn Any + Send)) {
         let Coordinates::Own(own) = &mut self.coordinates else { return };
         own.panics.push(said(panic));
@@ -379,7 +379,7 @@ impl<A: Application> Drop for Port<A> {
     fn drop(&mut self) {
         self.flush();
         match &mut self.coordinates {
-            Coordinates::Shared(coordinator) => coordinator.put(0, ToCoordinator::Left),
+            Coordinates::Shared(coordinator) => coordinator.put(0, ToCoordinator::ClientGone),
             Coordinates::Own(own) => {
                 let (coordinator, incarnation) = (own.id, own.incarnation);
                 self.owners.put_all(|| ToOwner::CoordinatorDown { coordinator, incarnation });

@@ -173,9 +173,8 @@ impl std::fmt::Display for Cause {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 pub enum OpError {
-    /// Another transaction holds a lock. The call has changed nothing; the caller makes it again, from time
-    /// to time, until the holder has ended, [`super::Worker::wait_max`] is over, or the transaction is too
-    /// old or cancelled; or aborts.
+    /// Another transaction holds a lock. The call has changed nothing. The caller repeats it until the holder has
+    /// ended, [`super::Worker::wait_max`] is over, or the transaction is too old or cancelled; or it aborts.
     Wait,
     /// The attempt is over; [`super::Worker::abort`] follows.
     Abort(Cause),

@@ -8,9 +8,9 @@
 //! - (d) nothing blocks without a bound it can name;
 //! - (e) removed memory goes through `memory`;
 //! - (f) every abort carries a cause;
-//! - (g) a user abort, a constraint failure or a panic is reported only after [`Worker::validate`] passes: what it
-//!   tells of existed together at one place of the serial order, and no transaction that commits later comes before
-//!   that.
+//! - (g) a user abort, a constraint failure or a panic is reported only after [`Worker::validate`] passes. All values
+//!   on which it depends existed together at one place of the serial order, and no transaction that commits later comes
+//!   before that place.
 //!
 //! Rules for rows. A [`RowPtr`] stays readable and unchanged until the transaction ends, whatever is written
 //! after it, so callers never copy. The exception is a step of a [`Scan`] that is [`Scan::transient`]: its row
@@ -60,7 +60,7 @@ pub enum Freshness {
     /// `Latest`.
     Eventual,
     /// A snapshot may lag by as long as the oldest transaction has been open that may write. Where that lacks what it
-    /// is to show, a read-only transaction validates and may abort. A snapshot aborts only if it has waited in vain
+    /// is to show, a read-only transaction validates and may abort. A snapshot aborts only if it has waited too long
     /// for the end of a commit ([`Worker::wait_max`]).
     Past,
 }
@@ -102,16 +102,16 @@ pub struct Capabilities {
     /// other is of no later epoch. (Under every protocol a transaction's epoch is at least that of every
     /// version that it read or overwrote.)
     pub epoch_order: bool,
-    /// The order of TIDs is a serial order, in which a transaction that wrote nothing comes after those with
-    /// the TID that it got: of two transactions of which one overwrites what the other read, the former's TID
-    /// is above the latter's.
+    /// The order of TIDs is a serial order, in which a transaction that wrote nothing comes after those with its TID.
+    /// If a transaction overwrites a version that another read, its TID is above the reader's.
     pub tid_order: bool,
-    /// Histories are judged by columns, one for each column that an update may change by itself, and not by
-    /// whole rows. Transactions at different columns of one row may pass each other, unless one of them
-    /// inserts or deletes it. They conflict all the same in three cases: where conflicts have been rare; where
-    /// the protocol locks the row because it was contended; and, except for sums, where a row has no fixed
-    /// part that identifies it.
+    /// Histories are judged by columns, one for each column that an update may change by itself, and not by whole rows.
+    /// Transactions at different columns of one row may pass each other, unless one of them inserts or deletes it. They
+    /// conflict nevertheless in three cases: if conflicts have been rare; if the protocol locks the row because it was
+    /// contended; and, except for sums, if the row has no fixed part that identifies it.
     pub column_groups: bool,
+    /// An attempt can lock each row that it accesses ([`Worker::reserve_next`]).
+    pub reserves: bool,
     /// Publishes transactions of registered procedures piece by piece ([`Pieces`]).
     pub pieces: bool,
     /// Holds executed transactions until they are decided ([`Detach`]): a protocol with a
@@ -142,6 +142,7 @@ impl Capabilities {
         epoch_order: false,
         tid_order: false,
         column_groups: false,
+        reserves: false,
         pieces: false,
         detach: false,
         repair: false,
@@ -164,7 +165,7 @@ pub struct OptionEffect {
     pub change: CapabilityChange,
 }
 
-/// What an option changes of the capabilities.
+/// The change of the capabilities by an option.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum CapabilityChange {
@@ -209,16 +210,16 @@ pub struct ProtocolInfo {
     pub source: &'static str,
     /// Its requirements on its database.
     pub requirements: Requirements,
-    /// What it offers, with its options as they are by default.
+    /// Its capabilities with the default options.
     pub capabilities: Capabilities,
     /// Its options.
     pub options: &'static [Knob],
-    /// What options change of the capabilities.
+    /// The changes of the capabilities by options.
     pub effects: &'static [OptionEffect],
 }
 
 impl ProtocolInfo {
-    /// What it offers with these options.
+    /// Its capabilities with these options.
     pub fn capabilities_with(&self, options: &Options) -> Capabilities {
         let mut capabilities = self.capabilities;
         for effect in self.effects.iter().filter(|effect| effect.applies(options)) {
@@ -252,7 +253,7 @@ pub trait Protocol: Sized + Send + Sync + 'static {
     /// Whether the options agree with each other and with the settings of a database.
     ///
     /// # Errors
-    /// What does not agree, and what would.
+    /// The mismatch, and what would be valid.
     fn check(_options: &Options, _settings: &DatabaseSettings<'_>) -> Result<(), String> {
         Ok(())
     }
@@ -294,8 +295,8 @@ pub trait Protocol: Sized + Send + Sync + 'static {
     /// does not wait. TIDs that one thread is shown of one record never go back; versions of several records
     /// need not belong together.
     ///
-    /// The row is readable and does not change until the worker of `pin` goes offline, or until `buffer`, into
-    /// which it may be copied, is reused or dropped.
+    /// The row is readable and does not change until the worker of `pin` goes offline. It may be copied to `buffer`,
+    /// and is then readable until that is reused or dropped.
     ///
     /// # Safety
     /// `record` was found in the index of `table` after the worker of `pin` came online.
@@ -482,6 +483,11 @@ pub trait Worker: Send {
     /// all that have ended. It need not be called.
     fn come_after(&mut self, _place: u64) {}
 
+    /// The next attempt locks each row before it reads or writes it, and holds the locks until it ends. So changes by
+    /// others to rows cannot refute it; insertions where it found no row still can. At most one attempt of a
+    /// database does this at a time. For protocols that can ([`Capabilities::reserves`]); others do nothing.
+    fn reserve_next(&mut self) {}
+
     /// For protocols whose snapshots are of the past: the position of the transaction that is open, or ended
     /// last, in the order of conflicting transactions. The transaction has committed, or its
     /// reads may be reported.
@@ -543,9 +549,9 @@ pub trait Worker: Send {
     /// A conflict, or the lock to wait for.
     fn update(&mut self, table: &Table, key: Key<'_>, columns: ColumnUse) -> Result<Option<Updating>, OpError>;
 
-    /// Adds to one column of the row at `key`, blindly: the transaction learns whether the row exists and
-    /// whether the sum fits, and uses neither the old value nor the new one. By default it is an update of
-    /// that column. Indexes of the column are not updated.
+    /// Adds to one column of the row at `key`, blindly. The transaction learns whether the row exists and whether the
+    /// sum fits, and uses neither the old nor the new value. By default it is an update of that column. Indexes of the
+    /// column are not updated.
     ///
     /// # Errors
     /// A conflict, or the lock to wait for.
@@ -581,9 +587,9 @@ pub trait Worker: Send {
     /// Undoes the writes since the savepoint. Reads stay in the read set and are still validated.
     fn rollback_to(&mut self, savepoint: Savepoint);
 
-    /// Whether everything read, and all that writes build on, existed together (promise g). What passes stays true,
-    /// whatever commits afterwards: where a place in the serial order is not an instant, the attempt announces its own
-    /// as a commit does.
+    /// Whether everything read, and all that writes build on, existed together (promise g). A successful validation
+    /// stays true, whatever commits afterwards. If a place in the serial order is not an instant, the attempt announces
+    /// its own as a commit does.
     ///
     /// # Errors
     /// A conflict.
@@ -648,13 +654,13 @@ pub trait Repair {
     /// one by one is named again, by the same numbers, before each further row.
     fn operation(&mut self, index: u16, iteration: u32);
 
-    /// Drops what these runs read and wrote, after [`Outcome::Repair`]: they run `again` (what they locked
-    /// may stay locked), or run no more, as a branch went the other way.
+    /// Drops the reads and writes of these runs, after [`Outcome::Repair`]. They run `again` (and may keep their
+    /// locks), or no more, because a branch went the other way.
     fn forget(&mut self, runs: Runs, again: bool);
 
-    /// Tells which records the runs of an operation touched, each by a number of its own, with the iteration:
-    /// two runs that touched no record in common know nothing of each other's writes. `None` in place of a
-    /// record: one that is not known by its record, as there was none, or a range.
+    /// Lists the records that the runs of an operation touched, each as a unique number with the iteration. Two runs
+    /// without a common record do not depend on each other's writes. `None` in place of a record: one that is not known
+    /// by its record, as there was none, or a range.
     fn touched(&self, operation: u16, visit: &mut dyn FnMut(u32, Option<usize>)) {
         let _ = operation;
         visit(0, None);
@@ -729,9 +735,8 @@ pub struct Batching {
     pub wait: Duration,
     /// Batches that are ordered at the same time, at most.
     pub workers: usize,
-    /// Whether the threads that wait for a batch do their parts of its work at the same time: each looks
-    /// whether its transaction is stale, and decides it when those before it by [`Ordered::edges`] are
-    /// decided.
+    /// Whether the threads that wait for a batch share its work. Each checks whether its transaction is stale, and
+    /// decides it when its predecessors by [`Ordered::edges`] are decided.
     pub parallel: bool,
     /// Restarts after which a transaction is executed and decided by itself, while nothing else is decided.
     pub patience: u32,
@@ -757,8 +762,8 @@ pub trait Detach {
     /// version of a leaf or bucket, so that a transaction that read there can still commit before it.
     fn hold(&mut self);
 
-    /// Its reads may wait, within a bound, for held transactions that are going to write what they read: this
-    /// thread has none of them, and is not needed for their decisions.
+    /// Its reads may wait, within a bound, for held transactions that will write the same rows. This thread holds none
+    /// of them, and their decisions do not need it.
     fn may_wait(&mut self) {}
 
     /// Ends execution; the transaction waits for its decision.

@@ -8,7 +8,7 @@
 //!    is pending, so that [`Windows::close`](crate::Windows::close) returns when everything is published.
 //!    Nothing becomes pending before the last of them opens the windows again.
 //!
-//! What publishes it is set once, when the database is opened. The thread that has the turn calls it. It has a bounded
+//! The publisher is set once, when the database is opened. The thread that has the turn calls it. It has a bounded
 //! number of attempts and ends the process if none succeeds, as what it publishes has been acknowledged. So the wait
 //! for the turn ends.
 

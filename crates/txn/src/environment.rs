@@ -116,9 +116,9 @@ impl Environment {
         }
     }
 
-    /// For readers of eventual snapshots, if there are any: makes a snapshot and offers it, or withdraws the
-    /// offer, depending on whether they have wanted one recently ([`Snapshots`](crate::Snapshots)). It also
-    /// releases the versions that only older snapshots need, unless those are still read.
+    /// Makes a snapshot and offers it to readers of eventual snapshots, if they have wanted one recently. Otherwise
+    /// withdraws the offer ([`Snapshots`](crate::Snapshots)). It also releases the versions that only older snapshots
+    /// need, unless those are still read.
     pub fn advance_snapshot(&self) {
         let Some(eventual) = self.epochs.snapshots().eventual() else { return };
         if self.epochs.snapshots().end_epochs() {
@@ -201,9 +201,8 @@ impl Core {
         }
     }
 
-    /// Whether memory is leaked instead of freed: under an injected fault two transactions may free the same
-    /// version, and a canary must show the anomaly, not a double free. Always `false` without the feature
-    /// `canary`.
+    /// Whether memory is leaked instead of freed. Under an injected fault two transactions may free the same version,
+    /// and a canary must show the anomaly, not a double free. Always `false` without the feature `canary`.
     #[inline(always)]
     pub fn leaks(&self) -> bool {
         !self.injects(Fault::None) && cfg!(feature = "canary")
@@ -215,8 +214,8 @@ impl Core {
         if self.leaks() { Epoch(0) } else { self.local.horizon() }
     }
 
-    /// The durable epoch that a snapshot is to show, where versions are kept for its readers: the one at
-    /// which the log stopped, or the one that the opener of the snapshot holds.
+    /// The durable epoch that a snapshot must show, if versions are kept for its readers. It is the epoch at which the
+    /// log stopped, or the one that the opener of the snapshot holds.
     pub fn shown_epoch(&self) -> Option<Epoch> {
         self.held.or_else(|| self.local.kept_until()?.final_epoch())
     }

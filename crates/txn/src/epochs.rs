@@ -1,18 +1,19 @@
 //! The epoch of the database: which commits become durable together.
 //!
-//! A ticker advances it, and so does the log where a caller waits for the end of an epoch. Every commit reads
-//! it once, after its last lock is held or inside its region. So epochs are no measure of time.
+//! A ticker advances it, and so does the log where a caller waits for the end of an epoch. A worker advances it if its
+//! commit used up much of the TIDs of the epoch ([`Epochs::end_if_late`]). Every commit reads it once, after its last
+//! lock is held or inside its region. So epochs are no measure of time.
 //!
-//! Where snapshots are durable, their numbers are never reused, also by a later opening: it begins
-//! [`UNSAID_MAX`] above the newest epoch that the disk has recorded. So epochs must not be further ahead of
-//! that record. A thread that ends an epoch half as far ahead has the disk record it ([`Epochs::bound_by`]).
-//! Three quarters of the way epochs are *far*: the ticker and the log end none, and no caller begins work that
-//! would, until the disk has recorded them. The callers that began before are fewer than the last quarter.
+//! Where snapshots are durable, their numbers are never reused, also by a later opening: it begins [`UNSAID_MAX`] above
+//! the newest epoch that the disk has recorded. So epochs must not be further ahead of that record. A thread that ends
+//! an epoch half as far ahead has the disk record it ([`Epochs::bound_by`]). At three quarters of the way epochs are
+//! *far*. Until the disk has recorded them, the ticker and the log end none, and no caller begins work that would. The
+//! callers that began before are fewer than the last quarter.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use seriatim_base::{CacheAligned, Epoch, WorkerId};
+use seriatim_base::{CacheAligned, Epoch, Tid, WorkerId};
 use seriatim_htm::Htm;
 
 use crate::{Eventual, Snapshots, TakenSnapshot, Windows};
@@ -108,6 +109,17 @@ impl Epochs {
         current
     }
 
+    /// Ends the epoch of this commit if that is current and the commit is [late](Tid::is_late) in it. Called after each
+    /// commit by its worker, before its next one. The worker has no window open.
+    ///
+    /// The epoch ends even if epochs are far. A writer whose log takes nothing makes too few commits for many epochs.
+    #[cold]
+    pub fn end_if_late(&self, htm: &Htm, commit: Tid) {
+        if commit.is_late() && self.current() == commit.epoch() {
+            self.advance(htm);
+        }
+    }
+
     /// As [`Epochs::advance`], unless epochs are far: then the current one continues.
     pub fn advance_unless_far(&self, htm: &Htm) -> Epoch {
         if self.are_far() { self.current() } else { self.advance(htm) }
@@ -141,9 +153,9 @@ impl Epochs {
         made
     }
 
-    /// Makes a snapshot of all that has committed and offers it to readers of eventual ones, if there are any,
-    /// while no window is open (unless it `closes` none, which is an injected fault). Returns the epoch up to
-    /// which it is complete. Memory keeps the versions that it needs.
+    /// Makes a snapshot of all commits and offers it to readers of eventual snapshots, if there are any. No window is
+    /// open meanwhile (unless it `closes` none, which is an injected fault). Returns the epoch up to which it is
+    /// complete. Memory keeps the versions that it needs.
     pub fn advance_snapshot(&self, htm: &Htm, closes: bool) -> Option<Epoch> {
         let eventual = self.snapshots.eventual()?;
         let _closed = closes.then(|| self.windows.close());

@@ -10,6 +10,8 @@ pub enum Fault {
     None,
     /// Commits without validating the read set.
     SkipValidation,
+    /// Reserves nothing in an attempt that is to reserve what it accesses.
+    ReserveNothing,
     /// Installs without taking, or looking at, the locks of the write set.
     NoSubscription,
     /// Validates before it takes the locks of the write set.

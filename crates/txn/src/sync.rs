@@ -1,5 +1,5 @@
-//! The words of [`Windows`](crate::Windows), and how a thread waits for one: the standard atomics and the
-//! backoff of all, or loom's words and turns when windows are model-checked (`--cfg loom`).
+//! The words of [`Windows`](crate::Windows), and the wait for one: the standard atomics and the usual backoff. When
+//! windows are model-checked (`--cfg loom`), they are loom's words and turns.
 //!
 //! loom treats a sequentially consistent store or exchange as a release only. Consider two threads that each
 //! store a word and then load the other's word, all of it sequentially consistent. The memory model promises

@@ -128,8 +128,8 @@ pub struct Table {
     pub placement: Placement,
 }
 
-/// What all registered procedures have in common about a table, for protocols that publish piece by piece.
-/// Empty until the registry sets it; it changes while no window is open.
+/// Properties of a table that follow from all registered procedures, for protocols that publish piece by piece. Empty
+/// until the registry sets it; it changes while no window is open.
 #[derive(Debug, Default)]
 pub struct Commuting {
     sums: AtomicU64,

@@ -1,14 +1,12 @@
-//! Records that are no longer in an index although the deletion of their rows is not durable yet, or may be
-//! later than a snapshot that is read.
+//! Records that have left an index, although the deletion of their rows is not durable yet or may be later than an open
+//! snapshot.
 //!
-//! A deleted record leaves its index a grace period after the deletion, not when that is durable: every scan
-//! of the head of a queue would walk over what was deleted in two or three epochs. Should the log stop
-//! before, or the disk fall behind, readers of the durable epoch find the rows of that epoch here. So do
-//! readers of eventual snapshots ([`Snapshots`](crate::Snapshots)), which begin after rows were deleted that
-//! they see. Memory keeps such records and their versions for as long
-//! ([`Memory::keep_versions`](seriatim_memory::Memory::keep_versions),
-//! [`Memory::keep_snapshots`](seriatim_memory::Memory::keep_snapshots)); nothing is noted where it keeps
-//! none.
+//! A deleted record leaves its index a grace period after the deletion, not when that is durable. Otherwise every scan
+//! of the head of a queue would walk over the deletions of two or three epochs. Should the log stop before, or the disk
+//! fall behind, readers of the durable epoch find the rows of that epoch here. So do readers of eventual snapshots
+//! ([`Snapshots`](crate::Snapshots)), which begin after rows were deleted that they see. Memory keeps such records and
+//! their versions for as long ([`Memory::keep_versions`](seriatim_memory::Memory::keep_versions),
+//! [`Memory::keep_snapshots`](seriatim_memory::Memory::keep_snapshots)); nothing is noted where it keeps none.
 //!
 //! Order: a record is noted before it is unlinked, so a reader that misses it in its index, and looks here
 //! then, finds it.

@@ -1,8 +1,7 @@
 //! Windows: while one is open, a transaction publishes in several steps what belongs together.
 //!
-//! A thread that must not see half of a window's work closes the windows: it waits for the open ones, and
-//! prevents others from being opened until it is done. So each closing, and each advance of the epoch, lies
-//! before or after all of a window.
+//! A thread that must not see half of a window's work closes the windows. It waits for the open ones, and no window
+//! opens until it is done. So each closing, and each advance of the epoch, lies before or after all of a window.
 //!
 //! A worker opens a window by a store to a word of its own, then checks whether a thread closes the windows. A
 //! closing thread stores to the word that all share, then checks the workers' words. All four accesses are
@@ -14,11 +13,10 @@
 //!
 //! Additions that were deferred in windows are published before a closing ends: see [`Deferrals`].
 //!
-//! Fair by turns. A worker that finds the windows closed notes in its word that it waits. A thread that comes
-//! to close them first lets each waiting worker have its window, and does not wait for a second one of the
-//! same worker. So a worker waits for its window while each other thread closes once at most, and a closing
-//! thread waits while each worker has one window at most. No closing thread waits for one that waits to close
-//! or to open, so there is no deadlock.
+//! Fair by turns. A worker that finds the windows closed notes in its word that it waits. A thread that comes to close
+//! them first lets each waiting worker have its window, and does not wait for a second one of the same worker. So a
+//! worker waits at most until each other thread has closed once. A closing thread waits for at most one window of each
+//! worker. No closing thread waits for one that waits to close or to open, so there is no deadlock.
 
 use std::sync::OnceLock;
 use std::sync::atomic::Ordering;

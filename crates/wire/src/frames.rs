@@ -45,7 +45,7 @@ pub enum Piece {
     /// A message with its header.
     Whole(Bytes),
     /// Bytes of a message that is not gathered. The first part begins with the header, and has the tag.
-    Part(Option<u8>, Bytes),
+    Fragment(Option<u8>, Bytes),
 }
 
 /// The position in a stream: within a message, or between two.
@@ -75,7 +75,7 @@ impl Frames {
             return Ok(None);
         }
         if self.left > 0 {
-            return Ok(Some(Piece::Part(None, self.part(buffer))));
+            return Ok(Some(Piece::Fragment(None, self.part(buffer))));
         }
         let Some(header) = buffer.first_chunk::<HEADER_BYTES>() else { return Ok(None) };
         let [tag, length @ ..] = *header;
@@ -88,7 +88,7 @@ impl Frames {
             Handling::Gather => Ok((buffer.len() >= bytes).then(|| Piece::Whole(buffer.split_to(bytes).freeze()))),
             Handling::Pass => {
                 self.left = bytes;
-                Ok(Some(Piece::Part(Some(tag), self.part(buffer))))
+                Ok(Some(Piece::Fragment(Some(tag), self.part(buffer))))
             }
             Handling::Refuse => Err(Malformed("a message is longer than its type allows")),
         }
@@ -125,7 +125,7 @@ mod tests {
                             whole += 1;
                             left.extend_from_slice(&bytes);
                         }
-                        Piece::Part(tag, bytes) => {
+                        Piece::Fragment(tag, bytes) => {
                             assert!(tag.is_none_or(|tag| tag == b'd' && bytes[0] == tag));
                             left.extend_from_slice(&bytes);
                         }

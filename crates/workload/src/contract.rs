@@ -7,6 +7,7 @@
 
 use std::fmt;
 use std::future::Future;
+use std::hint::black_box;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll};
@@ -163,8 +164,28 @@ pub(crate) trait CallMode {
     fn failed(kind: usize, error: TransactError) -> Self::Answer;
 }
 
+/// A terminal whose transactions are calls of procedures.
+pub(crate) trait Calls: Send {
+    /// Generates the next input and makes the call.
+    fn one<W: CallMode>(&mut self, caller: &mut W::Caller) -> W::Answer;
+}
+
+impl<T: Calls> Terminal for T {
+    fn run_one(&mut self, session: &mut Session) -> Outcome {
+        self.one::<Now>(session)
+    }
+
+    fn submit_one(&mut self, session: &mut Session) -> Submitted {
+        self.one::<Later>(session)
+    }
+
+    fn start_one(&mut self, client: &mut ExecutorClient) -> Started {
+        self.one::<InExecutor>(client)
+    }
+}
+
 /// Waits for the result.
-pub(crate) enum Now {}
+enum Now {}
 
 impl CallMode for Now {
     type Caller = Session;
@@ -192,7 +213,7 @@ impl CallMode for Now {
 }
 
 /// Leaves the result outstanding.
-pub(crate) enum Later {}
+enum Later {}
 
 impl CallMode for Later {
     type Caller = Session;
@@ -223,7 +244,7 @@ impl CallMode for Later {
 }
 
 /// Has a thread of an executor run it, or owners of partitions.
-pub(crate) enum InExecutor {}
+enum InExecutor {}
 
 impl CallMode for InExecutor {
     type Caller = ExecutorClient;
@@ -362,6 +383,22 @@ pub enum Ending {
 }
 
 impl Ending {
+    /// The outcome of a call; `record` gets the result of a commit. The workload requests rollbacks by errors of type
+    /// `E`.
+    #[inline]
+    pub(crate) fn after<E: std::error::Error + 'static, R>(
+        result: Result<R, TransactError>,
+        record: impl FnOnce(&R),
+    ) -> Ending {
+        match result {
+            Ok(output) => {
+                record(black_box(&output));
+                Ending::Committed
+            }
+            Err(error) => Ending::of::<E>(error),
+        }
+    }
+
     /// The outcome of a transaction that returned `error`. The workload requests rollbacks by errors of type `E`.
     #[inline]
     pub fn of<E: std::error::Error + 'static>(error: TransactError) -> Ending {

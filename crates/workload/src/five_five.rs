@@ -7,19 +7,17 @@
 //! that a lost blind write shows. The other four writes are blind, as in the paper: they set a column and read
 //! none. Where the paper is silent: the nine objects differ, and the hottest have the lowest numbers.
 
-use std::hint::black_box;
+use std::convert::Infallible;
 use std::sync::Arc;
 
-use crate::contract::{CallMode, InExecutor, Later, Now};
+use crate::contract::{CallMode, Calls};
 use crate::ledger::{Count, Ledgers};
 use crate::random::Zipfian;
 use crate::registry::{self, Entry, Knob, Misuse, Sizes};
 use crate::wrapping::wrapping_sum;
-use crate::{
-    Ending, ExecutorClient, LoadError, Loading, Outcome, Report, Rule, Started, Submitted, Terminal, Workload, parallel,
-};
+use crate::{Ending, LoadError, Loading, Report, Rule, Terminal, Workload, parallel};
 use seriatim::procedure::Procedures;
-use seriatim::{Abort, Data, Database, Handle, Rng, SchemaError, Session, Table, Tx, procedure, procedures};
+use seriatim::{Abort, Data, Database, Handle, Rng, SchemaError, Table, Tx, procedure, procedures};
 
 /// The line of the registry.
 pub const ENTRY: Entry = Entry {
@@ -296,31 +294,14 @@ impl FiveFiveTerminal {
     fn new(inputs: Inputs, ledger: Arc<Ledger>) -> FiveFiveTerminal {
         FiveFiveTerminal { inputs, ledger }
     }
-
-    fn one<W: CallMode>(&mut self, caller: &mut W::Caller) -> W::Answer {
-        let input = self.inputs.read_write();
-        W::call(caller, 0, read_write, &input, &self.ledger, move |ledger, result| match result {
-            Ok(sum) => {
-                black_box(sum);
-                ledger.committed(&input);
-                Ending::Committed
-            }
-            Err(error) => Ending::Failed(error),
-        })
-    }
 }
 
-impl Terminal for FiveFiveTerminal {
-    fn run_one(&mut self, session: &mut Session) -> Outcome {
-        self.one::<Now>(session)
-    }
-
-    fn submit_one(&mut self, session: &mut Session) -> Submitted {
-        self.one::<Later>(session)
-    }
-
-    fn start_one(&mut self, client: &mut ExecutorClient) -> Started {
-        self.one::<InExecutor>(client)
+impl Calls for FiveFiveTerminal {
+    fn one<W: CallMode>(&mut self, caller: &mut W::Caller) -> W::Answer {
+        let input = self.inputs.read_write();
+        W::call(caller, 0, read_write, &input, &self.ledger, move |ledger, result| {
+            Ending::after::<Infallible, _>(result, |_| ledger.committed(&input))
+        })
     }
 }
 

@@ -1,8 +1,8 @@
 //! Workloads against the public API, and TPC-C over plain arrays as the speed of light.
 //!
 //! Invariant: a workload sees a database only through the crate `seriatim`, and a runner sees a workload only through
-//! [`Workload`]; so every workload runs under every protocol, and one runner drives them all.
-//! Inputs are plain data, generated apart from the procedures that run on them. Nothing allocates per transaction.
+//! [`Workload`]. So every workload runs under every protocol, and one runner drives them all. Inputs are plain data,
+//! generated apart from the procedures that run on them. Nothing allocates per transaction.
 
 pub mod articles;
 pub mod contract;

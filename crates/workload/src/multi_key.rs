@@ -5,19 +5,17 @@
 //! Where the paper is silent: the ten records differ, the hottest have the lowest keys, and an update adds to
 //! the old value. The paper shows theta 0 and 0.8.
 
-use std::hint::black_box;
+use std::convert::Infallible;
 use std::sync::Arc;
 
-use crate::contract::{CallMode, InExecutor, Later, Now};
+use crate::contract::{CallMode, Calls};
 use crate::ledger::{Count, Ledgers};
 use crate::random::Zipfian;
 use crate::registry::{Entry, Knob, Misuse, Sizes, Values};
 use crate::wrapping::wrapping_sum;
-use crate::{
-    Ending, ExecutorClient, LoadError, Loading, Outcome, Report, Rule, Started, Submitted, Terminal, Workload, parallel,
-};
+use crate::{Ending, LoadError, Loading, Report, Rule, Terminal, Workload, parallel};
 use seriatim::procedure::Procedures;
-use seriatim::{Abort, Data, Database, Handle, Rng, SchemaError, Session, Table, Tx, procedure, procedures};
+use seriatim::{Abort, Data, Database, Handle, Rng, SchemaError, Table, Tx, procedure, procedures};
 
 /// The line of the registry.
 pub const ENTRY: Entry = Entry {
@@ -234,33 +232,18 @@ impl MultiKeyTerminal {
     fn new(inputs: Inputs, ledger: Arc<Ledger>) -> MultiKeyTerminal {
         MultiKeyTerminal { inputs, ledger }
     }
+}
 
+impl Calls for MultiKeyTerminal {
     fn one<W: CallMode>(&mut self, caller: &mut W::Caller) -> W::Answer {
         let input = self.inputs.update();
         let amounts = input.amount.wrapping_mul(KEYS as u64);
-        W::call(caller, 0, update, &input, &self.ledger, move |ledger, result| match result {
-            Ok(sum) => {
-                black_box(sum);
+        W::call(caller, 0, update, &input, &self.ledger, move |ledger, result| {
+            Ending::after::<Infallible, _>(result, |_| {
                 ledger.updates.add(KEYS as u64);
                 ledger.amounts.add(amounts);
-                Ending::Committed
-            }
-            Err(error) => Ending::Failed(error),
+            })
         })
-    }
-}
-
-impl Terminal for MultiKeyTerminal {
-    fn run_one(&mut self, session: &mut Session) -> Outcome {
-        self.one::<Now>(session)
-    }
-
-    fn submit_one(&mut self, session: &mut Session) -> Submitted {
-        self.one::<Later>(session)
-    }
-
-    fn start_one(&mut self, client: &mut ExecutorClient) -> Started {
-        self.one::<InExecutor>(client)
     }
 }
 
@@ -408,8 +391,8 @@ mod tests {
         Plans::of(&MultiKey::new(Options { records: 10, theta: 0.0 }))
     }
 
-    /// Ten updates by keys that the arguments give (figure 1): each adds to a sum that wraps, so the value is
-    /// read; the count is only added to.
+    /// Ten updates by keys in the arguments (figure 1). Each adds to a sum that wraps, so it reads the value, and adds
+    /// to the count blindly.
     #[test]
     fn the_plan_of_update() {
         expect_file!["multi_key/update.txt"].assert_eq(&plans().plan("update"));

@@ -29,7 +29,7 @@ use crate::tidy::Finding;
 /// Where the lists are.
 const LISTS: &str = "xtask/mutants";
 const TESTS: &str = "a test is `CRATE path`, `CRATE/TARGET path` or `loom:CRATE path`";
-/// What stands for the switch in a replacement.
+/// The placeholder of the switch in a replacement.
 const SWITCH: &str = "MUTANT";
 
 /// A rewrite of one place in the sources.
@@ -173,7 +173,7 @@ impl Squeezed {
 /// All mutants of the lists in `tree`, in order.
 ///
 /// # Errors
-/// What is wrong with a list.
+/// The fault of a list.
 pub(crate) fn read(tree: &Tree) -> Result<Vec<Mutant>, Vec<Finding>> {
     let mut mutants: Vec<Mutant> = Vec::new();
     let mut findings = Vec::new();
@@ -247,7 +247,7 @@ fn parse(list: &str, text: &str, mutants: &mut Vec<Mutant>, findings: &mut Vec<F
     }
 }
 
-/// What a finished entry lacks.
+/// The missing part of a finished entry.
 fn lacking(mutant: &Mutant) -> Option<&'static str> {
     let Mutant { class, file, breaks, tests, equivalent, original, replacement, build, .. } = mutant;
     [

@@ -1,11 +1,11 @@
 //! `cargo xtask mutants`: whether the tests notice when a mechanism of safety is missing.
 //!
-//! A mutant is a rewrite of one place in the sources ([`list`]). All of them are applied at once to a copy of
-//! the repository below `target/mutants`, each behind a switch that the environment turns on, so that one
-//! build serves all and the sources stay clean. For each mutant its tests run in their order until one fails;
-//! a test that takes far longer than it does without the mutant has caught it too. What was found is kept by
-//! the mutant's text and the revision of the sources, so a run goes on where another stopped. A mutant that
-//! no test catches fails the run, unless the list says why nothing can.
+//! A mutant is a rewrite of one place in the sources ([`list`]). All of them are applied at once to a copy of the
+//! repository below `target/mutants`, each behind a switch that the environment turns on, so that one build serves all
+//! and the sources stay clean. For each mutant its tests run in their order until one fails; a test that takes far
+//! longer than it does without the mutant has caught it too. Verdicts are kept by the mutant's text and the revision of
+//! the sources, so a run continues where another stopped. A mutant that no test catches fails the run, unless the list
+//! says why nothing can.
 
 pub(crate) mod list;
 
@@ -22,7 +22,7 @@ use seriatim_base::clock::Instant;
 use seriatim_base::thread;
 
 use crate::ci::cargo;
-use crate::files::Tree;
+use crate::files::{Tree, crate_of};
 use list::{Mutant, Test};
 
 /// The environment variable with the number of the mutant that is on.
@@ -40,7 +40,7 @@ const SAMPLE: &[&str] = &["seriatim-history", "seriatim-catalog", "seriatim-proc
 const USAGE: &str = "usage: cargo xtask mutants [--quick] [--only TEXT]... [--without CRATE]... [--list] [--fresh]
        cargo xtask mutants --sample [cargo-mutants options]";
 
-/// What is appended to the root of each crate that has mutants. An own module in each, so that no crate needs
+/// The text that is appended to the root of each crate that has mutants. An own module in each, so that no crate needs
 /// a new dependency.
 fn switch_module() -> String {
     format!(
@@ -97,7 +97,7 @@ pub(crate) fn run(root: &Path, arguments: &[String]) -> Result<(), String> {
         return Ok(());
     }
     let scratch = Scratch::new(root, &tree, &mutants);
-    let mut found = Found::open(&scratch.home.join("results"), options.fresh)?;
+    let mut found = VerdictFile::open(&scratch.home.join("results"), options.fresh)?;
     let hunted = hunt(&scratch, &chosen, &mut found);
     let summary = summarize(&mutants, &chosen, &found, &scratch);
     hunted.and(summary)
@@ -196,8 +196,8 @@ impl<'a> Scratch<'a> {
             let mut command = cargo(&self.folder());
             command.args(["test", "--no-run", "--message-format", "json-render-diagnostics"]).stdout(Stdio::piped());
             if loom {
-                // What the models depend on is built already. A wrapper that does nothing sets the copy's
-                // crates apart from the repository's.
+                // The dependencies of the models are built already. A wrapper that does nothing sets the copy's crates
+                // apart from the repository's.
                 crate::ci::build_for_loom(&mut command, self.root);
                 command.env("RUSTC_WORKSPACE_WRAPPER", "env");
             } else {
@@ -230,8 +230,7 @@ impl<'a> Scratch<'a> {
 
 /// The root of the library that a source file belongs to.
 fn crate_root(file: &str) -> Option<String> {
-    let folder = file.strip_prefix("crates/")?.split('/').next()?;
-    Some(format!("crates/{folder}/src/lib.rs"))
+    Some(format!("crates/{}/src/lib.rs", crate_of(file)?))
 }
 
 fn package(krate: &str) -> String {
@@ -355,8 +354,8 @@ fn execute(
     Ok(if status.success() { End::Passed(took) } else { End::Failed })
 }
 
-/// What is known of mutants: a file with a line each, appended as it is found.
-struct Found {
+/// The verdicts about mutants: a file with a line for each, which is appended at once.
+struct VerdictFile {
     path: PathBuf,
     known: BTreeMap<u64, Verdict>,
 }
@@ -370,8 +369,8 @@ struct Verdict {
     seconds: String,
 }
 
-impl Found {
-    fn open(path: &Path, fresh: bool) -> Result<Found, String> {
+impl VerdictFile {
+    fn open(path: &Path, fresh: bool) -> Result<VerdictFile, String> {
         if fresh {
             let _ = fs::remove_file(path);
         }
@@ -383,7 +382,7 @@ impl Found {
                 known.insert(key, Verdict { kind: kind.into(), by: by.into(), seconds: seconds.into() });
             }
         }
-        Ok(Found { path: path.into(), known })
+        Ok(VerdictFile { path: path.into(), known })
     }
 
     fn note(&mut self, key: u64, name: &str, verdict: Verdict) -> Result<(), String> {
@@ -397,7 +396,7 @@ impl Found {
     }
 }
 
-/// What identifies a result: the mutant and the sources.
+/// The identity of a result: the mutant and the sources.
 fn key(mutant: &Mutant, revision: u64) -> u64 {
     let mut hasher = DefaultHasher::new();
     (mutant.text(), revision).hash(&mut hasher);
@@ -405,7 +404,7 @@ fn key(mutant: &Mutant, revision: u64) -> u64 {
 }
 
 /// Runs the chosen mutants that are not known yet.
-fn hunt(scratch: &Scratch<'_>, chosen: &[usize], found: &mut Found) -> Result<(), String> {
+fn hunt(scratch: &Scratch<'_>, chosen: &[usize], found: &mut VerdictFile) -> Result<(), String> {
     let mutants = scratch.mutants;
     let unknown =
         |&i: &usize| mutants[i].equivalent.is_none() && !found.known.contains_key(&key(&mutants[i], scratch.revision));
@@ -433,7 +432,7 @@ fn hunt(scratch: &Scratch<'_>, chosen: &[usize], found: &mut Found) -> Result<()
     let unchanged: Vec<&Test> = builds.iter().flat_map(|&i| &mutants[i].tests).collect();
     let binaries = scratch.build(&unchanged)?;
     for &i in &builds {
-        // What the tests take without it is measured first.
+        // The time of the tests without it is measured first.
         for test in &mutants[i].tests {
             limit(scratch, &binaries, &mut limits, test)?;
         }
@@ -472,7 +471,7 @@ fn judge<'a>(
     limits: &mut BTreeMap<&'a Test, Duration>,
     at: usize,
     number: usize,
-    found: &mut Found,
+    found: &mut VerdictFile,
 ) -> Result<(), String> {
     let mutant = &scratch.mutants[at];
     let mut verdict = ("survived", String::new());
@@ -496,7 +495,7 @@ fn judge<'a>(
 }
 
 /// Tells what was found, by class.
-fn summarize(mutants: &[Mutant], chosen: &[usize], found: &Found, scratch: &Scratch<'_>) -> Result<(), String> {
+fn summarize(mutants: &[Mutant], chosen: &[usize], found: &VerdictFile, scratch: &Scratch<'_>) -> Result<(), String> {
     let mut classes: BTreeMap<&str, [usize; 4]> = BTreeMap::new();
     let mut survivors = Vec::new();
     for &i in chosen {

@@ -4,7 +4,7 @@ use std::fmt::Debug;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use super::{Disk, DiskFile, DiskHold, DiskLock, Found, Locking, Opening, Whereabouts};
+use super::{DirEntry, Disk, DiskFile, DiskHold, DiskLock, Locking, Opening, Whereabouts};
 
 /// A disk that wraps another one. By default each operation is delegated to the inner disk.
 #[allow(missing_docs, clippy::missing_errors_doc, reason = "the operations are those of a disk")]
@@ -16,7 +16,7 @@ pub trait Around: Debug + Send + Sync {
         self.inner().open(path, how)
     }
 
-    fn list(&self, dir: &Path) -> io::Result<Vec<Found>> {
+    fn list(&self, dir: &Path) -> io::Result<Vec<DirEntry>> {
         self.inner().list(dir)
     }
 
@@ -48,7 +48,7 @@ pub trait Around: Debug + Send + Sync {
         self.inner().failed_sync(dir)
     }
 
-    fn find(&self, path: &Path) -> io::Result<Option<Found>> {
+    fn find(&self, path: &Path) -> io::Result<Option<DirEntry>> {
         self.inner().find(path)
     }
 
@@ -78,7 +78,7 @@ impl<D: Around> Disk for D {
         Around::open(self, path, how)
     }
 
-    fn list(&self, dir: &Path) -> io::Result<Vec<Found>> {
+    fn list(&self, dir: &Path) -> io::Result<Vec<DirEntry>> {
         Around::list(self, dir)
     }
 
@@ -110,7 +110,7 @@ impl<D: Around> Disk for D {
         Around::failed_sync(self, dir)
     }
 
-    fn find(&self, path: &Path) -> io::Result<Option<Found>> {
+    fn find(&self, path: &Path) -> io::Result<Option<DirEntry>> {
         Around::find(self, path)
     }
 

@@ -7,7 +7,7 @@
 //! directory. Across directories file systems differ in the result of a power cut, so such a rename is refused.
 //!
 //! **A failed sync must not be repeated.** The kernel reports the error once and drops the pages, so the next sync
-//! succeeds without them (Rebello et al., "Can Applications Recover from fsync Failures?", USENIX ATC 2020).
+//! succeeds without them. (Rebello et al., "Can Applications Recover from fsync Failures?", USENIX ATC 2020.)
 //!
 //! Every error keeps its [`io::ErrorKind`] and names the operation and the path.
 
@@ -44,7 +44,7 @@ pub trait Disk: Debug + Send + Sync {
     ///
     /// # Errors
     /// `NotFound`, `NotADirectory`, and errors of the file system.
-    fn list(&self, dir: &Path) -> io::Result<Vec<Found>>;
+    fn list(&self, dir: &Path) -> io::Result<Vec<DirEntry>>;
 
     /// Creates a directory and its missing parents. The parent of each new directory needs a [`Disk::sync_dir`].
     ///
@@ -94,7 +94,7 @@ pub trait Disk: Debug + Send + Sync {
     ///
     /// # Errors
     /// Errors of the file system, but not `NotFound`.
-    fn find(&self, path: &Path) -> io::Result<Option<Found>>;
+    fn find(&self, path: &Path) -> io::Result<Option<DirEntry>>;
 
     /// Identifies the file or directory at a path among all that exist, whatever their names are. Returns `None` if
     /// nothing is there.
@@ -234,7 +234,7 @@ pub enum Opening {
 
 /// An entry of a directory.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Found {
+pub struct DirEntry {
     /// The last component of its path.
     pub name: OsString,
     /// Whether it is a directory.

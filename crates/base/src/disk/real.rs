@@ -15,7 +15,7 @@ use std::sync::Arc;
 use super::holds::Holds;
 use super::posix::{self, Status, flags};
 use super::{
-    Disk, DiskFile, DiskHold, DiskLock, Found, Locking, Opening, Whereabouts, at, opened_for_reading, same_directory,
+    DirEntry, Disk, DiskFile, DiskHold, DiskLock, Locking, Opening, Whereabouts, at, opened_for_reading, same_directory,
 };
 
 /// The disk of this machine. A held directory is held only on this handle and its clones.
@@ -109,13 +109,13 @@ impl Disk for RealDisk {
         Ok(Box::new(RealFile { file, path: path.to_owned(), writable: how != Opening::Read, links }))
     }
 
-    fn list(&self, dir: &Path) -> io::Result<Vec<Found>> {
+    fn list(&self, dir: &Path) -> io::Result<Vec<DirEntry>> {
         let fail = |error| at("list", dir, error);
         let open = self.at(dir).open(flags::DIRECTORY).map_err(fail)?;
         let mut found = Vec::new();
         for name in open.try_clone().and_then(posix::names).map_err(fail)? {
             match posix::status(open.as_raw_fd(), name.as_ref()) {
-                Ok(status) => found.push(Found::of(name, &status)),
+                Ok(status) => found.push(DirEntry::of(name, &status)),
                 // It was removed meanwhile, or is a dangling link.
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {}
                 Err(error) => return Err(at("list", &dir.join(name), error)),
@@ -165,9 +165,9 @@ impl Disk for RealDisk {
         synced.map_err(|error| at("sync", dir, error))
     }
 
-    fn find(&self, path: &Path) -> io::Result<Option<Found>> {
+    fn find(&self, path: &Path) -> io::Result<Option<DirEntry>> {
         match self.at(path).status() {
-            Ok(status) => Ok(Some(Found::of(path.file_name().unwrap_or_default().to_owned(), &status))),
+            Ok(status) => Ok(Some(DirEntry::of(path.file_name().unwrap_or_default().to_owned(), &status))),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
             Err(error) => Err(at("find", path, error)),
         }
@@ -345,9 +345,9 @@ impl Drop for RealLock {
     }
 }
 
-impl Found {
-    fn of(name: std::ffi::OsString, &Status { is_dir, bytes, .. }: &Status) -> Found {
-        Found { name, is_dir, bytes: if is_dir { 0 } else { bytes } }
+impl DirEntry {
+    fn of(name: std::ffi::OsString, &Status { is_dir, bytes, .. }: &Status) -> DirEntry {
+        DirEntry { name, is_dir, bytes: if is_dir { 0 } else { bytes } }
     }
 }
 

@@ -134,7 +134,7 @@ fn directories_are_created_listed_and_removed_with_all_in_them() {
         disk.open(&dir.join("x/b"), Opening::Create).unwrap().write_all_at(&[1; 600], 0).unwrap();
         disk.open(&dir.join("x/a"), Opening::Create).unwrap();
         disk.sync_dir(&dir.join("x")).unwrap();
-        let found = |name: &str, is_dir, bytes| Found { name: name.into(), is_dir, bytes };
+        let found = |name: &str, is_dir, bytes| DirEntry { name: name.into(), is_dir, bytes };
         let expected = [found("a", false, 0), found("b", false, 600), found("y", true, 0)];
         assert_eq!(disk.list(&dir.join("x")).unwrap(), expected);
         assert_eq!(disk.find(&dir.join("x/b")).unwrap().unwrap(), expected[1]);
@@ -257,7 +257,7 @@ fn use_held(disk: &dyn Disk, others: &dyn Disk, dir: &Path, now: &Path) {
     assert!(there("x/y/z/deep"));
     disk.sync_dir(dir).unwrap();
     disk.sync_dir(&dir.join("x/y")).unwrap();
-    let names = |found: Vec<Found>| found.into_iter().map(|found| found.name).collect::<Vec<_>>();
+    let names = |found: Vec<DirEntry>| found.into_iter().map(|found| found.name).collect::<Vec<_>>();
     assert_eq!(names(disk.list(dir).unwrap()), ["old", "x"]);
     assert_eq!(disk.find(&dir.join("old")).unwrap().map(|found| found.bytes), Some(4));
     assert!(disk.lock(dir, Locking::Exclusive).unwrap().is_some());

@@ -1,4 +1,4 @@
-//! What runs whole keeps out of what others commit, and the other way round.
+//! A whole execution and the commits of others exclude each other.
 
 use std::ops::Bound;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -179,7 +179,7 @@ fn what_a_rolled_back_procedure_saw_held_together() {
     }
 }
 
-/// What is not noted counts for the TID all the same: of rows, and of deletions whose records are gone.
+/// Unnoted reads count for the TID nevertheless: of rows, and of deletions whose records are gone.
 #[test]
 fn its_tid_is_above_all_that_it_read() {
     for mode in all_modes() {

@@ -5,9 +5,9 @@
 //! 2. Fence. The commit timestamp is above every TID read or overwritten, above the read timestamps of
 //!    overwritten versions, and above this worker's last. If a key is given its first row, it is above the
 //!    timestamps of transactions that relied on absences. It is in E, which is read last.
-//! 3. Raise the read timestamp of every record read to it, and announce it if absences or ranges were read;
-//!    fence; validate: every record read has its word unchanged and is not locked by another; every node
-//!    version has its value.
+//! 3. Raise the read timestamp of every record read to it, and announce it if absences or ranges were read. Fence.
+//!    Validate that the word of every record read is unchanged and not locked by another, and that every node version
+//!    has its value.
 //! 4. Install and unlock, record by record.
 //!
 //! A transaction that wrote nothing does step 3 at the newest TID that it saw.

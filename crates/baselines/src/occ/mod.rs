@@ -1,9 +1,9 @@
 //! OCC: optimistic execution, and backward validation under write locks. Commit timestamps are above those of
 //! all readers of overwritten versions, so that their order is the serial order.
 //!
-//! Source: Kung and Robinson, On Optimistic Methods for Concurrency Control, TODS 1981, validated record by
-//! record; timestamps without a shared counter as in Tu et al., SOSP 2013, with anti-dependencies.
-//! `README.md` beside this file gives the algorithm, the departures and the argument. Software only.
+//! Source: Kung and Robinson, On Optimistic Methods for Concurrency Control, TODS 1981. It is validated record by
+//! record, with timestamps without a shared counter as in Tu et al., SOSP 2013, and with anti-dependencies. `README.md`
+//! beside this file gives the algorithm, the departures and the argument. Software only.
 
 mod commit;
 mod timestamps;
@@ -57,6 +57,7 @@ impl Protocol for Occ {
             strict: true,
             epoch_order: true,
             tid_order: true,
+            reserves: true,
             ..Capabilities::NONE
         },
         options: &[LOCK_STEPS],
@@ -114,6 +115,7 @@ impl State {
 
 impl Variant for State {
     type By = Timestamped;
+    const RESERVES: bool = true;
 
     fn claim(&self) -> impl gc::Claim {
         Claim

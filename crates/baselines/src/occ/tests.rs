@@ -1,5 +1,5 @@
-//! That timestamps lie above those of all who read what is overwritten, found absent what is inserted, or saw
-//! what is unlinked.
+//! Timestamps lie above those of all transactions that read the overwritten version, found the inserted key absent, or
+//! saw the unlinked record.
 
 use std::sync::atomic::Ordering;
 
@@ -143,7 +143,7 @@ fn who_inserts_comes_after_all_who_read_a_record_that_was_unlinked() {
     }
 }
 
-/// What a transaction inserted and deleted again leaves no version: it only found the key absent.
+/// A row that a transaction inserted and deleted again leaves no version: the transaction only found the key absent.
 #[test]
 fn who_inserts_comes_after_an_insertion_that_came_to_nothing() {
     let bench = bench();

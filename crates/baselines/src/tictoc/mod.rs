@@ -51,7 +51,13 @@ impl Protocol for TicToc {
             commit; not in real-time order",
         source: "Yu et al., TicToc: Time Traveling Optimistic Concurrency Control, SIGMOD 2016",
         requirements: Requirements { plan: false, regions: false },
-        capabilities: Capabilities { ad_hoc: true, epoch_order: true, tid_order: true, ..Capabilities::NONE },
+        capabilities: Capabilities {
+            ad_hoc: true,
+            epoch_order: true,
+            tid_order: true,
+            reserves: true,
+            ..Capabilities::NONE
+        },
         options: &[LOCK_STEPS],
         effects: &[],
     };
@@ -107,6 +113,7 @@ impl State {
 
 impl Variant for State {
     type By = ValidUpTo;
+    const RESERVES: bool = true;
 
     fn claim(&self) -> impl gc::Claim {
         Claim

@@ -171,8 +171,8 @@ fn what_a_reader_saw_stays_valid_up_to_the_newest_of_it() {
     }
 }
 
-/// An absence that a node version proves, and X as it was: T found the key absent and overwrote X, so who
-/// inserts the key comes after T, and cannot have seen X before.
+/// An absence that a node version proves, and X as it was: T found the key absent and overwrote X. So a transaction
+/// that inserts the key comes after T, and cannot have seen X before.
 #[test]
 fn an_insertion_comes_after_those_who_found_its_key_absent() {
     let mut stage = Stage::new();
@@ -253,8 +253,8 @@ fn an_insertion_into_the_placeholder_of_another_comes_after_those_who_found_the_
     assert!(stage.is_serializable());
 }
 
-/// Who fills the placeholder of an insertion that is taken back does not find its own row any more: what it
-/// tells then is no result (promise g), although no timestamp but that of the beginning was seen.
+/// A transaction that fills the placeholder of an undone insertion does not find its own row any more. Its answer is
+/// then no result (promise g), although it saw only the timestamp of the beginning.
 #[test]
 fn a_write_to_an_unlinked_record_fails_validation() {
     let stage = Stage::new();

@@ -14,9 +14,8 @@
 //!    word of an unlinked record stays closed.
 //! 2. Any thread may extend an open word by compare-and-swap, upwards.
 //!
-//! So the word only grows, and never has the same open value for two versions. A value that was loaded before
-//! a version was read is no more than that version's, and a successful extension extends the version that was
-//! current when it was loaded.
+//! So the word only grows, and never has the same open value for two versions. A value that was loaded before a version
+//! was read is at most that version's. A successful extension extends the version that was current at the load.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -98,8 +97,8 @@ pub(super) fn is_valid(core: &Core, read: &Read<ValidUpTo>, at: Tid, is_own: imp
     read.seen.tid().max(read.by.0) >= at || extend(core, (read.word(), read.own::<0>()), read.seen, at, is_own)
 }
 
-/// The same, for a version on which a write builds. It must be current, and not locked: if its record was unlinked, or
-/// is being unlinked, the transaction no longer finds its own write, and may have given the key a second one.
+/// The same, for a version on which a write builds. It must be current and not locked. If its record was unlinked, or
+/// is being unlinked, the transaction no longer finds its own write, and may have written a second record for the key.
 pub(super) fn is_current(core: &Core, table: &Table, record: RecordPtr, seen: TidWord, at: Tid) -> bool {
     let tid_word = record_header::tid_word(&table.record_layout, record);
     // ORDERING: the record is looked up before; the lock is taken before it is unlinked.
@@ -121,7 +120,7 @@ fn extend(
         let rts = word.load(Ordering::Acquire);
         crate::step(Touch::Header, tid_word);
         let now = TidWord(tid_word.load(Ordering::Acquire));
-        if now.unlocked() != seen && !core.injects(Fault::ExtendOverwritten) {
+        if now.unlocked().unreserved() != seen.unreserved() && !core.injects(Fault::ExtendOverwritten) {
             return false;
         }
         let (is_locked, is_closed) = (now.is_locked(), rts & CLOSED != 0);

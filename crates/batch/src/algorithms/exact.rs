@@ -5,8 +5,8 @@
 //! loses at least its cheapest vertex. The search begins with SCC greedy's set, and ends with the best set so
 //! far when its steps are used up, so it is never worse.
 //!
-//! A component fits into the bits of a word. One step takes O(V³ / 64), and there are 2^V steps at worst;
-//! hence [`Settings::search_steps_max`](crate::Settings::search_steps_max).
+//! A component fits into the bits of a word. One step takes O(V³ / 64), and there are 2^V steps at worst. So
+//! [`Settings::search_steps_max`](crate::Settings::search_steps_max) bounds them.
 
 use std::collections::HashMap;
 

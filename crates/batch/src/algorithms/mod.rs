@@ -50,7 +50,7 @@ pub(crate) struct Search<'s> {
     policy: &'static Policy,
     members: &'s [Member],
     rng: Rng,
-    /// What is left of [`Settings::search_steps_max`].
+    /// The rest of [`Settings::search_steps_max`].
     steps: u32,
 }
 

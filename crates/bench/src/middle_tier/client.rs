@@ -9,7 +9,7 @@ use seriatim_wire::frames::{Frames, Handling, Piece};
 use seriatim_wire::message;
 use seriatim_wire::messages::simplequery::Query;
 
-/// The startup packet of the superuser, who needs no password.
+/// The startup packet of the superuser, which needs no password.
 const STARTUP: &[u8] = b"\0\x03\0\0user\0postgres\0database\0postgres\0\0";
 
 /// The outcome of a transaction.

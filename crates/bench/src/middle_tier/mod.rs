@@ -1,5 +1,5 @@
-//! SmallBank on a separate PostgreSQL server: clients connect to the server or to the middle tier in front of
-//! it (Ding, Kot, Gehrke, PVLDB 12(2), 2018, §5.6, figures 26 to 28).
+//! SmallBank on a separate PostgreSQL server (Ding, Kot, Gehrke, PVLDB 12(2), 2018, §5.6, figures 26 to 28). Clients
+//! connect to the server, or to the middle tier in front of it.
 //!
 //! Each client is a thread with a connection, and has one transaction at a time, which it sends in one message.
 //! A transaction with a serialization failure is retried at once until it commits; its latency includes all

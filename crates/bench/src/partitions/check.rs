@@ -3,16 +3,16 @@
 use seriatim_base::TableId;
 use seriatim_history::{History, Initial, InitialRow, Promises, Saw, Transaction, check as judge};
 
-use super::client::Told;
+use super::client::ClientResults;
 use super::roles::Ends;
 use super::store::INITIAL;
 use super::{KEYS, Plan, TwelveKeys};
 
 /// Checks a run. Returns the number of ordered transactions, if results were recorded.
-pub(super) fn check(plan: &Plan, ends: &Ends<TwelveKeys, Told>) -> Result<Option<u64>, String> {
-    ends.check(plan.transport.scheme, |told| &told.counted)?;
+pub(super) fn check(plan: &Plan, ends: &Ends<TwelveKeys, ClientResults>) -> Result<Option<u64>, String> {
+    ends.check(plan.transport.scheme, |results| &results.counted)?;
     for end in &ends.owners {
-        let written: u64 = ends.told.iter().map(|told| told.written[end.id.0 as usize]).sum();
+        let written: u64 = ends.results.iter().map(|results| results.written[end.id.0 as usize]).sum();
         let grown = end.owner.as_ref().map_or(0, |owner| owner.partition().rows.grown());
         if grown != written {
             let id = end.id;
@@ -22,13 +22,13 @@ pub(super) fn check(plan: &Plan, ends: &Ends<TwelveKeys, Told>) -> Result<Option
     if !plan.records {
         return Ok(None);
     }
-    let history = history(plan, &ends.told);
+    let history = history(plan, &ends.results);
     let promises = Promises { real_time: true, ..Promises::SERIALIZABLE };
     judge(&history, &promises).map(|summary| Some(summary.transactions)).map_err(|violation| violation.to_string())
 }
 
 /// Each write increments a value. So a value that was read tells which version was read and which was written.
-fn history(plan: &Plan, told: &[Told]) -> History {
+fn history(plan: &Plan, results: &[ClientResults]) -> History {
     let keys = plan.clients * KEYS as u32;
     let initial = (0..plan.transport.partitions).flat_map(|table| {
         (0..keys).map(move |key| InitialRow {
@@ -38,7 +38,7 @@ fn history(plan: &Plan, told: &[Told]) -> History {
         })
     });
     let mut history = History { initial: Initial::Rows(initial.collect()), ..History::default() };
-    for (number, recorded) in (0..).zip(told.iter().flat_map(|told| &told.record)) {
+    for (number, recorded) in (0..).zip(results.iter().flat_map(|results| &results.record)) {
         let mut transaction = Transaction::new(number).during(recorded.began, recorded.ended);
         transaction.session = recorded.client;
         for (at, keys, seen) in &recorded.parts {

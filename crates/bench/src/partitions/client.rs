@@ -11,7 +11,7 @@ use super::{KEYS, PARTS, Plan, TwelveKeys};
 
 /// The results of the clients of one thread.
 #[derive(Clone, Debug, Default)]
-pub struct Told {
+pub struct ClientResults {
     pub(super) counted: Counted,
     /// Keys written at each partition by committed transactions, in the whole run.
     pub(super) written: Vec<u64>,
@@ -94,20 +94,20 @@ fn hot_first(keys: &Few, hot: u32) -> Few {
 struct Threadful<'p> {
     plan: &'p Plan,
     clients: Vec<Client>,
-    told: Told,
+    results: ClientResults,
 }
 
 /// Serves the clients of thread `number` until the end of the run, and until all requests are answered.
-pub(super) fn serve(plan: &Plan, port: Port<TwelveKeys>, number: u32) -> Told {
+pub(super) fn serve(plan: &Plan, port: Port<TwelveKeys>, number: u32) -> ClientResults {
     let threads = plan.transport.ports;
     let mut seeds = Rng::from_seed(plan.seed ^ (u64::from(number) << 32));
     let own = (0..plan.clients).filter(|client| client % threads == number);
     let clients: Vec<Client> = own.map(|number| Client { number, rng: seeds.fork() }).collect();
-    let told = Told { written: vec![0; plan.transport.partitions as usize], ..Told::default() };
+    let results = ClientResults { written: vec![0; plan.transport.partitions as usize], ..ClientResults::default() };
     let count = clients.len();
-    let mut threadful = Threadful { plan, clients, told };
+    let mut threadful = Threadful { plan, clients, results };
     clients::serve(&mut threadful, count, port, plan.warmup, plan.length);
-    threadful.told
+    threadful.results
 }
 
 impl Clients<TwelveKeys> for Threadful<'_> {
@@ -154,18 +154,18 @@ impl Clients<TwelveKeys> for Threadful<'_> {
         };
         if counts == Counts::Committed {
             for (at, keys, _) in &parts {
-                self.told.written[at.0 as usize] += keys.items().len() as u64;
+                self.results.written[at.0 as usize] += keys.items().len() as u64;
             }
             if self.plan.records {
                 let (began, ended) = (began.nanoseconds(), when.now.nanoseconds());
                 let client = self.clients[*client].number;
-                self.told.record.push(Recorded { client, began, ended, parts });
+                self.results.record.push(Recorded { client, began, ended, parts });
             }
         }
-        self.told.counted.count(counts, is_multi, *began, when, || format!("{asked:?} ended by {what:?}"))
+        self.results.counted.count(counts, is_multi, *began, when, || format!("{asked:?} ended by {what:?}"))
     }
 
     fn counted(&mut self) -> &mut Counted {
-        &mut self.told.counted
+        &mut self.results.counted
     }
 }

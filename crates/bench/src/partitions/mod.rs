@@ -33,7 +33,7 @@ use seriatim_transport::{Application, Costs};
 use crate::stationary;
 use roles::Ends;
 
-pub use client::Told;
+pub use client::ClientResults;
 pub use clients::Counted;
 pub use program::{Program, Seen};
 pub use store::{Few, Store, StoreCosts, Work};
@@ -139,10 +139,10 @@ impl Measured {
 }
 
 /// The result of a role of the microbenchmark.
-pub type Gives = roles::Gives<TwelveKeys, Told>;
+pub type RoleOutput = roles::RoleOutput<TwelveKeys, ClientResults>;
 
 /// A role of the microbenchmark.
-pub type Role = roles::Role<Gives>;
+pub type Role = roles::Role<RoleOutput>;
 
 impl Plan {
     /// The paper's plan: two partitions and 40 clients, on `client_threads` threads.
@@ -187,7 +187,7 @@ impl Plan {
     pub fn roles(&self) -> Vec<Role> {
         let (keys, costs, plan) = (self.clients * KEYS as u32, self.store, self.clone());
         let make = move |_: PartitionId| Undoable::new(Store::new(keys, costs));
-        roles::roles::<TwelveKeys, Told>(&self.transport, make, None, move |port, number| {
+        roles::roles::<TwelveKeys, ClientResults>(&self.transport, make, None, move |port, number| {
             client::serve(&plan, port, number)
         })
     }
@@ -196,10 +196,10 @@ impl Plan {
     ///
     /// # Errors
     /// The first failed check.
-    pub fn finish(&self, given: Vec<Gives>) -> Result<Measured, String> {
+    pub fn finish(&self, given: Vec<RoleOutput>) -> Result<Measured, String> {
         let ends = Ends::of(given);
         let ordered = check::check(self, &ends)?;
-        let measured = ends.measured(self.length.as_secs_f64(), ends.fragments(), |told| &told.counted);
+        let measured = ends.measured(self.length.as_secs_f64(), ends.fragments(), |results| &results.counted);
         Ok(Measured { ordered, ..measured })
     }
 }

@@ -10,7 +10,7 @@ use super::clients::Counted;
 use super::{Measured, Rows, Undoable};
 
 /// The result of a role.
-pub enum Gives<A: Application, T> {
+pub enum RoleOutput<A: Application, T> {
     /// An owner.
     Owner(Box<OwnerEnd<A>>),
     /// The coordinator.
@@ -28,7 +28,7 @@ pub(super) fn roles<A, T: 'static>(
     make: impl Fn(PartitionId) -> A::Partition + Send + Sync + 'static,
     begin: Option<Begin<A>>,
     serve: impl Fn(Port<A>, u32) -> T + Clone + Send + 'static,
-) -> Vec<Role<Gives<A, T>>>
+) -> Vec<Role<RoleOutput<A, T>>>
 where
     A: Application + 'static,
     OwnerRole<A>: Send,
@@ -36,16 +36,16 @@ where
     seriatim_transport::CoordinatorRole<A>: Send,
 {
     let Deployment { owners, coordinator, ports } = deploy_with::<A>(options, make, begin);
-    let mut roles: Vec<Role<Gives<A, T>>> = Vec::new();
+    let mut roles: Vec<Role<RoleOutput<A, T>>> = Vec::new();
     for owner in owners {
-        roles.push((format!("owner {}", owner.id()), Box::new(move || Gives::Owner(Box::new(owner.run())))));
+        roles.push((format!("owner {}", owner.id()), Box::new(move || RoleOutput::Owner(Box::new(owner.run())))));
     }
     if let Some(role) = coordinator {
-        roles.push(("coordinator".to_owned(), Box::new(move || Gives::Coordinator(Box::new(role.run())))));
+        roles.push(("coordinator".to_owned(), Box::new(move || RoleOutput::Coordinator(Box::new(role.run())))));
     }
     for (number, port) in (0..).zip(ports) {
         let serve = serve.clone();
-        roles.push((format!("clients {number}"), Box::new(move || Gives::Clients(Box::new(serve(port, number))))));
+        roles.push((format!("clients {number}"), Box::new(move || RoleOutput::Clients(Box::new(serve(port, number))))));
     }
     roles
 }
@@ -68,17 +68,17 @@ pub(super) fn on_threads<G: Send>(roles: Vec<Role<G>>) -> Result<Vec<G>, String>
 pub(super) struct Ends<A: Application, T> {
     pub(super) owners: Vec<OwnerEnd<A>>,
     pub(super) coordinator: Option<CoordinatorEnd>,
-    pub(super) told: Vec<T>,
+    pub(super) results: Vec<T>,
 }
 
 impl<A: Application, T> Ends<A, T> {
-    pub(super) fn of(given: Vec<Gives<A, T>>) -> Ends<A, T> {
-        let mut ends = Ends { owners: Vec::new(), coordinator: None, told: Vec::new() };
+    pub(super) fn of(given: Vec<RoleOutput<A, T>>) -> Ends<A, T> {
+        let mut ends = Ends { owners: Vec::new(), coordinator: None, results: Vec::new() };
         for gives in given {
             match gives {
-                Gives::Owner(end) => ends.owners.push(*end),
-                Gives::Coordinator(end) => ends.coordinator = Some(*end),
-                Gives::Clients(of) => ends.told.push(*of),
+                RoleOutput::Owner(end) => ends.owners.push(*end),
+                RoleOutput::Coordinator(end) => ends.coordinator = Some(*end),
+                RoleOutput::Clients(of) => ends.results.push(*of),
             }
         }
         ends
@@ -91,10 +91,10 @@ impl<A: Application, T> Ends<A, T> {
 
     /// The checks of every run: no client got a wrong answer, no role panicked, and no transaction is in progress.
     pub(super) fn check(&self, scheme: Scheme, counted: impl Fn(&T) -> &Counted) -> Result<(), String> {
-        if let Some(wrong) = self.told.iter().flat_map(|told| &counted(told).wrong).next() {
+        if let Some(wrong) = self.results.iter().flat_map(|results| &counted(results).wrong).next() {
             return Err(wrong.clone());
         }
-        if scheme != Scheme::Locking && self.told.iter().any(|told| counted(told).conflict_aborted > 0) {
+        if scheme != Scheme::Locking && self.results.iter().any(|results| counted(results).conflict_aborted > 0) {
             return Err("there are conflicts, but no locks".to_owned());
         }
         let coordinator = &self.coordinator;
@@ -133,7 +133,7 @@ impl<A: Application, T> Ends<A, T> {
             fragments,
             ..Measured::default()
         };
-        for of in self.told.iter().map(counted) {
+        for of in self.results.iter().map(counted) {
             measured.committed += of.committed;
             measured.committed_multi += of.committed_multi;
             measured.user_aborted += of.user_aborted;

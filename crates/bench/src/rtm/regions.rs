@@ -16,7 +16,7 @@ use super::{FATES, Setting, fates, percent, table};
 use crate::measure::Length;
 use crate::regions::{Measured, Work, run_for};
 
-type Part = Result<String, Box<dyn Error>>;
+type Section = Result<String, Box<dyn Error>>;
 
 /// Does nothing.
 struct Empty;
@@ -94,7 +94,7 @@ fn kept(what: &str, lost: u64) -> Result<(), String> {
 }
 
 /// The cost of begin and commit.
-pub(super) fn cost(setting: &Setting) -> Part {
+pub(super) fn cost(setting: &Setting) -> Section {
     talk!("begin and commit");
     let htm = Htm::new(setting.htm)?;
     let without = Htm::new(HtmMode::Absent)?;
@@ -129,7 +129,7 @@ fn committed(setting: &Setting, work: Work, attempts: u32) -> Result<String, Box
 }
 
 /// The lines that a region can hold: contiguous and random, written and read.
-pub(super) fn capacity(setting: &Setting) -> Part {
+pub(super) fn capacity(setting: &Setting) -> Section {
     talk!("capacity");
     let mut rows = Vec::new();
     for (writes, sizes) in [
@@ -157,7 +157,7 @@ pub(super) fn capacity(setting: &Setting) -> Part {
 }
 
 /// The maximum duration of a region.
-pub(super) fn duration(setting: &Setting) -> Part {
+pub(super) fn duration(setting: &Setting) -> Section {
     talk!("duration");
     let mut rows = Vec::new();
     for microseconds in [1.0, 10.0, 100.0, 1_000.0, 4_000.0] {
@@ -172,7 +172,7 @@ pub(super) fn duration(setting: &Setting) -> Part {
 }
 
 /// Regions with forced aborts, by threads that take the lock. The sum must be right.
-pub(super) fn forced(setting: &Setting) -> Part {
+pub(super) fn forced(setting: &Setting) -> Section {
     talk!("forced aborts");
     let htm = Htm::new(setting.htm)?;
     let mut rows = Vec::new();

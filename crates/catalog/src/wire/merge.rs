@@ -59,10 +59,10 @@ impl RowWire {
         })
     }
 
-    /// Calls `see` with the amount that `after` adds to each of `sums` of `base`, and with the most that one
-    /// of at most `adders` may add in that direction until all of it is added up: its share of a quarter of
-    /// the column's range. False if `see` returns false, if amounts cannot be added to a column, or if `newer`
-    /// is less than a quarter away from the end towards which the amount leads.
+    /// Calls `see` with the amount that `after` adds to each of `sums` of `base`. It also passes the most that one of
+    /// at most `adders` may add in that direction until all of it is added up: its share of a quarter of the column's
+    /// range. Returns false if `see` does, if amounts cannot be added to a column, or if `newer` is less than a quarter
+    /// away from the end towards which the amount leads.
     ///
     /// # Safety
     /// As [`RowWire::merge`].
@@ -114,10 +114,9 @@ impl RowWire {
         self.row_fields.len() == self.fields.len() || one.block(RowPart::Fixed) == other.block(RowPart::Fixed)
     }
 
-    /// Puts an update after another one: `after`, which came from `base`, becomes what the same update would
-    /// have made of `newer`, another update of `base`. Columns that it only adds to get what it added to them
-    /// on top of `newer`'s sum; the others that changed are as in `newer`, but for those that it has set
-    /// blindly.
+    /// Puts an update after another one: `after`, which came from `base`, becomes what the same update would have made
+    /// of `newer`, another update of `base`. Columns to which it only adds get its amounts on top of `newer`'s sum. The
+    /// other changed columns are as in `newer`, except for those that it has set blindly.
     ///
     /// False if it would not be the same update: `newer` has another value in a column that it used, another
     /// fixed part, or a sum that leaves its range. Then `after` may have changed in part.

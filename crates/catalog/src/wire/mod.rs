@@ -317,8 +317,8 @@ impl RowWire {
     /// Sets all columns of a new row to those of an encoded one.
     ///
     /// # Errors
-    /// If the bytes are not a row and nothing else, or at the memory limit; then some columns are set and the
-    /// row is to be thrown away.
+    /// If the bytes are not exactly one row, or at the memory limit. Some columns are then set, and the caller must
+    /// discard the row.
     pub fn decode_row(&self, bytes: &[u8], row: &mut RowWriter<'_>) -> Result<(), DecodeError> {
         let mut rest = bytes;
         take_values(self.fields.iter(), &mut rest, |field, value| field.set(value, row))?;

@@ -1,10 +1,10 @@
 //! `seriatim simulate validate`: compares simulated cores with threads on this machine.
 //!
-//! Every protocol runs the same workloads on one and two threads of the plain build, and on as many simulated
-//! cores. Runs on threads are short and repeated in rounds through everything, so that a temporary disturbance
-//! affects all protocols. A run does not count if its threads had less processor time than in the best run:
-//! threads that do not run at the same time do not conflict. The median of the other runs counts. The table of
-//! costs is printed with the comparison. A simulation with that table knows which protocols are proven.
+//! Every protocol runs the same workloads on one and two threads of the plain build, and on as many simulated cores.
+//! Runs on threads are short and repeated in rounds through everything, so that a temporary disturbance affects all
+//! protocols. A run does not count if its threads had less processor time than in the best run. Threads that do not run
+//! at the same time do not conflict. The median of the other runs counts. The table of costs is printed with the
+//! comparison. A simulation with that table knows which protocols are proven.
 
 use std::path::{Path, PathBuf};
 

@@ -21,7 +21,7 @@ use super::NO_WORKER;
 use super::clean::{delete_superfluous, delete_unnamed};
 use super::persistence::Persistence;
 use super::reserve::is_full;
-use super::rows::{Found, Room, Rows, Stuck, Take, Walker};
+use super::rows::{Room, Rows, Stuck, Take, WalkedRow, Walker};
 use super::throttle::{Limits, Machine, Throttle};
 use crate::engine::Inner;
 use crate::error::StorageError;
@@ -197,16 +197,16 @@ impl Filling<'_> {
 impl Take for Filling<'_> {
     type Error = StorageError;
 
-    fn take(&mut self, found: &Found<'_>) -> Room {
-        let Some(wire) = self.wire else { return Room::Left };
+    fn take(&mut self, found: &WalkedRow<'_>) -> Room {
+        let Some(wire) = self.wire else { return Room::Available };
         if found.tid.epoch() >= self.begin {
             // The log has the whole row: see `WholeBefore`.
-            return Room::Left;
+            return Room::Available;
         }
         // SAFETY: a row of this table, readable during the call.
         let row = unsafe { RowRef::from_raw(found.row.as_ptr()) };
         self.part.row(wire.layout, &wire.rows, found.key, found.tid, row);
-        if self.part.is_full() { Room::None } else { Room::Left }
+        if self.part.is_full() { Room::None } else { Room::Available }
     }
 
     fn make_room(&mut self) -> Result<(), StorageError> {

@@ -14,7 +14,6 @@ use seriatim_catalog::Key;
 use seriatim_txn::{Mode, RowPtr};
 
 use super::OpenHandle;
-use super::open::add_table;
 use super::persistence::Persistence;
 use super::rebuild::Failed;
 use super::rows::{Rows, Walker};
@@ -25,8 +24,8 @@ use crate::table::TableSet;
 use crate::tx::{Origin, TxCore};
 use crate::{Runner, TransactionOptions};
 
-/// Replaces the old table by the new one, which is empty. No checkpoint may be taken meanwhile, and neither
-/// table may be in use.
+/// Replaces the old table by the new one, which is empty and void in the manifest. No checkpoint may be taken
+/// meanwhile, and neither table may be in use.
 ///
 /// # Errors
 /// No memory; an error of the file system. The old table is then unchanged.
@@ -39,8 +38,7 @@ pub(crate) fn convert(
 ) -> Result<(), SchemaError> {
     // Deferred additions belong to the old table.
     drop(inner.environment.epochs.windows().close());
-    let of_storage = |error| SchemaError::Storage(Box::new(error));
-    persistence.change(|manifest| add_table(manifest, new, true)).map_err(of_storage)?;
+    let of_storage = SchemaError::storage;
     let each_row = |set: &TableSet, act: &Act<'_>| each_row(inner, open, persistence, set, act);
     let copied = each_row(old, &|tx, _, row| tx.insert_values(new, &DynRow::new(old, row).values()));
     let copied = copied.map_err(|failed| match failed {

@@ -1,15 +1,14 @@
 //! How long the epochs of a database last.
 //!
-//! TIDs have 34 bits for the epoch, and a database never reuses an epoch. The ticker ends one every 10 ms, and so does
-//! each flush that a caller awaits: at 8,000 flushes a second the epochs of a new database last 25 days. When they are
-//! used up the log stops, and the database can only be inspected.
+//! TIDs have 45 bits for the epoch, and a database never reuses an epoch. The ticker ends one every 10 ms, and so does
+//! each flush that a caller awaits: at 8,000 flushes a second the epochs of a new database last 139 years. When they
+//! are used up the log stops, and the database can only be inspected.
 
 use std::time::Duration;
 
 use seriatim_base::{Epoch, Tid};
 
-/// Beyond this epoch the log stops: TIDs have 34 bits for it, and a worker in the middle of a commit must not run out
-/// of them.
+/// Beyond this epoch the log stops, since a worker in the middle of a commit must not run out of epochs.
 pub(super) const EPOCH_LIMIT: u64 = (1 << (Tid::BITS - Tid::COUNTER_BITS)) - (1 << 20);
 
 /// A warning is given this long before the epochs are used up.
@@ -68,7 +67,13 @@ mod tests {
     fn a_warning_is_given_a_year_before_the_epochs_are_used_up() {
         let day = Duration::from_secs(24 * 60 * 60);
         // As one thread awaits flushes of a fast disk.
-        let lasting_now = lasting(left(Epoch(0)), 8_000 * 3600, Duration::from_secs(3600)).expect("a rate is known");
+        let lasting_from = |epoch| {
+            let lasting = lasting(left(Epoch(epoch)), 8_000 * 3600, Duration::from_secs(3600));
+            lasting.expect("a rate is known")
+        };
+        assert_eq!(lasting_from(0).as_secs() / (365 * day.as_secs()), 139);
+        assert_eq!(warning(Some(lasting_from(0))), None);
+        let lasting_now = lasting_from(EPOCH_LIMIT - (1 << 34));
         assert_eq!(lasting_now.as_secs() / day.as_secs(), 24);
         assert!(warning(Some(lasting_now)).is_some_and(|warning| warning.contains("in 24 days")));
         assert_eq!(warning(Some(366 * day)), None);

@@ -13,7 +13,7 @@ use seriatim_txn::{Mode, RowPtr};
 
 use super::NO_WORKER;
 use super::checkpointer::OpenHandle;
-use super::rows::{Found, Rows, Stuck, Walker};
+use super::rows::{Rows, Stuck, WalkedRow, Walker};
 use crate::Runner;
 use crate::engine::Inner;
 use crate::error::{Abort, TransactError};
@@ -66,7 +66,7 @@ pub(crate) fn check(inner: &Arc<Inner>, open: &Arc<OpenHandle>) -> Result<Vec<Ta
 }
 
 /// A check of one record: the fault found, if any.
-type Ask<'a> = dyn Fn(&TxCore, &Found<'_>) -> Result<Option<String>, Abort> + Sync + 'a;
+type Ask<'a> = dyn Fn(&TxCore, &WalkedRow<'_>) -> Result<Option<String>, Abort> + Sync + 'a;
 
 /// Checks all records of a table, with all threads; returns the number of records.
 fn walk(
@@ -124,7 +124,7 @@ fn work(
 }
 
 /// Checks that the entries in each index of a record's rows lead back to them.
-fn rows_have_entries(tx: &TxCore, set: &TableSet, found: &Found<'_>) -> Result<Option<String>, Abort> {
+fn rows_have_entries(tx: &TxCore, set: &TableSet, found: &WalkedRow<'_>) -> Result<Option<String>, Abort> {
     let mut fault = None;
     set.each_row(found.key, found.row, |key, row| {
         if fault.is_none() {
@@ -152,7 +152,12 @@ fn row_has_entries(tx: &TxCore, set: &TableSet, key: Key<'_>, row: RowPtr) -> Re
 }
 
 /// Checks that the row of an entry exists and has the entry's key.
-fn entry_has_row(tx: &TxCore, set: &TableSet, index: &Secondary, found: &Found<'_>) -> Result<Option<String>, Abort> {
+fn entry_has_row(
+    tx: &TxCore,
+    set: &TableSet,
+    index: &Secondary,
+    found: &WalkedRow<'_>,
+) -> Result<Option<String>, Abort> {
     // SAFETY: an entry of an index of this table, readable until the chunk ends.
     let primary = unsafe { read_primary(found.row, set.primary.class) };
     let fault = match tx.read_row(set, primary, ColumnSet::ALL)? {

@@ -1,9 +1,9 @@
 //! When the result of a transaction is returned, and how it is kept back while a power cut could still undo it.
 //!
-//! Invariant: a result is returned only when the epochs of all that the transaction saw and wrote are durable
-//! ([`Durability::Group`], [`Durability::Sync`]; once the log has stopped, in every mode). Epochs are
-//! consistent cuts of the serial order (decision record 4). So recovery, which keeps every epoch up to the
-//! durable one, keeps all that any such result was computed from.
+//! Invariant: a result is returned only when the epochs of everything that the transaction saw and wrote are durable.
+//! This holds for [`Durability::Group`] and [`Durability::Sync`], and for every mode once the log has stopped. Epochs
+//! are consistent cuts of the serial order (decision record 4). So recovery, which keeps every epoch up to the durable
+//! one, keeps all that any such result was computed from.
 //!
 //! The path of a commit: [`persistence::Persistence`] lends the worker's slot its log writer.
 //! [`log::CommitLog`] encodes the writes that the protocol reports. [`pending::Pending`] withholds the result

@@ -19,7 +19,10 @@ use std::time::Duration;
 
 use seriatim_base::disk::{self, Disk, DiskHold, DiskLock, Locking, Whereabouts, sticky_errors};
 use seriatim_base::{Epoch, LayoutId, TableId, rng};
-use seriatim_redo::manifest::{DatabaseId, Incarnation, LayoutEntry, LogEnd, MANIFEST, Manifest, TableEntry};
+use seriatim_redo::manifest::additions::{ADDITIONS, Additions, INDENTATION};
+use seriatim_redo::manifest::{
+    DatabaseId, Incarnation, LayoutEntry, LogEnd, MANIFEST, Manifest, NotWritten, TableEntry,
+};
 use seriatim_redo::{Log, LogError, LogOptions, LogStart, Logger, Writer, checkpoint, segment};
 use seriatim_txn::UNSAID_MAX;
 
@@ -28,7 +31,7 @@ use super::recover::{Ends, Recovery, Source, look, recover};
 use super::reserve::Reserve;
 use crate::engine::{Foundation, Tables};
 use crate::error::{OpenError, StorageError};
-use crate::settings::{Place, Settings};
+use crate::settings::{DatabaseLocation, Settings};
 use crate::table::TableSet;
 
 /// The name of the file that is locked while a database is open.
@@ -40,8 +43,10 @@ pub(crate) struct Home {
     pub(crate) disk: Arc<dyn Disk>,
     /// The canonical path at the opening, by which the disk holds the directory.
     pub(crate) directory: PathBuf,
-    /// The contents of the manifest's file.
+    /// The contents of the manifest's file, and of the list of new tables.
     manifest: Mutex<Manifest>,
+    /// The list of new tables, if it is in use. Locked after `manifest`.
+    additions: Mutex<Option<Additions>>,
     pub(super) reserve: Reserve,
     /// `None` once the database is closed.
     locks: Mutex<Option<Locks>>,
@@ -140,13 +145,17 @@ pub(crate) struct OpenLog {
 /// # Errors
 /// The directory belongs to another process, has a newer format or is damaged; no memory; an error of the file
 /// system.
-pub(crate) fn open(options: &Settings, place: &Place, foundation: &Foundation) -> Result<Opened, OpenError> {
-    let inspect = place.inspect;
+pub(crate) fn open(
+    options: &Settings,
+    location: &DatabaseLocation,
+    foundation: &Foundation,
+) -> Result<Opened, OpenError> {
+    let inspect = location.inspect;
     // Each opening holds its own directories.
-    let disk = &sticky_errors(place.disk.clone().unwrap_or_else(disk::real));
+    let disk = &sticky_errors(location.disk.clone().unwrap_or_else(disk::real));
     let finding = || StorageError::io("finding the database's directory");
     // The process may change its working directory while the database is open.
-    let absolute = std::path::absolute(&place.directory).map_err(finding())?;
+    let absolute = std::path::absolute(&location.directory).map_err(finding())?;
     let found = Manifest::find(disk.as_ref(), &absolute)?;
     if (inspect || !options.create) && found.is_none() {
         return Err(OpenError::NoDatabase { directory: absolute });
@@ -171,7 +180,8 @@ pub(crate) fn open(options: &Settings, place: &Place, foundation: &Foundation) -
     // Whether the incarnations that the current manifest does not need have no segments left.
     let mut is_clean = false;
     // Until the log's directories are known. The manifest may be on the disk twice, and grows by an incarnation.
-    let manifest_bytes = disk.find(&directory.join(MANIFEST)).ok().flatten().map_or(0, |found| found.bytes);
+    let bytes_of = |name| disk.find(&directory.join(name)).ok().flatten().map_or(0, |found| found.bytes);
+    let manifest_bytes = bytes_of(MANIFEST) + INDENTATION * bytes_of(ADDITIONS);
     let portion = |segments| 2 * (manifest_bytes + 4096).next_multiple_of(4096) + segments;
     let mut reserve = Reserve::new(disk, directory, portion(0));
     let (mut manifest, recovered) = match found {
@@ -279,6 +289,7 @@ pub(crate) fn open(options: &Settings, place: &Place, foundation: &Foundation) -
         disk: Arc::clone(disk),
         directory: directory.clone(),
         manifest: Mutex::new(manifest),
+        additions: Mutex::default(),
         reserve,
         locks: Mutex::new(Some(locks)),
     };
@@ -337,8 +348,8 @@ fn create_directory(disk: &dyn Disk, directory: &Path) -> Result<(), OpenError> 
     create().map_err(StorageError::io("creating the database's directory")).map_err(OpenError::Storage)
 }
 
-/// Whether this process can sync no entry of a directory: it may not read it, or the file system syncs no directories
-/// or permits no changes. Existing entries are then not this database's: it could not have made them durable.
+/// Whether this process cannot sync entries of a directory: it may not read the directory, or the file system syncs no
+/// directories or is read-only. Existing entries are then not this database's: it could not have made them durable.
 fn is_not_ours_to_sync(error: &Error) -> bool {
     use ErrorKind::{InvalidInput, PermissionDenied, ReadOnlyFilesystem, Unsupported};
     matches!(error.kind(), PermissionDenied | InvalidInput | Unsupported | ReadOnlyFilesystem)
@@ -392,6 +403,29 @@ impl Home {
         self.manifest.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Writes this as the manifest, which lists all tables.
+    pub(super) fn write(&self, manifest: &Manifest) -> Result<(), NotWritten> {
+        self.additions().take();
+        manifest.write(self.disk.as_ref(), &self.directory)
+    }
+
+    /// Adds the tables and layouts of this manifest from these positions on to the list of new tables. Returns whether
+    /// it did: otherwise the manifest has to be written. The list ends when that is written.
+    pub(super) fn append(&self, manifest: &Manifest, tables: usize, layouts: usize) -> Result<bool, NotWritten> {
+        let mut additions = self.additions();
+        if additions.is_none() {
+            *additions = Additions::begin(self.disk.as_ref(), &self.directory)?;
+        }
+        match additions.as_mut().filter(|additions| !additions.is_long()) {
+            Some(additions) => additions.append(manifest, tables, layouts).map(|()| true),
+            None => Ok(false),
+        }
+    }
+
+    fn additions(&self) -> MutexGuard<'_, Option<Additions>> {
+        self.additions.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// Lets others open the directory. Nothing in it changes from here on.
     pub(super) fn unlock(&self) {
         drop(self.locks.lock().unwrap_or_else(PoisonError::into_inner).take());
@@ -408,7 +442,7 @@ impl Home {
             current.durable_epoch = Some(recorded);
             current.ends = ends;
         }
-        self.reserve.supply(|| manifest.write(self.disk.as_ref(), &self.directory))
+        self.reserve.supply(|| self.write(&manifest))
     }
 }
 

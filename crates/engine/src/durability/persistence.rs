@@ -426,37 +426,66 @@ impl Persistence {
     /// The log has stopped. Or the manifest cannot be written: if the old one is in place, the database
     /// continues; if that is unknown, the log stops.
     pub(super) fn change(&self, change: impl FnOnce(&mut Manifest)) -> Result<(), LogError> {
-        // Under the manifest's lock, so that no change depends on a state that another has replaced.
-        let mut manifest = self.home.manifest();
-        if let Some(reason) = self.log.durable().stop_reason() {
-            return Err(LogError::Stopped(reason));
-        }
-        self.log.check_in_place()?;
+        let mut manifest = self.manifest_to_change()?;
         let mut changed = manifest.clone();
         change(&mut changed);
-        if let Some(current) = changed.incarnations.last_mut() {
-            // A reader that later finds less than this reports damage.
-            current.ends = self.log.ends();
-        }
-        match changed.write(self.home.disk.as_ref(), &self.home.directory) {
-            Ok(()) => *manifest = changed,
-            Err(NotWritten { error, is_final }) => {
-                if is_final {
-                    self.log.stop(&format!("{error}; look after the disk, and open the database again"));
-                }
-                return Err(error);
-            }
-        }
+        self.write(&mut changed)?;
+        *manifest = changed;
         // It may have been moved or removed since.
         self.log.check_in_place()
     }
 
-    /// Adds new tables.
+    /// Adds new tables, whose rows count unless `are_void`: durable when this returns. Writes no more than these, on
+    /// average, however many there are.
     ///
     /// # Errors
     /// As [`Persistence::change`].
-    pub(crate) fn add_tables(&self, sets: &[Arc<TableSet>]) -> Result<(), LogError> {
-        self.change(|manifest| sets.iter().for_each(|set| super::open::add_table(manifest, set, false)))
+    pub(crate) fn add_tables(&self, sets: &[Arc<TableSet>], are_void: bool) -> Result<(), LogError> {
+        let mut manifest = self.manifest_to_change()?;
+        let (tables, layouts) = (manifest.tables.len(), manifest.layouts.len());
+        let next = (manifest.next_table, manifest.next_layout);
+        sets.iter().for_each(|set| super::open::add_table(&mut manifest, set, are_void));
+        let appended = self.stop_unless_whole(self.home.append(&manifest, tables, layouts));
+        let added = appended.and_then(|appended| if appended { Ok(()) } else { self.write(&mut manifest) });
+        if added.is_err() {
+            manifest.tables.truncate(tables);
+            manifest.layouts.truncate(layouts);
+            (manifest.next_table, manifest.next_layout) = next;
+        }
+        added?;
+        self.log.check_in_place()
+    }
+
+    /// The manifest, locked, so that no change depends on a state that another has replaced.
+    ///
+    /// # Errors
+    /// The log has stopped.
+    fn manifest_to_change(&self) -> Result<MutexGuard<'_, Manifest>, LogError> {
+        let manifest = self.home.manifest();
+        if let Some(reason) = self.log.durable().stop_reason() {
+            return Err(LogError::Stopped(reason));
+        }
+        self.log.check_in_place()?;
+        Ok(manifest)
+    }
+
+    /// Writes a manifest, with the ends of the logs.
+    fn write(&self, manifest: &mut Manifest) -> Result<(), LogError> {
+        if let Some(current) = manifest.incarnations.last_mut() {
+            // A reader that later finds less than this reports damage.
+            current.ends = self.log.ends();
+        }
+        self.stop_unless_whole(self.home.write(manifest))
+    }
+
+    /// Stops the log if it is unknown which contents the directory has.
+    fn stop_unless_whole<T>(&self, written: Result<T, NotWritten>) -> Result<T, LogError> {
+        written.map_err(|NotWritten { error, is_final }| {
+            if is_final {
+                self.log.stop(&format!("{error}; look after the disk, and open the database again"));
+            }
+            error
+        })
     }
 
     /// Starts the log.

@@ -324,8 +324,8 @@ impl<'f> Applier<'f> {
             None => return Ok(Outcome::Older),
         };
         let near = Near { guess, leaf_hint: &mut hand.leaf_hints[version.table.index()] };
-        // SAFETY: all versions of a key come from one thread; no other thread uses the tables yet; the encoding
-        // is the table's; guesses are records that its index returned.
+        // SAFETY: one thread restores all versions of a key, and no other thread uses the tables yet. The encoding is
+        // the table's, and guesses are records that its index returned.
         let restored = unsafe { self.protocol.restore(&mut hand.core, table, key, near, tid, change) };
         let restored = restored.map_err(|_| StorageError::OutOfMemory { table: table.name.clone() })?;
         if let Some(problem) = malformed {

@@ -23,7 +23,7 @@ pub(crate) struct Rows<'t> {
 
 /// A row that a walk found, readable until the chunk ends, or until [`Take::take`] returns. It may lie in a
 /// buffer of the walker.
-pub(crate) struct Found<'c> {
+pub(crate) struct WalkedRow<'c> {
     pub(crate) key: Key<'c>,
     pub(crate) tid: Tid,
     pub(crate) row: RowPtr,
@@ -32,7 +32,7 @@ pub(crate) struct Found<'c> {
 /// Whether there is room for another row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Room {
-    Left,
+    Available,
     None,
 }
 
@@ -42,7 +42,7 @@ pub(crate) trait Take {
     type Error: From<Stuck>;
 
     /// Takes a row. The worker is online, and holds back all reclamation: this must neither wait nor access a file.
-    fn take(&mut self, found: &Found<'_>) -> Room;
+    fn take(&mut self, found: &WalkedRow<'_>) -> Room;
 
     /// Makes room for more, however long that takes. The worker is offline.
     fn make_room(&mut self) -> Result<(), Self::Error>;
@@ -74,13 +74,13 @@ impl<'e> Walker<'e> {
     pub(crate) fn chunk<E: From<Stuck>>(
         &mut self,
         rows: &Rows<'_>,
-        see: impl FnOnce(&[Found<'_>]) -> Result<(), E>,
+        see: impl FnOnce(&[WalkedRow<'_>]) -> Result<(), E>,
     ) -> Result<bool, E> {
         let more = self.enter_next(rows);
         let shown = self.buffers.len().max(self.records.len());
         self.buffers.resize_with(shown, RowBuffer::default);
         let peek = |(&record, buffer)| peek(self.protocol, &self.core, rows.table, record, buffer).transpose();
-        let found: Result<Vec<Found<'_>>, Stuck> =
+        let found: Result<Vec<WalkedRow<'_>>, Stuck> =
             self.records.iter().zip(&mut self.buffers).filter_map(peek).collect();
         let seen = found.map_err(E::from).and_then(|found| see(&found));
         self.core.local.leave();
@@ -105,8 +105,8 @@ impl<'e> Walker<'e> {
         let more = self.enter_next(rows);
         let mut left = Vec::new();
         let records = std::mem::take(&mut self.records);
-        let taken = records.iter().try_fold(Room::Left, |room, &record| match room {
-            Room::Left => self.show(rows.table, record, taker),
+        let taken = records.iter().try_fold(Room::Available, |room, &record| match room {
+            Room::Available => self.show(rows.table, record, taker),
             Room::None => {
                 // SAFETY: as in `peek`.
                 left.push(unsafe { read_key(record, rows.table.class) }.to_buf());
@@ -145,13 +145,13 @@ impl<'e> Walker<'e> {
                 return Ok(Room::None);
             }
         }
-        Ok(Room::Left)
+        Ok(Room::Available)
     }
 
     /// Gives the committed row of a record to `taker`, if it has one.
     fn show<T: Take>(&mut self, table: &Table, record: RecordPtr, taker: &mut T) -> Result<Room, Stuck> {
         let found = peek(self.protocol, &self.core, table, record, &mut self.buffers[0])?;
-        Ok(found.map_or(Room::Left, |found| taker.take(&found)))
+        Ok(found.map_or(Room::Available, |found| taker.take(&found)))
     }
 }
 
@@ -162,7 +162,7 @@ fn peek<'c>(
     table: &Table,
     record: RecordPtr,
     buffer: &'c mut RowBuffer,
-) -> Result<Option<Found<'c>>, Stuck> {
+) -> Result<Option<WalkedRow<'c>>, Stuck> {
     for _ in 0..BUSY_MAX {
         let mut backoff = Backoff::new();
         loop {
@@ -171,7 +171,7 @@ fn peek<'c>(
                 Peeked::Row(tid, row) => {
                     // SAFETY: a linked record's key never changes, and its memory stays while this worker is online.
                     let key = unsafe { read_key(record, table.class) };
-                    return Ok(Some(Found { key, tid, row }));
+                    return Ok(Some(WalkedRow { key, tid, row }));
                 }
                 Peeked::Deleted(_) | Peeked::NeverCommitted => return Ok(None),
                 Peeked::Busy if backoff.wait() => {}
@@ -190,7 +190,7 @@ impl<'t> Rows<'t> {
     }
 
     /// The number of rows that a record's row stands for.
-    pub(crate) fn rows_in(&self, found: &Found<'_>) -> usize {
+    pub(crate) fn rows_in(&self, found: &WalkedRow<'_>) -> usize {
         // SAFETY: a row of the table, readable while it is shown.
         unsafe { self.table.rows_in(found.row) }
     }

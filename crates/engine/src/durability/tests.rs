@@ -1,29 +1,30 @@
 //! Cases that only this crate can cause: a commit that panics, epochs that run out, texts that are too large.
 
 use std::future::Future;
+use std::io::ErrorKind;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Waker};
 use std::time::Duration;
 
-use seriatim_base::disk::FaultyDisk;
+use seriatim_base::disk::{FaultyDisk, Operation, Times};
 use seriatim_base::process::in_fork;
 use seriatim_base::rng::seed;
-use seriatim_base::{Epoch, Rng};
-use seriatim_catalog::{Key, Table as _};
+use seriatim_base::{Epoch, Rng, Tid};
+use seriatim_catalog::{ColumnDef, ColumnSet, ColumnType, Key, Table as _, TableBuilder, TableDef};
 use seriatim_txn::{Mode, OnExists};
 
 use super::checkpoint::take_within;
 use super::epochs_left::EPOCH_LIMIT;
 use super::persistence::Behind;
 use super::throttle::{Limits, Load, SLICE, Watch};
-use crate::protocol::repairing::{self, MEANWHILE, SCRIPT};
 use crate::testing::{Handle, on};
 use crate::{
-    Checkpoint, Durability, Engine, OpenError, Place, Settings, StorageError, TransactError, TxCore,
-    available_protocols,
+    Checkpoint, DatabaseLocation, Durability, Engine, OpenError, SchemaError, Settings, StorageError, TransactError,
+    TxCore, available_protocols,
 };
+use seriatim_test_protocols::repairing::{self, MEANWHILE, SCRIPT};
 
 #[derive(seriatim_macros::Table, Clone, Debug, PartialEq)]
 #[table(name = "note", key(id), hash, crate = "seriatim_catalog")]
@@ -117,10 +118,32 @@ fn a_log_whose_epochs_are_used_up_stops_and_says_so() {
         Ok(db) => (0..4).for_each(|_| db.step()),
         Err(error) => assert!(matches!(error, OpenError::Invalid(_)), "{error}"),
     }
-    let place = Place { directory: "/db".into(), inspect: true, disk: Some(Arc::new(disk.mount())) };
-    let db = Settings { workers: 2, place: Some(place), ..Settings::default() }.open().expect("it is read");
+    let location = DatabaseLocation { directory: "/db".into(), inspect: true, disk: Some(Arc::new(disk.mount())) };
+    let db = Settings { workers: 2, location: Some(location), ..Settings::default() }.open().expect("it is read");
     let notes = db.table::<Note>();
     assert!(db.runner().snapshot(|tx| Ok(tx.get(&notes, &1)?.is_some())).expect("a snapshot").value);
+}
+
+/// Without a ticker no epoch ends by itself. A counter that ran over would put commits into an epoch that has not
+/// begun.
+#[test]
+fn commits_that_depend_on_each_other_end_their_epoch_before_its_tids_run_out() {
+    for protocol in ["dbx", "nowait", "cicada"] {
+        let options = Settings { protocol: protocol.to_owned(), workers: 2, step_helpers: true, ..Settings::default() };
+        let db = options.open().expect("a database in memory opens");
+        let notes = db.make::<Note>().expect("the table is created");
+        let (mut session, mut late, mut first) = (db.runner(), 0, None);
+        session.transact(|tx| tx.insert(&notes, &note(1, 1))).expect("inserted");
+        for _ in 0..(1 << (Tid::COUNTER_BITS - 1)) + 16 {
+            let committed = session.transact(|tx| tx.put(&notes, &note(1, 1))).expect("no conflict");
+            let epoch = committed.receipt.epoch();
+            first.get_or_insert(epoch);
+            late += u32::from(db.inner().environment.epochs.current() > epoch);
+        }
+        let current = db.inner().environment.epochs.current();
+        assert_eq!(late, 2, "{protocol}: each half of the commits ended an epoch");
+        assert_eq!(first.map(|first| first.0 + 2), Some(current.0), "{protocol}");
+    }
 }
 
 #[test]
@@ -569,4 +592,42 @@ fn a_row_at_a_key_that_no_lookup_finds_is_refused_when_the_database_is_opened() 
             }
         }
     }
+}
+
+fn table(name: &'static str) -> TableBuilder {
+    let column = |name: &'static str| ColumnDef::new(name, ColumnType::U64);
+    TableDef::builder(name).column(column("group")).column(column("number")).key(["group", "number"])
+}
+
+#[test]
+fn tables_that_are_not_created_give_their_memory_back() {
+    let disk = FaultyDisk::new(41);
+    let db = Settings { memory_limit: Some(64 << 20), ..on(&disk) }.open().expect("a new database opens");
+    let finished = |table: TableBuilder| table.finish().expect("a table");
+    let lines = db.create(finished(table("line"))).expect("the disk works");
+    let absent = db.runner().transact(|tx| Ok(tx.get_at(&lines, Key::Word16(0), ColumnSet::ALL)?.is_none()));
+    assert!(*absent.expect("nobody is about"));
+    drop(lines);
+    let inner = db.inner();
+    let kept = || (inner.environment.memory.in_use_bytes(), inner.environment.census.bytes());
+    let (hashed, indexed) = (|| table("hashed").hash(), || table("indexed").index("by_number", ["number"]));
+    let clustered = finished(table("line").cluster(["group"]));
+    let before = kept();
+    for _ in 0..3 {
+        let fail = || disk.fail(Operation::Write, 1, Times::Once, ErrorKind::Other);
+        fail();
+        let refused = db.declare_all(vec![finished(hashed().capacity(4_000)), finished(indexed())]);
+        assert!(matches!(refused, Err(SchemaError::Storage(_))), "{refused:?}");
+        assert_eq!(kept(), before, "the manifest cannot be written");
+        let refused = db.declare_all(vec![finished(indexed()), finished(hashed().capacity(100_000_000))]);
+        assert!(matches!(refused, Err(SchemaError::OutOfMemory)), "{refused:?}");
+        assert_eq!(kept(), before, "there is no room for the second");
+        fail();
+        let refused = db.find_clustered(&clustered).map(drop);
+        assert!(matches!(refused, Err(SchemaError::Storage(_))), "{refused:?}");
+        assert_eq!(kept(), before, "the manifest cannot be written for a conversion");
+    }
+    db.declare_all(vec![finished(hashed()), finished(indexed())]).expect("the disk works");
+    assert!(kept() > before);
+    assert_eq!(db.find_clustered(&clustered).expect("the disk works").definition, clustered);
 }

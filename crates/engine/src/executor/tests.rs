@@ -17,7 +17,7 @@ fn shared<S>(threads: usize) -> Shared<S> {
     }
 }
 
-/// Work that nobody cancels.
+/// Work that is never cancelled.
 struct Now<F>(F);
 
 impl<S, F: FnOnce(&mut S) + Send> Whole<S> for Now<F> {

@@ -12,7 +12,7 @@ use seriatim_procedure::plan::{Kind, Plan};
 use seriatim_txn::{Partitions, fnv1a};
 
 use super::fragment::Division;
-use super::reach::{Place, Reach};
+use super::reach::{OperationPlacement, Reach};
 use crate::{Engine, SchemaError, TransactError};
 
 /// A call of a procedure.
@@ -66,7 +66,7 @@ pub enum Reply {
     /// The procedure's result, as bytes: no other partition has work.
     Output(Vec<u8>),
     /// The results of its operations.
-    Found(Vec<u8>),
+    Results(Vec<u8>),
 }
 
 /// A lock of a fragment. It covers a row, all rows of a table with one value of the partition column, a
@@ -237,7 +237,7 @@ impl Locking {
                 self.tables.len() - 1
             });
             let changes_indexes = operation.accesses.iter().any(|of| of.index.is_some() && of.changes());
-            let is_row = reach.is_told(id) && operation.kind != Kind::Scan && operation.index.is_none();
+            let is_row = reach.in_footprint(id) && operation.kind != Kind::Scan && operation.index.is_none();
             let locked = &mut self.tables[table];
             locked.by_rows &= is_row && !changes_indexes;
             locked.is_locked |= division.round(id).is_some();
@@ -275,7 +275,7 @@ impl Locks<'_> {
     }
 
     /// Locks for tables that are not locked row by row. `places` says where the operations of the call may run.
-    pub fn values(&self, places: &[Place], locks: &mut Vec<Lock>) {
+    pub fn values(&self, places: &[OperationPlacement], locks: &mut Vec<Lock>) {
         for (operation, place) in places.iter().enumerate() {
             let Some((table, exclusive)) = self.table(operation, false) else { continue };
             if self.division.is_replicated(operation) {

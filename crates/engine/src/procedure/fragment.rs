@@ -11,7 +11,7 @@
 //! The partition is computed from the key itself when the operation is reached. The plan only says in which
 //! rounds and partitions there is work ([`Division::call`]). Nothing else depends on the plan. If an execution
 //! with the results of all rounds skips a step, the plan is wrong, and the transaction is aborted
-//! ([`Part::is_whole`]).
+//! ([`FragmentRun::is_whole`]).
 //!
 //! A result is named by the operation and the iterations of the enclosing loops. All fragments count these
 //! alike, as a loop runs or is skipped as a whole. Its bytes are those of [`Pack`], one after another:
@@ -33,7 +33,7 @@ use seriatim_procedure::plan::{Fragments, Plan, TransactionClass};
 use seriatim_procedure::{EvaluationError, Pack, visit};
 use seriatim_txn::{PartitionSet, Partitions, Placement};
 
-use super::reach::{Arguments, Place, Placed, Reach, Visit};
+use super::reach::{Arguments, OperationPlacement, Placed, Reach, Visit};
 use crate::{Engine, TransactError};
 
 /// The most nested loops: an iteration is named by this many numbers.
@@ -43,7 +43,7 @@ const LOOPS_MAX: usize = 4;
 type RunId = [u32; 1 + LOOPS_MAX];
 
 /// Results of earlier rounds.
-type Found<'p> = BTreeMap<RunId, &'p [u8]>;
+type KnownResults<'p> = BTreeMap<RunId, &'p [u8]>;
 
 /// The division of a procedure by partition.
 pub struct Division {
@@ -63,7 +63,7 @@ pub struct Division {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Spread {
     /// By operation.
-    pub places: Vec<Place>,
+    pub places: Vec<OperationPlacement>,
     /// By round, the partitions with work.
     pub rounds: Vec<PartitionSet>,
 }
@@ -192,24 +192,24 @@ impl Division {
     }
 }
 
-/// What happens to an operation that was reached.
+/// What an operation does when it is reached.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Turn {
     /// Its result is known.
     #[default]
-    Found,
+    Known,
     /// It runs.
     Runs,
 }
 
 /// One fragment during its execution.
-pub struct Part<'p> {
+pub struct FragmentRun<'p> {
     division: &'p Division,
     partitions: &'p Partitions,
     /// The partition; `None` if only known results are put together.
     at: Option<usize>,
     round: u32,
-    found: Found<'p>,
+    found: KnownResults<'p>,
     /// By variable: whether its value is known.
     known: Box<[Cell<bool>]>,
     /// The exit up to which it is unknown whether steps are reached.
@@ -226,8 +226,8 @@ pub struct Part<'p> {
 }
 
 /// Decodes results by execution.
-fn decode(bytes: &[u8]) -> Result<Found<'_>, EvaluationError> {
-    let (mut found, mut bytes) = (Found::new(), Unpacker::new(bytes));
+fn decode(bytes: &[u8]) -> Result<KnownResults<'_>, EvaluationError> {
+    let (mut found, mut bytes) = (KnownResults::new(), Unpacker::new(bytes));
     while !bytes.is_empty() {
         let mut id = RunId::default();
         let number = |bytes: &mut Unpacker<'_>| u32::try_from(bytes.count()?).map_err(|_| malformed());
@@ -244,7 +244,7 @@ fn decode(bytes: &[u8]) -> Result<Found<'_>, EvaluationError> {
     Ok(found)
 }
 
-impl<'p> Part<'p> {
+impl<'p> FragmentRun<'p> {
     /// A fragment in this partition; without one, an execution that puts known results together.
     ///
     /// # Errors
@@ -255,9 +255,9 @@ impl<'p> Part<'p> {
         at: Option<usize>,
         round: u32,
         found: &'p [u8],
-    ) -> Result<Part<'p>, EvaluationError> {
+    ) -> Result<FragmentRun<'p>, EvaluationError> {
         let known = |variable| Cell::new(variable < division.parameters);
-        Ok(Part {
+        Ok(FragmentRun {
             division,
             partitions,
             at,
@@ -329,7 +329,7 @@ impl<'p> Part<'p> {
         keys: &mut dyn FnMut(&mut Visit<'_>) -> Result<(), Overflow>,
     ) -> bool {
         let turn = if self.found.contains_key(&self.id(operation)) {
-            Some(Turn::Found)
+            Some(Turn::Known)
         } else {
             self.runs(operation.index(), keys).then_some(Turn::Runs)
         };
@@ -358,14 +358,14 @@ impl<'p> Part<'p> {
                 return false;
             }
         };
-        let mut told = None;
+        let mut named = None;
         let computed = keys(&mut |_, low: Bound<Key<'_>>, high: Bound<Key<'_>>| {
-            told = self.partitions.of_keys(place, low, high).ok();
+            named = self.partitions.of_keys(place, low, high).ok();
         });
-        match (computed, told) {
+        match (computed, named) {
             // It fails in every partition alike, and ends the procedure.
             (Err(Overflow), _) => true,
-            (Ok(()), Some(told)) if !told.is_all() => told.contains(at),
+            (Ok(()), Some(named)) if !named.is_all() => named.contains(at),
             (Ok(()), _) => {
                 self.fail(format!("the keys of operation #{operation} are not in one partition"));
                 false

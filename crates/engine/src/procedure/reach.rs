@@ -49,31 +49,31 @@ pub struct Reach {
     /// Why the partitions of some of its operations are unknown, if they are.
     pub unknown: Option<String>,
     /// By operation: whether the footprint visits all its keys, if it does not end early.
-    is_told: Vec<bool>,
+    in_footprint: Vec<bool>,
     /// Parts of the arguments, by the names of fields, whose values name partitions.
     parts: Vec<Vec<Arc<str>>>,
     /// Constants that name partitions.
     constants: Vec<i128>,
     /// By operation: its table or index, if the footprint's keys are needed. Empty if none is.
-    told: Vec<Option<Placed>>,
+    footprint: Vec<Option<Placed>>,
     /// By operation: which of the above names its partition; empty if the partition of an operation is unknown.
     by: Vec<By>,
 }
 
 /// The source of an operation's partition: it needs none, or all, or the one named by [`Reach::parts`],
-/// [`Reach::constants`] or [`Reach::told`].
+/// [`Reach::constants`] or [`Reach::footprint`].
 #[derive(Clone, Copy, Debug)]
 enum By {
     Nothing,
     Everywhere,
-    Part(usize),
+    Argument(usize),
     Constant(usize),
-    Told(usize),
+    Footprint(usize),
 }
 
 /// Where an operation of a call may run.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Place {
+pub struct OperationPlacement {
     /// In these partitions.
     pub partitions: PartitionSet,
     /// The values that name them; none if the operation needs no partition.
@@ -103,10 +103,10 @@ enum Known {
     Nowhere,
     /// The operation needs all, for this reason.
     Everywhere(String),
-    Part(Vec<Arc<str>>),
+    Argument(Vec<Arc<str>>),
     Constant(i128),
     /// The footprint visits the keys of this operation.
-    Told(usize),
+    Footprint(usize),
 }
 
 impl Reach {
@@ -114,35 +114,35 @@ impl Reach {
     /// [`Arguments::visit`] visits.
     pub fn new(plan: &Plan, declaration: &Procedure, visited: &[OperationId], engine: &Engine) -> Reach {
         let touches = plan.footprint().touches.into_iter();
-        let is_told = |id: usize| visited.iter().any(|visited| visited.index() == id);
-        let is_told = touches.enumerate().map(|(id, touch)| touch.known && is_told(id)).collect();
-        let mut reach = Reach { is_told, ..Reach::default() };
+        let in_footprint = |id: usize| visited.iter().any(|visited| visited.index() == id);
+        let in_footprint = touches.enumerate().map(|(id, touch)| touch.known && in_footprint(id)).collect();
+        let mut reach = Reach { in_footprint, ..Reach::default() };
         for id in 0..plan.operations.len() {
             let operation = &plan.operations[id];
             let Some(set) = engine.find(&plan.tables[operation.table].name) else {
                 return reach.without(format!("the table of {} is gone", plan.label(id)));
             };
-            let by = match known(plan, declaration, &reach.is_told, id, &set) {
+            let by = match known(plan, declaration, &reach.in_footprint, id, &set) {
                 Ok(Known::Nowhere) => By::Nothing,
                 Ok(Known::Everywhere(why)) => {
                     reach.everywhere.get_or_insert(why);
                     By::Everywhere
                 }
-                Ok(Known::Part(path)) => {
+                Ok(Known::Argument(path)) => {
                     let at = reach.parts.iter().position(|known| *known == path).unwrap_or(reach.parts.len());
                     if at == reach.parts.len() {
                         reach.parts.push(path);
                     }
-                    By::Part(at)
+                    By::Argument(at)
                 }
                 Ok(Known::Constant(number)) => {
                     reach.constants.push(number);
                     By::Constant(reach.constants.len() - 1)
                 }
-                Ok(Known::Told(by)) => {
-                    reach.told.resize(plan.operations.len(), None);
-                    reach.told[by] = Some(Placed { index: plan.operations[by].index, set });
-                    By::Told(by)
+                Ok(Known::Footprint(by)) => {
+                    reach.footprint.resize(plan.operations.len(), None);
+                    reach.footprint[by] = Some(Placed { index: plan.operations[by].index, set });
+                    By::Footprint(by)
                 }
                 Err(why) => return reach.without(why),
             };
@@ -159,45 +159,53 @@ impl Reach {
     }
 
     /// Whether the footprint of a call visits all keys of an operation, if it does not end early.
-    pub fn is_told(&self, operation: usize) -> bool {
-        self.is_told[operation]
+    pub fn in_footprint(&self, operation: usize) -> bool {
+        self.in_footprint[operation]
     }
 
     /// Where each operation of a call with these arguments may run.
     ///
     /// # Errors
     /// The partition function fails on a value; or the arguments do not name a partition.
-    pub fn places(&self, arguments: &impl Arguments, partitions: &Partitions) -> Result<Vec<Place>, TransactError> {
-        let untold = |what: &str| TransactError::NoPartition { table: String::new(), key: what.to_owned() };
+    pub fn places(
+        &self,
+        arguments: &impl Arguments,
+        partitions: &Partitions,
+    ) -> Result<Vec<OperationPlacement>, TransactError> {
+        let no_partition = |what: &str| TransactError::NoPartition { table: String::new(), key: what.to_owned() };
         let of_value = |value: PartitionValue| match partitions.of_value(&value) {
-            Ok(partition) => Ok(Place { partitions: PartitionSet::one(partition), values: vec![value] }),
-            Err(_) => Err(untold(&shown(&value))),
+            Ok(partition) => Ok(OperationPlacement { partitions: PartitionSet::one(partition), values: vec![value] }),
+            Err(_) => Err(no_partition(&shown(&value))),
         };
-        let told = self.told_places(arguments, partitions)?;
+        let by_footprint = self.footprint_placements(arguments, partitions)?;
         let place = |by: &By| match *by {
-            By::Nothing => Ok(Place::default()),
-            By::Everywhere => Ok(Place { partitions: all(partitions), values: Vec::new() }),
+            By::Nothing => Ok(OperationPlacement::default()),
+            By::Everywhere => Ok(OperationPlacement { partitions: all(partitions), values: Vec::new() }),
             By::Constant(at) => of_value(PartitionValue::Integer(self.constants[at])),
-            By::Told(at) => Ok(told[at].clone()),
-            By::Part(at) => match arguments.part(&self.parts[at]).and_then(|part| value(&part)) {
+            By::Footprint(at) => Ok(by_footprint[at].clone()),
+            By::Argument(at) => match arguments.part(&self.parts[at]).and_then(|part| value(&part)) {
                 Some(Some(value)) => of_value(value),
-                Some(None) => Ok(Place::default()),
-                None => Err(untold("a value that the arguments do not have")),
+                Some(None) => Ok(OperationPlacement::default()),
+                None => Err(no_partition("a value that the arguments do not have")),
             },
         };
         self.by.iter().map(place).collect()
     }
 
     /// The places of the operations whose keys the footprint visits.
-    fn told_places(&self, arguments: &impl Arguments, partitions: &Partitions) -> Result<Vec<Place>, TransactError> {
-        let mut places = vec![Place::default(); self.told.len()];
+    fn footprint_placements(
+        &self,
+        arguments: &impl Arguments,
+        partitions: &Partitions,
+    ) -> Result<Vec<OperationPlacement>, TransactError> {
+        let mut places = vec![OperationPlacement::default(); self.footprint.len()];
         if places.is_empty() {
             return Ok(places);
         }
         let mut failed = None;
         let mut visit = |operation: usize, low: Bound<Key<'_>>, high: Bound<Key<'_>>| {
-            let Some(told) = self.told.get(operation).and_then(Option::as_ref) else { return };
-            let Placement::Value(at) = told.placement() else { return };
+            let Some(placed) = self.footprint.get(operation).and_then(Option::as_ref) else { return };
+            let Placement::Value(at) = placed.placement() else { return };
             let value = match (low, high) {
                 (Bound::Included(low), Bound::Included(high)) if low == high => at.value(low),
                 _ => at.value_between(low, high),
@@ -205,15 +213,15 @@ impl Reach {
             let place = &mut places[operation];
             match value.as_ref().map(|value| partitions.of_value(value)) {
                 Some(Ok(partition)) => place.partitions = place.partitions.union(PartitionSet::one(partition)),
-                _ => failed = Some(told.set.definition.name.to_string()),
+                _ => failed = Some(placed.set.definition.name.to_string()),
             }
             place.values.extend(value.filter(|value| !place.values.contains(value)));
         };
-        let is_told = visit_all(arguments, &mut visit);
+        let is_complete = visit_all(arguments, &mut visit);
         if let Some(table) = failed {
             return Err(TransactError::NoPartition { table, key: "a key".to_owned() });
         }
-        if !is_told {
+        if !is_complete {
             // The remaining keys may be in any partition.
             places.iter_mut().for_each(|place| place.partitions = all(partitions));
         }
@@ -244,11 +252,11 @@ impl Reach {
         for number in &self.constants {
             all = all.union(of_value(&PartitionValue::Integer(*number))?);
         }
-        if self.told.is_empty() { Ok(all) } else { self.told(arguments, partitions, all) }
+        if self.footprint.is_empty() { Ok(all) } else { self.with_footprint(arguments, partitions, all) }
     }
 
     /// Adds the partitions of the footprint's keys.
-    fn told(
+    fn with_footprint(
         &self,
         arguments: &impl Arguments,
         partitions: &Partitions,
@@ -256,10 +264,10 @@ impl Reach {
     ) -> Result<PartitionSet, TransactError> {
         let mut all = Ok(known);
         let mut visit = |operation: usize, low: Bound<Key<'_>>, high: Bound<Key<'_>>| {
-            let Some(told) = self.told.get(operation).and_then(Option::as_ref) else { return };
-            let (Placement::Value(place), Ok(so_far)) = (told.placement(), &all) else { return };
+            let Some(placed) = self.footprint.get(operation).and_then(Option::as_ref) else { return };
+            let (Placement::Value(place), Ok(so_far)) = (placed.placement(), &all) else { return };
             let more = partitions.of_keys(place, low, high);
-            all = more.map(|more| so_far.union(more)).map_err(|_| told.set.definition.name.to_string());
+            all = more.map(|more| so_far.union(more)).map_err(|_| placed.set.definition.name.to_string());
         };
         match visit_all(arguments, &mut visit) {
             false => Ok(PartitionSet::ALL),
@@ -274,7 +282,13 @@ fn all(partitions: &Partitions) -> PartitionSet {
 }
 
 /// How the partition of an operation follows from the arguments; or why it does not.
-fn known(plan: &Plan, declaration: &Procedure, told: &[bool], id: usize, set: &TableSet) -> Result<Known, String> {
+fn known(
+    plan: &Plan,
+    declaration: &Procedure,
+    in_footprint: &[bool],
+    id: usize,
+    set: &TableSet,
+) -> Result<Known, String> {
     let operation = &plan.operations[id];
     let everywhere = |index: &usize| matches!(set.indexes[*index].table.placement, Placement::Everywhere);
     let written = operation.accesses.iter().filter(|access| access.changes());
@@ -293,21 +307,21 @@ fn known(plan: &Plan, declaration: &Procedure, told: &[bool], id: usize, set: &T
         return Err(format!("the partition of {} is not one value", plan.label(id)));
     };
     if let Some(path) = path(declaration, symbol) {
-        return Ok(Known::Part(path));
+        return Ok(Known::Argument(path));
     }
     if let Symbol::Literal(text) = symbol
         && let Ok(number) = text.parse()
     {
         return Ok(Known::Constant(number));
     }
-    let is_told = |id: usize| told[id] && has_place(&plan.operations[id], set);
+    let in_footprint = |id: usize| in_footprint[id] && has_place(&plan.operations[id], set);
     let same = |other: &Operation| other.table == operation.table && other.partition.as_ref() == Some(symbol);
     let tells = |other: &usize| {
         let found = &plan.operations[*other];
-        is_told(*other) && (*other == id || same(found) && found.accompanies(operation))
+        in_footprint(*other) && (*other == id || same(found) && found.accompanies(operation))
     };
     let by = std::iter::once(id).chain(0..plan.operations.len()).find(tells);
-    by.map(Known::Told)
+    by.map(Known::Footprint)
         .ok_or_else(|| format!("the partition of {}, {symbol}, is not known from the arguments", plan.label(id)))
 }
 

@@ -276,10 +276,10 @@ impl<'p> Repairing<'p> {
 
 /// The conflict of a call, as it matters for keeping repair data.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Met {
+pub enum ConflictSeen {
     /// No conflict.
     #[default]
-    Nothing,
+    None,
     /// A conflict, which was repaired or could have been.
     Conflict,
     /// A conflict whose repair would have repeated too much.
@@ -288,10 +288,10 @@ pub enum Met {
 
 /// Whether calls of a procedure met conflicts lately, so that the next calls should keep what a repair needs.
 ///
-/// The count rises with a call that met a conflict, and falls with one that did not. In the long run it rises
-/// if the share of conflicts is above [`seriatim_txn::REPAIR_FROM`], which the session passes in. A refused
-/// repair counts as no conflict, as its data was kept in vain. If refused repairs prevail, the count starts
-/// again from zero, so that it takes long until a call keeps repair data again.
+/// The count rises with a call that met a conflict, and falls with one that did not. In the long run it rises if the
+/// share of conflicts is above [`seriatim_txn::REPAIR_FROM`], which the session passes in. A refused repair counts as
+/// no conflict, as its data was useless. If refused repairs prevail, the count starts again from zero, so that it takes
+/// long until a call keeps repair data again.
 #[derive(Clone, Copy, Debug)]
 pub struct Conflicts(u32);
 
@@ -311,12 +311,12 @@ impl Conflicts {
 
     /// Counts a call that has ended with this conflict.
     #[inline]
-    pub fn called(&mut self, repair_from: u32, met: Met) {
-        self.0 = match met {
-            Met::Conflict => (self.0 + 100 - repair_from).min(Conflicts::MOST),
-            Met::Nothing | Met::Refused => self.0.saturating_sub(repair_from),
+    pub fn called(&mut self, repair_from: u32, seen: ConflictSeen) {
+        self.0 = match seen {
+            ConflictSeen::Conflict => (self.0 + 100 - repair_from).min(Conflicts::MOST),
+            ConflictSeen::None | ConflictSeen::Refused => self.0.saturating_sub(repair_from),
         };
-        if met == Met::Refused && !self.are_frequent() {
+        if seen == ConflictSeen::Refused && !self.are_frequent() {
             self.0 = 0;
         }
     }
@@ -394,8 +394,8 @@ mod tests {
     /// Whether conflicts are found frequent if one in so many calls meets one.
     fn frequent(repair_from: u32, one_in: u32) -> bool {
         let mut conflicts = Conflicts::new(repair_from);
-        let met = |call| if call % one_in == 0 { Met::Conflict } else { Met::Nothing };
-        (0..10_000).for_each(|call| conflicts.called(repair_from, met(call)));
+        let seen = |call| if call % one_in == 0 { ConflictSeen::Conflict } else { ConflictSeen::None };
+        (0..10_000).for_each(|call| conflicts.called(repair_from, seen(call)));
         conflicts.are_frequent()
     }
 
@@ -410,9 +410,9 @@ mod tests {
     #[test]
     fn conflicts_stop_being_frequent_soon_after_the_last() {
         let mut conflicts = Conflicts::new(30);
-        (0..1000).for_each(|_| conflicts.called(30, Met::Conflict));
+        (0..1000).for_each(|_| conflicts.called(30, ConflictSeen::Conflict));
         assert!(conflicts.are_frequent());
-        (0..100).for_each(|_| conflicts.called(30, Met::Nothing));
+        (0..100).for_each(|_| conflicts.called(30, ConflictSeen::None));
         assert!(!conflicts.are_frequent());
     }
 
@@ -421,8 +421,9 @@ mod tests {
         let mut conflicts = Conflicts::new(repair_from);
         let mut call = |call: u32| {
             let keeps = conflicts.are_frequent();
-            let met = if keeps && call.is_multiple_of(one_in) { Met::Refused } else { Met::Conflict };
-            conflicts.called(repair_from, met);
+            let seen =
+                if keeps && call.is_multiple_of(one_in) { ConflictSeen::Refused } else { ConflictSeen::Conflict };
+            conflicts.called(repair_from, seen);
             keeps
         };
         (0..1000).filter(|&at| call(at)).count()

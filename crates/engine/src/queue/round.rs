@@ -1,20 +1,19 @@
 //! Work of a batch that its waiting threads do at the same time: each rechecks its own transaction, and makes
 //! its own decision.
 //!
-//! Edges say which decision comes before which. They point forward in the order, so the first decision that is
-//! not made can always be made. Each caller is told to join, and makes its own decision when all decisions
-//! before it are made. The leader makes its own decision. It also makes those of threads that submitted, which
-//! have other work, and of callers that do not come: it does not wait for a sleeping caller. A recheck has
-//! nothing before it.
+//! Edges say which decision comes before which. They point forward in the order, so the first decision that is not made
+//! can always be made. Each caller is notified to join, and makes its own decision when all decisions before it are
+//! made. The leader makes its own decision. It also makes those of threads that submitted, which have other work, and
+//! of callers that do not come: it does not wait for a sleeping caller. A recheck has nothing before it.
 //!
 //! ```text
 //!            the last one before it is made           claim
 //!   waits for n ────────────────────────▶ free (0) ─────────▶ TAKEN
 //! ```
-//! Access rule: the thread that has claimed a piece of work does it, and a piece is claimed once. Only its
-//! caller and the leader of the batch claim it, the caller after it was told to join. From then on the leader
-//! uses the frame of a caller only between its own claim and the end of that work. It may also do so between
-//! the end of all rechecks and the next notification of the callers.
+//! Access rule: the thread that has claimed a piece of work does it, and a piece is claimed once. Only its caller and
+//! the leader of the batch claim it, the caller after it was notified to join. From then on the leader uses the frame
+//! of a caller only between its own claim and the end of that work. It may also do so between the end of all rechecks
+//! and the next notification of the callers.
 //!
 //! Source: Ding, Kot, Gehrke, PVLDB 12(2), 2018, §4.3: "transactions within a batch can be validated in parallel".
 
@@ -28,8 +27,8 @@ use super::{AWAKE_STEPS, settle};
 /// Replaces the count of pieces before a piece that is claimed.
 const TAKEN: u32 = u32::MAX;
 
-/// Steps of [`Backoff`] for which the leader waits for callers before it does their work: 63 pauses, in which a
-/// caller that is awake comes, and a sleeping one does not.
+/// Steps of [`Backoff`] for which the leader waits for callers before it does their work. They are 63 pauses, in which
+/// a caller that is awake arrives, and a sleeping one does not.
 const COMING_STEPS: u32 = Backoff::SPINS;
 
 /// Pieces of work of one kind, one for each transaction of a batch.
@@ -130,8 +129,8 @@ impl Round {
         }
     }
 
-    /// For the leader: returns when all pieces are done, some of them by `work`. `comes` says for each piece
-    /// whether its caller was told to come.
+    /// For the leader: returns when all pieces are done, some of them by `work`. `comes` says for each piece whether
+    /// its caller was notified to join.
     pub(super) fn lead(&self, comes: &[bool], mut work: impl FnMut(usize)) {
         let mut left: Vec<usize> = (0..self.pieces.len()).collect();
         let (mut coming, mut awake) = (Backoff::bounded(COMING_STEPS), Backoff::bounded(AWAKE_STEPS));

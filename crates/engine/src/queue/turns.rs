@@ -13,17 +13,9 @@ use seriatim_base::thread::{self, Thread};
 /// How long a turn may be held while other threads wait for theirs.
 pub(super) const HOLD_MAX: Duration = Duration::from_millis(10);
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Turns {
     state: Mutex<State>,
-    /// [`HOLD_MAX`], except in tests.
-    hold_max: Duration,
-}
-
-impl Default for Turns {
-    fn default() -> Turns {
-        Turns { state: Mutex::default(), hold_max: HOLD_MAX }
-    }
 }
 
 #[derive(Debug, Default)]
@@ -32,8 +24,8 @@ struct State {
     drawn: u64,
     /// The current turn.
     serves: u64,
-    /// When the holder took the current turn, if it is held.
-    held_since: Option<Instant>,
+    /// When the current turn was taken and how long it may last, if it is held.
+    held: Option<(Instant, Duration)>,
     /// Threads that wait, and must check again.
     waiting: Vec<Thread>,
 }
@@ -42,7 +34,7 @@ impl State {
     /// Passes to the next turn.
     fn pass(&mut self) {
         self.serves += 1;
-        self.held_since = None;
+        self.held = None;
         self.wake();
     }
 
@@ -56,23 +48,22 @@ impl Turns {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Waits for a turn, which lasts until [`Turns::end`]. With `holds` it lasts at most [`HOLD_MAX`] if others
-    /// wait.
+    /// Waits for a turn, which lasts until [`Turns::end`]; while other threads wait, at most as long as it may be held.
     #[must_use]
-    pub(super) fn take(&self, holds: bool) -> u64 {
+    pub(super) fn take(&self, hold_max: Option<Duration>) -> u64 {
         let mut state = self.state();
         let turn = state.drawn;
         state.drawn += 1;
         loop {
             if state.serves == turn {
-                if holds {
-                    state.held_since = Some(Instant::now());
+                if let Some(hold_max) = hold_max {
+                    state.held = Some((Instant::now(), hold_max));
                     // Other threads may sleep without a timeout.
                     state.wake();
                 }
                 return turn;
             }
-            let left = state.held_since.map(|since| self.hold_max.saturating_sub(since.elapsed()));
+            let left = state.held.map(|(since, most)| most.saturating_sub(since.elapsed()));
             if left.is_some_and(|left| left.is_zero()) {
                 state.pass();
                 continue;
@@ -106,13 +97,14 @@ mod tests {
     fn turns_are_taken_one_at_a_time_in_the_order_in_which_they_were_asked_for() {
         const THREADS: usize = 4;
         // No thread loses a turn that it holds, however long it gets no processor.
-        let turns = Turns { hold_max: Duration::from_secs(600), ..Turns::default() };
+        let held = Duration::from_secs(600);
+        let turns = Turns::default();
         let (inside, order) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
         thread::scope(|scope| {
             for _ in 0..THREADS {
                 scope.spawn(|| {
                     for round in 0..200 {
-                        let turn = turns.take(round % 7 == 0);
+                        let turn = turns.take((round % 7 == 0).then_some(held));
                         assert_eq!(inside.fetch_add(1, SeqCst), 0);
                         order.lock().expect("nobody panics").push(turn);
                         inside.fetch_sub(1, SeqCst);
@@ -125,13 +117,13 @@ mod tests {
     }
 
     #[test]
-    fn who_holds_a_turn_for_too_long_has_lost_it() {
+    fn a_thread_that_holds_a_turn_for_too_long_has_lost_it() {
         let (turns, came) = (Turns::default(), AtomicBool::new(false));
         let began = Instant::now();
-        let held = turns.take(true);
+        let held = turns.take(Some(HOLD_MAX));
         thread::scope(|scope| {
             let other = scope.spawn(|| {
-                let turn = turns.take(false);
+                let turn = turns.take(None);
                 came.store(true, SeqCst);
                 turns.end(turn);
             });
@@ -141,7 +133,7 @@ mod tests {
             other.join().expect("it comes");
         });
         assert!(came.into_inner() && began.elapsed() >= HOLD_MAX);
-        let next = turns.take(false);
+        let next = turns.take(None);
         turns.end(held);
         assert_eq!(turns.state().serves, next, "what is over is not ended again");
         turns.end(next);

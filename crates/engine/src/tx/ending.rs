@@ -20,12 +20,12 @@ use crate::runner::Receipt;
 use super::{TxCore, Waiting};
 
 /// While this exists, no other transaction is decided.
-pub(crate) struct Alone {
+pub(crate) struct ExclusiveDecision {
     inner: Arc<Inner>,
     turn: u64,
 }
 
-impl Drop for Alone {
+impl Drop for ExclusiveDecision {
     fn drop(&mut self) {
         // In a fork another thread may have the queue's lock for ever.
         if let Some(queue) = self.inner.queue.as_ref().filter(|_| self.inner.process.is_current()) {
@@ -120,6 +120,9 @@ impl<W: Worker + ?Sized> TxCore<W> {
                 self.inner.pool.counters(lease.slot).committed();
             }
             self.close();
+            if tid.is_late() {
+                self.inner.environment.epochs.end_if_late(&self.inner.environment.htm, tid);
+            }
         }
         outcome
     }
@@ -144,13 +147,13 @@ impl<W: Worker + ?Sized> TxCore<W> {
     /// Called when the attempt has begun and has read nothing. If it was refused too often, no other
     /// transaction is decided until the result is dropped.
     #[inline]
-    pub(crate) fn decide_alone(&self) -> Option<Alone> {
+    pub(crate) fn decide_exclusively(&self) -> Option<ExclusiveDecision> {
         // A read-only transaction is not queued; it validates, and others may change what it has read in any case.
         if !self.queued.get() || !self.has_lost_patience() {
             return None;
         }
         let turn = self.inner.queue.as_ref()?.hold();
-        Some(Alone { inner: Arc::clone(&self.inner), turn })
+        Some(ExclusiveDecision { inner: Arc::clone(&self.inner), turn })
     }
 
     /// The input of the queue for the executed transaction; `None` if its decision is not queued.
@@ -421,8 +424,8 @@ const PANICKED: &str = "a worker panicked during a commit, whose writes may be i
 /// A transaction that waits for its decision, which another thread may make.
 struct Waits<'t, W: Worker + ?Sized>(&'t TxCore<W>);
 
-// SAFETY: access rule 1: the owning thread waits meanwhile, so one thread at a time uses the transaction; and
-// the transaction may move to another thread (see above).
+// SAFETY: access rule 1: the owning thread waits, so one thread at a time uses the transaction. The transaction may
+// move to another thread (see above).
 unsafe impl<W: Worker + ?Sized> Send for Waits<'_, W> {}
 
 impl<W: Worker + ?Sized> Turn for Waits<'_, W> {
@@ -455,6 +458,6 @@ impl<W: Worker + ?Sized> Drop for TxCore<W> {
     fn drop(&mut self) {
         // The session may be dropped while a panic unwinds through its open transaction.
         self.roll_back(self.stopped.get());
-        self.end_exclusive();
+        self.end_turn();
     }
 }

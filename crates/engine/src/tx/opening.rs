@@ -17,9 +17,10 @@ use crate::freshness::{ALL, Measure, SessionFreshness};
 use crate::parking::Parking;
 use crate::pool::Lease;
 use crate::procedure::gate::Gate;
-use crate::procedure::repair::Met;
+use crate::procedure::repair::ConflictSeen;
+use crate::runner::LOCKING_ATTEMPTS;
 
-use super::{Origin, SAVEPOINTS_KEPT, TxCore, WAIT_PAUSE_MAX};
+use super::{Origin, SAVEPOINTS_KEPT, Turn, TxCore, WAIT_PAUSE_MAX};
 
 /// How long a transaction waits to begin while another runs exclusively.
 const EXCLUSIVE_WAIT_MAX: Duration = if cfg!(test) { Duration::from_millis(5) } else { Duration::from_secs(1) };
@@ -56,7 +57,7 @@ impl TxCore {
             }
             Err(error) => {
                 cold_path();
-                self.end_exclusive();
+                self.end_turn();
                 Err(error)
             }
         }
@@ -82,7 +83,7 @@ impl TxCore {
     fn wait_for_exclusive(&self, wait: bool) -> Result<(), TransactError> {
         self.inner.check_process().map_err(|_| TransactError::Forked)?;
         let began = Instant::now();
-        while self.inner.is_exclusive.load(Ordering::Relaxed) && !self.is_exclusive.get() {
+        while self.inner.is_exclusive.load(Ordering::Relaxed) && self.turn.get() != Turn::Exclusive {
             if !wait {
                 return Err(TransactError::WorkersBusy);
             }
@@ -118,32 +119,42 @@ impl TxCore {
 }
 
 impl<W: Worker + ?Sized> TxCore<W> {
-    /// Later attempts run exclusively, unless another transaction does: no transaction that may write begins meanwhile.
-    /// Each open transaction commits or fails at most once, so this one fails at most as often as there are workers.
-    /// Chains of pieces, which must continue, have a gate of their own.
+    /// The transaction was refuted in `attempts` attempts. It takes the turn, unless another transaction has it: later
+    /// attempts lock what they access ([`Worker::reserve_next`]). After [`LOCKING_ATTEMPTS`] of these it runs
+    /// exclusively: no transaction that may write begins meanwhile. Each open transaction commits or fails at most once,
+    /// so this one then fails at most as often as there are workers. Chains of pieces, which must continue, have a gate
+    /// of their own.
     #[cold]
-    pub(crate) fn run_exclusively(&self) {
-        // ORDERING: the flag publishes no memory; a transaction that begins sees it sooner or later.
-        if !self.is_exclusive.get()
-            && self.inner.gate.is_none()
-            && !self.inner.is_exclusive.swap(true, Ordering::Relaxed)
-        {
-            self.is_exclusive.set(true);
+    pub(crate) fn take_turn(&self, attempts: u32) {
+        match self.turn.get() {
+            Turn::None if self.inner.gate.is_none() && !self.inner.is_turn_taken.swap(true, Ordering::Acquire) => {
+                self.turn.set(Turn::Locking { since: attempts });
+            }
+            Turn::Locking { since } if attempts - since >= LOCKING_ATTEMPTS => {
+                // ORDERING: the flag publishes no memory; a transaction that begins sees it sooner or later.
+                self.inner.is_exclusive.store(true, Ordering::Relaxed);
+                self.turn.set(Turn::Exclusive);
+            }
+            _ => {}
         }
     }
 
-    /// Ends exclusive execution, if the transaction ran so: other transactions begin again.
+    /// Ends the turn, if the transaction has it.
     #[cold]
-    pub fn end_exclusive(&self) {
-        if self.is_exclusive.replace(false) {
-            self.inner.is_exclusive.store(false, Ordering::Relaxed);
+    pub fn end_turn(&self) {
+        match self.turn.replace(Turn::None) {
+            Turn::None => return,
+            Turn::Locking { .. } => {}
+            Turn::Exclusive => self.inner.is_exclusive.store(false, Ordering::Relaxed),
         }
+        // ORDERING: the next transaction with the turn finds no lock of this one.
+        self.inner.is_turn_taken.store(false, Ordering::Release);
     }
 
     /// The number of attempts that the transaction has beyond the retry policy.
     pub(crate) fn more_attempts(&self) -> u32 {
         let workers = u32::try_from(self.inner.options.workers).unwrap_or(u32::MAX);
-        if self.is_exclusive.get() { workers } else { 0 }
+        if self.turn.get() == Turn::Exclusive { workers } else { 0 }
     }
 
     /// A worker of the pool, through the gate. A type compiled for its protocol takes it from behind `dyn`.
@@ -196,7 +207,10 @@ impl<W: Worker + ?Sized> TxCore<W> {
         self.mode.set(mode);
         self.attempt.set(attempt);
         if explicit || self.priority.get() == Priority::NONE {
-            self.priority.set(inner.pool.draw_priority(lease.slot, inner.environment.epochs.current()));
+            self.priority.set(inner.pool.draw_priority(lease.slot, self.clock.now()));
+        } else if self.turn.get() != Turn::None {
+            cold_path();
+            self.worker().reserve_next();
         }
         if inner.contention.is_some() && origin != Origin::Procedure {
             cold_path();
@@ -400,18 +414,18 @@ impl<W: Worker + ?Sized> TxCore<W> {
         if let Some(lease) = self.lease.get() {
             self.inner.pool.counters(lease.slot).repaired(runs, saved);
         }
-        self.met.set(Met::Conflict);
+        self.conflict_seen.set(ConflictSeen::Conflict);
     }
 
     /// Notes that a repair was not made, as it would repeat too much.
     pub(crate) fn refuse_repair(&self) {
-        self.met.set(Met::Refused);
+        self.conflict_seen.set(ConflictSeen::Refused);
     }
 
     /// The outcome of the last repair that a commit requested, since the last call.
     #[inline]
-    pub fn take_met(&self) -> Met {
-        self.met.take()
+    pub fn take_conflict_seen(&self) -> ConflictSeen {
+        self.conflict_seen.take()
     }
 
     /// The records that the runs of an operation accessed: [`seriatim_txn::Repair::touched`].

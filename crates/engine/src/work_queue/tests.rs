@@ -113,7 +113,7 @@ impl Model {
                 self.begin(work, thread);
             }
             Next::Batch(open_batch) => {
-                open_batch.calls.iter().for_each(|(call, _)| self.works[call.work].batch = Some(open_batch.batch));
+                open_batch.calls.iter().for_each(|call| self.works[call.work].batch = Some(open_batch.batch));
                 self.open_batches[thread] = Some(open_batch);
             }
             Next::Nothing => {}
@@ -147,7 +147,7 @@ impl Model {
     /// behind a call of a thread that comes back, and no thread places its batch.
     fn is_stuck(&self, work: usize) -> bool {
         let is_open = |open_batch: &Option<OpenBatch<usize>>| {
-            open_batch.as_ref().is_some_and(|batch| batch.calls.iter().any(|(call, _)| call.work == work))
+            open_batch.as_ref().is_some_and(|batch| batch.calls.iter().any(|call| call.work == work))
         };
         let has = |component: &Component<usize>| component.calls.iter().any(|call| call.work == work);
         let behind = self.queue.threads.iter().zip(&self.runs).any(|(components, runs)| {

@@ -24,7 +24,7 @@ const REGISTERS: usize = libc::REG_EFL as usize + 1;
 const STARTED: u32 = !0;
 
 struct Processor {
-    /// What the next `xbegin`s answer, last first; [`STARTED`] when used up.
+    /// The answers of the next `xbegin`s, last first; [`STARTED`] when used up.
     script: Vec<u32>,
     begun: u32,
     committed: u32,
@@ -57,9 +57,9 @@ thread_local! {
 
 /// Plays `xbegin`, `xend` and `xabort`.
 extern "C" fn play(_signal: c_int, _info: *mut libc::siginfo_t, context: *mut c_void) {
-    // SAFETY: the kernel passes the interrupted context of this thread, and nothing else of the thread runs
-    // meanwhile; the code at its instruction pointer is readable; the stack above its pointer is mapped for
-    // more than STACK bytes in tests.
+    // SAFETY: the kernel passes the interrupted context of this thread, and nothing else of the thread runs meanwhile.
+    // The code at its instruction pointer is readable. In tests the stack above its pointer is mapped for more than
+    // STACK bytes.
     unsafe {
         let machine = &mut (*context.cast::<libc::ucontext_t>()).uc_mcontext;
         let processor = &mut *PROCESSOR.with(UnsafeCell::get);
@@ -110,7 +110,8 @@ extern "C" fn play(_signal: c_int, _info: *mut libc::siginfo_t, context: *mut c_
     }
 }
 
-/// What this processor does, found out once, by executing regions under the player: it comes into play if they fault.
+/// The behaviour of this processor, determined once by executing regions under the player, which takes over if they
+/// fault.
 static KIND: LazyLock<RtmKind> = LazyLock::new(|| {
     install();
     let processor = PROCESSOR.with(UnsafeCell::get);
@@ -142,10 +143,10 @@ fn install() {
     });
 }
 
-/// Runs `test` with a worker of the hardware back end, where regions can be begun: on the played processor,
-/// whose next `xbegin`s answer `script` and then begin regions, or, if the script is empty, on real regions.
-/// `test` is told whether its regions are played: real ones may also abort for reasons of their own.
-/// Elsewhere it is skipped. Answers the played (begun, committed).
+/// Runs `test` with a worker of the hardware back end, if regions can begin. With a script the processor is played: its
+/// next `xbegin`s answer `script` and then begin regions. With an empty script the regions are real. `test` learns
+/// whether its regions are played, as real ones may also abort for other reasons. Elsewhere it is skipped. Answers the
+/// played (begun, committed).
 fn on_regions(script: &[u32], words: &[AtomicU64; 2], test: impl FnOnce(&mut Worker, bool)) -> Option<(u32, u32)> {
     let played = match *KIND {
         RtmKind::Faults => true,

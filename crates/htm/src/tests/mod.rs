@@ -1,4 +1,4 @@
-//! What must hold of regions, whatever the back end; the traps of hardware transactions, each with its canary.
+//! Properties of regions under every back end; the traps of hardware transactions, each with its canary.
 
 #[cfg(all(target_os = "linux", target_arch = "x86_64", not(miri)))]
 mod instructions;
@@ -98,8 +98,8 @@ fn skip(why: impl std::fmt::Display) {
     let _ = writeln!(std::io::stderr(), "skipped: {}: {why}", current.name().unwrap_or("a test"));
 }
 
-/// Whether to try again what regions of the processor have not done since `began`, after a pause: where the
-/// host is busy, they all abort for a while.
+/// Whether to try regions of the processor again, after a pause, if none has succeeded since `began`. On a busy host
+/// they all abort for a while.
 fn try_again(began: Instant) -> bool {
     thread::sleep(Duration::from_millis(1));
     began.elapsed() < Duration::from_secs(60)

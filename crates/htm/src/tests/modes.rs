@@ -19,8 +19,8 @@ fn modes_are_written_as_they_are_read() {
     assert!(error.contains("`tsx`") && error.contains("auto, rtm, emulated or absent"), "{error}");
 }
 
-/// What a processor says of itself, whether its regions commit if they are tried (`None`: that would be a
-/// mistake), and a word of the verdict.
+/// The features that a processor reports, whether its regions commit if they are tried (`None`: they must not be), and
+/// a word of the verdict.
 const PROCESSORS: [(Option<Cpuid>, Option<bool>, &str); 6] = {
     const fn says(rtm: bool, always_abort: bool) -> Option<Cpuid> {
         Some(Cpuid { rtm, always_abort })

@@ -69,7 +69,7 @@ fn a_list_is_refused_above_the_limit_and_leaves_less_for_rows() {
     list.try_push([0; 128]).expect("room for lists");
 }
 
-/// As after a recovery: what it took stays, and reads and deletes go on all the same.
+/// As after a recovery: the memory that it took stays, and reads and deletes continue nevertheless.
 #[test]
 fn a_list_has_its_room_above_what_was_taken_before_the_limit_came() {
     const LIMIT: usize = 1 << 20;

@@ -1,5 +1,5 @@
-//! The two fences of a grace period on this very processor, in the code that ships: loom knows neither the
-//! exchange that takes the place of a fence nor a store buffer.
+//! The two fences of a grace period, in the shipped code on this processor. loom models neither the exchange that
+//! replaces a fence nor a store buffer.
 //!
 //! One thread comes online and loads a reference, the other unlinks it and seals. Without either fence,
 //! sooner or later both come first: the reader has the reference, and the seal does not await it. Processors

@@ -99,7 +99,7 @@ fn a_limit_below_what_was_taken_leaves_the_free_blocks() {
     let blocks: Vec<_> = (0..20_000).map(|_| local.allocate(&mut outside, 256).expect("no limit")).collect();
     assert!(memory.in_use_bytes() > 4 << 20);
     memory.set_limit(Some(1 << 20));
-    // What is left of its span.
+    // The rest of its span.
     let rest = std::iter::from_fn(|| local.allocate(&mut outside, 256).ok()).count();
     assert!(rest < SPAN.get() / 256, "{rest} more");
     assert_eq!(local.allocate(&mut outside, 100_000), Err(OutOfMemory));

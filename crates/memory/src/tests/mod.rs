@@ -1,4 +1,4 @@
-//! What must hold of the memory as a whole. Bags, batches and spans are small here (`small`), so that bags fill, lists
+//! Properties of the memory as a whole. Bags, batches and spans are small here (`small`), so that bags fill, lists
 //! overflow and spans end all the time.
 
 mod counted;

@@ -26,8 +26,8 @@ fn expected(start: NonNull<AtomicU64>, number: u64, at: usize) -> u64 {
 }
 
 fn word<'a>(start: NonNull<AtomicU64>, at: usize) -> &'a AtomicU64 {
-    // SAFETY: the memory is mapped until the test is over, and `at` is below the words of any object read
-    // here; whether it still holds the object is what is watched.
+    // SAFETY: the memory is mapped until the test is over, and `at` is below the words of any object read here. The
+    // test watches whether it still holds the object.
     unsafe { start.add(at).as_ref() }
 }
 

@@ -27,7 +27,7 @@ fn release(local: &mut Local, (block, bytes, mark): Filled) {
     }
 }
 
-/// What a helper does now and then, with this worker at rest.
+/// The periodic work of a helper, while this worker rests.
 fn maintain(memory: &Memory, local: &mut Local) -> usize {
     memory.give_back() + {
         local.collect();
@@ -134,7 +134,7 @@ fn at_the_limit_single_free_blocks_serve_smaller_sizes() {
         let bytes = pieces.len() * small;
         assert!(bytes > released.len() * large * 8 / 10, "{bytes} of {} bytes", released.len() * large);
         assert!(pieces.iter().all(|piece| small % 64 > 0 || piece.as_ptr().addr().is_multiple_of(64)));
-        // What was cut is whole again when all of it is free.
+        // Spans that were cut are whole again when all of their blocks are free.
         let rest = blocks.iter().skip(1).step_by(2).map(|&block| (block, large));
         for (block, bytes) in rest.chain(pieces.iter().map(|&piece| (piece, small))) {
             // SAFETY: ours alone.

@@ -1,9 +1,9 @@
 //! Batches of transactions that have not run, and the decision when each may run.
 //!
-//! Transactions gather until a batch is full, or the first has waited long enough, or no other can come: no transaction
-//! is running, or every client has one here. So a single client never waits for others. The crate `batch` orders a
-//! batch by the reads and writes of its transactions. The batch enters the `schedule` in that order. Conflicting
-//! transactions, in one batch or in several, run one after another; others run at the same time.
+//! Transactions gather until a batch is full, the first has waited long enough, or no other can come. No other can come
+//! if no transaction is running, or if every client has one here. So a single client never waits for others. The crate
+//! `batch` orders a batch by the reads and writes of its transactions. The batch enters the `schedule` in that order.
+//! Conflicting transactions, in one batch or in several, run one after another; others run at the same time.
 //!
 //! Keys are hints and the server decides: a transaction that has waited longer than `hold` is sent in spite of
 //! conflicts. So a transaction that does not end, because its client does not read its answer or has vanished,
@@ -68,10 +68,10 @@ struct State {
 #[derive(Debug)]
 pub(crate) struct Participant(Arc<Batches>);
 
-/// A transaction's place. The transaction may run when [`Place::go`] completes. Dropping the place lets waiting
+/// A transaction in a batch. The transaction may run when [`Admission::go`] completes. Dropping this lets waiting
 /// transactions run.
 #[derive(Debug)]
-pub(crate) struct Place {
+pub(crate) struct Admission {
     batches: Arc<Batches>,
     id: u64,
     /// When the transaction runs in spite of conflicts.
@@ -96,8 +96,8 @@ impl Batches {
         Participant(Arc::clone(self))
     }
 
-    /// Takes a place for a transaction. Must be called within a tokio runtime.
-    pub(crate) fn enter(self: &Arc<Batches>, footprint: Footprint) -> Place {
+    /// Admits a transaction to a batch. Must be called within a tokio runtime.
+    pub(crate) fn enter(self: &Arc<Batches>, footprint: Footprint) -> Admission {
         let (sender, go) = oneshot::channel();
         let mut state = self.locked();
         let id = state.next;
@@ -116,7 +116,7 @@ impl Batches {
                 }
             });
         }
-        Place { batches: Arc::clone(self), id, until: Instant::now() + self.hold, go, has_gone: false }
+        Admission { batches: Arc::clone(self), id, until: Instant::now() + self.hold, go, has_gone: false }
     }
 
     fn leave(&self, id: u64) {
@@ -160,7 +160,7 @@ impl State {
     fn release(&mut self, ids: Vec<u64>) {
         for id in ids {
             if let Some(go) = self.go.remove(&id) {
-                // A receiver that has gone is about to leave its place.
+                // A receiver that has gone is about to be dropped.
                 let _ = go.send(());
             }
         }
@@ -191,7 +191,7 @@ fn order(gathering: &[(u64, Footprint)]) -> Vec<usize> {
 }
 
 impl Participant {
-    pub(crate) fn enter(&self, footprint: Footprint) -> Place {
+    pub(crate) fn enter(&self, footprint: Footprint) -> Admission {
         self.0.enter(footprint)
     }
 }
@@ -206,7 +206,7 @@ impl Drop for Participant {
     }
 }
 
-impl Place {
+impl Admission {
     /// Completes when the transaction may run, or has waited too long. Dropping the future is safe.
     pub(crate) async fn go(&mut self) {
         if !self.has_gone {
@@ -219,7 +219,7 @@ impl Place {
     }
 }
 
-impl Drop for Place {
+impl Drop for Admission {
     fn drop(&mut self) {
         self.batches.leave(self.id);
     }
@@ -239,9 +239,9 @@ mod tests {
         Arc::new(Batches::new(batching, Arc::default()))
     }
 
-    fn may_go(place: &mut Place) -> bool {
-        place.has_gone |= place.go.try_recv().is_ok();
-        place.has_gone
+    fn may_go(admission: &mut Admission) -> bool {
+        admission.has_gone |= admission.go.try_recv().is_ok();
+        admission.has_gone
     }
 
     const LONG: Duration = Duration::from_secs(3600);
@@ -251,8 +251,8 @@ mod tests {
         let batches = batches(50, LONG);
         let (one, _idle) = (batches.join(), batches.join());
         for _ in 0..3 {
-            let mut place = one.enter(footprint(&[], &["x"]));
-            assert!(may_go(&mut place));
+            let mut admission = one.enter(footprint(&[], &["x"]));
+            assert!(may_go(&mut admission));
         }
         assert_eq!(batches.counts.counted().batches, 3);
     }
@@ -273,9 +273,9 @@ mod tests {
         let patient = self::batches(50, Duration::from_millis(5));
         let clients: Vec<_> = (0..3).map(|_| patient.join()).collect();
         let _running = clients[0].enter(footprint(&[], &["a"]));
-        let mut place = clients[1].enter(footprint(&[], &["b"]));
-        assert!(!may_go(&mut place));
-        place.go().await;
+        let mut admission = clients[1].enter(footprint(&[], &["b"]));
+        assert!(!may_go(&mut admission));
+        admission.go().await;
     }
 
     #[tokio::test]
@@ -316,10 +316,10 @@ mod tests {
         let clients: Vec<_> = (0..4).map(|_| batches.join()).collect();
         let stuck = clients[0].enter(footprint(&[], &["x"]));
         let gathers = clients[1].enter(footprint(&[], &["y"]));
-        let soon = |place: Place| async {
-            let mut place = place;
-            tokio::time::timeout(Duration::from_secs(20), place.go()).await.expect("it goes");
-            place
+        let soon = |admission: Admission| async {
+            let mut admission = admission;
+            tokio::time::timeout(Duration::from_secs(20), admission.go()).await.expect("it goes");
+            admission
         };
         drop(soon(gathers).await);
         drop(clients.into_iter().skip(2).collect::<Vec<_>>());

@@ -270,7 +270,7 @@ impl Session {
 
     fn hear_client(&mut self, piece: Piece) {
         let frame = match piece {
-            Piece::Part(tag, bytes) => {
+            Piece::Fragment(tag, bytes) => {
                 self.release_held();
                 self.to_upstream.extend_from_slice(&bytes);
                 let tag = tag.or(self.incomplete.take());

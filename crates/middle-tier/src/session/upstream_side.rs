@@ -20,7 +20,7 @@ impl Session {
     pub(super) fn hear_upstream(&mut self, piece: Piece) {
         let (tag, mut bytes, is_whole) = match piece {
             Piece::Whole(bytes) => (Some(bytes[0]), bytes, true),
-            Piece::Part(tag, bytes) => (tag, bytes, false),
+            Piece::Fragment(tag, bytes) => (tag, bytes, false),
         };
         let is_ready = tag == Some(b'Z') && is_whole;
         match tag {
@@ -239,7 +239,7 @@ impl Session {
     /// are unknown.
     pub(crate) fn lost(&mut self, upstream: &str, why: &str) {
         if self.is_leaving && matches!(self.phase, Phase::Passing) {
-            // The upstream was told to end.
+            // The upstream was asked to end.
             self.is_closing = true;
             return;
         }

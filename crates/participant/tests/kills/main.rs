@@ -22,7 +22,7 @@ use seriatim_partition::{
 use bank::{
     ACCOUNTS, CLIENTS, PARTITIONS, SUM, Wanted, audit, contents, divided, loaded, sign, swap, tell, toggle, transfer,
 };
-use nodes::{CoordinatorSetup, Disks, Found, Kind, Lists, Node, OwnerNode, OwnerSetup};
+use nodes::{CoordinatorSetup, Disks, EventCounts, Kind, Lists, Node, OwnerNode, OwnerSetup};
 
 /// The sender of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -80,7 +80,7 @@ struct Ran {
     /// Deaths of coordinators.
     coordinators: u32,
     /// Events at nodes, and the state that restarted ones found.
-    found: Found,
+    found: EventCounts,
 }
 
 #[derive(Clone, Default)]
@@ -232,7 +232,7 @@ impl<K: Kind> Run<K> {
             Ok(Some(OwnerOutput::Reply { transaction, outcome })) => {
                 self.answer(transaction, &outcome, |reply| match reply {
                     Reply::Output(output) => Some(output),
-                    Reply::Found(_) => None,
+                    Reply::Results(_) => None,
                 });
             }
             Err(()) => self.kill_owner(id),
@@ -534,8 +534,8 @@ fn is_noticed<K: Kind>(mistake: Fault, scheme: Scheme, kill_every: u64, calls: u
     panic!("{mistake:?} is not noticed under {}, only {others:?}", scheme.name());
 }
 
-/// At the end half of a transaction exists, or a client was told something else, or the state differs, or a
-/// sum is wrong; or a coordinator raises an alarm.
+/// At the end half of a transaction exists, a client was told something else, the state differs, a sum is wrong, or a
+/// coordinator raises an alarm.
 const WORDS: [&str; 3] = ["half of", "assertion", "is not done at"];
 
 /// Faults of owners, which these runs must notice.

@@ -21,14 +21,14 @@ use crate::bank::{divided, divided_on, partition, partitions};
 
 /// Counts of events at nodes, and of the states that restarted nodes found.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Found(BTreeMap<&'static str, usize>);
+pub(crate) struct EventCounts(BTreeMap<&'static str, usize>);
 
-impl Found {
+impl EventCounts {
     pub(crate) fn note(&mut self, what: &'static str, count: usize) {
         *self.0.entry(what).or_default() += count;
     }
 
-    pub(crate) fn add(&mut self, other: &Found) {
+    pub(crate) fn add(&mut self, other: &EventCounts) {
         other.0.iter().for_each(|(what, count)| self.note(what, *count));
     }
 
@@ -63,8 +63,8 @@ pub(crate) trait Node {
     }
     /// Its disk is full, or has space again.
     fn set_full(&mut self, _: bool) {}
-    fn found(&self) -> Found {
-        Found::default()
+    fn found(&self) -> EventCounts {
+        EventCounts::default()
     }
     fn is_idle(&self) -> bool;
 }
@@ -253,7 +253,7 @@ pub(crate) struct OnDisk<M, S> {
     /// `None` while it is dead.
     role: Option<M>,
     setup: S,
-    found: Found,
+    found: EventCounts,
     /// Whether its initialization is complete, and whether it was tried.
     has_begun: bool,
     was_tried: bool,
@@ -261,7 +261,7 @@ pub(crate) struct OnDisk<M, S> {
 
 /// The outcome of opening a node.
 pub(crate) enum Opened<M> {
-    Lives(M),
+    Running(M),
     /// The disk has failed.
     Dead,
     /// It is not initialized, or not completely.
@@ -289,7 +289,7 @@ pub(crate) trait Open: Sized {
     type Setup;
 
     /// Opens it, and notes what it finds.
-    fn open(disk: &FaultyDisk, setup: &Self::Setup, found: &mut Found) -> Opened<Self>;
+    fn open(disk: &FaultyDisk, setup: &Self::Setup, found: &mut EventCounts) -> Opened<Self>;
     /// Initializes it on an empty disk; `None` if that fails.
     fn create(disk: &FaultyDisk, setup: &Self::Setup) -> Option<()>;
     fn incarnation(&self) -> u64;
@@ -338,7 +338,7 @@ impl<M: Open> OnDisk<M, M::Setup> {
             opened => opened,
         };
         match opened {
-            Opened::Lives(role) => Some(role),
+            Opened::Running(role) => Some(role),
             Opened::Dead => None,
             Opened::Unfinished => panic!("what has begun is gone"),
         }
@@ -380,7 +380,7 @@ impl<M: Open> Node for OnDisk<M, M::Setup> {
     fn begin(setup: M::Setup, rng: &mut Rng) -> Self {
         let disk = FaultyDisk::new(rng.next_u64());
         let (has_begun, was_tried) = (false, false);
-        let mut node = OnDisk { disk, role: None, setup, found: Found::default(), has_begun, was_tried };
+        let mut node = OnDisk { disk, role: None, setup, found: EventCounts::default(), has_begun, was_tried };
         node.revive(rng);
         node
     }
@@ -433,7 +433,7 @@ impl<M: Open> Node for OnDisk<M, M::Setup> {
         self.disk.set_capacity(if full { self.disk.used_bytes() } else { u64::MAX });
     }
 
-    fn found(&self) -> Found {
+    fn found(&self) -> EventCounts {
         self.found.clone()
     }
 
@@ -454,7 +454,7 @@ fn stored_rows(database: &Database, table: &str) -> Vec<Vec<Value>> {
 }
 
 /// Notes which undecided fragments an owner finds.
-fn note_undecided(database: &Database, found: &mut Found) {
+fn note_undecided(database: &Database, found: &mut EventCounts) {
     // By transaction and whether a fragment is all of it: the number of fragments, and whether it has voted.
     let mut all: BTreeMap<(String, String, bool), (usize, bool)> = BTreeMap::new();
     for row in stored_rows(database, "undecided") {
@@ -488,7 +488,7 @@ impl Open for DurableOwner {
     type Output = OwnerOutputOf<Participant>;
     type Setup = OwnerSetup;
 
-    fn open(disk: &FaultyDisk, setup: &OwnerSetup, found: &mut Found) -> Opened<DurableOwner> {
+    fn open(disk: &FaultyDisk, setup: &OwnerSetup, found: &mut EventCounts) -> Opened<DurableOwner> {
         let (id, callers) = (PartitionId(setup.id), divided().digest());
         let Some(divided) = divided_on(disk) else { return Opened::Dead };
         note_undecided(divided.database(), found);
@@ -501,7 +501,7 @@ impl Open for DurableOwner {
         let coordinators = (0..setup.coordinators).map(CoordinatorId);
         let begin = || HoldingOwner::begin(id, participant, &setup.options, coordinators);
         match catch_unwind(AssertUnwindSafe(begin)) {
-            Ok(owner) => Opened::Lives(owner),
+            Ok(owner) => Opened::Running(owner),
             Err(panic) if is_of_the_disk(&*panic) => Opened::Dead,
             Err(panic) => resume_unwind(panic),
         }
@@ -568,12 +568,12 @@ impl Open for DurableCoordinator {
     type Output = CoordinatorOutputOf<Program>;
     type Setup = CoordinatorSetup;
 
-    fn open(disk: &FaultyDisk, setup: &CoordinatorSetup, found: &mut Found) -> Opened<DurableCoordinator> {
+    fn open(disk: &FaultyDisk, setup: &CoordinatorSetup, found: &mut EventCounts) -> Opened<DurableCoordinator> {
         let Some(divided) = divided_on(disk) else { return Opened::Dead };
         let caller = Arc::new(Caller::new(divided));
         found.note("commits to be repeated", stored_rows(caller.divided().database(), "decided").len());
         match coordinator(CoordinatorId(setup.id), &caller, &setup.of) {
-            Ok((coordinator, incarnation)) => Opened::Lives(DurableCoordinator { coordinator, caller, incarnation }),
+            Ok((coordinator, incarnation)) => Opened::Running(DurableCoordinator { coordinator, caller, incarnation }),
             Err(error) => refused(error),
         }
     }

@@ -4,8 +4,8 @@
 //! partitions is that of the coordinator. It is strict: a transaction is answered after it has run everywhere,
 //! and transactions sent after that come behind it.
 //!
-//! What can wait, and for how long: every transaction behind the first one over several partitions, until that
-//! one is decided. If its coordinator is down, until that has recovered.
+//! Waits and their bounds: every transaction behind the first one over several partitions waits until that one is
+//! decided. If its coordinator is down, until that has recovered.
 
 use std::collections::VecDeque;
 
@@ -14,5 +14,5 @@ use super::ordered::{Admission, Entry};
 
 /// Whether the next transaction may run.
 pub(super) fn admit<P: Partition>(undecided: &VecDeque<Entry<P>>) -> Admission {
-    if undecided.is_empty() { Admission::Alone } else { Admission::Wait }
+    if undecided.is_empty() { Admission::Immediate } else { Admission::Wait }
 }

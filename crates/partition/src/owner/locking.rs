@@ -20,12 +20,11 @@
 //! Departure: the paper's transactions request locks while they run; ours know the footprint of a fragment
 //! before it runs.
 //!
-//! What can wait, and for how long: a request, for the holders of the key and for earlier requests. Deadlocks
-//! at one partition are found when they arise. The victim is a single-partition transaction, which restarts;
-//! if there is none, the transaction with the fewest fragments so far is refused. Deadlocks over several
-//! partitions are not detected: a transaction that waits for more than some ticks is refused. A transaction
-//! that waits for one that has voted waits until that one's coordinator decides, however long the coordinator
-//! is down.
+//! Waits and their bounds: a request waits for the holders of the key and for earlier requests. Deadlocks at one
+//! partition are found when they arise. The victim is a single-partition transaction, which restarts; if there is none,
+//! the transaction with the fewest fragments so far is refused. Deadlocks over several partitions are not detected: a
+//! transaction that waits for more than some ticks is refused. A transaction that waits for one that has voted waits
+//! until that one's coordinator decides, however long the coordinator is down.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -48,7 +47,7 @@ pub(super) struct Locking<P: Partition> {
 }
 
 struct Active<P: Partition> {
-    /// What runs when the footprint is locked; `None` while it waits for another round or a decision.
+    /// The work that runs when the footprint is locked; `None` while it waits for another round or a decision.
     next: Option<Todo<P::Work>>,
     /// The locks of `next`; those before `locked` are held.
     footprint: Vec<(P::Key, LockMode)>,

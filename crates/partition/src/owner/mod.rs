@@ -114,8 +114,8 @@ impl<P: Partition> Owner<P> {
     }
 
     /// Continues after a crash. `incarnation` is above that of all earlier incarnations. `partition` is in the state
-    /// before the first of the records, which are all that were kept since. `coordinators` are all
-    /// coordinators of the database; those of transactions in doubt are told in any case.
+    /// before the first of the records, which are all that were kept since. `coordinators` are all coordinators of the
+    /// database; those of transactions in doubt are notified in any case.
     ///
     /// # Panics
     /// If the work in the records cannot be run again: the partition is not deterministic, or not in the state

@@ -1,5 +1,5 @@
-//! What `blocking` and the two kinds of `speculation` share: transactions run in the order in which they
-//! arrive, and are kept in two queues (§4.2.1 of the paper).
+//! The common part of `blocking` and the two kinds of `speculation`. Transactions run in the order of their arrival,
+//! and are kept in two queues (§4.2.1 of the paper).
 //!
 //! `undecided` has the transactions that ran and are not decided, `waiting` those that have not run.
 //! Invariants:
@@ -40,7 +40,7 @@ pub(super) enum Admission {
     /// It has to wait.
     Wait,
     /// Nothing is undecided.
-    Alone,
+    Immediate,
     /// It runs on top of undecided ones. Its response waits for them, or not.
     Speculate { response_waits: bool },
 }
@@ -124,7 +124,7 @@ impl<P: Partition> Ordered<P> {
             }
             let arrival = self.waiting.pop_front().expect("it is there");
             match arrival {
-                Arrival::Call(call) if admission == Admission::Alone => place.run_alone(call, out),
+                Arrival::Call(call) if admission == Admission::Immediate => place.run_alone(call, out),
                 Arrival::Call(call) => self.speculate(place, call, out),
                 Arrival::Fragment(fragment) => {
                     self.begin(place, fragment, admission == Admission::Speculate { response_waits: true }, out);
@@ -226,9 +226,8 @@ impl<P: Partition> Ordered<P> {
         self.settle(place, out);
     }
 
-    /// Aborts a transaction, and undoes those that ran on top of it. Those of an earlier incarnation of the
-    /// owner do not run again: clients and coordinators know that it died, and may have been told an outcome
-    /// without a record.
+    /// Aborts a transaction, and undoes those that ran on top of it. Those of an earlier incarnation of the owner do
+    /// not run again. Clients and coordinators know that it died, and may have received an outcome without a record.
     fn abort(&mut self, place: &mut Workplace<P>, at: usize, out: &mut Out<P>) {
         if matches!(self.undecided[at], Entry::Failed { .. }) {
             // Nothing ran on top of it.

@@ -1,23 +1,23 @@
 //! Speculation: while a transaction that has finished here waits for its decision, later ones run on top of it
 //! (§4.2 of the paper, Figure 3).
 //!
-//! Why it is serializable: a transaction that runs on top of a finished one comes behind it in the order, and
-//! sees all its effects. If the finished one aborts, all transactions on top of it are undone and run again,
-//! in the same order. Their results were sent only to the coordinator of the one that aborted, which
-//! knows the dependencies of the responses. So clients are told what blocking would have told them.
+//! Why it is serializable: a transaction that runs on top of a finished one comes behind it in the order, and sees all
+//! its effects. If the finished one aborts, all transactions on top of it are undone and run again, in the same order.
+//! Their results were sent only to the coordinator of the one that aborted, which knows the dependencies of the
+//! responses. So clients get the answers that blocking would have given.
 //!
-//! Replies of single-partition transactions wait. Transactions over several partitions of the same coordinator
-//! are answered at once, and the response names the transaction on which it depends; that one's own response
-//! names its dependency in turn. If another coordinator is among the undecided, it would not know which
-//! responses are void, so the response waits as well: this is local speculation.
+//! Replies of single-partition transactions wait. Transactions over several partitions of the same coordinator are
+//! answered at once. The response names the transaction on which it depends, whose response names its own dependency in
+//! turn. If another coordinator is among the undecided, it would not know which responses are void, so the response
+//! waits as well: this is local speculation.
 //!
 //! Departures: the paper commits the transactions behind the first one up to the next over several partitions.
 //! A transaction that has failed here does not count as one, because it has no effects and its coordinator can
 //! only abort it.
 //!
-//! What can wait, and for how long: transactions behind one with rounds to come, until those have run;
-//! replies, until all before them are decided. A transaction runs again each time that one before it aborts,
-//! at most once for each of these.
+//! Waits and their bounds: transactions behind one with rounds to come wait until those have run. Replies wait until
+//! all before them are decided. A transaction runs again each time that one before it aborts, at most once for each of
+//! these.
 
 use std::collections::VecDeque;
 
@@ -31,7 +31,7 @@ pub(super) fn admit<P: Partition>(
     undecided: &VecDeque<Entry<P>>,
     next: &Arrival<P::Work>,
 ) -> Admission {
-    let Some(last) = undecided.back() else { return Admission::Alone };
+    let Some(last) = undecided.back() else { return Admission::Immediate };
     if !last.is_finished() {
         return Admission::Wait;
     }

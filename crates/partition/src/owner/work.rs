@@ -1,5 +1,4 @@
-//! What all schemes do with a partition: run fragments, keep undo until the decision, and put out records and
-//! answers.
+//! The work of all schemes on a partition: run fragments, keep undo until the decision, and return records and answers.
 
 use super::{Call, FromOwner, Kept, Out, Outcome, OwnerOutput, OwnerRecord, Partition, PartitionId, TransactionId};
 use crate::fault::{Fault, is_injected};

@@ -92,7 +92,7 @@ fn writers(ran: &Ran, done: &Done<'_>) -> Result<(), String> {
     Ok(())
 }
 
-/// All reads that a client was told of, by commits and by user aborts.
+/// All reads that were reported to a client, by commits and by user aborts.
 fn seen<'a>((&transaction, attempt): (&'a TransactionId, &'a Attempt)) -> Vec<(TransactionId, PartitionId, &'a Seen)> {
     match &attempt.answer {
         Some(Outcome::Committed(told)) => {

@@ -1,18 +1,18 @@
 //! Messages that clients, coordinators and carriers must not send are answered, and do no harm.
 
 use super::program::{Kind, Program};
-use super::steps::{K, P, Told, add, call, decide, fragment, id, owner, replies, responses, tell};
+use super::steps::{K, Outputs, P, add, call, decide, fragment, id, owner, replies, responses, tell};
 use super::store::{Op, Store};
 use crate::{
     Call, Coordinator, CoordinatorId, CoordinatorOutput, CoordinatorRecord, Decision, FromCoordinator, FromOwner,
     Options, Outcome, Owner, OwnerOutput, OwnerRecord, PartitionId, Refusal, Response, Scheme, ToCoordinator, ToOwner,
 };
 
-fn is_repeated(out: &Told, number: u64) -> bool {
+fn is_repeated(out: &Outputs, number: u64) -> bool {
     *out == [OwnerOutput::Reply { transaction: id(number), outcome: Outcome::Repeated }]
 }
 
-fn not_voted(number: u64) -> Told {
+fn not_voted(number: u64) -> Outputs {
     let message = FromOwner::NotVoted { transaction: id(number), partition: P };
     vec![OwnerOutput::Send { to: K, message }]
 }
@@ -185,8 +185,8 @@ fn a_coordinator_answers_a_call_that_comes_twice_and_goes_on_with_the_first() {
     assert_eq!(out, repeated(2));
 }
 
-/// A client that says that its call cannot fail is wrong: it is told, the owner lives, and half of the call
-/// is not there.
+/// A client wrongly says that its call cannot fail. It is notified, the owner continues, and half of the call is
+/// missing.
 #[test]
 fn a_call_that_fails_although_it_said_that_it_cannot_is_a_user_abort() {
     for scheme in Scheme::ALL {

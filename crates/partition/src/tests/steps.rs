@@ -20,15 +20,15 @@ pub(super) fn owner(scheme: Scheme) -> Owner<Store> {
     Owner::new(P, Store::new(P, 4, 5), &Options { records: false, ..Options::new(scheme) })
 }
 
-pub(super) type Told = Vec<OwnerOutputOf<Store>>;
+pub(super) type Outputs = Vec<OwnerOutputOf<Store>>;
 
-pub(super) fn tell(owner: &mut Owner<Store>, message: ToOwner<Work>) -> Told {
+pub(super) fn tell(owner: &mut Owner<Store>, message: ToOwner<Work>) -> Outputs {
     let mut out = Vec::new();
     owner.handle(message, &mut out);
     out
 }
 
-pub(super) fn call(owner: &mut Owner<Store>, number: u64, work: Work) -> Told {
+pub(super) fn call(owner: &mut Owner<Store>, number: u64, work: Work) -> Outputs {
     tell(owner, ToOwner::Call(Call { transaction: id(number), work, may_abort: true }))
 }
 
@@ -39,18 +39,18 @@ pub(super) fn fragment(
     round: u32,
     work: Work,
     last: bool,
-) -> Told {
+) -> Outputs {
     let fragment = Fragment { transaction: id(number), coordinator, incarnation: 0, round, work: Some(work), last };
     tell(owner, ToOwner::Coordinator(FromCoordinator::Fragment(fragment)))
 }
 
-pub(super) fn decide(owner: &mut Owner<Store>, number: u64, commit: bool) -> Told {
+pub(super) fn decide(owner: &mut Owner<Store>, number: u64, commit: bool) -> Outputs {
     let decision = Decision { transaction: id(number), coordinator: K, commit };
     tell(owner, ToOwner::Coordinator(FromCoordinator::Decision(decision)))
 }
 
 /// Replies to clients, as (transaction, the first value it saw), or nothing for a user abort.
-pub(super) fn replies(out: &Told) -> Vec<(u64, Option<i64>)> {
+pub(super) fn replies(out: &Outputs) -> Vec<(u64, Option<i64>)> {
     let reply = |output: &OwnerOutputOf<Store>| match output {
         OwnerOutput::Reply { transaction, outcome: Outcome::Committed(seen) } => {
             Some((transaction.number, Some(seen[0].value)))
@@ -62,7 +62,7 @@ pub(super) fn replies(out: &Told) -> Vec<(u64, Option<i64>)> {
 }
 
 /// Responses to coordinators, as (transaction, whether it went well, what it depends on).
-pub(super) fn responses(out: &Told) -> Vec<(u64, bool, Option<u64>)> {
+pub(super) fn responses(out: &Outputs) -> Vec<(u64, bool, Option<u64>)> {
     let response = |output: &OwnerOutputOf<Store>| match output {
         OwnerOutput::Send { message: FromOwner::Response(Response { transaction, result, after, .. }), .. } => {
             Some((transaction.number, result.is_ok(), after.map(|after| after.number)))
@@ -76,8 +76,8 @@ pub(super) fn add(amount: i64) -> Work {
     vec![Op::Add(0, amount)]
 }
 
-/// The example of §4.2.1 and §4.2.2. The first transaction swaps x and y in two rounds, two others increment x
-/// at this partition, and a fourth increments both in between. x is 5, and 17 after the first.
+/// The example of §4.2.1 and §4.2.2. The first transaction swaps x and y in two rounds. Two others increment x at this
+/// partition, and a fourth increments both in between. x is 5, and 17 after the first.
 #[test]
 fn the_papers_example_runs_as_the_paper_says() {
     let mut p = owner(Scheme::Speculation);
@@ -284,8 +284,7 @@ impl Procedure for Script {
     }
 }
 
-/// Runs a script whose fragments all succeed. Returns the outcome, and the partitions that are told a
-/// decision.
+/// Runs a script whose fragments all succeed. Returns the outcome, and the partitions that receive a decision.
 fn scripted(rounds: Vec<Next<Work, (), Failed>>) -> (Outcome<(), Failed>, Vec<(u32, bool)>) {
     let (mut coordinator, mut decided) = (Coordinator::<Script>::new(K, (0..3).map(PartitionId)), Vec::new());
     let mut messages = vec![ToCoordinator::Call { transaction: id(1), procedure: Script(rounds) }];

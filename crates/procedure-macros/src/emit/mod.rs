@@ -1,8 +1,7 @@
 //! From the tree to code.
 //!
-//! Names that generated code makes for itself carry hygiene of their own, and it names everything of the
-//! library by its full path; the user's tokens keep their spans, so that what the compiler finds wrong is
-//! shown in the user's text.
+//! Names of the generated code have their own hygiene, and it names everything of the library by its full path. The
+//! user's tokens keep their spans, so that the compiler shows mistakes in the user's text.
 
 mod expressions;
 mod footprint;
@@ -26,9 +25,9 @@ pub(crate) fn library() -> TokenStream {
     quote!(::seriatim::procedure)
 }
 
-/// A call of checked arithmetic, with `?`, at the place of the user's operator. All its tokens have that place: the
-/// compiler takes a span that begins with tokens of the macro's own for one of the attribute, and an overflow would be
-/// reported there.
+/// A call of checked arithmetic, with `?`, at the place of the user's operator. All its tokens have that place. The
+/// compiler takes a span that begins with the macro's tokens for one of the attribute, and would report an overflow
+/// there.
 fn checked_call(at: Span, function: &str, arguments: &[TokenStream]) -> TokenStream {
     let function = Ident::new(function, at);
     quote_spanned!(at=> ::seriatim::procedure::checked::#function(#(#arguments),*)?)
@@ -54,9 +53,9 @@ fn index_field(at: usize) -> Ident {
     format_ident!("index_{}", at, span = Span::mixed_site())
 }
 
-/// An expression that uses the type that a pure function declares. A function that is not pure declares none.
-/// Then an empty type of its name is found in the surrounding block, and the compiler reports that this one is
-/// not `Pure`, instead of a function where a type should be.
+/// An expression that uses the type that a pure function declares. A function that is not pure declares none. Then the
+/// compiler finds an empty type of its name in the surrounding block. It reports that this type is not `Pure`, instead
+/// of a function where a type should be.
 fn called(path: &Path, expression: impl FnOnce(&Ident) -> TokenStream) -> TokenStream {
     let (none, mut called) = (own("none"), own("called"));
     called.set_span(called.span().located_at(path.span()));

@@ -3,13 +3,13 @@
 //!
 //! A wave waits for the addresses that the one before it fetched, so waves pay when many keys share the wait,
 //! or other work lies between:
-//! - *Entry.* All keys that depend on the arguments alone, also those in loops over arguments. Buckets are
-//!   fetched at the procedure's entry, records and row versions spread over the steps before the first loop
-//!   over such keys, or before the last of them. The operation that follows at once is left out, unless it is
-//!   in a loop. All are left out if they are too few to share a wait.
-//! - *Loops.* Of every loop, the keys that are known at its entry and not at the procedure's, for a batch of
-//!   iterations at a time, all waves at once. An inner loop fetches only keys that the outer one could not
-//!   know.
+//! - *Entry.* All keys that depend on the arguments alone, also those in loops over arguments. Buckets are fetched at
+//!   the procedure's entry. Records and row versions are spread over the steps before the first loop over such keys, or
+//!   before the last of them. The operation that follows at once is left out, unless it is in a loop. All are left out
+//!   if they are too few to share a wait.
+//! - *Loops.* For every loop, the keys that are known at its entry and not at the procedure's entry. They are fetched
+//!   for a batch of iterations at a time, all waves at once. An inner loop fetches only keys that the outer one could
+//!   not know.
 //!
 //! Looking ahead is bounded: a loop may end at its first iteration for a reason that only its rows show.
 

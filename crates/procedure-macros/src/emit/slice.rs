@@ -32,7 +32,7 @@ pub(super) struct SliceEmitter<'p> {
 pub(super) enum Reach {
     /// To their ends.
     Whole,
-    /// Into the first iterations of each: lines that are fetched further ahead have left the cache when they
+    /// It covers the first iterations of each loop. Lines that are fetched further ahead have left the cache when they
     /// are needed, and an exit that the slice does not know may end the loop at once.
     Near,
     /// Into the next iterations of the loop that the slice is of, and the first ones of each loop in it.

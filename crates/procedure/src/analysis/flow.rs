@@ -19,12 +19,11 @@
 //! - both are in a loop outside of which the variable was declared: the value may come from an earlier
 //!   iteration.
 //!
-//! Control is a use too. A step uses the conditions and loop headers around it, and the conditions of early
-//! exits before it. It also uses the exits anywhere in a loop around it, unless they only continue with the
-//! next iteration: an exit later in the text ends the loop before the step runs once more. An exit is a step
-//! and uses what it needs, other exits of the same loops too. An assignment passes its control to the
-//! variable: of the loops around it, the exits of those that the variable outlives. A failing operation is no
-//! exit: the steps after it never become visible.
+//! Control is a use too. A step uses the conditions and loop headers around it, and the conditions of early exits
+//! before it. It also uses the exits anywhere in a loop around it, unless they only continue with the next iteration.
+//! An exit later in the text ends the loop before the step runs again. An exit is a step and uses what it needs, other
+//! exits of the same loops too. An assignment passes its control to the variable: of the loops around it, the exits of
+//! those that the variable outlives. A failing operation is no exit: the steps after it never become visible.
 //!
 //! A use also knows which of its values may come from an earlier iteration, and of which loop. A value comes
 //! by a variable that outlives the iteration, unless a step of each iteration assigns it anew before the use.

@@ -1,16 +1,15 @@
 //! A procedure divided by partition (Speculation §2.1, §3.1, §3.3).
 //!
-//! Operations whose partition is the same symbol run at one partition. An operation on a replicated table that
-//! the procedure only reads runs where its result is needed. An operation on a replicated table that the
-//! procedure changes runs everywhere, so no partition needs its result from another. A round ends where an
-//! operation needs a result of another partition. So the round of an operation is one more than that of any
-//! operation it needs from elsewhere, and at least that of any it needs at all. The result of an earlier
-//! iteration is elsewhere if the value that names the partition varies between iterations. A loop that passes
-//! a result from one partition to another in each iteration has as many rounds as iterations.
+//! Operations whose partition is the same symbol run at one partition. An operation on a replicated table that the
+//! procedure only reads runs where its result is needed. An operation on a replicated table that the procedure changes
+//! runs everywhere, so no partition needs its result from another. A round ends where an operation needs a result of
+//! another partition. So the round of an operation is above that of any operation that it needs from another partition,
+//! and at least that of any other that it needs. The result of an earlier iteration is elsewhere if the value that
+//! names the partition varies between iterations. A loop that passes a result from one partition to another in each
+//! iteration has as many rounds as iterations.
 //!
-//! Two values that name partitions may be equal. So operations that may share a row keep their order: none is
-//! in a later round than one after it, and fragments of one round with such operations list each other
-//! ([`Fragment::meets`]).
+//! Two values that name partitions may be equal. So operations that may share a row keep their order: none is in a
+//! later round than one after it. Fragments of one round with such operations list each other ([`Fragment::meets`]).
 //!
 //! - *single*: one partition, known from the arguments;
 //! - *simple*: several, known from the arguments, one round;

@@ -28,7 +28,7 @@ use crate::visit;
 pub struct LateFailure {
     /// The position.
     pub span: Span,
-    /// What could fail there.
+    /// A description of the possible failure.
     pub what: &'static str,
     /// An operation of a later transaction that decides over it.
     pub decided_by: usize,

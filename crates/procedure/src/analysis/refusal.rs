@@ -12,7 +12,7 @@ pub struct Refusal {
     pub procedure: Arc<str>,
     /// The position.
     pub span: Span,
-    /// What is wrong, and what would be right.
+    /// The mistake, and the remedy.
     pub problem: String,
 }
 

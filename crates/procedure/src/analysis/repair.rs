@@ -16,9 +16,8 @@
 //! in the loop, or not assigned there. They must not come, through a loop around it, from an earlier run of
 //! that loop.
 //!
-//! Operations on one table follow each other whatever rows they touch, with one exception: if each finds one
-//! row by a primary key that does not depend on an operation's result, they follow only if they touched the
-//! same record.
+//! Operations on one table follow each other whatever rows they touch, with one exception. If each finds one row by a
+//! primary key that depends on no operation's result, they follow only if they touched the same record.
 
 use std::collections::BTreeSet;
 

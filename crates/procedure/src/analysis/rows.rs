@@ -5,12 +5,11 @@
 //! this analysis does not understand counts as a use of all its columns. Rounds over the body are repeated
 //! until no loop passes a row back.
 //!
-//! A column *commutes* in an update if every assignment adds to it or subtracts from it, and nothing in the
-//! body uses it. Neither the amounts nor the conditions around, including exits of the loops around, may
-//! depend on mutable columns of the row (directly or through variables of the body). The column is an integer
-//! or a decimal and not nullable: addition of floats is not associative, and adding to NULL has no effect.
-//! Nothing may be subtracted from an unsigned column: its sum may be near zero, and an abort when it falls
-//! below is a read of the sum.
+//! A column *commutes* in an update if every assignment adds to it or subtracts from it, and nothing in the body uses
+//! it. The amounts, and the conditions and loop exits around them, must not depend on mutable columns of the row,
+//! directly or through variables of the body. The column is an integer or a decimal and not nullable: addition of
+//! floats is not associative, and adding to NULL has no effect. Nothing may be subtracted from an unsigned column: its
+//! sum may be near zero, and an abort when it falls below is a read of the sum.
 
 use std::collections::BTreeSet;
 
@@ -321,7 +320,7 @@ fn update(table: &TableDef, row: VariableId, body: &Block, columns: &mut RowColu
     }
 }
 
-/// What in the body of an update depends on mutable columns of the row.
+/// The values in the body of an update that depend on mutable columns of the row.
 struct Taint<'t> {
     table: &'t TableDef,
     row: VariableId,

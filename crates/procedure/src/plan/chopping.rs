@@ -335,9 +335,9 @@ impl Chopping {
         names.filter(|name| mine.get(*name) != theirs.get(*name)).cloned().collect()
     }
 
-    /// Checks that the chopping is safe, as far as it shows that itself. Every operation must be in one piece,
-    /// at most one piece of a procedure may have conflicts (Theorem 1), that one must be decisive, and pieces
-    /// must respect the order.
+    /// Checks that the chopping is safe, as far as it shows that itself. Every operation must be in one piece, and
+    /// pieces must respect the order. At most one piece of a procedure may have conflicts (Theorem 1), and it must be
+    /// decisive.
     ///
     /// # Errors
     /// The first violation, in words.

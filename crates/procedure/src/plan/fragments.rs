@@ -32,10 +32,9 @@ pub struct Fragment {
     pub everywhere: bool,
     /// Its operations.
     pub operations: Vec<usize>,
-    /// Other fragments of its round, by index in [`Fragments::fragments`], with which it may share a row if
-    /// the values that name their partitions turn out to be equal. In a partition that both name they are one
-    /// fragment, with all operations in source order. The same holds for iterations that name the same
-    /// partition.
+    /// Other fragments of its round, by index in [`Fragments::fragments`]. It may share a row with them if the values
+    /// that name their partitions are equal. In a partition that both name they are one fragment, with all operations
+    /// in source order. The same holds for iterations that name the same partition.
     pub meets: Vec<usize>,
 }
 

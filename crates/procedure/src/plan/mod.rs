@@ -53,7 +53,7 @@ pub struct Iteration {
     pub over_from: BTreeSet<usize>,
 }
 
-/// What is known about a procedure before it runs.
+/// The facts about a procedure that are known before it runs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Plan {
     /// The procedure's name.
@@ -84,9 +84,9 @@ impl Plan {
         self.is_read_only() && !self.latest
     }
 
-    /// The operations to run again when the result of `operation` has changed, in source order. These are the
-    /// operation and all that directly or indirectly need it (HTCC §4.3, Figure 9), or follow one of those in
-    /// its table and may share a row with it. A variable is a unit: an operation that reads one that is
+    /// The operations to run again when the result of `operation` has changed, in source order. These are the operation
+    /// and all that need it directly or indirectly (HTCC §4.3, Figure 9). They also include operations that follow one
+    /// of those in its table and may share a row with it. A variable is a unit: an operation that reads one that is
     /// assigned repeatedly needs all operations whose results are assigned to it.
     pub fn descendants(&self, operation: usize) -> BTreeSet<usize> {
         let mut found = BTreeSet::from([operation]);

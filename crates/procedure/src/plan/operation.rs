@@ -5,7 +5,7 @@ use std::fmt;
 
 use super::{Columns, Symbol};
 
-/// What an operation does.
+/// The kind of an operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[allow(missing_docs)]
 pub enum Kind {
@@ -50,10 +50,9 @@ pub struct Access {
     pub reads: Columns,
     /// Columns it replaces.
     pub writes: Columns,
-    /// Columns to which it adds or from which it subtracts blindly: it uses neither the old nor the new value,
-    /// and the amount depends on no mutable column of the row. A subtraction from an unsigned column does not
-    /// count: whether it falls below zero reveals the sum, and depends on additions before or after it.
-    /// Disjoint from the other two.
+    /// Columns to which it adds or from which it subtracts blindly. It uses neither the old nor the new value, and the
+    /// amount depends on no mutable column of the row. A subtraction from an unsigned column does not count: whether it
+    /// falls below zero reveals the sum, and depends on additions before or after it. Disjoint from the other two.
     pub commutes: Columns,
 }
 
@@ -80,7 +79,7 @@ pub struct Operation {
     pub step: usize,
     /// File, line and column.
     pub place: String,
-    /// What it does.
+    /// Its kind.
     pub kind: Kind,
     /// Whether a missing row aborts.
     pub required: bool,
@@ -102,8 +101,8 @@ pub struct Operation {
     /// Those of all these operations whose results may come from an earlier iteration, with the loop, which is
     /// one of [`Operation::loops`].
     pub carried_from: BTreeSet<(usize, usize)>,
-    /// Operations before it, or in an earlier iteration, that change rows which it may touch, or whose changes
-    /// it may follow: which rows they share is not known before they run.
+    /// Operations before it, or in an earlier iteration, whose changed rows it may touch, or whose changes it may
+    /// follow. The rows that they share are not known before they run.
     pub table_from: BTreeSet<usize>,
     /// The blocks around it, outermost first: the step of each block, and the number of the block in that
     /// step.

@@ -1,7 +1,7 @@
 //! The content of all drawings: instances, their operations by piece, and the edges between them.
 //!
-//! Every procedure of the graph occurs twice. C-edges exist for every pair of instances; one of them is drawn,
-//! from the first instance of the procedure that comes first to the second instance of the other.
+//! Every procedure of the graph occurs twice. C-edges exist for every pair of instances. One of them is drawn, from the
+//! first instance of the earlier procedure to the second instance of the other.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! What repairs run again, by operations, for people.
+//! The operations that repairs run again, for people.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;

@@ -1,5 +1,5 @@
-//! A drawing of a chopping graph. First instances are in a column on the left, second ones on the right, with
-//! a box for each operation, in order of execution from top to bottom.
+//! A drawing of a chopping graph. First instances are in a column on the left, second ones on the right. Each operation
+//! has a box, in order of execution from top to bottom.
 //!
 //! C-edges connect first instances with second ones, so they all run between the columns and cross no box:
 //! red, publish–subscribe dashed. S-edges run down a column, in black. The piece with conflicts is circled in

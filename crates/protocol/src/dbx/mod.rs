@@ -50,6 +50,7 @@ impl Protocol for Dbx {
             epoch_order: true,
             column_groups: true,
             commits_in_regions: true,
+            reserves: true,
             ..Capabilities::NONE
         },
         options: &OPTIONS,

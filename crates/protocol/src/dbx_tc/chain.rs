@@ -5,9 +5,9 @@
 //! 2. Check each row to be added to: it exists, the used columns have the values that were seen, the sums have
 //!    room. If a check fails, nothing is published late: see 5.
 //! 3. Publish all the rest in one region. A conflict ends the attempt, of which nothing is visible.
-//! 4. Publish each addition by itself, on top of the current sum. It cannot fail: memory was taken when the
-//!    row was updated; only transactions outside of the set delete rows or change the used columns; and every
-//!    adding transaction has found room.
+//! 4. Publish each addition by itself, on top of the current sum. It cannot fail. Memory was taken when the row was
+//!    updated. Only transactions outside of the set delete rows or change the used columns, and every adding
+//!    transaction has found room.
 //! 5. Where 2 did not hold: shut the window, close all windows, and publish everything at once, as dbx does.
 //!
 //! Steps cost more than they save while what is added can be merged into the newest sums in one region, as
@@ -213,8 +213,8 @@ impl Late {
         }
     }
 
-    /// Whether sums are published after the rest: always, for some procedures after one that published
-    /// everything at once was refuted, or where one has changed and, without notes, could not be merged.
+    /// Whether sums are published after the rest: always, or for some procedures after one that published everything at
+    /// once failed validation, or if a sum has changed and could not be merged without notes.
     pub(super) fn goes_last(&mut self, are_noted: bool) -> bool {
         let is_called_for = self.period == 0 || self.left > 0 || !are_noted && self.are_changed();
         self.left = self.left.saturating_sub(1);
@@ -338,9 +338,9 @@ impl Late {
             attempt.bases.note_only(write.table(), note.row_version, note.columns);
             attempt.base.newest = attempt.base.newest.max(last);
             let mut backoff = Backoff::new();
-            // It cannot give up, as pieces before this one are published. It ends: an attempt fails only if another
-            // transaction changed this row or has it locked, which that does without waiting for this one; those that
-            // would read or close windows wait for it.
+            // It cannot give up, as pieces before this one are published. It ends. An attempt fails only if another
+            // transaction changed or locked this row, which it does without waiting for this one. Threads that would
+            // read or close windows wait for it.
             last = loop {
                 numbered.next_piece();
                 if attempt.rebase_only()

@@ -1,5 +1,5 @@
-//! Deferred additions (DBX-TC §3.2): additions of a procedure to sums with other users, where the set allows
-//! later publication, are pending from its commit until the windows are closed ([`seriatim_txn::Deferrals`]).
+//! Deferred additions (DBX-TC §3.2): additions of a procedure to sums that others use, if the set allows later
+//! publication. They are pending from its commit until the windows are closed ([`seriatim_txn::Deferrals`]).
 //!
 //! 1. Open a window, as for a chain. If the agreements of procedures have changed since this one began,
 //!    nothing is deferred: see 5.

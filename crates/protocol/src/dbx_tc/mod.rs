@@ -153,6 +153,7 @@ impl Protocol for DbxTc {
             column_groups: true,
             pieces: true,
             commits_in_regions: true,
+            reserves: true,
             ..Capabilities::NONE
         },
         options: &OPTIONS,

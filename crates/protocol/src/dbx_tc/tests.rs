@@ -53,7 +53,7 @@ fn procedure(bench: &Bench<DbxTc>) -> Worker {
     worker
 }
 
-/// The same, whose updates can go on from newer versions.
+/// The same, with updates that can continue from newer versions.
 fn procedure_with_notes(bench: &Bench<DbxTc>) -> Worker {
     let mut worker = bench.worker();
     worker.attempt().bases.encourage();
@@ -109,7 +109,7 @@ fn additions_of_procedures_are_published_after_the_rest_in_its_epoch() {
         assert!(tids[0] < tids[1] && tids[0] < tids[2] && tids[1] != tids[2], "{tids:?}");
         assert!(tids.iter().all(|tid| tid.epoch() == tids[0].epoch()));
         assert_eq!(bench.state(&[0, 1, 2]), [0, 5, 7]);
-        // What is no procedure publishes at once.
+        // Transactions that are no procedures publish at once.
         worker.begin(Mode::ReadWrite, Priority::NONE);
         add(&bench, &mut worker, 1, 5);
         touch(&bench, &mut worker, 0);
@@ -173,7 +173,7 @@ fn sums_that_others_added_to_meanwhile_are_added_to() {
     }
 }
 
-/// Goes on from its report of this key when it is told to.
+/// Continues after its report of this key when a message says so.
 struct Held {
     key: u64,
     reached: mpsc::Sender<()>,
@@ -189,9 +189,8 @@ impl Redo for Held {
     }
 }
 
-/// Commits `worker`, which publishes `key` and is held there; has `meanwhile` run meanwhile: what that
-/// answers, and whether it had to wait. The commit goes on only after `meanwhile` has said that it has seen
-/// what it is to see before.
+/// Commits `worker`, which publishes `key` and is held there; has `meanwhile` run meanwhile: what that answers, and
+/// whether it had to wait. The commit continues only after `meanwhile` has reported its reads.
 fn amid<T: Send>(worker: &mut Worker, key: u64, meanwhile: impl FnOnce(&dyn Fn()) -> T + Send) -> (T, bool) {
     let ((reached, is_reached), (release, released)) = (mpsc::channel(), mpsc::channel());
     let (says, has_seen) = mpsc::channel();
@@ -214,7 +213,7 @@ fn amid<T: Send>(worker: &mut Worker, key: u64, meanwhile: impl FnOnce(&dyn Fn()
     })
 }
 
-/// What adds to a sum of row 1, and is half published when row 0 is one more.
+/// Adds to a sum of row 1. It is half published when row 0 is one more.
 fn chain(bench: &Bench<DbxTc>) -> Worker {
     let mut worker = procedure(bench);
     add(bench, &mut worker, 1, 5);
@@ -536,8 +535,8 @@ fn shown(bench: &Bench<DbxTc>, reader: &mut Worker, ids: u64) -> (Vec<Option<i64
     (by_key, scanned)
 }
 
-/// Rows that are changed, deleted, unlinked, and inserted anew after a snapshot was made are shown as they
-/// were to those who begin later, in whatever epoch, and whatever is collected meanwhile.
+/// Rows are changed, deleted, unlinked and inserted again after a snapshot was made. Later readers see them as they
+/// were in it, in any epoch, whatever is collected meanwhile.
 #[test]
 fn an_eventual_snapshot_shows_what_was_there_when_it_was_made() {
     let values = [10, 11, 12, 13];
@@ -586,7 +585,7 @@ fn an_eventual_snapshot_shows_what_was_there_when_it_was_made() {
     }
 }
 
-/// What is told of an absence is no deletion that something came after.
+/// The report of an absence is no deletion that a later version followed.
 #[test]
 fn a_key_that_was_deleted_twice_is_absent_since_nobody_knows_when() {
     for bench in benches(&[10, 11]) {
@@ -675,8 +674,8 @@ fn writers_keep_one_version_of_a_record_for_each_snapshot() {
     }
 }
 
-/// Of turns of a hundred changes, after each of which `ended` is called with its number, none leaves more
-/// memory in use than the one before, from the fourth on; and a reader is shown the last.
+/// Makes rounds of a hundred changes, and calls `ended` with the number of each. From the fourth on, no round leaves
+/// more memory in use than the one before. A reader sees the last.
 fn keeps_no_more_each_turn(bench: &Bench<DbxTc>, ended: impl Fn(i64)) {
     let (mut worker, mut bytes) = (bench.worker(), usize::MAX);
     for turn in 0..10 {
@@ -748,8 +747,8 @@ fn a_version_has_the_number_of_its_epoch_where_snapshots_are_durable() {
     }
 }
 
-/// What was deleted and freed while nothing was kept is not followed by readers of an offer that is renewed
-/// before the epoch has ended.
+/// Readers of an offer that is renewed before the epoch has ended follow no version that was deleted and freed while
+/// nothing was kept.
 #[test]
 fn what_was_freed_between_two_offers_is_not_looked_for() {
     for bench in benches_wanting(&[10, 11, 12], 2) {
@@ -804,7 +803,7 @@ fn an_offer_is_taken_by_those_who_come_while_it_stands() {
     }
 }
 
-/// What another procedure does while one runs.
+/// The actions of another procedure while one runs.
 #[derive(Clone, Copy, PartialEq)]
 enum Other {
     Nothing,

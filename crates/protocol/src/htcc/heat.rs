@@ -7,9 +7,9 @@
 //! key on a list. The helper is no thread: in each period the first worker between two transactions does its
 //! work. It looks up the keys on the list and those of hot records, so it holds no record.
 //!
-//! A flip changes the TID word of a record: of a cold one by a compare-and-swap from a word that is not
-//! locked, as a commit begins; of a hot one under its lock. So every transaction that saw the record before
-//! it, to read or to overwrite it, fails.
+//! A flip changes the TID word of a record. For a cold record it is a compare-and-swap from an unlocked word, as at the
+//! begin of a commit. For a hot record it happens under its lock. So every transaction that saw the record before it,
+//! to read or to overwrite it, fails.
 
 use std::mem;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -342,6 +342,13 @@ pub(super) fn cool(htm: &Htm, table: &Table, record: RecordPtr) -> bool {
     if !locks::try_exclusive(lock) {
         return false;
     }
+    cool_locked(htm, table, record);
+    locks::let_go(lock, true);
+    true
+}
+
+/// The same of a record whose lock the caller holds.
+pub(super) fn cool_locked(htm: &Htm, table: &Table, record: RecordPtr) {
     // Rule 2 of `locks`: while it is held the word of a hot record is ours to change.
     let word = record_header::tid_word(&table.record_layout, record);
     let hot = TidWord(word.load(Ordering::Acquire));
@@ -349,6 +356,4 @@ pub(super) fn cool(htm: &Htm, table: &Table, record: RecordPtr) -> bool {
         crate::step(Touch::Store, word);
         htm.outside(|| word.store(hot.cold().0, Ordering::Release));
     }
-    locks::let_go(lock, true);
-    true
 }

@@ -26,14 +26,14 @@ use seriatim_memory::{CountedVec, Local};
 use seriatim_store::RecordPtr;
 use seriatim_txn::{Core, Fault, OpError, Reason, RecordLayout, Runs, Table};
 
-use super::heat::Heat;
+use super::heat::{self, Heat};
 use crate::shared::access_locks::{AccessLocks, For};
 use crate::shared::gc::Claim;
 use crate::shared::optimistic::LockBit;
 use crate::shared::origin::{Origin, Run};
 use crate::shared::own::OwnIndex;
 use crate::shared::record;
-use crate::shared::record_header::{self, TidWord};
+use crate::shared::record_header::{self, LOOKS_MAX, TidWord};
 use crate::shared::table_ref::TableRef;
 
 const WRITER: u64 = 1 << 63;
@@ -90,6 +90,8 @@ struct Held {
     table: TableRef,
     record: RecordPtr,
     exclusive: bool,
+    /// The attempt made the record hot for itself: it is cold when the lock is released.
+    cools: bool,
 }
 
 impl Held {
@@ -175,13 +177,32 @@ impl Locks {
         // Another worker may have made it cold, deleted or unlinked it meanwhile, and commit it without the lock.
         let found = record_header::settled_version(table, record);
         if found.is_some_and(|(tid_word, _)| tid_word.is_hot()) {
-            let Locks { held, own, .. } = self;
-            own.push(record.addr(), |at| held[at].record.addr());
-            held.push(Held { table: table.into(), record, exclusive });
+            self.hold(Held { table: table.into(), record, exclusive, cools: false });
         } else {
             let_go(word(&table.record_layout, record), exclusive);
         }
         found.ok_or(OpError::execute(Reason::RecordLocked))
+    }
+
+    /// Locks a record that was found cold and makes it hot for as long, unless others change it meanwhile.
+    fn lock_cold(&mut self, core: &Core, table: &Table, record: RecordPtr) -> Result<(), OpError> {
+        self.held.reserve_one().map_err(record::full)?;
+        let lock = word(&table.record_layout, record);
+        if !self.get(core, table, record, try_exclusive) {
+            return Ok(());
+        }
+        if !heat::heat(&core.htm, table, record) {
+            let_go(lock, true);
+            return Ok(());
+        }
+        self.hold(Held { table: table.into(), record, exclusive: true, cools: true });
+        Ok(())
+    }
+
+    fn hold(&mut self, lock: Held) {
+        let Locks { held, own, .. } = self;
+        own.push(lock.record.addr(), |at| held[at].record.addr());
+        held.push(lock);
     }
 
     /// A record that is locked already.
@@ -231,6 +252,41 @@ impl AccessLocks for Locks {
         Ok((tid_word, row_version))
     }
 
+    /// Two versions with and without the mark differ by the lock: rule 2.
+    #[inline(always)]
+    fn is_same_version(_: TidWord, _: TidWord) -> bool {
+        false
+    }
+
+    /// Makes the record hot, if it is not, until the attempt ends, and takes its lock.
+    #[cold]
+    fn reserve(&mut self, core: &mut Core, table: &Table, record: RecordPtr) -> Result<Option<TidWord>, OpError> {
+        if core.injects(Fault::ReserveNothing) {
+            return Ok(None);
+        }
+        self.know(table);
+        let busy = OpError::execute(Reason::RecordLocked);
+        for _ in 0..LOOKS_MAX {
+            if let Some(at) = self.find(record) {
+                match self.again(core, table, at, For::Writing) {
+                    Err(error) if error == busy => continue,
+                    locked => return locked.map(|_| None),
+                }
+            }
+            match record_header::settled(table, record) {
+                Some(word) if word.is_absent() => return Ok(None),
+                // It may be cold again when it is locked: then it is not in the list.
+                Some(word) if word.is_hot() => match self.lock(core, table, record, For::Writing) {
+                    Err(error) if error != busy => return Err(error),
+                    _ => {}
+                },
+                Some(_) => self.lock_cold(core, table, record)?,
+                None => {}
+            }
+        }
+        Err(busy)
+    }
+
     #[cold]
     fn failed(&mut self, core: &Core, table: TableId, record: RecordPtr, might_pass: bool) {
         // A table into which this attempt has only inserted: its records are not hot before they are committed.
@@ -248,7 +304,7 @@ impl AccessLocks for Locks {
     fn release_unless(&mut self, needed: impl Fn(RecordPtr) -> bool) {
         for at in (0..self.held.len()).rev() {
             let held = self.held[at];
-            if needed(held.record) {
+            if needed(held.record) || held.cools {
                 continue;
             }
             let last = self.held.len() - 1;
@@ -260,8 +316,11 @@ impl AccessLocks for Locks {
     }
 
     #[inline]
-    fn release(&mut self, _: &Core) {
+    fn release(&mut self, core: &Core) {
         for held in self.held.iter() {
+            if held.cools {
+                heat::cool_locked(&core.htm, held.table.get(), held.record);
+            }
             let_go(word(held.layout(), held.record), held.exclusive);
         }
         self.held.clear();

@@ -105,6 +105,7 @@ impl Protocol for Htcc {
             repair: true,
             commits_in_regions: true,
             hot_tables: true,
+            reserves: true,
             ..Capabilities::NONE
         },
         options: &OPTIONS,

@@ -376,7 +376,7 @@ fn records_with_many_failures_in_a_period_become_hot_and_with_few_cold() {
     next_period(&mut workers);
     assert_eq!(hot(), [1]);
     assert_eq!(listed(&cells), [(Key::Word8(1).into(), failures)]);
-    // What was counted while it was cold counts in the period after.
+    // Failures that were counted while it was cold count in the period after.
     next_period(&mut workers);
     for _ in 0..3 {
         assert!(!hot().contains(&2));

@@ -7,9 +7,9 @@
 //! |  columns that they are going to change, those from the 47th in one bit  |  transactions  |
 //! ```
 //! Access rules:
-//! 1. A transaction marks the records that it will write when it has been executed, and removes its marks when
-//!    it has been decided, or refused: each mark once, by compare-and-swap, while its worker is online.
-//!    Without transactions there are no marked columns.
+//! 1. An executed transaction marks the records that it will write, and removes its marks when it has been decided or
+//!    refused. It sets and removes each mark once, by compare-and-swap, while its worker is online. Without
+//!    transactions there are no marked columns.
 //! 2. A mark is advice. No decision looks at one, so one that is missing or left costs aborts or time and nothing else.
 //! 3. A read waits while columns that it uses are marked, for at most [`WAIT_STEPS`] in all the transaction's
 //!    reads; then it reads the current version. The waiting transaction has marked nothing yet, so no other
@@ -32,8 +32,8 @@ use crate::shared::origin::Origin;
 use crate::shared::record_header::{self, TidWord};
 use crate::shared::table_ref::TableRef;
 
-/// For how many steps of [`Backoff`] the reads of a transaction wait, all together: a batch of 32 takes about
-/// as long to be decided on simulated cores, 60 µs.
+/// The steps of [`Backoff`] that all reads of a transaction wait in total. The decision of a batch of 32 takes about as
+/// long on simulated cores, 60 µs.
 const WAIT_STEPS: u32 = 256;
 
 /// A value of a record's mark.

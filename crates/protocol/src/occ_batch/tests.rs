@@ -1,5 +1,4 @@
-//! That what the order of a batch makes possible does commit: those who read before those who write, and
-//! blind writes of one row.
+//! Transactions that the order of a batch permits do commit: readers before writers, and blind writes of one row.
 
 use seriatim_catalog::{ColumnId, ColumnSet, ColumnUse, Key};
 use seriatim_htm::HtmMode;
@@ -145,7 +144,7 @@ fn a_blind_write_outlives_other_batches() {
     assert_eq!(bench.state(&[X]), [7]);
 }
 
-/// The row has a column besides, so that updates are noted whatever they use.
+/// The row has another column, so that updates are noted whatever they use.
 #[test]
 fn two_updates_that_read_are_in_each_others_way() {
     let fixed = seriatim_catalog::ColumnDef::new("fixed", seriatim_catalog::ColumnType::U64).immutable();
@@ -161,7 +160,7 @@ fn two_updates_that_read_are_in_each_others_way() {
     assert_eq!((order.len(), left_out.len()), (1, 1));
 }
 
-/// A bench whose rows have two columns that change, and one by which they are told apart.
+/// A bench whose rows have two columns that change, and one that identifies them.
 fn wide() -> Bench<OccBatch> {
     let other = seriatim_catalog::ColumnDef::new("other", seriatim_catalog::ColumnType::I64);
     let fixed = seriatim_catalog::ColumnDef::new("fixed", seriatim_catalog::ColumnType::U64).immutable();
@@ -450,8 +449,8 @@ fn what_is_said_of_a_batch_is_said_by_its_places() {
     assert_eq!((order, edges, left_out), (vec![1, 4, 0, 2], Some(vec![(1, 2), (0, 2)]), vec![3]));
 }
 
-/// One looks whether it is stale before another transaction changes a column that it does not use, and one
-/// behind it: whose version is older says nothing of what they used.
+/// One transaction checks whether it is stale before another changes a column that it does not use, and one after. An
+/// older version says nothing about the used columns.
 #[test]
 fn who_saw_an_older_version_is_not_stale_by_that() {
     let bench = wide();

@@ -65,9 +65,9 @@ impl Validator for Orders {
         let mut members: Vec<usize> = (0..batch.len()).collect();
         members.sort_by_key(|&at| Reverse(batch[at].restarts));
         let (written, seen) = self.shared(batch);
-        // Stale transactions are already removed. Here, an older version of a record in one transaction than
-        // in another means nothing: the other may have been rebased on the newer one since, and the used
-        // columns may be equal in both.
+        // Stale transactions are already removed. Here it means nothing if one transaction has an older version of a
+        // record than another. The other may have been rebased on the newer one since, and the used columns may be
+        // equal in both.
         let mut graph = Batch::<(usize, u16), (), Addresses>::default();
         for &at in &members {
             let prepared = &batch[at];
@@ -190,8 +190,8 @@ impl Written {
         written
     }
 
-    /// The parts of a record that these columns touch, if the record matters: a transaction that changes a column which
-    /// another uses has a part in common with it. Where all change the same columns the record is one part.
+    /// The parts of a record that these columns touch, if the record matters. If a transaction changes a column that
+    /// another uses, they have a part in common. Where all change the same columns the record is one part.
     fn parts(written: Option<&Written>, columns: ColumnSet) -> impl Iterator<Item = u16> {
         let (whole, apart) = match written {
             None => (false, ColumnSet::EMPTY),

@@ -1,5 +1,5 @@
-//! Who owns partitions keeps others out of them, and keeps to them. What runs whole is naive's, whose tests
-//! say what it notes and what its TIDs are.
+//! The owner of partitions excludes others from them, and accesses no other partitions. Whole execution is naive's,
+//! whose tests cover its notes and TIDs.
 
 use std::ops::Bound;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -1,9 +1,9 @@
 //! Timestamps of absences and ranges, for protocols whose order is that of timestamps.
 //!
-//! An unchanged node version proves that no record was linked until now. It does not prove that later links
-//! belong later in the order of timestamps. So a transaction that relies on a node version announces its
-//! timestamp, in a few words for each worker, each of which stands for some of the tables. (A word for each
-//! leaf would move when leaves split, and only insertions read the words.)
+//! An unchanged node version proves that no record was linked until now. It does not prove that later links belong
+//! later in the order of timestamps. So a transaction that relies on a node version announces its timestamp. Each
+//! worker has a few words for this, each for some of the tables. (A word for each leaf would move when leaves split,
+//! and only insertions read the words.)
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
@@ -31,10 +31,10 @@ impl Lanes {
     }
 }
 
-/// The timestamps up to which absences and ranges that were proved by node versions are valid: for each worker
-/// and table, the newest timestamp of a transaction that relied on one. A transaction that gives a key of the
-/// table its first row commits above all of them. Timestamps are the bits of TIDs, or another number by which
-/// the protocol orders transactions.
+/// The timestamps up to which absences and ranges proved by node versions are valid. For each worker and table it is
+/// the newest timestamp of a transaction that relied on one. A transaction that gives a key of the table its first row
+/// commits above all of them. Timestamps are the bits of TIDs, or another number by which the protocol orders
+/// transactions.
 ///
 /// A transaction that relies on a node version announces this first, and validates the node version then. One
 /// that links a record changes the node version first, and loads these words then; both with a fence between.

@@ -9,6 +9,7 @@ use seriatim_store::RecordPtr;
 use seriatim_txn::{Core, OpError, PartitionSet, Reason, Table};
 
 use super::record_header::{self, TidWord};
+use super::reserve;
 use super::table_ref::TableRef;
 
 /// The purpose of an access: a write excludes others.
@@ -21,14 +22,14 @@ pub enum For {
 /// The locks that an attempt holds. They are released together, at its end; in a repair, those that no run
 /// needs any more. The default methods are for protocols that lock no records at access.
 pub trait AccessLocks: Send {
-    /// Whether a record with this TID word is read under a lock: as long as it is held the word does not
-    /// change, and nothing has to be validated.
+    /// Whether a record with this TID word is read under a lock. While the lock is held the word does not change, and
+    /// nothing has to be validated.
     #[inline(always)]
     fn is_locked_at_access(_word: TidWord) -> bool {
         false
     }
 
-    /// Whether a record with this TID word left its index.
+    /// Whether a record with this TID word left its index; also of a reserved row, which `look_reserved` tells apart.
     #[inline(always)]
     fn is_removed(word: TidWord) -> bool {
         word.is_removed()
@@ -46,6 +47,21 @@ pub trait AccessLocks: Send {
         record: RecordPtr,
         access: For,
     ) -> Result<(TidWord, usize), OpError>;
+
+    /// Whether two different words are of one version: `now` is reserved, and `seen` is not.
+    #[inline(always)]
+    fn is_same_version(now: TidWord, seen: TidWord) -> bool {
+        now.is_reserved() && now.unreserved() == seen
+    }
+
+    /// Reserves a row for an attempt that locks what it accesses. Returns the word to be restored at the end, if this
+    /// does not restore it by itself.
+    ///
+    /// # Errors
+    /// The memory limit, or others hold the record for longer than the bound.
+    fn reserve(&mut self, core: &mut Core, table: &Table, record: RecordPtr) -> Result<Option<TidWord>, OpError> {
+        reserve::mark(core, table, record)
+    }
 
     /// Whether attempts that run whole keep to their partitions.
     const PARTITIONED: bool = false;
@@ -89,7 +105,8 @@ pub trait AccessLocks: Send {
     #[inline(always)]
     fn use_next(&mut self, _used: impl FnOnce() -> ColumnSet) {}
 
-    /// Whether transactions can be held until they are decided ([`seriatim_txn::Detach`]). What follows is of these.
+    /// Whether transactions can be held until they are decided ([`seriatim_txn::Detach`]). The items below are for such
+    /// protocols.
     const HOLDS: bool = false;
 
     /// As [`seriatim_txn::Detach::may_wait`].

@@ -15,6 +15,7 @@ use super::origin::Origin;
 use super::prefetch::Prefetched;
 use super::record;
 use super::record_header::{self, Plain, TidWord};
+use super::reserve;
 use super::writes::{Deferred, Link, RowPart, Write, WriteSet};
 
 /// The leaf last used of each ordered table: the node buffer of DBX §6.2.
@@ -332,6 +333,7 @@ fn take_back<O: Origin>(core: &mut Core, write: &Write<O>, claim: &impl Claim) {
         Link::There => {}
         Link::Own => unlink_placeholder(core, write, claim),
         Link::Deferred => record::release_unlinked(core, write.table(), write.record),
+        Link::Reserved => reserve::unmark(core, write.table(), write.record, write.expected),
     }
 }
 

@@ -1,11 +1,11 @@
 //! Unlinks records whose key is gone: placeholders of aborted inserts at once, tombstones a grace period
 //! after the delete.
 //!
-//! Order: lock the record; unlink it, which changes the node version of its leaf or bucket; mark it REMOVED,
-//! which changes the word that readers of the tombstone validate; retire it. Its TID is announced to the table
-//! first ([`seriatim_txn::Unlinked`]), so that the first TID of a reborn key is above it. Waiting for the next
-//! epoch would also ensure that. But with a queue that is drained at 80 deletes an epoch, every scan of its
-//! head would walk over the tombstones.
+//! Order: lock the record; unlink it; mark it REMOVED; retire it. Unlinking changes the node version of its leaf or
+//! bucket, and the mark changes the word that readers of the tombstone validate. Its TID is announced to the table
+//! first ([`seriatim_txn::Unlinked`]), so that the first TID of a reborn key is above it. Waiting for the next epoch
+//! would also ensure that. But with a queue that is drained at 80 deletes an epoch, every scan of its head would walk
+//! over the tombstones.
 
 use std::ptr::NonNull;
 
@@ -55,9 +55,9 @@ pub fn collect(core: &mut Core, claim: &impl Claim, most: usize) {
     }
 }
 
-/// Takes the look that the caller owes a record. It unlinks the record if its key is gone in the state
-/// `expected`, and clears the mark if the key is live. If this cannot be decided yet, since the record or its
-/// leaf is held, or its key was deleted again, it queues the record (again) and returns `false`.
+/// Takes the look that the caller owes a record. It unlinks the record if its key is gone in the state `expected`, and
+/// clears the mark if the key is live. If this cannot be decided yet, it queues the record (again) and returns `false`:
+/// the record or its leaf is held, or its key was deleted again.
 pub fn look(core: &mut Core, table: &Table, target: RecordPtr, expected: TidWord, claim: &impl Claim) -> bool {
     let Some(word) = claim.take(core, table, target) else {
         later(core, table, target, expected);

@@ -17,6 +17,7 @@ pub mod record;
 pub mod record_header;
 pub mod region;
 pub mod repair;
+pub mod reserve;
 pub mod restore;
 pub mod snapshot_numbered;
 pub mod table_ref;

@@ -1,5 +1,5 @@
-//! The read phase that optimistic protocols share: reads are noted with the TID word seen, absences and ranges with the
-//! node version of their bucket or leaf, writes are private until commit.
+//! The read phase that optimistic protocols share. Reads are noted with the TID word seen, absences and ranges with the
+//! node version of their bucket or leaf. Writes are private until commit.
 //!
 //! A read needs no region: TID word, version word and TID word again, unchanged, are one version (Algorithm 2
 //! takes a region for that). Whether it still is the newest at commit, validation decides (promise c).
@@ -131,13 +131,16 @@ pub struct Optimistic<O: Origin = ()> {
     pub(super) touches: CountedVec<repair::Touch<O>>,
     /// The records that repeated runs found before.
     pub workset: Workset<O>,
+    /// The worker writes rows that others have reserved: its transactions must not wait.
+    pub(super) passes_reserved: bool,
 }
 
 impl<O: Origin> Optimistic<O> {
     pub fn new(core: Core, locks: O::Locks) -> Optimistic<O> {
         let (reads, node_set, bases) = (core.local.counted(256), core.local.counted(64), Bases::new(&core.local));
         let (touches, workset) = (core.local.counted(0), Workset::new(&core.local));
-        Optimistic { base: Attempt::new(core), reads, node_set, bases, locks, touches, workset }
+        let base = Attempt::new(core);
+        Optimistic { base, reads, node_set, bases, locks, touches, workset, passes_reserved: false }
     }
 
     #[inline]
@@ -171,7 +174,7 @@ impl<O: Origin> Optimistic<O> {
     }
 
     #[cold]
-    fn refused(&mut self, table: &Table, record: RecordPtr, reason: Reason) -> OpError {
+    pub(super) fn refused(&mut self, table: &Table, record: RecordPtr, reason: Reason) -> OpError {
         self.locks.failed(&self.base.core, table.id, record, false);
         self.base.conflict_at(Cause { phase: Phase::Execute, reason }, table, record)
     }
@@ -240,22 +243,27 @@ impl<O: Origin> Optimistic<O> {
     }
 
     #[cold]
-    fn removed(&mut self, table: &Table, record: RecordPtr) -> OpError {
+    pub(super) fn removed(&mut self, table: &Table, record: RecordPtr) -> OpError {
         self.base.conflict_at(Cause { phase: Phase::Execute, reason: Reason::RecordRemoved }, table, record)
     }
 
     /// The settled TID word of a record with its row version, noted as the version seen, and the origin that
     /// an entry remembers.
     #[inline(always)]
-    fn look(&mut self, table: &Table, record: RecordPtr, access: For) -> Result<(TidWord, usize, O), OpError> {
+    pub(super) fn look(
+        &mut self,
+        table: &Table,
+        record: RecordPtr,
+        access: For,
+    ) -> Result<(TidWord, usize, O), OpError> {
         let by = self.base.by.at(table, record);
-        let (word, row_version) = match self.locks.look(&mut self.base.core, table, record, access) {
+        let (mut word, mut row_version) = match self.locks.look(&mut self.base.core, table, record, access) {
             Ok(found) => found,
             Err(OpError::Abort(cause)) => return Err(self.refused(table, record, cause.reason)),
             Err(full) => return Err(full),
         };
         if O::Locks::is_removed(word) {
-            return Err(self.removed(table, record));
+            (word, row_version) = self.look_reserved(table, record, access, (word, row_version))?;
         }
         self.base.note_tid(table, word.tid());
         self.base.seen = Seen { record: Some(record), tid: word.tid(), absent: word.is_absent(), own: false };
@@ -572,8 +580,8 @@ impl<O: Origin> Optimistic<O> {
         unsafe { table.index.next_leaf_with(&mut scan.cursor, pin, || writes.deferred_of(table)) }
     }
 
-    /// Undoes all writes since the savepoint. Reads on the way stay: the words on which the writes would have
-    /// built are noted as read, unless an earlier write of the same record still builds on them.
+    /// Undoes all writes since the savepoint. Reads in between stay. The words on which the writes would have built are
+    /// noted as read, unless an earlier write of the same record still builds on them.
     pub fn rollback_to(&mut self, savepoint: Savepoint) {
         let writes = &mut self.base.writes;
         let undone = writes.undone.len();
@@ -604,9 +612,9 @@ impl<O: Origin> Optimistic<O> {
         }
     }
 
-    /// The first entry of the read set that no longer holds. Inside a region, or under the locks of the write
-    /// set, this is the decision (promise c). Elsewhere it is an answer about the moment when the check began:
-    /// a word that is unchanged when it is checked was unchanged then, so all values existed together.
+    /// The first entry of the read set that no longer holds. Inside a region, or under the locks of the write set, this
+    /// is the decision (promise c). Otherwise it holds for the moment when the check began. A word that is unchanged
+    /// when it is checked was unchanged then, so all values existed together.
     #[inline]
     pub fn validation_failure<A: Access>(
         access: &mut A,
@@ -616,7 +624,10 @@ impl<O: Origin> Optimistic<O> {
     ) -> Option<ValidationFailure> {
         for (i, read) in reads.iter().enumerate() {
             let now = TidWord(access.load(read.word()));
-            if now != read.seen && (now != read.seen.locked() || writes.find(read.record()).is_none()) {
+            if now != read.seen
+                && (now != read.seen.locked() || writes.find(read.record()).is_none())
+                && !O::Locks::is_same_version(now, read.seen)
+            {
                 return Some(ValidationFailure::Read(i));
             }
         }
@@ -826,7 +837,7 @@ impl Claim for LockBit {
     fn take(&self, core: &Core, table: &Table, record: RecordPtr) -> Option<TidWord> {
         let word = record_header::tid_word(&table.record_layout, record);
         let seen = TidWord(word.load(Ordering::Relaxed));
-        if seen.is_locked() {
+        if seen.is_locked() || seen.is_reserved() {
             return None;
         }
         let exchange = || word.compare_exchange(seen.0, seen.locked().0, Ordering::AcqRel, Ordering::Relaxed);

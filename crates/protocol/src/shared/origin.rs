@@ -1,6 +1,6 @@
-//! The origin in an entry of a read, node or write set: the operation of a procedure to which it belongs, for
-//! protocols that repair, or the time until which its version was valid, for those that order by timestamps.
-//! For others it is `()`, which takes no room and no instruction.
+//! The origin in an entry of a read, node or write set. For protocols that repair it is the operation of a procedure to
+//! which the entry belongs. For those that order by timestamps it is the time until which the version was valid. For
+//! others it is `()`, which takes no room and no instruction.
 
 use std::fmt::Debug;
 

@@ -1,8 +1,8 @@
 //! Finds a transaction's own entry for an address: a hash of chains that is reused without being cleared.
 //!
 //! A slot is (generation, entry); one of an older generation is empty. A chain runs from the newest entry with a slot's
-//! hash to older ones, so entries can be popped from the end (savepoints). One can also leave from the middle: the last
-//! entry takes its number, in its place in the chain, so that what is pushed afterwards can be popped as before.
+//! hash to older ones, so entries can be popped from the end (savepoints). An entry can also be removed from the
+//! middle. The last entry takes its number and its place in the chain, so that later entries can be popped as before.
 
 use seriatim_memory::{CountedVec, Local};
 

@@ -9,10 +9,10 @@
 //!
 //! If a record's tag is not in the line of its hash bucket, the lines behind it are searched, a wave later.
 //!
-//! Each row has a slot, in the order of the requests, which is the order in which a procedure's operations read them: a
-//! lookup tries the next slot first. Keys are compared, so a wrong guess costs a comparison and a right one saves
-//! hashing and probing. Where the order differs, as with rows prefetched table by table, the table's next slot is
-//! searched among those ahead. A hit is as valid as the index's own: the record was linked while the worker was online.
+//! Each row has a slot, in the order of the requests. A procedure's operations read the rows in this order, so a lookup
+//! tries the next slot first. Keys are compared, so a wrong guess costs a comparison and a right one saves hashing and
+//! probing. Where the order differs, as with rows prefetched table by table, the table's next slot is searched among
+//! those ahead. A hit is as valid as the index's own: the record was linked while the worker was online.
 
 use std::sync::atomic::Ordering;
 

@@ -121,10 +121,10 @@ impl<O: Origin> Optimistic<O> {
         Ok(true)
     }
 
-    /// Moves an entry of the node set to the newest node version of its leaf, if it `may`, where the leaf has
-    /// changed outside of the part that was used. Returns whether there was a newer one; `None` if that part
-    /// has changed, or was not noted. While the attempt does not commit yet, its scans may continue in the
-    /// records that they hold of a leaf: then all of these count as used.
+    /// Moves an entry of the node set to the newest node version of its leaf, if it `may` and the leaf has changed only
+    /// outside of the used part. Returns whether there was a newer one; `None` if that part has changed, or was not
+    /// noted. While the attempt does not commit yet, its scans may continue in the records that they hold of a leaf:
+    /// then all of these count as used.
     pub(super) fn rebase_range(&mut self, entry: usize, may: bool, commits: bool) -> Option<bool> {
         // SAFETY: as in `node_set_failure`.
         let word = unsafe { &*self.node_set[entry].node_version.address() };

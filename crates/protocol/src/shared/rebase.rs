@@ -3,21 +3,20 @@
 //! Validation compares TID words, so any change in a row refutes every reader of the row. An attempt that names the
 //! columns that it uses also notes the row versions that it saw. When its validation fails, each changed record is
 //! compared with its noted row version by these columns. If they have the values that were seen, the attempt would have
-//! been the same on the newest row version, and its entry takes the TID word of that one. An update is merged into the
-//! newest row version first ([`seriatim_catalog::wire::RowWire::merge`]), which also adds additions to the newest sums.
-//! Then the whole commit is tried again, which decides as usual. So an addition whose column is not read conflicts with
-//! nothing, and a reader of other columns does not conflict with it.
+//! been the same on the newest row version. Its entry then takes the TID word of that version. An update is merged into
+//! the newest row version first ([`seriatim_catalog::wire::RowWire::merge`]), which also adds additions to the newest
+//! sums. Then the whole commit is tried again, which decides as usual. So an addition whose column is not read
+//! conflicts with nothing, and a reader of other columns does not conflict with it.
 //!
 //! Values are compared, not versions: a column that was changed and changed back makes no difference to its readers.
 //!
-//! Where records are locked at access, a record that has become such a record conflicts with transactions that
-//! saw it before: nothing is rebased on its version, which requires its lock. Records that the attempt has
-//! locked have not changed.
+//! A record that has become one that is locked at access conflicts with transactions that saw it before. Nothing is
+//! rebased on its version, as that requires its lock. Records that the attempt has locked have not changed.
 //!
-//! Notes outlive a repair: those of entries that leave a set go with them, and the others follow their entries
-//! to their new index. If a row version of a write-set entry was undone, the notes of the entry are dropped.
-//! In an attempt that may be repaired, an update is merged only while it is the entry's only one: a repair may
-//! go back to an earlier row version, into which nothing was merged.
+//! Notes outlive a repair: those of entries that leave a set go with them, and the others follow their entries to their
+//! new index. If a row version of a write-set entry was undone, the notes of the entry are dropped. In an attempt that
+//! may be repaired, an update is merged only while it is the entry's only one. A repair may restore an earlier row
+//! version, into which nothing was merged.
 //!
 //! An access without notes is not rebased. A worker takes notes when one of its attempts was refuted recently.
 //! It takes them for calls that leave out columns of the table that updates change, and for each read of a row
@@ -78,6 +77,9 @@ pub struct Bases {
     writes: CountedVec<Base>,
     /// The notes of scans.
     pub(super) ranges: Ranges,
+    /// Whether the open attempt reserves the rows that it accesses: only read while notes are taken.
+    pub(super) reserves: bool,
+    reserves_next: bool,
 }
 
 impl Bases {
@@ -90,6 +92,8 @@ impl Bases {
             reads: local.counted(64),
             writes: local.counted(64),
             ranges: Ranges::default(),
+            reserves: false,
+            reserves_next: false,
         }
     }
 
@@ -108,6 +112,7 @@ impl Bases {
     pub fn begin(&mut self) {
         if self.attempts > 0 {
             self.attempts -= 1;
+            self.reserves = std::mem::take(&mut self.reserves_next);
             self.rebases = 0;
             self.clear();
         }
@@ -117,6 +122,13 @@ impl Bases {
     #[inline(always)]
     pub fn are_noted(&self) -> bool {
         self.attempts > 0
+    }
+
+    /// The next attempt reserves the rows that it accesses.
+    pub(super) fn reserve_next(&mut self) {
+        // One is taken when the attempt begins.
+        self.attempts = self.attempts.max(2);
+        self.reserves_next = true;
     }
 
     /// Notes are worth while: an attempt was refuted or rebased.
@@ -244,7 +256,7 @@ impl<O: Origin> Optimistic<O> {
     }
 
     /// Continues from the newest row versions. True if there were newer ones, and the used columns are the same in all
-    /// of them: then the commit can be tried again, unless that was done too often. Writes are merged only if the
+    /// of them. Then the commit can be tried again, unless that was done too often. Writes are merged only if the
     /// attempt `commits`. While its body runs, it may still read rows that it wrote, or be told that a sum left its
     /// range. (Runs that a repair repeats find the merged rows, as they would have written them.)
     #[cold]
@@ -310,7 +322,8 @@ impl<O: Origin> Optimistic<O> {
     /// there was a newer one; `None` if the used columns differ.
     fn rebase_read(&mut self, entry: usize, may: bool) -> Option<bool> {
         let (word, seen) = (self.reads[entry].word(), self.reads[entry].seen);
-        if TidWord(word.load(Ordering::Acquire)) == seen {
+        let now = TidWord(word.load(Ordering::Acquire));
+        if now == seen || O::Locks::is_same_version(now, seen) {
             return Some(false);
         }
         let noted = self.bases.reads.binary_search_by_key(&(entry as u32), |base| base.entry);
@@ -322,13 +335,18 @@ impl<O: Origin> Optimistic<O> {
             return None;
         }
         self.base.note_tid(table, now.tid());
-        self.reads[entry].seen = now;
+        self.reads[entry].seen = now.unreserved();
         Some(true)
     }
 
     /// Moves one entry of the write set to the newest row version of its record, if it `may`. Returns whether
     /// there was a newer one; `None` if its update would not be the same on it.
     fn rebase_write(&mut self, entry: usize, may: bool) -> Option<bool> {
+        self.rebase_write_if(entry, may, |now| !now.is_reserved())
+    }
+
+    /// As [`Optimistic::rebase_write`], if the attempt may write over the newest version.
+    fn rebase_write_if(&mut self, entry: usize, may: bool, may_write: impl Fn(TidWord) -> bool) -> Option<bool> {
         let write = self.base.writes.entries()[entry];
         let table = write.table();
         let word = record_header::tid_word(&table.record_layout, write.record);
@@ -338,7 +356,7 @@ impl<O: Origin> Optimistic<O> {
         if !may {
             return None;
         }
-        let (now, newer) = newer::<O>(table, write.record)?;
+        let (now, newer) = newer::<O>(table, write.record).filter(|(now, _)| may_write(*now))?;
         let regardless = self.base.core.injects(Fault::RebaseRegardless);
         if !regardless && !self.merge(entry, newer) {
             return None;
@@ -349,9 +367,10 @@ impl<O: Origin> Optimistic<O> {
     }
 
     /// Moves the only entry of the write set to the newest row version of its record, on every call. False if
-    /// its update would not be the same on it.
+    /// its update would not be the same on it. Such an update is of a transaction that is partly published: it
+    /// also replaces a version that another attempt has reserved.
     pub fn rebase_only(&mut self) -> bool {
-        self.rebase_write(0, true).is_some()
+        self.rebase_write_if(0, true, |_| true).is_some()
     }
 
     /// For each entry of the read set, the columns that were used.

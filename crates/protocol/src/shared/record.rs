@@ -1,8 +1,8 @@
 //! Making, copying and freeing records and their parts.
 //!
-//! Ownership: a record owns the row versions and the fixed part inside it. Any other row version, fixed part
-//! or out-of-line value is owned by the version that points to it, and passes to the next version where an
-//! update left it as it was.
+//! Ownership: a record owns the row versions and the fixed part inside it. Any other row version, fixed part or
+//! out-of-line value belongs to the version that points to it. It passes to the next version if the update did not
+//! change it.
 
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -305,9 +305,9 @@ pub fn is_inline(table: &Table, record: RecordPtr, row_version: usize) -> bool {
 /// The place inside the record where a commit may put the version that replaces `current`, a row; zero if
 /// there is none.
 ///
-/// Whether the place may be overwritten. Its contents were replaced by the commit that made `current` or by an earlier
-/// one; or they are the row of an insertion that came too late for that commit, whose attempt has been online since
-/// before it. So it may be overwritten if `made`, the epoch of that commit, is before the horizon
+/// Whether the place may be overwritten. The commit that made `current`, or an earlier one, replaced its contents. Or
+/// they are the row of an insertion that was too late for that commit, and whose attempt has been online since before
+/// it. So it may be overwritten if `made`, the epoch of that commit, is before the horizon
 /// ([`Local::horizon`](seriatim_memory::Local::horizon)); and this stays true until the record has another TID. Not for
 /// a record without a row: there an insertion of this attempt may be in its place, and TID zero is before any horizon.
 #[inline]

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! 63                                   4  3       2        1       0
-//! |  TID of the newest committed version  | QUEUED | REMOVED | ABSENT | LOCKED |      REMOVED without ABSENT: HOT
+//! |  TID of the newest committed version  | QUEUED | REMOVED | ABSENT | LOCKED |   REMOVED without ABSENT: HOT, RESERVED
 //! ```
 //! A record's life. Each step is one change of the TID word by a committer or a garbage collector that holds it LOCKED,
 //! or by a region:
@@ -31,10 +31,13 @@
 //! 5. QUEUED: exactly one party, the attempt that linked the record or an entry of a garbage list, owes it a
 //!    look, and holds its address until then. Only that party unlinks it, so the address stays valid. A
 //!    transaction that revives or deletes the record meanwhile leaves the mark and does not queue it again.
-//! 6. REMOVED without ABSENT means HOT, under `htcc` alone: a contended row. No other record is REMOVED and
-//!    not ABSENT, and a word has no bit to spare. A transaction that changes the word of a hot record also
-//!    holds its lock (`htcc/locks.rs`). The bit is part of the validated word, so a transaction that saw the
-//!    record before it became hot, or cold, fails.
+//! 6. REMOVED without ABSENT means HOT under `htcc`: a contended row. A word has no bit to spare. A transaction
+//!    that changes the word of a hot record also holds its lock (`htcc/locks.rs`). The bit is part of the
+//!    validated word, so a transaction that saw the record before it became hot, or cold, fails.
+//! 7. Under other protocols the same bits mean RESERVED: the attempt that locks what it accesses
+//!    ([`reserve`](super::reserve)) has reserved the row, and others do not write it until that attempt ends.
+//!    They may read it: the version is the same with and without the mark. The commit that replaces the version
+//!    removes the mark.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -49,7 +52,7 @@ use super::record;
 const LOCKED: u64 = 1;
 const ABSENT: u64 = 2;
 const REMOVED: u64 = 4;
-/// Only of a record that is not ABSENT.
+/// Only of a record that is not ABSENT: HOT or RESERVED.
 const HOT: u64 = REMOVED;
 const QUEUED: u64 = 8;
 const FLAG_BITS: u32 = 4;
@@ -112,6 +115,21 @@ impl TidWord {
     pub const fn cold(self) -> TidWord {
         debug_assert!(!self.is_absent());
         TidWord(self.0 & !HOT)
+    }
+
+    /// Whether an attempt has reserved the row (rule 7).
+    pub const fn is_reserved(self) -> bool {
+        self.is_hot()
+    }
+
+    /// The same version of a row that an attempt has reserved.
+    pub const fn reserved(self) -> TidWord {
+        self.hot()
+    }
+
+    /// The same version of a row that is not reserved.
+    pub const fn unreserved(self) -> TidWord {
+        if self.is_reserved() { self.cold() } else { self }
     }
 
     pub const fn locked(self) -> TidWord {
@@ -177,8 +195,8 @@ pub fn own<'t, const AT: usize>(record_layout: &RecordLayout, record: RecordPtr)
 /// The TID word of a record of `table`.
 #[inline]
 pub fn tid_word<'t>(record_layout: &RecordLayout, record: RecordPtr) -> &'t AtomicU64 {
-    // SAFETY: a record found in an index or made by this attempt lives while the worker is online (promise
-    // e), and every protocol's record header begins with the TID word.
+    // SAFETY: a record found in an index or made by this attempt lives while the worker is online (promise e). Every
+    // protocol's record header begins with the TID word.
     stepped(unsafe { record_layout.header_word(record, 0) })
 }
 
@@ -202,9 +220,9 @@ pub const LOOKS_MAX: u32 = 64;
 
 /// The settled TID word of a record and the row version it speaks of. `None`: still locked, or changed at each look.
 ///
-/// The second look at the header is what keeps the two together: a row version stored after the first look
-/// was stored under the lock, so the second sees the lock or what followed. Without it a row could be sought
-/// in a row version of before its deletion.
+/// The second load of the header keeps the two together. A row version stored after the first load was stored under the
+/// lock, so the second load sees the lock or a later word. Without it a row could be sought in a row version of before
+/// its deletion.
 #[inline]
 pub fn settled_version(table: &Table, record: RecordPtr) -> Option<(TidWord, usize)> {
     for _ in 0..LOOKS_MAX {

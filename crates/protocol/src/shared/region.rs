@@ -2,14 +2,14 @@
 //! software path.
 //!
 //! Steps, numbered as the protocols' READMEs argue them:
-//! 1. lock every record to be written, from exactly the TID word its write builds on (lines 9–14 of the paper, and the
-//!    early subscription to the fallback's locks);
+//! 1. lock every record to be written, from exactly the TID word on which its write builds (lines 9–14 of the paper,
+//!    and the early subscription to the fallback's locks);
 //! 2. read the epoch E, and the protocol's other words, once, together;
 //! 3. validate the read set and the node versions (lines 3–8);
 //! 4. install row version and TID word of every record written (lines 16–27).
 //!
-//! The serialization point is the end of step 2: all records written are locked (or the region is one
-//! instant), and whatever was read is found unchanged afterwards.
+//! The serialization point is the end of step 2. All written records are locked (or the region is one instant), and
+//! step 3 finds all reads unchanged.
 
 use std::sync::atomic::{AtomicU64, Ordering, fence};
 
@@ -107,8 +107,8 @@ pub trait Rules<O: Origin> {
     /// The epoch E among the words of step 2.
     fn epoch(now: Self::Now) -> Epoch;
 
-    /// Writes the headers of the private row versions. It runs before the region for a guess, so that the region
-    /// usually touches record headers and places of small rows only, and again in step 2 if the guess was wrong.
+    /// Writes the headers of the private row versions. It runs before the region with a guess, so that the region
+    /// usually touches only record headers and places of small rows. It runs again in step 2 if the guess was wrong.
     fn fill(&self, _: Self::Now, _: Tid, _installs: &[Self::Install], _: &[Write<O>]) {}
 
     /// The row of a record is deleted.
@@ -366,9 +366,8 @@ unsafe impl<O: Origin, R: Rules<O>> Body for Commit<'_, O, R> {
         Ok(tid)
     }
 
-    /// Each record and range weighs as much as a short body. So a transaction that touches many of them, and
-    /// is aborted by others again and again, soon runs under the locks of its records, where each conflicting
-    /// transaction waits or fails once.
+    /// Each record and range weighs as much as a short body. So a transaction that touches many of them, and is aborted
+    /// repeatedly, soon runs under the locks of its records. There each conflicting transaction waits or fails once.
     fn weight(&self) -> u32 {
         (self.reads.len() + self.node_set.len() + self.writes.entries().len()) as u32
     }

@@ -103,10 +103,10 @@ impl<O: Origin> Optimistic<O> {
         locks.release_unless(|record| base.writes.find(record).is_some() || touched.contains(&record.addr()));
     }
 
-    /// Calls `visit` with each record that runs of an operation touched, by address, and with the iteration.
-    /// `None` instead of an address where they saw an absence or a range, or the record has left its index, or
-    /// may be leaving it: its key may be another record's. Also for a record that is to be written, as long as
-    /// it has no row: only records that this attempt has linked are safe from removal by others.
+    /// Calls `visit` with each record that runs of an operation touched, by address, and with the iteration. It passes
+    /// `None` instead of an address if they saw an absence or a range, or if the record has left its index or may be
+    /// leaving it: another record may have its key. It also does so for a record that will be written, while it has no
+    /// row: only records that this attempt has linked are safe from removal by others.
     pub fn touched(&self, operation: u16, visit: &mut dyn FnMut(u32, Option<usize>)) {
         let of = |by: O| by.run().filter(|run| run.0 == operation).map(|run| run.1);
         for touch in self.touches.iter() {

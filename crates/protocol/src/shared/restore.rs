@@ -1,11 +1,11 @@
 //! Puts committed versions into a table without transactions, for recovery: [`seriatim_txn::Recover`] of
 //! every protocol.
 //!
-//! There are no readers meanwhile and each key belongs to one thread, so a version is written to its final
-//! address: a row into the row version inside its record, a patch into the existing row version. Parts to
-//! which a version no longer refers are freed at once. The result is that of a commit with that TID. A
-//! tombstone is owed no look (not QUEUED) and has no row version. It exists so that an older version which
-//! comes later is known to be older, until [`finish`] unlinks all tombstones.
+//! There are no readers meanwhile and each key belongs to one thread, so a version is written to its final address.
+//! That is the row version inside the record for a row, and the existing row version for a patch. Parts to which a
+//! version no longer refers are freed at once. The result is that of a commit with that TID. A tombstone is owed no
+//! look (not QUEUED) and has no row version. It exists so that an older version which comes later is known to be older,
+//! until [`finish`] unlinks all tombstones.
 
 use std::sync::atomic::Ordering;
 
@@ -249,7 +249,7 @@ impl OutOfLineStore for OutOfLineValues<'_> {
 /// Sets the columns of a zeroed row. On failure none of its out-of-line values is left.
 fn write_row(core: &mut Core, table: &Table, staged: Staged, fill: &mut SetColumns<'_>) -> Result<(), OutOfMemory> {
     let mut out_of_line_values = OutOfLineValues { core, made: Vec::new() };
-    // SAFETY: row and fixed part are this thread's, zeroed, and laid out as the table says; the caller of
+    // SAFETY: row and fixed part belong to this thread, are zeroed, and have the table's layout. The caller of
     // `restore` promised that the columns set are the table's.
     let filled = fill(&mut unsafe {
         RowWriter::for_insert(staged.row.as_ptr(), staged.fixed.as_ptr(), &mut out_of_line_values)

@@ -27,9 +27,11 @@ pub trait Variant: Send {
     type By: Origin;
     /// Whether its attempts note which columns they use, to be rebased.
     const REBASES: bool = false;
-    /// Whether attempts take notes for rebasing from the first one on, and also of blind updates of any table:
-    /// such an update needs a row, whichever it is. Otherwise only after an attempt was refuted recently, for
-    /// tables whose rows are distinguishable.
+    /// Whether its attempts can reserve the rows that they access.
+    const RESERVES: bool = Self::REBASES;
+    /// Whether attempts take notes for rebasing from the first one on, and also of blind updates of any table. Such an
+    /// update needs any row. Otherwise only after an attempt was refuted recently, for tables whose rows are
+    /// distinguishable.
     const REBASES_ALL: bool = false;
 
     /// How records are claimed that are to be unlinked.
@@ -133,21 +135,115 @@ impl<V: Variant> Worker<V> {
         &mut self.attempt
     }
 
-    /// The columns that the next access uses: all, in an attempt that cannot be rebased.
+    /// Whether the open attempt takes notes, or reserves the rows that it accesses.
     #[inline(always)]
-    fn use_next(&mut self, used: impl FnOnce() -> ColumnSet) {
-        let noted = V::REBASES && self.attempt.bases.are_noted();
-        self.attempt.locks.use_next(|| if noted { used() } else { ColumnSet::ALL });
+    fn is_attentive(&self) -> bool {
+        (V::REBASES || V::RESERVES) && self.attempt.bases.are_noted()
     }
 
-    /// A row was read: notes the columns used, if updates change others, or if it is the transaction's own.
+    /// In an attentive attempt: reserves the row at `key` if the attempt reserves what it accesses.
+    fn reserve(&mut self, table: &Table, key: &Key<'_>) -> Result<(), OpError> {
+        if V::RESERVES && self.attempt.bases.reserves && self.may_write() {
+            return self.attempt.reserve_at(table, key.anew());
+        }
+        Ok(())
+    }
+
     #[inline(always)]
-    fn note_used(&mut self, table: &Table, row: Option<RowPtr>, columns: ColumnSet) -> Result<Option<RowPtr>, OpError> {
+    fn read_row(&mut self, table: &Table, key: Key<'_>) -> Result<Option<RowPtr>, OpError> {
+        let row = match self.variant.view() {
+            None => self.attempt.read(table, key),
+            Some(view) => read::read(&mut self.attempt, table, key, view),
+        }?;
+        self.looked_at();
+        Ok(row)
+    }
+
+    /// As `read`, in an attentive attempt.
+    #[inline(never)]
+    fn read_attentively(&mut self, table: &Table, key: Key<'_>, columns: ColumnSet) -> Result<Option<RowPtr>, OpError> {
+        self.reserve(table, &key)?;
+        self.attempt.locks.use_next(|| rebase::of_read(table, columns));
+        let row = self.read_row(table, key)?;
+        self.note_used(table, row, columns)
+    }
+
+    #[inline(always)]
+    fn scan_row(&mut self, table: &Table, scan: &mut Scan) -> Result<Option<RowPtr>, OpError> {
+        let row = match self.variant.view() {
+            None => self.attempt.scan_next(table, scan),
+            Some(view) => read::scan_next(&mut self.attempt, table, scan, view),
+        }?;
+        self.looked_at();
+        Ok(row)
+    }
+
+    /// As `scan_next`, in an attentive attempt.
+    #[inline(never)]
+    fn scan_attentively(
+        &mut self,
+        table: &Table,
+        scan: &mut Scan,
+        columns: ColumnSet,
+    ) -> Result<Option<RowPtr>, OpError> {
+        loop {
+            self.attempt.locks.use_next(|| rebase::of_read(table, columns));
+            let mut row = self.scan_row(table, scan)?;
+            if V::RESERVES
+                && self.attempt.bases.reserves
+                && let Some(seen) = row
+                && self.may_write()
+            {
+                row = self.attempt.reserve_seen(table, seen)?;
+                if row.is_none() {
+                    continue;
+                }
+            }
+            return self.note_used(table, row, columns);
+        }
+    }
+
+    #[inline(always)]
+    fn update_row(&mut self, table: &Table, key: Key<'_>, columns: ColumnUse) -> Result<Option<Updating>, OpError> {
+        let rows = self.attempt.update(table, key)?;
+        if V::PIECES
+            && let Some(Updating { before, .. }) = rows
+        {
+            self.variant.updated(&self.attempt, table, before, columns)?;
+        }
+        Ok(rows)
+    }
+
+    /// As `update`, in an attentive attempt.
+    #[inline(never)]
+    fn update_attentively(
+        &mut self,
+        table: &Table,
+        key: Key<'_>,
+        columns: ColumnUse,
+    ) -> Result<Option<Updating>, OpError> {
+        self.reserve(table, &key)?;
+        self.attempt.locks.use_next(|| rebase::of_row(table, columns.read()));
+        let rows = self.update_row(table, key, columns)?;
+        if V::REBASES
+            && let Some(Updating { before, .. }) = rows
+            && (!table.updatable.is_subset(columns.read()) || V::REBASES_ALL && columns.read().is_empty())
+        {
+            self.attempt.note_update(table, before, columns)?;
+        }
+        Ok(rows)
+    }
+
+    #[inline(always)]
+    fn looked_at(&mut self) {
         if V::PIECES && self.attempt.base.seen.own {
             self.variant.looked_at_own(&self.attempt);
         }
+    }
+
+    /// A row was read: notes the columns used, if updates change others, or if it is the transaction's own.
+    fn note_used(&mut self, table: &Table, row: Option<RowPtr>, columns: ColumnSet) -> Result<Option<RowPtr>, OpError> {
         if V::REBASES
-            && self.attempt.bases.are_noted()
             && let Some(row) = row
             && (!table.updatable.is_subset(columns) || self.attempt.base.seen.own)
             && self.may_write()
@@ -171,6 +267,13 @@ impl<V: Variant> seriatim_txn::Worker for Worker<V> {
         self.variant.come_after(place);
     }
 
+    fn reserve_next(&mut self) {
+        // A held transaction would keep its rows locked until its decision, and others are decided before.
+        if V::RESERVES && !Locks::<V>::HOLDS {
+            self.attempt.bases.reserve_next();
+        }
+    }
+
     fn place(&self) -> u64 {
         self.variant.place(&self.attempt)
     }
@@ -192,12 +295,11 @@ impl<V: Variant> seriatim_txn::Worker for Worker<V> {
 
     #[inline(always)]
     fn read(&mut self, table: &Table, key: Key<'_>, columns: ColumnSet) -> Result<Option<RowPtr>, OpError> {
-        self.use_next(|| rebase::of_read(table, columns));
-        let row = match self.variant.view() {
-            None => self.attempt.read(table, key),
-            Some(view) => read::read(&mut self.attempt, table, key, view),
-        }?;
-        self.note_used(table, row, columns)
+        if self.is_attentive() {
+            return self.read_attentively(table, key, columns);
+        }
+        self.attempt.locks.use_next(|| ColumnSet::ALL);
+        self.read_row(table, key)
     }
 
     fn stage(&mut self, table: &Table) -> Result<Staged, OpError> {
@@ -218,6 +320,12 @@ impl<V: Variant> seriatim_txn::Worker for Worker<V> {
 
     fn insert(&mut self, table: &Table, key: Key<'_>, staged: Staged, exists: OnExists) -> Result<Inserted, OpError> {
         debug_assert!(self.may_write());
+        if self.is_attentive()
+            && let Err(error) = self.reserve(table, &key)
+        {
+            self.discard(table, staged);
+            return Err(error);
+        }
         self.attempt.locks.use_next(|| ColumnSet::ALL);
         self.attempt.insert(table, key, staged, exists)
     }
@@ -225,21 +333,11 @@ impl<V: Variant> seriatim_txn::Worker for Worker<V> {
     #[inline(always)]
     fn update(&mut self, table: &Table, key: Key<'_>, columns: ColumnUse) -> Result<Option<Updating>, OpError> {
         debug_assert!(self.may_write());
-        self.use_next(|| rebase::of_row(table, columns.read()));
-        let rows = self.attempt.update(table, key)?;
-        if V::PIECES
-            && let Some(Updating { before, .. }) = rows
-        {
-            self.variant.updated(&self.attempt, table, before, columns)?;
+        if self.is_attentive() {
+            return self.update_attentively(table, key, columns);
         }
-        if V::REBASES
-            && self.attempt.bases.are_noted()
-            && let Some(Updating { before, .. }) = rows
-            && (!table.updatable.is_subset(columns.read()) || V::REBASES_ALL && columns.read().is_empty())
-        {
-            self.attempt.note_update(table, before, columns)?;
-        }
-        Ok(rows)
+        self.attempt.locks.use_next(|| ColumnSet::ALL);
+        self.update_row(table, key, columns)
     }
 
     fn add(&mut self, table: &Table, key: Key<'_>, addition: Addition) -> Result<Added, OpError> {
@@ -259,18 +357,20 @@ impl<V: Variant> seriatim_txn::Worker for Worker<V> {
 
     fn delete(&mut self, table: &Table, key: Key<'_>) -> Result<Option<RowPtr>, OpError> {
         debug_assert!(self.may_write());
+        if self.is_attentive() {
+            self.reserve(table, &key)?;
+        }
         self.attempt.locks.use_next(|| ColumnSet::ALL);
         self.attempt.delete(table, key)
     }
 
     #[inline]
     fn scan_next(&mut self, table: &Table, scan: &mut Scan, columns: ColumnSet) -> Result<Option<RowPtr>, OpError> {
-        self.use_next(|| rebase::of_read(table, columns));
-        let row = match self.variant.view() {
-            None => self.attempt.scan_next(table, scan),
-            Some(view) => read::scan_next(&mut self.attempt, table, scan, view),
-        }?;
-        self.note_used(table, row, columns)
+        if self.is_attentive() {
+            return self.scan_attentively(table, scan, columns);
+        }
+        self.attempt.locks.use_next(|| ColumnSet::ALL);
+        self.scan_row(table, scan)
     }
 
     fn seen(&self) -> Seen {
@@ -350,6 +450,8 @@ impl<V: Variant> Pieces for Worker<V> {
     }
 
     fn publish_deferred(&mut self) {
+        // The publisher has closed the windows, which the attempt that has reserved a row may wait for.
+        self.attempt.passes_reserved = true;
         self.variant.publish_deferred();
     }
 }

@@ -1,5 +1,5 @@
-//! The records that repeated runs of operations found in indexes before (HTCC §4.1, workset cache): a run
-//! whose key is the same again has its record without a lookup.
+//! The records that repeated runs of operations found in indexes before (HTCC §4.1, workset cache). A run with the same
+//! key as before gets its record without a lookup.
 //!
 //! A hit is as valid as the index's own. The record was linked while the worker was online, which it has been
 //! since, so its memory is that record still. Its key is compared. A record that has left its index says so in

@@ -1,9 +1,9 @@
 //! The write set at commit, without regions: locked by the lock bit of each TID word in address order, then
 //! installed or unlocked.
 //!
-//! Ordered locking cannot deadlock. A whole run needs no order, since no other transaction locks its records
-//! for longer than a look. Each wait is bounded all the same (promise d), and a record that changed since it
-//! was read ends the attempt at once: none of these protocols can write it any more.
+//! Ordered locking cannot deadlock. A whole run needs no order, since no other transaction locks its records for longer
+//! than a look. Each wait is bounded nevertheless (promise d). A record that changed since it was read ends the attempt
+//! at once, as none of these protocols can write it any more.
 
 use std::sync::atomic::Ordering;
 

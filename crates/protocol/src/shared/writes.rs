@@ -1,10 +1,10 @@
 //! The write set: private row versions until commit, with savepoints.
 //!
-//! An entry's row version is never changed in place once it was handed out: every further update of the same
-//! row works on a new copy. So rows that a transaction holds stay as they were read, until a commit, which may
-//! merge them into newer row versions even if it requests a repair. A savepoint is an index into the list of
-//! replaced entries. Where a protocol repairs, each row version has the run of an operation that made it, and
-//! those of an operation can be undone.
+//! An entry's row version is never changed in place once it was handed out: every further update of the same row works
+//! on a new copy. So rows that a transaction holds stay as they were read until a commit. The commit may merge them
+//! into newer row versions, even if it requests a repair. A savepoint is an index into the list of replaced entries.
+//! Where a protocol repairs, each row version has the run of an operation that made it, and those of an operation can
+//! be undone.
 
 use seriatim_base::Tid;
 use seriatim_catalog::Key;
@@ -27,6 +27,8 @@ pub enum Link {
     Own,
     /// It is in no index: it is linked when the transaction is decided.
     Deferred,
+    /// Not a write: this attempt has reserved the record, whose word was `expected` before.
+    Reserved,
 }
 
 /// One record this attempt writes.
@@ -111,7 +113,7 @@ pub struct WriteSet<O = ()> {
     /// (entries, replaced) at each savepoint.
     savepoints: CountedVec<(usize, usize)>,
     /// Entries undone by a rollback to a savepoint or a repair: their row versions are freed and their records
-    /// unlinked at the end.
+    /// unlinked at the end. Also the records that the attempt has reserved, until the end.
     pub undone: CountedVec<Write<O>>,
     /// Inserted rows whose records are to be linked at the decision: `merged` by table and key, and behind
     /// them the latest, by table and key too. The latest are at most as many as the square root of all, so

@@ -34,6 +34,7 @@ impl Protocol for Silo {
             strict: true,
             epoch_order: true,
             column_groups: true,
+            reserves: true,
             ..Capabilities::NONE
         },
         options: &[LOCK_STEPS, REBASES_MAX],

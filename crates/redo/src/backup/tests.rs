@@ -168,7 +168,7 @@ fn damage_is_not_backed_up() {
     database.disk.create_dir_all(Path::new(TO)).unwrap();
     backup(&database.disk, &database.directory, Path::new(TO), &|_, _| {}).unwrap_err();
     assert_eq!(database.disk.list(Path::new(TO)).unwrap(), []);
-    // What cannot be removed is named.
+    // A file that cannot be removed is named.
     database.disk.fail(Operation::Remove, 1, Times::ForEver, ErrorKind::PermissionDenied);
     let error = backup(&database.disk, &database.directory, Path::new("/new"), &|_, _| {}).unwrap_err().to_string();
     assert!(error.contains("what is left of the copy in /new could not be removed"), "{error}");

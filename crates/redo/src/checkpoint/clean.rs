@@ -95,7 +95,7 @@ pub fn forget_superfluous_logs(manifest: &mut Manifest) {
     manifest.incarnations.retain(|incarnation| is_needed(&before, incarnation));
 }
 
-/// What to do with a segment.
+/// The action for a segment.
 enum Fate {
     Kept,
     Deleted,

@@ -13,6 +13,7 @@ use super::{ADVICE, BLOCK_HEADER_BYTES, BlockHeader, FOOTER_BYTES, Footer, PART_
 use crate::LogError;
 use crate::entry::{Change, Entry, Layouts};
 use crate::manifest::{Checkpoint, Manifest};
+use crate::narrow;
 use crate::replay::Apply;
 use crate::replay::partitioned::{self, Round, Scatter, Source};
 use crate::tables::Tables;
@@ -123,7 +124,9 @@ impl Parts {
         if header.format > crate::FORMAT {
             return Err(LogError::Format { file: path, found: header.format.into(), newest: crate::FORMAT.into() });
         }
-        if (PartHeader { format: expected.format, ..header }) != *expected {
+        let header =
+            PartHeader { format: expected.format, begin: narrow::first(header.format, header.begin), ..header };
+        if header != *expected {
             return Err(corrupt(0, "it is a part of another checkpoint"));
         }
         let footer = Footer::decode(&read(&*file, end)?).filter(|footer| footer.bytes == bytes);

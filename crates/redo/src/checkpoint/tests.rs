@@ -301,7 +301,8 @@ fn part_of(raw: &[u8], rows: u32) -> Vec<u8> {
         rows,
         number: 1,
     };
-    let mut bytes = PartHeader { format: 1, part: 0, database: DATABASE.0, begin: Epoch(11) }.encode().to_vec();
+    let mut bytes =
+        PartHeader { format: crate::FORMAT, part: 0, database: DATABASE.0, begin: Epoch(11) }.encode().to_vec();
     bytes.extend_from_slice(&block.encode());
     bytes.extend_from_slice(&payload);
     let whole = (bytes.len() + FOOTER_BYTES) as u64;

@@ -39,6 +39,39 @@ struct Manifest {
     next_layout: u32,
 }
 
+/// Tables that were created after the manifest was written.
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Addition {
+    tables: Vec<Table>,
+    layouts: Vec<Layout>,
+    next_table: u32,
+    next_layout: u32,
+}
+
+/// Encodes the tables and layouts of the manifest from these positions on.
+pub(super) fn addition_to_json(manifest: &super::Manifest, tables: usize, layouts: usize) -> String {
+    let addition = Addition {
+        tables: manifest.tables[tables..].iter().map(Table::from).collect(),
+        layouts: manifest.layouts[layouts..].iter().map(Layout::from).collect(),
+        next_table: manifest.next_table.0,
+        next_layout: manifest.next_layout.0,
+    };
+    serde_json::to_string(&addition).expect("plain data")
+}
+
+/// Adds what [`addition_to_json`] has encoded.
+///
+/// # Errors
+/// A field that is missing, unknown or of another type.
+pub(super) fn add_from_json(manifest: &mut super::Manifest, json: &str) -> Result<(), String> {
+    let addition: Addition = serde_json::from_str(json).map_err(|error| error.to_string())?;
+    manifest.tables.extend(addition.tables.into_iter().map(super::TableEntry::from));
+    manifest.layouts.extend(addition.layouts.into_iter().map(super::LayoutEntry::from));
+    (manifest.next_table, manifest.next_layout) = (TableId(addition.next_table), LayoutId(addition.next_layout));
+    Ok(())
+}
+
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Incarnation {
@@ -153,7 +186,7 @@ impl From<&super::Manifest> for Manifest {
             incarnations: from.incarnations.iter().map(Incarnation::from).collect(),
             checkpoint: from.checkpoint.as_ref().map(Checkpoint::from),
             tables: from.tables.iter().map(Table::from).collect(),
-            layouts: from.layouts.iter().map(|layout| Layout { id: layout.id.0, table: layout.table.0 }).collect(),
+            layouts: from.layouts.iter().map(Layout::from).collect(),
             next_table: from.next_table.0,
             next_layout: from.next_layout.0,
         }
@@ -166,16 +199,27 @@ impl TryFrom<Manifest> for super::Manifest {
     fn try_from(from: Manifest) -> Result<super::Manifest, String> {
         let digits = from.database.len() == 32 && from.database.bytes().all(|byte| byte.is_ascii_hexdigit());
         let database = u128::from_str_radix(&from.database, 16).ok().filter(|_| digits);
-        let layout = |layout: Layout| super::LayoutEntry { id: LayoutId(layout.id), table: TableId(layout.table) };
         Ok(super::Manifest {
             database: DatabaseId(database.ok_or("`database` is not 32 hexadecimal digits")?),
             incarnations: from.incarnations.into_iter().map(Incarnation::into).collect(),
             checkpoint: from.checkpoint.map(Checkpoint::into),
             tables: from.tables.into_iter().map(Table::into).collect(),
-            layouts: from.layouts.into_iter().map(layout).collect(),
+            layouts: from.layouts.into_iter().map(Layout::into).collect(),
             next_table: TableId(from.next_table),
             next_layout: LayoutId(from.next_layout),
         })
+    }
+}
+
+impl From<&super::LayoutEntry> for Layout {
+    fn from(from: &super::LayoutEntry) -> Layout {
+        Layout { id: from.id.0, table: from.table.0 }
+    }
+}
+
+impl From<Layout> for super::LayoutEntry {
+    fn from(from: Layout) -> super::LayoutEntry {
+        super::LayoutEntry { id: LayoutId(from.id), table: TableId(from.table) }
     }
 }
 

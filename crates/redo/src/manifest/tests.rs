@@ -33,7 +33,7 @@ fn every_type() -> TableDef {
         .expect("a sound declaration")
 }
 
-fn small() -> Manifest {
+pub(super) fn small() -> Manifest {
     let item = TableDef::builder("item")
         .column(ColumnDef::new("id", ColumnType::U32))
         .column(ColumnDef::new("name", ColumnType::Text { max: 24 }).immutable())
@@ -101,7 +101,7 @@ fn text(manifest: &Manifest) -> String {
 fn the_format_is_this_text() {
     let expected = expect![[r#"
         {
-          "format": 2,
+          "format": 3,
           "database": "00000000000000000000000000000abc",
           "incarnations": [
             {
@@ -203,7 +203,7 @@ fn the_format_is_this_text() {
           "next_table": 2,
           "next_layout": 1
         }
-        crc32 7db16267
+        crc32 aaf7c596
     "#]];
     expected.assert_eq(&String::from_utf8_lossy(&encoded(&small())));
 }
@@ -246,12 +246,53 @@ fn a_manifest_of_format_one_is_read_as_one_of_today_that_does_not_know_where_log
     for incarnation in value["incarnations"].as_array_mut().expect("a list") {
         incarnation.as_object_mut().expect("an object").remove("ends");
     }
+    widen(&mut expected);
     let older = |value: &Value| sealed(&format!("{value}\n"));
     assert_eq!(decode(&older(&value)).expect("it is upgraded"), expected);
     value["incarnations"] = Value::Null;
     assert!(decode(&older(&value)).is_err());
     value["incarnations"] = serde_json::json!([1]);
     assert!(decode(&older(&value)).is_err());
+}
+
+/// The epochs as today's, of a manifest that states them as format 2 did.
+fn widen(manifest: &mut Manifest) {
+    for incarnation in &mut manifest.incarnations {
+        incarnation.first_epoch.0 <<= 11;
+        incarnation.durable_epoch.iter_mut().for_each(|epoch| epoch.0 = (epoch.0 << 11) + 2047);
+    }
+    if let Some(checkpoint) = &mut manifest.checkpoint {
+        checkpoint.begin_epoch.0 <<= 11;
+        checkpoint.end_epoch.0 = (checkpoint.end_epoch.0 << 11) + 2047;
+    }
+}
+
+/// Epochs had 34 bits, and the last of them is in the range of today's last.
+#[test]
+fn a_manifest_of_format_two_is_read_with_the_epochs_that_its_tids_have_today() {
+    let (mut manifest, of_two) = (small(), |manifest: &Manifest| {
+        let mut value: Value = serde_json::from_str(&text(manifest)).expect("JSON");
+        value["format"] = 2.into();
+        value
+    });
+    let decode = |value: &Value| decode(&sealed(&format!("{value}\n")));
+    let mut value = of_two(&manifest);
+    manifest.checkpoint.as_mut().expect("it has one").end_epoch = Epoch((1 << 34) - 1);
+    value["checkpoint"]["end_epoch"] = ((1u64 << 34) - 1).into();
+    widen(&mut manifest);
+    assert_eq!(decode(&value).expect("it is upgraded"), manifest);
+    for epoch in [1 << 34, u64::MAX] {
+        value["checkpoint"]["end_epoch"] = epoch.into();
+        let error = decode(&value).expect_err("no epoch of format 2").to_string();
+        assert!(error.contains("out of range"), "{error}");
+    }
+    for wrong in [serde_json::json!("7"), serde_json::json!(-1), serde_json::json!({})] {
+        value["checkpoint"]["end_epoch"] = wrong;
+        let error = decode(&value).expect_err("no number").to_string();
+        assert!(error.contains("`end_epoch` is not a natural number"), "{error}");
+    }
+    value["checkpoint"] = serde_json::json!({});
+    assert!(decode(&value).expect_err("fields are missing").to_string().contains("`begin_epoch` is missing"));
 }
 
 /// A file of that name may have any length, and a number any value.
@@ -277,10 +318,10 @@ fn a_manifest_with_a_length_or_number_out_of_bounds_is_refused_by_that_bound() {
         .assert_eq(&refused("\"next_layout\": 1", "\"next_layout\": 4294967295"));
     expect!["table `item`: has a capacity of 1099511627776 rows; at most 4294967296 are possible"]
         .assert_eq(&refused("\"capacity\": 1000", "\"capacity\": 1099511627776"));
-    expect!["epoch 18446744073709551615 is out of range: epochs are below 17179869184"]
+    expect!["epoch 18446744073709551615 is out of range: epochs are below 35184372088832"]
         .assert_eq(&refused("\"first_epoch\": 75", "\"first_epoch\": 18446744073709551615"));
-    expect!["epoch 17179869184 is out of range: epochs are below 17179869184"]
-        .assert_eq(&refused("\"end_epoch\": 61", "\"end_epoch\": 17179869184"));
+    expect!["epoch 35184372088832 is out of range: epochs are below 35184372088832"]
+        .assert_eq(&refused("\"end_epoch\": 61", "\"end_epoch\": 35184372088832"));
     expect!["incarnation 18446744073709551615 is out of range: incarnations are numbered from 1 to 4294967295"]
         .assert_eq(&refused("\"number\": 2", "\"number\": 18446744073709551615"));
     expect!["the checkpoint has 4294967295 parts; 65536 are possible"]
@@ -291,9 +332,9 @@ fn a_manifest_with_a_length_or_number_out_of_bounds_is_refused_by_that_bound() {
 
 #[test]
 fn a_newer_format_is_refused_by_number() {
-    let newer = text(&small()).replacen("\"format\": 2", "\"format\": 7, \"what this program never heard of\": []", 1);
+    let newer = text(&small()).replacen("\"format\": 3", "\"format\": 7, \"what this program never heard of\": []", 1);
     let error = decode(&sealed(&newer)).expect_err("newer");
-    expect!["db/MANIFEST has format 7; this program knows formats up to 2: open the database with a newer one"]
+    expect!["db/MANIFEST has format 7; this program knows formats up to 3: open the database with a newer one"]
         .assert_eq(&error.to_string());
 }
 
@@ -354,8 +395,8 @@ fn a_contradictory_manifest_is_neither_accepted_nor_written() {
         assert!(text.contains(from), "{from}");
         problem(text.replacen(from, to, 1))
     };
-    expect!["there is no format 0"].assert_eq(&edited("\"format\": 2", "\"format\": 0"));
-    expect!["it does not say its format"].assert_eq(&edited("\"format\": 2", "\"format\": \"1\""));
+    expect!["there is no format 0"].assert_eq(&edited("\"format\": 3", "\"format\": 0"));
+    expect!["it does not say its format"].assert_eq(&edited("\"format\": 3", "\"format\": \"1\""));
     expect![[r#"table `item`: column `id` is declared twice"#]]
         .assert_eq(&edited("\"name\": \"price\"", "\"name\": \"id\""));
     expect!["table id 1 is used twice, or not below the next id"]

@@ -37,6 +37,7 @@ use crate::batch::{HEADER_BYTES, Header, LINK_BYTES, Link, PAGE, Salt};
 use crate::checkpoint::is_needed;
 use crate::entry::{self, EntryError, Group};
 use crate::manifest::{LogEnd, Manifest, check_epoch};
+use crate::narrow;
 use crate::segment::{self, FoundSegment, Name, SEGMENT_BYTES_MAX};
 
 /// Bytes of one read when searching for batches.
@@ -244,9 +245,15 @@ impl LogScan {
         &self.segments[batch.segment as usize].path
     }
 
-    /// The state with which the checksum of the batch's header begins.
-    pub(crate) fn salt(&self, batch: &Batch) -> Salt {
-        self.headers[batch.segment as usize].map_or(Salt::NONE, |header| header.salt())
+    /// The format of the segment with this batch.
+    fn format(&self, batch: &Batch) -> u32 {
+        self.headers[batch.segment as usize].map_or(crate::FORMAT, |header| header.format)
+    }
+
+    /// The bytes of the batch's header.
+    pub(crate) fn encoded_header(&self, batch: &Batch) -> [u8; HEADER_BYTES] {
+        let salt = self.headers[batch.segment as usize].map_or(Salt::NONE, |header| header.salt());
+        batch.header.narrowed(self.format(batch)).encode(salt)
     }
 
     /// Where the logs of an incarnation end that counts up to `durable`: behind the batches that close that
@@ -325,7 +332,7 @@ impl LogScan {
             let batch = &self.batches[at];
             self.read(disk, at, &mut payload)?;
             bytes.clear();
-            bytes.extend_from_slice(&batch.header.encode(self.salt(batch)));
+            bytes.extend_from_slice(&self.encoded_header(batch));
             bytes.extend_from_slice(&payload);
             let write = || {
                 let file = disk.open(self.file(batch), Opening::Write)?;
@@ -354,7 +361,7 @@ impl LogScan {
             each(group).map_err(wrong)?;
         }
         let header = &batch.header;
-        if (groups, newest) == (header.groups, header.newest) {
+        if (groups, narrow::rounded(self.format(batch), newest)) == (header.groups, header.newest) {
             return Ok(());
         }
         let problem = format!("batch {} does not hold the groups that its header states", header.number);
@@ -538,7 +545,7 @@ impl Walk<'_> {
             }
             return Ok(Rest { place: Some((at, 0)), bytes: last, linked: false });
         };
-        let salt = header.salt();
+        let (salt, format) = (header.salt(), header.format);
         let trimmed = self.end.filter(|end| self.has_ended && end.segment == found.name.sequence).map(|end| end.bytes);
         // Without a link, the power may have been cut while the segment was being made. Its header may be on
         // disk, but not its end.
@@ -553,7 +560,7 @@ impl Walk<'_> {
         while let Some(room) = bytes.checked_sub(offset).filter(|room| *room >= HEADER_BYTES as u64) {
             file.read_exact_at(&mut page, offset).map_err(reading())?;
             let header = Header::decode(&page, salt).filter(|header| self.is_next(header, *next, room));
-            let Some(header) = header else { break };
+            let Some(header) = header.map(|header| header.widened(format)) else { break };
             if scan.batches[first_batch..].last().is_some_and(|last| last.header.closed > header.closed) {
                 let problem = format!("batch {} closes an epoch before the one that was closed", header.number);
                 return Err(LogError::corrupt(&found.path, offset, problem, ADVICE));

@@ -2,7 +2,7 @@
 //! their TIDs.
 //!
 //! Threads work in rounds of three steps, with a barrier after each step. First, one thread plans the round. Second,
-//! all threads decode its blocks: each takes the next block when it is free, and copies every entry into a partition by
+//! all threads decode its blocks. Each takes the next block when it is free, and copies every entry into a partition by
 //! the hash of the key. Third, each thread sorts its partition by TID, and applies the versions of completed epochs,
 //! some dozens at a time. Other versions stay for the next round. There is no allocation per entry. Memory is bounded
 //! by a round and the versions of incomplete epochs. A single thread runs the same steps without barriers.

@@ -1,4 +1,4 @@
-//! Replay of handmade logs: valid entries come back, void ones do not, and damage is told apart from torn tails.
+//! Replay of handmade logs: valid entries are restored, void ones are not, and damage is distinguished from torn tails.
 
 use std::collections::BTreeMap;
 
@@ -443,7 +443,7 @@ fn segments_of_another_database_or_a_newer_format_are_refused() {
     let header = segment::Header { format: crate::FORMAT + 1, ..header(name) };
     let file = database.disk.open(&places[0].0, Opening::Write).unwrap();
     file.write_all_at(&header.encode(), 0).unwrap();
-    assert!(matches!(open(&database), Err(LogError::Format { found: 3, newest: 2, .. })));
+    assert!(matches!(open(&database), Err(LogError::Format { found: 4, newest: 3, .. })));
 }
 
 /// An increment is lost if it is taken for a repetition or logged by value.

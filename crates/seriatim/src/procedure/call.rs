@@ -10,7 +10,7 @@ use std::sync::{Arc, PoisonError, RwLock};
 use seriatim_engine::procedure::execution::Steps;
 use seriatim_engine::procedure::in_procedure;
 use seriatim_engine::procedure::reach;
-use seriatim_engine::procedure::repair::{Conflicts, Met};
+use seriatim_engine::procedure::repair::{ConflictSeen, Conflicts};
 use seriatim_engine::{Body, Committed, Decided, Detached, Operations, Origin, Pending, Runner, Step, with_value};
 use seriatim_txn::{Mode, PartitionSet, Partitions};
 
@@ -132,11 +132,11 @@ impl Session {
         };
         if entry.strategy == CallStrategy::Repaired {
             let again = result.as_ref().map_or_else(TransactError::is_retryable, |committed| committed.attempts > 1);
-            let met = match runner.tx.take_met() {
-                Met::Nothing if again => Met::Conflict,
-                met => met,
+            let seen = match runner.tx.take_conflict_seen() {
+                ConflictSeen::None if again => ConflictSeen::Conflict,
+                seen => seen,
             };
-            conflicts.called(entry.repair_from, met);
+            conflicts.called(entry.repair_from, seen);
         }
         if let Err(error) = &mut result {
             in_procedure(error, P::NAME);

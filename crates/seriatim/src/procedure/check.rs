@@ -2,9 +2,9 @@
 //! columns.
 //!
 //! The checker knows the operations, but not which of them made an access. An access is valid if an operation of its
-//! kind, table and index allows it. Keys are compared if all such operations take their keys from the arguments
-//! alone: with the footprint of generated code, and with the keys given by the plan's symbols. Columns that are read
-//! are known only in builds with debug assertions ([`seriatim_catalog::watch`]).
+//! kind, table and index allows it. Keys are compared if all such operations take their keys from the arguments alone.
+//! They are compared with the footprint of generated code, and with the keys given by the plan's symbols. Columns that
+//! are read are known only in builds with debug assertions ([`seriatim_catalog::watch`]).
 //!
 //! In an execution in passes, each pass is checked by the operations that run in it. A row that a pass kept for a
 //! later one is a copy; columns read from the copy are unknown.
@@ -48,16 +48,16 @@ type Footprint<'f> = dyn Fn(&mut dyn FnMut(Touch<'_>)) -> bool + 'f;
 
 /// An access from the footprint, before the execution.
 #[derive(Debug)]
-struct Told {
+struct FootprintAccess {
     operation: usize,
     keys: KeysSeen,
     writes: bool,
 }
 
-impl From<Touch<'_>> for Told {
-    fn from(touch: Touch<'_>) -> Told {
+impl From<Touch<'_>> for FootprintAccess {
+    fn from(touch: Touch<'_>) -> FootprintAccess {
         let Touch { operation, access, keys, .. } = touch;
-        Told { operation: operation.index(), keys: seen(keys), writes: access == Access::Write }
+        FootprintAccess { operation: operation.index(), keys: seen(keys), writes: access == Access::Write }
     }
 }
 
@@ -72,7 +72,7 @@ fn seen(keys: Keys<'_>) -> KeysSeen {
 pub(crate) struct PlanChecker<'j> {
     plan: &'j Plan,
     /// The accesses of the footprint, if it is complete.
-    told: Option<Vec<Told>>,
+    footprint: Option<Vec<FootprintAccess>>,
     declaration: &'j Procedure,
     arguments: Value,
 }
@@ -84,11 +84,11 @@ impl<'j> PlanChecker<'j> {
     }
 
     fn new(entry: &'j Entry, arguments: Value, footprint: &Footprint<'_>) -> PlanChecker<'j> {
-        let mut told = Vec::new();
-        let tell = AssertUnwindSafe(|| footprint(&mut |touch| told.push(Told::from(touch))));
+        let mut accesses = Vec::new();
+        let visit = AssertUnwindSafe(|| footprint(&mut |touch| accesses.push(FootprintAccess::from(touch))));
         // If the footprint ends early, or panics, keys are checked only where the plan's symbols give them.
-        let told = catch_unwind(tell).unwrap_or(false).then_some(told);
-        PlanChecker { plan: &entry.plan, told, declaration: &entry.declaration, arguments }
+        let footprint = catch_unwind(visit).unwrap_or(false).then_some(accesses);
+        PlanChecker { plan: &entry.plan, footprint, declaration: &entry.declaration, arguments }
     }
 
     /// Runs `body` as a transaction of its own.
@@ -175,16 +175,16 @@ impl Pass<'_> {
         if !candidates.iter().all(|(id, _)| footprint.touches[*id].known) {
             return Ok(());
         }
-        if let Some(told) = &self.told {
-            let told = || told.iter().filter(|told| candidates.iter().any(|(id, _)| *id == told.operation));
+        if let Some(footprint) = &self.footprint {
+            let accesses = || footprint.iter().filter(|seen| candidates.iter().any(|(id, _)| *id == seen.operation));
             // The footprint visits the key of a new row only if the macro could determine the key columns.
-            let must_be_told = access.kind != Kind::Insert || told().next().is_some();
-            if must_be_told && !told().any(|told| told.keys == access.keys) {
+            let must_be_visited = access.kind != Kind::Insert || accesses().next().is_some();
+            if must_be_visited && !accesses().any(|seen| seen.keys == access.keys) {
                 return Err("the arguments determine its keys, and the footprint has not visited these".to_owned());
             }
-            if let Some(told) = told().find(|told| told.writes != self.plan.operations[told.operation].changes()) {
-                let says = if told.writes { "writes" } else { "reads" };
-                return Err(format!("the footprint says that operation {} {says}", told.operation));
+            if let Some(wrong) = accesses().find(|seen| seen.writes != self.plan.operations[seen.operation].changes()) {
+                let says = if wrong.writes { "writes" } else { "reads" };
+                return Err(format!("the footprint says that operation {} {says}", wrong.operation));
             }
         }
         let KeysSeen::One(key) = &access.keys else { return Ok(()) };

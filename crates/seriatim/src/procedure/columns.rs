@@ -7,7 +7,7 @@ use seriatim_procedure::plan::Kind;
 
 use crate::procedure::registry::CallStrategy;
 use crate::{Abort, Database, Handle, Session, Tx};
-use seriatim_engine::protocol::repairing::{Asked, NAME, PLAIN, asked};
+use seriatim_engine::test_support::protocols::repairing::{Asked, NAME, PLAIN, asked};
 
 #[derive(seriatim_macros::Table)]
 #[table(name = "part", key(id), crate = "seriatim_catalog")]

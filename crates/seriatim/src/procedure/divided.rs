@@ -15,7 +15,7 @@ use std::sync::Arc;
 use seriatim_catalog::{Key, TableDef, Value};
 pub use seriatim_engine::procedure::divided::{BOOKS, Call, Fragment, Lock, Reply, Undivided};
 use seriatim_engine::procedure::divided::{Locking, copy, digest, fill, number_in};
-use seriatim_engine::procedure::fragment::{Division, Part, Spread};
+use seriatim_engine::procedure::fragment::{Division, FragmentRun, Spread};
 use seriatim_engine::procedure::reach::{Visit, visit_all};
 pub use seriatim_engine::procedure::undo::Undo;
 use seriatim_engine::{Body, Runner, TxCore};
@@ -39,7 +39,7 @@ fn unsound(what: impl Into<String>) -> TransactError {
 pub struct Ran {
     /// The reply to the caller.
     pub reply: Reply,
-    /// What undoes the fragment, if that was requested.
+    /// The undo of the fragment, if it was requested.
     pub undo: Undo,
     /// The receipt of its commit.
     pub receipt: Receipt,
@@ -120,18 +120,18 @@ fn run<P: Declared>(runner: &mut Runner, entry: &Entry, job: &Job<'_>) -> Result
             reply = Some(packed(core, &output)?);
             return Ok(());
         };
-        let part = Part::new(job.division, job.partitions, job.at, round, &job.fragment.found)
+        let run = FragmentRun::new(job.division, job.partitions, job.at, round, &job.fragment.found)
             .map_err(|error| core.abort(error))?;
         let tx = Tx::of_mut(core);
-        let output = match P::scheduled(tx, handles, &arguments, &mut Schedule::of_part(&part)) {
+        let output = match P::scheduled(tx, handles, &arguments, &mut Schedule::of_fragment(&run)) {
             Ok(output) => Some(output),
-            Err(_) if part.is_left() => None,
+            Err(_) if run.is_left() => None,
             Err(abort) => return Err(abort),
         };
-        let is_whole = part.is_whole();
-        let made = part.into_made().map_err(|fault| core.abort(fault))?;
+        let is_whole = run.is_whole();
+        let made = run.into_made().map_err(|fault| core.abort(fault))?;
         let output = output.filter(|_| is_whole).map(|output| packed(core, &output)).transpose()?;
-        reply = Some(output.unwrap_or(Reply::Found(made)));
+        reply = Some(output.unwrap_or(Reply::Results(made)));
         Ok(())
     };
     let then = |core: &mut TxCore, undo: &Undo| (job.then)(Tx::of_mut(core), undo);
@@ -312,7 +312,7 @@ impl Divided {
             Job { division, partitions: &self.partitions, at: None, fragment: &fragment, undo: false, then: NOTHING };
         match (entry.compiled.run)(&mut session.runner, entry, &job)?.reply {
             Reply::Output(output) => Ok(output),
-            Reply::Found(_) => {
+            Reply::Results(_) => {
                 Err(unsound(format!("an operation of procedure {} has run in no partition", entry.name)))
             }
         }

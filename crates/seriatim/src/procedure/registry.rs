@@ -240,8 +240,8 @@ pub enum RegisterError {
     Refused(Refusals),
     /// The set cannot be chopped.
     Chop(ChopError),
-    /// Registration waited for 1 s in vain. The set cannot change while a chain of pieces runs. Procedures cannot start
-    /// to run in pieces while transactions are open.
+    /// Registration timed out after 1 s. The set cannot change while a chain of pieces runs. Procedures cannot start to
+    /// run in pieces while transactions are open.
     Busy,
     /// The process was forked from the one that opened the database.
     Forked,

@@ -1,6 +1,6 @@
 //! Tests of the runs of operations that a protocol with repairs is informed of.
 
-use seriatim_engine::protocol::repairing::{NAME, NAMED, SCRIPT};
+use seriatim_engine::test_support::protocols::repairing::{NAME, NAMED, SCRIPT};
 
 use crate::{Abort, Database, Tx};
 

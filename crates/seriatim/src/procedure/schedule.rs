@@ -26,7 +26,7 @@
 //! - *Repair*: a commit answered [`Outcome::Repair`]. The runs of operations that depend on stale reads are made
 //!   again, followed by another commit (HTCC §4.2).
 //! - *Pieces*: a pass and a commit for each piece of the chopping (DBX-TC §3).
-//! - *Part*: one pass of the steps that run in one partition in one round, without a commit (Speculation §3.1).
+//! - *Fragment*: one pass of the steps that run in one partition in one round, without a commit (Speculation §3.1).
 //!   [`Schedule::here`] says whether an operation runs here. Results of other fragments are
 //!   [recalled](Schedule::recalled).
 //!
@@ -42,7 +42,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
 use seriatim_base::{Rng, Tid};
 use seriatim_engine::procedure::execution::{Passes, Steps};
-use seriatim_engine::procedure::fragment::Part;
+use seriatim_engine::procedure::fragment::FragmentRun;
 use seriatim_engine::procedure::repair::{Again, Repairing};
 use seriatim_engine::{Committed, Failure, Origin, Runner, TxCore, pause};
 use seriatim_procedure::Pack;
@@ -55,7 +55,7 @@ use super::support::Results;
 use super::touch::Touch;
 use crate::{Abort, RetryPolicy, TransactError, Tx};
 
-/// What follows a pass.
+/// The action after a pass.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 pub enum Next {
@@ -83,7 +83,7 @@ enum ScheduleState<'p> {
     /// The steps of the current piece.
     Pieces { passes: &'p Passes, current: u16, retry: RetryPolicy, rng: &'p mut Rng },
     /// The steps that run in one partition, in one round.
-    Part(&'p Part<'p>),
+    Fragment(&'p FragmentRun<'p>),
 }
 
 /// How often the pieces after the first are run again, in one chain.
@@ -108,14 +108,14 @@ impl<'p> Schedule<'p> {
     }
 
     /// The schedule of a fragment.
-    pub(crate) fn of_part(part: &'p Part<'p>) -> Schedule<'p> {
-        Schedule { state: ScheduleState::Part(part), committed: None, repeated: 0, checker: None }
+    pub(crate) fn of_fragment(fragment: &'p FragmentRun<'p>) -> Schedule<'p> {
+        Schedule { state: ScheduleState::Fragment(fragment), committed: None, repeated: 0, checker: None }
     }
 
     /// Whether this is the schedule of a fragment.
     #[inline]
-    pub(crate) fn is_part(&self) -> bool {
-        matches!(self.state, ScheduleState::Part(_))
+    pub(crate) fn is_fragment(&self) -> bool {
+        matches!(self.state, ScheduleState::Fragment(_))
     }
 
     /// Whether this step runs in this pass. For a repaired operation: whether any of its runs does.
@@ -124,7 +124,7 @@ impl<'p> Schedule<'p> {
         match &self.state {
             ScheduleState::Whole(repairing) => repairing.as_ref().is_none_or(|repairing| repairing.runs(step)),
             ScheduleState::Pieces { passes, current, .. } => passes.of(step) == *current,
-            ScheduleState::Part(_) => true,
+            ScheduleState::Fragment(_) => true,
         }
     }
 
@@ -134,7 +134,7 @@ impl<'p> Schedule<'p> {
         match &self.state {
             ScheduleState::Whole(_) => true,
             ScheduleState::Pieces { passes, current, .. } => passes.of(step) <= *current,
-            ScheduleState::Part(part) => part.due(step),
+            ScheduleState::Fragment(fragment) => fragment.due(step),
         }
     }
 
@@ -142,7 +142,7 @@ impl<'p> Schedule<'p> {
     #[inline]
     pub fn leaves(&self, step: StepId) -> bool {
         match &self.state {
-            ScheduleState::Part(part) => part.due(step),
+            ScheduleState::Fragment(fragment) => fragment.due(step),
             _ => true,
         }
     }
@@ -156,15 +156,15 @@ impl<'p> Schedule<'p> {
         operation: OperationId,
         mut keys: impl FnMut(&mut dyn FnMut(Touch<'_>)) -> Result<(), Overflow>,
     ) -> bool {
-        let ScheduleState::Part(part) = &self.state else { return true };
-        part.here(step, operation, &mut |visit| keys(&mut |touch| touch.bounds(visit)))
+        let ScheduleState::Fragment(fragment) = &self.state else { return true };
+        fragment.here(step, operation, &mut |visit| keys(&mut |touch| touch.bounds(visit)))
     }
 
     /// Called when an iteration of a loop begins.
     #[inline]
     pub fn iterates(&self, step: StepId) {
-        if let ScheduleState::Part(part) = &self.state {
-            part.iterates(step);
+        if let ScheduleState::Fragment(fragment) = &self.state {
+            fragment.iterates(step);
         }
     }
 
@@ -177,16 +177,16 @@ impl<'p> Schedule<'p> {
     /// Passes on the result of an operation that has run, for other fragments.
     #[inline]
     pub fn carries(&self, operation: OperationId, result: &impl Pack) {
-        if let ScheduleState::Part(part) = &self.state {
-            part.note(operation, result);
+        if let ScheduleState::Fragment(fragment) = &self.state {
+            fragment.note(operation, result);
         }
     }
 
     /// Called after an operation whose result cannot be passed to other fragments.
     #[inline]
     pub fn carries_not(&self, operation: OperationId) {
-        if let ScheduleState::Part(part) = &self.state {
-            part.note_not(operation);
+        if let ScheduleState::Fragment(fragment) = &self.state {
+            fragment.note_not(operation);
         }
     }
 
@@ -201,8 +201,8 @@ impl<'p> Schedule<'p> {
         operation: OperationId,
         results: &'r Results<T>,
     ) -> Result<&'r T, Abort> {
-        let ScheduleState::Part(part) = &self.state else { return Ok(results.again()) };
-        let result = part.recall(operation).map_err(|error| tx.abort(error))?;
+        let ScheduleState::Fragment(fragment) = &self.state else { return Ok(results.again()) };
+        let result = fragment.recall(operation).map_err(|error| tx.abort(error))?;
         Ok(results.keep(result))
     }
 
@@ -210,8 +210,8 @@ impl<'p> Schedule<'p> {
     #[cold]
     pub fn unfinished(&self, tx: &Tx) -> Abort {
         match &self.state {
-            ScheduleState::Part(part) => {
-                part.leave();
+            ScheduleState::Fragment(fragment) => {
+                fragment.leave();
                 tx.abort("a fragment did not reach the end of its procedure")
             }
             _ => unreachable!("the last pass reaches the end"),
@@ -233,7 +233,7 @@ impl<'p> Schedule<'p> {
     pub fn enters(&self, step: StepId, operation: OperationId) -> bool {
         match &self.state {
             ScheduleState::Whole(Some(repairing)) => repairing.enters(operation),
-            ScheduleState::Part(part) => part.enters(),
+            ScheduleState::Fragment(fragment) => fragment.enters(),
             _ => self.runs(step),
         }
     }
@@ -274,7 +274,7 @@ impl<'p> Schedule<'p> {
             }
             ScheduleState::Pieces { .. } => self.piece(tx, body),
             // The code that runs the fragment decides whether it commits.
-            ScheduleState::Part(_) => body(tx, self).map(|()| Next::Done),
+            ScheduleState::Fragment(_) => body(tx, self).map(|()| Next::Done),
         }
     }
 
@@ -304,6 +304,7 @@ impl<'p> Schedule<'p> {
         let tx = tx.core_mut();
         let ScheduleState::Pieces { passes, current, retry, rng } = &mut self.state else { return Ok(Next::Done) };
         let is_first = *current == 0;
+        let mut own = None;
         let cause = match result {
             Ok(Ok(())) => match tx.commit() {
                 Ok(tid) => {
@@ -318,8 +319,11 @@ impl<'p> Schedule<'p> {
                 Err(cause) => cause,
             },
             Ok(Err(abort)) if is_first => return Err(abort),
-            Ok(Err(abort)) => match tx.stopped().or(abort.cause()) {
-                Some(cause) => cause,
+            Ok(Err(abort)) => match tx.cause_of(&abort) {
+                Some(cause) => {
+                    own = Some(abort);
+                    cause
+                }
                 // Promise (g): an abort counts only if it was raised on a consistent state.
                 None => match tx.validate() {
                     Err(cause) => cause,
@@ -344,7 +348,7 @@ impl<'p> Schedule<'p> {
             return Ok(Next::Repeat);
         }
         if !cause.reason.is_conflict() || self.repeated == REPEATS_MAX {
-            return Err(tx.stop(cause));
+            return Err(own.unwrap_or_else(|| tx.stop(cause)));
         }
         tx.roll_back(Some(cause));
         self.repeated += 1;
@@ -417,13 +421,13 @@ pub(crate) fn run_with_checker(
         let (committed, repeated) = (schedule.committed(), schedule.repeated());
         let failure = match (result, committed) {
             (Ok(Ok(value)), Some(tid)) if !runner.tx.is_open() => {
-                runner.tx.end_exclusive();
+                runner.tx.end_turn();
                 return Ok(Committed { value, receipt: runner.tx.receipt(tid), attempts: attempts + repeated });
             }
             (Ok(Ok(())), _) => panic!("a procedure ended before its schedule"),
             (Ok(Err(abort)), None) => Failure::Abort(abort),
             (Ok(Err(abort)), Some(_)) => {
-                let Some(cause) = runner.tx.stopped().or(abort.cause()) else {
+                let Some(cause) = runner.tx.cause_of(&abort) else {
                     panic!("a chain ended without a conflict after its first piece: {abort}")
                 };
                 runner.tx.roll_back(Some(cause));

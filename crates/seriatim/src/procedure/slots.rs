@@ -117,7 +117,7 @@ pub fn following<'r, T: Table, L: Limit, K: Pack>(
     keep: impl FnOnce(T::Row<'_>) -> K,
 ) -> Result<Option<&'r K>, Abort> {
     let step = scan.as_mut().map(|scan| || Ok(scan.next()?.map(keep)));
-    if !schedule.is_part() {
+    if !schedule.is_fragment() {
         return step_or_again(step, results);
     }
     let row = match step {

@@ -5,7 +5,7 @@ use std::time::Duration;
 use seriatim::htm::{Emulation, HtmMode};
 use seriatim::rng::is_nightly;
 use seriatim::{Builder, Database, Decimal, Handle, ProtocolInfo, Session, Table, Text, Timestamp};
-pub(crate) use seriatim_engine::protocol::copying::NAME as COPYING;
+pub(crate) use seriatim_engine::test_support::protocols::copying::NAME as COPYING;
 
 /// A protocol with a back end.
 pub(crate) struct Setting {

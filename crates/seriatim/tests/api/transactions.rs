@@ -46,7 +46,7 @@ fn collide(tx: Transaction<'_>, other: Transaction<'_>, counters: &Handle<Counte
 #[test]
 fn a_conflict_found_inside_an_update_stops_the_transaction() {
     each(|setting| {
-        // The attempts are in vain, so a few are enough.
+        // All attempts fail, so a few are enough.
         let few = RetryPolicy { attempts_max: 10, ..RetryPolicy::default() };
         let db = setting.builder().retry(few).open().expect("a valid setting");
         let counters = db.create::<Counter>().expect("declared once");
@@ -227,6 +227,7 @@ fn the_retry_policy_bounds_attempts_and_the_body_sees_them() {
             immediate: 1,
             pause_first: Duration::from_micros(1),
             pause_max: Duration::from_micros(3),
+            ..RetryPolicy::default()
         };
         let db = setting.builder().retry(retry).open().expect("valid");
         let counters = db.create::<Counter>().expect("valid");

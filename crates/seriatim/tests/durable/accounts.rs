@@ -28,7 +28,10 @@ pub(crate) fn account(id: u64) -> Account {
 
 /// Every protocol, and one that copies rows and poisons each copy as early as it may.
 pub(crate) fn names() -> impl Iterator<Item = &'static str> {
-    available_protocols().iter().map(|protocol| protocol.name).chain([seriatim_engine::protocol::copying::NAME])
+    available_protocols()
+        .iter()
+        .map(|protocol| protocol.name)
+        .chain([seriatim_engine::test_support::protocols::copying::NAME])
 }
 
 /// Options for a small database on `disk` with stepped background work.

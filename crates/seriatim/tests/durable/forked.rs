@@ -4,34 +4,11 @@
 use std::mem::forget;
 use std::process::{Command, Stdio};
 
-use seriatim::{Builder, Database, Durability, Handle, SchemaError, StorageError, Table, TransactError};
-use seriatim_base::process::in_fork;
+use seriatim::{Builder, Committed, Database, Durability, Handle, SchemaError, StorageError, Table, TransactError};
+use seriatim_base::process::{end_fork, fork, in_fork};
 
 use crate::accounts::{Account, account};
 use crate::locks::Home;
-
-/// Seconds after which a fork that hangs is killed, so that the test fails.
-const HANGS: u32 = 600;
-
-/// Forks; returns 0 in the child.
-fn fork() -> i32 {
-    // SAFETY: the fork makes only calls that are documented to work in a fork. It ends without running handlers of
-    // the process.
-    let child = unsafe { libc::fork() };
-    if child == 0 {
-        // SAFETY: `alarm` only requests a signal, which ends the process.
-        unsafe { libc::alarm(HANGS) };
-    }
-    child
-}
-
-/// Waits for a child of this process; returns its status.
-fn status_of(child: i32) -> i32 {
-    let mut status = 0;
-    // SAFETY: the child is of this process, and `status` is valid memory.
-    assert_eq!(unsafe { libc::waitpid(child, &mut status, 0) }, child);
-    status
-}
 
 #[derive(Table)]
 #[table(name = "other", key(id), hash)]
@@ -144,16 +121,10 @@ fn goes_on(name: &str) {
         // The child returns from here, too.
         Ok(fork())
     });
-    match forked {
-        Err(TransactError::Forked) => {
-            // SAFETY: as in `Fails`.
-            unsafe { libc::_exit(0) }
-        }
-        Ok(child) if *child > 0 => assert_eq!(status_of(*child), 0),
-        _ => {
-            // SAFETY: as in `Fails`, in either process.
-            unsafe { libc::_exit(102) }
-        }
+    match forked.map(Committed::into_value) {
+        Err(TransactError::Forked) => end_fork(0),
+        Ok(Some(child)) => child.wait(),
+        _ => end_fork(102),
     }
     insert(&db, &accounts, 3).expect("the other process does not disturb it");
     drop((session, other, accounts));

@@ -21,12 +21,19 @@ use crate::accounts::{Account, account, rows, small};
 /// a checkpoint, and the third was killed too.
 const FORMAT_1: &str = include_str!("format1.txt");
 
-/// A disk with that directory as `/db`.
-fn of_format_1() -> FaultyDisk {
+/// The same of format 2.
+const FORMAT_2: &str = include_str!("format2.txt");
+
+/// A disk with the directory of this format as `/db`.
+fn of_format(format: u32) -> FaultyDisk {
     let disk = FaultyDisk::new(1);
     let directory = Path::new("/db");
     let mut file: Option<(Box<dyn DiskFile>, u64)> = None;
-    for line in FORMAT_1.lines() {
+    let (text, checkpoint) = match format {
+        1 => (FORMAT_1, "/db/checkpoint-0000000008"),
+        _ => (FORMAT_2, "/db/checkpoint-0000000009"),
+    };
+    for line in text.lines() {
         let (word, rest) = line.split_once(' ').expect("two words");
         let written = match word {
             "file" => {
@@ -55,7 +62,7 @@ fn of_format_1() -> FaultyDisk {
         written.expect("no faults");
         file.as_ref().expect("a file").0.sync_data().expect("no faults");
     }
-    for path in ["/", "/db", "/db/second", "/db/checkpoint-0000000008"] {
+    for path in ["/", "/db", "/db/second", checkpoint] {
         disk.sync_dir(Path::new(path)).expect("no faults");
     }
     disk
@@ -65,8 +72,8 @@ fn two_loggers(disk: &FaultyDisk) -> Builder {
     small("auto", disk).segment_bytes(8 << 10).log_directories([".", "second"])
 }
 
-/// The rows of that directory.
-fn accounts_of_format_1() -> Vec<Account> {
+/// The rows of either directory.
+fn accounts_of_old() -> Vec<Account> {
     let noted = |id, note: String| Account { note, ..account(id) };
     vec![
         Account { balance: 175, ..account(1) },
@@ -93,22 +100,28 @@ fn manifest_of(disk: &FaultyDisk) -> String {
 }
 
 #[test]
-fn a_directory_of_format_one_is_read_and_upgraded_in_place() {
-    let disk = of_format_1();
-    assert!(manifest_of(&disk).contains("\"format\": 1,"));
+fn a_directory_of_an_older_format_is_read_and_upgraded_in_place() {
+    (1..=2).for_each(is_read_and_upgraded);
+}
+
+fn is_read_and_upgraded(format: u32) {
+    let disk = of_format(format);
+    let is_untouched = || manifest_of(&disk).contains(&format!("\"format\": {format},"));
+    assert!(is_untouched());
     let db = Database::builder().workers(2).inspect("/db").disk(Arc::new(disk.mount())).open().expect("it is read");
-    assert_eq!(by_id(rows(&db)), accounts_of_format_1());
+    assert_eq!(by_id(rows(&db)), accounts_of_old());
     drop(db);
-    assert!(manifest_of(&disk).contains("\"format\": 1,"), "it was only looked at");
+    assert!(is_untouched(), "it was only looked at");
     let verified = backup::verify(&disk, Path::new("/db"), &|_, _| {}).expect("it is sound");
     backup::backup(&disk, Path::new("/db"), Path::new("/copy"), &|_, _| {}).expect("it is copied");
     let of_copy = backup::verify(&disk, Path::new("/copy"), &|_, _| {}).expect("the copy is sound");
     assert_eq!((of_copy.entries, of_copy.durable), (verified.entries, verified.durable));
+    assert_eq!(verified.durable.0 % 2048, 2047, "the last epoch of those that were one of 34 bits");
 
-    let mut expected = accounts_of_format_1();
+    let mut expected = accounts_of_old();
     for id in 10..20 {
         let db = two_loggers(&disk).open().expect("it opens");
-        assert!(manifest_of(&disk).contains("\"format\": 2,"));
+        assert!(manifest_of(&disk).contains("\"format\": 3,"));
         assert_eq!(by_id(rows(&db)), expected);
         let accounts = db.table::<Account>().expect("it is there");
         db.session().transact(|tx| tx.insert(&accounts, &account(id))).expect("inserted");
@@ -130,8 +143,12 @@ fn a_directory_of_format_one_is_read_and_upgraded_in_place() {
 
 #[test]
 fn an_upgrade_can_be_cut_short_at_each_operation() {
+    (1..=2).for_each(is_upgraded_wherever_cut);
+}
+
+fn is_upgraded_wherever_cut(format: u32) {
     for n in 1.. {
-        let disk = of_format_1();
+        let disk = of_format(format);
         disk.crash_at(n);
         let process = disk.mount();
         let opened = two_loggers(&disk).disk(Arc::new(process.clone())).open();
@@ -139,7 +156,7 @@ fn an_upgrade_can_be_cut_short_at_each_operation() {
         drop(opened);
         disk.crash();
         let db = two_loggers(&disk).open().unwrap_or_else(|error| panic!("cut at {n}: {error}"));
-        assert_eq!(by_id(rows(&db)), accounts_of_format_1(), "cut at {n}");
+        assert_eq!(by_id(rows(&db)), accounts_of_old(), "cut at {n}");
         if is_done {
             break;
         }

@@ -1,4 +1,4 @@
-//! What is acknowledged survives: power cuts and reopenings of small databases, under every protocol.
+//! Acknowledged transactions survive power cuts and reopenings of small databases, under every protocol.
 
 mod accounts;
 mod by_snapshot;
@@ -12,6 +12,7 @@ mod format;
 mod helpers;
 mod kept;
 mod locks;
+mod many_tables;
 mod memory;
 mod moved;
 mod open;

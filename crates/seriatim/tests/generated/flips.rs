@@ -6,7 +6,7 @@ use std::rc::Rc;
 
 use seriatim::htm::{Emulation, HtmMode};
 use seriatim::{Abort, Builder, Database, Session, Table, Tx, procedure, procedures};
-use seriatim_engine::protocol::disturbing::{NAME, before_accesses};
+use seriatim_engine::test_support::protocols::disturbing::{NAME, before_accesses};
 
 #[derive(Table)]
 #[table(name = "cell", key(id))]
@@ -143,10 +143,10 @@ fn contents(db: &Database) -> Vec<(bool, u32, u64)> {
 }
 
 /// A row: of the entries if true, otherwise of the cells.
-type Place = (bool, u32);
+type RowPosition = (bool, u32);
 
 /// Adds one to a row, unless it is missing or locked. Returns whether it did.
-fn add(db: &Database, place: Place) -> bool {
+fn add(db: &Database, place: RowPosition) -> bool {
     let cells = db.table::<Cells>().expect("it is there");
     let entries = db.table::<Entry>().expect("it is there");
     let added = db.session().transact(|tx| {
@@ -163,7 +163,7 @@ fn add(db: &Database, place: Place) -> bool {
 }
 
 /// Makes a transaction fail at a row, to which another transaction adds one. Returns whether that one did.
-fn fail(db: &Database, place: Place) -> bool {
+fn fail(db: &Database, place: RowPosition) -> bool {
     let cells = db.table::<Cells>().expect("it is there");
     let entries = db.table::<Entry>().expect("it is there");
     let added = Cell::new(false);
@@ -195,7 +195,7 @@ const BODIES: [Body; 2] =
 
 /// Counts of events in all cases.
 #[derive(Default, Debug)]
-struct Met {
+struct EventCounts {
     heated: u32,
     cooled: u32,
     /// Concurrent changes that were committed.
@@ -210,9 +210,9 @@ struct Met {
 fn flip(
     of: (&mut (Database, Session), &mut (Database, Session)),
     body: Body,
-    (hot, place): (bool, Place),
+    (hot, place): (bool, RowPosition),
     at: u32,
-    met: &mut Met,
+    met: &mut EventCounts,
 ) -> bool {
     let ((db, session), (serial, other)) = of;
     // Two epochs without a failure: all rows are cold.
@@ -265,12 +265,12 @@ fn flips_before_any_access_change_nothing() {
             let builder = soon.iter().fold(builder, |builder, &(name, value)| builder.protocol_option(name, value));
             let (mut flipped, mut serial) = (open(builder), open(Database::builder()));
             let places = (0..CELLS).map(|id| (false, id)).chain((0..ENTRIES).map(|id| (true, id)));
-            let mut met = Met::default();
+            let mut met = EventCounts::default();
             for case in [false, true].into_iter().flat_map(|hot| places.clone().map(move |place| (hot, place))) {
                 let accesses = (0..).take_while(|&at| flip((&mut flipped, &mut serial), body, case, at, &mut met));
                 assert!(accesses.count() > 15, "each access of an attempt");
             }
-            let Met { heated, cooled, added, refuted, repaired } = met;
+            let EventCounts { heated, cooled, added, refuted, repaired } = met;
             assert!(heated > 100 && cooled > 100 && added > 300 && refuted > 0, "{met:?}");
             assert_eq!(repaired > 20, repairs, "{met:?}");
         }

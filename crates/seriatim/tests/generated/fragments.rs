@@ -408,7 +408,7 @@ impl Parts {
                 let Ran { reply, undo, .. } = divided.run(session, at, &fragment, true, NOTHING)?;
                 done.push((at, undo));
                 match reply {
-                    Reply::Found(more) => found.extend(more),
+                    Reply::Results(more) => found.extend(more),
                     Reply::Output(bytes) => result = Some(bytes),
                 }
             }
@@ -564,13 +564,13 @@ fn a_break_that_may_not_be_reached_leaves_nothing_known_behind_it() {
 }
 
 /// A partition with all rows, and calls of it.
-struct Alone {
+struct SinglePartition {
     divided: Divided,
     session: Session,
     drawn: Option<(Fragment, String)>,
 }
 
-impl Drawn for Alone {
+impl Drawn for SinglePartition {
     fn call<P: Declared>(&mut self, procedure: P, arguments: &P::Arguments)
     where
         P::Arguments: Debug,
@@ -582,13 +582,13 @@ impl Drawn for Alone {
     }
 }
 
-impl Alone {
-    fn new() -> Alone {
+impl SinglePartition {
+    fn new() -> SinglePartition {
         let (whole, db) = (declare(1), declare(1));
         load(&whole);
         let divided = db.divide().expect("all can be divided");
         divided.fill(&whole, 0).expect("an empty database");
-        Alone { divided, session: db.session(), drawn: None }
+        SinglePartition { divided, session: db.session(), drawn: None }
     }
 
     fn draw(&mut self, rng: &mut Rng) -> (Fragment, String) {
@@ -614,7 +614,7 @@ impl Alone {
 fn fragments_whose_locks_do_not_conflict_do_not_notice_that_one_is_taken_back() {
     let seed = seed("fragments_whose_locks_do_not_conflict_do_not_notice_that_one_is_taken_back");
     let mut rng = Rng::from_seed(seed);
-    let (mut both, mut one) = (Alone::new(), Alone::new());
+    let (mut both, mut one) = (SinglePartition::new(), SinglePartition::new());
     let mut met = 0;
     for _ in 0..1500 {
         let ((first, told), (second, too)) = (both.draw(&mut rng), both.draw(&mut rng));

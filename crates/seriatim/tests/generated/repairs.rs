@@ -9,8 +9,8 @@ use seriatim::htm::{Emulation, HtmMode};
 use seriatim::{
     Abort, Builder, Committed, Database, Rng, Session, Table, TransactError, Tx, procedure, procedures, rng,
 };
-use seriatim_engine::protocol::disturbing::{NAME, REPAIRS, before_accesses};
-use seriatim_engine::protocol::repairing::MEANWHILE;
+use seriatim_engine::test_support::protocols::disturbing::{NAME, REPAIRS, before_accesses};
+use seriatim_engine::test_support::protocols::repairing::MEANWHILE;
 use seriatim_history::{Promises, check};
 
 #[derive(Table)]

@@ -22,8 +22,8 @@ pub(crate) fn each(test: impl Fn(&Setting)) {
     let emulation = Emulation { seed: 7, abort_one_in: 16, yields: false };
     for htm in [HtmMode::Auto, HtmMode::Emulated(emulation)] {
         let copying = seriatim::protocols().iter().find(|protocol| protocol.name == "dbx");
-        let copying =
-            copying.map(|default| ProtocolInfo { name: seriatim_engine::protocol::copying::NAME, ..*default });
+        let copying = copying
+            .map(|default| ProtocolInfo { name: seriatim_engine::test_support::protocols::copying::NAME, ..*default });
         let opens = |protocol: &ProtocolInfo| protocol.opens_on(htm);
         for protocol in seriatim::protocols().iter().copied().chain(copying).filter(opens) {
             let setting = Setting { protocol, htm };

@@ -1,10 +1,9 @@
 //! The one way a chain changes: latch the word at the value it had when the change was planned, store, unlatch.
 //!
-//! A plan is made by optimistic reading, outside. Latching at exactly the value read validates it: nothing of
-//! the chain has changed, and no split has moved keys. So a body is a few stores long, whether it runs in a
-//! region or latches directly, and allocates nothing; a plan that came too late costs a second look. Latching
-//! and unlatching are stores in regions too: an emulated region, or a reader beside a fallback, sees one word
-//! at a time.
+//! A plan is made by optimistic reading, outside. Latching at exactly the value read validates it: nothing of the chain
+//! has changed, and no split has moved keys. So a body is a few stores long, in a region or with latches, and allocates
+//! nothing. A plan that came too late costs a second lookup. Latching and unlatching are stores in regions too: an
+//! emulated region, or a reader beside a fallback, sees one word at a time.
 
 use super::bucket::Bucket;
 use crate::node_version::State;
@@ -85,9 +84,9 @@ pub(super) struct Change<'a, G> {
     pub(super) stores: &'a [(&'a AtomicU64, u64)],
 }
 
-// SAFETY: the words belong to buckets, directory and overflow lines. The first two live as long as the table;
-// the lines were reached by a thread that is online until `run` has returned (rule 2 of the crate), which
-// retires those it cut off.
+// SAFETY: the words belong to buckets, directory and overflow lines. The first two live as long as the table. The lines
+// were reached by a thread that is online until `run` has returned (rule 2 of the crate), which retires the lines that
+// it cuts off.
 unsafe impl<G: Gate> Body for Change<'_, G> {
     type Output = ();
 

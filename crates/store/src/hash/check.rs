@@ -47,7 +47,7 @@ impl<K: Hashed> Hash<K> {
     /// their keys' hashes say, no key twice, and the count of counted keys.
     ///
     /// # Errors
-    /// What does not hold, in words.
+    /// A description of the violated property.
     pub(crate) fn check(&self) -> Result<(), String> {
         let extent = self.directory.extent();
         let mut counted = 0;

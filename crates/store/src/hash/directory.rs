@@ -1,20 +1,17 @@
 //! Where buckets are: linear hashing over a directory of sections (Litwin, "Linear Hashing", VLDB 1980, with
 //! the segment directory of Larson, "Dynamic Hash Tables", CACM 1988).
 //!
-//! A table begins with `base` buckets, enough for its expected rows. It grows one bucket at a time: the
-//! buckets `base << level ..` appear in order, each one splitting the bucket `base << level` before it. The
-//! pair (level, buckets) is one word, the [`Extent`]. Because a table starts from `base` and not from a power
-//! of two, one that stays within its hint has evenly filled buckets and uses no more memory than requested.
+//! A table begins with `base` buckets, enough for its expected rows. It grows one bucket at a time: the buckets `base
+//! << level ..` appear in order, each one splitting the bucket `base << level` before it. The pair (level, buckets) is
+//! one word, the [`Extent`]. A table starts from `base` and not from a power of two. So a table within its hint has
+//! evenly filled buckets and uses no more memory than requested.
 //!
-//! Access rules:
-//! (a) Only the holder of the table's growth lock changes the extent and the directory.
-//! (b) A section is in the directory, and the directory is published, before the extent reaches its buckets;
-//!     readers load the extent first, then the directory.
-//! (c) Sections never move and live as long as the table, and so do directories that were replaced (no more
-//!     than one's size in all): finding a bucket needs no grace period.
-//! (d) Bucket `b` is split only while its word is latched, and the extent moves on meanwhile: a thread that
-//!     reads an unlatched word and *then* the extent sees every split of that bucket up to that value of the
-//!     word.
+//! Access rules: (a) Only the holder of the table's growth lock changes the extent and the directory. (b) A section is
+//! in the directory, and the directory is published, before the extent reaches its buckets; readers load the extent
+//! first, then the directory. (c) Sections never move, and live as long as the table. So do replaced directories, which
+//! have at most the size of one in total. Finding a bucket needs no grace period. (d) Bucket `b` is split only while
+//! its word is latched, and the extent advances meanwhile. So a thread that reads an unlatched word and *then* the
+//! extent sees every split of that bucket up to that value of the word.
 
 use super::bucket::{Bucket, LINE_BYTES};
 use super::hasher::HashValue;

@@ -1,17 +1,14 @@
 //! Growth: splits one bucket at a time, while all other operations continue. (This departs from DBX §4, whose
 //! operations subscribe to a global resize lock: a resize there stops the table for as long as it takes.)
 //!
-//! Invariants:
-//! (a) One thread grows a table at a time; the others continue without waiting. Latches are held for the
-//!     stores of one split.
-//! (b) Splitting bucket `s` into `s` and a new bucket `n` changes the word of `s`. So every node version of a
-//!     key that now belongs to `n` fails (or the observer updates it). `n` begins with a fresh word before any
-//!     thread can reach it.
-//! (c) `n` is complete before `s` is latched. Under the latch the moved records vanish from `s` first, then
-//!     the extent reaches `n`: at no time can a record be removed from one of them and found in the other. A
-//!     reader that finds neither saw `s` latched or changed, and looks again.
-//! (d) A bucket whose gap word is not 0 is not split: a protocol holds keys that would move out of it. Growth
-//!     is postponed until a later insert; chains get longer meanwhile.
+//! Invariants: (a) One thread grows a table at a time; the others continue without waiting. Latches are held for the
+//! stores of one split. (b) Splitting bucket `s` into `s` and a new bucket `n` changes the word of `s`. So every node
+//! version of a key that now belongs to `n` fails (or the observer updates it). `n` begins with a fresh word before any
+//! thread can reach it. (c) `n` is complete before `s` is latched. Under the latch the moved records first leave `s`,
+//! then the extent reaches `n`. So a record can never be removed from one of them and found in the other. A reader that
+//! finds neither saw `s` latched or changed, and looks again. (d) A bucket whose gap word is not 0 is not split: a
+//! protocol holds keys that would move out of it. Growth is postponed until a later insert; chains get longer
+//! meanwhile.
 
 use super::Hash;
 use super::bucket::{BUCKET_SLOTS, Bucket, OVERFLOW_SLOTS, Slot, Spare, load};

@@ -15,10 +15,10 @@
 //! node version that proves absence: linking the key, in whatever bucket it will belong to, changes that word
 //! first.
 //!
-//! Departures from the paper: overflow by chained lines of seven slots instead of chained records, so that a
-//! chain costs a line per seven; lookups take no region, since optimistic reading needs none; growth splits
-//! bucket by bucket instead of under a global resize lock; records lie beside the table, not in the bucket
-//! line, which holds five of them by address.
+//! Departures from the paper: overflow is by chained lines of seven slots instead of chained records, so that a chain
+//! costs a line per seven. Lookups take no region, since optimistic reading needs none. Growth splits bucket by bucket
+//! instead of under a global resize lock. Records lie beside the table, not in the bucket line, which holds five of
+//! them by address.
 
 mod bucket;
 mod change;

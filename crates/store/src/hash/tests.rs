@@ -1,4 +1,4 @@
-//! What must hold of the hash table, with sections of 4 buckets so that directories grow too.
+//! Properties of the hash table, with sections of 4 buckets so that directories grow too.
 
 use super::bucket::{Bucket, Slot, load};
 use super::hasher::{HashValue, Hashed};
@@ -225,7 +225,7 @@ fn every_change_of_membership_changes_the_node_version() {
             let after = worker.absent(&table, &key);
             assert_eq!(before.address(), after.address());
             assert_ne!(before.value(), after.value(), "insert and remove leave no trace");
-            // What changes nothing changes no node version.
+            // Operations without effect change no node version.
             assert!(!worker.remove(&table, &key, record));
             assert!(still_valid(&after));
             worker.retire(record);
@@ -263,7 +263,7 @@ fn a_split_changes_the_node_version_of_every_key_that_moves() {
     }
 }
 
-/// What a transaction does with its node set.
+/// Keeps node versions as a transaction keeps its node set.
 #[derive(Default)]
 struct NodeSet {
     nodes: HashMap<usize, u64>,
@@ -321,7 +321,7 @@ fn a_transaction_can_follow_its_own_splits() {
     }
 }
 
-/// Refuses what it is told to, and remembers the gap it was asked about.
+/// Refuses as configured, and remembers the gap that it was asked about.
 struct Doorman {
     admits: bool,
     asked: usize,

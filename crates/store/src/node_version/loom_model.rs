@@ -1,5 +1,5 @@
-//! The latch and version word in every interleaving and under every reordering that the memory model allows,
-//! by loom, on a leaf with two slots and on a parent with two leaves.
+//! loom runs the latch and version word in every interleaving, and under every reordering that the memory model allows.
+//! The models are a leaf with two slots, and a parent with two leaves.
 //!
 //! Words are read, latched, stored and looked at again by the functions that ship: [`Optimistic`] for readers
 //! of trees, `word` and [`is_still`] for readers of hash tables, `word` for writers in direct mode. The

@@ -28,7 +28,7 @@ pub(crate) enum Aim<'k, K: NodeKind> {
 #[derive(Debug)]
 pub(crate) struct Disturbed;
 
-/// What to record on the way down. The record counts only if the descent succeeds.
+/// The data to record on the way down. The record counts only if the descent succeeds.
 pub(crate) trait Trace<'t, K: NodeKind, const FAN: usize> {
     fn begin(&mut self);
     fn step<L: Load>(&mut self, load: &mut L, step: Step<'t, K, FAN>);

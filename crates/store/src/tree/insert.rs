@@ -5,9 +5,8 @@
 //! is full too, the topmost of the full ancestors right above it is split first, alone, and the insertion
 //! begins again. So a body changes at most a node, its parent, and new nodes that no other thread sees.
 //!
-//! Where to split: an ascending run (each insertion right behind the last) splits behind itself, so that
-//! sequential loads leave full leaves; a descending run splits before itself; any other insertion splits in
-//! the middle.
+//! The split point: an ascending run (each insertion right behind the last) splits behind itself, so that sequential
+//! loads leave full leaves. A descending run splits before itself, and any other insertion in the middle.
 
 use super::Root;
 use super::cell::Cell;
@@ -524,8 +523,8 @@ fn shortest_between<'t>(below: &[u8], above: &'t [u8]) -> &'t [u8] {
     &above[..=common]
 }
 
-/// Sees to it that a thread that changes the gap word of a latched leaf from now on sees the latch: a
-/// read-modify-write that changes nothing comes before or after theirs.
+/// Ensures that a thread that changes the gap word of a latched leaf from now on sees the latch. A read-modify-write
+/// that changes nothing comes before or after theirs.
 fn settle<K: NodeKind, A: Access, const LEAF: usize>(access: &mut A, leaf: &Leaf<K, LEAF>) {
     loop {
         let gap = access.load(&leaf.gap);

@@ -4,12 +4,11 @@
 //! short form, and never tie. A byte string's is its first 16 bytes, big-endian and zero padded; on a tie the
 //! whole strings decide.
 //!
-//! A *separator* `(short, out_of_line)` divides the keys below it from those at or above it. With out-of-line
-//! value 0 the short form alone decides: the separator is the least key with that short form. As a byte string
-//! that is the 16 bytes without trailing zeros. Otherwise the out-of-line value is the separator's full byte
-//! string, in a block that the interior node owns. A split needs an out-of-line value only between two keys
-//! that tie, and cuts it after the first byte in which they differ (suffix truncation, Bayer and Unterauer
-//! 1977).
+//! A *separator* `(short, out_of_line)` divides the keys below it from those at or above it. With out-of-line value 0
+//! the short form alone decides: the separator is the least key with that short form. As a byte string that is the 16
+//! bytes without trailing zeros. Otherwise the out-of-line value is the separator's full byte string, in a block that
+//! the interior node owns. A split needs an out-of-line value only between two keys that tie. It cuts the value after
+//! the first byte in which they differ (suffix truncation, Bayer and Unterauer 1977).
 
 use super::cell::{Cell, OutOfLineCell, Pair};
 use super::position::Limit;

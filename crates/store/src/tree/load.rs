@@ -11,8 +11,8 @@ pub(crate) trait Load<W = AtomicU64> {
     /// The word's value; it counts once [`Load::unchanged`] answers `true`.
     fn load(&mut self, word: &W) -> u64;
 
-    /// As `load`, for a word that names memory, or gives the used part of a node: everything that was written
-    /// there before the word was stored is visible.
+    /// As `load`, for a word that names memory, or gives the used part of a node. Everything that was written there
+    /// before the word was stored is visible.
     fn follow(&mut self, word: &W) -> u64;
 
     /// Whether `word` still has `value`. If so, all that was loaded since it was [followed](Load::follow)

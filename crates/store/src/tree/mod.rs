@@ -1,18 +1,14 @@
 //! The ordered index: a B+-tree (DBX §4; `README.md` beside this file).
 //!
-//! Invariants:
-//! (a) Every key is in the one leaf that a descent for it reaches; leaves hold their keys in ascending order,
-//!     without repeats.
-//! (b) Every change of a leaf's records, and its unlinking, changes the leaf's word; a leaf loses keys of its
-//!     range in no other way. So a word that has not changed proves what the leaf held and that it is still
-//!     the leaf to look in.
-//! (c) A thread that waits for a latch holds none, and one that holds a latch waits for nothing: no deadlock,
-//!     and waits end.
-//! (d) Nodes have no siblings: scans go from leaf to leaf by descending for the bound that ended the last
-//!     one. So a split or unlink touches the node, its parent and nothing else.
-//! (e) A leaf that becomes empty is unlinked with every ancestor that has no other child, unless its gap is
-//!     held (or its last record stays, `Observer::EMPTIES`) or it is the last leaf. Nothing else is ever
-//!     merged (Sen and Tarjan 2010: deletion without rebalancing is fine).
+//! Invariants: (a) Every key is in the one leaf that a descent for it reaches; leaves hold their keys in ascending
+//! order, without repeats. (b) Every change of a leaf's records, and its unlinking, changes the leaf's word; a leaf
+//! loses keys of its range in no other way. So a word that has not changed proves what the leaf held and that it is
+//! still the leaf to look in. (c) A thread that waits for a latch holds none, and one that holds a latch waits for
+//! nothing: no deadlock, and waits end. (d) Nodes have no siblings: scans go from leaf to leaf by descending for the
+//! bound that ended the last one. So a split or unlink touches the node, its parent and nothing else. (e) A leaf that
+//! becomes empty is unlinked with every ancestor that has no other child. It stays if its gap is held, if its last
+//! record stays (`Observer::EMPTIES`), or if it is the last leaf. Nothing else is ever merged (Sen and Tarjan 2010:
+//! deletion without rebalancing is fine).
 
 mod cell;
 mod check;
@@ -48,8 +44,8 @@ use seriatim_memory::{OutOfMemory, Pinned};
 use std::marker::PhantomData;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Levels above the leaves that a tree can have. With a fan-out of at least 2 when nodes split and 48-bit
-/// addresses, a tree of 15-way nodes ends far below; the root's level also fits beside its address.
+/// Levels above the leaves that a tree can have. A tree of 15-way nodes ends far below, as split nodes have a fan-out
+/// of at least 2 and addresses have 48 bits. The root's level also fits beside its address.
 const HEIGHT_MAX: usize = 32;
 const _: () = assert!(HEIGHT_MAX < CACHE_LINE);
 
@@ -95,7 +91,7 @@ impl<K: NodeKind, const LEAF: usize, const FAN: usize> Tree<K, LEAF, FAN> {
         const { Self::SIZES };
         static IDS: AtomicU64 = AtomicU64::new(1);
         let memory = cx.local.allocate(cx.outside, Leaf::<K, LEAF>::BYTES)?;
-        // SAFETY: just allocated, of a multiple of the line size, hence aligned.
+        // SAFETY: just allocated, of a multiple of the line size, and so aligned.
         let leaf = unsafe { Leaf::<K, LEAF>::create(&mut Exclusive, memory) };
         Ok(Tree {
             root: CacheAligned(AtomicU64::new(Root { address: leaf.address(), level: 0 }.pack())),

@@ -5,14 +5,14 @@
 //! interior  word | count, level | keys[FAN] | out_of_line[FAN] | children[FAN]
 //!           (keys and out-of-line values: the last slot is unused)
 //! ```
-//! With the sizes of `size`, a leaf of one-word keys takes 512 bytes and of two-word keys 768; an interior
-//! node takes 512 for one-word keys, 768 for two-word keys, 1024 for byte strings.
+//! With the sizes of `size`, a leaf takes 512 bytes for one-word keys and 768 for two-word keys. An interior node takes
+//! 512 for one-word keys, 768 for two-word keys, and 1024 for byte strings.
 //!
 //! Which thread may touch what (rule 3: always as atomics):
 //! 1. All fields but `word` and `gap` change only while the word is latched; `level` never changes.
-//! 2. While a node is latched, its slots are filled before `count` includes them. So a reader that follows
-//!    `count` finds in each slot below it a record, child or out-of-line value that was linked when it read
-//!    the node's word, or later: safe to access, though only valid once the word proves unchanged.
+//! 2. While a node is latched, its slots are filled before `count` includes them. So a reader that follows `count`
+//!    finds in each slot below it a record, child or out-of-line value that was linked when it read the node's word, or
+//!    later. It is safe to access, but only valid once the word proves unchanged.
 //! 3. `low..=last` are short forms that belong to the leaf. They may be fewer than those that do: neighbours unlinked
 //!    leave their keys to the leaf without touching it. A leaf never loses keys without its word changing.
 //! 4. `gap` belongs to the protocol; see [`Observer`](crate::Observer).

@@ -1,10 +1,9 @@
 //! Removal, and the unlinking of leaves that it empties.
 //!
-//! The last record of a leaf is removed with the leaf, and with every ancestor that has no other child. All of
-//! them are latched, from the lowest ancestor that keeps another child downwards. That ancestor drops the
-//! branch, and the branch is marked dead. The keys of the leaf now belong to a neighbour, whose word does not
-//! change: it has lost nothing, and a reader that looked for a key of the dead leaf holds the dead leaf's
-//! word.
+//! The last record of a leaf is removed with the leaf, and with every ancestor that has no other child. All of them are
+//! latched, from the lowest ancestor that keeps another child downwards. That ancestor drops the branch, and the branch
+//! is marked dead. The keys of the leaf now belong to a neighbour, whose word does not change. It has lost nothing, and
+//! a reader that looked for a key of the dead leaf holds the dead leaf's word.
 
 use super::Tree;
 use super::descend::{Aim, Path};

@@ -133,7 +133,7 @@ pub(super) fn visit(tx: &Tx, branch: u32) -> Result<(), Abort> {
 /// Makes a new one.
 ///
 /// # Errors
-/// What went wrong, in words.
+/// A description of the failure.
 pub fn open(builder: Builder) -> Result<Database, String> {
     let db = builder.open().map_err(said)?;
     let (accounts, branches) = (db.create::<Account>().map_err(said)?, db.create::<Branch>().map_err(said)?);
@@ -171,7 +171,7 @@ pub fn calls(seed: u64, count: usize) -> Vec<(String, Value)> {
 /// The sums of branches and of accounts of an existing database.
 ///
 /// # Errors
-/// What went wrong, in words.
+/// A description of the failure.
 pub fn sums(builder: Builder) -> Result<(i64, i64), String> {
     let db = builder.open().map_err(said)?;
     let tables = Tables::of(&db)?;

@@ -1,5 +1,5 @@
-//! What is killed amid procedures that are cut: deposits, of which sums are published after the rest, one or
-//! several; and TPC-C.
+//! Processes that are killed during procedures in pieces: deposits, one or several of whose sums are published after
+//! the rest, and TPC-C.
 //!
 //! Each deposit leaves an entry, so what sums must be is known; of TPC-C its consistency conditions say as much.
 
@@ -14,7 +14,7 @@ use seriatim_workload::{Ending, Workload};
 use super::{Canary, Oracle, THREADS, said, snapshots};
 use crate::{patience, terminals};
 
-/// What was paid in.
+/// The deposited amounts.
 #[derive(Table, Clone, Debug)]
 #[table(name = "deposit", key(thread, number))]
 struct Deposit {
@@ -82,7 +82,7 @@ fn tpcc() -> Tpcc {
     Tpcc::new(tpcc::Options::new(Scale { items: 50, customers: 6, undelivered: 3, ..Scale::small(1) }, 7))
 }
 
-/// What was acknowledged, and what was there the last time.
+/// The acknowledged deposits, and the state at the last recovery.
 #[derive(Debug, Default)]
 pub(super) struct Calls {
     deposits: BTreeMap<u32, u64>,
@@ -195,8 +195,8 @@ impl Oracle for Calls {
     }
 }
 
-/// What a child does until it is killed. Of what is acknowledged before it is durable, it tells what has
-/// become durable.
+/// The work of a child until it is killed. Of what is acknowledged before it is durable, it tells what has become
+/// durable.
 pub(super) fn child(
     (db, mode, canary): (&Database, Durability, Canary),
     seed: u64,
@@ -204,7 +204,7 @@ pub(super) fn child(
     tell: &dyn Fn(u32, u64),
     stops: &dyn Fn() -> bool,
 ) -> Result<(), String> {
-    // What is waited for together.
+    // Calls that are waited for together.
     let together = match canary {
         Canary::None if mode == Durability::Async => 20,
         Canary::Halves => 500,

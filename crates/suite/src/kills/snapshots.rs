@@ -1,6 +1,6 @@
-//! What is killed where durability is by snapshot: transfers, and a reader that tells the number of each
-//! snapshot and what it saw in it. What a child leaves is the snapshot with the number that its recovery
-//! says, as the reader saw it.
+//! Processes that are killed where durability is by snapshot. They run transfers, and a reader that reports the number
+//! of each snapshot and its contents. After a kill, the recovered state is the snapshot with the reported number, as
+//! the reader saw it.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -52,15 +52,15 @@ pub(super) fn read(db: &Database, tell: &dyn Fn(u32, u64), stops: &dyn Fn() -> b
     Ok(())
 }
 
-/// What readers told, and what transfers must be there.
+/// The reports of readers, and the transfers that must be there.
 #[derive(Debug, Default)]
 pub(super) struct Snapshots {
     transfers: Transfers,
-    /// What was seen, by the numbers of snapshots.
+    /// The contents seen, by the numbers of snapshots.
     seen: BTreeMap<u64, u32>,
     /// The newest snapshot that children before the last told of.
     before: u64,
-    /// A number that was told again.
+    /// A number that was reported again.
     again: Option<u64>,
     matched: u64,
 }

@@ -34,7 +34,7 @@ pub type Totals = BTreeMap<String, Tally>;
 /// Whether what `plan` is for has happened in every setting: where nothing happened, nothing was tested.
 ///
 /// # Errors
-/// What has never happened, and where.
+/// The events that never happened, and their places.
 pub fn covered(totals: &Totals, plan: Plan) -> Result<(), String> {
     let lacks = |setting: &Setting| {
         let tally = totals.get(&setting.to_string()).copied().unwrap_or_default();

@@ -196,7 +196,7 @@ impl Case {
     /// Runs it.
     ///
     /// # Errors
-    /// What did not hold, in words, with the seed.
+    /// A description of the violated property, with the seed.
     pub fn run(&self) -> Result<Tally, String> {
         self.live().map_err(|problem| {
             let Case { seed, setting, plan, .. } = self;
@@ -290,7 +290,7 @@ impl Settings<'_> {
         let builder = setting.builder().workers(WORKERS).huge_pages(false).step_helpers(true).retry(RetryPolicy {
             attempts_max: 3,
             immediate: 3,
-            ..RetryPolicy::default()
+            ..setting.patience()
         });
         let builder = builder.path(DIRECTORY).disk(Arc::new(process)).durability(mode).checkpoint_bytes(None);
         let builder = builder.segment_bytes(self.segment_bytes).log_buffer_bytes(self.buffer_bytes);

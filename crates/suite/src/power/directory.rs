@@ -15,7 +15,7 @@ use super::verify;
 /// operations.
 ///
 /// # Errors
-/// What did not hold, with the seed.
+/// A description of the violated property, with the seed.
 pub fn cut_each_operation(case: &Case) -> Result<u64, String> {
     let wrong =
         |problem: String| format!("a recovery that was cut short: seed {}, {}: {problem}", case.seed, case.setting);
@@ -65,7 +65,7 @@ pub enum Damaged {
 ///
 /// # Errors
 /// Wrong data, or an error that does not name a file of the directory, with the seed.
-pub fn damage(case: &Case, before: &Left<'_>, seed: u64) -> Result<Damaged, String> {
+pub fn damage(case: &Case, before: &LeftDirectory<'_>, seed: u64) -> Result<Damaged, String> {
     let mut stage = before.0.fork(seed);
     stage.disk.reboot();
     let mut rng = Rng::from_seed(seed);
@@ -110,15 +110,15 @@ pub fn damage(case: &Case, before: &Left<'_>, seed: u64) -> Result<Damaged, Stri
 }
 
 /// The directory of a case after some incarnations.
-pub struct Left<'c>(Stage<'c>);
+pub struct LeftDirectory<'c>(Stage<'c>);
 
-impl Left<'_> {
+impl LeftDirectory<'_> {
     /// After some lives of this case.
     ///
     /// # Errors
-    /// What did not hold.
-    pub fn by(case: &Case) -> Result<Left<'_>, String> {
-        left_by(case).map(Left)
+    /// A description of the violated property.
+    pub fn by(case: &Case) -> Result<LeftDirectory<'_>, String> {
+        left_by(case).map(LeftDirectory)
     }
 }
 

@@ -24,7 +24,7 @@ pub(crate) enum Verdict {
 
 /// An object whose changes can be observed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Place {
+enum Object {
     Row(usize, u32),
     Tag(usize, u32),
     Group(usize, u16),
@@ -45,7 +45,7 @@ struct Commit {
     number: u64,
     epoch: u64,
     rows: Vec<(usize, u32, Option<Row>)>,
-    places: Vec<(Place, u64)>,
+    places: Vec<(Object, u64)>,
 }
 
 /// The state after the last commit, and how it came to be.
@@ -54,7 +54,7 @@ pub(crate) struct Model {
     rows: Vec<BTreeMap<u32, Row>>,
     /// The holder of each tag, where tags are unique.
     tags: Vec<BTreeMap<u32, u32>>,
-    places: BTreeMap<Place, u64>,
+    places: BTreeMap<Object, u64>,
     /// Those that no recovery has settled.
     commits: Vec<Commit>,
     /// The deferred operations that are not published, and their epoch.
@@ -140,13 +140,14 @@ impl Model {
         let mut places = Vec::new();
         for (&(table, key), before) in &rows {
             let after = self.rows[table].get(&key);
-            places.extend([Place::Row(table, key), Place::Table(table)]);
+            places.extend([Object::Row(table, key), Object::Table(table)]);
             let (tag, group) = (|row: &Row| row.tag, |row: &Row| row.group);
             if before.as_ref().map(tag) != after.map(tag) {
-                places.extend([before.as_ref(), after].into_iter().flatten().map(|row| Place::Tag(table, row.tag)));
+                places.extend([before.as_ref(), after].into_iter().flatten().map(|row| Object::Tag(table, row.tag)));
             }
             if before.as_ref().map(group) != after.map(group) {
-                places.extend([before.as_ref(), after].into_iter().flatten().map(|row| Place::Group(table, row.group)));
+                places
+                    .extend([before.as_ref(), after].into_iter().flatten().map(|row| Object::Group(table, row.group)));
             }
         }
         places.sort_unstable();
@@ -249,12 +250,12 @@ impl Run<'_> {
         Verdict::Commits
     }
 
-    fn look(&mut self, place: Place) {
+    fn look(&mut self, place: Object) {
         self.saw = self.saw.max(self.model.places.get(&place).copied().unwrap_or(0));
     }
 
     fn get(&mut self, table: usize, key: u32) -> Option<Row> {
-        self.look(Place::Row(table, key));
+        self.look(Object::Row(table, key));
         self.model.rows[table].get(&key).cloned()
     }
 
@@ -292,15 +293,15 @@ impl Run<'_> {
                 Seen::Done(there)
             }
             Op::Scan(table) => {
-                self.look(Place::Table(*table));
+                self.look(Object::Table(*table));
                 Seen::Rows(self.model.rows[*table].values().cloned().collect())
             }
             Op::Group(table, group) => {
-                self.look(Place::Group(*table, *group));
+                self.look(Object::Group(*table, *group));
                 self.found(*table, |row| row.group == *group)
             }
             Op::Tag(table, tag) => {
-                self.look(Place::Tag(*table, *tag));
+                self.look(Object::Tag(*table, *tag));
                 self.found(*table, |row| row.tag == *tag)
             }
             Op::Savepoint => {
@@ -318,7 +319,7 @@ impl Run<'_> {
 
     fn found(&mut self, table: usize, wanted: impl Fn(&Row) -> bool) -> Seen {
         let rows: Vec<Row> = self.model.rows[table].values().filter(|row| wanted(row)).cloned().collect();
-        rows.iter().for_each(|row| self.look(Place::Row(table, row.key)));
+        rows.iter().for_each(|row| self.look(Object::Row(table, row.key)));
         Seen::Rows(rows)
     }
 
@@ -326,7 +327,7 @@ impl Run<'_> {
         if let (Some(row), true) = (&row, KINDS[table].has_unique_tags()) {
             let unchanged = self.model.rows[table].get(&key).is_some_and(|before| before.tag == row.tag);
             if !unchanged {
-                self.look(Place::Tag(table, row.tag));
+                self.look(Object::Tag(table, row.tag));
                 if self.model.tags[table].get(&row.tag).is_some_and(|&holder| holder != key) {
                     return Err(Verdict::Duplicate);
                 }

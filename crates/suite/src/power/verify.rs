@@ -9,7 +9,7 @@ use super::model::Model;
 use super::schema::{KINDS, Row, definition};
 use super::script::Domain;
 
-/// The oracle's knowledge of a database besides its rows.
+/// The oracle's knowledge of a database other than its rows.
 #[derive(Clone, Debug)]
 pub(super) struct Known {
     /// The possible keys and indexed values.

@@ -106,7 +106,7 @@ fn during<P: Protocol>(first: Work<'_, P>, others: &[Work<'_, P>]) -> (bool, [i6
                 other.begin(Mode::ReadWrite, Priority::NONE);
                 let steps_of_other = work(&columns, &mut other);
                 newest = commits(&mut other, steps_of_other).expect("nobody is in its way");
-                // Where nothing was written, each goes on from the one before.
+                // If nothing was written, each continues from the one before.
                 if validates && steps.is_ok() && !worker.writes() {
                     steps = worker.validate();
                 }
@@ -140,7 +140,7 @@ fn an_addition_of_a_sum_out_of_range_is_refuted<P: Protocol>() {
     assert_eq!(during::<P>(&add, &[&add]), (false, [7, half as i64]));
 }
 
-/// A column is set whatever was in it; unless it was perhaps not set, or added to besides.
+/// A column is set whatever was in it, unless it may not have been set, or was also added to.
 fn what_is_set_blindly_is_used_by_nobody_but_who_adds_to_it<P: Protocol>() {
     let sets = |by: i64| {
         move |columns: &Columns<P>, worker: &mut P::Worker| columns.change(worker, SUM, ColumnUse::setting([SUM]), by)
@@ -248,8 +248,7 @@ fn what_was_used_is_refuted<P: Protocol>() {
     };
     assert_eq!(during::<P>(&read, &[&change]), (false, [8, 0]));
     assert_eq!(during::<P>(&change, &[&change]), (false, [8, 0]));
-    // The sum is read: before it is added to, afterwards, by whoever asks for all columns, or by who adds to
-    // it by hand.
+    // The sum is read before or after the addition, by a reader of all columns, or by an addition that reads and sets.
     let looks: [Work<'_, P>; 4] = [
         &|columns, worker| {
             columns.look(worker, SUM, set(&[SUM]))?;

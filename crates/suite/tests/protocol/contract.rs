@@ -1,4 +1,4 @@
-//! What the contract promises, held against every protocol where it does not show through the public API.
+//! The promises of the contract, checked under every protocol where the public API does not show them.
 
 mod gc;
 mod held;
@@ -193,5 +193,5 @@ for_each_protocol!(under_every_protocol);
 
 /// As the others, with every record hot.
 mod hot {
-    under_every_protocol! { htcc => crate::all_hot::AllHot, }
+    under_every_protocol! { htcc => seriatim_test_protocols::all_hot::AllHot, }
 }

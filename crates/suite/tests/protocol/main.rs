@@ -1,6 +1,5 @@
 //! Tests of the contract below the engine, which drive the protocols themselves.
 
-mod all_hot;
 mod columns;
 #[path = "../../../protocol/src/common.rs"]
 #[allow(dead_code, reason = "unit tests of protocols use the rest")]

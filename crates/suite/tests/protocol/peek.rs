@@ -44,7 +44,7 @@ fn careless<P: Protocol>(_: &P, table: &Table, record: RecordPtr, _: Pinned<'_>,
     Peeked::Row(tid, RowPtr::new(row as *mut u8).expect("rows are never deleted under the canary"))
 }
 
-/// What a peek at a key finds; `None` if no record is linked. The row may lie in `buffer`.
+/// The result of a peek at a key; `None` if no record is linked. The row may lie in `buffer`.
 fn at<P: Protocol>(bench: &Bench<P>, core: &Core, id: u64, look: Look<P>, buffer: &mut RowBuffer) -> Option<Peeked> {
     let pin = core.local.pinned();
     let record = bench.cells.index.get(Key::Word8(id), pin).ok()?;
@@ -145,7 +145,7 @@ fn write<P: Protocol>(
 /// against what writers committed.
 ///
 /// # Errors
-/// What was wrong with what it was shown.
+/// The fault of the rows that it saw.
 fn hammer<P: Protocol>(mode: HtmMode, seed: u64, deletes: bool, look: Look<P>) -> Result<(), String> {
     let bench = Bench::<P>::open(mode, &(0..KEYS as i64).map(|id| -id - 1).collect::<Vec<_>>());
     let enough = AtomicBool::new(false);
@@ -276,7 +276,7 @@ for_each_protocol!(under_every_protocol);
 mod hot {
     use super::*;
 
-    under_every_protocol! { htcc => crate::all_hot::AllHot, }
+    under_every_protocol! { htcc => seriatim_test_protocols::all_hot::AllHot, }
 }
 
 #[test]

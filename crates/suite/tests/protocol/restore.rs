@@ -1,5 +1,5 @@
-//! Recovery's way into the tables, under every protocol: whatever the order in which versions come, the
-//! newest stands, nothing else is left, and transactions go on from there.
+//! Recovery restores tables under every protocol. Whatever the order of the versions, the newest remains, nothing else
+//! is left, and transactions continue from there.
 
 use std::collections::BTreeMap;
 
@@ -16,7 +16,7 @@ use seriatim_txn::{
     Recover, Restored, RowBuffer, RowPtr, Staged, Table, Worker,
 };
 
-/// What a row holds: mutable number and text, immutable number and text.
+/// The contents of a row: mutable number and text, immutable number and text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Row {
     sum: i64,
@@ -235,7 +235,7 @@ fn history(rng: &mut Rng, patches: bool) -> Vec<(Tid, Version)> {
     (0..8).map(|_| version(&mut tid)).collect()
 }
 
-/// What a key is after its versions, as far as they have a row to change: newest TID applied, and the row.
+/// The state of a key after its versions, as far as they have a row to change: newest TID applied, and the row.
 fn after(versions: &[(Tid, Version)]) -> Option<(Tid, Option<Row>)> {
     versions.iter().fold(None, |now: Option<(Tid, Option<Row>)>, (tid, version)| match (version, now) {
         (Version::Row(row), _) => Some((*tid, Some(row.clone()))),
@@ -341,7 +341,7 @@ fn go_on<P: Recover>(bench: &Bench<P>, expected: &BTreeMap<u64, (Tid, Option<Row
         assert!(bench.key(id, |key| worker.delete(&bench.table, key)).is_ok_and(|row| row.is_some()));
         assert!(commit(&mut worker) > last);
     }
-    // What readers of the past may need goes when helpers have passed its epoch, which may be a restored one.
+    // Versions for readers of the past are freed when helpers have passed their epoch, which may be a restored one.
     let last = worker.newest().epoch();
     while bench.environment.epochs.current().0 < last.0 + 8 {
         bench.environment.advance_epoch();
@@ -513,5 +513,5 @@ for_each_protocol!(under_every_protocol);
 
 /// As the others, with every record hot.
 mod hot {
-    under_every_protocol! { htcc => crate::all_hot::AllHot, }
+    under_every_protocol! { htcc => seriatim_test_protocols::all_hot::AllHot, }
 }

@@ -275,6 +275,106 @@ fn updates_of_one_row<P: Protocol>() {
     });
 }
 
+/// An attempt that locks the rows that it accesses commits, whatever others do before any one of its steps. They
+/// read its rows meanwhile, and write them before or after it.
+fn a_locking_attempt_commits<P: Protocol>() {
+    if !P::INFO.capabilities.reserves {
+        return;
+    }
+    for (scans, reborn) in [(false, false), (true, false), (false, true), (true, true)] {
+        every_step(|at| {
+            let bench = Bench::<P>::open(HtmMode::Absent, &[5, -5, 0]);
+            let (mut slow, mut other) = (bench.worker(), bench.worker());
+            let (read, wrote) = (Cell::new(None), Cell::new(false));
+            let turn = || {
+                let both = |worker: &mut P::Worker| Ok((bench.read(worker, 0)?, bench.read(worker, 1)?));
+                read.set(attempt(&mut other, both).map(|(_, both)| both));
+                let write = |worker: &mut P::Worker| {
+                    for (id, more) in [(0, 1), (1, -1)] {
+                        let value = bench.read(worker, id)?.expect("it is there");
+                        if reborn {
+                            delete(&bench, worker, id)?;
+                        }
+                        put(&bench, worker, id, value + more)?;
+                    }
+                    Ok(())
+                };
+                wrote.set(attempt(&mut other, write).is_some());
+                commit(&mut other, |worker| bench.change(worker, 2, |value| value + 1));
+            };
+            slow.reserve_next();
+            let (done, interrupted) = interrupt(at, turn, || {
+                attempt(&mut slow, |worker| {
+                    let seen = match scans {
+                        true => sum(&bench, worker, 0, 1)?,
+                        false => bench.read(worker, 0)?.expect("there") + bench.read(worker, 1)?.expect("there"),
+                    };
+                    bench.change(worker, 0, |value| value + 10)?;
+                    bench.change(worker, 1, |value| value - 10)?;
+                    Ok(seen)
+                })
+            });
+            let all = bench.state(&[0, 1, 2]);
+            assert_eq!(done.map(|(_, seen)| seen), Some(0), "before step {at}: it commits, and saw one state");
+            if let Some((a, b)) = read.get() {
+                assert_eq!(a.zip(b).map(|(a, b)| a + b), Some(0), "before step {at}");
+            }
+            let sum = 15 + i64::from(wrote.get());
+            assert_eq!(all, [sum, -sum, i64::from(interrupted)], "before step {at}: an update is lost");
+            // Nothing stays locked.
+            commit(&mut other, |worker| bench.change(worker, 0, |value| value + 1));
+            cleared(&bench, &mut [&mut slow, &mut other]);
+            interrupted
+        });
+    }
+}
+
+/// A transaction that has read a row which another one has locked at access, and reads a second row in the middle of
+/// that one's commit, sees one state or is refuted.
+fn readers_of_locked_rows<P: Protocol>() {
+    if !P::INFO.capabilities.reserves {
+        return;
+    }
+    every_step(|at| {
+        let bench = Bench::<P>::open(HtmMode::Absent, &[5, -5]);
+        let (mut slow, reader) = (bench.worker(), RefCell::new(bench.worker()));
+        let (first, ended) = (Cell::new(None), Cell::new(None));
+        let turn = || {
+            if let Some(first) = first.get() {
+                let second = bench.read(&mut reader.borrow_mut(), 0);
+                let both = second.and_then(|second| reader.borrow_mut().commit(&mut NoRedo).map(|_| (first, second)));
+                ended.set(Some(both.ok()));
+            }
+        };
+        slow.reserve_next();
+        let (done, interrupted) = interrupt(at, turn, || {
+            attempt(&mut slow, |worker| {
+                for (id, more) in [(0, 10), (1, -10)] {
+                    bench.change(worker, id, |value| value + more)?;
+                }
+                let mut reader = reader.borrow_mut();
+                begin(&mut *reader, Mode::ReadWrite);
+                // The row that is unlocked last.
+                match bench.read(&mut reader, 1) {
+                    Ok(value) => first.set(value),
+                    Err(_) => reader.abort(),
+                }
+                Ok(())
+            })
+        });
+        assert!(done.is_some(), "before step {at}: it commits");
+        if let Some(Some((first, second))) = ended.get() {
+            assert_eq!(second.map(|second| first + second), Some(0), "before step {at}: never there at once");
+        }
+        let mut reader = reader.into_inner();
+        if first.get().is_some() && !matches!(ended.get(), Some(Some(_))) {
+            reader.abort();
+        }
+        cleared(&bench, &mut [&mut slow, &mut reader]);
+        interrupted
+    });
+}
+
 /// Each of two writes its row only if it has not seen the other's: not both may.
 fn skew<P: Protocol>(
     values: &[i64],
@@ -359,9 +459,9 @@ fn fleeting_insert_skew<P: Protocol>() {
     }
 }
 
-/// One writes since a row is not there, as it finds in what a third has linked for it and then takes back;
-/// the other inserts that row, since nothing was written. What was not written had been read by one who comes
-/// late in the order, if the protocol has such.
+/// One writes since a row is not there, as it finds in what a third has linked for it and then takes back; the other
+/// inserts that row, since nothing was written. A transaction that comes late in the order had read the unwritten row,
+/// if the protocol has such.
 fn taken_back_insert_skew<P: Protocol>() {
     every_step(|at| {
         let bench = Bench::<P>::open(HtmMode::Absent, &[0, 0, 0]);
@@ -473,7 +573,7 @@ fn deleted_anew<P: Protocol>() {
     assert!(!linked());
 }
 
-/// What is deleted is put away although others hold it when its turn comes.
+/// A deleted record is unlinked although others hold it when its turn comes.
 fn looks_that_come_too_early<P: Protocol>() {
     every_step(|at| {
         let bench = Bench::<P>::open(HtmMode::Absent, &[1, 2, 3]);
@@ -495,8 +595,8 @@ fn looks_that_come_too_early<P: Protocol>() {
     });
 }
 
-/// One fills rows whose keys another has linked, and which the other takes back. It may miss its own rows
-/// then, but does not tell so (promise g). Who is held links nothing that could be met.
+/// One fills rows whose keys another has linked, and which the other takes back. It may miss its own rows then, but
+/// does not tell so (promise g). A held transaction links no record that others could find.
 fn own_rows_that_are_unlinked<P: Protocol>() {
     const ABSENT: [u64; 2] = [8, 9];
     every_step(|at| {
@@ -624,6 +724,16 @@ macro_rules! under_every_protocol {
                 }
 
                 #[test]
+                fn an_attempt_that_locks_what_it_accesses_commits() {
+                    crate::turns::a_locking_attempt_commits::<Protocol>();
+                }
+
+                #[test]
+                fn who_reads_a_locked_row_sees_one_state() {
+                    crate::turns::readers_of_locked_rows::<Protocol>();
+                }
+
+                #[test]
                 fn of_two_who_write_unless_the_other_did_one_does() {
                     crate::turns::however_held::<Protocol>(crate::turns::write_skew::<Protocol>);
                 }
@@ -685,5 +795,5 @@ for_each_protocol!(under_every_protocol);
 
 /// As the others, with every record hot.
 mod hot {
-    under_every_protocol! { htcc => crate::all_hot::AllHot, }
+    under_every_protocol! { htcc => seriatim_test_protocols::all_hot::AllHot, }
 }

@@ -178,7 +178,7 @@ fn an_over_age_parked_transaction_ends_as_too_old() {
             assert!(matches!(tx.commit(), Err(TransactError::TooOld)), "{setting}: it committed");
             assert!(matches!(snapshot.finish(), Err(TransactError::TooOld)), "{setting}: it finished");
         }
-        // Nothing of it is left, its locks are gone, and its session goes on.
+        // Nothing of it is left, its locks are gone, and its session can continue.
         let put = |tx: &Tx| {
             Ok((tx.get(&world.cells, &3000)?.is_none(), tx.try_insert(&world.cells, &Cell { id: 3000, value: 2 })?))
         };
@@ -186,14 +186,14 @@ fn an_over_age_parked_transaction_ends_as_too_old() {
         assert_eq!(*put, (true, true), "{setting}");
         reading.read_after(put.receipt).expect("it is of this database");
         assert!(reading.snapshot(|tx| Ok(tx.get(&world.cells, &3000)?.is_some())).expect("nobody is in the way").value);
-        // A closure that takes too long is told the same.
+        // A closure that takes too long gets the same error.
         let db = &world.db;
         let slow = session.transact(|tx| {
             (0..7).for_each(|_| db.step());
             (0..1000).try_for_each(|_| tx.get(&world.cells, &1).map(drop))
         });
         assert!(matches!(slow, Err(TransactError::TooOld)), "{setting}: {slow:?}");
-        // Churn goes on as before.
+        // Churn continues as before.
         let before = world.rest(&mut session);
         world.churn(&mut session, 20);
         let after = world.rest(&mut session);
@@ -239,7 +239,7 @@ fn memory_beside_a_parked_transaction_is_bounded() {
         assert!(first && scan.take(3).count() <= 1, "{setting}: a scan goes on without its transaction");
         assert!(rival.get(&world.cells, &1).is_err(), "{setting}");
         assert!(rival.commit().is_err(), "{setting}: it committed");
-        // Its memory stays with its owner, which is told at the next call.
+        // Its memory stays with its owner, which gets the error at the next call.
         for row in row.into_iter().chain(seen) {
             assert_eq!((row.id(), row.text()), (7000, &*page.text), "{setting}");
         }
@@ -309,7 +309,7 @@ fn leaked_transactions_end_with_the_next_of_their_session() {
     }
 }
 
-/// What a worker deleted before it went idle is cleared away by helpers, not only by its own next transaction.
+/// Helpers unlink the records that a worker deleted before it went idle, not only its own next transaction.
 #[test]
 fn what_an_idle_worker_deleted_is_cleared_away() {
     const MANY: u32 = 3000;

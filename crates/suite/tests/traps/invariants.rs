@@ -7,7 +7,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use seriatim::rng::seed;
 use seriatim::{Abort, Database, Handle, ReadTx, Rng, Session, TransactError, Tx, thread};
 use seriatim_suite::explore::{BucketCell, Cell};
-use seriatim_suite::{Setting, matrix, patience};
+use seriatim_suite::{Setting, matrix};
 
 use crate::{committed, unless_conflict};
 
@@ -33,7 +33,7 @@ impl std::error::Error for Wrong {}
 
 impl World {
     fn new(setting: &Setting) -> World {
-        let db = setting.builder().workers(5).retry(patience()).operations_max(64).open().expect("a database");
+        let db = setting.builder().workers(5).retry(setting.patience()).operations_max(64).open().expect("a database");
         let (cells, buckets) = (db.create().expect("a table"), db.create().expect("a table"));
         let world = World { db, cells, buckets };
         let load = |tx: &Tx| {
@@ -74,7 +74,7 @@ impl World {
     }
 }
 
-/// What a body does about values that contradict each other.
+/// The reaction of a body to values that contradict each other.
 #[derive(Clone, Copy, Debug)]
 enum Reaction {
     Panics,
@@ -164,7 +164,7 @@ fn a_duplicate_that_never_was_is_never_reported() {
     }
 }
 
-/// What a body reports on values that did exist together is reported, and leaves nothing behind.
+/// An error of a body about values that existed together is reported, and leaves nothing behind.
 #[test]
 fn what_did_happen_is_reported() {
     for setting in matrix(seed("what did happen")) {

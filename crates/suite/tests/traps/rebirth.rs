@@ -7,11 +7,11 @@ use seriatim::history::{History, Saw};
 use seriatim::rng::seed;
 use seriatim::{Database, Rng, Table, Tid, Tx, thread};
 use seriatim_suite::explore::{BucketCell, Cell, Cells};
-use seriatim_suite::{Setting, audit, matrix, patience};
+use seriatim_suite::{Setting, audit, matrix};
 
 use crate::{assert_serializable, committed, stepped, try_once, unless_conflict};
 
-/// What the only read of the newest recorded transaction found.
+/// The value that the only read of the newest recorded transaction found.
 fn saw(history: &History) -> Saw {
     let last = history.transactions.iter().max_by_key(|transaction| transaction.ended).expect("a transaction");
     last.reads[0].saw
@@ -66,7 +66,7 @@ fn versions_rise_under_threads_that_delete_and_reinsert() {
     let seed = seed("versions rise under threads");
     for setting in matrix(seed) {
         let builder = setting.builder().record_history(true).workers(4).epoch_interval(Duration::from_millis(1));
-        let db = builder.retry(patience()).open().expect("a database");
+        let db = builder.retry(setting.patience()).open().expect("a database");
         let (cells, buckets) = (db.create::<Cell>().expect("a table"), db.create::<BucketCell>().expect("a table"));
         thread::scope(|scope| {
             for at in 0..3 {
@@ -108,7 +108,7 @@ fn versions_rise_under_threads_that_delete_and_reinsert() {
 
 /// How the record that the reader saw stood when it committed.
 #[derive(Debug, Default)]
-struct Met {
+struct Outcomes {
     /// It read a tombstone that was unlinked before the key came back.
     unlinked: usize,
     /// It read a tombstone that the key came back to.
@@ -118,7 +118,7 @@ struct Met {
 
 /// A reader finds a tombstone; the record is unlinked and the key comes back with a new one, together with a
 /// cell that the reader sees. So there is no order in which the key was absent.
-fn tombstone<C: Cells<Key = u32>>(setting: &Setting, [before, after]: [u32; 2], delayed: bool, met: &mut Met) {
+fn tombstone<C: Cells<Key = u32>>(setting: &Setting, [before, after]: [u32; 2], delayed: bool, met: &mut Outcomes) {
     let db = stepped(setting);
     let cells = db.create::<C>().expect("a table");
     let put = |tx: &Tx, id, value| tx.put(&cells, &C::new(id, value));
@@ -167,7 +167,7 @@ fn tombstone<C: Cells<Key = u32>>(setting: &Setting, [before, after]: [u32; 2], 
 #[test]
 fn a_tombstone_reader_does_not_survive_the_rebirth_of_its_key() {
     for setting in matrix(seed("tombstone, unlink, reinsert")) {
-        let mut met = Met::default();
+        let mut met = Outcomes::default();
         for before in 0..4 {
             for after in 0..4 {
                 for delayed in [false, true] {

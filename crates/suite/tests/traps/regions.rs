@@ -5,7 +5,7 @@ use seriatim::rng::seed;
 use seriatim::{Abort, Database, OpenError, Rng, Table, Tid, Tx, protocols, thread};
 use seriatim_suite::explore::{BucketCell, Cell};
 use seriatim_suite::stress::{Load, stress_with};
-use seriatim_suite::{Setting, matrix, patience};
+use seriatim_suite::{Setting, matrix};
 
 const TINY: Budget = Budget { conflict: 1, capacity: 1, system: 1, explicit: 1 };
 
@@ -47,7 +47,8 @@ fn no_region_begins_under_a_held_lock() {
     let mut started = 0;
     for abort_one_in in [2, 8] {
         for setting in settings(emulated(seed, abort_one_in)) {
-            let db = setting.builder().workers(4).retry(patience()).region_budget(TINY).open().expect("a database");
+            let db =
+                setting.builder().workers(4).retry(setting.patience()).region_budget(TINY).open().expect("a database");
             let (cells, buckets) = (db.create::<Cell>().expect("a table"), db.create::<BucketCell>().expect("a table"));
             thread::scope(|scope| {
                 for at in 0..3u32 {
@@ -90,7 +91,7 @@ struct Thing {
     text: String,
 }
 
-/// What one thread's program saw, with the TIDs of its commits.
+/// The reads of one thread's program, with the TIDs of its commits.
 #[derive(Debug, PartialEq)]
 struct Outcome {
     seen: Vec<Option<u64>>,
@@ -198,7 +199,8 @@ fn counters_lose_nothing() {
     let seed = seed("counters");
     let tiny = settings(emulated(seed, 2)).chain(settings(emulated(seed, 1))).map(|setting| (setting, TINY));
     for (setting, budget) in matrix(seed).into_iter().map(|setting| (setting, Budget::default())).chain(tiny) {
-        let db = setting.builder().workers(3).retry(patience()).region_budget(budget).open().expect("a database");
+        let db =
+            setting.builder().workers(3).retry(setting.patience()).region_budget(budget).open().expect("a database");
         let (cells, buckets) = (db.create::<Cell>().expect("a table"), db.create::<BucketCell>().expect("a table"));
         let load = |tx: &Tx| {
             tx.insert(&cells, &Cell { id: 1, value: 0 })?;

@@ -11,11 +11,11 @@ use crate::{committed, try_once, unless_conflict};
 /// Why a body fails that has seen that cell X changed and cell Y did not.
 struct Kind {
     name: &'static str,
-    /// What is in Y before, if it is there.
+    /// The value of Y before, if it exists.
     before: Option<i64>,
-    /// What a transaction does to Y that has read X as it was.
+    /// The operation on Y by a transaction that has read X as it was.
     write: fn(&Tx, &Handle<Cell>, u32) -> Result<(), Abort>,
-    /// What fails on Y as it was.
+    /// The operation that fails on Y as it was.
     fail: fn(&Tx, &Handle<Cell>, u32) -> Result<(), Abort>,
     /// Whether it is an error and not a panic.
     is_an_error: bool,
@@ -111,7 +111,7 @@ const KINDS: [Kind; 7] = [
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Way {
     Closure,
-    /// Its caller is told at once.
+    /// Its caller is notified at once.
     Explicit,
 }
 

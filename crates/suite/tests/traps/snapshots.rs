@@ -9,7 +9,7 @@ use seriatim::htm::{Budget, Emulation, HtmMode};
 use seriatim::rng::seed;
 use seriatim::{Abort, Database, Freshness, Handle, ProtocolInfo, ReadTx, Receipt, Rng, Tx, protocols, thread};
 use seriatim_suite::explore::{BucketCell, Cell};
-use seriatim_suite::{Setting, matrix, patience};
+use seriatim_suite::{Setting, matrix};
 
 use crate::{assert_serializable, committed, stepped, unless_conflict};
 
@@ -144,13 +144,13 @@ fn snapshots_amid_installs_see_pairs_and_what_was_acknowledged() {
     const KEYS: u32 = 4;
     let seed = seed("pairs under snapshots");
     for (setting, budget) in with_fallbacks(seed) {
-        let builder = setting.builder().retry(patience()).region_budget(budget).record_history(true);
+        let builder = setting.builder().retry(setting.patience()).region_budget(budget).record_history(true);
         let db = builder.workers(5).open().expect("a database");
         let gives_snapshots = never_validates(&db.protocol());
-        // Without being told, a snapshot may be from before what others were told.
+        // Without such a request, a snapshot may be older than the results of others.
         let is_told = db.protocol().capabilities.snapshots.is_bounded();
         let pair = Pair::new(&db);
-        // Values only rise; the newest that a writer was told is committed.
+        // Values only rise; the newest that a writer got as a result is committed.
         let acknowledged: [AtomicI64; KEYS as usize] = Default::default();
         let receipts: [Mutex<Option<Receipt>>; KEYS as usize] = Default::default();
         thread::scope(|scope| {
@@ -230,9 +230,8 @@ fn snapshots_amid_installs_see_pairs_and_what_was_acknowledged() {
     }
 }
 
-/// A snapshot of the past is serializable, and says of when it is. A judge who is told that it is of the
-/// present refutes it; and where it is not told how old it may be, what its session did and what it read
-/// after is there.
+/// A snapshot of the past is serializable, and says of when it is. A judge that expects it to be of the present refutes
+/// it. If its age is not bounded, it has its session's commits and reads.
 #[test]
 fn a_stale_snapshot_is_serializable_and_the_strict_judge_notices_it() {
     // Others are as old as the oldest transaction under way: here there is none.

@@ -60,7 +60,7 @@ fn pair<A: Cells<Key = u32>, B: Cells<Key = u32>>(setting: &seriatim_suite::Sett
     assert!(try_once(&db, other).is_some(), "{setting}: keys of another table are locked");
     assert!(committed(tx.commit()).is_some(), "{setting}: keys of another table changed, and it aborted");
 
-    // What was read of one table is checked although the same key of the other is written by oneself.
+    // A read of one table is checked although the transaction writes the same key of the other.
     for absent in [false, true] {
         let (id, other_id) = if absent { (100, 101) } else { (5, 6) };
         let mut session = db.session();

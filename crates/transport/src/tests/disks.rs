@@ -1,5 +1,5 @@
-//! Disks that take no writes for a while: which roles are told what meanwhile, and that all continue when the
-//! disks do.
+//! Disks that take no writes for a while: which roles get which notices meanwhile, and that all continue when the disks
+//! do.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -262,7 +262,7 @@ fn who_cannot_begin_for_a_while_is_gone_for_that_while() {
             assert!(matches!(both(&mut port), Ended::Multi(Outcome::Unavailable(PartitionId(0)))));
             thread::sleep(Duration::from_millis(50));
             owner.empty();
-            // Under `locking` its calls are answered at once until it is told.
+            // Under `locking` its calls are answered at once until it is notified.
             assert!(until_committed(|| both(&mut port)).is_some(), "{}", scheme.name());
             assert_eq!(first(&mut port), [VALUE], "{}: this store forgets", scheme.name());
             coordinator.fill();

@@ -16,7 +16,7 @@ use store::{Amounts, KEYS, Op, Program, Store, VALUE};
 
 /// The answers of a client.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-struct Told {
+struct Answers {
     committed: u64,
     aborted: u64,
     conflicts: u64,
@@ -26,7 +26,7 @@ struct Told {
     wrong: Vec<String>,
 }
 
-impl Told {
+impl Answers {
     fn note(&mut self, ended: Ended<Amounts>) {
         let (committed, other) = match ended {
             Ended::Single(Outcome::Committed(_)) | Ended::Multi(Outcome::Committed(_)) => (true, None),
@@ -66,20 +66,20 @@ fn ask(port: &mut Port<Amounts>, rng: &mut Rng, partitions: u32, multi: u64) -> 
 }
 
 /// Keeps as many calls under way as allowed.
-fn client(mut port: Port<Amounts>, seed: u64, calls: u64, options: &Options) -> Told {
-    let (mut rng, mut told, mut asked) = (Rng::from_seed(seed), Told::default(), 0);
+fn client(mut port: Port<Amounts>, seed: u64, calls: u64, options: &Options) -> Answers {
+    let (mut rng, mut answers, mut asked) = (Rng::from_seed(seed), Answers::default(), 0);
     loop {
         while asked < calls && port.outstanding() < options.outstanding_max {
             ask(&mut port, &mut rng, options.partitions, 40).expect("there is room");
             asked += 1;
         }
         match port.receive(None) {
-            Some(answer) => told.note(answer.ended),
+            Some(answer) => answers.note(answer.ended),
             None => break,
         }
     }
-    told.wrong.extend(port.broken().iter().map(|broken| format!("{broken:?} is broken")));
-    told
+    answers.wrong.extend(port.broken().iter().map(|broken| format!("{broken:?} is broken")));
+    answers
 }
 
 fn options(scheme: Scheme) -> Options {
@@ -87,7 +87,7 @@ fn options(scheme: Scheme) -> Options {
 }
 
 /// Checks the final states.
-fn check(ends: &Ends<Amounts>, told: &[Told], calls: u64) -> Result<(), String> {
+fn check(ends: &Ends<Amounts>, answers: &[Answers], calls: u64) -> Result<(), String> {
     let mut sum = 0;
     for end in &ends.owners {
         let owner = end.owner.as_ref().ok_or_else(|| format!("partition {} is gone", end.id))?;
@@ -103,27 +103,27 @@ fn check(ends: &Ends<Amounts>, told: &[Told], calls: u64) -> Result<(), String> 
     if let Some(broken) = ends.coordinator.iter().find(|end| !end.broken.is_empty()) {
         return Err(format!("broken: {:?}", broken.broken));
     }
-    match told.iter().find(|told| told.all() != calls || !told.wrong.is_empty()) {
-        Some(told) => Err(format!("told {told:?}")),
+    match answers.iter().find(|answers| answers.all() != calls || !answers.wrong.is_empty()) {
+        Some(answers) => Err(format!("answers {answers:?}")),
         None => Ok(()),
     }
 }
 
-fn on_threads(options: &Options, calls: u64) -> (Ends<Amounts>, Vec<Told>) {
+fn on_threads(options: &Options, calls: u64) -> (Ends<Amounts>, Vec<Answers>) {
     let (running, ports) = deploy::<Amounts>(options, |_| Store::new()).start().expect("threads");
-    let told = seriatim_base::thread::scope(|scope| {
+    let answers = seriatim_base::thread::scope(|scope| {
         let client = |(seed, port)| scope.spawn(move || client(port, seed, calls, options));
         let clients: Vec<_> = (0..).zip(ports).map(client).collect();
         clients.into_iter().map(|client| client.join().expect("a client")).collect()
     });
-    (running.join().expect("roles end"), told)
+    (running.join().expect("roles end"), answers)
 }
 
 /// The result of a role on a simulated core.
-enum Gives {
+enum RoleOutput {
     Owner(crate::OwnerEnd<Amounts>),
     Coordinator(crate::CoordinatorEnd),
-    Client(Told),
+    Client(Answers),
 }
 
 const COSTS: Costs = Costs {
@@ -134,20 +134,20 @@ const COSTS: Costs = Costs {
 };
 
 /// Clients that make this many calls.
-fn asks(calls: u64) -> impl Fn(Port<Amounts>, u64, &Options) -> Told {
+fn asks(calls: u64) -> impl Fn(Port<Amounts>, u64, &Options) -> Answers {
     move |port, seed, options| client(port, seed, calls, options)
 }
 
 /// As on threads, with a simulated core for each role.
 fn on_cores(
     options: &Options,
-    client: &dyn Fn(Port<Amounts>, u64, &Options) -> Told,
-) -> Result<(Ends<Amounts>, Vec<Told>, Duration), Stuck> {
+    client: &dyn Fn(Port<Amounts>, u64, &Options) -> Answers,
+) -> Result<(Ends<Amounts>, Vec<Answers>, Duration), Stuck> {
     let Deployment { owners, coordinator, ports } = deploy::<Amounts>(options, |_| Store::new());
-    let mut roles: Vec<Role<'_, Gives>> = Vec::new();
-    roles.extend(owners.into_iter().map(|owner| Role::new("owner", move || Gives::Owner(owner.run()))));
-    roles.extend(coordinator.map(|role| Role::new("coordinator", move || Gives::Coordinator(role.run()))));
-    let client = |(seed, port)| Role::new("client", move || Gives::Client(client(port, seed, options)));
+    let mut roles: Vec<Role<'_, RoleOutput>> = Vec::new();
+    roles.extend(owners.into_iter().map(|owner| Role::new("owner", move || RoleOutput::Owner(owner.run()))));
+    roles.extend(coordinator.map(|role| Role::new("coordinator", move || RoleOutput::Coordinator(role.run()))));
+    let client = |(seed, port)| Role::new("client", move || RoleOutput::Client(client(port, seed, options)));
     roles.extend((0..).zip(ports).map(client));
     let cost = 10.0;
     let machine =
@@ -156,15 +156,15 @@ fn on_cores(
     let tell = |reason| panic!("{reason}");
     let guard = Guard { longest: Duration::from_secs(2), held: Duration::from_secs(60), tell: Box::new(tell) };
     let Run { results, cores, .. } = run(&costs, guard, roles)?;
-    let (mut ends, mut told) = (Ends { owners: Vec::new(), coordinator: None }, Vec::new());
+    let (mut ends, mut answers) = (Ends { owners: Vec::new(), coordinator: None }, Vec::new());
     for gives in results {
         match gives.expect("roles do not panic") {
-            Gives::Owner(end) => ends.owners.push(end),
-            Gives::Coordinator(end) => ends.coordinator = Some(end),
-            Gives::Client(of) => told.push(of),
+            RoleOutput::Owner(end) => ends.owners.push(end),
+            RoleOutput::Coordinator(end) => ends.coordinator = Some(end),
+            RoleOutput::Client(of) => answers.push(of),
         }
     }
-    Ok((ends, told, cores.iter().map(|core| core.ended).max().unwrap_or_default()))
+    Ok((ends, answers, cores.iter().map(|core| core.ended).max().unwrap_or_default()))
 }
 
 #[test]
@@ -173,12 +173,12 @@ fn transfers_on_threads_are_whole_under_every_scheme_with_and_without_records_an
         for (records, delay, batch_max) in [(true, 0, 16), (false, 50, 1)] {
             let delay = Duration::from_micros(delay);
             let options = Options { records, delay, batch_max, ..options(scheme) };
-            let (ends, told) = on_threads(&options, 300);
-            check(&ends, &told, 300).unwrap_or_else(|what| panic!("{}: {what}", scheme.name()));
-            let sum = |of: fn(&Told) -> u64| told.iter().map(of).sum::<u64>();
-            assert!(sum(|told| told.committed) > 300 && sum(|told| told.aborted) > 0, "{told:?}");
-            assert_eq!(sum(|told| told.lost + told.unavailable), 0);
-            assert!(scheme == Scheme::Locking || sum(|told| told.conflicts) == 0);
+            let (ends, answers) = on_threads(&options, 300);
+            check(&ends, &answers, 300).unwrap_or_else(|what| panic!("{}: {what}", scheme.name()));
+            let sum = |of: fn(&Answers) -> u64| answers.iter().map(of).sum::<u64>();
+            assert!(sum(|answers| answers.committed) > 300 && sum(|answers| answers.aborted) > 0, "{answers:?}");
+            assert_eq!(sum(|answers| answers.lost + answers.unavailable), 0);
+            assert!(scheme == Scheme::Locking || sum(|answers| answers.conflicts) == 0);
             assert_eq!(ends.coordinator.is_some(), scheme.needs_one_coordinator());
             assert!(ends.owners.iter().all(|end| end.panics.is_empty() && records != end.records.is_empty()));
             assert!(ends.owners.iter().all(|end| end.counts.sleeps > 0), "an idle owner sleeps");
@@ -191,11 +191,11 @@ fn simulated_cores_repeat_a_run_and_do_what_threads_do() {
     for scheme in Scheme::ALL {
         let options = Options { delay: Duration::from_micros(3), costs: COSTS, ..options(scheme) };
         let ran = || {
-            let (ends, told, ended) = on_cores(&options, &asks(200)).expect("it ends");
-            check(&ends, &told, 200).unwrap_or_else(|what| panic!("{}: {what}", scheme.name()));
+            let (ends, answers, ended) = on_cores(&options, &asks(200)).expect("it ends");
+            check(&ends, &answers, 200).unwrap_or_else(|what| panic!("{}: {what}", scheme.name()));
             let stores: Vec<Store> =
                 ends.owners.iter().filter_map(|end| Some(end.owner.as_ref()?.partition().clone())).collect();
-            (told, ended, stores, ends.owners.iter().map(|end| end.counts).collect::<Vec<_>>())
+            (answers, ended, stores, ends.owners.iter().map(|end| end.counts).collect::<Vec<_>>())
         };
         assert_eq!(ran(), ran(), "{}", scheme.name());
     }
@@ -206,18 +206,18 @@ fn simulated_cores_repeat_a_run_and_do_what_threads_do() {
 fn a_message_takes_its_delay_and_what_it_costs() {
     let costs = Costs { woken: Duration::ZERO, ..COSTS };
     let options = Options { delay: Duration::from_micros(40), costs, ..Options::new(Scheme::Blocking, 2) };
-    let (_, told, ended) = on_cores(&options, &asks(50)).expect("it ends");
+    let (_, answers, ended) = on_cores(&options, &asks(50)).expect("it ends");
     let most = Duration::from_micros(50 * 2 * 40 * 2 * 2);
     assert!(ended >= Duration::from_micros(50 * 2 * 40) && ended < most, "{ended:?}");
-    assert_eq!(told[0].all(), 50);
+    assert_eq!(answers[0].all(), 50);
 }
 
 #[test]
 fn batches_save_wake_ups() {
     let sleeps = |batch_max| {
         let options = Options { batch_max, costs: COSTS, outstanding_max: 30, ..options(Scheme::Speculation) };
-        let (ends, told, _) = on_cores(&options, &asks(300)).expect("it ends");
-        check(&ends, &told, 300).expect("it is whole");
+        let (ends, answers, _) = on_cores(&options, &asks(300)).expect("it ends");
+        check(&ends, &answers, 300).expect("it is whole");
         ends.owners.iter().map(|end| end.counts.sleeps).sum::<u64>()
             + ends.coordinator.map_or(0, |end| end.counts.sleeps)
     };
@@ -236,13 +236,13 @@ fn calls_are_bounded_and_go_to_partitions_that_exist() {
         port.run(Program::new(both())).expect("there is room");
         assert_eq!(port.call(PartitionId(0), Vec::new(), false), Err(Refused::Full));
         assert_eq!(port.run(Program::new(both())), Err(Refused::Full));
-        let mut told = Told::default();
+        let mut answers = Answers::default();
         while let Some(answer) = port.receive(None) {
-            told.note(answer.ended);
+            answers.note(answer.ended);
         }
-        assert_eq!((told.committed, port.outstanding()), (2, 0));
+        assert_eq!((answers.committed, port.outstanding()), (2, 0));
         assert!(port.receive(None).is_none(), "nothing is under way");
-        // A procedure that names a partition that does not exist is told so.
+        // A procedure that names a partition that does not exist gets an error.
         port.run(Program::new(vec![(PartitionId(9), Vec::new())])).expect("there is room");
         let ended = port.receive(None).expect("an answer").ended;
         assert!(matches!(ended, Ended::Multi(Outcome::Misuse(_))));
@@ -259,9 +259,9 @@ fn waiting_in_a_circle_over_partitions_ends_by_ticks() {
     let options = Options { ports: 2, outstanding_max: 40, ..options(Scheme::Locking) };
     // One may finish before the other runs.
     let waited = (0..100).any(|_| {
-        let (ends, told) = on_threads(&options, 2000);
-        check(&ends, &told, 2000).expect("it is whole");
-        told.iter().any(|told| told.conflicts > 0)
+        let (ends, answers) = on_threads(&options, 2000);
+        check(&ends, &answers, 2000).expect("it is whole");
+        answers.iter().any(|answers| answers.conflicts > 0)
     });
     assert!(waited, "nobody waits in a circle");
 }
@@ -282,8 +282,8 @@ fn a_client_that_goes_away_stops_nobody() {
             });
             assert_eq!(goes.expect("a thread").join().is_err(), round == 1);
         }
-        let told = client(ports.pop().expect("a port"), 7, 300, &options);
-        check(&running.join().expect("roles end"), &[told], 300)
+        let answers = client(ports.pop().expect("a port"), 7, 300, &options);
+        check(&running.join().expect("roles end"), &[answers], 300)
             .unwrap_or_else(|what| panic!("{}: {what}", scheme.name()));
     }
 }
@@ -300,8 +300,8 @@ fn noticed(fault: Fault, scheme: Scheme) -> Option<String> {
         };
         match on_cores(&options, &asks(300)) {
             Err(stuck) => return Some(stuck.to_string()),
-            Ok((ends, told, _)) => {
-                if let Err(what) = check(&ends, &told, 300) {
+            Ok((ends, answers, _)) => {
+                if let Err(what) = check(&ends, &answers, 300) {
                     return Some(what);
                 }
             }

@@ -1,4 +1,4 @@
-//! Roles that panic: which roles are told what, and which continue.
+//! Roles that panic: which roles get which notices, and which continue.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -10,12 +10,12 @@ use seriatim_base::clock::Instant;
 use seriatim_partition::{Coordinator, CoordinatorRecord, HoldingCoordinator, Journal, Outcome, PartitionId, Scheme};
 
 use super::store::{Amounts, Op, Program, Store, VALUE};
-use super::{Told, ask, check, options};
+use super::{Answers, ask, check, options};
 use crate::{Begin, Ended, Ends, Options, Port, deploy, deploy_with};
 
 /// Makes calls, of which one in `every` panics in its partition; alone, or as one of two partitions.
-fn client(port: &mut Port<Amounts>, seed: u64, calls: u64, every: u64, options: &Options) -> Told {
-    let (mut rng, mut told, mut asked) = (Rng::from_seed(seed), Told::default(), 0);
+fn client(port: &mut Port<Amounts>, seed: u64, calls: u64, every: u64, options: &Options) -> Answers {
+    let (mut rng, mut answers, mut asked) = (Rng::from_seed(seed), Answers::default(), 0);
     loop {
         while asked < calls && port.outstanding() < options.outstanding_max {
             asked += 1;
@@ -33,13 +33,13 @@ fn client(port: &mut Port<Amounts>, seed: u64, calls: u64, every: u64, options: 
             }
         }
         match port.receive(None) {
-            Some(answer) => told.note(answer.ended),
-            None => return told,
+            Some(answer) => answers.note(answer.ended),
+            None => return answers,
         }
     }
 }
 
-fn clients(options: &Options, ports: &mut [Port<Amounts>], calls: u64, every: u64) -> Vec<Told> {
+fn clients(options: &Options, ports: &mut [Port<Amounts>], calls: u64, every: u64) -> Vec<Answers> {
     seriatim_base::thread::scope(|scope| {
         let client = |(seed, port)| scope.spawn(move || client(port, seed, calls, every, options));
         let clients: Vec<_> = (0..).zip(ports).map(client).collect();
@@ -53,10 +53,10 @@ fn deaths_on_simulated_cores_are_told() {
     for scheme in Scheme::ALL {
         let options = Options { costs: super::COSTS, delay: Duration::from_micros(2), ..options(scheme) };
         let calls = |mut port: Port<Amounts>, seed, options: &Options| client(&mut port, seed, 200, 50, options);
-        let (ends, told, _) =
+        let (ends, answers, _) =
             super::on_cores(&options, &calls).unwrap_or_else(|stuck| panic!("{}: {stuck}", scheme.name()));
-        check(&ends, &told, 200).unwrap_or_else(|what| panic!("{}: {what}", scheme.name()));
-        assert!(ends.owners[0].panics.len() >= 3 && told.iter().any(|told| told.lost > 0), "{told:?}");
+        check(&ends, &answers, 200).unwrap_or_else(|what| panic!("{}: {what}", scheme.name()));
+        assert!(ends.owners[0].panics.len() >= 3 && answers.iter().any(|answers| answers.lost > 0), "{answers:?}");
     }
 }
 
@@ -67,16 +67,16 @@ fn an_owner_that_panics_goes_on_from_its_records() {
     for scheme in Scheme::ALL {
         let options = options(scheme);
         let (running, mut ports) = deploy::<Amounts>(&options, |_| Store::new()).start().expect("threads");
-        let told = clients(&options, &mut ports, 400, 50);
+        let answers = clients(&options, &mut ports, 400, 50);
         drop(ports);
         let ends = running.join().expect("roles end");
-        check(&ends, &told, 400).unwrap_or_else(|what| panic!("{}: {what}", scheme.name()));
+        check(&ends, &answers, 400).unwrap_or_else(|what| panic!("{}: {what}", scheme.name()));
         let panics: Vec<usize> = ends.owners.iter().map(|end| end.panics.len()).collect();
         assert!(panics[0] >= 3 && panics[1..] == [0, 0], "{panics:?}");
         assert_eq!(ends.owners[0].panics[0], "deliberately");
-        let committed: u64 = told.iter().map(|told| told.committed).sum();
-        let lost: u64 = told.iter().map(|told| told.lost + told.unavailable).sum();
-        assert!(committed > 300 && lost > 0, "{}: {told:?}", scheme.name());
+        let committed: u64 = answers.iter().map(|answers| answers.committed).sum();
+        let lost: u64 = answers.iter().map(|answers| answers.lost + answers.unavailable).sum();
+        assert!(committed > 300 && lost > 0, "{}: {answers:?}", scheme.name());
     }
 }
 
@@ -85,8 +85,11 @@ fn without_records_the_partition_is_gone_and_the_others_go_on() {
     for scheme in Scheme::ALL {
         let options = Options { records: false, ..options(scheme) };
         let (running, mut ports) = deploy::<Amounts>(&options, |_| Store::new()).start().expect("threads");
-        let told = clients(&options, &mut ports, 200, 50);
-        assert!(told.iter().all(|told| told.all() == 200 && told.wrong.is_empty() && told.unavailable > 0), "{told:?}");
+        let answers = clients(&options, &mut ports, 200, 50);
+        assert!(
+            answers.iter().all(|answers| answers.all() == 200 && answers.wrong.is_empty() && answers.unavailable > 0),
+            "{answers:?}"
+        );
         let port = &mut ports[0];
         let began = Instant::now();
         let both = |a, b| vec![(PartitionId(a), vec![Op::Add(0, 1)]), (PartitionId(b), vec![Op::Add(0, -1)])];
@@ -110,8 +113,9 @@ fn without_records_the_partition_is_gone_and_the_others_go_on() {
     }
 }
 
-/// Under `locking`. An owner takes all messages of a client that coordinates for itself at once: it votes for
-/// its transaction, panics, and is told that the client is gone. Returns how calls of another client end then.
+/// Under `locking`. An owner takes all messages of a client that coordinates for itself at once. It votes for the
+/// client's transaction, panics, and gets the notice that the client is gone. Returns how calls of another client end
+/// then.
 fn after_a_client_that_goes(part: Vec<Op>, alone: Vec<Op>) -> (Vec<Ended<Amounts>>, Ends<Amounts>) {
     let options = Options { ports: 2, outstanding_max: 2, batch_max: 4, ..Options::new(Scheme::Locking, 2) };
     let mut deployment = deploy::<Amounts>(&options, |_| Store::new());
@@ -165,13 +169,13 @@ fn a_coordinator_that_panics_goes_on_also_without_records() {
     ] {
         let options = Options { records, ..options(scheme) };
         let (running, mut ports) = deploy::<Amounts>(&options, |_| Store::new()).start().expect("threads");
-        let told = seriatim_base::thread::scope(|scope| {
+        let answers = seriatim_base::thread::scope(|scope| {
             let clients: Vec<_> = (0u64..)
                 .zip(&mut ports)
                 .map(|(seed, port)| {
                     let options = &options;
                     scope.spawn(move || {
-                        let (mut rng, mut told, mut asked) = (Rng::from_seed(seed), Told::default(), 0);
+                        let (mut rng, mut answers, mut asked) = (Rng::from_seed(seed), Answers::default(), 0);
                         loop {
                             while asked < 300 && port.outstanding() < options.outstanding_max {
                                 asked += 1;
@@ -186,21 +190,21 @@ fn a_coordinator_that_panics_goes_on_also_without_records() {
                                 }
                             }
                             match port.receive(None) {
-                                Some(answer) => told.note(answer.ended),
-                                None => return told,
+                                Some(answer) => answers.note(answer.ended),
+                                None => return answers,
                             }
                         }
                     })
                 })
                 .collect();
-            clients.into_iter().map(|client| client.join().expect("a client")).collect::<Vec<Told>>()
+            clients.into_iter().map(|client| client.join().expect("a client")).collect::<Vec<Answers>>()
         });
         drop(ports);
         let ends = running.join().expect("roles end");
-        check(&ends, &told, 300).unwrap_or_else(|what| panic!("{}, {records}: {what}", scheme.name()));
+        check(&ends, &answers, 300).unwrap_or_else(|what| panic!("{}, {records}: {what}", scheme.name()));
         let panics = ends.coordinator.map(|end| end.panics).unwrap_or_default();
         assert!(panics.len() >= 3 && panics[0].contains("when it is dropped"), "{panics:?}");
-        assert!(told.iter().map(|told| told.committed).sum::<u64>() > 300, "{told:?}");
+        assert!(answers.iter().map(|answers| answers.committed).sum::<u64>() > 300, "{answers:?}");
     }
 }
 

@@ -1,8 +1,8 @@
 //! Consistency of Articles' tables: counts of comments, their numbers and their authors, compared with the
 //! terminals' ledgers.
 //!
-//! A lost update of an article's count would let two comments take one number; an insert that vanished leaves
-//! a count without its comment; a lost change of a user leaves a sum that differs from the terminals' books.
+//! A lost update of an article's count would let two comments take one number. A lost insert leaves a count without its
+//! comment. A lost change of a user leaves a sum that differs from the terminals' books.
 
 use std::ops::Range;
 use std::sync::atomic::Ordering;

@@ -10,8 +10,8 @@ fn plans() -> Plans {
     Plans::of(&Articles::new(Options::new(2, 1)))
 }
 
-/// An article, and its newest comments: which they are follows from the article's count, so the scan begins
-/// at a key that is known after the article, within the article's partition.
+/// An article and its newest comments. The article's count determines the comments, so the scan begins at a key that is
+/// known after the article, within the article's partition.
 #[test]
 fn get_article() {
     expect_file!["plans/get_article.txt"].assert_eq(&plans().plan("get_article"));

@@ -1,15 +1,15 @@
 //! A terminal of Articles: draws a card, generates the input, runs the transaction, and records commits.
 
-use std::hint::black_box;
+use std::convert::Infallible;
 use std::sync::Arc;
 
 use super::input::Inputs;
 use super::transactions::{add_comment, get_article, get_articles, update_user_info};
 use super::{KINDS, Ledger};
-use crate::contract::{CallMode, InExecutor, Later, Now};
+use crate::Ending;
+use crate::contract::{CallMode, Calls};
 use crate::random::Deck;
-use crate::{Ending, ExecutorClient, Outcome, Started, Submitted, Terminal};
-use seriatim::{Session, TransactError};
+use seriatim::TransactError;
 
 /// One terminal.
 pub struct ArticlesTerminal {
@@ -22,7 +22,9 @@ impl ArticlesTerminal {
     pub(super) fn new(inputs: Inputs, mix: [u32; KINDS.len()], ledger: Arc<Ledger>) -> ArticlesTerminal {
         ArticlesTerminal { inputs, deck: Deck::new(&mix), ledger }
     }
+}
 
+impl Calls for ArticlesTerminal {
     fn one<W: CallMode>(&mut self, caller: &mut W::Caller) -> W::Answer {
         let kind = self.deck.draw(self.inputs.rng());
         let (inputs, ledger) = (&mut self.inputs, &self.ledger);
@@ -43,25 +45,5 @@ impl ArticlesTerminal {
 
 #[inline]
 fn ending<R>(result: Result<R, TransactError>) -> Ending {
-    match result {
-        Ok(output) => {
-            black_box(&output);
-            Ending::Committed
-        }
-        Err(error) => Ending::Failed(error),
-    }
-}
-
-impl Terminal for ArticlesTerminal {
-    fn run_one(&mut self, session: &mut Session) -> Outcome {
-        self.one::<Now>(session)
-    }
-
-    fn submit_one(&mut self, session: &mut Session) -> Submitted {
-        self.one::<Later>(session)
-    }
-
-    fn start_one(&mut self, client: &mut ExecutorClient) -> Started {
-        self.one::<InExecutor>(client)
-    }
+    Ending::after::<Infallible, R>(result, |_| {})
 }

@@ -17,7 +17,7 @@ use std::time::Duration;
 use data::{Extent, Item, Warehouse};
 use seriatim::{Rng, clock, thread};
 
-/// What was measured.
+/// The measurements.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Rate {
     /// Threads, a warehouse each.

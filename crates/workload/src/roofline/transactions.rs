@@ -180,7 +180,7 @@ impl Warehouse {
                 supply(stock, line, notes);
             }
             let amount = f64::from(quantity) * item.price;
-            // What is read of stock is the same in all warehouses.
+            // The columns read of stock are the same in all warehouses.
             let read = u32::from(item.name[0]) + u32::from(item.data[0]) + u32::from(stock.data[0]) + item.image;
             total += amount + f64::from(read) * 1e-9;
             let next = district.next_line;

@@ -1,7 +1,7 @@
 //! Consistency of SmallBank's tables: no money appears or vanishes, and no savings are negative.
 //!
 //! The totals are compared with the loader's and the terminals' own books, which no engine wrote. A lost update of a
-//! balance leaves a total that differs from the books; so does a deposit, a check or a transfer applied by half or
+//! balance leaves a total that differs from the books. So does a deposit, a check or a transfer applied by half or
 //! twice. Savings that became negative were withdrawn on a balance that was not there any more.
 
 use std::ops::Range;

@@ -56,7 +56,7 @@ pub struct WriteCheckInput {
 pub struct SendPaymentInput {
     /// The customer who pays.
     pub from: Name,
-    /// The customer who is paid, another one.
+    /// Another customer, who is paid.
     pub to: Name,
     /// How much.
     pub amount: Money,

@@ -1,6 +1,5 @@
 //! A SmallBank terminal: draws a card, generates the input, runs the transaction, and records commits.
 
-use std::hint::black_box;
 use std::sync::Arc;
 
 use super::input::Inputs;
@@ -8,10 +7,10 @@ use super::transactions::{
     InsufficientFunds, amalgamate, balance, deposit_checking, send_payment, transact_savings, write_check,
 };
 use super::{KINDS, Ledger};
-use crate::contract::{CallMode, InExecutor, Later, Now};
+use crate::Ending;
+use crate::contract::{CallMode, Calls};
 use crate::random::Deck;
-use crate::{Ending, ExecutorClient, Outcome, Started, Submitted, Terminal};
-use seriatim::{Session, TransactError};
+use seriatim::TransactError;
 
 /// One terminal.
 pub struct SmallBankTerminal {
@@ -24,7 +23,9 @@ impl SmallBankTerminal {
     pub(super) fn new(inputs: Inputs, mix: [u32; KINDS.len()], ledger: Arc<Ledger>) -> SmallBankTerminal {
         SmallBankTerminal { inputs, deck: Deck::new(&mix), ledger }
     }
+}
 
+impl Calls for SmallBankTerminal {
     fn one<W: CallMode>(&mut self, caller: &mut W::Caller) -> W::Answer {
         let kind = self.deck.draw(self.inputs.rng());
         let (inputs, ledger) = (&mut self.inputs, &self.ledger);
@@ -63,27 +64,9 @@ impl SmallBankTerminal {
 /// accounts.
 #[inline]
 fn ending<R>(ledger: &Ledger, result: Result<R, TransactError>, added: impl Fn(&R) -> (i64, i64)) -> Ending {
-    match result {
-        Ok(output) => {
-            let (savings, checking) = added(black_box(&output));
-            ledger.savings.add_signed(savings);
-            ledger.checking.add_signed(checking);
-            Ending::Committed
-        }
-        Err(error) => Ending::of::<InsufficientFunds>(error),
-    }
-}
-
-impl Terminal for SmallBankTerminal {
-    fn run_one(&mut self, session: &mut Session) -> Outcome {
-        self.one::<Now>(session)
-    }
-
-    fn submit_one(&mut self, session: &mut Session) -> Submitted {
-        self.one::<Later>(session)
-    }
-
-    fn start_one(&mut self, client: &mut ExecutorClient) -> Started {
-        self.one::<InExecutor>(client)
-    }
+    Ending::after::<InsufficientFunds, R>(result, |output| {
+        let (savings, checking) = added(output);
+        ledger.savings.add_signed(savings);
+        ledger.checking.add_signed(checking);
+    })
 }

@@ -1,5 +1,5 @@
-//! Consistency of TATP's tables: every row has its parent and values of its domain, numbers lead to their
-//! subscribers, and call forwarding has exactly the rows that committed transactions left there.
+//! Consistency of TATP's tables. Every row has its parent and values of its domain, and numbers lead to their
+//! subscribers. Call forwarding has exactly the rows that committed transactions left there.
 //!
 //! UPDATE_LOCATION and UPDATE_SUBSCRIBER_DATA overwrite columns with random values, so one of them that is
 //! lost leaves no trace here; the history checker finds it.

@@ -1,5 +1,5 @@
-//! The population by the description: of each subscriber one to four rows of access information and of special
-//! facilities, each number as likely, and of each special facility none to three call forwardings.
+//! The population by the description. Each subscriber has one to four rows of access information and of special
+//! facilities, each number equally likely. Each special facility has none to three call forwardings.
 
 use std::sync::atomic::Ordering;
 

@@ -41,8 +41,8 @@ fn update_location() {
     expect_file!["plans/update_location.txt"].assert_eq(&plans().plan("update_location"));
 }
 
-/// The subscriber by number, its special facilities, and a row inserted that must be new. What the
-/// description leaves to a violated key is asked before, so that it is a rollback and not a failure.
+/// The subscriber by number, its special facilities, and a row inserted that must be new. Where the description relies
+/// on a violated key, the procedure checks before, so that the end is a rollback and not a failure.
 #[test]
 fn insert_call_forwarding() {
     expect_file!["plans/insert_call_forwarding.txt"].assert_eq(&plans().plan("insert_call_forwarding"));

@@ -1,8 +1,8 @@
 //! The four tables of TATP, with its column names.
 //!
 //! Tables reached by whole keys are hashed: subscribers, by number too, and access information. Special facilities and
-//! call forwardings are also read by the first columns of their keys, so they are ordered. What an integer of the
-//! description is wide enough for is as narrow here: bits are booleans, hex digits and bytes a byte.
+//! call forwardings are also read by the first columns of their keys, so they are ordered. Integers of the description
+//! have their narrowest type here: bits are booleans, hex digits and bytes a byte.
 
 use seriatim::catalog::kind;
 use seriatim::{Data, Database, Handle, IndexHandle, SchemaError, Table, Text};

@@ -1,6 +1,5 @@
 //! A TATP terminal: draws a card, generates the input, runs the transaction, and records call forwardings.
 
-use std::hint::black_box;
 use std::sync::Arc;
 
 use super::input::Inputs;
@@ -9,10 +8,10 @@ use super::transactions::{
     insert_call_forwarding, update_location, update_subscriber_data,
 };
 use super::{KINDS, Ledger};
-use crate::contract::{CallMode, InExecutor, Later, Now};
+use crate::Ending;
+use crate::contract::{CallMode, Calls};
 use crate::random::Deck;
-use crate::{Ending, ExecutorClient, Outcome, Started, Submitted, Terminal};
-use seriatim::{Session, TransactError};
+use seriatim::TransactError;
 
 /// One terminal.
 pub struct TatpTerminal {
@@ -25,7 +24,9 @@ impl TatpTerminal {
     pub(super) fn new(inputs: Inputs, mix: [u32; KINDS.len()], ledger: Arc<Ledger>) -> TatpTerminal {
         TatpTerminal { inputs, deck: Deck::new(&mix), ledger }
     }
+}
 
+impl Calls for TatpTerminal {
     fn one<W: CallMode>(&mut self, caller: &mut W::Caller) -> W::Answer {
         let kind = self.deck.draw(self.inputs.rng());
         let (inputs, ledger) = (&mut self.inputs, &self.ledger);
@@ -71,26 +72,5 @@ impl TatpTerminal {
 /// The end of a transaction that adds this many rows to call_forwarding if it commits.
 #[inline]
 fn ending<R>(ledger: &Ledger, added: i64, result: Result<R, TransactError>) -> Ending {
-    match result {
-        Ok(output) => {
-            black_box(&output);
-            ledger.forwardings.add_signed(added);
-            Ending::Committed
-        }
-        Err(error) => Ending::of::<Unsuccessful>(error),
-    }
-}
-
-impl Terminal for TatpTerminal {
-    fn run_one(&mut self, session: &mut Session) -> Outcome {
-        self.one::<Now>(session)
-    }
-
-    fn submit_one(&mut self, session: &mut Session) -> Submitted {
-        self.one::<Later>(session)
-    }
-
-    fn start_one(&mut self, client: &mut ExecutorClient) -> Started {
-        self.one::<InExecutor>(client)
-    }
+    Ending::after::<Unsuccessful, R>(result, |_| ledger.forwardings.add_signed(added))
 }

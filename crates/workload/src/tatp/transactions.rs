@@ -167,8 +167,8 @@ pub fn update_location(tx: &Tx, input: &UpdateLocationInput) -> Result<(), Abort
     Ok(())
 }
 
-/// Adds a call forwarding to a special facility of a subscriber, found by number; aborts with [`Unsuccessful`] if the
-/// subscriber has no such special facility, or it has a forwarding at this time. Succeeds in 31.25 of 100.
+/// Adds a call forwarding to a special facility of a subscriber, found by number. Aborts with [`Unsuccessful`] if the
+/// subscriber has no such special facility, or if it has a forwarding at this time. Succeeds in 31.25 of 100.
 #[procedure]
 pub fn insert_call_forwarding(tx: &Tx, input: &InsertCallForwardingInput) -> Result<(), Abort> {
     let subscriber = tx.require_by::<Subscriber>(Subscriber::BY_NUMBER, input.sub_nbr)?;

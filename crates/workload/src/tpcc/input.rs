@@ -68,7 +68,7 @@ pub struct PaymentInput {
     pub amount: Money,
     /// H_DATE.
     pub date: Timestamp,
-    /// Of the surrogate key of the history row: who inserts it.
+    /// Of the surrogate key of the history row: the source that inserts it.
     pub h_source: u16,
     /// Its number.
     pub h_number: u32,

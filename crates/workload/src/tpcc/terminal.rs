@@ -1,15 +1,14 @@
 //! A TPC-C terminal: draws a card, generates the input, runs the transaction.
 
-use std::hint::black_box;
 use std::sync::Arc;
 
 use super::input::Inputs;
 use super::options::Mix;
 use super::schema::Tables;
 use super::{UnusedItem, delivery, new_order, order_status, payment, stock_level};
-use crate::contract::{CallMode, InExecutor, Later, Now};
+use crate::Ending;
+use crate::contract::{CallMode, Calls};
 use crate::random::Deck;
-use crate::{Ending, ExecutorClient, Outcome, Started, Submitted, Terminal};
 use seriatim::{Session, TransactError};
 
 /// The history key of a terminal is known once it looked for its last one.
@@ -52,7 +51,9 @@ impl TpccTerminal {
         self.resume = Resume::Done;
         Ok(())
     }
+}
 
+impl Calls for TpccTerminal {
     fn one<W: CallMode>(&mut self, caller: &mut W::Caller) -> W::Answer {
         let kind = self.deck.draw(self.inputs.rng());
         if self.resume == Resume::Pending
@@ -71,27 +72,7 @@ impl TpccTerminal {
     }
 }
 
-impl Terminal for TpccTerminal {
-    fn run_one(&mut self, session: &mut Session) -> Outcome {
-        self.one::<Now>(session)
-    }
-
-    fn submit_one(&mut self, session: &mut Session) -> Submitted {
-        self.one::<Later>(session)
-    }
-
-    fn start_one(&mut self, client: &mut ExecutorClient) -> Started {
-        self.one::<InExecutor>(client)
-    }
-}
-
 #[inline]
 fn ending<R>(result: Result<R, TransactError>) -> Ending {
-    match result {
-        Ok(ref output) => {
-            black_box(output);
-            Ending::Committed
-        }
-        Err(error) => Ending::of::<UnusedItem>(error),
-    }
+    Ending::after::<UnusedItem, R>(result, |_| {})
 }

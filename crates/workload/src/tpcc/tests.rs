@@ -1,5 +1,5 @@
-//! The population has the specification's cardinalities; every condition holds after loading and after runs; and every
-//! condition notices when it is broken on purpose, so none of them is asleep.
+//! The population has the specification's cardinalities. Every condition holds after loading and after runs, and fails
+//! when it is broken on purpose.
 
 use super::*;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -216,7 +216,7 @@ fn a_payment_without_memory_is_no_rollback_of_the_users() {
         let text = "x".repeat(500);
         let (mut fits, handles) = (0, payment::handles(&db).expect("its tables"));
         let error = session.transact(|tx| {
-            // What a payment writes beside the text is written once before, so that the text is what lacks.
+            // The other writes of a payment are made once before, so that only the text lacks room.
             payment::straight(support::operations(tx), &handles, &pay)?;
             tx.update(&tables.customer, &(1, 1, 1), |row| {
                 while row.set_c_data(&text).is_ok() {

@@ -1,17 +1,17 @@
-//! The partition microbenchmark of Jones, Abadi and Madden ("Low Overhead Concurrency Control for Partitioned
-//! Main Memory Databases", SIGMOD 2010, sections 5.1 to 5.4): each transaction reads and updates twelve keys,
-//! all on one partition, or six on each of two.
+//! The partition microbenchmark of Jones, Abadi and Madden ("Low Overhead Concurrency Control for Partitioned Main
+//! Memory Databases", SIGMOD 2010, sections 5.1 to 5.4). Each transaction reads and updates twelve keys, all on one
+//! partition, or six on each of two.
 //!
 //! Every client has twelve keys of its own on every partition, so without conflicts no two clients meet (5.1). With
-//! conflicts (5.2), the first clients, one for each partition, keep to their partition for its single-partition
-//! transactions; the others exchange one key, with the chosen probability, for that partition's hot key, which is the
+//! conflicts (5.2), the first clients, one for each partition, run their single-partition transactions on their
+//! partition. The others exchange one key, with the chosen probability, for that partition's hot key, which is the
 //! first of its client. A transaction touches at most one key that others touch too, so deadlocks are impossible.
 //! Transactions chosen to abort (5.3) do so at one of their partitions, before they do anything there. General
 //! transactions (5.4) read in a first round what they write in a second.
 //!
-//! Departures: a value is a counter of eight bytes, not four, so that lost updates show; a general
-//! transaction also writes into each row the sum of all it read, so that its second round truly depends on
-//! the first at both partitions. Where the database has no partitions, the numbers only part the keys.
+//! Departures: a value is a counter of eight bytes, not four, so that lost updates show. A general transaction also
+//! writes the sum of all its reads into each row, so that its second round depends on the first at both partitions.
+//! Where the database has no partitions, the numbers only part the keys.
 
 mod consistency;
 mod input;
@@ -107,8 +107,8 @@ impl TwelveKey {
     /// The workload with these options.
     ///
     /// # Panics
-    /// If there is no partition or no client, or several partitions are wanted where there is one, or
-    /// conflicts where every client has a partition of its own.
+    /// If there is no partition or no client; if several partitions are wanted and there is one; or if conflicts are
+    /// wanted and every client has its own partition.
     pub fn new(options: Options) -> TwelveKey {
         assert!(options.partitions > 0 && options.clients > 0);
         assert!(options.multi == 0 || options.partitions > 1);

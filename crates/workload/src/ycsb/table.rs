@@ -1,5 +1,5 @@
-//! The table in its four variants, hashed or ordered, one value of up to 100 bytes or ten fields of as many; and the
-//! transaction, a procedure whose text is the same for each, but that a hashed table has no scans.
+//! The table in its four variants: hashed or ordered, with one value of up to 100 bytes or ten such fields. The
+//! transaction is a procedure with the same text for each, except that a hashed table has no scans.
 
 use std::error::Error;
 use std::fmt;
@@ -28,7 +28,7 @@ pub trait UserTable: Table<Key = u64> + Send + Sync + 'static {
     /// See [`UserTable::OPERATIONS`].
     type Operations: Declared<Arguments = OperationsInput, Output = u64>;
 
-    /// Runs the operations in order. What the reads saw comes back as a sum, so that none can be optimized away. Aborts
+    /// Runs the operations in order. The result is the sum of all reads, so that none can be optimized away. Aborts
     /// with [`NoSuchOperation`]; a row missing that was loaded, or one to insert that is there, fails.
     const OPERATIONS: Self::Operations;
 

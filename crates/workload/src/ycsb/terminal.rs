@@ -1,15 +1,14 @@
 //! A YCSB terminal: generates the operations of a transaction, runs them, counts what committed.
 
-use std::hint::black_box;
+use std::convert::Infallible;
 use std::marker::PhantomData;
 use std::sync::Arc;
 
 use super::Ledger;
 use super::input::{INSERT, Inputs, Operation};
 use super::table::UserTable;
-use crate::contract::{CallMode, InExecutor, Later, Now};
-use crate::{Ending, ExecutorClient, Outcome, Started, Submitted, Terminal};
-use seriatim::Session;
+use crate::Ending;
+use crate::contract::{CallMode, Calls};
 
 /// One terminal.
 pub struct YcsbTerminal<T: UserTable> {
@@ -22,7 +21,9 @@ impl<T: UserTable> YcsbTerminal<T> {
     pub(super) fn new(inputs: Inputs, ledger: Arc<Ledger>) -> YcsbTerminal<T> {
         YcsbTerminal { table: PhantomData, inputs, ledger }
     }
+}
 
+impl<T: UserTable> Calls for YcsbTerminal<T> {
     fn one<W: CallMode>(&mut self, caller: &mut W::Caller) -> W::Answer {
         let input = self.inputs.operations(T::FIELDS);
         let count =
@@ -32,28 +33,11 @@ impl<T: UserTable> YcsbTerminal<T> {
             [only] => usize::from(only.kind),
             _ => usize::from(writes + inserts > 0),
         };
-        W::call(caller, kind, T::OPERATIONS, input, &self.ledger, move |ledger, result| match result {
-            Ok(sum) => {
-                black_box(sum);
+        W::call(caller, kind, T::OPERATIONS, input, &self.ledger, move |ledger, result| {
+            Ending::after::<Infallible, _>(result, |_| {
                 ledger.writes.add(writes);
                 ledger.inserts.add(inserts);
-                Ending::Committed
-            }
-            Err(error) => Ending::Failed(error),
+            })
         })
-    }
-}
-
-impl<T: UserTable> Terminal for YcsbTerminal<T> {
-    fn run_one(&mut self, session: &mut Session) -> Outcome {
-        self.one::<Now>(session)
-    }
-
-    fn submit_one(&mut self, session: &mut Session) -> Submitted {
-        self.one::<Later>(session)
-    }
-
-    fn start_one(&mut self, client: &mut ExecutorClient) -> Started {
-        self.one::<InExecutor>(client)
     }
 }

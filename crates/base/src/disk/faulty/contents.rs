@@ -1,8 +1,8 @@
 //! The contents of one file of the simulated disk: in the page cache, and on the disk.
 //!
 //! Invariant: reads see `sectors` and `bytes`. Where these are not durable, `unsynced` and `unsynced_bytes` have the
-//! values that the disk may hold instead: the last durable value, and the values written between it and the newest. A
-//! sector is never torn. before the newest. A sector is whole: it is never found half written.
+//! values that the disk may hold instead. These are the last durable value, and the values written between it and the
+//! newest. A sector is never torn. before the newest. A sector is whole: it is never found half written.
 
 use std::collections::BTreeMap;
 use std::io;

@@ -44,7 +44,7 @@ use self::faults::{End, Fate, Faults, PowerOff};
 use self::tree::{At, NodeId, Tree, WriteError};
 use super::holds::Holds;
 use super::{
-    Disk, DiskFile, DiskHold, DiskLock, Found, Locking, Opening, Whereabouts, at, opened_for_reading, same_directory,
+    DirEntry, Disk, DiskFile, DiskHold, DiskLock, Locking, Opening, Whereabouts, at, opened_for_reading, same_directory,
 };
 use crate::Rng;
 
@@ -356,7 +356,7 @@ impl Disk for FaultyDisk {
         Ok(Box::new(FaultyFile { disk, boot, file, path: path.to_owned(), writable: how != Opening::Read }))
     }
 
-    fn list(&self, dir: &Path) -> io::Result<Vec<Found>> {
+    fn list(&self, dir: &Path) -> io::Result<Vec<DirEntry>> {
         self.run(Operation::Look, "list", dir, |state| state.tree.list(self.at(dir)))
     }
 
@@ -396,7 +396,7 @@ impl Disk for FaultyDisk {
         synced.map_err(|error| at("sync", dir, error))
     }
 
-    fn find(&self, path: &Path) -> io::Result<Option<Found>> {
+    fn find(&self, path: &Path) -> io::Result<Option<DirEntry>> {
         self.run(Operation::Look, "find", path, |state| {
             match state.tree.found(self.at(path), path.file_name().unwrap_or_default()) {
                 Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),

@@ -8,7 +8,7 @@ use std::ffi::OsStr;
 use std::io::{self, ErrorKind};
 use std::path::{Component, Path};
 
-use super::super::Found;
+use super::super::DirEntry;
 use super::contents::Contents;
 use super::names::Names;
 use crate::Rng;
@@ -119,12 +119,12 @@ impl Tree {
         matches!(self.nodes.get(&dir), Some(Node::Dir(Dir { linked: true, .. })))
     }
 
-    pub(super) fn found(&self, at: At<'_>, name: &OsStr) -> io::Result<Found> {
+    pub(super) fn found(&self, at: At<'_>, name: &OsStr) -> io::Result<DirEntry> {
         let id = self.find(at)?;
         Ok(self.describe(name, id))
     }
 
-    pub(super) fn list(&mut self, dir: At<'_>) -> io::Result<Vec<Found>> {
+    pub(super) fn list(&mut self, dir: At<'_>) -> io::Result<Vec<DirEntry>> {
         let names = self.dir(dir)?.live().clone();
         Ok(names.iter().map(|(name, &id)| self.describe(name, id)).collect())
     }
@@ -319,12 +319,12 @@ impl Tree {
         }
     }
 
-    fn describe(&self, name: &OsStr, id: NodeId) -> Found {
+    fn describe(&self, name: &OsStr, id: NodeId) -> DirEntry {
         let (is_dir, bytes) = match &self.nodes[&id] {
             Node::Dir(_) => (true, 0),
             Node::File(file) => (false, file.contents.bytes()),
         };
-        Found { name: name.to_owned(), is_dir, bytes }
+        DirEntry { name: name.to_owned(), is_dir, bytes }
     }
 
     fn link(&mut self, dir: NodeId, name: &OsStr, node: Node) -> io::Result<NodeId> {

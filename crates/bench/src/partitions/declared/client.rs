@@ -16,7 +16,7 @@ use super::{Declared, Plan};
 
 /// The results of the clients of one thread.
 #[derive(Clone, Debug, Default)]
-pub struct Told {
+pub struct ClientResults {
     pub(super) counted: Counted,
 }
 
@@ -30,11 +30,11 @@ struct Threadful<'p> {
     plan: &'p Plan,
     through: ExecutorClient,
     clients: Vec<Client>,
-    told: Told,
+    results: ClientResults,
 }
 
 /// Serves the clients of thread `number` until the end of the run, and until all requests are answered.
-pub(super) fn serve(plan: &Plan, port: Port<Declared>, number: u32) -> Told {
+pub(super) fn serve(plan: &Plan, port: Port<Declared>, number: u32) -> ClientResults {
     let database = plan.before.as_ref().unwrap_or(plan.caller.divided().database());
     let through = ExecutorClient::of_owners(Arc::clone(plan.caller.divided()), database.session());
     let own = (0..plan.clients).filter(|client| client % plan.transport.ports == number);
@@ -44,9 +44,9 @@ pub(super) fn serve(plan: &Plan, port: Port<Declared>, number: u32) -> Told {
     };
     let clients: Vec<_> = own.map(client).collect();
     let count = clients.len();
-    let mut threadful = Threadful { plan, through, clients, told: Told::default() };
+    let mut threadful = Threadful { plan, through, clients, results: ClientResults::default() };
     clients::serve(&mut threadful, count, port, plan.warmup, plan.length);
-    threadful.told
+    threadful.results
 }
 
 impl Clients<Declared> for Threadful<'_> {
@@ -76,7 +76,7 @@ impl Clients<Declared> for Threadful<'_> {
         let outcome = match ended {
             Ended::Single(Outcome::Committed(reply)) => match reply {
                 seriatim::procedure::divided::Reply::Output(output) => Ok(Ok(output)),
-                seriatim::procedure::divided::Reply::Found(_) => Err("a whole call gave no result".to_owned()),
+                seriatim::procedure::divided::Reply::Results(_) => Err("a whole call gave no result".to_owned()),
             },
             Ended::Multi(Outcome::Committed(output)) => Ok(Ok(output)),
             Ended::Single(other) => ending(other),
@@ -89,11 +89,11 @@ impl Clients<Declared> for Threadful<'_> {
             Ok(Ok(output)) => self.end(under_way.client, Ok(output)),
             Err(what) => (Counts::Wrong, what),
         };
-        self.told.counted.count(counts, is_multi, under_way.began, when, || what)
+        self.results.counted.count(counts, is_multi, under_way.began, when, || what)
     }
 
     fn counted(&mut self) -> &mut Counted {
-        &mut self.told.counted
+        &mut self.results.counted
     }
 }
 

@@ -30,7 +30,7 @@ use super::roles::{self, Ends};
 use super::store::spend;
 use super::{Measured, StoreCosts};
 
-pub use client::Told;
+pub use client::ClientResults;
 
 /// Workloads whose conditions depend only on tables. Others count the results of the terminals of one run.
 const GO_ON: [&str; 1] = ["tpcc"];
@@ -76,7 +76,7 @@ pub struct Plan {
 }
 
 /// The result of a role.
-pub type Gives = roles::Gives<Declared, Told>;
+pub type RoleOutput = roles::RoleOutput<Declared, ClientResults>;
 
 /// A partition whose fragments take additional time.
 pub struct Costly {
@@ -305,7 +305,7 @@ impl Plan {
     ///
     /// # Errors
     /// A partition cannot be filled.
-    pub fn roles(&self) -> Result<Vec<roles::Role<Gives>>, String> {
+    pub fn roles(&self) -> Result<Vec<roles::Role<RoleOutput>>, String> {
         let filled = (0..self.transport.partitions).map(|id| self.partition(PartitionId(id), self.goes_on));
         let filled: Vec<_> = filled.collect::<Result<_, _>>()?;
         let filled = std::sync::Mutex::new(filled.into_iter().map(Some).collect::<Vec<_>>());
@@ -317,7 +317,7 @@ impl Plan {
             first.unwrap_or_else(|| plan.partition(id, true).unwrap_or_else(|what| panic!("{what}")))
         };
         let plan = self.clone();
-        Ok(roles::roles::<Declared, Told>(&self.transport, make, self.coordinators()?, move |port, number| {
+        Ok(roles::roles::<Declared, ClientResults>(&self.transport, make, self.coordinators()?, move |port, number| {
             client::serve(&plan, port, number)
         }))
     }
@@ -326,18 +326,18 @@ impl Plan {
     ///
     /// # Errors
     /// The first failed check.
-    pub fn finish(&self, given: Vec<Gives>) -> Result<Measured, String> {
+    pub fn finish(&self, given: Vec<RoleOutput>) -> Result<Measured, String> {
         let ends = Ends::of(given);
-        ends.check(self.transport.scheme, |told: &Told| &told.counted)?;
+        ends.check(self.transport.scheme, |results: &ClientResults| &results.counted)?;
         self.check(&ends)?;
         let fragments: Vec<Fragments> = ends.partitions().map(|partition| partition.participant.fragments()).collect();
         let sum = |of: fn(&Fragments) -> u64| fragments.iter().map(of).sum();
         let fragments = [sum(|of| of.ran), sum(|of| of.undone)];
-        Ok(ends.measured(self.length.as_secs_f64(), fragments, |told| &told.counted))
+        Ok(ends.measured(self.length.as_secs_f64(), fragments, |results| &results.counted))
     }
 
     /// Checks the workload's conditions on all partitions together.
-    fn check(&self, ends: &Ends<Declared, Told>) -> Result<(), String> {
+    fn check(&self, ends: &Ends<Declared, ClientResults>) -> Result<(), String> {
         let union = Database::in_memory().map_err(|error| error.to_string())?;
         self.workload.declare(&union).map_err(|error| error.to_string())?;
         for (at, partition) in ends.partitions().enumerate() {

@@ -3,18 +3,18 @@
 use seriatim_workload::roofline::data::{District, Warehouse, seen};
 
 use super::super::roles::Ends;
-use super::client::{Book, Told};
+use super::client::{Book, ClientResults};
 use super::{Plan, Tpcc};
 
 /// The loaded amounts of each warehouse and customer.
 const YTD: f64 = 300_000.0;
 const YTD_PAYMENT: f64 = 10.0;
 
-pub(super) fn check(plan: &Plan, ends: &Ends<Tpcc, Told>) -> Result<(), String> {
+pub(super) fn check(plan: &Plan, ends: &Ends<Tpcc, ClientResults>) -> Result<(), String> {
     let mut checked = 0;
     for (number, warehouse) in ends.partitions().flat_map(|partition| partition.rows.numbered()) {
         let mut book = Book::default();
-        ends.told.iter().for_each(|told| book.add(&told.books[usize::from(number)]));
+        ends.results.iter().for_each(|results| book.add(&results.books[usize::from(number)]));
         conditions(warehouse).map_err(|wrong| format!("warehouse {number}: {wrong}"))?;
         books(plan, warehouse, &book).map_err(|wrong| format!("warehouse {number}: {wrong}"))?;
         checked += 1;

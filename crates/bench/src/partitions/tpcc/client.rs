@@ -27,7 +27,7 @@ pub(super) struct Book {
 
 /// The results of the clients of one thread.
 #[derive(Clone, Debug, Default)]
-pub struct Told {
+pub struct ClientResults {
     pub(super) counted: Counted,
     /// By warehouse.
     pub(super) books: Vec<Book>,
@@ -37,20 +37,20 @@ struct Threadful<'p> {
     plan: &'p Plan,
     /// Warehouses and random generators.
     clients: Vec<(u16, Rng)>,
-    told: Told,
+    results: ClientResults,
 }
 
 /// Serves the clients of thread `number` until the end of the run, and until all requests are answered.
-pub(super) fn serve(plan: &Plan, port: Port<Tpcc>, number: u32) -> Told {
+pub(super) fn serve(plan: &Plan, port: Port<Tpcc>, number: u32) -> ClientResults {
     let mut seeds = Rng::from_seed(plan.seed ^ (u64::from(number) << 32));
     let own = (0..plan.clients).filter(|client| client % plan.transport.ports == number);
     let client = |client: u32| ((client % u32::from(plan.warehouses)) as u16, seeds.fork());
     let clients: Vec<_> = own.map(client).collect();
     let count = clients.len();
     let books = vec![Book::default(); plan.warehouses.into()];
-    let mut threadful = Threadful { plan, clients, told: Told { books, ..Told::default() } };
+    let mut threadful = Threadful { plan, clients, results: ClientResults { books, ..ClientResults::default() } };
     clients::serve(&mut threadful, count, port, plan.warmup, plan.length);
-    threadful.told
+    threadful.results
 }
 
 /// Another warehouse, with this probability in percent.
@@ -116,18 +116,18 @@ impl Clients<Tpcc> for Threadful<'_> {
         };
         let counts = Counts::of(&outcome, work.fails());
         if counts == Counts::Committed {
-            self.told.book(work);
+            self.results.book(work);
         }
         let what = || format!("{work:?} ended by {outcome:?}");
-        self.told.counted.count(counts, partitions.len() > 1, under_way.began, when, what)
+        self.results.counted.count(counts, partitions.len() > 1, under_way.began, when, what)
     }
 
     fn counted(&mut self) -> &mut Counted {
-        &mut self.told.counted
+        &mut self.results.counted
     }
 }
 
-impl Told {
+impl ClientResults {
     /// Records a committed transaction.
     fn book(&mut self, work: &Work) {
         let home = usize::from(work.home);

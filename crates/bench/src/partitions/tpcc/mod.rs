@@ -28,7 +28,7 @@ use seriatim_workload::roofline::transactions::{Named, NewOrder};
 use super::roles::{self, Ends};
 use super::{Measured, StoreCosts, Undoable};
 
-pub use client::Told;
+pub use client::ClientResults;
 pub use seriatim_workload::roofline::data::Extent;
 pub use store::{Key, Store};
 
@@ -139,7 +139,7 @@ pub struct Plan {
 }
 
 /// The result of a role.
-pub type Gives = roles::Gives<Tpcc, Told>;
+pub type RoleOutput = roles::RoleOutput<Tpcc, ClientResults>;
 
 impl Plan {
     /// The specification's shares. The other options come from a plan of the microbenchmark.
@@ -165,24 +165,26 @@ impl Plan {
     }
 
     /// The roles.
-    pub fn roles(&self) -> Vec<roles::Role<Gives>> {
+    pub fn roles(&self) -> Vec<roles::Role<RoleOutput>> {
         let (plan, items): (_, Arc<[Item]>) = (self.clone(), data::items(&self.extent).into());
         let make = {
             let plan = self.clone();
             move |id: PartitionId| Undoable::new(Store::new(&plan, id, Arc::clone(&items)))
         };
-        roles::roles::<Tpcc, Told>(&self.transport, make, None, move |port, number| client::serve(&plan, port, number))
+        roles::roles::<Tpcc, ClientResults>(&self.transport, make, None, move |port, number| {
+            client::serve(&plan, port, number)
+        })
     }
 
     /// The results, if the run passes its check.
     ///
     /// # Errors
     /// The first failed check.
-    pub fn finish(&self, given: Vec<Gives>) -> Result<Measured, String> {
+    pub fn finish(&self, given: Vec<RoleOutput>) -> Result<Measured, String> {
         let ends = Ends::of(given);
-        ends.check(self.transport.scheme, |told: &Told| &told.counted)?;
+        ends.check(self.transport.scheme, |results: &ClientResults| &results.counted)?;
         check::check(self, &ends)?;
-        Ok(ends.measured(self.length.as_secs_f64(), ends.fragments(), |told| &told.counted))
+        Ok(ends.measured(self.length.as_secs_f64(), ends.fragments(), |results| &results.counted))
     }
 
     /// The random generator for the rows of a warehouse.

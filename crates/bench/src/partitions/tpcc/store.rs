@@ -12,7 +12,7 @@ use super::super::store::spend;
 use super::{Asks, Plan, Work};
 use crate::partitions::{Rows, StoreCosts};
 
-/// What a lock protects, at a warehouse. `Customers` and `Stock` cover all rows that also have their own locks.
+/// The rows of a warehouse that a lock protects. `Customers` and `Stock` cover all rows that also have their own locks.
 /// A fragment takes them shared if it locks single rows, and exclusive if the rows are unknown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Key {

@@ -120,8 +120,8 @@ fn kept_and_passed(session: &Session) -> Vec<u8> {
     [&session.to_upstream[..], &kept, &session.client_in].concat()
 }
 
-/// For any bytes of a client in any state: nothing panics, no byte is lost or changed, and a violation ends the
-/// session with 08P01 before later bytes are forwarded.
+/// For any bytes of a client in any state, nothing panics, and no byte is lost or changed. A violation ends the session
+/// with 08P01 before later bytes are forwarded.
 #[test]
 fn every_cut_or_changed_message_at_every_state_is_passed_on_or_refused() {
     let sync = encode(&Sync::new());

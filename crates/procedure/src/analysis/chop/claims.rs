@@ -18,15 +18,15 @@
 //! only while it is not in the record. So it is in the token during one period, and **is deleted at most
 //! once**. Without inserts into the token no record is needed.
 //!
-//! An operation is *claimed* by a required delete of k that has always run before it (in the same iteration),
-//! if all rows that it can touch have keys that begin with k. It is ordered after the delete, which is in the
+//! An operation is *claimed* by a required delete of k, if all rows that it can touch have keys that begin with k. The
+//! delete must always have run before it (in the same iteration). It is ordered after the delete, which is in the
 //! decisive piece. Then
 //!
 //! - two claimed operations of two instances touch no common row: both would have deleted k;
-//! - a procedure may insert into another table, under a key that begins with k, together with its insert of k
-//!   into the token. That insert is in the procedure's decisive piece, hence before the decisive piece with
-//!   the delete, hence before the claimed operation. The order of the two is that of the decisive pieces, and
-//!   adds nothing to the graph.
+//! - a procedure may insert into another table, under a key that begins with k, together with its insert of k into the
+//!   token. That insert is in the procedure's decisive piece. So it comes before the decisive piece with the delete,
+//!   and so before the claimed operation. The order of the two is that of the decisive pieces, and adds nothing to the
+//!   graph.
 //!
 //! So these C-edges are removed. Edges on indexes, and with all other operations, stay. A required row of the
 //! record with key k itself exists.

@@ -9,14 +9,13 @@
 //! publisher and subscriber (one group would precede itself). It also excludes two groups that publish to each
 //! other, which the paper does not mention.
 //!
-//! Every transaction belongs to the epoch in which its decisive piece commits. The deferred updates of an
-//! epoch are published when all transactions that had begun before the epoch changed have ended. A subscriber
-//! begins before the change or after the publication. It restarts if its decisive piece finds another epoch
-//! than its beginning. Then (epoch, groups with subscribers first, decisive piece) is a serial order: inside a
-//! group, epochs follow decisive pieces, and a subscriber sees exactly what earlier epochs published. The
-//! paper's text can be read so that a publisher belongs to the epoch in which it begins. Then of two that
-//! conflict the first to commit could belong to the later epoch, and a subscriber in between would see the
-//! second alone. Random runs in the tests show all of this.
+//! Every transaction belongs to the epoch in which its decisive piece commits. The deferred updates of an epoch are
+//! published when all transactions that had begun before the epoch changed have ended. A subscriber begins before the
+//! change or after the publication. It restarts if its decisive piece finds another epoch than its beginning. Then
+//! (epoch, groups with subscribers first, decisive piece) is a serial order. Inside a group, epochs follow decisive
+//! pieces, and a subscriber sees exactly the publications of earlier epochs. The paper's text can be read so that a
+//! publisher belongs to the epoch in which it begins. Then of two that conflict the first to commit could belong to the
+//! later epoch, and a subscriber in between would see the second alone. Random runs in the tests show all of this.
 //!
 //! All candidates are deferred first, since one may be legal only together with another. While the relation
 //! has a cycle, the last deferral on one is undone; then the undone ones are tried once more. The result is

@@ -1,11 +1,11 @@
 //! From operations to pieces, for one procedure.
 //!
 //! 1. Operations that each come after the other are one piece ([`super::order`]).
-//! 2. All operations with C-edges are one piece. With two instances of every procedure, an SC-cycle exists
-//!    exactly if some procedure has two pieces with C-edges. If there are two, from each there is a path of
-//!    C-edges to the same piece of the second instance, either directly or over a third (Theorem 1), and
-//!    S-edges close the cycle. If there is at most one, no path enters an instance by one piece and leaves it
-//!    by another. So every order of merging ends with this result, and undoing a step of it creates a cycle.
+//! 2. All operations with C-edges are one piece. With two instances of every procedure, an SC-cycle exists exactly if
+//!    some procedure has two pieces with C-edges. If there are two, each has a path of C-edges to the same piece of the
+//!    second instance, directly or over a third (Theorem 1). S-edges close the cycle. If there is at most one, no path
+//!    enters an instance by one piece and leaves it by another. So every order of merging ends with this result, and
+//!    undoing a step of it creates a cycle.
 //! 3. A piece that the decisive piece needs, and that needs the decisive piece, joins it.
 //! 4. Possible failures must be decided in or before the decisive piece; a piece after it that can fail joins
 //!    it. Whether a sum leaves its range is certain only where the addition takes effect, since others may add

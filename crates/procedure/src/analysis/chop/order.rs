@@ -1,9 +1,9 @@
 //! Which operations of one procedure must stay in which order.
 //!
-//! An operation comes after those whose results it needs, and conflicting accesses of one procedure keep the
-//! order of the text, so that a transaction sees its own writes. In a loop around both, that order goes both
-//! ways: the second of one iteration precedes the first of the next. Splitting a loop over pieces (loop
-//! fission) is legal where no order goes back, so operations with both orders must be one piece.
+//! An operation comes after those whose results it needs. Conflicting accesses of one procedure keep the order of the
+//! text, so that a transaction sees its own writes. In a loop around both, that order goes both ways: the second of one
+//! iteration precedes the first of the next. Splitting a loop over pieces (loop fission) is legal where no order goes
+//! back, so operations with both orders must be one piece.
 
 use std::collections::BTreeSet;
 

@@ -14,7 +14,8 @@ use crate::common::{Bench, modes};
 
 type Worker = <DbxTc as Protocol>::Worker;
 
-/// What procedures defer additions to, and others set; what they change; and a sum that they only add to.
+/// Columns to which procedures defer additions and which others set; columns that they change; and a sum to which they
+/// only add.
 const SUM: ColumnId = ColumnId(1);
 const OTHER: ColumnId = ColumnId(2);
 const LONE: ColumnId = ColumnId(3);
@@ -57,7 +58,7 @@ fn benches(values: &[i64], options: [(&str, u64); 2]) -> Vec<(&'static Bench<Dbx
         let further = further.into_iter().chain([ColumnDef::new("fixed", ColumnType::U64).immutable()]);
         let options = [options[0], options[1], ("defer", 1)];
         let bench = Bench::<DbxTc>::with_options(mode, &["id"], further, options).with_rows(values);
-        // What publishes in it is a part of it.
+        // Publications in it are a part of it.
         let (bench, published): (&Bench<DbxTc>, &AtomicU32) = (Box::leak(Box::new(bench)), Box::leak(Box::default()));
         agree(bench, &[SUM, SMALL]);
         let worker = Mutex::new(bench.worker());
@@ -116,7 +117,7 @@ fn defer(bench: &Bench<DbxTc>, worker: &mut Worker, id: u64, units: i64) {
     assert!(is_done);
 }
 
-/// What a procedure that writes nothing finds.
+/// The values that a procedure without writes finds.
 fn present(bench: &Bench<DbxTc>, id: u64) -> i64 {
     let mut worker = procedure(bench);
     let value = bench.read(&mut worker, id).expect("nobody is about").expect("it is there");
@@ -264,7 +265,7 @@ fn a_sum_without_room_is_added_to_at_once() {
     ] {
         assert_eq!(is_deferred(value, adds(units)), deferred, "{units} on {value}");
     }
-    // What a worker has pending counts, in each direction by itself.
+    // Amounts that a worker has pending count, in each direction separately.
     for (units, pending) in [([SHARE, 1], 1), ([SHARE, -1], 2), ([SHARE - 1, 1], 2), ([-SHARE, -1], 1)] {
         for (bench, published) in benches(&[0, 0], OFFERED) {
             let mut worker = bench.worker();
@@ -351,7 +352,7 @@ fn what_began_before_the_tables_were_told_is_published_at_once() {
             agree(bench, &told);
             assert!(commit(&mut worker));
             assert_eq!(present(bench, 1) == 7, deferred);
-            // What begins now does as it was told.
+            // New procedures follow the new set.
             defer(bench, &mut worker, 1, 5);
             assert_eq!(present(bench, 1) == 12, told.contains(&SUM));
             close(bench);
@@ -360,7 +361,7 @@ fn what_began_before_the_tables_were_told_is_published_at_once() {
     }
 }
 
-/// What was looked at is validated with the row, and a second update is of the first one's sum.
+/// Columns that were read are validated with the row, and a second update uses the first one's sum.
 #[test]
 fn an_addition_of_which_more_is_used_is_published_at_once() {
     assert!(!is_deferred(7, |bench, worker| {

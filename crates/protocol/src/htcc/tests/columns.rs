@@ -110,7 +110,8 @@ fn that_a_record_became_hot_is_no_change_of_other_columns() {
     }
 }
 
-/// Who overwrites a hot record has locked it. While it is written by its holder, one that saw it cold adds to it.
+/// A transaction that overwrites a hot record has locked it. While it is written by its holder, one that saw it cold
+/// adds to it.
 #[test]
 fn who_has_not_locked_a_hot_record_does_not_write_it() {
     for mode in modes() {
@@ -151,7 +152,8 @@ fn locked_records_need_no_notes_and_others_have_theirs() {
     }
 }
 
-/// What a commit can go on from is no failure: locked at access, such a record would be in everybody's way.
+/// A change from which a commit can continue is no failure. If such a record were locked at access, it would block all
+/// transactions.
 #[test]
 fn what_passes_makes_no_record_hot() {
     let cells = cells(HtmMode::Absent);
@@ -176,8 +178,8 @@ fn what_passes_makes_no_record_hot() {
     assert_eq!(both(&cells, 0), [1, 6 * heat::FAILURES.default as i64]);
 }
 
-/// Who is in a commit's way has changed nothing yet: there is nothing to repair, and the locks of hot records
-/// are given back.
+/// The transaction that blocks a commit has changed nothing yet. There is nothing to repair, and the locks of hot
+/// records are released.
 #[test]
 fn what_others_hold_is_not_taken_for_changed() {
     for mode in modes() {
@@ -237,7 +239,7 @@ fn runs_are_asked_for_that_cannot_go_on_and_notes_of_the_others_outlive_a_repair
     }
 }
 
-/// What an attempt read of its own rows is noted of their entries, wherever these are after a repair.
+/// Reads of an attempt's own rows are noted with their entries, wherever these are after a repair.
 #[test]
 fn looks_at_own_rows_follow_their_entries() {
     for mode in modes() {
@@ -300,7 +302,7 @@ fn an_update_that_was_merged_is_asked_for_where_another_is_built_on_it() {
     }
 }
 
-/// An attempt that was rebased as often as it may be is repaired where it could go on.
+/// An attempt that was rebased as often as permitted is repaired where it could otherwise continue.
 #[test]
 fn what_was_rebased_so_often_is_asked_for() {
     let cells = cells(HtmMode::Absent);
@@ -329,8 +331,8 @@ fn what_was_rebased_so_often_is_asked_for() {
     assert_eq!(both(&cells, 1), [10, 31]);
 }
 
-/// Of two updates of a row the later is taken back in a repair: what others did meanwhile is in what is left,
-/// or that is asked for as well.
+/// A repair undoes the later of two updates of a row. The remaining row has the changes of other transactions, or they
+/// are requested as well.
 #[test]
 fn what_others_did_is_not_lost_with_an_update_that_is_taken_back() {
     for mode in modes() {
@@ -479,7 +481,7 @@ fn a_range_is_refuted_by_who_fills_what_a_dropped_run_has_linked() {
     }
 }
 
-/// One that writes nothing has ended as well as others: its scan goes on no more.
+/// A transaction that writes nothing has also ended: its scan does not continue.
 #[test]
 fn who_only_reads_has_looked_as_far_as_it_did() {
     for mode in modes() {

@@ -5,7 +5,7 @@ use seriatim_txn::{Repair, Runs};
 
 use super::*;
 
-/// What follows is of this run.
+/// Later accesses belong to this run.
 pub(super) fn run(worker: &mut Of, operation: u16, iteration: u32) {
     repair(worker).operation(operation, iteration);
 }
@@ -171,7 +171,7 @@ fn locks_of_records_that_runs_left_are_given_back() {
     assert_eq!(cells.state(&KEYS), [9, 11, 100, 1000]);
 }
 
-/// What a dropped run inserted stays linked, and another can fill it without a change of its node version.
+/// The insertion of a dropped run stays linked, and another run can fill it without a change of its node version.
 #[test]
 fn an_absence_is_refuted_by_who_fills_what_a_dropped_run_has_linked() {
     for mode in modes() {
@@ -232,7 +232,7 @@ fn runs_tell_the_records_that_they_touched() {
     assert_eq!(of(&mut worker, 6), [written[1]], "its own row");
     repair(&mut worker).forget(Runs::all(5), true);
     assert_eq!(of(&mut worker, 5), []);
-    // What it linked in an earlier pass it takes out itself.
+    // It unlinks the insertions of its earlier pass itself.
     run(&mut worker, 5, 0);
     assert!(put(&cells, &mut worker, ABSENT, 2).is_ok());
     assert_eq!(of(&mut worker, 5), [written[1]]);

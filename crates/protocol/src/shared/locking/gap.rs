@@ -2,8 +2,8 @@
 //! other transaction does.
 //!
 //! Why an insert need not keep a gap lock: the record that it links is exclusively locked until the end, so a later
-//! scan finds it locked. Why the two cannot miss each other: the insert checks the gap word with the leaf latched; the
-//! scan takes the gap word first and then checks that the leaf's word is unlatched and unchanged.
+//! scan finds it locked. The two cannot miss each other. The insert checks the gap word while it holds the leaf's
+//! latch. The scan takes the gap word first, and then checks that the leaf's word is unlatched and unchanged.
 
 use std::sync::atomic::{AtomicU64, Ordering, fence};
 

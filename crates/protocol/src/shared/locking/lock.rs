@@ -12,11 +12,11 @@
 //! an older one replaces it, and it dies when it looks again. A lock that is released while a transaction
 //! waits for it is reserved: no younger request gets it, nor joins its readers.
 //!
-//! Why no cycle of waits forms. A waiter is older than the holder of the lock when it began to wait, and every
-//! later holder of the lock is older than the waiter, which dies. So in a cycle of waits all would have the
-//! same rounded age. The last of them that began to wait found a lock held by another of them, and was not
-//! older: it died. (A reader that waits to become the only one compares with its own `age`; that is why a
-//! request as old as `age` does not join readers.)
+//! Why no cycle of waits forms. A waiter is older than the holder was when it began to wait. Every later holder of the
+//! lock is older than the waiter, and the waiter then dies. So in a cycle of waits all would have the same rounded age.
+//! The last of them that began to wait found a lock held by another of them, and was not older: it died. (A reader that
+//! waits to become the only one compares with its own `age`; that is why a request as old as `age` does not join
+//! readers.)
 
 use std::ptr;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -192,8 +192,8 @@ struct Held {
     exclusive: bool,
 }
 
-/// The locks that an attempt holds; released together at its end (strict two-phase locking). If it `WAITS`, an
-/// older transaction is told to wait for younger ones; otherwise none is.
+/// The locks that an attempt holds; released together at its end (strict two-phase locking). If it `WAITS`, an older
+/// transaction must wait for younger ones; otherwise none waits.
 #[derive(Debug)]
 pub(super) struct Locks<const WAITS: bool> {
     held: CountedVec<Held>,
@@ -204,7 +204,7 @@ pub(super) struct Locks<const WAITS: bool> {
     age: u64,
     /// The word for which it waits, or for which it was last told to wait.
     waiting: *const AtomicU64,
-    /// Canary: every transaction that conflicts is told to wait, however young.
+    /// Canary: every conflicting transaction waits, however young.
     all_wait: bool,
 }
 
@@ -341,8 +341,7 @@ impl<const WAITS: bool> Locks<WAITS> {
         }
     }
 
-    /// The outcome of an insert that others exclude from a gap. If they have left meanwhile, it is told to
-    /// wait as well.
+    /// The outcome of an insert that others exclude from a gap. If they have left meanwhile, it must wait as well.
     #[cold]
     pub(super) fn kept_out(&mut self, gap: &AtomicU64) -> Request {
         if !WAITS {

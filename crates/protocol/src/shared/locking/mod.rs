@@ -2,8 +2,8 @@
 //! whether an older transaction waits for younger ones (wait-die), or none waits (no-wait); `lock.rs` defines
 //! the effect on a lock.
 //!
-//! An operation that is told to wait has changed nothing, and may be repeated: a scan keeps its position, and
-//! a staged row still belongs to the caller.
+//! An operation that must wait has changed nothing, and may be repeated. A scan keeps its position, and a staged row
+//! still belongs to the caller.
 
 mod gap;
 mod lock;
@@ -230,8 +230,9 @@ impl<const WAITS: bool> seriatim_txn::Worker for Worker<WAITS> {
         self.base.begin();
         self.replaced.clear();
         if WAITS && priority == Priority::NONE {
+            // Without a database, which draws priorities.
             let Core { epochs, local, .. } = &self.base.core;
-            self.drawn = self.drawn.next(epochs.current(), local.worker().index());
+            self.drawn = self.drawn.next(epochs.current().0, local.worker().index());
             self.locks.begin(self.drawn);
         } else {
             self.locks.begin(priority);

@@ -2,13 +2,13 @@
 //! ([`seriatim_txn::Snapshots`]). It reads the versions with a number not above its own, never validates and
 //! never aborts. `shared/versions` has the chains and the reading.
 //!
-//! Each version has its local snapshot number, with a deletion mark in bit 0; that never changes. When a row
-//! version is installed, the previous one is retired, so it lives until all readers that began before have
-//! left. A reader that begins later has a number at least as high as the new row version's and does not follow
-//! the pointer, with two exceptions. A reader of the durable epoch continues to the versions of that epoch,
-//! which live until the row version's own epoch is durable and no reader holds an earlier one (dbx's README,
-//! "Durability"). A reader of an eventual snapshot may begin later and continue to the previous version: that
-//! lives until no snapshot that needs it is read ([`seriatim_memory::Memory::pass_snapshot`]).
+//! Each version has its local snapshot number, with a deletion mark in bit 0; that never changes. When a row version is
+//! installed, the previous one is retired, so it lives until all readers that began before have left. A reader that
+//! begins later has a number at least as high as the new row version's and does not follow the pointer, with two
+//! exceptions. A reader of the durable epoch continues to the versions of that epoch. They live until the row version's
+//! own epoch is durable and no reader holds an earlier one (dbx's README, "Durability"). A reader of an eventual
+//! snapshot may begin later and continue to the previous version: that lives until no snapshot that needs it is read
+//! ([`seriatim_memory::Memory::pass_snapshot`]).
 
 use std::sync::atomic::{AtomicU64, Ordering, fence};
 
@@ -19,10 +19,10 @@ use seriatim_txn::{Core, Eventual, Fault, OpError, RecordLayout, Table, TakenSna
 use crate::shared::record_header::{self, TidWord};
 use crate::shared::versions::{self, Version};
 
-/// The snapshot number under which a tombstone's row was deleted: the third word of a header. It means something while
-/// the TID word is ABSENT with a TID; the version word then still names the row that was deleted, for readers of
-/// older snapshots. So a delete needs no row version, and no memory. Written as the version word is: under the lock
-/// bit, or in the region of the commit.
+/// The snapshot number under which a tombstone's row was deleted: the third word of a header. It is valid while the TID
+/// word is ABSENT with a TID. The version word then still names the deleted row, for readers of older snapshots. So a
+/// delete needs no row version, and no memory. Written as the version word is: under the lock bit, or in the region of
+/// the commit.
 #[inline]
 pub(super) fn deletion<'t>(record_layout: &RecordLayout, record: RecordPtr) -> &'t AtomicU64 {
     record_header::own::<0>(record_layout, record)
@@ -73,15 +73,15 @@ impl View {
     /// The newest committed versions; once the log has stopped, or if the disk is behind, those of the
     /// durable epoch. Reads S and advances it, atomically with regard to regions that read S.
     pub fn take(core: &Core, number: &super::SnapshotNumber) -> View {
-        // ORDERING: SeqCst, partner of the fence between a commit's last lock and its load of S: either that
-        // commit sees the advanced number, or we see its records locked.
+        // ORDERING: SeqCst, partner of the fence between a commit's last lock and its load of S. Either that commit
+        // sees the advanced number, or this reader sees its records locked.
         let snapshot = core.htm.outside(|| number.word().fetch_add(1, Ordering::SeqCst));
         fence(Ordering::SeqCst);
         View { snapshot, durable: core.shown_epoch(), whole: None }
     }
 
-    /// The newest eventual snapshot that is offered, or one that is made now if that lacks something that the
-    /// caller wants to be shown; where none is offered, one of the present.
+    /// The newest eventual snapshot on offer. If it lacks something that the caller must see, a snapshot that is made
+    /// now. If none is offered, a snapshot of the present.
     #[inline]
     pub fn take_eventual(core: &mut Core, eventual: &Eventual, number: &super::SnapshotNumber) -> View {
         let closes = !core.injects(Fault::SnapshotAmidWindows);
@@ -122,7 +122,7 @@ impl versions::View for View {
     #[inline(always)]
     fn look(self, table: &Table, record: RecordPtr) -> Result<(TidWord, bool), OpError> {
         // A locked record may be about to get a version of our snapshot: wait for it. The wait ends, as the holder is
-        // between its first lock and its installs, or unlinks the record: it waits for no other transaction there, runs
+        // between its first lock and its installs, or unlinks the record. There it waits for no other transaction, runs
         // no code of users, and aborts the process if it panics. Only a holder that is descheduled makes it long.
         let word = loop {
             if let Some(word) = record_header::settled(table, record) {

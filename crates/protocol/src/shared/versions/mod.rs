@@ -5,8 +5,8 @@
 //! 1. A header is written while its row version is private. Once that is published the TID and the previous
 //!    row version do not change while any thread can reach it. The protocol's data do not change either, or
 //!    consist of atomic words.
-//! 2. A version is followed as long as its protocol says that it is reachable for online workers; it is
-//!    retired, not freed, or its place is overwritten once the horizon has passed.
+//! 2. A version is followed while its protocol says that online workers can reach it. It is then retired, not freed, or
+//!    its place is overwritten once the horizon has passed.
 //!
 //! A protocol chooses its data ([`Version`]'s parameter) and the view of a reader ([`View`]). `read.rs` reads
 //! through a view.
@@ -86,9 +86,9 @@ pub trait View: Copy {
     /// Whether this version is a deletion.
     fn is_deletion(version: &Version<Self::Kept>) -> bool;
 
-    /// The TID word of a record, and whether that speaks of a deletion which it is shown. All that it is shown of the
-    /// record has been installed; if it is not shown such a deletion, it begins at the version word, as that is
-    /// afterwards.
+    /// The TID word of a record, and whether that speaks of a deletion which it is shown. Every version of the record
+    /// that it must see has been installed. If it must not see such a deletion, it begins at the version word, which is
+    /// loaded afterwards.
     ///
     /// # Errors
     /// [`OpError::Wait`]: what it may be shown is still being decided, and the caller is to look again.
@@ -98,8 +98,8 @@ pub trait View: Copy {
     /// up among the undurable deletions.
     fn epoch(self) -> Option<Epoch>;
 
-    /// If it may be shown rows that were deleted before its reader began: those of epochs after this one,
-    /// which are looked for among the deletions kept for such readers.
+    /// Set if the reader may see rows that were deleted before it began: those of epochs after this one. They are
+    /// looked up among the deletions kept for such readers.
     fn whole(self) -> Option<Epoch> {
         None
     }

@@ -1,11 +1,11 @@
 //! Read-only transactions that read what their view shows: they never validate, and never abort unless a wait is given
 //! up.
 //!
-//! The versions that such a transaction saw have a bound ([`seriatim_txn::Worker::newest`]) that is no newer
-//! than its view: the TIDs of these versions, and for a key that it does not find the newest TID unlinked from
-//! the table. A deleted record is unlinked when all workers that were online at the delete have left. So a
-//! transaction that finds it gone began after the delete and has the delete in its view. (Under an eventual
-//! snapshot it may see the row from before; then that bound is newer than necessary.)
+//! The versions that such a transaction saw have a bound ([`seriatim_txn::Worker::newest`]) that is no newer than its
+//! view. It is the newest of these versions' TIDs and, for a key that was not found, the newest TID unlinked from the
+//! table. A deleted record is unlinked when all workers that were online at the delete have left. So a transaction that
+//! finds it gone began after the delete and has the delete in its view. (Under an eventual snapshot it may see the row
+//! from before; then that bound is newer than necessary.)
 
 use std::sync::atomic::Ordering;
 

@@ -17,7 +17,8 @@ use crate::procedure::Declared;
 use crate::procedure::registry::Entry;
 use crate::{Builder, Database, Session};
 use seriatim_engine::procedure::repair::Repairs;
-use seriatim_engine::protocol::repairing::{MEANWHILE, NAME, SCRIPT, closed};
+use seriatim_engine::test_support::closed;
+use seriatim_engine::test_support::protocols::repairing::{MEANWHILE, NAME, SCRIPT};
 
 #[path = "../../../tests/generated/orders.rs"]
 mod orders;

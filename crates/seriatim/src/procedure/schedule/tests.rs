@@ -10,7 +10,7 @@ use seriatim_txn::Priority;
 use super::*;
 use crate::{Database, Handle, ReadTx, Session, TransactError};
 use seriatim_engine::procedure::repair::{REPAIRS_MAX, Repairs};
-use seriatim_engine::protocol::repairing::{BEGUN, FORGOTTEN, NAME, SCRIPT};
+use seriatim_engine::test_support::protocols::repairing::{BEGUN, FORGOTTEN, NAME, SCRIPT};
 
 #[derive(seriatim_macros::Table)]
 #[table(name = "counter", key(id), hash, crate = "seriatim_catalog")]
@@ -193,6 +193,26 @@ fn a_later_piece_that_is_too_old_ends_the_chain() {
     assert!(matches!(error, TransactError::Unfinished { cause } if cause == too_old), "{error}");
     assert!(error.is_maybe_committed() && !error.is_retryable());
     assert_eq!((ran(&runs), counts(&mut session, &counters)), ([1, 1, 0], [1, 0, 0]));
+}
+
+#[test]
+fn a_chain_ends_for_the_cause_of_the_abort_that_its_piece_returned() {
+    let (_db, counters, mut session) = open("dbx");
+    let (_other, foreign, _session) = open("dbx");
+    let (runs, passes) = (Default::default(), Passes::new([0, 1, 1].into()));
+    let too_old = Cause { phase: Phase::Execute, reason: Reason::TooOld };
+    let result = run_scheduled(&mut session.runner, Steps::Pieces(&passes), |tx, schedule| {
+        count_all(tx, &counters, schedule, &runs, |tx, id| match id {
+            1 => {
+                let own = tx.get(&foreign, &1).map(drop);
+                let _later = tx.core.stop(too_old);
+                own
+            }
+            _ => Ok(()),
+        })
+    });
+    let error = result.expect_err("the table is of another database");
+    assert!(matches!(error, TransactError::Unfinished { cause } if cause.reason == Reason::ForeignHandle), "{error:?}");
 }
 
 #[test]

@@ -1,8 +1,8 @@
-//! Whatever another thread does to a leaf between two accesses of an insertion, the insertion comes to the
-//! same: its key is linked, or was linked already, and nothing else has changed. Every access before its
-//! first latch is tried, with every change that a removal and an insertion make. Likewise the removal of a
-//! record, most of all of one that is the last of its leaf. And either of them begins again, with nothing
-//! left latched, if another holds a latch that it wants next.
+//! Whatever another thread does to a leaf between two accesses of an insertion, the result is the same. Its key is
+//! linked, or was linked already, and nothing else has changed. Every access before its first latch is tried, with
+//! every change that a removal and an insertion make. Likewise the removal of a record, most of all of one that is the
+//! last of its leaf. And either of them begins again, with nothing left latched, if another holds a latch that it wants
+//! next.
 //!
 //! The trap: a split that read the two keys around its cut from two states of a leaf saw one key twice.
 
@@ -170,7 +170,7 @@ fn removals_bytes() {
     every_interrupted_removal::<Bytes>();
 }
 
-/// What another does while a record is removed.
+/// The actions of another thread while a record is removed.
 #[derive(Clone, Copy, Debug)]
 enum Other {
     /// Links a key at this place.

@@ -1,5 +1,5 @@
-//! Threads: each sees its own keys exactly as it left them, and a scan shows every key that stays linked
-//! exactly once, in order, whatever the others insert, remove, split and unlink.
+//! Threads insert, remove, split and unlink. Each thread sees its own keys exactly as it left them. A scan shows every
+//! key that stays linked exactly once, in order.
 
 use super::fixture::{TestKind, Worker, World, bytes_of, key_of, modes, seeded};
 use crate::record::{Bytes, RecordPtr, Word8, Word16};

@@ -1,5 +1,5 @@
-//! A leaf hint leads to the leaf where a descent ends, or nowhere; and what is done by it is seen as if it
-//! were done by a descent.
+//! A leaf hint leads to the leaf where a descent ends, or nowhere. Changes through a hint are seen as those by a
+//! descent.
 
 use super::fixture::{TestKind, World, holds, modes, seeded};
 use crate::node_version::State;

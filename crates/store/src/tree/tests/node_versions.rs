@@ -1,4 +1,4 @@
-//! Every change of a leaf's membership changes its word: a node version that still holds proves that the leaf has the
+//! Every change of a leaf's membership changes its word. A node version that still holds proves that the leaf has the
 //! same records, and that absent keys are still absent. And an operation disturbs no more leaves than it must.
 
 use super::fixture::{TestKind, World, bytes_of, holds, modes, seeded};

@@ -1,5 +1,5 @@
-//! A transaction that notes node versions of leaves and tells its node set of its own changes is not
-//! stopped by its own splits, at any fill level, and is stopped by any insertion of another into what it saw.
+//! A transaction notes node versions of leaves, and updates its node set by its own changes. Its own splits do not stop
+//! it, at any fill level. Any insertion of another transaction into the ranges that it saw does.
 
 use super::fixture::{TestKind, Worker, World, holds, modes, seeded};
 use crate::node_version::NodeVersion;
@@ -8,7 +8,7 @@ use crate::tree::Tree;
 use crate::{Direction, Inserted, Observer, Unobserved};
 use std::sync::atomic::AtomicU64;
 
-/// What a transaction saw, as protocols keep it.
+/// The node set of a transaction, as protocols keep it.
 #[derive(Default)]
 struct NodeSet(Vec<NodeVersion>);
 

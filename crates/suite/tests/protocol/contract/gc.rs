@@ -1,5 +1,5 @@
-//! Work after a transaction is bounded by what its caller allows and by what it deleted itself, and it gets
-//! everything done. What a commit that is refused had made comes back at once.
+//! Work after a transaction is bounded by what its caller allows and by what it deleted itself, and it gets everything
+//! done. The memory of a refused commit is returned at once.
 
 use seriatim_catalog::Key;
 use seriatim_htm::HtmMode;

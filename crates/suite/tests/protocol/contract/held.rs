@@ -177,7 +177,7 @@ fn the_absence_that_was_rolled_back_stays_read() {
     }
 }
 
-/// What a transaction answers does not depend on whether it is held.
+/// The answers of a transaction do not depend on whether it is held.
 #[test]
 fn answers_are_those_of_one_that_is_not_held() {
     let seed = rng::given_seed().unwrap_or(0);
@@ -295,7 +295,7 @@ fn memory_of_what_was_given_up_comes_back() {
     }
 }
 
-/// By what a batcher is told, it orders: each record that was read, also by writing it, and each that is written.
+/// A batcher orders by its input: each record that was read, also by writing it, and each that is written.
 #[test]
 fn what_is_prepared_is_all_that_was_read_and_written() {
     for mode in modes() {

@@ -71,7 +71,7 @@ pub(crate) fn alternate<P: Protocol>() {
         }
         let second = two.then(|| first + bench.cells.record_layout.row_version_bytes());
         assert_eq!(places, [second, Some(first)].repeat(3), "{} on {mode}", P::INFO.name);
-        // What was replaced a moment ago may be read: two places are not enough.
+        // A version that was just replaced may still be read: two places are not enough.
         let mut soon = Vec::new();
         for _ in 0..3 {
             add(&bench, &mut worker);

@@ -1,5 +1,5 @@
-//! A prefetch is only a hint and conflicts with nothing: a record that it found and that was unlinked since
-//! refutes nobody.
+//! A prefetch is only a hint and conflicts with nothing: a record that it found and that was unlinked since aborts no
+//! transaction.
 
 use seriatim_catalog::Key;
 use seriatim_txn::{Inserted, Mode, Priority, Protocol, Worker};

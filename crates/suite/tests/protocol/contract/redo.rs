@@ -1,6 +1,5 @@
-//! What a commit reports: each write once, with its TID, its row and the row of the version just below. So
-//! the reports on a key, in the order of their TIDs, form one chain without a gap, whichever worker made
-//! them.
+//! The report of a commit: each write once, with its TID, its row and the row of the version just below. So the reports
+//! on a key, in the order of their TIDs, form one chain without a gap, whichever worker made them.
 
 use std::collections::BTreeMap;
 use std::time::Duration;

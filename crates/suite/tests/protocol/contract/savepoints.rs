@@ -12,8 +12,8 @@ use crate::contract::{commits, insert};
 const VALUES: [i64; 2] = [1, 1];
 const ABSENT: u64 = 9;
 
-/// Runs the schedule: `look` is rolled back, `refute` changes what it saw. They are told apart from
-/// transactions that would not have committed anyway by running each alone.
+/// Runs the schedule: `look` is rolled back, `refute` changes what it saw. Each is also run alone, to exclude
+/// transactions that would not have committed anyway.
 fn skew<P: Protocol>(
     look: impl Fn(&Bench<P>, &mut P::Worker) -> Result<(), OpError>,
     refute: impl Fn(&Bench<P>, &mut P::Worker) -> Result<(), OpError>,

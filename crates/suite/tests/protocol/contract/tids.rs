@@ -11,8 +11,8 @@ use seriatim_txn::{Freshness, Inserted, Mode, OpError, Priority, Protocol, Scan,
 use crate::common::{Bench, modes};
 use crate::contract::{commit, insert};
 
-/// Deletes cell 1 after a few changes of it, whose TIDs nobody else has: the TID of the delete. Its record
-/// can be unlinked.
+/// Deletes cell 1 after a few changes of it, whose TIDs no other row has. Returns the TID of the delete. Its record can
+/// be unlinked.
 pub(crate) fn delete<P: Protocol>(bench: &Bench<P>, worker: &mut P::Worker) -> Tid {
     for _ in 0..10 {
         worker.begin(Mode::ReadWrite, Priority::NONE);
@@ -75,9 +75,9 @@ pub(crate) fn reader_of_an_absence<P: Protocol>() {
     }
 }
 
-/// What was done to cell 1 before it is looked at.
+/// The state of cell 1 before it is read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Left {
+enum CellState {
     Row,
     Tombstone,
     Nothing,
@@ -100,12 +100,12 @@ fn look<P: Protocol>(bench: &Bench<P>, worker: &mut P::Worker, scans: bool) -> R
 
 pub(crate) fn bound_of_what_was_seen<P: Protocol>() {
     for mode in modes() {
-        for left in [Left::Row, Left::Tombstone, Left::Nothing] {
+        for left in [CellState::Row, CellState::Tombstone, CellState::Nothing] {
             for (scans, reads_only) in [(false, false), (false, true), (true, false), (true, true)] {
                 let bench = Bench::<P>::open(mode, &[1, 1]);
                 let (mut writing, mut reading) = (bench.worker(), bench.worker());
                 let mut written = Tid::ZERO;
-                if left == Left::Row {
+                if left == CellState::Row {
                     for _ in 0..10 {
                         writing.begin(Mode::ReadWrite, Priority::NONE);
                         bench.change(&mut writing, 1, |value| value + 1).expect("alone");
@@ -114,14 +114,14 @@ pub(crate) fn bound_of_what_was_seen<P: Protocol>() {
                 } else {
                     written = delete(&bench, &mut writing);
                 }
-                if left == Left::Nothing {
+                if left == CellState::Nothing {
                     writing.collect_garbage(usize::MAX);
                 }
                 reading.begin(if reads_only { Mode::ReadOnly } else { Mode::ReadWrite }, Priority::NONE);
                 let pin = reading.core().local.pinned();
-                assert_eq!(bench.cells.index.get(Key::Word8(1), pin).is_ok(), left != Left::Nothing);
+                assert_eq!(bench.cells.index.get(Key::Word8(1), pin).is_ok(), left != CellState::Nothing);
                 assert_eq!(reading.newest(), Tid::ZERO, "nothing was seen");
-                assert_eq!(look(&bench, &mut reading, scans), Ok(left == Left::Row));
+                assert_eq!(look(&bench, &mut reading, scans), Ok(left == CellState::Row));
                 let case = format!("{} on {mode}: {left:?}, scans {scans}, only {reads_only}", P::INFO.name);
                 let newest = reading.newest();
                 assert!(newest >= written, "{case}: {newest}, and the write {written}");

@@ -1,5 +1,5 @@
-//! A call that is told to wait has changed nothing and may be made again: of protocols that wait, the older
-//! transaction is told so and the younger one is not.
+//! A call that must wait has changed nothing and may be repeated. Under protocols that wait, the older transaction
+//! waits and the younger one does not.
 
 use seriatim_catalog::Key;
 use seriatim_txn::{Inserted, Mode, OnExists, OpError, Priority, Protocol, Worker};

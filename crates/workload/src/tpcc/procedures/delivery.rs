@@ -10,7 +10,7 @@ use seriatim::{Abort, Data, Tx, procedure};
 /// Most orders that one delivery takes: one of each district.
 const ORDERS_MAX: usize = DISTRICTS as usize;
 
-/// What goes into the result file (clause 2.7.3.4).
+/// The contents of the result file (clause 2.7.3.4).
 #[derive(Data, Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DeliveryOutput {
     /// Order delivered per district, the first at index 0; `None` where nothing was outstanding (clause 2.7.4.2).

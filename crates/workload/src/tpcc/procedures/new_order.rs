@@ -23,7 +23,7 @@ pub struct NewOrderOutput {
     pub w_tax: Rate,
     /// The district's tax.
     pub d_tax: Rate,
-    /// What the order costs.
+    /// The price of the order.
     pub total_amount: Money,
     /// Lines in use.
     pub ol_cnt: u8,

@@ -101,7 +101,7 @@ fn the_default_chopping() {
 // As docs/chopping-tpcc.md derives it for a Delivery that requires its rows: one piece, and no deferral, because a
 // missing customer could not be reported later. That Delivery goes step by step through lists has a price here: nothing
 // is claimed of its orders and lines, whose keys are those taken from the queue. It would cost pieces in a Delivery
-// that passes over missing rows. dbx-tc runs it whole, and may publish what it adds to customers later all the same.
+// that passes over missing rows. dbx-tc runs it whole, and may nevertheless publish its additions to customers later.
 #[test]
 fn the_optimized_chopping() {
     expect_file!["plans/the_optimized_chopping.txt"]

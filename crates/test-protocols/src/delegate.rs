@@ -6,6 +6,7 @@ macro_rules! delegate {
     ($(fn $($method:tt)*)?) => {
         delegate! { each
             fn begin_whole(&mut self, partitions: seriatim_txn::PartitionSet);
+            fn reserve_next(&mut self);
             fn prefetch(&mut self, table: &seriatim_txn::Table, key: seriatim_catalog::Key<'_>);
             fn advance_prefetch(&mut self);
             fn stage(&mut self, table: &seriatim_txn::Table) -> Result<seriatim_txn::Staged, seriatim_txn::OpError>;
@@ -41,4 +42,4 @@ macro_rules! delegate {
         delegate! { each $($more)* }
     };
 }
-pub(super) use delegate;
+pub(crate) use delegate;

@@ -1,20 +1,40 @@
-//! A protocol for tests: one that repairs, and that runs other work before commits ([`MEANWHILE`]) and before
-//! accesses ([`before_accesses`]).
+//! A protocol that repairs, and that runs other work before commits ([`MEANWHILE`]) and before accesses
+//! ([`before_accesses`]).
 
 use std::cell::Cell;
 use std::collections::VecDeque;
 
 use seriatim_catalog::{ColumnSet, ColumnUse, Key};
+use seriatim_memory::Memory;
+use seriatim_protocol::htcc::Htcc;
 use seriatim_txn::{
-    Added, Addition, Inserted, Mode, OnExists, OpError, Outcome, Priority, Redo, Repair, RowPtr, Scan, Staged, Table,
-    Updating, Worker,
+    Added, Addition, Core, Inserted, Mode, OnExists, OpError, Outcome, Priority, Protocol, ProtocolInfo, Redo, Repair,
+    RowPtr, Scan, Staged, Table, Updating, Worker,
 };
 
-use super::delegate::delegate;
-use super::repairing::MEANWHILE;
+use crate::altered::{Alteration, Altered};
+use crate::delegate::delegate;
+use crate::repairing::MEANWHILE;
 
 /// The protocol's name.
 pub const NAME: &str = "disturbed";
+
+/// The protocol.
+pub type Disturbing = Altered<Disturbance>;
+
+/// What differs from the protocol that repairs.
+#[derive(Debug)]
+pub struct Disturbance;
+
+impl Alteration for Disturbance {
+    type Base = Htcc;
+    type Worker = Disturbed;
+    const INFO: ProtocolInfo = ProtocolInfo { name: NAME, ..Htcc::INFO };
+
+    fn worker(base: &Htcc, core: Core, _: &Memory) -> Disturbed {
+        Disturbed { inner: Box::new(base.worker(core)) }
+    }
+}
 
 thread_local! {
     /// The number of repairs that commits of this thread asked for.
@@ -38,8 +58,9 @@ fn others() {
     }
 }
 
-pub(super) struct Disturbed {
-    pub(super) inner: Box<dyn Worker>,
+/// A worker that others disturb.
+pub struct Disturbed {
+    inner: Box<dyn Worker>,
 }
 
 impl Worker for Disturbed {

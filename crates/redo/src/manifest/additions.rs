@@ -1,0 +1,240 @@
+//! Tables that were created since `MANIFEST` was written.
+//!
+//! A manifest lists all tables. To write it for each new one would write bytes that are quadratic in their number. So
+//! new tables are appended to the file `MANIFEST.tables` where the manifest is long. The next manifest includes them.
+//!
+//! ```text
+//! header, 32 bytes, little-endian             record, 24 bytes, then JSON (`mirror::Addition`)
+//!    0  magic "SRTMTAB1"                         0  magic "TADD"
+//!    8  bytes of the manifest u64                4  crc32 of the nonce and bytes 8 to 24
+//!   16  nonce u64                                8  number u64, from 1
+//!   24  crc32 that the manifest states u32      16  bytes of the JSON u32
+//!   28  crc32 of the bytes before it u32        20  crc32 of the JSON u32
+//! ```
+//! Invariant: the file counts only beside the manifest that its header names. So a new manifest makes it void. The
+//! header is durable before the first record is written, and each record before the next one. So a record that fails
+//! its checksums is a torn tail if no later record is sound, and damage otherwise. The nonce is random: what is left of
+//! an earlier file is never taken for a record.
+
+use std::io::{Error, ErrorKind};
+use std::path::{Path, PathBuf};
+
+use seriatim_base::disk::{Disk, DiskFile, Opening};
+use seriatim_base::rng;
+
+use super::{ADVICE, MANIFEST, MANIFEST_BYTES_MAX, Manifest, NotWritten, is_full, mirror};
+use crate::LogError;
+use crate::batch::Salt;
+
+/// The name of the file.
+pub const ADDITIONS: &str = "MANIFEST.tables";
+
+const MAGIC: &[u8; 8] = b"SRTMTAB1";
+const HEADER_BYTES: usize = 32;
+const RECORD_MAGIC: &[u8; 4] = b"TADD";
+const RECORD_BYTES: usize = 24;
+
+/// A shorter manifest is written as a whole: that costs as many flushes, and no second file.
+const WHOLE_MAX: u64 = if cfg!(test) { 1 << 10 } else { 64 << 10 };
+
+/// JSON of a manifest is indented, that of additions is not. It is at most this many times as long.
+pub const INDENTATION: u64 = 4;
+
+/// The length and the checksum of the manifest's file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Base {
+    bytes: u64,
+    crc: u32,
+}
+
+impl Base {
+    /// Of these bytes of the file, whose last line is sound.
+    pub(super) fn of(bytes: &[u8]) -> Option<Base> {
+        let digits = bytes.strip_suffix(b"\n")?.last_chunk::<8>()?;
+        let crc = u32::from_str_radix(std::str::from_utf8(digits).ok()?, 16).ok()?;
+        Some(Base { bytes: bytes.len() as u64, crc })
+    }
+
+    /// Of the file in this directory.
+    pub(super) fn find(disk: &dyn Disk, directory: &Path) -> std::io::Result<Option<Base>> {
+        let file = disk.open(&directory.join(MANIFEST), Opening::Read)?;
+        let (bytes, mut end) = (file.bytes()?, [0; 9]);
+        let Some(begin) = bytes.checked_sub(end.len() as u64) else { return Ok(None) };
+        file.read_exact_at(&mut end, begin)?;
+        Ok(Base::of(&end).map(|base| Base { bytes, ..base }))
+    }
+}
+
+/// The file, open for appending.
+#[derive(Debug)]
+pub struct Additions {
+    file: Box<dyn DiskFile>,
+    salt: Salt,
+    base: Base,
+    records: u64,
+    /// Where the last record ends. None after a failure: the next table needs a new manifest.
+    end: Option<u64>,
+}
+
+impl Additions {
+    /// Creates the file, without a table. Returns `None` if the manifest of the directory is so short that it is
+    /// written as a whole. The directory's manifest stays in place until this is dropped.
+    ///
+    /// # Errors
+    /// [`NotWritten`].
+    pub fn begin(disk: &dyn Disk, directory: &Path) -> Result<Option<Additions>, NotWritten> {
+        let what = "preparing the list of new tables";
+        let untouched = |source| NotWritten { error: LogError::io(what)(source), is_final: false };
+        let Some(base) = Base::find(disk, directory).map_err(untouched)?.filter(|base| base.bytes > WHOLE_MAX) else {
+            return Ok(None);
+        };
+        let (path, nonce) = (directory.join(ADDITIONS), rng::entropy());
+        let create = || {
+            if is_there(disk, directory)? {
+                disk.remove_file(&path)?;
+            }
+            let file = disk.open(&path, Opening::Create)?;
+            file.write_all_at(&header(base, nonce), 0)?;
+            Ok(file)
+        };
+        let file = create().map_err(untouched)?;
+        let lost = |source| NotWritten { is_final: !is_full(&source), error: LogError::io(what)(source) };
+        file.sync_data().map_err(lost)?;
+        disk.sync_dir(directory).map_err(|source| NotWritten { is_final: true, ..untouched(source) })?;
+        Ok(Some(Additions { file, salt: Salt::of(nonce), base, records: 0, end: Some(HEADER_BYTES as u64) }))
+    }
+
+    /// Whether the tables belong into a new manifest now. The file is then about as long as the manifest, so the bytes
+    /// of all manifests are a small multiple of those of the last.
+    pub fn is_long(&self) -> bool {
+        let Some(end) = self.end else { return true };
+        end > self.base.bytes || self.base.bytes + INDENTATION * end > MANIFEST_BYTES_MAX
+    }
+
+    /// Adds the tables and layouts of the manifest from these positions on. They are durable when this returns.
+    ///
+    /// # Errors
+    /// [`NotWritten`]. The tables may be there or not. From then on [`Additions::is_long`].
+    pub fn append(&mut self, manifest: &Manifest, tables: usize, layouts: usize) -> Result<(), NotWritten> {
+        let what = "listing new tables";
+        let untouched = |source| NotWritten { error: LogError::io(what)(source), is_final: false };
+        let Some(end) = self.end.take() else {
+            return Err(untouched(Error::other("an earlier attempt failed; the manifest was not written since")));
+        };
+        let json = mirror::addition_to_json(manifest, tables, layouts);
+        let record = record(self.salt, self.records + 1, &json);
+        self.file.write_all_at(&record, end).map_err(untouched)?;
+        let lost = |source| NotWritten { is_final: !is_full(&source), error: LogError::io(what)(source) };
+        self.file.sync_data().map_err(lost)?;
+        self.records += 1;
+        self.end = Some(end + record.len() as u64);
+        Ok(())
+    }
+}
+
+fn header(base: Base, nonce: u64) -> [u8; HEADER_BYTES] {
+    let mut bytes = [0; HEADER_BYTES];
+    bytes[..8].copy_from_slice(MAGIC);
+    bytes[8..16].copy_from_slice(&base.bytes.to_le_bytes());
+    bytes[16..24].copy_from_slice(&nonce.to_le_bytes());
+    bytes[24..28].copy_from_slice(&base.crc.to_le_bytes());
+    let crc = crc32fast::hash(&bytes[..28]);
+    bytes[28..].copy_from_slice(&crc.to_le_bytes());
+    bytes
+}
+
+fn record(salt: Salt, number: u64, json: &str) -> Vec<u8> {
+    let mut bytes = vec![0; RECORD_BYTES];
+    bytes[..4].copy_from_slice(RECORD_MAGIC);
+    bytes[8..16].copy_from_slice(&number.to_le_bytes());
+    let length = u32::try_from(json.len()).expect("a table has less than 4 GiB of declarations");
+    bytes[16..20].copy_from_slice(&length.to_le_bytes());
+    bytes[20..24].copy_from_slice(&crc32fast::hash(json.as_bytes()).to_le_bytes());
+    let crc = salt.checksum(&bytes[8..]);
+    bytes[4..8].copy_from_slice(&crc.to_le_bytes());
+    bytes.extend_from_slice(json.as_bytes());
+    bytes
+}
+
+/// The number and the JSON of the record at the front of `bytes`, if its header is sound. The JSON is `None` if it is
+/// cut off or fails its checksum.
+fn record_at(bytes: &[u8], salt: Salt) -> Option<(u64, Option<&[u8]>)> {
+    let (head, rest) = bytes.split_first_chunk::<RECORD_BYTES>()?;
+    let u32_at = |at: usize| u32::from_le_bytes(std::array::from_fn(|i| head[at + i]));
+    if !head.starts_with(RECORD_MAGIC) || u32_at(4) != salt.checksum(&head[8..]) {
+        return None;
+    }
+    let number = u64::from_le_bytes(std::array::from_fn(|i| head[8 + i]));
+    let json = rest.get(..u32_at(16) as usize).filter(|json| crc32fast::hash(json) == u32_at(20));
+    Some((number, json))
+}
+
+/// Whether the directory has the file.
+pub(super) fn is_there(disk: &dyn Disk, directory: &Path) -> std::io::Result<bool> {
+    Ok(disk.find(&directory.join(ADDITIONS))?.is_some())
+}
+
+/// Adds the tables of the file beside the manifest to it, if the file names this manifest.
+///
+/// # Errors
+/// [`LogError::Corrupt`], [`LogError::Io`].
+pub(super) fn read(disk: &dyn Disk, directory: &Path, base: Base, manifest: &mut Manifest) -> Result<(), LogError> {
+    let path = directory.join(ADDITIONS);
+    let read = || -> std::io::Result<Vec<u8>> {
+        if !is_there(disk, directory)? {
+            return Ok(Vec::new());
+        }
+        let file = disk.open(&path, Opening::Read)?;
+        let mut bytes = vec![0; usize::try_from(file.bytes()?.min(MANIFEST_BYTES_MAX)).unwrap_or(usize::MAX)];
+        let mut filled = 0;
+        while filled < bytes.len() {
+            match file.read_at(&mut bytes[filled..], filled as u64)? {
+                0 => break,
+                more => filled += more,
+            }
+        }
+        bytes.truncate(filled);
+        Ok(bytes)
+    };
+    let read = match read() {
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(Vec::new()),
+        read => read,
+    };
+    decode(&read.map_err(LogError::io("reading the list of new tables"))?, path, base, manifest)
+}
+
+fn decode(bytes: &[u8], path: PathBuf, base: Base, manifest: &mut Manifest) -> Result<(), LogError> {
+    let corrupt = |at: usize, problem: String| LogError::corrupt(&path, at as u64, problem, ADVICE);
+    let Some(head) = bytes.first_chunk::<HEADER_BYTES>().filter(|_| bytes.len() > HEADER_BYTES) else {
+        // The file is missing or has no record.
+        return Ok(());
+    };
+    let nonce = u64::from_le_bytes(std::array::from_fn(|i| head[16 + i]));
+    let stated = Base {
+        bytes: u64::from_le_bytes(std::array::from_fn(|i| head[8 + i])),
+        crc: u32::from_le_bytes(std::array::from_fn(|i| head[24 + i])),
+    };
+    if *head != header(stated, nonce) {
+        return Err(corrupt(0, "its header is damaged".to_owned()));
+    }
+    if stated != base {
+        return Ok(());
+    }
+    let (salt, mut at) = (Salt::of(nonce), HEADER_BYTES);
+    for number in 1.. {
+        let found = record_at(&bytes[at..], salt).filter(|(found, _)| *found == number);
+        let Some((_, Some(json))) = found else { break };
+        let added = std::str::from_utf8(json).map_err(|error| error.to_string());
+        let added = added.and_then(|json| mirror::add_from_json(manifest, json));
+        added.map_err(|problem| corrupt(at, format!("the record's checksum is right, but {problem}")))?;
+        at += RECORD_BYTES + json.len();
+    }
+    let is_record = |place: &usize| record_at(&bytes[*place..], salt).is_some();
+    if let Some(later) = (at + 1..bytes.len()).find(is_record) {
+        return Err(corrupt(at, format!("the record here is damaged, but the one at byte {later} is sound")));
+    }
+    manifest.check().map_err(|problem| corrupt(HEADER_BYTES, problem))
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests;

@@ -1,0 +1,120 @@
+//! Databases with many tables that are created one by one: the file that lists all is not written for each of them.
+
+use std::borrow::Cow;
+use std::path::Path;
+use std::sync::Arc;
+
+use seriatim::Database;
+use seriatim::catalog::{ColumnDef, ColumnType, TableDef, Value};
+use seriatim_base::disk::{Disk, FaultyDisk};
+use seriatim_base::rng::is_nightly;
+use seriatim_redo::manifest::MANIFEST;
+use seriatim_redo::manifest::additions::ADDITIONS;
+
+use crate::accounts::small;
+
+/// A table with this many columns. The manifest has about 130 bytes for each.
+fn table(name: impl Into<Cow<'static, str>>, columns: usize) -> TableDef {
+    let column = |number| ColumnDef::new(format!("column_{number:04}"), ColumnType::U64);
+    let table = (0..columns).fold(TableDef::builder(name), |table, number| table.column(column(number)));
+    table.key(["column_0000"]).finish().expect("a sound declaration")
+}
+
+/// How the tables are created: one by one. The list begins, is folded into the manifest, and begins again.
+const CREATED: [(&str, usize); 8] =
+    [("a", 1), ("b", 2), ("c", 900), ("d", 900), ("e", 900), ("f", 3), ("g", 1), ("h", 2)];
+
+fn open(disk: &FaultyDisk) -> Database {
+    small("dbx", disk).open().expect("it opens")
+}
+
+fn bytes(disk: &FaultyDisk, name: &str) -> u64 {
+    disk.find(&Path::new("/db").join(name)).expect("the disk works").map_or(0, |found| found.bytes)
+}
+
+/// Creates the tables until the disk fails, each with a row. Returns how many were created, and how many have a row.
+fn create(db: &Database) -> (usize, usize) {
+    for (at, (name, columns)) in CREATED.into_iter().enumerate() {
+        let Ok(table) = db.declare(table(name, columns)) else { return (at, at) };
+        let row: Vec<Value> = (0..columns).map(|column| Value::from(column as u64)).collect();
+        if db.session().transact(|tx| tx.insert_dyn(&table, &row)).is_err() {
+            return (at + 1, at);
+        }
+    }
+    (CREATED.len(), CREATED.len())
+}
+
+/// Checks that the database has the tables that were created, with their rows, and can have all.
+fn check(disk: &FaultyDisk, (tables, rows): (usize, usize), why: &str) {
+    for _ in 0..2 {
+        let db = open(disk);
+        let names = db.table_names();
+        let found = names.iter().filter(|name| name.len() == 1).count();
+        assert!((tables..=tables + 1).contains(&found), "{why}: {tables} were created, {names:?} are there");
+        for (at, (name, _)) in CREATED.into_iter().enumerate().take(found) {
+            let table = db.open_dyn(name).expect("tables are there in order");
+            let row = db.session().transact(|tx| Ok(tx.get_dyn(&table, &[Value::from(0u64)])?.is_some()));
+            assert!(row.expect("no conflict").value || at >= rows, "{why}: a row of {name}");
+        }
+    }
+}
+
+#[test]
+fn tables_that_are_created_one_by_one_survive_a_cut_or_kill_at_each_operation() {
+    let prepared = FaultyDisk::new(1);
+    let db = open(&prepared);
+    db.declare(table("wide", 700)).expect("created");
+    drop(db);
+    let before = prepared.fork(2);
+    let (whole, db) = (bytes(&before, MANIFEST), open(&before));
+    assert_eq!(create(&db), (CREATED.len(), CREATED.len()));
+    assert!(bytes(&before, MANIFEST) > 2 * whole, "the manifest was written when the list had become long");
+    assert!((1..2000).contains(&bytes(&before, ADDITIONS)), "the last tables are in a list of their own");
+    before.crash();
+    check(&before, (CREATED.len(), CREATED.len()), "after all");
+
+    for n in (1..).step_by(if is_nightly() { 1 } else { 9 }) {
+        let mut is_done = false;
+        for is_kill in [false, true] {
+            let disk = prepared.fork(n);
+            let process = disk.mount();
+            let db = small("dbx", &disk).disk(Arc::new(process.clone())).open().expect("it opens");
+            if is_kill {
+                disk.kill_at(n)
+            } else {
+                disk.crash_at(n)
+            }
+            let created = create(&db);
+            is_done = process.is_alive();
+            drop(db);
+            if is_kill {
+                disk.kill()
+            } else {
+                disk.crash()
+            }
+            check(&disk, created, &format!("stopped at {n}, kill {is_kill}"));
+        }
+        if is_done {
+            return;
+        }
+    }
+}
+
+/// Each table took its share of all before: 2,000 tables wrote 700 MB.
+#[test]
+fn the_bytes_of_creating_tables_are_linear_in_their_number() {
+    let disk = FaultyDisk::new(1);
+    let db = open(&disk);
+    let mut written = 0;
+    for number in 0..600 {
+        let before = [MANIFEST, ADDITIONS].map(|name| bytes(&disk, name));
+        db.declare(table(format!("t{number}"), 2)).expect("created");
+        let after = [MANIFEST, ADDITIONS].map(|name| bytes(&disk, name));
+        written += if after[0] == before[0] { after[1] - before[1] } else { after[0] };
+    }
+    let shown = bytes(&disk, MANIFEST) + bytes(&disk, ADDITIONS);
+    // Up to 64 KiB the manifest is written for each table.
+    assert!(written < 8 * shown + (8 << 20), "{written} bytes written for {shown}");
+    drop(db);
+    assert_eq!(open(&disk).table_names().len(), 600);
+}
