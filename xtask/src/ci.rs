@@ -4,6 +4,7 @@ use std::path::Path;
 use std::process::Command;
 
 use seriatim_base::clock::Instant;
+use seriatim_base::thread;
 
 use crate::{contributing, fuzz, nightly, tidy, timings};
 
@@ -48,8 +49,8 @@ pub(crate) fn names() -> Vec<&'static str> {
     STEPS.iter().map(|step| step.name).collect()
 }
 
-/// Runs the named steps, or those that each change needs. With `--timings` the time of each crate's compilation and of
-/// each test program is printed last.
+/// Runs the named steps, or those that each change needs. With `--timings` they run twice, and what they cost is
+/// printed ([`timings`]).
 ///
 /// # Errors
 /// When a name is unknown, or at the first step that fails.
@@ -65,6 +66,7 @@ pub(crate) fn run(root: &Path, arguments: &[String]) -> Result<(), String> {
         let step_began = Instant::now();
         let done = (step.run)(root);
         let seconds = step_began.elapsed().as_secs_f64();
+        timings::note_step(step.name, seconds);
         let verdict = if done.is_ok() { "passed" } else { "FAILED" };
         summary.push(format!("   {:<8} {verdict} {seconds:>7.1} s", step.name));
         if let Err(message) = done {
@@ -140,6 +142,10 @@ fn with_lints(command: &mut Command) {
 pub(crate) fn tests(root: &Path, more: &[&str]) -> Command {
     let mut command = cargo(root);
     command.args(["test", "--workspace"]).args(more);
+    if std::env::var_os("RUST_TEST_THREADS").is_none() {
+        // Some tests wait: for a disk, another process, a lock. Others run meanwhile.
+        command.env("RUST_TEST_THREADS", (2 * thread::processors()).to_string());
+    }
     with_lints(&mut command);
     command
 }

@@ -29,7 +29,8 @@ mod timings;
 use std::process::ExitCode;
 
 const USAGE: &str = "usage: cargo xtask ci [--timings] [STEP...]
-                                  the checks of every change, or the named steps
+                                  the checks of every change, or the named steps; twice and what they cost: of all
+                                  into CONTRIBUTING.md
        cargo xtask nightly [--seed N] [--only STEP]... [--fresh] | --part | --age | --list
                                   every test in every setting, and long checks; writes docs/nightly.md
        cargo xtask tidy           the repository's own rules

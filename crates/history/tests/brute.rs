@@ -429,21 +429,21 @@ fn judge_all(by_groups: bool, seeds: u64) -> (u64, BTreeMap<String, u64>) {
 fn is_a_mix(refused: &BTreeMap<String, u64>) {
     for name in ["lost update (G-single)", "phantom (G2)", "write skew (G2-item)", "aborted read (G1a)", "missing row"]
     {
-        assert!(refused.get(name).is_some_and(|&count| count > 50), "{name}: {refused:?}");
+        assert!(refused.get(name).is_some_and(|&count| count > rng::tries(15, 50)), "{name}: {refused:?}");
     }
 }
 
 #[test]
 fn agrees_with_trying_all_orders() {
-    let (accepted, refused) = judge_all(false, rng::tries(75_000, 150_000));
-    assert!(accepted > 15_000, "{accepted}");
+    let (accepted, refused) = judge_all(false, rng::tries(20_000, 150_000));
+    assert!(accepted > rng::tries(5_000, 15_000), "{accepted}");
     is_a_mix(&refused);
 }
 
 #[test]
 fn agrees_with_trying_all_orders_where_column_groups_are_kept_apart() {
-    let (accepted, refused) = judge_all(true, rng::tries(50_000, 100_000));
-    assert!(accepted > 10_000, "{accepted}");
+    let (accepted, refused) = judge_all(true, rng::tries(15_000, 100_000));
+    assert!(accepted > rng::tries(3_000, 10_000), "{accepted}");
     is_a_mix(&refused);
 }
 

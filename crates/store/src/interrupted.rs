@@ -325,7 +325,7 @@ fn found(key: u64, answer: Result<RecordPtr, NodeVersion>) -> Answer {
 
 #[test]
 fn a_lookup_in_a_tree() {
-    for count in [3, 9, 33] {
+    for count in [3, 9, 33].into_iter().take(rng::tries(2, 3) as usize) {
         every_turn::<Leaves, ()>(
             count,
             some_keys,
@@ -337,7 +337,7 @@ fn a_lookup_in_a_tree() {
 
 #[test]
 fn a_lookup_by_leaf_hint() {
-    for count in [3, 9, 33] {
+    for count in [3, 9, 33].into_iter().take(rng::tries(2, 3) as usize) {
         let prepare = |tree: &Leaves, worker: &mut Worker, key| {
             let mut leaf_hint = LeafHint::default();
             let _ = tree.get_near(key, &mut leaf_hint, worker.local.pinned());
@@ -365,7 +365,7 @@ fn a_scan_of_a_tree() {
             }
             Answer::Shown(leaves, direction, low..=high)
         };
-        for count in [3, 9, 33].into_iter().take(rng::tries(2, 3) as usize) {
+        for count in [9, 3, 33].into_iter().take(rng::tries(1, 3) as usize) {
             every_turn::<Leaves, ()>(count, few, |_, _, _| (), read);
         }
     }
@@ -373,7 +373,7 @@ fn a_scan_of_a_tree() {
 
 #[test]
 fn a_lookup_in_a_hash_table() {
-    for count in [3, 12, 40] {
+    for count in [3, 12, 40].into_iter().take(rng::tries(2, 3) as usize) {
         every_turn::<Hash<Word8>, ()>(
             count,
             some_keys,
@@ -385,8 +385,8 @@ fn a_lookup_in_a_hash_table() {
 
 #[test]
 fn a_walk_of_a_hash_table() {
-    let few = |count| some_keys(count).into_iter().step_by(7).collect();
-    for count in [12, 40] {
+    let few = |count| some_keys(count).into_iter().step_by(rng::tries(14, 7) as usize).collect();
+    for count in [12, 40].into_iter().take(rng::tries(1, 2) as usize) {
         every_turn::<Hash<Word8>, ()>(
             count,
             few,

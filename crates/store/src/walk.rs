@@ -198,7 +198,7 @@ mod tests {
     /// shrink, and a hash table doubles. Another thread walks.
     fn walks_beside_changes(kind: (Organization, KeyClass), mode: HtmMode, seed: u64) {
         const STAY: u64 = 400;
-        let walks = rng::tries(4, 12);
+        let walks = rng::tries(2, 12);
         let (memory, htm) = open(mode);
         let mut walker = Worker::new(&memory, &htm);
         let index = index(kind, &htm, &mut walker);

@@ -297,7 +297,7 @@ enum Helpers {
 /// So many interleavings take their time.
 pub const MANY: usize = 500;
 /// Of more interleavings than these, about as many run in each setting with each change.
-const EACH_CHANGE: usize = 60;
+const EACH_CHANGE: usize = 24;
 /// Schedules that one database serves, each with cells of its own: to open one takes longer than to run one.
 const SERVED: usize = 32;
 /// How far the cells of one schedule are from those of the next. Cells that share a run still do.
@@ -692,7 +692,7 @@ mod tests {
             schedules
         };
         // The six serial ones of many are run in both settings.
-        let (few, all, far) = if is_nightly() { (90, 560 + 6, 1) } else { (30, 560 / 9 * 2 + 6, 60) };
+        let (few, all, far) = if is_nightly() { (90, 560 + 6, 1) } else { (12, 560 / (560 / EACH_CHANGE) * 2 + 6, 40) };
         assert!(explored(&[Op::Add(1, 1)]).iter().all(|&run| run >= few), "in each, if they are few");
         let many = explored(&[Op::Get(1), Op::Add(1, 1)]);
         let is_near = (many[0] + many[1]).abs_diff(all) < far;

@@ -192,7 +192,7 @@ fn examples_to_which_something_happens_have_happened_once_or_not_at_all() {
             calls: (0..160).map(work).collect(),
         },
     ];
-    for world in worlds.iter().take(tries(3, 6) as usize) {
+    for world in worlds.iter().take(tries(1, 6) as usize) {
         let settings = settings(&["dbx-tc"]);
         let mut tallies = all(world, &settings, &EVENTS[..4], ExecutionMode::Whole, seed);
         tallies.extend(all(world, &settings, &DISKS[2..4], ExecutionMode::Whole, seed));

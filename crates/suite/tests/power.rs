@@ -86,7 +86,7 @@ fn what_is_recovered_is_a_snapshot_as_its_readers_saw_it() {
     let seed = seed("what_is_recovered_is_a_snapshot_as_its_readers_saw_it");
     for plan in [Plan::Cuts, Plan::Faults] {
         let mut tally = Tally::default();
-        for case in durable_snapshots(seed, plan).take(60 * rounds() as usize) {
+        for case in durable_snapshots(seed, plan).take(tries(20, 60 * rounds()) as usize) {
             tally += case.run().unwrap_or_else(|problem| panic!("{problem}"));
         }
         eprintln!("{plan:?}: {tally:?}");
@@ -112,7 +112,7 @@ fn what_was_deferred_is_recovered_with_who_deferred_it() {
     for plan in [Plan::Cuts, Plan::Faults] {
         for are in [by_epoch, |setting| setting.defers && setting.durable_snapshots] {
             let mut tally = Tally::default();
-            for case in cases_in(seed, plan, are).take(50 * rounds() as usize) {
+            for case in cases_in(seed, plan, are).take(tries(15, 50 * rounds()) as usize) {
                 tally += case.run().unwrap_or_else(|problem| panic!("{problem}"));
             }
             eprintln!("{plan:?}: {tally:?}");
@@ -133,7 +133,7 @@ fn canary_what_was_deferred_and_is_lost_is_caught() {
 fn a_seed_repeats_exactly() {
     let seed = seed("a_seed_repeats_exactly");
     for plan in [Plan::Cuts, Plan::Faults] {
-        for number in 0..tries(8, 60) {
+        for number in 0..tries(3, 60) {
             let run = || Case::of(seed.wrapping_add(number), plan).run().unwrap_or_else(|problem| panic!("{problem}"));
             assert_eq!(run(), run(), "seed {}", seed.wrapping_add(number));
         }
@@ -161,7 +161,7 @@ fn damage_is_told_or_harmless() {
     // The rarest comes in one of some hundred cases.
     let is_missing = |outcomes: &[_]| ![Refused, Harmless, TakenForTorn].iter().all(|one| outcomes.contains(one));
     for number in 0..CANARY_CASES_MAX {
-        if number >= 60 * rounds() && !is_missing(&outcomes) {
+        if number >= tries(10, 60 * rounds()) && !is_missing(&outcomes) {
             break;
         }
         let case = Case::of(rng.next_u64(), Plan::Cuts);

@@ -25,8 +25,9 @@ fn settings(seed: u64) -> Vec<(Setting, Budget)> {
     matrix(seed).into_iter().map(|setting| (setting, Budget::default())).chain(hostile).collect()
 }
 
-/// Loads, runs two terminals, and checks.
+/// Loads, runs two terminals, and checks. With each change, a quarter of the transactions.
 fn run(setting: &Setting, budget: Budget, workload: &dyn Workload, transactions: u32, seed: u64) {
+    let transactions = tries(u64::from(transactions) / 4, transactions.into()) as u32;
     let builder = setting.builder().region_budget(budget).retry(setting.patience()).workers(4).seed(seed);
     let db = terminals::load(builder, workload).unwrap_or_else(|fault| panic!("{setting}: {fault}"));
     terminals::run(&db, workload, 2, transactions, seed).unwrap_or_else(|fault| panic!("{setting}: {fault}"));
@@ -78,16 +79,15 @@ fn tpcc_has_a_serial_order_where_deliveries_are_deferred() {
 fn ycsb_stays_consistent() {
     let seed = seed("ycsb");
     let free = Shares { read: 40, read_modify_write: 30, ..Shares::default() };
-    let transactions = tries(100, 300) as u32;
     for (setting, budget) in settings(seed) {
         for is_ordered in [false, true] {
             for core in [Core::A, Core::D, Core::F] {
                 let options = ycsb::Options { is_ordered, ..ycsb::Options::core(core, 200, seed) };
-                run(&setting, budget, &Ycsb::new(options), transactions, seed);
+                run(&setting, budget, &Ycsb::new(options), 300, seed);
             }
             let hot = ycsb::Options { ops: 8, shares: free, is_ordered, ..ycsb::Options::core(Core::A, 40, seed) };
             let hot = ycsb::Options { distribution: Distribution::Zipfian, value_bytes: 100, ..hot };
-            run(&setting, budget, &Ycsb::new(hot), transactions, seed);
+            run(&setting, budget, &Ycsb::new(hot), 300, seed);
         }
         run(&setting, budget, &Ycsb::new(ycsb::Options::core(Core::E, 200, seed)), 150, seed);
     }

@@ -332,7 +332,8 @@ fn take(db: &Engine, share: u32, bytes_per_second: Option<u64>, watch: &Fake<'_>
 
 /// A text that cannot be compressed.
 fn noise(rng: &mut Rng, bytes: usize) -> String {
-    (0..bytes).map(|_| rng.range(0x20, 0x7e) as u8 as char).collect()
+    let eight = |_| rng.next_u64().to_le_bytes().map(|byte| (0x20 + byte % 0x5e) as char);
+    (0..bytes.div_ceil(8)).flat_map(eight).take(bytes).collect()
 }
 
 fn with_notes(settings: Settings, rng: &mut Rng, count: u32, bytes: usize) -> (Engine, Handle<Note>) {

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use proptest::prelude::*;
+use proptest::strategy::ValueTree;
 use proptest::test_runner::{Config, RngAlgorithm, TestCaseError, TestRng, TestRunner};
 use seriatim_base::{ColumnId, rng};
 use seriatim_procedure::plan::{
@@ -294,18 +295,27 @@ pub(crate) fn any_options() -> impl Strategy<Value = Options> {
 
 /// Sets drawn for each property.
 pub(crate) fn cases() -> u32 {
-    rng::tries(600, 3000) as u32
+    rng::tries(150, 3000) as u32
 }
 
-/// Checks a property of generated values. Prints the seed first; `SERIATIM_SEED` repeats a run, and proptest
-/// shrinks what fails.
-pub(crate) fn check<S: Strategy>(cases: u32, strategy: &S, test: impl Fn(S::Value) -> Result<(), TestCaseError>) {
+/// What generates values. Prints the seed first; `SERIATIM_SEED` repeats a run.
+fn runner(cases: u32) -> TestRunner {
     let seed = rng::seed("a property");
     let mut bytes = [0; 32];
     bytes[..8].copy_from_slice(&seed.to_le_bytes());
     let config = Config { cases, failure_persistence: None, ..Config::default() };
-    let mut runner = TestRunner::new_with_rng(config, TestRng::from_seed(RngAlgorithm::ChaCha, &bytes));
-    if let Err(failure) = runner.run(strategy, test) {
+    TestRunner::new_with_rng(config, TestRng::from_seed(RngAlgorithm::ChaCha, &bytes))
+}
+
+/// Checks a property of generated values; proptest shrinks what fails.
+pub(crate) fn check<S: Strategy>(cases: u32, strategy: &S, test: impl Fn(S::Value) -> Result<(), TestCaseError>) {
+    if let Err(failure) = runner(cases).run(strategy, test) {
         panic!("{failure}");
     }
+}
+
+/// Whether one of up to so many generated values has a property. The first is enough.
+pub(crate) fn any_has<S: Strategy>(cases: u32, strategy: &S, has: impl Fn(&S::Value) -> bool) -> bool {
+    let mut runner = runner(cases);
+    (0..cases).any(|_| has(&strategy.new_tree(&mut runner).expect("nothing is rejected").current()))
 }

@@ -25,11 +25,12 @@ use support::toy::{Tables, Toy, ToyError};
 /// The assumptions of execution in pieces.
 const PIECES: Options = Options { headroom: false, memory: false, ..Options::DEFAULT };
 
-/// Runs a property on `count` seeds in a nightly run, and on a fifth of them with each change. Prints a failing seed.
+/// Runs a property on `count` seeds in a nightly run, and on a fifteenth of them with each change. Prints a seed that
+/// fails.
 fn cases(count: u64, property: impl Fn(&mut Rng)) {
     let read = |name: &str| std::env::var(name).ok().and_then(|text| text.parse().ok());
     let first = rng::given_seed().unwrap_or_else(|| rng::entropy() >> 1);
-    let count: u64 = read("SERIATIM_CASES").unwrap_or(rng::tries(count / 5, count));
+    let count: u64 = read("SERIATIM_CASES").unwrap_or(rng::tries(count / 15, count));
     eprintln!("SERIATIM_SEED={first}");
     for seed in first..first.saturating_add(count) {
         if let Err(panic) = catch_unwind(AssertUnwindSafe(|| property(&mut Rng::from_seed(seed)))) {
@@ -137,7 +138,7 @@ fn whatever_pieces_are_asked_for_what_is_let_through_does_what_the_whole_does() 
         apart.set(apart.get() + u64::from(passes.iter().any(|pass| *pass > 0)));
         does_the_same(&procedure, &passes, rng);
     });
-    assert!(apart.get() > rng::tries(5, 40) || std::env::var("SERIATIM_CASES").is_ok(), "in pieces: {}", apart.get());
+    assert!(apart.get() > rng::tries(2, 40) || std::env::var("SERIATIM_CASES").is_ok(), "in pieces: {}", apart.get());
 }
 
 /// A set, its chopping, and the passes of each.
@@ -261,7 +262,7 @@ fn chopped_sets_in_any_interleaving_answer_and_leave_what_some_serial_order_does
         }
     });
     assert!(
-        cut_up.get() > rng::tries(10, 100) || std::env::var("SERIATIM_CASES").is_ok(),
+        cut_up.get() > rng::tries(3, 100) || std::env::var("SERIATIM_CASES").is_ok(),
         "sets in pieces: {}",
         cut_up.get()
     );
@@ -304,9 +305,9 @@ fn flow_analysis_and_the_check_of_its_own_agree_on_what_may_be_cut() {
     assert!(refused.get() * 10 <= all.get(), "{} of {} refused", refused.get(), all.get());
 }
 
-/// Whether one of many random sets goes wrong.
-fn caught(seed: u64, options: Options, checked: bool, plans: impl Fn(&mut Plan)) -> bool {
-    (seed..seed + 1000).any(|seed| {
+/// Whether one of so many random sets goes wrong.
+fn caught(sets: u64, options: Options, checked: bool, plans: impl Fn(&mut Plan)) -> bool {
+    (1..=sets).any(|seed| {
         let rng = &mut Rng::from_seed(seed);
         let set = Cut::of(any_set(rng), options, checked, &plans);
         let run = || set.is_cut() && (0..40).any(|_| set.has_a_serial_order(4, rng).is_err());
@@ -330,8 +331,8 @@ fn canary_a_subtraction_that_is_taken_for_an_addition_is_caught() {
             }
         }
     };
-    assert!(caught(1, Options::DEFAULT, true, mistaken));
-    assert!(!caught(1, Options::DEFAULT, true, |_| {}), "what is caught is the mistake");
+    assert!(caught(1000, Options::DEFAULT, true, mistaken));
+    assert!(!caught(rng::tries(60, 1000), Options::DEFAULT, true, |_| {}), "what is caught is the mistake");
 }
 
 #[test]
@@ -346,6 +347,6 @@ fn canary_an_analysis_that_forgets_control_is_caught() {
         });
     };
     // But registration refuses to cut.
-    assert!(caught(1, PIECES, false, forgetful));
-    assert!(!caught(1, PIECES, true, forgetful));
+    assert!(caught(1000, PIECES, false, forgetful));
+    assert!(!caught(rng::tries(60, 1000), PIECES, true, forgetful));
 }

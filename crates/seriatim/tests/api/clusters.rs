@@ -265,8 +265,8 @@ twins!(pairs, u64, key => |group, number| (group, Reverse(number)), [group, desc
 fn random_programs_on_runs_agree_with_records() {
     let seed = seed("clusters");
     each(|setting| {
-        words::program(setting, seed, tries(12, 40) as usize);
-        pairs::program(setting, seed, tries(12, 40) as usize);
+        words::program(setting, seed, tries(8, 40) as usize);
+        pairs::program(setting, seed, tries(8, 40) as usize);
     });
 }
 
@@ -326,7 +326,7 @@ fn rows_that_were_given_out_stay_as_they_were_read() {
 
 #[test]
 fn who_counts_the_rows_of_a_prefix_conflicts_with_who_inserts_one() {
-    for rows in [0, 1, 30] {
+    for rows in [30, 0, 1].into_iter().take(tries(2, 3) as usize) {
         each(|setting| {
             let db = setting.open();
             let items = db.create::<Item>().expect("a table");
@@ -360,7 +360,7 @@ fn who_counts_the_rows_of_a_prefix_conflicts_with_who_inserts_one() {
 
 #[test]
 fn who_misses_a_row_conflicts_with_who_inserts_it() {
-    for rows in [0, 1, 30] {
+    for rows in [30, 0, 1].into_iter().take(tries(2, 3) as usize) {
         each(|setting| {
             let db = setting.open();
             let items = db.create::<Item>().expect("a table");

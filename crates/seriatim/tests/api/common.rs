@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use seriatim::htm::{Emulation, HtmMode};
+use seriatim::rng::is_nightly;
 use seriatim::{Builder, Database, Decimal, Handle, ProtocolInfo, Session, Table, Text, Timestamp};
 pub(crate) use seriatim_engine::test_support::protocols::copying::NAME as COPYING;
 
@@ -62,12 +63,17 @@ pub(crate) fn in_batches(batch_max: u64, wait: Duration) -> impl Iterator<Item =
     })
 }
 
-/// Runs a test under every protocol, on the default back end and on emulated regions with random aborts. A protocol
-/// with hot records also runs with all records hot.
+/// Runs a test under every protocol, on the default back end and on emulated regions with random aborts; with each
+/// change, only protocols whose commits enter regions run on emulated ones. A protocol with hot records also runs with
+/// all records hot.
 pub(crate) fn each(test: impl Fn(&Setting)) {
     let emulation = Emulation { seed: 7, abort_one_in: 16, yields: false };
     for htm in [HtmMode::Auto, HtmMode::Emulated(emulation)] {
-        for protocol in protocols().into_iter().filter(|protocol| protocol.opens_on(htm)) {
+        let runs = |protocol: &ProtocolInfo| {
+            let always = htm == HtmMode::Auto || protocol.requirements.regions || is_nightly();
+            protocol.opens_on(htm) && (always || protocol.capabilities.commits_in_regions)
+        };
+        for protocol in protocols().into_iter().filter(runs) {
             for &hot in if protocol.name == "htcc" { &[false, true][..] } else { &[false] } {
                 eprintln!("under {} on {htm}, all hot: {hot}", protocol.name);
                 test(&Setting { protocol, htm, hot });

@@ -313,7 +313,7 @@ fn generated_code_and_the_interpreter_agree_on_results_and_rows() {
             pieces: open(setting.builder().execution_mode(ExecutionMode::Pieces)),
             rng: Rng::from_seed(!seed),
         };
-        for time in 0..tries(50, 150) as i64 {
+        for time in 0..tries(25, 150) as i64 {
             let buyer = rng.below(u64::from(BUYERS) + 1) as u16;
             let at = Timestamp::from_microseconds(time);
             match rng.below(8) {

@@ -3,6 +3,7 @@
 
 use std::path::{Path, PathBuf};
 
+use seriatim::rng::tries;
 use seriatim::{OpenError, Rng};
 use seriatim_base::disk::{Disk, FaultyDisk, Opening};
 
@@ -10,7 +11,8 @@ use super::case::{Case, DIRECTORY, Stage};
 use super::verify;
 
 /// Cuts the power, or kills the process, at each operation of a recovery of a case's directory, and recovers
-/// again. Returns the number of operations.
+/// again. With each change, at every fourth operation, from one that the case's seed draws on. Returns the number of
+/// operations.
 ///
 /// # Errors
 /// A description of the violated property, with the seed.
@@ -19,7 +21,8 @@ pub fn cut_each_operation(case: &Case) -> Result<u64, String> {
         |problem: String| format!("a recovery that was cut short: seed {}, {}: {problem}", case.seed, case.setting);
     let before = left_by(case).map_err(wrong)?;
     for kill in [false, true] {
-        for n in 1.. {
+        let step = tries(4, 1);
+        for n in (1 + case.seed % step..).step_by(step as usize) {
             let mut stage = before.fork(n);
             if kill {
                 stage.disk.kill_at(n)

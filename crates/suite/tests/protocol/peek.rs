@@ -111,9 +111,6 @@ fn newest_committed_version_only<P: Protocol>(mode: HtmMode) {
 /// Keys that are written, and so how often writers meet.
 const KEYS: u64 = 4;
 
-/// Changes that must have been seen before the writers stop.
-const CHANGES: usize = 200;
-
 /// One transaction of two writes: what it committed, nothing if it had to abort.
 fn write<P: Protocol>(
     bench: &Bench<P>,
@@ -152,6 +149,8 @@ fn write<P: Protocol>(
 fn hammer<P: Protocol>(mode: HtmMode, seed: u64, deletes: bool, look: Look<P>) -> Result<(), String> {
     let bench = Bench::<P>::open(mode, &(0..KEYS as i64).map(|id| -id - 1).collect::<Vec<_>>());
     let enough = AtomicBool::new(false);
+    // Changes that must have been seen before the writers stop.
+    let changes = rng::tries(50, 200) as usize;
     let mut core = bench.environment.core().expect("a free slot");
     core.local.enter();
     let mut buffers: [RowBuffer; KEYS as usize] = Default::default();
@@ -189,7 +188,7 @@ fn hammer<P: Protocol>(mode: HtmMode, seed: u64, deletes: bool, look: Look<P>) -
             .collect();
         let mut seen: Vec<(u64, Version)> = Vec::new();
         let mut now = HashMap::new();
-        while seen.len() < CHANGES {
+        while seen.len() < changes {
             core.local.enter();
             let shown = [0, 1, 2, 3].map(|id| at(&bench, &core, id, look, &mut buffers[id as usize]));
             let found = shown.map(|shown| shown.and_then(|peeked| version(&bench, peeked)));
@@ -284,7 +283,7 @@ mod hot {
 fn a_careless_peek_is_caught() {
     let seed = rng::seed("a careless peek");
     let mode = HtmMode::Emulated(Emulation { seed, abort_one_in: 1, yields: true });
-    for round in 0..100 {
+    for round in 0..400 {
         if let Err(wrong) = hammer::<seriatim_protocol::dbx::Dbx>(mode, seed + round, false, careless) {
             println!("caught in round {round}: {wrong}");
             return;

@@ -780,12 +780,12 @@ macro_rules! under_every_protocol {
 
                 #[test]
                 fn threads_that_take_turns_lose_nothing() {
-                    crate::turns::turns_by_seeds::<Protocol>(60);
+                    crate::turns::turns_by_seeds::<Protocol>(seriatim_base::rng::tries(20, 60));
                 }
 
                 #[test]
                 fn random_programs_of_threads_that_take_turns_are_serializable() {
-                    crate::turns::histories::random_programs::<Protocol>(100);
+                    crate::turns::histories::random_programs::<Protocol>(seriatim_base::rng::tries(30, 100));
                 }
             }
         )*

@@ -277,7 +277,7 @@ impl Customer {
 #[test]
 fn conditions_hold_after_a_concurrent_run_and_a_second_one_over_the_same_data() {
     println!("seed {SEED}");
-    let decks = tries(3, 10) as u32;
+    let decks = tries(2, 10) as u32;
     for protocol in available_protocols() {
         let (db, workload, tables) = loaded_under(protocol.name, Options::new(Scale::small(2), SEED));
         for round in 0..2 {
@@ -298,7 +298,7 @@ fn conditions_hold_when_everything_is_remote() {
     for protocol in available_protocols() {
         let options = Options { remote, ..Options::new(Scale::small(3), SEED) };
         let (db, workload, tables) = loaded_under(protocol.name, options);
-        test_support::run(&db, &workload, 3, 500, SEED);
+        test_support::run(&db, &workload, 3, tries(150, 500) as u32, SEED);
         assert_consistent(&db, &workload, &tables);
     }
 }
@@ -315,7 +315,7 @@ fn conditions_hold_where_all_tables_are_ordered() {
             let table = db.open_dyn(&name).expect("it is there");
             assert_eq!(table.definition().organization, Organization::Ordered, "{name}");
         }
-        let tallies = test_support::run(&db, &workload, 2, 300, SEED);
+        let tallies = test_support::run(&db, &workload, 2, tries(100, 300) as u32, SEED);
         assert!(tallies.iter().all(|kind| kind.committed > 0), "{}: {tallies:?}", protocol.name);
         assert_consistent(&db, &workload, &tables);
     }
@@ -329,7 +329,7 @@ fn no_transaction_leaves_its_plan() {
         let db = Database::builder().protocol(protocol.name).check_plans(true).open().expect("a database opens");
         let workload = Tpcc::new(Options::new(Scale::small(2), SEED));
         workload.load(&db, &Loading::default()).expect("loading succeeds");
-        let tallies = test_support::run(&db, &workload, 2, 200, SEED);
+        let tallies = test_support::run(&db, &workload, 2, tries(100, 200) as u32, SEED);
         assert!(tallies.iter().all(|kind| kind.committed > 0));
         assert_consistent(&db, &workload, &Tables::open(&db).expect("loading made the tables"));
     }
@@ -343,7 +343,7 @@ fn snapshots_are_consistent_beside_writers() {
         let running = AtomicBool::new(true);
         thread::scope(|scope| {
             let writers = scope.spawn(|| {
-                test_support::run(&db, &workload, 2, 2000, SEED);
+                test_support::run(&db, &workload, 2, tries(300, 2000) as u32, SEED);
                 running.store(false, Ordering::Relaxed);
             });
             let (mut session, mut checks) = (db.session(), 0);

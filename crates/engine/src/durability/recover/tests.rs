@@ -1,6 +1,6 @@
 //! Several threads restore at the same time, with prefetched guesses, into tables that grow.
 
-use seriatim_base::rng::seed;
+use seriatim_base::rng::{self, seed};
 use seriatim_base::{Rng, TableId, Tid};
 use seriatim_catalog::wire::Updated;
 use seriatim_catalog::{ColumnSet, KeyBuf, RowRef, Table, TableKey};
@@ -11,12 +11,15 @@ use crate::testing::Handle;
 use crate::{Abort, Engine, Settings, TxCore, available_protocols};
 
 const THREADS: usize = 4;
-/// Keys of each table, far more than its capacity. The first ones, one for each thread, change in every transaction.
-const KEYS: u64 = 8_000;
 const KEYS_A_TRANSACTION: u64 = 20;
 const PASSES: u64 = 3;
 /// Versions handed over at once, as in a replay.
 const RUN_VERSIONS: usize = 32;
+
+/// Keys of each table, far more than its capacity. The first ones, one for each thread, change in every transaction.
+fn keys() -> u64 {
+    rng::tries(2_500, 8_000)
+}
 
 #[derive(seriatim_macros::Table, Clone, Debug, PartialEq)]
 #[table(name = "named", key(name), hash, crate = "seriatim_catalog")]
@@ -149,7 +152,7 @@ impl Three {
             let numbered = tx.get(&self.numbered, &id)?;
             Ok::<_, Abort>((named, numbered, tx.get(&self.sorted, &name(id))?))
         };
-        let read = db.runner().transact(|tx| (0..KEYS).map(|id| row(tx, id)).collect::<Result<Rows, _>>());
+        let read = db.runner().transact(|tx| (0..keys()).map(|id| row(tx, id)).collect::<Result<Rows, _>>());
         read.expect("no conflict").into_value()
     }
 
@@ -157,13 +160,13 @@ impl Three {
     fn change(&self, db: &Engine, rng: &mut Rng) -> Vec<Made> {
         let mut all = Vec::new();
         for pass in 0..PASSES {
-            for (commit, first) in (THREADS as u64..KEYS).step_by(KEYS_A_TRANSACTION as usize).enumerate() {
+            for (commit, first) in (THREADS as u64..keys()).step_by(KEYS_A_TRANSACTION as usize).enumerate() {
                 let tid = Tid::from_bits(Tid::first_of(Epoch(10 + pass)).bits() + commit as u64);
-                let count = 1 + pass * KEYS + first;
+                let count = 1 + pass * keys() + first;
                 let seed = rng.next_u64();
                 let made = db.runner().transact(|tx| {
                     let (rng, mut made) = (&mut Rng::from_seed(seed), Vec::new());
-                    for id in (0..THREADS as u64).chain(first..(first + KEYS_A_TRANSACTION).min(KEYS)) {
+                    for id in (0..THREADS as u64).chain(first..(first + KEYS_A_TRANSACTION).min(keys())) {
                         made.extend(change(tx, &self.named, (id, &name(id), &named(id, count)), tid, rng)?);
                         made.extend(change(tx, &self.numbered, (id, &id, &numbered(id, count)), tid, rng)?);
                         made.extend(change(tx, &self.sorted, (id, &name(id), &sorted(id, count)), tid, rng)?);

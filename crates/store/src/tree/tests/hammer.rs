@@ -5,6 +5,7 @@ use super::fixture::{TestKind, Worker, World, bytes_of, key_of, modes, seeded};
 use crate::record::{Bytes, RecordPtr, Word8, Word16};
 use crate::tree::Tree;
 use crate::{Cursor, Direction, Inserted, LeafHint, Observer, Unobserved};
+use seriatim_base::rng::tries;
 use seriatim_base::{Rng, thread};
 use seriatim_htm::HtmMode;
 use std::collections::HashMap;
@@ -45,7 +46,7 @@ fn real_nodes_word8() {
 fn run<K: TestKind, const LEAF: usize, const FAN: usize>(test: &str, universe: u64) {
     let (seed, mut rng) = seeded(test);
     for mode in modes(seed) {
-        let operations = if mode == HtmMode::Absent { 20_000 } else { 600 };
+        let operations = if mode == HtmMode::Absent { tries(4_000, 20_000) as usize } else { 600 };
         let world = World::new(mode);
         let mut worker = world.worker();
         let before = world.memory.in_use_bytes();

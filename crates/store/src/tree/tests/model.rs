@@ -55,7 +55,7 @@ fn real_nodes_bytes() {
 
 fn run<K: TestKind, const LEAF: usize, const FAN: usize>(test: &str, operations: usize, universe: u64) {
     let (seed, mut rng) = seeded(test);
-    let operations = tries(operations as u64 / 3, operations as u64) as usize;
+    let operations = tries(operations as u64 / 8, operations as u64) as usize;
     for mode in modes(seed) {
         let world = World::new(mode);
         let mut worker = world.worker();

@@ -34,8 +34,9 @@ fn run<K: TestKind, const LEAF: usize, const FAN: usize>(test: &str, universe: u
         let tree = Tree::<K, LEAF, FAN>::new(&world.htm, &mut worker.cx()).expect("memory");
         let mut model: BTreeMap<Vec<u8>, RecordPtr> = BTreeMap::new();
         let mut earlier: Vec<(NodeVersion, Vec<RecordPtr>)> = Vec::new();
-        for operation in 0..rng::tries(600, 1_500) {
-            let growing = operation / 300 % 2 == 0;
+        let phase = rng::tries(120, 300);
+        for operation in 0..rng::tries(240, 1_500) {
+            let growing = operation / phase % 2 == 0;
             let key = K::key(rng.below(universe));
             let (probe, bytes) = (K::probe(key.as_key()), bytes_of(key.as_key()));
             let leaves = tree.leaves(&worker, Direction::Forward);
