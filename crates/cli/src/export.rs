@@ -145,7 +145,7 @@ struct Rows {
 }
 
 enum Sink {
-    Csv(csv::Writer<Box<dyn Write>>),
+    Csv(Box<csv::Writer<Box<dyn Write>>>),
     Json(io::BufWriter<Box<dyn Write>>),
 }
 
@@ -153,7 +153,7 @@ impl Rows {
     fn new(sink: Box<dyn Write>, is_json: bool) -> Rows {
         let sink = match is_json {
             true => Sink::Json(io::BufWriter::new(sink)),
-            false => Sink::Csv(csv::Writer::from_writer(sink)),
+            false => Sink::Csv(Box::new(csv::Writer::from_writer(sink))),
         };
         Rows { names: Vec::new(), sink }
     }
