@@ -36,7 +36,7 @@ fn run<K: TestKind, const LEAF: usize, const FAN: usize>(test: &str, universe: u
         let mut earlier: Vec<(NodeVersion, Vec<RecordPtr>)> = Vec::new();
         let phase = rng::tries(120, 300);
         for operation in 0..rng::tries(240, 1_500) {
-            let growing = operation / phase % 2 == 0;
+            let growing = (operation / phase).is_multiple_of(2);
             let key = K::key(rng.below(universe));
             let (probe, bytes) = (K::probe(key.as_key()), bytes_of(key.as_key()));
             let leaves = tree.leaves(&worker, Direction::Forward);
