@@ -102,12 +102,23 @@ struct Tables {
 /// Some transactions long.
 const SHORT_EPOCH: Duration = Duration::from_micros(200);
 
+/// A memory limit that is soon reached, and has room for the load afterwards.
+const SCARCE: usize = 6 << 20;
+
 /// Runs the load in a setting.
 ///
 /// # Errors
 /// A description of the violated property.
 pub fn stress(setting: &Setting, load: &Load, seed: u64) -> Result<Stressed, String> {
     stress_with(setting, load, seed, |builder| builder)
+}
+
+/// As [`stress`], after the memory limit has refused a transaction: from then on half-empty leaves are merged.
+///
+/// # Errors
+/// As [`stress`].
+pub fn stress_while_scarce(setting: &Setting, load: &Load, seed: u64) -> Result<Stressed, String> {
+    stress_opened(setting, load, seed, |builder| builder.memory_limit(SCARCE), true)
 }
 
 /// As [`stress`], with further options.
@@ -120,16 +131,26 @@ pub fn stress_with(
     seed: u64,
     options: impl Fn(Builder) -> Builder,
 ) -> Result<Stressed, String> {
+    stress_opened(setting, load, seed, options, false)
+}
+
+fn stress_opened(
+    setting: &Setting,
+    load: &Load,
+    seed: u64,
+    options: impl Fn(Builder) -> Builder,
+    is_scarce: bool,
+) -> Result<Stressed, String> {
     let builder = setting.builder().record_history(true).workers(load.threads + 1).seed(seed);
     // With epochs that are short, row versions go back to places in their records soon.
     let builder = if seed % 2 == 1 { builder.epoch_interval(SHORT_EPOCH) } else { builder };
     let db = options(builder).open().map_err(|error| error.to_string())?;
-    let result = run(&db, load, seed).and_then(|taken| audit(&db, setting.strict, load, taken));
+    let result = run(&db, load, seed, is_scarce).and_then(|taken| audit(&db, setting.strict, load, taken));
     result.map_err(|fault| format!("{setting}, {load:?}, seed {seed}: {fault}"))
 }
 
 /// How often rare paths were taken.
-fn run(db: &Database, load: &Load, seed: u64) -> Result<[u64; RarePath::COUNT], String> {
+fn run(db: &Database, load: &Load, seed: u64, is_scarce: bool) -> Result<[u64; RarePath::COUNT], String> {
     let items = db.create::<Item>().map_err(|error| error.to_string())?;
     let accounts = db.create::<Account>().map_err(|error| error.to_string())?;
     let (by_owner, by_tag) = (items.index(Item::BY_OWNER), items.index(Item::BY_TAG));
@@ -140,6 +161,13 @@ fn run(db: &Database, load: &Load, seed: u64) -> Result<[u64; RarePath::COUNT], 
         (0..load.keys as u32).try_for_each(|id| tx.insert(&tables.accounts, &Account { id, balance: BALANCE }))
     });
     loaded.map_err(|error| error.to_string())?;
+    if is_scarce {
+        let balance = 0;
+        let refused = loader.transact(|tx| -> Result<(), Abort> {
+            (load.keys as u32..).try_for_each(|id| tx.insert(&tables.accounts, &Account { id, balance }))
+        });
+        assert!(matches!(refused, Err(TransactError::OutOfMemory { .. })), "{refused:?}");
+    }
     let (fault, mut taken) = (Mutex::new(None), [0; RarePath::COUNT]);
     thread::scope(|scope| {
         let mut running = Vec::new();

@@ -7,7 +7,7 @@ use seriatim::rng::seed;
 use seriatim::test_support::GROUPED;
 use seriatim_store::RarePath;
 use seriatim_suite::explore::Cell;
-use seriatim_suite::stress::{Load, stress};
+use seriatim_suite::stress::{Load, stress, stress_while_scarce};
 use seriatim_suite::{Setting, matrix};
 
 /// A row with columns that are not of its key.
@@ -38,6 +38,7 @@ fn many_keys_splits_and_unlinks() {
         // Deleted rows leave when epochs have passed, and epochs may not pass while no thread runs that ends
         // them.
         for round in 0..20 {
+            let stress = if round % 2 == 1 { stress_while_scarce } else { stress };
             let stressed = stress(&setting, &load, seed ^ round).unwrap_or_else(|fault| panic!("{fault}"));
             eprintln!("{setting}: {stressed:?}");
             taken.iter_mut().zip(stressed.taken).for_each(|(sum, taken)| *sum += taken);
