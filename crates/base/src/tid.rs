@@ -27,6 +27,8 @@ impl Tid {
     const EPOCH_MAX: u64 = (1 << (Self::BITS - Self::COUNTER_BITS)) - 1;
     /// The first counter that is late: three quarters of an epoch are left for commits of other workers.
     const LATE: u64 = 1 << (Self::COUNTER_BITS - 2);
+    /// The number of counters that are late.
+    pub const LATE_COUNT: u64 = 3 * Self::LATE;
 
     /// The first TID of an epoch.
     pub const fn first_of(epoch: Epoch) -> Tid {
@@ -62,12 +64,16 @@ impl Tid {
         self.0 & ((1 << Self::COUNTER_BITS) - 1)
     }
 
-    /// The smallest TID above `self` in `epoch` or a later epoch. A counter that ran over would carry into the next
-    /// epoch. The order would be kept, but a checkpoint that begins there could miss the commit.
+    /// The smallest TID above `self` in `epoch` or a later epoch.
+    ///
+    /// # Panics
+    /// If the counter of an epoch ran over. It would carry into the next epoch, and a checkpoint that begins there
+    /// could miss the commit.
     #[inline]
     pub fn next(self, epoch: Epoch) -> Tid {
-        let next = Tid(self.0 + 1).max(Tid::first_of(epoch));
-        assert!(next.0 >> Self::BITS == 0, "TIDs are exhausted: restart the database");
+        let first = Tid::first_of(epoch);
+        let next = Tid(self.0 + 1).max(first);
+        assert!(next.counter() != 0 || next == first, "the TIDs of an epoch ran over: too few epochs were ended");
         next
     }
 }
@@ -100,5 +106,19 @@ mod tests {
         assert!(!at(4 * Tid::LATE).is_late(), "the first of the next epoch");
         let last = Tid::first_of(Epoch(Tid::EPOCH_MAX));
         assert_eq!(last.next(Epoch(1)).epoch(), Epoch(Tid::EPOCH_MAX));
+    }
+
+    #[test]
+    fn the_last_tid_of_an_epoch_has_one_above_it_in_a_later_epoch() {
+        let last = Tid::from_bits(Tid::first_of(Epoch(8)).bits() - 1);
+        assert_eq!(last.next(Epoch(8)), Tid::first_of(Epoch(8)));
+        assert_eq!(last.next(Epoch(9)), Tid::first_of(Epoch(9)));
+    }
+
+    #[test]
+    #[should_panic(expected = "ran over")]
+    fn canary_a_counter_that_runs_over_is_noticed() {
+        let last = Tid::from_bits(Tid::first_of(Epoch(8)).bits() - 1);
+        last.next(Epoch(7));
     }
 }

@@ -3,9 +3,9 @@
 //! The directory is read as a backup reads it, without a lock: the rows are those of one moment, all that was
 //! durable then, even while a process has the database open.
 
-use std::fs::File;
+use std::fs::{self, File};
 use std::io::{self, Write};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
 use indicatif::{ProgressBar, ProgressStyle};
@@ -70,15 +70,10 @@ pub(crate) fn run(matches: &ArgMatches) -> Result<(), Failure> {
         None if is_count || names.len() == 1 => names.clone(),
         None => return Err(of_all("name one table with --table")),
     };
-    let out = matches.get_one::<PathBuf>("out");
-    let sink: Box<dyn Write> = match out {
+    let out = matches.get_one::<PathBuf>("out").map(Out::begin).transpose()?;
+    let sink: Box<dyn Write> = match &out {
         None => Box::new(io::stdout().lock()),
-        Some(path) => Box::new(File::create_new(path).map_err(|error| match error.kind() {
-            io::ErrorKind::AlreadyExists => {
-                Failure::Usage(format!("{}: the file exists: name a new one with --out", path.display()))
-            }
-            _ => Failure::Usage(format!("{}: {error}", path.display())),
-        })?),
+        Some(out) => Box::new(out.create()?),
     };
     let is_json = matches.get_one::<String>("format").is_some_and(|format| format == "jsonl");
     let mut writer = Rows::new(sink, is_json);
@@ -86,11 +81,47 @@ pub(crate) fn run(matches: &ArgMatches) -> Result<(), Failure> {
         true => count(&db, &chosen, &mut writer),
         false => chosen.iter().try_for_each(|name| rows(&db, name, &mut writer)),
     };
-    done.and_then(|()| writer.finish().map_err(Stop::Output)).map_err(|stop| match (stop, out) {
+    let done = done.and_then(|()| writer.finish().map_err(Stop::Output));
+    drop(writer);
+    let done = done.and_then(|()| out.as_ref().map_or(Ok(()), |out| out.publish().map_err(Stop::Output)));
+    done.map_err(|stop| match (stop, &out) {
         (Stop::Run(failure), _) => failure,
         (Stop::Output(error), None) => Failure::from(error),
-        (Stop::Output(error), Some(path)) => Failure::Run(format!("{}: {error}", path.display())),
+        (Stop::Output(error), Some(out)) => Failure::Run(format!("{}: {error}", out.path.display())),
     })
+}
+
+/// A new file, written beside its place, so that a file of this name is whole.
+struct Out<'a> {
+    path: &'a Path,
+    partial: PathBuf,
+}
+
+impl Out<'_> {
+    fn begin(path: &PathBuf) -> Result<Out<'_>, Failure> {
+        if path.symlink_metadata().is_ok() {
+            return Err(Failure::Usage(format!("{}: the file exists: name a new one with --out", path.display())));
+        }
+        let mut partial = path.clone().into_os_string();
+        partial.push(".partial");
+        Ok(Out { path, partial: partial.into() })
+    }
+
+    fn create(&self) -> Result<File, Failure> {
+        File::create(&self.partial).map_err(|error| Failure::Usage(format!("{}: {error}", self.path.display())))
+    }
+
+    fn publish(&self) -> io::Result<()> {
+        // Unlike a rename, a link replaces no file that came meanwhile.
+        fs::hard_link(&self.partial, self.path)
+    }
+}
+
+impl Drop for Out<'_> {
+    fn drop(&mut self) {
+        // It is published, or the export failed.
+        let _ = fs::remove_file(&self.partial);
+    }
 }
 
 /// Why an export ends early.
@@ -161,7 +192,7 @@ impl Rows {
     /// Rows with columns of these names follow.
     fn begin(&mut self, names: Vec<String>) -> io::Result<()> {
         if let Sink::Csv(csv) = &mut self.sink {
-            csv.write_record(&names)?;
+            csv.write_record(&names).map_err(written)?;
         }
         self.names = names;
         Ok(())
@@ -169,7 +200,7 @@ impl Rows {
 
     fn row(&mut self, values: Vec<Value>) -> io::Result<()> {
         match &mut self.sink {
-            Sink::Csv(csv) => Ok(csv.write_record(values.iter().map(text))?),
+            Sink::Csv(csv) => csv.write_record(values.iter().map(text)).map_err(written),
             Sink::Json(json_lines) => {
                 let object: Map<String, Json> = self.names.iter().cloned().zip(values.iter().map(json)).collect();
                 writeln!(json_lines, "{}", Json::Object(object))
@@ -182,6 +213,14 @@ impl Rows {
             Sink::Csv(csv) => csv.flush(),
             Sink::Json(json_lines) => json_lines.flush(),
         }
+    }
+}
+
+/// The error of the sink. The conversion of `csv` loses its kind, and a closed pipe is no failure.
+fn written(error: csv::Error) -> io::Error {
+    match error.into_kind() {
+        csv::ErrorKind::Io(error) => error,
+        other => io::Error::other(format!("{other:?}")),
     }
 }
 

@@ -572,7 +572,9 @@ impl Engine {
     /// [`TransactError::Excluded`] if a transaction stays open; no worker; a table of another database.
     pub fn each_row_at_rest(&self, set: &TableSet, see: &mut dyn FnMut(RowPtr)) -> Result<usize, TransactError> {
         self.check_listed(set)?;
-        let listed = self.inner.pool.quietly(|| self.list(set, see));
+        // Before transactions are kept out: another list may take long.
+        let helping = self.inner.helping();
+        let listed = self.inner.pool.quietly(|| self.list(set, helping, see));
         listed.unwrap_or(Err(TransactError::Excluded { by: "open transactions" }))
     }
 
@@ -582,7 +584,7 @@ impl Engine {
     /// [`TransactError::Excluded`] if a commit does not end for a second; no worker; a table of another database.
     pub fn each_committed_row(&self, set: &TableSet, see: &mut dyn FnMut(RowPtr)) -> Result<usize, TransactError> {
         self.check_listed(set)?;
-        self.list(set, see)
+        self.list(set, self.inner.helping(), see)
     }
 
     fn check_listed(&self, set: &TableSet) -> Result<(), TransactError> {
@@ -593,10 +595,15 @@ impl Engine {
         }
     }
 
-    fn list(&self, set: &TableSet, see: &mut dyn FnMut(RowPtr)) -> Result<usize, TransactError> {
+    fn list(
+        &self,
+        set: &TableSet,
+        helping: MutexGuard<'_, ()>,
+        see: &mut dyn FnMut(RowPtr),
+    ) -> Result<usize, TransactError> {
         // Publishes deferred additions. Where no transaction is open, none defers more.
         drop(self.inner.environment.epochs.windows().close());
-        durability::each_row(&self.inner, set, see)
+        durability::each_row(&self.inner, set, helping, see)
     }
 
     /// As [`Engine::each_committed_row`], by values.

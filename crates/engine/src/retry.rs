@@ -16,7 +16,8 @@ pub struct RetryPolicy {
     /// The longest pause. At most [`RetryPolicy::PAUSE_MAX`]. Default 1 ms.
     pub pause_max: Duration,
     /// Failed attempts after which a transaction, one at a time, locks each row when it accesses it. Others wait for
-    /// these rows, or fail, and go on elsewhere. `u32::MAX`: never. Default 10.
+    /// these rows, or fail, and commit elsewhere. 0 is as 1. `u32::MAX`: never, and it never runs exclusively, either:
+    /// it may fail `attempts_max` times. Default 10.
     pub lock_after: u32,
 }
 

@@ -38,6 +38,8 @@ pub struct Local {
     arena: Arena,
     /// Bytes that [`Local::retire`] was given so far.
     retired: i64,
+    /// Records that this worker unlinked from trees since it last merged leaves.
+    pub unlinked: u32,
 }
 
 // SAFETY: `presence` and `account` point into `shared`; free blocks and garbage are owned and tied to no
@@ -62,6 +64,7 @@ impl Local {
             garbage: Garbage::new(worker, Arc::clone(&shared)),
             arena: Arena::new(),
             retired: 0,
+            unlinked: 0,
             shared,
         }
     }

@@ -393,13 +393,13 @@ impl Database {
     }
 
     /// Calls `see` with each row of a table, in no order, while transactions run. Returns the number of calls. The
-    /// table may be hashed. Nothing waits for this, and open transactions do not delay it.
+    /// table may be hashed. No transaction waits for this, nor this for one; other lists, checks and conversions wait.
     ///
-    /// Each row is one that was committed and was not deleted when it was shown. Rows that change meanwhile may be
-    /// shown from before the change or after it, each by itself. A row that exists all the time is shown at least once,
-    /// and twice only if the table changes meanwhile. For rows of one moment use [`Database::each_row`], or scan an
-    /// ordered table in a snapshot. `see` must be short, as no memory is reused meanwhile, and must not use the
-    /// database.
+    /// Each row is one that was committed and was not deleted when it was read. Dozens are read before `see` is called
+    /// for the first. Rows that change meanwhile may be shown from before the change or after it, each by itself. A row
+    /// that exists all the time is shown at least once, and twice only if the table changes meanwhile. For rows of one
+    /// moment use [`Database::each_row`], or scan an ordered table in a snapshot. `see` must be short, as no memory is
+    /// reused meanwhile, and must not use the database.
     ///
     /// ```
     /// # use seriatim::{Database, Table};

@@ -306,15 +306,16 @@ fn matrix_of_nights(seed: u64) -> Vec<Setting> {
 }
 
 /// As [`matrix`], for tests in which one thread takes all steps: on emulated regions only two of the
-/// protocols that commit in them, which the seed draws, and not with all records hot. Otherwise the indexes
-/// alone enter regions with something to do, which are the same under all. Steps in emulated regions take
-/// their time, and protocols are many.
+/// protocols that commit in them, which the seed draws, those that run nowhere else, and not with all records hot.
+/// Otherwise the indexes alone enter regions with something to do, which are the same under all. Steps in emulated
+/// regions take their time, and protocols are many.
 pub fn matrix_of_steps(seed: u64) -> Vec<Setting> {
     let (mut emulated, mut settings): (Vec<_>, Vec<_>) =
         matrix(seed).into_iter().partition(|setting| matches!(setting.htm, HtmMode::Emulated(_)) && given().is_none());
-    emulated.retain(|setting| {
-        !setting.hot && !setting.adapts && !setting.defers && !setting.locks && setting.commits_in_regions()
-    });
+    emulated.retain(|setting| !setting.hot && !setting.adapts && !setting.defers && !setting.locks);
+    let needs_regions = |setting: &Setting| setting.is_of(|protocol| protocol.requirements.regions);
+    settings.extend(emulated.iter().filter(|setting| needs_regions(setting)).cloned());
+    emulated.retain(|setting| setting.commits_in_regions() && !needs_regions(setting));
     Rng::from_seed(seed).shuffle(&mut emulated);
     settings.extend(emulated.into_iter().take(2));
     settings
@@ -389,8 +390,8 @@ mod tests {
             let why = "these also locking, htcc also with all records hot, and dbx-tc also adapting and deferring";
             assert_eq!(emulated(matrix_of_nights(7)).len(), chosen().len() + more, "{why}");
             let drawn: BTreeSet<&str> = (0..20).flat_map(|seed| emulated(matrix_of_steps(seed))).collect();
-            assert_eq!(drawn, BTreeSet::from(["dbx", "dbx-tc", "htcc", "hto"]));
-            assert_eq!(emulated(matrix_of_steps(7)).len(), 2);
+            assert_eq!(drawn, BTreeSet::from(["dbx", "dbx-tc", "htcc", "hto", "naive"]));
+            assert_eq!(emulated(matrix_of_steps(7)).len(), 3);
         }
     }
 

@@ -483,7 +483,8 @@ pub trait Worker: Send {
     /// all that have ended. It need not be called.
     fn come_after(&mut self, _place: u64) {}
 
-    /// The next attempt locks each row before it reads or writes it, and holds the locks until it ends. So changes by
+    /// The next attempt locks each row before it reads or writes it, and holds the locks until it ends, or until its
+    /// first piece is published. So changes by
     /// others to rows cannot refute it; insertions where it found no row still can. At most one attempt of a
     /// database does this at a time. For protocols that can ([`Capabilities::reserves`]); others do nothing.
     fn reserve_next(&mut self) {}

@@ -100,23 +100,36 @@ impl Epochs {
     /// for it. Where snapshots are durable this makes one.
     pub fn advance(&self, htm: &Htm) -> Epoch {
         let closed = self.windows.close();
-        let current = match self.snapshots.eventual().filter(|eventual| eventual.is_epoch()) {
-            Some(eventual) => Epoch(self.make(eventual, htm, true).whole.0 + 1),
-            None => htm.outside(|| Epoch(self.current.fetch_add(1, Ordering::AcqRel) + 1)),
-        };
+        let current = self.end(htm);
         drop(closed);
         self.ended();
         current
     }
 
-    /// Ends the epoch of this commit if that is current and the commit is [late](Tid::is_late) in it. Called after each
-    /// commit by its worker, before its next one. The worker has no window open.
+    /// Begins the next epoch. No window is open.
+    fn end(&self, htm: &Htm) -> Epoch {
+        match self.snapshots.eventual().filter(|eventual| eventual.is_epoch()) {
+            Some(eventual) => Epoch(self.make(eventual, htm, true).whole.0 + 1),
+            None => htm.outside(|| Epoch(self.current.fetch_add(1, Ordering::AcqRel) + 1)),
+        }
+    }
+
+    /// Ends the epoch of this TID if that is current and the TID is [late](Tid::is_late) in it. Called by each thread
+    /// that has given a TID to others, by a commit or a refused one, before its next one. The thread has no window
+    /// open.
     ///
     /// The epoch ends even if epochs are far. A writer whose log takes nothing makes too few commits for many epochs.
     #[cold]
     pub fn end_if_late(&self, htm: &Htm, commit: Tid) {
-        if commit.is_late() && self.current() == commit.epoch() {
-            self.advance(htm);
+        let is_open = || self.current() == commit.epoch();
+        if commit.is_late() && is_open() {
+            let closed = self.windows.close();
+            // Another thread may have ended it meanwhile.
+            if is_open() {
+                self.end(htm);
+            }
+            drop(closed);
+            self.ended();
         }
     }
 

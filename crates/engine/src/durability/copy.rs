@@ -22,7 +22,7 @@ pub(crate) fn rows(
     set: &TableSet,
     see: &mut dyn FnMut(Vec<Vec<Value>>) -> Result<(), TransactError>,
 ) -> Result<(), TransactError> {
-    let mut walking = Walking::begin(inner, set)?;
+    let mut walking = Walking::begin(inner, set, inner.helping())?;
     loop {
         let mut shown = Vec::new();
         let more = walking.chunk(&mut |row| shown.push(DynRow::new(set, row).values()))?;
@@ -33,12 +33,17 @@ pub(crate) fn rows(
     }
 }
 
-/// Shows all rows of a table, each for the time of the call. Returns their number.
+/// Shows all rows of a table, each for the time of the call. Returns their number. `helping` is [`Inner::helping`].
 ///
 /// # Errors
 /// As [`rows`], without those of `see`.
-pub(crate) fn each(inner: &Arc<Inner>, set: &TableSet, see: &mut dyn FnMut(RowPtr)) -> Result<usize, TransactError> {
-    let (mut walking, mut count) = (Walking::begin(inner, set)?, 0);
+pub(crate) fn each(
+    inner: &Arc<Inner>,
+    set: &TableSet,
+    helping: MutexGuard<'_, ()>,
+    see: &mut dyn FnMut(RowPtr),
+) -> Result<usize, TransactError> {
+    let (mut walking, mut count) = (Walking::begin(inner, set, helping)?, 0);
     let mut show = |row| {
         count += 1;
         see(row);
@@ -56,8 +61,11 @@ struct Walking<'w> {
 }
 
 impl<'w> Walking<'w> {
-    fn begin(inner: &'w Inner, set: &'w TableSet) -> Result<Walking<'w>, TransactError> {
-        let _one_at_a_time = inner.helping();
+    fn begin(
+        inner: &'w Inner,
+        set: &'w TableSet,
+        _one_at_a_time: MutexGuard<'w, ()>,
+    ) -> Result<Walking<'w>, TransactError> {
         let core = inner.environment.core().ok_or(TransactError::WorkersBusy)?;
         let walker = Walker::new(inner.protocol.as_ref(), core);
         Ok(Walking { set, walker, rows: Rows::new(&set.primary), _one_at_a_time })

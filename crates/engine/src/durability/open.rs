@@ -405,8 +405,11 @@ impl Home {
 
     /// Writes this as the manifest, which lists all tables.
     pub(super) fn write(&self, manifest: &Manifest) -> Result<(), NotWritten> {
-        self.additions().take();
-        manifest.write(self.disk.as_ref(), &self.directory)
+        let mut additions = self.additions();
+        manifest.write(self.disk.as_ref(), &self.directory)?;
+        // Before this, the list has tables that no other file names.
+        *additions = None;
+        Ok(())
     }
 
     /// Adds the tables and layouts of this manifest from these positions on to the list of new tables. Returns whether
@@ -417,7 +420,7 @@ impl Home {
             *additions = Additions::begin(self.disk.as_ref(), &self.directory)?;
         }
         match additions.as_mut().filter(|additions| !additions.is_long()) {
-            Some(additions) => additions.append(manifest, tables, layouts).map(|()| true),
+            Some(additions) => additions.append(manifest, tables, layouts),
             None => Ok(false),
         }
     }

@@ -273,6 +273,11 @@ impl<W: Worker + ?Sized> TxCore<W> {
     pub fn renew(&self) {
         self.priority.set(Priority::NONE);
         self.dependency.set(CommitDependency::default());
+        // A panic of a commit leaves it.
+        if self.turn.get() != super::Turn::None {
+            cold_path();
+            self.end_turn();
+        }
     }
 
     /// Proof of a commit of this session.

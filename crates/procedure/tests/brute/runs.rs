@@ -49,9 +49,14 @@ struct Instance {
 
 /// Whether one of so many random runs of four instances has no serial order.
 pub(crate) fn goes_wrong(set: &Set, cut: &Cut, taken: Taken, seed: u64, runs: usize) -> bool {
+    first_wrong(set, cut, taken, seed, runs).is_some()
+}
+
+/// The first of so many runs that goes wrong, counted from 0.
+pub(crate) fn first_wrong(set: &Set, cut: &Cut, taken: Taken, seed: u64, runs: usize) -> Option<usize> {
     let mut rng = Rng::from_seed(seed);
     let drawn: Vec<usize> = (0..set.0.len()).filter(|number| !cut.pieces[*number].is_empty()).collect();
-    !drawn.is_empty() && (0..runs).any(|_| run(set, cut, taken, &drawn, &mut rng))
+    (0..if drawn.is_empty() { 0 } else { runs }).find(|_| run(set, cut, taken, &drawn, &mut rng))
 }
 
 fn run(set: &Set, cut: &Cut, taken: Taken, drawn: &[usize], rng: &mut Rng) -> bool {

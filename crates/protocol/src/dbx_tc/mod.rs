@@ -208,6 +208,8 @@ impl Protocol for DbxTc {
         }
         let [rebases_max, late_period, late_max] =
             [&REBASES_MAX, &LATE_PERIOD, &LATE_MAX].map(|knob| options.get(knob) as u32);
+        // A window may take as many TIDs and one more. All workers' windows may be open when an epoch has to end.
+        let late_max = late_max.min((Tid::LATE_COUNT / workers as u64).saturating_sub(2) as u32);
         let defers = options.get(&DEFER) > 0 && !environment.injects(Fault::NoWindows);
         if defers {
             environment.epochs.windows().deferrals().allow(&environment.memory);

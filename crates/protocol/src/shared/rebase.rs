@@ -77,7 +77,7 @@ pub struct Bases {
     writes: CountedVec<Base>,
     /// The notes of scans.
     pub(super) ranges: Ranges,
-    /// Whether the open attempt reserves the rows that it accesses: only read while notes are taken.
+    /// Whether the open attempt reserves the rows that it accesses.
     pub(super) reserves: bool,
     reserves_next: bool,
 }
@@ -134,7 +134,10 @@ impl Bases {
     /// Notes are worth while: an attempt was refuted or rebased.
     #[cold]
     pub fn encourage(&mut self) {
-        self.attempts = if self.max > 0 { NOTED } else { 0 };
+        // Otherwise an attempt that reserves counts down, so that the next one reserves nothing.
+        if self.max > 0 {
+            self.attempts = NOTED;
+        }
     }
 
     /// The same after an attempt was refuted. Whether it might not have been with notes.

@@ -21,7 +21,8 @@
 //!
 //! Access rules for the two words every header begins with:
 //! 1. The TID word and the version word change only while LOCKED is set by the changer, or inside a region that found
-//!    LOCKED clear. Readers are optimistic: an Acquire load of an unlocked TID word, then the version word.
+//!    LOCKED clear. One bit of an unlocked word changes by rules 6 and 7, where the version stays. Readers are
+//!    optimistic: an Acquire load of an unlocked TID word, then the version word.
 //! 2. A row version is immutable once its address is stored; it is retired, never reused, while a reader may hold it.
 //! 3. ABSENT: the newest committed state of the key is "no row" (a placeholder never committed has TID zero).
 //!    The version word is then zero, or, where a protocol has snapshots, a value of its own: a row version
@@ -35,7 +36,8 @@
 //!    that changes the word of a hot record also holds its lock (`htcc/locks.rs`). The bit is part of the
 //!    validated word, so a transaction that saw the record before it became hot, or cold, fails.
 //! 7. Under other protocols the same bits mean RESERVED: the attempt that locks what it accesses
-//!    ([`reserve`](super::reserve)) has reserved the row, and others do not write it until that attempt ends.
+//!    ([`reserve`](super::reserve)) has reserved the row. Others do not write it until that attempt ends, but for late
+//!    sums of `dbx-tc` and its publisher of deferred ones.
 //!    They may read it: the version is the same with and without the mark. The commit that replaces the version
 //!    removes the mark.
 

@@ -3,7 +3,7 @@
 //! Algorithm. Before the attempt reads or writes a row, it reserves the row: it sets the RESERVED mark of the TID word
 //! (rule 7 of [`record_header`](super::record_header)). Other transactions still read the row. A transaction
 //! that wants to write it waits for a bounded number of steps and then aborts. The attempt removes its marks when it
-//! ends. `htcc` makes the record hot instead, and takes its lock.
+//! ends. `htcc` makes the record hot instead, and takes its lock, which keeps readers away, too.
 //!
 //! Why it is serializable: a reservation adds no rule to the commit. The attempt validates like any other, and
 //! so do the readers of a reserved row. They come before its commit if they find the row reserved and not locked.
@@ -57,10 +57,21 @@ pub(super) fn mark(core: &Core, table: &Table, record: RecordPtr) -> Result<Opti
 /// Removes the mark from a word that was `word` before it was set, unless a commit has replaced the version.
 pub(super) fn unmark(core: &Core, table: &Table, record: RecordPtr, word: TidWord) {
     let header = record_header::tid_word(&table.record_layout, record);
-    crate::step(Touch::Exchange, header);
-    // ORDERING: the version is the same: nothing is published.
-    let exchange = || header.compare_exchange(word.reserved().0, word.0, Ordering::Relaxed, Ordering::Relaxed);
-    let _is_replaced = core.htm.outside(exchange).is_err();
+    let mut backoff = Backoff::new();
+    loop {
+        crate::step(Touch::Exchange, header);
+        // ORDERING: the version is the same: nothing is published.
+        let exchange = || header.compare_exchange(word.reserved().0, word.0, Ordering::Relaxed, Ordering::Relaxed);
+        match core.htm.outside(exchange) {
+            // A commit that overwrites reserved rows holds it. If that commit is refuted, the word is as it was.
+            Err(now) if now == word.reserved().locked().0 => {
+                if !backoff.wait() {
+                    backoff = Backoff::new();
+                }
+            }
+            _ => return,
+        }
+    }
 }
 
 impl<O: Origin> Optimistic<O> {

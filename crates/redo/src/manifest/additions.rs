@@ -107,28 +107,32 @@ impl Additions {
     /// Whether the tables belong into a new manifest now. The file is then about as long as the manifest, so the bytes
     /// of all manifests are a small multiple of those of the last.
     pub fn is_long(&self) -> bool {
-        let Some(end) = self.end else { return true };
-        end > self.base.bytes || self.base.bytes + INDENTATION * end > MANIFEST_BYTES_MAX
+        self.end.is_none_or(|end| end > self.base.bytes)
     }
 
-    /// Adds the tables and layouts of the manifest from these positions on. They are durable when this returns.
+    /// Adds the tables and layouts of the manifest from these positions on. They are durable if this returns true.
+    /// False if a manifest with all tables might be too long: its writer decides.
     ///
     /// # Errors
     /// [`NotWritten`]. The tables may be there or not. From then on [`Additions::is_long`].
-    pub fn append(&mut self, manifest: &Manifest, tables: usize, layouts: usize) -> Result<(), NotWritten> {
+    pub fn append(&mut self, manifest: &Manifest, tables: usize, layouts: usize) -> Result<bool, NotWritten> {
         let what = "listing new tables";
         let untouched = |source| NotWritten { error: LogError::io(what)(source), is_final: false };
-        let Some(end) = self.end.take() else {
+        let Some(end) = self.end else {
             return Err(untouched(Error::other("an earlier attempt failed; the manifest was not written since")));
         };
         let json = mirror::addition_to_json(manifest, tables, layouts);
         let record = record(self.salt, self.records + 1, &json);
+        if self.base.bytes + INDENTATION * (end + record.len() as u64) > MANIFEST_BYTES_MAX {
+            return Ok(false);
+        }
+        self.end = None;
         self.file.write_all_at(&record, end).map_err(untouched)?;
         let lost = |source| NotWritten { is_final: !is_full(&source), error: LogError::io(what)(source) };
         self.file.sync_data().map_err(lost)?;
         self.records += 1;
         self.end = Some(end + record.len() as u64);
-        Ok(())
+        Ok(true)
     }
 }
 

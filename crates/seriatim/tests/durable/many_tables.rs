@@ -118,3 +118,31 @@ fn the_bytes_of_creating_tables_are_linear_in_their_number() {
     drop(db);
     assert_eq!(open(&disk).table_names().len(), 600);
 }
+
+#[test]
+fn a_manifest_that_finds_no_room_leaves_the_list_beside_the_last_one() {
+    let disk = FaultyDisk::new(1);
+    let db = open(&disk);
+    db.declare(table("wide", 700)).expect("created");
+    let kept = db.declare(table("kept", 1)).expect("created");
+    db.session().transact(|tx| tx.insert_dyn(&kept, &[Value::from(7u64)])).expect("inserted");
+    assert!(bytes(&disk, ADDITIONS) > 0, "it is in a list");
+
+    disk.set_capacity(disk.used_bytes() + 4_000);
+    db.declare(table("too_wide", 900)).expect_err("there is no room in the list");
+    db.declare(table("first", 1)).expect_err("there is no room for a manifest");
+    let second = db.declare(table("second", 1)).is_ok();
+    disk.set_capacity(u64::MAX);
+    db.declare(table("third", 1)).expect("there is room");
+    disk.kill();
+    drop(db);
+
+    let db = open(&disk);
+    let names = db.table_names();
+    for (name, is_there) in [("wide", true), ("kept", true), ("second", second), ("third", true)] {
+        assert!(!is_there || names.iter().any(|found| *found == name), "`{name}` is not among {names:?}");
+    }
+    let kept = db.open_dyn("kept").expect("it is there");
+    let row = db.session().transact(|tx| Ok(tx.get_dyn(&kept, &[Value::from(7u64)])?.is_some()));
+    assert!(row.expect("no conflict").value);
+}

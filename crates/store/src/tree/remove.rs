@@ -11,7 +11,8 @@
 //! held: its holders keep out insertions of more keys than before. Nothing else is merged.
 //!
 //! A merge fails transactions that have seen an absence in either leaf, and the next insertion splits a full leaf. So
-//! merges only pay if the nodes of new keys would find no memory.
+//! merges only pay if the nodes of new keys would find no memory. A worker unlinks some records before each merge, so
+//! that insertions and deletions in turn do not merge and split a leaf each time.
 
 use super::Tree;
 use super::descend::{LeafTarget, Path};
@@ -70,7 +71,8 @@ impl<K: NodeKind, const LEAF: usize, const FAN: usize> Tree<K, LEAF, FAN> {
                 Some(Step::Removed { leaf, before }) => {
                     note(RarePath::RecordUnlinked);
                     observer.changed(&leaf.word, before.0, before.changed().0);
-                    if body.left <= LEAF / 2 && cx.local.is_scarce() {
+                    cx.local.unlinked = cx.local.unlinked.saturating_add(1);
+                    if body.left <= LEAF / 2 && cx.local.is_scarce() && cx.local.unlinked as usize >= LEAF / 4 {
                         self.merge(cx, probe);
                     }
                     return true;
@@ -95,6 +97,7 @@ impl<K: NodeKind, const LEAF: usize, const FAN: usize> Tree<K, LEAF, FAN> {
         if let Ok(Some((leaf, out_of_line))) = cx.agent.run(cx.outside, &NoLocks, &mut body) {
             let path = body.path.take().expect("a merging body leaves its path");
             note(RarePath::LeafMerged);
+            cx.local.unlinked = 0;
             self.retire(cx, leaf, &path, path.len(), out_of_line);
         }
     }

@@ -283,7 +283,7 @@ fn a_locking_attempt_commits<P: Protocol>() {
     }
     for (scans, reborn) in [(false, false), (true, false), (false, true), (true, true)] {
         every_step(|at| {
-            let bench = Bench::<P>::open(HtmMode::Absent, &[5, -5, 0]);
+            let bench = Bench::<P>::open(HtmMode::Absent, &[5, -5, 0, 7]);
             let (mut slow, mut other) = (bench.worker(), bench.worker());
             let (read, wrote) = (Cell::new(None), Cell::new(false));
             let turn = || {
@@ -309,6 +309,7 @@ fn a_locking_attempt_commits<P: Protocol>() {
                         true => sum(&bench, worker, 0, 1)?,
                         false => bench.read(worker, 0)?.expect("there") + bench.read(worker, 1)?.expect("there"),
                     };
+                    bench.read(worker, 3)?;
                     bench.change(worker, 0, |value| value + 10)?;
                     bench.change(worker, 1, |value| value - 10)?;
                     Ok(seen)
@@ -321,12 +322,44 @@ fn a_locking_attempt_commits<P: Protocol>() {
             }
             let sum = 15 + i64::from(wrote.get());
             assert_eq!(all, [sum, -sum, i64::from(interrupted)], "before step {at}: an update is lost");
-            // Nothing stays locked.
-            commit(&mut other, |worker| bench.change(worker, 0, |value| value + 1));
+            for id in [0, 3] {
+                let written = attempt(&mut other, |worker| bench.change(worker, id, |value| value + 1));
+                assert!(written.is_some(), "before step {at}: row {id} stays locked");
+            }
             cleared(&bench, &mut [&mut slow, &mut other]);
             interrupted
         });
     }
+}
+
+/// An attempt that locks the rows that it accesses and fails leaves none locked. Its worker then respects such locks of
+/// another.
+fn a_locking_attempt_fails<P: Protocol>() {
+    if !P::INFO.capabilities.reserves {
+        return;
+    }
+    let bench = Bench::<P>::open(HtmMode::Absent, &[5, -5]);
+    let (mut slow, mut other) = (bench.worker(), bench.worker());
+    slow.reserve_next();
+    let refuted = attempt(&mut slow, |worker| {
+        sum(&bench, worker, 0, 9)?;
+        commit(&mut other, |worker| put(&bench, worker, 7, 1));
+        bench.change(worker, 0, |value| value + 1)
+    });
+    assert!(refuted.is_none(), "a row came into its range");
+    for id in [0, 1] {
+        let written = attempt(&mut other, |worker| bench.change(worker, id, |value| value + 1));
+        assert!(written.is_some(), "row {id} stays locked");
+    }
+    other.reserve_next();
+    let done = attempt(&mut other, |worker| {
+        bench.read(worker, 0)?;
+        let written = attempt(&mut slow, |worker| bench.change(worker, 0, |value| value + 1));
+        assert!(written.is_none(), "the row is locked");
+        Ok(())
+    });
+    assert!(done.is_some());
+    assert!(attempt(&mut slow, |worker| bench.change(worker, 0, |value| value + 1)).is_some());
 }
 
 /// A transaction that has read a row which another one has locked at access, and reads a second row in the middle of
@@ -729,7 +762,12 @@ macro_rules! under_every_protocol {
                 }
 
                 #[test]
-                fn who_reads_a_locked_row_sees_one_state() {
+                fn a_locking_attempt_that_fails_leaves_nothing_locked() {
+                    crate::turns::a_locking_attempt_fails::<Protocol>();
+                }
+
+                #[test]
+                fn readers_of_a_locked_row_see_one_state() {
                     crate::turns::readers_of_locked_rows::<Protocol>();
                 }
 

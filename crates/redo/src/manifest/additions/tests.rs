@@ -27,7 +27,7 @@ fn add(manifest: &mut Manifest, name: &str) {
 fn append(additions: &mut Additions, manifest: &mut Manifest, name: &str) {
     let (tables, layouts) = (manifest.tables.len(), manifest.layouts.len());
     add(manifest, name);
-    additions.append(manifest, tables, layouts).expect("the disk works");
+    assert!(additions.append(manifest, tables, layouts).expect("the disk works"));
 }
 
 /// A disk with a manifest, and with a list of that many tables that were added to it. Also the manifest with each
@@ -153,9 +153,13 @@ fn a_list_ends_when_it_is_as_long_as_its_manifest_or_when_it_failed() {
 
     let (disk, manifests) = listed(0);
     let (mut manifest, mut additions) = (manifests[0].clone(), begin(&disk));
-    disk.set_capacity(0);
     let (tables, layouts) = (manifest.tables.len(), manifest.layouts.len());
     add(&mut manifest, "refused");
+    let base = additions.base;
+    additions.base.bytes = MANIFEST_BYTES_MAX;
+    assert!(!additions.append(&manifest, tables, layouts).expect("a manifest would be too long"));
+    additions.base = base;
+    disk.set_capacity(0);
     let refused = additions.append(&manifest, tables, layouts).expect_err("the disk is full");
     assert!(!refused.is_final && additions.is_long(), "{refused:?}");
     let again = additions.append(&manifest, tables, layouts).expect_err("it has failed");
