@@ -125,10 +125,13 @@ fn counts_are_served_and_logged_while_it_runs() {
     let mut tier = Tier::start(&["--metrics", "127.0.0.1:0", "--stats", "1"]);
     tier.refuses();
     let mut log = BufReader::new(tier.process.stderr.take().expect("it is piped"));
-    let mut line = String::new();
-    while !line.contains("clients +1, upstream failures +1") {
-        line.clear();
+    // The client and its failure may be in the lines of two intervals.
+    let (mut clients, mut failures) = (false, false);
+    while !(clients && failures) {
+        let mut line = String::new();
         assert!(log.read_line(&mut line).expect("text") > 0, "the log ends");
+        clients |= line.contains("clients +1");
+        failures |= line.contains("upstream failures +1");
     }
     tier.process.stderr = Some(log.into_inner());
     let mut reader = TcpStream::connect(tier.said["metrics"].as_str().expect("an address")).expect("it listens");
