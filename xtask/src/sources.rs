@@ -47,6 +47,9 @@ const FILE_CALLS: &[&str] = &[
 /// Files that exchange the types of atomics when a crate is model-checked.
 const EXCHANGES: &[&str] = &["sync.rs", "word.rs"];
 
+/// Crates that models of whole transactions run.
+const MODELLED: &[&str] = &["htm", "store", "txn", "protocol", "baselines"];
+
 /// `doctest = false` is in the manifests of the libraries without an example in their documentation, and in no other.
 /// Rustdoc takes a second for a library even if there is nothing to run.
 pub(crate) fn examples(tree: &Tree) -> Vec<Finding> {
@@ -115,6 +118,17 @@ pub(crate) fn models(tree: &Tree) -> Vec<Finding> {
             }
         }
     }
+    for_each_shipped(tree, |path, tokens| {
+        if !crate_of(path).is_some_and(|folder| MODELLED.contains(&folder)) || path.ends_with("/sync.rs") {
+            return;
+        }
+        for (names, line) in rust::paths(tokens, &["std"]) {
+            if matches!(names[..], ["std", "sync", "atomic", "AtomicU64" | "fence"]) {
+                let message = format!("`{}`: no model would know it; use seriatim_base::word", names.join("::"));
+                findings.push(Finding::new(path, line, message));
+            }
+        }
+    });
     findings
 }
 
@@ -379,6 +393,8 @@ mod tests {
         ] {
             assert_one(&models(&source(LIBRARY, text)), &["lib.rs:1", "cfg(loom)"]);
         }
+        let unknown = source("crates/txn/src/lib.rs", "use std::sync::atomic::{Ordering, fence};");
+        assert_one(&models(&unknown), &["lib.rs:1", "seriatim_base::word"]);
         for (path, text) in [
             (LIBRARY, "#[cfg(all(test, loom))] mod loom_model;\n#[cfg(all(test, not(loom)))] mod tests;"),
             (LIBRARY, "#[cfg(test)] mod a { const LOOM: &str = \"loom\"; } // cfg(loom)"),

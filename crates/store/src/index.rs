@@ -8,11 +8,11 @@ use crate::record::{Bytes, Kind, RecordPtr, Word8, Word16, read_key, wrong_class
 use crate::statistics::IndexStatistics;
 use crate::tree::{LeafHint, Tree, size};
 use crate::walk::Walk;
+use seriatim_base::word::AtomicU64;
 use seriatim_catalog::{Key, KeyClass, Organization};
 use seriatim_htm::{Agent, Htm, Outside};
 use seriatim_memory::{Local, OutOfMemory, Pinned};
 use std::ops::Bound;
-use std::sync::atomic::AtomicU64;
 
 /// The context of an operation that changes an index: all of it belongs to the calling worker.
 #[derive(Debug)]

@@ -15,9 +15,8 @@
 //! A transaction without writes runs step 4 and passes its timestamp. So does one that is about to report an
 //! error; its reads then include the rows on which its writes build.
 
-use std::sync::atomic::{Ordering, fence};
-
 use seriatim_base::thread::Touch;
+use seriatim_base::word::{Ordering, fence};
 use seriatim_base::{Epoch, Tid, abort_on_unwind};
 use seriatim_htm::Access;
 use seriatim_store::RecordPtr;

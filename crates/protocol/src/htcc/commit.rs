@@ -8,8 +8,7 @@
 //! ([`crate::shared::rebase`]). Otherwise the attempt of a procedure is repaired, up to a bound. Its hot
 //! records stay locked meanwhile, and need neither.
 
-use std::sync::atomic::{AtomicU64, Ordering};
-
+use seriatim_base::word::{AtomicU64, Ordering};
 use seriatim_base::{Epoch, Tid, abort_on_unwind};
 use seriatim_htm::Access;
 use seriatim_store::RecordPtr;

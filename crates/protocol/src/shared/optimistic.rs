@@ -5,9 +5,9 @@
 //! takes a region for that). Whether it still is the newest at commit, validation decides (promise c).
 
 use std::ptr::NonNull;
-use std::sync::atomic::{AtomicU64, Ordering, fence};
 
 use seriatim_base::thread::Touch;
+use seriatim_base::word::{AtomicU64, Ordering, fence};
 use seriatim_base::{TableId, abort_on_unwind};
 use seriatim_catalog::{Key, KeyBuf, KeyClass};
 use seriatim_htm::Access;

@@ -5,9 +5,9 @@
 //! change it.
 
 use std::ptr::NonNull;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 use seriatim_base::thread::Touch;
+use seriatim_base::word::{AtomicU64, Ordering};
 use seriatim_base::{Epoch, Tid};
 use seriatim_catalog::{Key, KeyClass};
 use seriatim_htm::Access;

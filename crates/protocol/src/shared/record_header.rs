@@ -41,9 +41,8 @@
 //!    They may read it: the version is the same with and without the mark. The commit that replaces the version
 //!    removes the mark.
 
-use std::sync::atomic::{AtomicU64, Ordering};
-
 use seriatim_base::thread::Touch;
+use seriatim_base::word::{AtomicU64, Ordering};
 use seriatim_base::{Backoff, Tid};
 use seriatim_htm::Access;
 use seriatim_store::RecordPtr;

@@ -16,11 +16,11 @@
 use super::hasher::HashValue;
 use crate::node_version::{self, State};
 use crate::record::RecordPtr;
+use seriatim_base::word::{AtomicU64, Ordering};
 use seriatim_base::{Backoff, CACHE_LINE, prefetch};
 use seriatim_htm::word;
 use std::hint::select_unpredictable;
 use std::ptr::NonNull;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Slots of a bucket.
 pub(super) const BUCKET_SLOTS: usize = 5;
@@ -35,6 +35,7 @@ const _: () = assert!(std::mem::offset_of!(Bucket, gap) == std::mem::offset_of!(
 
 /// The home of keys.
 #[derive(Debug)]
+#[cfg_attr(test, derive(Default))]
 #[repr(C, align(64))]
 pub(super) struct Bucket {
     /// Node version and latch of the whole chain.

@@ -8,7 +8,7 @@
 mod gap;
 mod lock;
 
-use std::sync::atomic::{Ordering, fence};
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use seriatim_base::thread::Touch;
@@ -146,9 +146,6 @@ impl<const WAITS: bool> Worker<WAITS> {
         if !taken {
             return Err(self.refuse_gap(table, Reason::GapLocked));
         }
-        // ORDERING: partner of the fence in `Gaps::admit`: an insert that has latched the leaf sees our lock,
-        // or we its latch.
-        fence(Ordering::SeqCst);
         // SAFETY: online since it was taken.
         if unsafe { node_version.still_valid() } {
             self.base.note_unlinked(table);

@@ -4,8 +4,8 @@
 //! before the region begins; after a wrong guess it fills them again, which is private memory.
 
 use std::hint::cold_path;
-use std::sync::atomic::{AtomicU64, Ordering};
 
+use seriatim_base::word::{AtomicU64, Ordering};
 use seriatim_base::{Epoch, Tid};
 use seriatim_htm::Access;
 use seriatim_memory::CountedVec;

@@ -10,8 +10,7 @@
 //! snapshot may begin later and continue to the previous version: that lives until no snapshot that needs it is read
 //! ([`seriatim_memory::Memory::pass_snapshot`]).
 
-use std::sync::atomic::{AtomicU64, Ordering, fence};
-
+use seriatim_base::word::{AtomicU64, Ordering, fence};
 use seriatim_base::{Epoch, Tid};
 use seriatim_store::RecordPtr;
 use seriatim_txn::{Core, Eventual, Fault, OpError, RecordLayout, Table, TakenSnapshot};
