@@ -57,6 +57,7 @@ impl State {
 impl Variant for State {
     type By = ();
     const REBASES: bool = true;
+    const COPIES: bool = true;
 
     fn claim(&self) -> impl gc::Claim {
         LockBit

@@ -88,6 +88,11 @@ impl TidWord {
         Tid::from_bits(self.0 >> FLAG_BITS)
     }
 
+    /// Whether it is of a row that is there, neither locked nor reserved.
+    pub const fn is_plain(self) -> bool {
+        self.0 & (LOCKED | ABSENT | REMOVED) == 0
+    }
+
     pub const fn is_locked(self) -> bool {
         self.0 & LOCKED != 0
     }

@@ -130,6 +130,17 @@ impl Hint {
         Hint(Slot::head(hash) << Slot::ADDRESS_BITS | address)
     }
 
+    #[inline(always)]
+    pub(crate) fn bits(self) -> u64 {
+        self.0
+    }
+
+    /// The hint of these bits; `None` if they are of none.
+    #[inline(always)]
+    pub(crate) fn from_bits(bits: u64) -> Option<Hint> {
+        (!Slot(bits).is_empty()).then_some(Hint(bits))
+    }
+
     /// # Safety
     /// The table that gave the hint still exists: buckets live as long.
     #[inline(always)]

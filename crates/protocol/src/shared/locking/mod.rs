@@ -168,7 +168,7 @@ impl<const WAITS: bool> Worker<WAITS> {
         // ORDERING: linking publishes the record with release.
         word.store(self.locks.written(), Ordering::Relaxed);
         let Worker { base, locks, .. } = self;
-        let leaf_hint = base.leaf_hints.of(table);
+        let leaf_hint = base.leaf_hints.of(table, &key);
         // A panic could leave nodes latched.
         let mut gaps = Gaps::new(locks);
         let insert = |core: &mut Core| {
@@ -469,9 +469,8 @@ impl<const WAITS: bool> Worker<WAITS> {
     #[inline(always)]
     fn install(&mut self, redo: &mut dyn Redo) -> Tid {
         let tid = self.base.newest.next(self.base.core.epochs.current());
-        let horizon = self.base.core.horizon();
         for entry in 0..self.base.writes.entries().len() {
-            let write = self.base.put_in_place(entry, horizon);
+            let write = self.base.put_in_place(entry);
             let table = write.table();
             let row_version = record_header::row_version(&table.record_layout, write.record);
             self.replaced.push(row_version.load(Ordering::Relaxed) as usize);

@@ -113,6 +113,21 @@ impl versions::View for View {
         View::shows(self, version.kept.snapshot(), version.tid)
     }
 
+    #[inline(always)]
+    fn shows_newest(self, table: &Table, record: RecordPtr) -> Option<(usize, Tid)> {
+        // ORDERING: as in `look`: the version word after the TID word. A version that was installed since has a number
+        // above ours, and so has a deletion, which leaves the version word.
+        let word = TidWord(record_header::tid_word(&table.record_layout, record).load(Ordering::Acquire));
+        let newest = record_header::row_version(&table.record_layout, record).load(Ordering::Acquire) as usize;
+        if !word.is_plain() {
+            return None;
+        }
+        // SAFETY: the row is there, so the version word named a row version, which is readable while we are online.
+        let version = unsafe { VersionHeader::of(newest) };
+        debug_assert!(!version.kept.is_deleted(), "the version of a row that is there");
+        View::shows(self, version.kept.snapshot(), version.tid).then_some((newest, version.tid))
+    }
+
     #[inline]
     fn is_deletion(version: &VersionHeader) -> bool {
         version.kept.is_deleted()
