@@ -28,8 +28,8 @@
 //! return before its frame is done. Until then only the leader of its batch touches the frame. Exceptions are its
 //! state, its thread and the round that it must join. Its caller may also access it after claiming a piece of a round
 //! (`round`). The leader's last access sets the state. Before the frame is in a batch, a thread that has the lock of
-//! the queue may notify its caller to lead. There is one lead, and it is given up under the lock when the batch is taken
-//! out. So no other leader has the entry of a caller that was notified and has not led yet.
+//! the queue may notify its caller to lead. There is one lead, and it is given up under the lock when the batch is
+//! taken out. So no other leader has the entry of a caller that was notified and has not led yet.
 
 use std::cell::UnsafeCell;
 use std::mem::ManuallyDrop;

@@ -13,9 +13,9 @@
 //! ```
 //! Invariant: the file counts only beside the manifest that its header names. So a new manifest makes it void. The
 //! header is durable before the first record is written, and each record before the next one. So at most the last
-//! record is torn. A record is written over durable zeros, a disk writes a sector as a whole or not at all, and JSON has
-//! no zero bytes. So a record that fails its checksums is damaged if a later record is sound, or if none of its sectors
-//! is missing.
+//! record is torn. A record is written over durable zeros, a disk writes a sector as a whole or not at all, and JSON
+//! has no zero bytes. So a record that fails its checksums is damaged if a later record is sound, or if none of its
+//! sectors is missing.
 //!
 //! A last record that was durable and lost a sector later looks like a torn one. Recovery then refuses the entries of
 //! its tables in the log.
