@@ -20,7 +20,7 @@ fn ended(mut command: Command, is_measurement: bool, left: Duration) -> Result<(
     let failed = |what: &str, error: std::io::Error| format!("{what}: {error}");
     let path =
         std::env::temp_dir().join(format!("seriatim-xtask-{}-{}", std::process::id(), clock::unix_microseconds()));
-    let file = std::fs::File::create(&path).map_err(|error| failed("a file for output", error))?;
+    let file = std::fs::File::create_new(&path).map_err(|error| failed("a file for output", error))?;
     let talk = if is_measurement {
         Stdio::inherit()
     } else {

@@ -6,13 +6,13 @@
 //! Invariant: when work waits for a busy thread and another thread sleeps, there is a watcher, or a thread that
 //! knows that it must appoint one. A thread learns that in one of three ways:
 //!
-//! - [`Sleepers::lie_down`] returns that no thread watches: the caller looks for such work before it sleeps.
+//! - [`Sleepers::prepare_to_park`] returns that no thread watches: the caller looks for such work before it sleeps.
 //! - [`Sleepers::resign`] returns that a thread sleeps: the caller was the watcher, and appoints another.
 //! - [`Sleepers::lack_watcher`], called after such work was queued, returns that threads sleep without a watcher.
 //!
-//! Why no thread misses another: `lie_down` adds to the count of sleepers, fences, and loads the watcher.
+//! Why no thread misses another: `prepare_to_park` adds to the count of sleepers, fences, and loads the watcher.
 //! `resign` stores that there is no watcher, fences, and loads the count. If `resign` does not count the
-//! sleeper, `lie_down` finds no watcher. A thread that queues work is ordered by the lock of the queue: a
+//! sleeper, `prepare_to_park` finds no watcher. A thread that queues work is ordered by the lock of the queue: a
 //! sleeper that did not find the work was counted before the work came.
 
 use crate::CacheAligned;
@@ -58,7 +58,7 @@ impl Sleepers {
     /// Counts the thread as a sleeper that does not watch. Returns whether no thread watches. Then the caller
     /// looks for work of busy threads, and appoints itself if there is some.
     #[must_use]
-    pub fn lie_down(&self, thread: usize) -> bool {
+    pub fn prepare_to_park(&self, thread: usize) -> bool {
         self.count.fetch_add(1, Ordering::Relaxed);
         if self.is_watcher(thread) {
             self.watcher.store(NONE, Ordering::Relaxed);
@@ -69,7 +69,7 @@ impl Sleepers {
     }
 
     /// Counts the thread as awake.
-    pub fn get_up(&self) {
+    pub fn unparked(&self) {
         self.count.fetch_sub(1, Ordering::Relaxed);
     }
 
@@ -81,7 +81,7 @@ impl Sleepers {
             return false;
         }
         self.watcher.store(NONE, Ordering::Relaxed);
-        // ORDERING: pairs with the fence in `lie_down`; see the module comment.
+        // ORDERING: pairs with the fence in `prepare_to_park`; see the module comment.
         fence(Ordering::SeqCst);
         self.are_any()
     }

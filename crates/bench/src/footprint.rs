@@ -47,7 +47,7 @@ fn event(id: u64) -> Event {
 }
 
 /// Prints a line about a stage.
-fn tell(stage: &str, db: &Database, began: Instant) -> std::io::Result<()> {
+fn print_stage(stage: &str, db: &Database, began: Instant) -> std::io::Result<()> {
     let statistics = db.statistics();
     let mib = |bytes: usize| bytes >> 20;
     let rows: u64 = statistics.tables.iter().map(|table| table.rows).sum();
@@ -90,14 +90,14 @@ pub(crate) fn run(options: &Options) -> Result<(), Box<dyn Error>> {
     {
         let db = Database::builder().protocol(&options.protocol).open()?;
         let events = db.create::<Event>()?;
-        tell("empty", &db, began)?;
+        print_stage("empty", &db, began)?;
         for round in 1..=2 {
             let rows = fill(&db, &events, options.rows)?;
-            tell(&format!("{round}: loaded"), &db, began)?;
+            print_stage(&format!("{round}: loaded"), &db, began)?;
             delete(&db, &events, rows)?;
-            tell(&format!("{round}: deleted"), &db, began)?;
+            print_stage(&format!("{round}: deleted"), &db, began)?;
             thread::sleep(Duration::from_secs(REST));
-            tell(&format!("{round}: {REST} seconds later"), &db, began)?;
+            print_stage(&format!("{round}: {REST} seconds later"), &db, began)?;
         }
     }
     let Some(directory) = &options.data else { return Ok(()) };
@@ -108,18 +108,18 @@ pub(crate) fn run(options: &Options) -> Result<(), Box<dyn Error>> {
     let db = open()?;
     let events = db.create_or_open::<Event>()?;
     let rows = fill(&db, &events, u64::MAX)?;
-    tell("filled to the limit", &db, began)?;
+    print_stage("filled to the limit", &db, began)?;
     drop((events, db));
     let before = machine::memory_resident();
     let db = open()?;
-    tell("opened again", &db, began)?;
+    print_stage("opened again", &db, began)?;
     let peak = machine::memory_resident_max().map_or(0, |bytes| bytes >> 20);
     say!(
         "{rows} rows; resident before opening {} MiB, at most so far {peak} MiB",
         before.map_or(0, |bytes| bytes >> 20)
     )?;
     db.checkpoint()?;
-    tell("checkpoint taken", &db, began)?;
+    print_stage("checkpoint taken", &db, began)?;
     Ok(())
 }
 

@@ -3,14 +3,14 @@
 //! The directory is read as a backup reads it, without a lock: the rows are those of one moment, all that was
 //! durable then, even while a process has the database open.
 
-use std::fs::{self, File};
-use std::io::{self, Write};
-use std::path::{Path, PathBuf};
+use std::io::{self, BufWriter, Write};
+use std::path::PathBuf;
 
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
 use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::{Map, Number, Value as Json};
 use seriatim::{Database, DynHandle, Value};
+use seriatim_base::disk::NewFile;
 
 use crate::{Failure, args, directories};
 
@@ -36,17 +36,14 @@ pub(crate) fn command() -> Command {
                 .default_value("csv")
                 .value_parser(["csv", "jsonl"])
                 .help(
-                    "csv: a line of names, then a line for each row, where NULL is as an empty text; jsonl: an object \
-                     of JSON on each line",
+                    "csv: a line of names, then a line for each row, where NULL is an empty field and an empty text \
+                     is \"\", as PostgreSQL's COPY has them; jsonl: an object of JSON on each line",
                 ),
         )
-        .arg(
-            Arg::new("out")
-                .long("out")
-                .value_name("FILE")
-                .value_parser(value_parser!(PathBuf))
-                .help("Write to this new file in place of standard output"),
-        )
+        .arg(Arg::new("out").long("out").value_name("FILE").value_parser(value_parser!(PathBuf)).help(
+            "Write to this new file in place of standard output; an export that is killed leaves a file \
+                     seriatim-*.partial beside it, which you may remove",
+        ))
         .arg(
             Arg::new("count")
                 .long("count")
@@ -70,58 +67,27 @@ pub(crate) fn run(matches: &ArgMatches) -> Result<(), Failure> {
         None if is_count || names.len() == 1 => names.clone(),
         None => return Err(of_all("name one table with --table")),
     };
-    let out = matches.get_one::<PathBuf>("out").map(Out::begin).transpose()?;
+    let path = matches.get_one::<PathBuf>("out");
+    let at = |error: io::Error| path.map_or_else(String::new, |path| format!("--out {}: {error}", path.display()));
+    let out = path.map(|path| NewFile::begin(path)).transpose().map_err(|error| Failure::Usage(at(error)))?;
     let sink: Box<dyn Write> = match &out {
         None => Box::new(io::stdout().lock()),
-        Some(out) => Box::new(out.create()?),
+        Some(out) => Box::new(out.writer().map_err(|error| Failure::Run(at(error)))?),
     };
     let is_json = matches.get_one::<String>("format").is_some_and(|format| format == "jsonl");
-    let mut writer = Rows::new(sink, is_json);
+    let mut writer = Rows { names: Vec::new(), is_json, sink: BufWriter::new(sink) };
     let done = match is_count {
         true => count(&db, &chosen, &mut writer),
         false => chosen.iter().try_for_each(|name| rows(&db, name, &mut writer)),
     };
-    let done = done.and_then(|()| writer.finish().map_err(Stop::Output));
+    let done = done.and_then(|()| writer.sink.flush().map_err(Stop::Output));
     drop(writer);
-    let done = done.and_then(|()| out.as_ref().map_or(Ok(()), |out| out.publish().map_err(Stop::Output)));
-    done.map_err(|stop| match (stop, &out) {
-        (Stop::Run(failure), _) => failure,
-        (Stop::Output(error), None) => Failure::from(error),
-        (Stop::Output(error), Some(out)) => Failure::Run(format!("{}: {error}", out.path.display())),
+    let done = done.and_then(|()| out.map_or(Ok(()), NewFile::publish).map_err(Stop::Output));
+    done.map_err(|stop| match stop {
+        Stop::Run(failure) => failure,
+        Stop::Output(error) if path.is_none() => Failure::from(error),
+        Stop::Output(error) => Failure::Run(at(error)),
     })
-}
-
-/// A new file, written beside its place, so that a file of this name is whole.
-struct Out<'a> {
-    path: &'a Path,
-    partial: PathBuf,
-}
-
-impl Out<'_> {
-    fn begin(path: &PathBuf) -> Result<Out<'_>, Failure> {
-        if path.symlink_metadata().is_ok() {
-            return Err(Failure::Usage(format!("{}: the file exists: name a new one with --out", path.display())));
-        }
-        let mut partial = path.clone().into_os_string();
-        partial.push(".partial");
-        Ok(Out { path, partial: partial.into() })
-    }
-
-    fn create(&self) -> Result<File, Failure> {
-        File::create(&self.partial).map_err(|error| Failure::Usage(format!("{}: {error}", self.path.display())))
-    }
-
-    fn publish(&self) -> io::Result<()> {
-        // Unlike a rename, a link replaces no file that came meanwhile.
-        fs::hard_link(&self.partial, self.path)
-    }
-}
-
-impl Drop for Out<'_> {
-    fn drop(&mut self) {
-        // It is published, or the export failed.
-        let _ = fs::remove_file(&self.partial);
-    }
 }
 
 /// Why an export ends early.
@@ -135,7 +101,7 @@ fn open(db: &Database, name: &str) -> Result<DynHandle, Stop> {
     db.open_dyn(name).map_err(|error| Stop::Run(Failure::run(error)))
 }
 
-fn count(db: &Database, names: &[String], writer: &mut Rows) -> Result<(), Stop> {
+fn count(db: &Database, names: &[String], writer: &mut Rows<impl Write>) -> Result<(), Stop> {
     writer.begin(["table", "rows"].map(str::to_owned).to_vec()).map_err(Stop::Output)?;
     for name in names {
         let table = open(db, name)?;
@@ -145,7 +111,7 @@ fn count(db: &Database, names: &[String], writer: &mut Rows) -> Result<(), Stop>
     Ok(())
 }
 
-fn rows(db: &Database, name: &str, writer: &mut Rows) -> Result<(), Stop> {
+fn rows(db: &Database, name: &str, writer: &mut Rows<impl Write>) -> Result<(), Stop> {
     let table = open(db, name)?;
     let columns = &table.definition().columns;
     writer.begin(columns.iter().map(|column| column.name.to_string()).collect()).map_err(Stop::Output)?;
@@ -170,70 +136,57 @@ fn rows(db: &Database, name: &str, writer: &mut Rows) -> Result<(), Stop> {
 }
 
 /// Rows as text.
-struct Rows {
+struct Rows<W: Write> {
     names: Vec<String>,
-    sink: Sink,
+    is_json: bool,
+    sink: BufWriter<W>,
 }
 
-enum Sink {
-    Csv(Box<csv::Writer<Box<dyn Write>>>),
-    Json(io::BufWriter<Box<dyn Write>>),
-}
-
-impl Rows {
-    fn new(sink: Box<dyn Write>, is_json: bool) -> Rows {
-        let sink = match is_json {
-            true => Sink::Json(io::BufWriter::new(sink)),
-            false => Sink::Csv(Box::new(csv::Writer::from_writer(sink))),
-        };
-        Rows { names: Vec::new(), sink }
-    }
-
+impl<W: Write> Rows<W> {
     /// Rows with columns of these names follow.
     fn begin(&mut self, names: Vec<String>) -> io::Result<()> {
-        if let Sink::Csv(csv) = &mut self.sink {
-            csv.write_record(&names).map_err(written)?;
+        if !self.is_json {
+            self.line(names.iter().map(|name| Some(name.clone())))?;
         }
         self.names = names;
         Ok(())
     }
 
     fn row(&mut self, values: Vec<Value>) -> io::Result<()> {
-        match &mut self.sink {
-            Sink::Csv(csv) => csv.write_record(values.iter().map(text)).map_err(written),
-            Sink::Json(json_lines) => {
-                let object: Map<String, Json> = self.names.iter().cloned().zip(values.iter().map(json)).collect();
-                writeln!(json_lines, "{}", Json::Object(object))
+        if self.is_json {
+            let object: Map<String, Json> = self.names.iter().cloned().zip(values.iter().map(json)).collect();
+            return writeln!(self.sink, "{}", Json::Object(object));
+        }
+        self.line(values.iter().map(text))
+    }
+
+    /// A line of CSV, as RFC 4180 and PostgreSQL's `COPY … (FORMAT csv)` have it: NULL is an empty field without
+    /// quotes, and an empty text has quotes. PostgreSQL reads a line `\.` as the end of the data, so it has quotes.
+    fn line(&mut self, fields: impl Iterator<Item = Option<String>>) -> io::Result<()> {
+        for (at, field) in fields.enumerate() {
+            let separator = if at == 0 { "" } else { "," };
+            match field {
+                None => write!(self.sink, "{separator}")?,
+                Some(text) if text.is_empty() || text == "\\." || text.contains([',', '"', '\r', '\n']) => {
+                    write!(self.sink, "{separator}\"{}\"", text.replace('"', "\"\""))?;
+                }
+                Some(text) => write!(self.sink, "{separator}{text}")?,
             }
         }
-    }
-
-    fn finish(&mut self) -> io::Result<()> {
-        match &mut self.sink {
-            Sink::Csv(csv) => csv.flush(),
-            Sink::Json(json_lines) => json_lines.flush(),
-        }
+        writeln!(self.sink)
     }
 }
 
-/// The error of the sink. The conversion of `csv` loses its kind, and a closed pipe is no failure.
-fn written(error: csv::Error) -> io::Error {
-    match error.into_kind() {
-        csv::ErrorKind::Io(error) => error,
-        other => io::Error::other(format!("{other:?}")),
-    }
-}
-
-/// A value as text: without a type, bytes in hexadecimal digits, NULL as the empty text.
-fn text(value: &Value) -> String {
-    match value {
-        Value::Option(None) => String::new(),
-        Value::Option(Some(value)) => text(value),
+/// A value as text, without a type; bytes in hexadecimal digits. NULL has none.
+fn text(value: &Value) -> Option<String> {
+    Some(match value {
+        Value::Option(None) => return None,
+        Value::Option(Some(value)) => return text(value),
         Value::Text(text) => text.clone(),
         Value::Integer(number, _) => number.to_string(),
         Value::Bytes(bytes) => bytes.iter().map(|byte| format!("{byte:02x}")).collect(),
         value => value.to_string(),
-    }
+    })
 }
 
 /// A value as JSON: a number is a number if JSON has it exactly, everything else but truth values is text.
@@ -245,8 +198,8 @@ fn json(value: &Value) -> Json {
         Value::Option(Some(value)) => json(value),
         Value::Bool(value) => Json::Bool(*value),
         Value::Integer(number, _) => integer(*number).map_or_else(|_| Json::String(number.to_string()), Json::Number),
-        Value::Float(number) => Number::from_f64(*number).map_or_else(|| Json::String(text(value)), Json::Number),
-        value => Json::String(text(value)),
+        Value::Float(number) => Number::from_f64(*number).map_or_else(|| Json::from(text(value)), Json::Number),
+        value => Json::from(text(value)),
     }
 }
 
@@ -259,8 +212,10 @@ mod tests {
         let null = Value::Option(None);
         let some = |value| Value::Option(Some(Box::new(value)));
         let values = [
-            (null, "", "null"),
-            (some(Value::Text("a \"b\"\n".to_owned())), "a \"b\"\n", r#""a \"b\"\n""#),
+            (null.clone(), "", "null"),
+            (Value::Text(String::new()), "\"\"", "\"\""),
+            (some(Value::Text("a \"b\"\n".to_owned())), "\"a \"\"b\"\"\n\"", r#""a \"b\"\n""#),
+            (Value::from("\\."), "\"\\.\"", r#""\\.""#),
             (Value::from(u64::MAX), "18446744073709551615", "18446744073709551615"),
             (Value::from(-7i64), "-7", "-7"),
             (
@@ -274,8 +229,63 @@ mod tests {
             (Value::Bytes(vec![0, 255]), "00ff", r#""00ff""#),
             (Value::Bool(true), "true", "true"),
         ];
-        for (value, as_text, as_json) in values {
-            assert_eq!((text(&value), json(&value).to_string()), (as_text.to_owned(), as_json.to_owned()));
+        for (value, as_csv, as_json) in values {
+            assert_eq!(
+                (csv(vec![value.clone()]), json(&value).to_string()),
+                (format!("{as_csv}\n"), as_json.to_owned())
+            );
+        }
+    }
+
+    fn csv(values: Vec<Value>) -> String {
+        let mut rows = Rows { names: Vec::new(), is_json: false, sink: BufWriter::new(Vec::new()) };
+        rows.row(values).expect("memory");
+        String::from_utf8(rows.sink.into_inner().expect("memory")).expect("UTF-8")
+    }
+
+    /// The fields of a line of CSV, by RFC 4180; a field without bytes and without quotes is NULL.
+    fn fields(line: &str) -> Vec<Option<String>> {
+        let mut rest = line.strip_suffix('\n').expect("a line");
+        let mut fields = Vec::new();
+        loop {
+            let field = match rest.strip_prefix('"') {
+                None => {
+                    let (field, after) = rest.split_at(rest.find(',').unwrap_or(rest.len()));
+                    rest = after;
+                    (!field.is_empty()).then(|| field.to_owned())
+                }
+                Some(mut quoted) => {
+                    let mut field = String::new();
+                    loop {
+                        let (part, after) = quoted.split_once('"').expect("a closing quote");
+                        field.push_str(part);
+                        let Some(after) = after.strip_prefix('"') else {
+                            rest = after;
+                            break Some(field);
+                        };
+                        field.push('"');
+                        quoted = after;
+                    }
+                }
+            };
+            fields.push(field);
+            match rest.strip_prefix(',') {
+                Some(after) => rest = after,
+                None => return (rest.is_empty()).then_some(fields).expect("a field ends before a comma"),
+            }
+        }
+    }
+
+    #[test]
+    fn csv_tells_null_from_an_empty_text_and_keeps_every_text() {
+        let texts = ["", "\"", "\"\"", ",", ",,", "\n", "\r\n", "a,\"b\"", "\\.", "NULL", " ", "ü"];
+        let values: Vec<Option<String>> = texts.iter().map(|text| Some((*text).to_owned())).chain([None]).collect();
+        for first in &values {
+            for second in &values {
+                let row = [first.clone(), second.clone(), None].to_vec();
+                let value = |text: &Option<String>| Value::Option(text.clone().map(|text| Box::new(Value::Text(text))));
+                assert_eq!(fields(&csv(row.iter().map(value).collect())), row);
+            }
         }
     }
 }

@@ -82,7 +82,7 @@ fn measure(
     let origin = origin(&program)?;
     let style = ProgressStyle::with_template("{wide_bar} {pos}/{len} {elapsed} {msg}");
     let bar = ProgressBar::new(0).with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
-    let mut tell = |event: Event<'_>| match event {
+    let mut notify = |event: Event<'_>| match event {
         Event::PassedOver(line) => bar.suspend(|| talk!("{line}")),
         Event::Failed { command, why } => bar.suspend(|| talk!("failed: {command}: {why}")),
         Event::Next { done, of, figure, .. } => {
@@ -99,7 +99,7 @@ fn measure(
         points(&program, commands, jobs, hear);
     };
     let job = Job { figures, setting: &setting, cores, origin: &origin, directory };
-    let summary = draw_all(&job, &mut ask, &mut tell);
+    let summary = draw_all(&job, &mut ask, &mut notify);
     bar.finish_and_clear();
     Ok(summary)
 }

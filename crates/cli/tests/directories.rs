@@ -173,7 +173,8 @@ struct Part {
 #[test]
 fn rows_are_exported_as_csv_and_json_and_counted_also_from_a_database_in_use() {
     let home = Home::new("export");
-    let (data, file) = (home.at("db"), home.at("parts.csv"));
+    let (data, file, theirs) = (home.at("db"), home.at("parts.csv"), home.at("parts.csv.partial"));
+    std::fs::write(&theirs, "theirs").expect("it can be written");
     let db = Database::open(&data).expect("a new database");
     let parts = db.create::<Part>().expect("valid");
     let rows = [(1, "nut, \"M4\"", Some(7)), (2, "", None), (3, "bolt\n", Some(u64::MAX))];
@@ -182,7 +183,8 @@ fn rows_are_exported_as_csv_and_json_and_counted_also_from_a_database_in_use() {
     printed(&["export", &data, "--out", &file]);
     let csv = std::fs::read_to_string(&file).expect("it was written");
     assert!(csv.starts_with("id,name,weight\n"), "{csv}");
-    for line in ["1,\"nut, \"\"M4\"\"\",7\n", "2,,\n", "3,\"bolt\n\",18446744073709551615\n"] {
+    assert_eq!(std::fs::read_to_string(&theirs).expect("it is there"), "theirs", "another file beside it stays");
+    for line in ["1,\"nut, \"\"M4\"\"\",7\n", "2,\"\",\n", "3,\"bolt\n\",18446744073709551615\n"] {
         assert!(csv.contains(line), "{csv}");
     }
     let lines = printed(&["export", &data, "--table", "part", "--format", "jsonl"]);

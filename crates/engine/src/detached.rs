@@ -59,7 +59,9 @@ impl<R> Detached<R> {
     /// Runs `body` until the transaction can be decided, or until no attempt is left. With a decision it
     /// continues, and runs `body` again after a conflict. Without `wait` it does not wait for a worker: this
     /// thread may hold transactions on which the worker's owner waits. It does not sleep between attempts
-    /// either, as others may wait for those transactions.
+    /// either, as others may wait for those transactions. It stalls instead. If it has the turn
+    /// ([`RetryPolicy::lock_after`](crate::RetryPolicy::lock_after)), it makes the next attempt at once: the turn
+    /// belongs to the session, and the call may continue in another.
     ///
     /// # Panics
     /// If the body panics and its reads were consistent; or if the decision panicked.
@@ -92,13 +94,12 @@ impl<R> Detached<R> {
         }
         loop {
             if let Some(pause) = self.pause {
-                if !wait && pause >= thread::AWAKE {
-                    // The call continues in another session.
-                    runner.tx.end_turn();
+                let sleeps = pause >= thread::AWAKE;
+                if sleeps && !wait && !runner.tx.has_turn() {
                     return Step::Stalled;
                 }
                 self.pause = None;
-                retry::make(pause);
+                retry::make(if sleeps && !wait { Duration::ZERO } else { pause });
             }
             match runner.tx.open_or_wait(Mode::ReadWrite, self.attempts, self.origin, wait) {
                 Ok(()) => {}
@@ -220,5 +221,47 @@ impl<H: AsMut<Runner> + Send, T: FnOnce(H, Decided) + Send> Turn for Queued<H, T
         let tx = &self.holder.as_mut().tx;
         let decided = catch_unwind(AssertUnwindSafe(|| tx.decide_in_turn(refused)));
         (self.then)(self.holder, Decided(decided));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::Handle;
+    use crate::{RetryPolicy, Settings, protocols};
+
+    #[derive(seriatim_macros::Table, Clone, Debug)]
+    #[table(name = "hot", key(id), crate = "seriatim_catalog")]
+    struct Hot {
+        id: u32,
+        count: u32,
+    }
+
+    /// Another transaction changes the row during each attempt. The turn lets this one through, although its thread
+    /// must not sleep for the pause before the next attempt.
+    #[test]
+    fn a_step_that_must_not_sleep_keeps_its_turn() {
+        let pause = Duration::from_millis(1);
+        let retry =
+            RetryPolicy { immediate: 0, pause_first: pause, pause_max: pause, lock_after: 1, ..RetryPolicy::default() };
+        for info in protocols().iter().filter(|info| info.capabilities.reserves) {
+            let settings = Settings { protocol: info.name.to_owned(), retry, workers: 2, ..Settings::default() };
+            let engine = settings.open().expect("a protocol of this name");
+            let hot: Handle<Hot> = engine.make().expect("a valid table");
+            let (mut slow, mut other) = (engine.runner(), engine.runner());
+            slow.transact(|tx| tx.insert(&hot, &Hot { id: 1, count: 0 })).expect("no conflict");
+            let add = |tx: &TxCore| tx.update(&hot, &1, |row| row.set_count(row.count() + 1)).map(drop);
+            let body = |tx: &TxCore| {
+                add(tx)?;
+                other.begin(Mode::ReadWrite).expect("a worker is free");
+                let _is_refused = add(&other.tx).is_err() || other.commit_explicit().is_err();
+                other.end_explicit();
+                Ok(())
+            };
+            match Detached::new(Origin::Closure).step(&mut slow, None, false, body) {
+                Step::Done(Ok(committed)) => assert_eq!(committed.attempts, 2, "{}", info.name),
+                step => panic!("{}: {step:?}", info.name),
+            }
+        }
     }
 }

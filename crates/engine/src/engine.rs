@@ -349,7 +349,7 @@ impl Engine {
             set.primary.commuting.set(sums, steady, deferrable);
         }
         self.inner.groups.set(plans.iter().map(|plan| &*plan.procedure).zip(later.groups));
-        windows.deferrals().tell();
+        windows.deferrals().note_change();
     }
 
     /// The options with which the database was opened.
@@ -641,7 +641,7 @@ impl Engine {
         let entered = AtomicU64::new(0);
         let done = |rows| {
             let entered = entered.fetch_add(rows, Ordering::Relaxed) + rows;
-            options.on_recovery.tell(RecoveryPhase::Indexes, entered, None);
+            options.on_recovery.report(RecoveryPhase::Indexes, entered, None);
         };
         let sets = self.inner.sets();
         sets.iter().try_for_each(|set| durability::rebuild(&self.inner, &self.open, set, &done))?;

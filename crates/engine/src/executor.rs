@@ -169,12 +169,12 @@ impl<S> Shared<S> {
             PredictedAccess::Rows(footprint) => queue.work.push_call(work, footprint),
             _ => queue.work.push(work, runs_alone),
         }
-        self.tell(&queue);
+        self.publish_numbers(&queue);
         queue.wake_one();
     }
 
     /// Publishes the numbers of the work in the shared queue to the owners.
-    fn tell(&self, queue: &Queue<S>) {
+    fn publish_numbers(&self, queue: &Queue<S>) {
         if let Some(owners) = &self.owners {
             let (first, last) = queue.work.numbers();
             owners.shared(first, last);
@@ -195,11 +195,17 @@ impl<S> Shared<S> {
 
     /// The next action of the thread, which passes in its counts of calls and retries. If it begins work while it has
     /// unreturned results, another thread watches.
-    fn next(&self, at: usize, [holds, untold]: [bool; 2], tally: &mut Tally, seen: &mut Option<Seen>) -> Next<Work<S>> {
+    fn next(
+        &self,
+        at: usize,
+        [holds, undelivered]: [bool; 2],
+        tally: &mut Tally,
+        seen: &mut Option<Seen>,
+    ) -> Next<Work<S>> {
         if let (Some(owners), Some(seen)) = (&self.owners, seen) {
             let next = self.next_of(owners, at, holds, seen);
             if !matches!(next, Next::Nothing) {
-                self.stop_watching(at, untold);
+                self.stop_watching(at, undelivered);
             }
             return next;
         }
@@ -209,7 +215,7 @@ impl<S> Shared<S> {
             queue.work.ended(calls, retries);
         }
         let next = queue.work.next(at, holds);
-        if untold && matches!(next, Next::Work(_)) {
+        if undelivered && matches!(next, Next::Work(_)) {
             queue.have_watched();
         }
         next
@@ -234,7 +240,7 @@ impl<S> Shared<S> {
                     // Another thread may have taken it, and the next one may be newer than the calls of this thread.
                     if queue.work.numbers().0 == Some(number) {
                         let next = queue.work.next(at, holds);
-                        self.tell(&queue);
+                        self.publish_numbers(&queue);
                         owners.began(at, PartitionSet::NONE);
                         return next;
                     }
@@ -273,27 +279,27 @@ impl<S> Shared<S> {
 
     /// The thread begins a body. If it watched owners of partitions, or has unreturned results, another thread watches
     /// now.
-    fn stop_watching(&self, at: usize, untold: bool) {
+    fn stop_watching(&self, at: usize, undelivered: bool) {
         if let Some(owners) = self.owners.as_ref().filter(|owners| owners.resign(at)) {
             self.wake_watcher(owners);
         }
-        if untold {
+        if undelivered {
             lock(&self.queue).have_watched();
         }
     }
 
     /// Returns the first results of a thread that are durable by now. Returns whether there were any.
-    fn tell_ready(&self, of: usize) -> bool {
-        let mut has_told = false;
+    fn deliver_ready(&self, of: usize) -> bool {
+        let mut has_delivered = false;
         loop {
             // `is_ready` is not called under the lock, as it may run a step of the log.
-            let Some(course) = lock(&self.inboxes[of]).withheld.pop_front() else { return has_told };
+            let Some(course) = lock(&self.inboxes[of]).withheld.pop_front() else { return has_delivered };
             if !course.is_ready() {
                 lock(&self.inboxes[of]).withheld.push_front(course);
-                return has_told;
+                return has_delivered;
             }
-            course.tell();
-            has_told = true;
+            course.deliver();
+            has_delivered = true;
         }
     }
 
@@ -301,14 +307,14 @@ impl<S> Shared<S> {
     /// that time for the queue of decisions.
     fn look_again(&self, at: usize, decides: Option<Duration>) -> Option<Duration> {
         let others = self.inboxes.iter().enumerate().filter(|(other, _)| *other != at);
-        let is_untold = others.into_iter().any(|(_, inbox)| lock(inbox).has_untold());
-        [decides, is_untold.then_some(HELD_UP)].into_iter().flatten().min()
+        let is_undelivered = others.into_iter().any(|(_, inbox)| lock(inbox).has_undelivered());
+        [decides, is_undelivered.then_some(HELD_UP)].into_iter().flatten().min()
     }
 
     /// Sleeps until woken, or for `most`. New work wakes the thread if it `takes` work. Returns `false` if the executor
     /// is closed and has no work.
     fn sleep(&self, at: usize, takes: bool, holds: bool, most: impl FnOnce() -> Option<Duration>) -> bool {
-        match self.lie_down(at, takes, holds, most) {
+        match self.prepare_to_park(at, takes, holds, most) {
             Rest::Over => false,
             Rest::Awake => true,
             Rest::Asleep(most) => {
@@ -316,14 +322,14 @@ impl<S> Shared<S> {
                     Some(most) => thread::park_timeout(most),
                     None => thread::park(),
                 }
-                self.get_up(at, takes);
+                self.unparked(at, takes);
                 true
             }
         }
     }
 
     /// Lists the thread as idle, if it `takes` work and there is none.
-    fn lie_down(&self, at: usize, takes: bool, holds: bool, most: impl FnOnce() -> Option<Duration>) -> Rest {
+    fn prepare_to_park(&self, at: usize, takes: bool, holds: bool, most: impl FnOnce() -> Option<Duration>) -> Rest {
         let owners = self.owners.as_ref().filter(|_| takes);
         let mut queue = lock(&self.queue);
         if takes && queue.work.has_next(at, holds) {
@@ -337,7 +343,7 @@ impl<S> Shared<S> {
         }
         // Counted with the lock: each listed thread is counted. A thread that is woken for work that this one could
         // begin finds it listed.
-        let Some(watch) = owners.map_or(Some(None), |owners| owners.lie_down(at)) else { return Rest::Awake };
+        let Some(watch) = owners.map_or(Some(None), |owners| owners.prepare_to_park(at)) else { return Rest::Awake };
         // This thread may have been woken for work that only another can begin.
         queue.wake_one();
         if takes {
@@ -348,9 +354,9 @@ impl<S> Shared<S> {
     }
 
     /// Called after the sleep. Unlists the thread, which was listed if it `takes` work.
-    fn get_up(&self, at: usize, takes: bool) {
+    fn unparked(&self, at: usize, takes: bool) {
         if let Some(owners) = self.owners.as_ref().filter(|_| takes) {
-            owners.get_up(at);
+            owners.unparked(at);
         }
         lock(&self.queue).idle.retain(|idle| idle.at != at);
     }
@@ -402,7 +408,7 @@ impl<S: ExecutorSession> permits::Queue for Shared<S> {
         let mut removed = self.owners.as_ref().map_or_else(Vec::new, |owners| owners.remove(Work::is_cancelled));
         let mut queue = lock(&self.queue);
         removed.extend(queue.work.remove(Work::is_cancelled));
-        self.tell(&queue);
+        self.publish_numbers(&queue);
         // The removed work may have blocked other work.
         queue.wake_one();
         drop(queue);
@@ -426,7 +432,7 @@ trait SteppedWork<S>: Send {
     fn is_ready(&self) -> bool;
 
     /// Returns the result to the caller. Waits until it is durable, if required.
-    fn tell(self: Box<Self>);
+    fn deliver(self: Box<Self>);
 }
 
 /// Counts of ended calls with footprints, and of their retries.
@@ -537,7 +543,7 @@ impl<S: ExecutorSession, R: Send + 'static> SteppedWork<S> for Transaction<S, R>
         !matches!(&self.ended, Some(Ended::Withheld(pending)) if !pending.is_ready())
     }
 
-    fn tell(self: Box<Self>) {
+    fn deliver(self: Box<Self>) {
         let Transaction { detached, step, ended, slot, .. } = *self;
         if matches!(ended, Some(Ended::Answered)) {
             return contain(|| drop((detached, step)));
@@ -591,7 +597,7 @@ impl<S> Default for Inbox<S> {
 }
 
 impl<S> Inbox<S> {
-    fn has_untold(&self) -> bool {
+    fn has_undelivered(&self) -> bool {
         !(self.decided.is_empty() && self.withheld.is_empty())
     }
 }
@@ -668,7 +674,7 @@ impl<S: ExecutorSession> ExecutorThread<S> {
             self.withheld = inbox.withheld.len();
             drop(inbox);
             if self.withheld > 0 {
-                self.shared.tell_ready(self.at);
+                self.shared.deliver_ready(self.at);
             }
             let mut worked = decided.is_some();
             if let Some((job, decided)) = decided {
@@ -684,13 +690,13 @@ impl<S: ExecutorSession> ExecutorThread<S> {
                 && let Some(work) = self.stalled.pop_front()
             {
                 worked = true;
-                self.shared.stop_watching(self.at, self.has_untold() || self.watched);
+                self.shared.stop_watching(self.at, self.has_undelivered() || self.watched);
                 self.begin(work);
             }
             let takes = self.stalled.is_empty() && self.held < self.held_max && self.withheld < WITHHELD_MAX;
             if takes {
-                let [holds, untold] = [self.held > 0, self.has_untold() || self.watched];
-                let next = self.shared.next(self.at, [holds, untold], &mut self.tally, &mut self.seen);
+                let [holds, undelivered] = [self.held > 0, self.has_undelivered() || self.watched];
+                let next = self.shared.next(self.at, [holds, undelivered], &mut self.tally, &mut self.seen);
                 worked |= !matches!(next, Next::Nothing);
                 match next {
                     Next::Work(work) => self.begin(work),
@@ -705,7 +711,7 @@ impl<S: ExecutorSession> ExecutorThread<S> {
     }
 
     /// Whether it has results that other threads could return.
-    fn has_untold(&self) -> bool {
+    fn has_undelivered(&self) -> bool {
         !self.alone && (self.held > 0 || self.withheld > 0)
     }
 
@@ -715,7 +721,7 @@ impl<S: ExecutorSession> ExecutorThread<S> {
             Work::Whole(whole) => {
                 // The closure may wait for these results.
                 while let Some(course) = self.next_withheld() {
-                    course.tell();
+                    course.deliver();
                 }
                 let mut session = self.session();
                 let is_whole = whole.run(&mut session);
@@ -727,7 +733,7 @@ impl<S: ExecutorSession> ExecutorThread<S> {
                     self.step(Job { session, course }, None);
                 } else {
                     self.give_back(session, true);
-                    course.tell();
+                    course.deliver();
                 }
             }
         }
@@ -740,7 +746,7 @@ impl<S: ExecutorSession> ExecutorThread<S> {
     fn step(&mut self, mut job: Job<S>, decided: Option<Decided>) {
         if decided.is_some() {
             // The transaction may be refused, and then its body runs again.
-            self.shared.stop_watching(self.at, self.has_untold());
+            self.shared.stop_watching(self.at, self.has_undelivered());
         }
         let progress = job.course.step(&mut job.session, decided, self.held == 0);
         if let Progress::Decide(prepared) = progress {
@@ -760,7 +766,7 @@ impl<S: ExecutorSession> ExecutorThread<S> {
                 self.tally.calls += calls;
                 self.tally.retries += retries;
                 if course.is_ready() {
-                    course.tell();
+                    course.deliver();
                 } else {
                     self.withheld += 1;
                     lock(&self.shared.inboxes[self.at]).withheld.push_back(course);
@@ -780,7 +786,7 @@ impl<S: ExecutorSession> ExecutorThread<S> {
             let inbox = lock(inbox);
             let (turns, since) = &mut self.others[other];
             // A sleeping thread may have results that another thread took and put back, as they were not durable.
-            if inbox.is_asleep && !inbox.has_untold() || *turns != inbox.turns {
+            if inbox.is_asleep && !inbox.has_undelivered() || *turns != inbox.turns {
                 (*turns, *since) = (inbox.turns, now);
             } else if now.since(*since) >= HELD_UP {
                 held_up.push(other);
@@ -792,7 +798,7 @@ impl<S: ExecutorSession> ExecutorThread<S> {
             let _ = self.engine.advance_queue(false);
         }
         for other in held_up {
-            worked |= shared.tell_ready(other);
+            worked |= shared.deliver_ready(other);
             // One at a time: the body of a refused transaction may hold this thread up.
             while let Some((job, decided)) = shared.adopt(other) {
                 worked = true;
@@ -819,7 +825,7 @@ impl<S: ExecutorSession> ExecutorThread<S> {
         }
         match self.next_withheld() {
             Some(course) => {
-                course.tell();
+                course.deliver();
                 true
             }
             None => self.sleep(takes, false, None),

@@ -250,7 +250,7 @@ impl<W> Owners<W> {
 
     /// Prepares the thread to sleep, for at most the returned time if there is one. Returns `None` if it has calls and
     /// must not sleep. Called under the lock of the shared queue, so that each thread listed as idle is counted.
-    pub(crate) fn lie_down(&self, at: usize) -> Option<Option<Duration>> {
+    pub(crate) fn prepare_to_park(&self, at: usize) -> Option<Option<Duration>> {
         let owner = &self.owners[at];
         let calls = lock(&owner.calls);
         let mut inbox = lock(&owner.inbox);
@@ -259,15 +259,15 @@ impl<W> Owners<W> {
         }
         inbox.asleep = Some(thread::current());
         drop((calls, inbox));
-        let watches = self.sleepers.lie_down(at)
+        let watches = self.sleepers.prepare_to_park(at)
             && (0..self.owners.len()).any(|other| other != at && self.has(other))
             && self.appoint(at);
         Some(watches.then_some(STALL))
     }
 
     /// Called after the sleep.
-    pub(crate) fn get_up(&self, at: usize) {
-        self.sleepers.get_up();
+    pub(crate) fn unparked(&self, at: usize) {
+        self.sleepers.unparked();
         lock(&self.owners[at].inbox).asleep = None;
     }
 

@@ -28,8 +28,8 @@
 //! return before its frame is done. Until then only the leader of its batch touches the frame. Exceptions are its
 //! state, its thread and the round that it must join. Its caller may also access it after claiming a piece of a round
 //! (`round`). The leader's last access sets the state. Before the frame is in a batch, a thread that has the lock of
-//! the queue may tell its caller to lead. There is one lead, and it is given up under the lock when the batch is taken
-//! out. So no other leader has the entry of a caller that was notified and has not led yet.
+//! the queue may notify its caller to lead. There is one lead, and it is given up under the lock when the batch is
+//! taken out. So no other leader has the entry of a caller that was notified and has not led yet.
 
 use std::cell::UnsafeCell;
 use std::mem::ManuallyDrop;
@@ -47,8 +47,8 @@ use seriatim_txn::{Batching, Cause, Ordered, Phase, Prepared, Reason, Validator}
 use crate::OpenError;
 use crate::pool::Pool;
 use crate::statistics::{QUEUE_STAGES, QueueStatistics};
+use notify::NotificationCheck;
 use round::{Claim, Round};
-use telling::NotificationCheck;
 use turns::{HOLD_MAX, Turns};
 
 /// For how long a leader sleeps at a time while its batch gathers: then it looks whether others still have
@@ -220,7 +220,7 @@ struct Head {
     joins: Mutex<Option<Joins>>,
     /// The result of the caller's recheck of its transaction.
     rechecked: Mutex<Option<Rechecked>>,
-    telling: NotificationCheck,
+    check: NotificationCheck,
 }
 
 /// A round, the caller's place in it, and its task: [`RECHECKS`] or [`DECIDES`].
@@ -270,7 +270,7 @@ impl Head {
             caller: thread::current(),
             joins: Mutex::default(),
             rechecked: Mutex::default(),
-            telling: NotificationCheck::default(),
+            check: NotificationCheck::default(),
         }
     }
 
@@ -278,48 +278,48 @@ impl Head {
     ///
     /// # Safety
     /// The caller's state was not set to done before.
-    unsafe fn tell(head: NonNull<Head>, state: u8) {
+    unsafe fn notify(head: NonNull<Head>, state: u8) {
         // SAFETY: the access rule.
-        let Head { state: told, caller, telling, .. } = unsafe { head.as_ref() };
+        let Head { state: word, caller, check, .. } = unsafe { head.as_ref() };
         let caller = caller.clone();
-        telling.end();
+        check.end();
         // The last access. ORDERING: pairs with the acquire in `wait`.
-        told.store(state, Ordering::Release);
+        word.store(state, Ordering::Release);
         caller.unpark();
     }
 
-    /// Tells the caller to join a round at this place, for the task `what`.
+    /// Notifies the caller to join a round at this place, for the task `what`.
     ///
     /// # Safety
     /// The caller waits, and its piece of the round is not claimed.
     unsafe fn join(head: NonNull<Head>, round: &Arc<Round>, at: usize, what: u8) {
         // SAFETY: the caller's promise.
-        let Head { joins, telling, .. } = unsafe { head.as_ref() };
-        telling.begin();
+        let Head { joins, check, .. } = unsafe { head.as_ref() };
+        check.begin();
         *joins.lock().unwrap_or_else(PoisonError::into_inner) = Some(Joins { round: Arc::clone(round), at, what });
-        telling.step();
+        check.step();
         // SAFETY: as above.
-        unsafe { Head::tell(head, what) };
+        unsafe { Head::notify(head, what) };
     }
 
     /// Sleeps until the state differs from `known`.
     fn wait(&self, known: u8) -> u8 {
         let mut awake = Backoff::bounded(AWAKE_STEPS);
         loop {
-            // ORDERING: pairs with the release in `tell`.
+            // ORDERING: pairs with the release in `notify`.
             match self.state.load(Ordering::Acquire) {
-                told if told != known => return told,
+                state if state != known => return state,
                 _ => settle(&mut awake),
             }
         }
     }
 
     /// The round that the caller was notified to join, if it has not joined it. The next round may be stored before the
-    /// caller is notified of it. The caller leaves that one: the telling thread still uses the frame, which is gone
+    /// caller is notified of it. The caller leaves that one: the notifying thread still uses the frame, which is gone
     /// when that round's decision is made.
-    fn joins(&self, told: u8) -> Option<Joins> {
+    fn joins(&self, state: u8) -> Option<Joins> {
         let mut joins = self.joins.lock().unwrap_or_else(PoisonError::into_inner);
-        joins.take_if(|joins| joins.what == told)
+        joins.take_if(|joins| joins.what == state)
     }
 }
 
@@ -372,8 +372,8 @@ impl<T: Turn> Frame<T> {
         let frame = unsafe { head.cast::<Frame<T>>().as_ref() };
         // SAFETY: the caller's promise.
         unsafe { frame.make(refused) };
-        // SAFETY: the caller was not told before; this thread does not use the frame any more.
-        unsafe { Head::tell(head, DONE) };
+        // SAFETY: the caller was not notified before; this thread does not use the frame any more.
+        unsafe { Head::notify(head, DONE) };
     }
 
     /// Makes the frame's decision.
@@ -461,17 +461,17 @@ impl Queue {
         abort_on_unwind("a queue of decisions", || {
             let own: NonNull<Head> = NonNull::from(&frame).cast();
             let leads = self.enter(prepared, Decision::Awaited(own, Frame::<T>::AWAITED), true);
-            let mut told = if leads { LEADS } else { frame.head.wait(WAITING) };
-            while told != DONE {
-                if told == LEADS {
+            let mut state = if leads { LEADS } else { frame.head.wait(WAITING) };
+            while state != DONE {
+                if state == LEADS {
                     // This thread's decision is in the batch, or behind decisions of threads that submit.
                     frame.head.state.store(WAITING, Ordering::Relaxed);
                     self.lead(true, Some(own));
-                    told = frame.head.wait(WAITING);
+                    state = frame.head.wait(WAITING);
                     continue;
                 }
-                frame.head.telling.meet();
-                if let Some(joins) = frame.head.joins(told).filter(Joins::claim) {
+                frame.head.check.meet();
+                if let Some(joins) = frame.head.joins(state).filter(Joins::claim) {
                     if joins.what == DECIDES {
                         // SAFETY: this thread has claimed the decision.
                         unsafe { frame.make(None) };
@@ -482,7 +482,7 @@ impl Queue {
                     *frame.head.rechecked.lock().unwrap_or_else(PoisonError::into_inner) = Some(rechecked);
                     joins.round.done(joins.at);
                 }
-                told = frame.head.wait(told);
+                state = frame.head.wait(state);
             }
         });
         match frame.result.into_inner().expect("a decision that is done has a result") {
@@ -651,7 +651,7 @@ impl Queue {
         let mut own: Vec<Option<Rechecked>> = batch.iter().map(|_| None).collect();
         lead(round, &others, RECHECKS, |at| own[at] = Some(batch[at].decision.recheck()));
         let of_caller = |head: NonNull<Head>| {
-            // SAFETY: the caller waits: it has not been told of its decision.
+            // SAFETY: the caller waits: it has not been notified of its decision.
             let rechecked = unsafe { &head.as_ref().rechecked };
             rechecked.lock().unwrap_or_else(PoisonError::into_inner).take()
         };
@@ -727,7 +727,7 @@ impl Queue {
             Some(head) => {
                 state.led = true;
                 // SAFETY: the caller waits, and its decision is not made.
-                unsafe { Head::tell(head, LEADS) };
+                unsafe { Head::notify(head, LEADS) };
             }
             None => {
                 for entry in &state.waiting {
@@ -764,7 +764,7 @@ fn lead(round: Round, callers: &[Option<NonNull<Head>>], what: u8, work: impl Fn
     let comes: Vec<bool> = callers.iter().map(Option::is_some).collect();
     for (at, head) in callers.iter().enumerate() {
         if let Some(head) = head {
-            // SAFETY: the caller waits for its decision. Its piece is not claimed: the caller was not told, and
+            // SAFETY: the caller waits for its decision. Its piece is not claimed: the caller was not notified, and
             // this thread has not claimed it.
             unsafe { Head::join(*head, &round, at, what) };
         }
@@ -812,8 +812,8 @@ impl Decision {
     }
 }
 
+mod notify;
 mod round;
-mod telling;
 mod turns;
 
 #[cfg(test)]

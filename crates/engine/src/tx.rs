@@ -352,13 +352,13 @@ impl<W: Worker + ?Sized> TxCore<W> {
         self.stopped.set(Some(cause));
         // From now on every operation goes through `check`.
         self.left.set(0);
-        self.told(AbortKind::Stopped(cause))
+        self.new_abort(AbortKind::Stopped(cause))
     }
 
     /// An abort of this kind. For an explicit transaction it carries the complete error: no session can
     /// complete it later.
     #[cold]
-    fn told(&self, kind: AbortKind) -> Abort {
+    fn new_abort(&self, kind: AbortKind) -> Abort {
         let abort = Abort::new(kind);
         if self.explicit.get() { Abort::explained(kind, self.error_of(&abort)) } else { abort }
     }
@@ -383,7 +383,7 @@ impl<W: Worker + ?Sized> TxCore<W> {
     #[cold]
     fn check(&self) -> Result<(), Abort> {
         if let Some(cause) = self.stopped.get() {
-            return Err(self.told(AbortKind::Stopped(cause)));
+            return Err(self.new_abort(AbortKind::Stopped(cause)));
         }
         if self.updating.get().is_some() {
             return Err(Abort::stopped(Reason::Reentered));
@@ -653,7 +653,7 @@ impl<W: Worker + ?Sized> TxCore<W> {
     pub fn abort(&self, error: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Abort {
         let own = || Abort::explained(AbortKind::User, TransactError::User(error.into().into()));
         match self.stopped.get() {
-            Some(cause) => self.told(AbortKind::Stopped(cause)),
+            Some(cause) => self.new_abort(AbortKind::Stopped(cause)),
             None if self.explicit.get() => self.about(own),
             None => own(),
         }

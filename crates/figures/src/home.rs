@@ -4,8 +4,10 @@
 //! where it was. Reports are found by their commands, whichever figure asked first: figures share what they measure.
 
 use std::collections::HashMap;
-use std::io;
+use std::fs::File;
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use serde_json::Value;
 
@@ -88,11 +90,14 @@ impl Home<'_> {
         self.write(&format!("{paper}.json"), &text).map(drop)
     }
 
-    /// Replaces a file.
+    /// Replaces a file. The text is first in a new file beside it, which is named after this process and this write.
     pub(crate) fn write(&self, name: &str, text: &str) -> io::Result<PathBuf> {
-        let (path, beside) = (self.0.join(name), self.0.join(format!("{name}.new")));
-        let written = std::fs::write(&beside, text).and_then(|()| std::fs::rename(&beside, &path));
-        written.map_err(|error| named(&error, &path))?;
+        static WRITES: AtomicU64 = AtomicU64::new(0);
+        let write = WRITES.fetch_add(1, Ordering::Relaxed);
+        let (path, beside) = (self.0.join(name), self.0.join(format!("{name}.{}-{write}.new", std::process::id())));
+        let mut file = File::create_new(&beside).map_err(|error| named(&error, &beside))?;
+        let written = file.write_all(text.as_bytes()).and_then(|()| std::fs::rename(&beside, &path));
+        written.inspect_err(|_| drop(std::fs::remove_file(&beside))).map_err(|error| named(&error, &path))?;
         Ok(path)
     }
 
@@ -117,4 +122,26 @@ fn read(path: &Path) -> Result<Measured, String> {
 
 fn named(error: &io::Error, path: &Path) -> io::Error {
     io::Error::new(error.kind(), format!("{}: {error}", path.display()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn writing_a_file_replaces_that_file_and_no_other() {
+        let folder = std::env::temp_dir().join(format!("seriatim-figures-home-{}", std::process::id()));
+        let (home, others) = (Home(&folder), folder.join("page.md.new"));
+        home.make().expect("a directory");
+        std::fs::write(&others, "theirs").expect("it can be written");
+        for text in ["first", "second"] {
+            let path = home.write("page.md", text).expect("it can be written");
+            assert_eq!(std::fs::read_to_string(path).expect("it is there"), text);
+        }
+        std::fs::create_dir(folder.join("taken")).expect("a directory");
+        assert!(home.write("taken", "").is_err());
+        assert_eq!(std::fs::read_to_string(others).expect("it is there"), "theirs");
+        assert_eq!(std::fs::read_dir(&folder).expect("it is there").count(), 3);
+        std::fs::remove_dir_all(folder).expect("it is there");
+    }
 }

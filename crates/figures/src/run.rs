@@ -80,20 +80,20 @@ pub struct Summary {
 
 /// Measures and draws figures, and writes a page for each of their papers.
 ///
-/// `ask` runs the program, and `tell` is called with what happens.
+/// `ask` runs the program, and `notify` is called with what happens.
 ///
 /// # Errors
 /// When the directory cannot be read or written.
-pub fn draw_all(job: &Job<'_>, ask: &mut Ask<'_>, tell: &mut dyn FnMut(Event<'_>)) -> io::Result<Summary> {
+pub fn draw_all(job: &Job<'_>, ask: &mut Ask<'_>, notify: &mut dyn FnMut(Event<'_>)) -> io::Result<Summary> {
     let home = Home(job.directory);
     home.make()?;
     let (reports, passed_over) = home.reports(job.origin, job.cores)?;
-    passed_over.iter().for_each(|line| tell(Event::PassedOver(line)));
+    passed_over.iter().for_each(|line| notify(Event::PassedOver(line)));
     let rounds = |figure: &&Figure| -> usize {
         figure.points(job.setting).iter().map(|point| job.setting.rounds(point.cores) as usize).sum()
     };
     let of = job.figures.iter().map(rounds).sum();
-    let mut work = Work { job, home, reports, tell, done: 0, of, reused: 0 };
+    let mut work = Work { job, home, reports, notify, done: 0, of, reused: 0 };
     for figure in job.figures {
         work.measure(figure, ask)?;
     }
@@ -161,7 +161,7 @@ struct Work<'a> {
     job: &'a Job<'a>,
     home: Home<'a>,
     reports: Reports,
-    tell: &'a mut dyn FnMut(Event<'_>),
+    notify: &'a mut dyn FnMut(Event<'_>),
     done: usize,
     of: usize,
     reused: usize,
@@ -295,7 +295,7 @@ impl Work<'_> {
 
     fn say(&mut self, drawing: &Drawing) {
         if self.done < self.of {
-            (self.tell)(Event::Next { done: self.done, of: self.of, figure: &drawing.measured.figure });
+            (self.notify)(Event::Next { done: self.done, of: self.of, figure: &drawing.measured.figure });
         }
     }
 
@@ -311,7 +311,7 @@ impl Work<'_> {
                 self.reports.entry(command.clone()).or_insert_with(|| report.clone());
             }
             Answer::NotHere(_) => {}
-            Answer::Failed(why) => (self.tell)(Event::Failed { command, why }),
+            Answer::Failed(why) => (self.notify)(Event::Failed { command, why }),
         }
         drawing.measured.points[*at].runs.push(Run { command: command.clone(), answer });
     }

@@ -36,7 +36,7 @@ unsafe impl Sync for Modelled {}
 /// The payload of an unwinding that aborts a region.
 struct Thrown(Abort);
 
-fn tell(act: Region, word: *const AtomicU64) -> Result<bool, Abort> {
+fn report(act: Region, word: *const AtomicU64) -> Result<bool, Abort> {
     simulated::region(act, word.cast()).map_err(|lost| match lost {
         Lost::Conflict => Abort::Conflict,
         Lost::Capacity => Abort::Capacity,
@@ -46,14 +46,14 @@ fn tell(act: Region, word: *const AtomicU64) -> Result<bool, Abort> {
 impl Modelled {
     /// Notifies the machine of the access; a lost region ends here.
     fn access(&self, act: Region, word: &AtomicU64) {
-        if let Err(abort) = tell(act, word) {
+        if let Err(abort) = report(act, word) {
             resume_unwind(Box::new(Thrown(abort)));
         }
     }
 
     /// Makes all stores, if the region is not lost.
     fn commit(&self, decides: bool) -> Result<(), Abort> {
-        tell(Region::Commit { decides }, std::ptr::null())?;
+        report(Region::Commit { decides }, std::ptr::null())?;
         for &(word, value) in &self.writes {
             // SAFETY: rule 3 of the crate: the body's words stay allocated until `run` returns.
             unsafe { &*word }.store(value, Ordering::Release);
@@ -72,7 +72,7 @@ impl Regions for Modelled {
     type Direct<'a> = Direct;
 
     fn attempt<L: FallbackLocks + ?Sized, B: Body>(&mut self, locks: &L, body: &mut B) -> Result<B::Output, Abort> {
-        if !tell(Region::Begin, std::ptr::null())? {
+        if !report(Region::Begin, std::ptr::null())? {
             return Err(Abort::System);
         }
         self.reads.clear();
@@ -91,7 +91,7 @@ impl Regions for Modelled {
         };
         if ended.is_err() {
             // It is lost already, if at all.
-            let _ = tell(Region::Abort, std::ptr::null());
+            let _ = report(Region::Abort, std::ptr::null());
         }
         ended
     }

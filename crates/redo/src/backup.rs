@@ -34,11 +34,11 @@ use std::io::{Error, ErrorKind};
 use std::path::{Path, PathBuf};
 
 use seriatim_base::Epoch;
-use seriatim_base::disk::{Disk, DiskHold, DiskLock, Locking, Opening};
+use seriatim_base::disk::{DirEntry, Disk, DiskHold, DiskLock, Locking, Opening};
 
 use crate::batch::{HEADER_BYTES, PAGE};
 use crate::checkpoint::{Parts, is_reserved};
-use crate::manifest::Manifest;
+use crate::manifest::{MANIFEST, MANIFEST_NEW, Manifest};
 use crate::replay::log_scan::{LogScan, LoggerLog};
 use crate::{LogError, Tables, segment};
 
@@ -302,11 +302,18 @@ fn unmake(disk: &dyn Disk, made: &[PathBuf]) -> Result<(), Error> {
     Ok(())
 }
 
-/// Removes the contents of a directory, the manifest first.
+/// Removes what a copy makes in a directory, the manifest first. Files of other names stay.
 fn empty(disk: &dyn Disk, directory: &Path) -> Result<(), Error> {
+    let is_of_a_copy = |found: &DirEntry| match found.is_dir {
+        true => is_reserved(&found.name),
+        false => found
+            .name
+            .to_str()
+            .is_some_and(|name| name == MANIFEST || name == MANIFEST_NEW || segment::Name::parse(name).is_some()),
+    };
     let mut found = disk.list(directory)?;
     found.sort_by_key(|found| found.is_dir);
-    for found in found {
+    for found in found.into_iter().filter(is_of_a_copy) {
         let path = directory.join(&found.name);
         if found.is_dir { disk.remove_dir_all(&path)? } else { disk.remove_file(&path)? }
     }

@@ -333,7 +333,9 @@ impl fmt::Display for Problem {
             Problem::GroupCutShort => f.write_str("the payload ends within a group"),
             Problem::EmptyGroup => f.write_str("a group has no entries"),
             Problem::Tid => f.write_str("the bits of a group's TID are not a TID"),
-            Problem::Layout(layout) => write!(f, "an entry is of layout {layout}, which the manifest does not list"),
+            Problem::Layout(layout) => {
+                write!(f, "an entry is of layout {layout}, which neither MANIFEST nor MANIFEST.tables lists")
+            }
             Problem::Malformed(error) => write!(f, "an entry is not of its layout: {error}"),
         }
     }

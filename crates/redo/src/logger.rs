@@ -162,7 +162,7 @@ impl Logger {
             }
         }
         self.closed = closed;
-        self.tell();
+        self.report_positions();
         // The groups are durable once every logger has recorded them. A record without groups wakes no logger,
         // since each epoch would then cost a step of each.
         if has_groups {
@@ -249,7 +249,7 @@ impl Logger {
         for stream in &self.streams {
             self.shared.slots[stream.slot].set_flushed(stream.consumer.consumed());
         }
-        self.tell();
+        self.report_positions();
         self.look_ahead(bytes)
     }
 
@@ -275,7 +275,7 @@ impl Logger {
         self.segment.discard(&*self.shared.disk);
     }
 
-    fn tell(&self) {
+    fn report_positions(&self) {
         self.shared.advance(self.index, self.recorded, self.closed);
     }
 

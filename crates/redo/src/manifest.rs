@@ -37,7 +37,7 @@ use crate::{FORMAT, LogError, narrow};
 pub const MANIFEST: &str = "MANIFEST";
 
 /// The file name of a manifest that is being written.
-const MANIFEST_NEW: &str = "MANIFEST.new";
+pub(crate) const MANIFEST_NEW: &str = "MANIFEST.new";
 
 /// Turns a manifest of one format into one of the next format.
 type Upgrade = fn(Value) -> Result<Value, String>;
@@ -182,7 +182,8 @@ pub struct TableEntry {
     /// The ids of its indexes, in order of declaration.
     pub indexes: Vec<TableId>,
     /// Whether its rows are void: it was replaced, or it will replace another table and is not complete. Its
-    /// declaration tells how to skip its rows in log and checkpoint.
+    /// declaration tells how to skip its rows in log and checkpoint. It stays in the manifest, as any segment may have
+    /// entries of it.
     pub is_void: bool,
 }
 

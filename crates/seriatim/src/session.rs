@@ -19,7 +19,7 @@ pub struct Session {
     pub(crate) procedures: Arc<RwLock<Registry>>,
     /// The calls made, if they are recorded.
     #[cfg(feature = "test-support")]
-    pub(crate) told: Option<Vec<crate::test_support::Call>>,
+    pub(crate) recorded_calls: Option<Vec<crate::test_support::Call>>,
 }
 
 impl Session {
@@ -29,7 +29,7 @@ impl Session {
             called: Called::default(),
             procedures,
             #[cfg(feature = "test-support")]
-            told: None,
+            recorded_calls: None,
         }
     }
 

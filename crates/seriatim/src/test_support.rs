@@ -69,21 +69,21 @@ pub struct Disturbance {
 
 impl Session {
     /// Starts to record calls of procedures.
-    pub fn tell_calls(&mut self) {
-        self.told = Some(Vec::new());
+    pub fn record_calls(&mut self) {
+        self.recorded_calls = Some(Vec::new());
     }
 
     /// Returns the calls recorded since the last time, in order.
     pub fn take_calls(&mut self) -> Vec<Call> {
-        self.told.as_mut().map(std::mem::take).unwrap_or_default()
+        self.recorded_calls.as_mut().map(std::mem::take).unwrap_or_default()
     }
 
-    pub(crate) fn tell<P: Declared>(
+    pub(crate) fn record_call<P: Declared>(
         &mut self,
         arguments: &P::Arguments,
         result: &Result<Committed<P::Output>, TransactError>,
     ) {
-        if let Some(calls) = &mut self.told {
+        if let Some(calls) = &mut self.recorded_calls {
             let result = result.as_ref().map(|committed| committed.value.to_value()).map_err(in_words);
             calls.push(Call { procedure: P::NAME, arguments: arguments.to_value(), result });
         }

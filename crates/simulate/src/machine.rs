@@ -64,7 +64,7 @@ pub struct Guard {
     pub held: Duration,
     /// Called on another thread when a core does, with the reason. It should end the process: the core cannot
     /// be stopped.
-    pub tell: Box<dyn FnOnce(String) + Send>,
+    pub report: Box<dyn FnOnce(String) + Send>,
 }
 
 /// The counts of a core.
@@ -492,12 +492,12 @@ pub fn run<'a, T: 'a>(costs: &Costs, guard: Guard, roles: Vec<Role<'a, T>>) -> R
         signs: Arc::clone(&signs),
         steps: Cell::new(0),
     };
-    let Guard { longest, held, tell } = guard;
+    let Guard { longest, held, report } = guard;
     let names: Vec<String> = roles.iter().map(|role| role.name.clone()).collect();
     let told = move |core: usize| {
         let name = names.get(core).map_or("?", String::as_str);
         let seconds = held.as_secs_f64();
-        tell(format!(
+        report(format!(
             "simulated core {name} has held the thread for {seconds:.1} s without a step: it waits for what runs on it"
         ));
     };

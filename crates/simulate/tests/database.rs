@@ -99,7 +99,7 @@ fn simulate(run: (&str, HtmMode), fault: Fault, cores: usize, transactions: u32,
         eprintln!("{reason}");
         std::process::abort();
     };
-    let guard = Guard { longest: Duration::from_secs(60), held: Duration::from_secs(60), tell: Box::new(tell) };
+    let guard = Guard { longest: Duration::from_secs(60), held: Duration::from_secs(60), report: Box::new(tell) };
     let ran = seriatim_simulate::run(&COSTS, guard, roles).expect("nobody waits for ever");
     ran.results.iter().for_each(|result| assert!(result.is_ok(), "a body panicked"));
     let history = db.take_history().expect("it is recorded");

@@ -148,7 +148,7 @@ fn a_core_that_holds_the_thread_is_reported() {
         *says.lock().expect("nobody panics") = reason;
         release.store(true, Ordering::Relaxed);
     };
-    let guard = Guard { longest: Duration::from_secs(1), held: Duration::from_secs(1), tell: Box::new(tell) };
+    let guard = Guard { longest: Duration::from_secs(1), held: Duration::from_secs(1), report: Box::new(tell) };
     let holds = || {
         while !released.load(Ordering::Relaxed) {
             std::hint::spin_loop();

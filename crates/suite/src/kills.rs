@@ -22,9 +22,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{RecvTimeoutError, sync_channel};
 use std::time::Duration;
 
-use seriatim::{Database, Durability, OpenError, Rng, Table, Tx, available_protocols, thread};
+use seriatim::htm::{Emulation, HtmMode};
+use seriatim::{Builder, Database, Durability, OpenError, Rng, Table, Tx, available_protocols, protocols, thread};
 
-use crate::{patience, said};
+use crate::{Setting, patience, said};
 
 mod calls;
 mod snapshots;
@@ -74,7 +75,8 @@ const CYCLES_A_DIRECTORY: u64 = 20;
 /// The load of children.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Load {
-    /// Closures move balances, under every protocol, in each mode that acknowledges what is durable.
+    /// Closures move balances, in each mode that acknowledges what is durable. Under every protocol that this machine
+    /// has, and on emulated regions under those that need regions or commit in them.
     Transfers,
     /// Procedures that are cut, under one protocol that publishes them in pieces and one that does not, in every mode.
     Calls,
@@ -91,11 +93,17 @@ impl Load {
         Load::ALL.into_iter().find(|load| format!("{load:?}") == name)
     }
 
-    fn protocols(self) -> Vec<&'static str> {
+    fn protocols(self) -> Vec<String> {
+        let named = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect();
         match self {
-            Load::Transfers => available_protocols().iter().map(|protocol| protocol.name).collect(),
-            Load::Calls => vec!["dbx-tc", calls::DEFERRING, "silo"],
-            Load::Snapshots => vec!["dbx-tc"],
+            Load::Transfers => {
+                let here = available_protocols().iter().map(|protocol| protocol.name.to_owned());
+                let emulated = Setting::each_of(protocols(), HtmMode::Emulated(Emulation::default()));
+                let emulated = emulated.filter(Setting::is_of_each_change);
+                here.chain(emulated.map(|setting| format!("{}{EMULATED}", setting.protocol))).collect()
+            }
+            Load::Calls => named(&["dbx-tc", calls::DEFERRING, "silo"]),
+            Load::Snapshots => named(&["dbx-tc"]),
         }
     }
 
@@ -120,6 +128,17 @@ impl Load {
             }
             Load::Snapshots => Box::<snapshots::Snapshots>::default(),
         })
+    }
+}
+
+/// The end of a protocol's name in the arguments of a child that runs it on emulated regions.
+const EMULATED: &str = " on emulated regions";
+
+/// A database of this protocol, which may be [`EMULATED`].
+fn builder(protocol: &str) -> Builder {
+    match protocol.strip_suffix(EMULATED) {
+        Some(protocol) => Database::builder().protocol(protocol).htm(HtmMode::Emulated(Emulation::default())),
+        None => Database::builder().protocol(protocol),
     }
 }
 
@@ -198,7 +217,7 @@ pub fn run(
         if done >= cycles {
             break;
         }
-        let protocol = protocols[round % protocols.len()];
+        let protocol = &*protocols[round % protocols.len()];
         let mode = modes[round / protocols.len() % modes.len()];
         let name = format!("seriatim-kills-{load:?}-{canary:?}-{}-{seed}-{round}", std::process::id());
         let directory = std::env::temp_dir().join(name);
@@ -315,7 +334,7 @@ impl Oracle for Transfers {
 }
 
 fn verify(directory: &Path, protocol: &str, oracle: &mut Transfers) -> Result<u64, String> {
-    let db = match Database::builder().protocol(protocol).path(directory).open() {
+    let db = match builder(protocol).path(directory).open() {
         Ok(db) => db,
         Err(OpenError::NoDatabase { .. }) if oracle.acknowledged.is_empty() => return Ok(0),
         Err(error) => return Err(format!("it does not open: {error}")),
@@ -414,7 +433,7 @@ pub fn child(arguments: &[&str]) -> Result<(), String> {
             calls::child((&db, mode, canary), seed, thread, tell, stops)
         });
     }
-    let builder = Database::builder().protocol(protocol).workers(8).retry(patience()).path(directory).durability(mode);
+    let builder = builder(protocol).workers(8).retry(patience()).path(directory).durability(mode);
     let (builder, readers) = match load {
         Load::Snapshots => (snapshots::configure(builder), 1),
         _ => (builder, 0),

@@ -64,7 +64,7 @@ impl<'m> Recorded<'m> {
         let db = load(Database::builder().check_plans(true), &*workload)?;
         let mut terminal = workload.terminal(&db, 0, seed).map_err(|error| error.to_string())?;
         let mut session = db.session();
-        session.tell_calls();
+        session.record_calls();
         for _ in 0..transactions {
             if let Ending::Failed(error) = terminal.run_one(&mut session).ending {
                 return Err(error.to_string());

@@ -110,7 +110,7 @@ const SCARCE: usize = 6 << 20;
 /// # Errors
 /// A description of the violated property.
 pub fn stress(setting: &Setting, load: &Load, seed: u64) -> Result<Stressed, String> {
-    stress_with(setting, load, seed, |builder| builder)
+    stress_with(setting, load, seed, |builder| builder, |_| ())
 }
 
 /// As [`stress`], after the memory limit has refused a transaction: from then on half-empty leaves are merged.
@@ -118,10 +118,17 @@ pub fn stress(setting: &Setting, load: &Load, seed: u64) -> Result<Stressed, Str
 /// # Errors
 /// As [`stress`].
 pub fn stress_while_scarce(setting: &Setting, load: &Load, seed: u64) -> Result<Stressed, String> {
-    stress_opened(setting, load, seed, |builder| builder.memory_limit(SCARCE), true)
+    let exceed_limit = |db: &Database| {
+        let accounts = db.table::<Account>().expect("it was created");
+        let refused = db.session().transact(|tx| -> Result<(), Abort> {
+            (load.keys as u32..).try_for_each(|id| tx.insert(&accounts, &Account { id, balance: 0 }))
+        });
+        assert!(matches!(refused, Err(TransactError::OutOfMemory { .. })), "{refused:?}");
+    };
+    stress_with(setting, load, seed, |builder| builder.memory_limit(SCARCE), exceed_limit)
 }
 
-/// As [`stress`], with further options.
+/// As [`stress`], with further options; `before` is called between the insertion of the rows and the load.
 ///
 /// # Errors
 /// As [`stress`].
@@ -130,49 +137,40 @@ pub fn stress_with(
     load: &Load,
     seed: u64,
     options: impl Fn(Builder) -> Builder,
-) -> Result<Stressed, String> {
-    stress_opened(setting, load, seed, options, false)
-}
-
-fn stress_opened(
-    setting: &Setting,
-    load: &Load,
-    seed: u64,
-    options: impl Fn(Builder) -> Builder,
-    is_scarce: bool,
+    before: impl FnOnce(&Database),
 ) -> Result<Stressed, String> {
     let builder = setting.builder().record_history(true).workers(load.threads + 1).seed(seed);
     // With epochs that are short, row versions go back to places in their records soon.
     let builder = if seed % 2 == 1 { builder.epoch_interval(SHORT_EPOCH) } else { builder };
     let db = options(builder).open().map_err(|error| error.to_string())?;
-    let result = run(&db, load, seed, is_scarce).and_then(|taken| audit(&db, setting.strict, load, taken));
+    let result = filled(&db, load).and_then(|tables| {
+        before(&db);
+        run(&db, &tables, load, seed).and_then(|taken| audit(&db, setting.strict, load, taken))
+    });
     result.map_err(|fault| format!("{setting}, {load:?}, seed {seed}: {fault}"))
 }
 
-/// How often rare paths were taken.
-fn run(db: &Database, load: &Load, seed: u64, is_scarce: bool) -> Result<[u64; RarePath::COUNT], String> {
+/// The tables, with an account for each key.
+fn filled(db: &Database, load: &Load) -> Result<Tables, String> {
     let items = db.create::<Item>().map_err(|error| error.to_string())?;
     let accounts = db.create::<Account>().map_err(|error| error.to_string())?;
     let (by_owner, by_tag) = (items.index(Item::BY_OWNER), items.index(Item::BY_TAG));
     let by_color = items.index(Item::BY_COLOR);
     let tables = Tables { items, by_owner, by_tag, by_color, accounts, keys: load.keys };
-    let mut loader = db.session();
-    let loaded = loader.transact(|tx| {
+    let loaded = db.session().transact(|tx| {
         (0..load.keys as u32).try_for_each(|id| tx.insert(&tables.accounts, &Account { id, balance: BALANCE }))
     });
     loaded.map_err(|error| error.to_string())?;
-    if is_scarce {
-        let balance = 0;
-        let refused = loader.transact(|tx| -> Result<(), Abort> {
-            (load.keys as u32..).try_for_each(|id| tx.insert(&tables.accounts, &Account { id, balance }))
-        });
-        assert!(matches!(refused, Err(TransactError::OutOfMemory { .. })), "{refused:?}");
-    }
+    Ok(tables)
+}
+
+/// How often rare paths were taken.
+fn run(db: &Database, tables: &Tables, load: &Load, seed: u64) -> Result<[u64; RarePath::COUNT], String> {
     let (fault, mut taken) = (Mutex::new(None), [0; RarePath::COUNT]);
     thread::scope(|scope| {
         let mut running = Vec::new();
         for at in 0..load.threads {
-            let (tables, fault) = (&tables, &fault);
+            let fault = &fault;
             running.push(scope.spawn(move || {
                 let mut rng = Rng::from_seed(seed ^ (at as u64 + 1) << 20);
                 let mut session = db.session();

@@ -73,7 +73,7 @@ impl Alarm {
         match self {
             Alarm::Histories => {
                 let load = Load { threads: 3, transactions: 300, keys: 6, operations: 5 };
-                stress_with(setting, &load, seed, |builder| builder.canary(fault)).map(drop)
+                stress_with(setting, &load, seed, |builder| builder.canary(fault), |_| ()).map(drop)
             }
             Alarm::Clients(data_model) => {
                 let load = clients::Load { clients: 3, transactions: 300, keys: 5, steps: 5 };

@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use seriatim::protocols;
 use seriatim::rng::{is_nightly, seed};
 use seriatim_suite::kills::{Canary, Load, run};
 
@@ -14,7 +15,8 @@ fn kills(load: Load) -> u64 {
     }
 }
 
-fn survives(test: &str, load: Load) {
+/// Returns the settings.
+fn survives(test: &str, load: Load) -> Vec<String> {
     let (seed, program) = (seed(test), Path::new(env!("CARGO_BIN_EXE_soak")));
     let totals = run(program, (load, Canary::None), kills(load) * load.settings(), seed, &|_| ());
     let totals = totals.unwrap_or_else(|problem| panic!("{problem}"));
@@ -24,11 +26,16 @@ fn survives(test: &str, load: Load) {
         assert_eq!(tally.kills, kills(load), "{setting}");
         assert!(tally.acknowledged > 0 && tally.recovered > 0, "{setting}: no child got anywhere");
     }
+    totals.into_keys().collect()
 }
 
 #[test]
 fn what_was_acknowledged_survives_sigkill() {
-    survives("what_was_acknowledged_survives_sigkill", Load::Transfers);
+    let settings = survives("what_was_acknowledged_survives_sigkill", Load::Transfers);
+    for protocol in protocols().iter().map(|protocol| protocol.name) {
+        let is_of = |setting: &String| setting.split([',', ' ']).any(|word| word == protocol);
+        assert!(settings.iter().any(is_of), "{protocol} is not among {settings:?}");
+    }
 }
 
 #[test]

@@ -123,7 +123,7 @@ fn payment_asks_for_the_columns_that_it_reads_and_changes() {
     let workload = Tpcc::new(tpcc::Options::new(scale, seed));
     let db = load(Database::builder().protocol(PLAIN), &workload).expect("it loads");
     let (mut terminal, mut session) = (workload.terminal(&db, 0, seed).expect("it was loaded"), db.session());
-    session.tell_calls();
+    session.record_calls();
     let call = loop {
         let _ = terminal.run_one(&mut session);
         if let Some(call) = session.take_calls().into_iter().find(|call| call.procedure == "payment") {

@@ -136,7 +136,7 @@ pub struct Deferrals {
     /// Not zero: a thread holds the turn.
     turn: AtomicU32,
     /// How often the deferrable columns of tables were set.
-    told: AtomicU64,
+    changes: AtomicU64,
 }
 
 // SAFETY: access rules 1 and 2.
@@ -167,15 +167,15 @@ impl Deferrals {
     }
 
     /// The deferrable columns of tables have changed, while the windows are closed.
-    pub fn tell(&self) {
+    pub fn note_change(&self) {
         // ORDERING: read in windows, set while none is open.
-        self.told.fetch_add(1, Ordering::Relaxed);
+        self.changes.fetch_add(1, Ordering::Relaxed);
     }
 
     /// How often that was.
     #[inline]
-    pub fn told(&self) -> u64 {
-        self.told.load(Ordering::Relaxed)
+    pub fn changes(&self) -> u64 {
+        self.changes.load(Ordering::Relaxed)
     }
 
     /// The list of a worker, for [`Window::pending`](crate::Window::pending).

@@ -99,8 +99,14 @@ impl Epochs {
     /// later one sees what was written before the call. Called by the ticker, and by callers that do not wait
     /// for it. Where snapshots are durable this makes one.
     pub fn advance(&self, htm: &Htm) -> Epoch {
+        self.close_and_end(htm, |_| true)
+    }
+
+    /// Closes the windows, and ends the current epoch if it is still `to_end`. Returns the current epoch.
+    fn close_and_end(&self, htm: &Htm, to_end: impl Fn(Epoch) -> bool) -> Epoch {
         let closed = self.windows.close();
-        let current = self.end(htm);
+        let current = self.current();
+        let current = if to_end(current) { self.end(htm) } else { current };
         drop(closed);
         self.ended();
         current
@@ -119,17 +125,18 @@ impl Epochs {
     /// open.
     ///
     /// The epoch ends even if epochs are far. A writer whose log takes nothing makes too few commits for many epochs.
-    #[cold]
+    #[inline]
     pub fn end_if_late(&self, htm: &Htm, commit: Tid) {
-        let is_open = || self.current() == commit.epoch();
-        if commit.is_late() && is_open() {
-            let closed = self.windows.close();
-            // Another thread may have ended it meanwhile.
-            if is_open() {
-                self.end(htm);
-            }
-            drop(closed);
-            self.ended();
+        if commit.is_late() {
+            self.end_this(htm, commit.epoch());
+        }
+    }
+
+    #[cold]
+    fn end_this(&self, htm: &Htm, late: Epoch) {
+        // Another thread may end it before the windows are closed.
+        if self.current() == late {
+            self.close_and_end(htm, |current| current == late);
         }
     }
 

@@ -1,5 +1,6 @@
 //! The platform interface to files: the real implementation ([`real`]) and, in builds for tests (`test-support`), a
 //! simulated one (`FaultyDisk`). [`sticky_errors`] remembers failures of either. [`Around`] wraps another disk.
+//! [`NewFile`] is for files outside of databases.
 //!
 //! Invariant: only a successful sync promises that something survives a power cut. [`DiskFile::sync_data`]
 //! makes a file's contents and length durable, [`Disk::sync_dir`] the names in a directory. Neither does the
@@ -15,6 +16,7 @@ mod around;
 #[cfg(any(test, feature = "test-support"))]
 mod faulty;
 mod holds;
+mod new_file;
 mod posix;
 mod real;
 mod sticky;
@@ -29,6 +31,7 @@ use std::path::{Path, PathBuf};
 pub use around::Around;
 #[cfg(any(test, feature = "test-support"))]
 pub use faulty::{FaultyDisk, Operation, Times, is_power_off};
+pub use new_file::NewFile;
 pub use real::real;
 pub use sticky::sticky_errors;
 

@@ -75,6 +75,29 @@ pub(super) fn rename(dir: RawFd, from: &Path, to: &Path) -> io::Result<()> {
     call(|| unsafe { libc::renameat(dir, from.as_ptr(), dir, to.as_ptr()) }).map(drop)
 }
 
+/// renameat2(2) from the working directory, which fails with `AlreadyExists` if the new name is taken. It fails with
+/// `Unsupported` where the file system or the operating system has no such call.
+pub(super) fn rename_new(from: &Path, to: &Path) -> io::Result<()> {
+    let (from, to) = (terminated(from)?, terminated(to)?);
+    // SAFETY: as in `open`.
+    #[cfg(target_os = "linux")]
+    let renamed =
+        call(|| unsafe { libc::renameat2(WORKING, from.as_ptr(), WORKING, to.as_ptr(), libc::RENAME_NOREPLACE) });
+    // SAFETY: as in `open`.
+    #[cfg(target_vendor = "apple")]
+    let renamed = call(|| unsafe { libc::renamex_np(from.as_ptr(), to.as_ptr(), libc::RENAME_EXCL) });
+    #[cfg(not(any(target_os = "linux", target_vendor = "apple")))]
+    let renamed: io::Result<()> = {
+        let _ = (from, to);
+        Err(io::Error::from_raw_os_error(libc::ENOSYS))
+    };
+    renamed.map(drop).map_err(|error| match error.raw_os_error() {
+        // A file system that does not know the flag returns `EINVAL`.
+        Some(libc::ENOSYS | libc::EINVAL | libc::ENOTSUP) => io::ErrorKind::Unsupported.into(),
+        _ => error,
+    })
+}
+
 /// unlinkat(2) of a file or a link.
 pub(super) fn remove_file(dir: RawFd, path: &Path) -> io::Result<()> {
     let path = terminated(path)?;

@@ -32,9 +32,9 @@ impl Sleepers {
         self.are_any()
     }
 
-    fn lie_down_as(&self, broken: Broken) -> bool {
+    fn prepare_to_park_as(&self, broken: Broken) -> bool {
         if broken != Broken::LieDownWithoutFence {
-            return self.lie_down(SLEEPER);
+            return self.prepare_to_park(SLEEPER);
         }
         self.count.fetch_add(1, Ordering::Relaxed);
         self.watcher.load(Ordering::Relaxed) == NONE
@@ -56,7 +56,7 @@ fn step(broken: Broken) -> impl Fn() + Sync + Send + 'static {
             thread::spawn(move || {
                 let look = || *queue.lock().expect("no panic");
                 let early = broken == Broken::CountedLate && look();
-                let is_unwatched = sleepers.lie_down_as(broken);
+                let is_unwatched = sleepers.prepare_to_park_as(broken);
                 let found = if broken == Broken::CountedLate { early } else { look() };
                 is_unwatched && found && sleepers.appoint(SLEEPER)
             })

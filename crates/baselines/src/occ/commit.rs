@@ -60,10 +60,8 @@ fn decide(attempt: &mut Attempt, state: &mut State) -> Result<Tid, OpError> {
     let failure = failure(attempt, state, tid);
     if let Some(failure) = failure.filter(|_| !attempt.base.core.injects(Fault::SkipValidation)) {
         unlock(attempt.base.writes.entries(), &state.order);
-        if tid.is_late() {
-            // It is the timestamp of reads: others commit above it, though nothing commits at it.
-            attempt.base.core.epochs.end_if_late(&attempt.base.core.htm, tid);
-        }
+        // It is the timestamp of reads: others commit above it, though nothing commits at it.
+        attempt.base.core.epochs.end_if_late(&attempt.base.core.htm, tid);
         return Err(attempt.record_conflict(Phase::Validate, failure));
     }
     assert!(!attempt.base.core.injects(Fault::PanicInCommit), "a deliberate panic with locks held");

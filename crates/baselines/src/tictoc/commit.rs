@@ -74,10 +74,8 @@ fn decide(attempt: &mut Attempt, state: &mut State) -> Result<Tid, OpError> {
         let entries = attempt.base.writes.entries();
         entries.iter().for_each(|write| timestamps::open(write.table(), write.record, None));
         unlock(entries, &state.order);
-        if tid.is_late() {
-            // It is the timestamp of reads: others commit above it, though nothing commits at it.
-            attempt.base.core.epochs.end_if_late(&attempt.base.core.htm, tid);
-        }
+        // It is the timestamp of reads: others commit above it, though nothing commits at it.
+        attempt.base.core.epochs.end_if_late(&attempt.base.core.htm, tid);
         return Err(attempt.record_conflict(Phase::Validate, failure));
     }
     assert!(!attempt.base.core.injects(Fault::PanicInCommit), "a deliberate panic with locks held");

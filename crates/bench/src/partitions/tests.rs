@@ -35,7 +35,7 @@ fn plan(scheme: Scheme, mix: Mix, delay: u64) -> Plan {
 pub(super) fn on_cores<G>(roles: Vec<super::roles::Role<G>>) -> Result<Vec<G>, String> {
     let roles = roles.into_iter().map(|(name, body)| CoreRole::new(name, body)).collect();
     let tell = |reason| panic!("{reason}");
-    let guard = Guard { longest: Duration::from_secs(2), held: Duration::from_secs(60), tell: Box::new(tell) };
+    let guard = Guard { longest: Duration::from_secs(2), held: Duration::from_secs(60), report: Box::new(tell) };
     let (unit, work) = (10.0, CoreWork::of_steps([10.0; 8]));
     let machine =
         Machine { transfer: unit, overlapped: unit, pause: unit, yields: unit, sleep: unit, region: unit, abort: unit };

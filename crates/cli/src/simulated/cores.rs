@@ -94,7 +94,7 @@ impl Simulation {
         let one = &one;
         let roles = (0..plan.threads).map(|at| Role::new(format!("core {at}"), move || one(at))).collect();
         let longest = Duration::from_secs_f64(plan.seconds + GRACE);
-        let guard = Guard { longest, held: HELD, tell: Box::new(give_up) };
+        let guard = Guard { longest, held: HELD, report: Box::new(give_up) };
         let run = seriatim_simulate::run(&unit(), guard, roles).map_err(Failure::run)?;
         Ok(run.results.into_iter().map(|result| result.expect("it does not panic")).collect())
     }
@@ -124,7 +124,7 @@ impl Simulation {
 /// after they should have ended.
 pub(crate) fn roles<T>(seconds: f64, roles: Vec<(String, Box<dyn FnOnce() -> T + Send>)>) -> Result<Vec<T>, Failure> {
     let roles = roles.into_iter().map(|(name, body)| Role { name, body: body as Box<dyn FnOnce() -> T> }).collect();
-    let guard = Guard { longest: Duration::from_secs_f64(seconds + GRACE), held: HELD, tell: Box::new(give_up) };
+    let guard = Guard { longest: Duration::from_secs_f64(seconds + GRACE), held: HELD, report: Box::new(give_up) };
     let run = seriatim_simulate::run(&unit(), guard, roles).map_err(Failure::run)?;
     let names = run.cores.into_iter().map(|core| core.name);
     let gives = |(result, name)| match result {
@@ -250,7 +250,7 @@ impl Charged<'_> {
             Ended::Phases(Box::new([base, counted()]))
         }));
         let longest = Duration::from_secs_f64(plan.warmup + plan.seconds + GRACE);
-        let guard = Guard { longest, held: HELD, tell: Box::new(give_up) };
+        let guard = Guard { longest, held: HELD, report: Box::new(give_up) };
         let run = match seriatim_simulate::run(&self.costs, guard, roles) {
             Ok(run) => run,
             Err(stuck) => {

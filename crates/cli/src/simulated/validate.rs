@@ -126,7 +126,7 @@ pub(super) fn run(matches: &ArgMatches) -> Result<(), Failure> {
         let (workload, protocol, regions) = (point.workload.join(" "), point.protocol.clone(), point.regions.clone());
         table.validation.push(Compared { workload, cores: point.cores, protocol, regions, real, simulated, revision });
     }
-    tell(&commands, &table.validation, &protocols);
+    print_points(&commands, &table.validation, &protocols);
     if rounds > 0 {
         let all = points.len() * rounds as usize;
         commands.talk(&format!("{counted} of {all} runs on threads were undisturbed, and counted"));
@@ -147,7 +147,7 @@ fn keep_revisions(table: &mut Table) {
 }
 
 /// Prints a line for each point of these protocols, and the verdict for each protocol.
-fn tell(commands: &Commands, rows: &[Compared], protocols: &[(String, String)]) {
+fn print_points(commands: &Commands, rows: &[Compared], protocols: &[(String, String)]) {
     let is_of =
         |row: &&Compared| protocols.iter().any(|(name, regions)| row.protocol == *name && row.regions == *regions);
     for row in rows.iter().filter(is_of) {

@@ -16,7 +16,7 @@ use super::persistence::Persistence;
 pub(super) fn delete_unnamed(persistence: &Persistence) {
     // Files that another attempt could not delete still exist, so its error stays.
     if let Err(error) = try_delete_unnamed(persistence) {
-        tell(persistence, Some(error));
+        note_error(persistence, Some(error));
     }
 }
 
@@ -32,11 +32,11 @@ pub(super) fn delete_superfluous(persistence: &Persistence, begin: Epoch) -> usi
             Err(error) => drop(failed.get_or_insert(error)),
         }
     }
-    tell(persistence, failed);
+    note_error(persistence, failed);
     deleted
 }
 
-fn tell(persistence: &Persistence, failed: Option<LogError>) {
+fn note_error(persistence: &Persistence, failed: Option<LogError>) {
     let mut checkpoints = persistence.checkpoints.lock().unwrap_or_else(PoisonError::into_inner);
     checkpoints.deletion_error = failed.map(|error| error.to_string());
 }

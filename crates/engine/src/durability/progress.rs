@@ -44,7 +44,7 @@ pub struct Listener(pub Option<Arc<dyn Fn(RecoveryProgress) + Send + Sync>>);
 
 impl Listener {
     /// Reports the progress.
-    pub(crate) fn tell(&self, phase: RecoveryPhase, done: u64, total: Option<u64>) {
+    pub(crate) fn report(&self, phase: RecoveryPhase, done: u64, total: Option<u64>) {
         if let Some(listener) = &self.0 {
             listener(RecoveryProgress { phase, done, total });
         }

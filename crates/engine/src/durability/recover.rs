@@ -118,7 +118,7 @@ pub(super) fn recover(
     {
         applier.adds_twice = options.log_fault == LogFault::AddTwice;
     }
-    let told = |phase, total| move |done| options.on_recovery.tell(phase, done, Some(total));
+    let told = |phase, total| move |done| options.on_recovery.report(phase, done, Some(total));
     let checkpoint_bytes = manifest.checkpoint.as_ref().map_or(0, |checkpoint| checkpoint.bytes);
     let progress = told(RecoveryPhase::Checkpoint, checkpoint_bytes);
     let loaded = checkpoint::load(disk, directory, manifest, threads, &applier, &progress)?;

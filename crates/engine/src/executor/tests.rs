@@ -48,7 +48,7 @@ fn a_watcher_that_goes_on_with_work_that_had_stalled_has_another_thread_watch() 
     let engine = Settings::default().open().expect("in memory");
     let (shared, sessions) = (Arc::new(shared::<Runner>(2)), engine.clone());
     let owners = shared.owners.as_ref().expect("threads own partitions");
-    assert!(matches!(shared.lie_down(1, true, false, || None), Rest::Asleep(None)));
+    assert!(matches!(shared.prepare_to_park(1, true, false, || None), Rest::Asleep(None)));
     assert!(owners.appoint(0), "the thread that is awake");
     let (look, looked) = (Arc::clone(&shared), Arc::new(Mutex::new(None)));
     let told = Arc::clone(&looked);
@@ -120,22 +120,22 @@ fn a_fork_waits_for_no_lock_of_an_executor() {
     drop(all);
 }
 
-/// Two threads lie down. One is woken for its own call, and then for shared work, which it leaves to the other.
+/// Two threads park. One is woken for its own call, and then for shared work, which it leaves to the other.
 #[test]
 fn shared_work_that_a_woken_thread_leaves_wakes_another_as_soon_as_that_is_listed() {
     let shared = shared(2);
-    assert!(matches!(shared.lie_down(0, true, false, || None), Rest::Asleep(None)));
-    assert!(matches!(shared.lie_down(1, true, false, || None), Rest::Asleep(None)));
+    assert!(matches!(shared.prepare_to_park(0, true, false, || None), Rest::Asleep(None)));
+    assert!(matches!(shared.prepare_to_park(1, true, false, || None), Rest::Asleep(None)));
     shared.push(work(), PredictedAccess::Partitions(PartitionSet::one(1)));
     shared.push(work(), PredictedAccess::Unknown);
     let asleep = |shared: &Shared<()>| lock(&shared.queue).idle.iter().map(|idle| idle.at).collect::<Vec<_>>();
     assert_eq!(asleep(&shared), [0], "the thread that lay down last is woken first");
-    shared.get_up(1, true);
+    shared.unparked(1, true);
     let mut seen = shared.owners.as_ref().map(Owners::seen);
     let next = shared.next(1, [false; 2], &mut Tally::default(), &mut seen);
     assert!(matches!(next, Next::Work(_)), "its call, which came first");
     assert!(asleep(&shared).is_empty(), "the other is woken for the shared work");
-    shared.get_up(0, true);
+    shared.unparked(0, true);
     let mut seen = shared.owners.as_ref().map(Owners::seen);
     assert!(matches!(shared.next(0, [false; 2], &mut Tally::default(), &mut seen), Next::Work(_)));
 }

@@ -32,7 +32,7 @@ impl Model {
         Model { owners: Owners::new(threads), shared: Shared::default(), kinds: Vec::new(), begun: Vec::new() }
     }
 
-    fn tell(&self) {
+    fn publish(&self) {
         self.owners.shared(self.shared.waiting.front().map(|(number, _)| *number), self.shared.last);
     }
 
@@ -47,7 +47,7 @@ impl Model {
         self.shared.last += 1;
         self.shared.waiting.push_back((self.shared.last, self.kinds.len()));
         self.kinds.push(Kind::Shared);
-        self.tell();
+        self.publish();
     }
 
     /// The thread begins its next work; returns whether there was any.
@@ -57,7 +57,7 @@ impl Model {
             Next::Shared(number) => {
                 let (first, work) = self.shared.waiting.pop_front().expect("it waits");
                 assert_eq!(first, number);
-                self.tell();
+                self.publish();
                 self.owners.began(at, PartitionSet::NONE);
                 work
             }
@@ -101,9 +101,9 @@ fn every_work_begins_once_on_its_thread_and_neither_kind_overtakes_the_other() {
             let worked = model.turn(at);
             assert!(worked || !model.owners.has(at), "a thread with calls has something to begin");
             if rng.percent(5) && !worked {
-                let most = model.owners.lie_down(at).expect("it has no calls");
+                let most = model.owners.prepare_to_park(at).expect("it has no calls");
                 assert!(most.is_none_or(|most| most == STALL));
-                model.owners.get_up(at);
+                model.owners.unparked(at);
             }
         }
         for (work, at) in &model.begun {
@@ -140,16 +140,16 @@ fn a_call_goes_to_the_thread_of_its_lowest_partition_and_others_to_any() {
 
 /// Without the second check a wake-up would be lost.
 #[test]
-fn a_thread_with_a_call_does_not_lie_down_and_one_that_sleeps_is_woken_by_a_call() {
+fn a_thread_with_a_call_does_not_park_and_one_that_sleeps_is_woken_by_a_call() {
     let owners = Owners::new(2);
     assert!(!owners.push(1, 'a', PartitionSet::one(1)), "nobody sleeps who could watch");
-    assert_eq!(owners.lie_down(1), None);
+    assert_eq!(owners.prepare_to_park(1), None);
     assert!(matches!(owners.next(1), Next::Call('a')));
-    assert_eq!(owners.lie_down(1), Some(None));
+    assert_eq!(owners.prepare_to_park(1), Some(None));
     assert!(!owners.push(1, 'b', PartitionSet::one(1)), "the owner is woken");
     // Returns because of the wake-up.
     thread::park();
-    owners.get_up(1);
+    owners.unparked(1);
     assert!(matches!(owners.next(1), Next::Call('b')));
 }
 
@@ -182,18 +182,18 @@ fn calls_behind_one_that_takes_long_are_taken_over_but_those_of_its_partition() 
 #[test]
 fn a_thread_that_sleeps_watches_while_calls_wait_for_one_that_does_not() {
     let owners = Owners::new(3);
-    assert_eq!(owners.lie_down(1), Some(None), "nothing waits");
+    assert_eq!(owners.prepare_to_park(1), Some(None), "nothing waits");
     assert!(owners.push(0, 'a', PartitionSet::one(0)), "somebody sleeps, and nobody watches");
     assert!(owners.appoint(1) && !owners.appoint(2));
     assert!(!owners.push(0, 'b', PartitionSet::one(0)), "one has been woken");
-    assert_eq!(owners.lie_down(2), Some(None), "it is not the watcher");
-    owners.get_up(1);
-    assert_eq!(owners.lie_down(1), Some(Some(STALL)));
-    owners.get_up(1);
+    assert_eq!(owners.prepare_to_park(2), Some(None), "it is not the watcher");
+    owners.unparked(1);
+    assert_eq!(owners.prepare_to_park(1), Some(Some(STALL)));
+    owners.unparked(1);
     assert!(owners.resign(1), "the other sleeps and could watch");
     assert!(!owners.resign(1));
     while let Next::Call(_) = owners.next(0) {}
-    assert_eq!(owners.lie_down(1), Some(None));
+    assert_eq!(owners.prepare_to_park(1), Some(None));
 }
 
 #[test]

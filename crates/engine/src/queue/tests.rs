@@ -136,11 +136,11 @@ fn an_order_that_panics_is_that_of_arrival_and_counted() {
 }
 
 /// Submits decisions that report these numbers.
-fn submit(queue: &Queue, numbers: std::ops::Range<u64>, tell: &mpsc::Sender<u64>) {
+fn submit(queue: &Queue, numbers: std::ops::Range<u64>, notify: &mpsc::Sender<u64>) {
     for n in numbers {
-        let tell = tell.clone();
+        let notify = notify.clone();
         let prepared = Prepared { writes: vec![n as usize], ..Prepared::default() };
-        queue.submit(prepared, move || tell.send(n).expect("it is listened to"));
+        queue.submit(prepared, move || notify.send(n).expect("it is listened to"));
     }
 }
 
@@ -149,21 +149,21 @@ fn one_thread_submits_a_batch_and_decides_it_when_it_is_full_or_has_nothing_else
     let reversed: Order = |batch| (0..batch.len()).rev().collect();
     for (order, is_reversed) in [(AS_THEY_CAME, false), (reversed, true)] {
         let queue = queue_of(InOrder { batch_max: 4, wait: LONG, order });
-        let (tell, told) = mpsc::channel();
+        let (notify, notified) = mpsc::channel();
         assert_eq!(queue.advance(true), Advance::Decided, "nothing is queued");
-        submit(&queue, 0..3, &tell);
-        assert_eq!(told.try_iter().count(), 0);
+        submit(&queue, 0..3, &notify);
+        assert_eq!(notified.try_iter().count(), 0);
         assert!(matches!(queue.advance(true), Advance::Gathers(left) if left <= LONG));
-        submit(&queue, 3..7, &tell);
+        submit(&queue, 3..7, &notify);
         let in_order = |mut numbers: Vec<u64>| {
             if is_reversed {
                 numbers.reverse();
             }
             numbers
         };
-        assert_eq!(told.try_iter().collect::<Vec<_>>(), in_order((0..4).collect()));
+        assert_eq!(notified.try_iter().collect::<Vec<_>>(), in_order((0..4).collect()));
         assert_eq!(queue.advance(false), Advance::Decided);
-        assert_eq!(told.try_iter().collect::<Vec<_>>(), in_order((4..7).collect()));
+        assert_eq!(notified.try_iter().collect::<Vec<_>>(), in_order((4..7).collect()));
         assert_eq!(untimed(&queue), counted(7, 2, 0));
         assert!(!queue.state().led && queue.state().waiting.is_empty());
     }
@@ -355,12 +355,12 @@ fn what_a_caller_finds_in_its_own_recheck_counts() {
 #[test]
 fn those_that_are_refused_are_told_last() {
     let queue = queue_of(Refuses);
-    let (tell, told) = mpsc::channel();
-    (0..4).for_each(|n| queue.submit(Prepared::default(), Tells(n, tell.clone())));
-    let told: Vec<_> = told.try_iter().collect();
+    let (notify, notified) = mpsc::channel();
+    (0..4).for_each(|n| queue.submit(Prepared::default(), Tells(n, notify.clone())));
+    let notified: Vec<_> = notified.try_iter().collect();
     let to_come = [3, 0].map(|n| (n + TO_COME, None));
-    assert_eq!(told[..2], to_come, "who waits for them need not wait for the others of the batch");
-    assert_eq!(told[2..], [(2, None), (1, None), (3, Some(STALE)), (0, Some(LEFT_OUT))]);
+    assert_eq!(notified[..2], to_come, "who waits for them need not wait for the others of the batch");
+    assert_eq!(notified[2..], [(2, None), (1, None), (3, Some(STALE)), (0, Some(LEFT_OUT))]);
     let QueueStatistics { decisions, left_out, stale, .. } = queue.statistics();
     assert_eq!((decisions, left_out, stale), (4, 1, 1));
 }
@@ -369,13 +369,13 @@ fn those_that_are_refused_are_told_last() {
 #[test]
 fn a_caller_behind_more_than_a_batch_of_submitted_decisions_is_decided() {
     let queue = queue(4, Duration::ZERO);
-    let (tell, told) = mpsc::channel();
+    let (notify, notified) = mpsc::channel();
     queue.state().led = true;
-    submit(&queue, 0..10, &tell);
+    submit(&queue, 0..10, &notify);
     assert_eq!(queue.advance(false), Advance::Led);
     queue.state().led = false;
     assert_eq!(queue.decide(Prepared::default(), || 7), 7);
-    assert_eq!(told.try_iter().collect::<Vec<_>>(), (0..10).collect::<Vec<_>>());
+    assert_eq!(notified.try_iter().collect::<Vec<_>>(), (0..10).collect::<Vec<_>>());
     assert_eq!(untimed(&queue), counted(11, 3, 0));
 }
 
@@ -384,16 +384,16 @@ fn callers_and_submitters_decide_each_others_transactions() {
     const THREADS: u64 = 3;
     const ROUNDS: u64 = 500;
     let queue = queue(4, Duration::ZERO);
-    let (tell, told) = mpsc::channel();
+    let (notify, notified) = mpsc::channel();
     thread::scope(|scope| {
         for _ in 0..THREADS {
             scope.spawn(|| (0..ROUNDS).for_each(|n| assert_eq!(queue.decide(Prepared::default(), || n), n)));
-            let (queue, tell) = (&queue, tell.clone());
+            let (queue, notify) = (&queue, notify.clone());
             scope.spawn(move || {
                 let (own, done) = mpsc::channel();
                 for n in 0..ROUNDS {
                     submit(queue, n..n + 1, &own);
-                    submit(queue, n..n + 1, &tell);
+                    submit(queue, n..n + 1, &notify);
                     if n % 5 == 0 {
                         while queue.advance(false) == Advance::Led {
                             thread::yield_now();
@@ -407,7 +407,7 @@ fn callers_and_submitters_decide_each_others_transactions() {
             });
         }
     });
-    assert_eq!(told.try_iter().count() as u64, THREADS * ROUNDS);
+    assert_eq!(notified.try_iter().count() as u64, THREADS * ROUNDS);
     assert_eq!(queue.statistics().decisions, 3 * THREADS * ROUNDS);
 }
 
@@ -537,9 +537,9 @@ fn a_decision_is_made_when_those_before_it_have_been_made() {
     }
 }
 
-/// A caller must not join a round of which it was not told: the thread that tells it would use a frame that is gone.
+/// A caller must not join a round of which it was not notified: the notifying thread would use a frame that is gone.
 #[test]
-fn a_round_is_joined_when_it_is_told_and_not_before() {
+fn a_round_is_joined_after_the_notification_and_not_before() {
     let head = Head::new();
     let round = Arc::new(Round::new([Some(head.caller.clone())].into_iter(), []));
     *head.joins.lock().expect("nobody panics") = Some(Joins { round, at: 0, what: DECIDES });
@@ -547,9 +547,9 @@ fn a_round_is_joined_when_it_is_told_and_not_before() {
     assert!(head.joins(DECIDES).is_some() && head.joins(DECIDES).is_none());
 }
 
-/// The same with callers, whichever thread runs while one is about to be told.
+/// The same with callers, whichever thread runs while one is about to be notified.
 #[test]
-fn no_caller_is_gone_while_it_is_being_told() {
+fn no_caller_is_gone_while_it_is_being_notified() {
     for seed in 0..1000 {
         let queue = knowing(2, Vec::new());
         let call = |at: usize| -> Box<dyn FnOnce() -> usize + Send + '_> {
@@ -559,8 +559,8 @@ fn no_caller_is_gone_while_it_is_being_told() {
         let ended = thread::take_turns(seed, 6, vec![call(0), call(1)]);
         assert!(ended.into_iter().map(|end| end.expect("nobody panics")).eq(0..2), "seed {seed}");
     }
-    let met = telling::MET.load(SeqCst);
-    assert!(met > 10, "{met} callers looked while they were being told");
+    let met = notify::MET.load(SeqCst);
+    assert!(met > 10, "{met} callers looked while they were being notified");
 }
 
 #[test]
@@ -600,11 +600,11 @@ fn a_batch_that_does_not_fill_is_decided_all_the_same() {
 fn who_is_left_behind_does_not_wait_anew() {
     const WAIT: Duration = Duration::from_millis(20);
     let queue = queue(4, WAIT);
-    let (tell, told) = mpsc::channel();
+    let (notify, notified) = mpsc::channel();
     queue.state().led = true;
-    submit(&queue, 0..6, &tell);
+    submit(&queue, 0..6, &notify);
     thread::sleep(WAIT);
     queue.state().led = false;
     assert_eq!([queue.advance(true), queue.advance(true)], [Advance::Decided; 2]);
-    assert_eq!(told.try_iter().count(), 6);
+    assert_eq!(notified.try_iter().count(), 6);
 }

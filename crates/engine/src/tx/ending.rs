@@ -120,9 +120,7 @@ impl<W: Worker + ?Sized> TxCore<W> {
                 self.inner.pool.counters(lease.slot).committed();
             }
             self.close();
-            if tid.is_late() {
-                self.inner.environment.epochs.end_if_late(&self.inner.environment.htm, tid);
-            }
+            self.inner.environment.epochs.end_if_late(&self.inner.environment.htm, tid);
         }
         outcome
     }

@@ -139,6 +139,11 @@ impl<W: Worker + ?Sized> TxCore<W> {
         }
     }
 
+    /// Whether the transaction has the turn.
+    pub(crate) fn has_turn(&self) -> bool {
+        self.turn.get() != Turn::None
+    }
+
     /// Ends the turn, if the transaction has it.
     #[cold]
     pub fn end_turn(&self) {

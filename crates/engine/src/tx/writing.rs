@@ -353,7 +353,7 @@ impl<W: Worker + ?Sized> TxCore<W> {
         let update = self.admit();
         if let Some(cause) = self.stopped.get() {
             cold_path();
-            return Err(self.told(AbortKind::Stopped(cause)));
+            return Err(self.new_abort(AbortKind::Stopped(cause)));
         }
         match update {
             Some(update) if self.watching.get() || !set.indexes.is_empty() => self.follow(set, key, update, dirty),
@@ -435,7 +435,7 @@ impl<W: Worker + ?Sized> TxCore<W> {
         match self.add_unless_overflow(set, key, addition)? {
             Added::Done => Ok(true),
             Added::Missing => Ok(false),
-            Added::Overflow => Err(self.about(|| self.told(AbortKind::Overflow(Some(place))))),
+            Added::Overflow => Err(self.about(|| self.new_abort(AbortKind::Overflow(Some(place))))),
         }
     }
 

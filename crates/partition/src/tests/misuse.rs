@@ -1,7 +1,7 @@
 //! Messages that clients, coordinators and carriers must not send are answered, and do no harm.
 
 use super::program::{Kind, Program};
-use super::steps::{K, Outputs, P, add, call, decide, fragment, id, owner, replies, responses, tell};
+use super::steps::{K, Outputs, P, add, call, decide, deliver, fragment, id, owner, replies, responses};
 use super::store::{Op, Store};
 use crate::{
     Call, Coordinator, CoordinatorId, CoordinatorOutput, CoordinatorRecord, Decision, FromCoordinator, FromOwner,
@@ -91,7 +91,7 @@ fn a_number_that_came_through_another_coordinator_is_refused_and_its_decisions_a
         let refused = OwnerOutput::Send { to: other, message: FromOwner::Response(response) };
         assert_eq!(fragment(&mut p, other, 1, 0, add(10), true), [refused]);
         let decision = Decision { transaction: id(1), coordinator: other, commit: false };
-        tell(&mut p, ToOwner::Coordinator(FromCoordinator::Decision(decision)));
+        deliver(&mut p, ToOwner::Coordinator(FromCoordinator::Decision(decision)));
         assert!(!p.is_idle(), "{}: it is not that coordinator's", scheme.name());
         decide(&mut p, 1, true);
         assert_eq!((p.partition().sum(), p.is_idle()), (21, true));
@@ -157,26 +157,26 @@ fn records_of_one_number_for_two_kinds_of_transaction_are_told_apart() {
 fn a_coordinator_answers_a_call_that_comes_twice_and_goes_on_with_the_first() {
     let program = || Program::new(Kind::Simple(vec![(P, add(1)), (PartitionId(1), add(1))]));
     let mut k = Coordinator::<Program>::new(K, [P, PartitionId(1)]);
-    let mut tell = |message| {
+    let mut deliver = |message| {
         let mut out = Vec::new();
         k.handle(message, &mut out);
         out
     };
     let call = |number| ToCoordinator::Call { transaction: id(number), procedure: program() };
     let repeated = |number| [CoordinatorOutput::Reply { transaction: id(number), outcome: Outcome::Repeated }];
-    assert_eq!(tell(call(2)).len(), 2);
-    assert_eq!(tell(call(2)), repeated(2));
-    assert_eq!(tell(call(1)), repeated(1));
+    assert_eq!(deliver(call(2)).len(), 2);
+    assert_eq!(deliver(call(2)), repeated(2));
+    assert_eq!(deliver(call(1)), repeated(1));
     for at in [P, PartitionId(1)] {
         let result = Ok(Some(Vec::new()));
         let response = Response { transaction: id(2), partition: at, round: 0, result, after: None };
-        let out = tell(ToCoordinator::Owner(FromOwner::Response(response)));
+        let out = deliver(ToCoordinator::Owner(FromOwner::Response(response)));
         let is_commit = |output: &CoordinatorOutput<_, _, _>| {
             matches!(output, CoordinatorOutput::Reply { outcome: Outcome::Committed(_), .. })
         };
         assert_eq!(out.iter().any(is_commit), at != P);
     }
-    assert_eq!(tell(call(2)), repeated(2), "late");
+    assert_eq!(deliver(call(2)), repeated(2), "late");
     // After a crash as well.
     let record = CoordinatorRecord::Committed { transaction: id(2), participants: vec![P] };
     let mut k = Coordinator::<Program>::recover(K, 1, [record], [P], &mut Vec::new());
@@ -195,9 +195,9 @@ fn a_call_that_fails_although_it_said_that_it_cannot_is_a_user_abort() {
             let work = vec![Op::Add(0, 100), Op::Require(1, 1000), Op::Add(1, 100)];
             ToOwner::Call(Call { transaction: id(number), work, may_abort: false })
         };
-        assert_eq!(replies(&tell(&mut p, sure(1))), [(1, None)]);
+        assert_eq!(replies(&deliver(&mut p, sure(1))), [(1, None)]);
         fragment(&mut p, K, 2, 0, add(1), true);
-        assert_eq!(tell(&mut p, sure(3)), []);
+        assert_eq!(deliver(&mut p, sure(3)), []);
         assert_eq!(replies(&decide(&mut p, 2, true)), [(3, None)]);
         assert_eq!((p.partition().sum(), p.partition().without_undo, p.is_idle()), (21, 0, true), "{}", scheme.name());
     }

@@ -22,14 +22,14 @@ pub(super) fn owner(scheme: Scheme) -> Owner<Store> {
 
 pub(super) type Outputs = Vec<OwnerOutputOf<Store>>;
 
-pub(super) fn tell(owner: &mut Owner<Store>, message: ToOwner<Work>) -> Outputs {
+pub(super) fn deliver(owner: &mut Owner<Store>, message: ToOwner<Work>) -> Outputs {
     let mut out = Vec::new();
     owner.handle(message, &mut out);
     out
 }
 
 pub(super) fn call(owner: &mut Owner<Store>, number: u64, work: Work) -> Outputs {
-    tell(owner, ToOwner::Call(Call { transaction: id(number), work, may_abort: true }))
+    deliver(owner, ToOwner::Call(Call { transaction: id(number), work, may_abort: true }))
 }
 
 pub(super) fn fragment(
@@ -41,12 +41,12 @@ pub(super) fn fragment(
     last: bool,
 ) -> Outputs {
     let fragment = Fragment { transaction: id(number), coordinator, incarnation: 0, round, work: Some(work), last };
-    tell(owner, ToOwner::Coordinator(FromCoordinator::Fragment(fragment)))
+    deliver(owner, ToOwner::Coordinator(FromCoordinator::Fragment(fragment)))
 }
 
 pub(super) fn decide(owner: &mut Owner<Store>, number: u64, commit: bool) -> Outputs {
     let decision = Decision { transaction: id(number), coordinator: K, commit };
-    tell(owner, ToOwner::Coordinator(FromCoordinator::Decision(decision)))
+    deliver(owner, ToOwner::Coordinator(FromCoordinator::Decision(decision)))
 }
 
 /// Replies to clients, as (transaction, the first value it saw), or nothing for a user abort.
@@ -176,7 +176,10 @@ fn responses_wait_where_another_coordinator_is_among_the_undecided() {
     assert_eq!(fragment(&mut p, K, 3, 0, add(1), true), [], "it depends on 2, of which its coordinator knows nothing");
     assert_eq!(responses(&decide(&mut p, 1, true)), [(2, true, None)]);
     let decision = Decision { transaction: id(2), coordinator: other, commit: true };
-    assert_eq!(responses(&tell(&mut p, ToOwner::Coordinator(FromCoordinator::Decision(decision)))), [(3, true, None)]);
+    assert_eq!(
+        responses(&deliver(&mut p, ToOwner::Coordinator(FromCoordinator::Decision(decision)))),
+        [(3, true, None)]
+    );
 }
 
 /// A client may have been told, without a record, the outcome of a transaction that ran again when the one
@@ -206,10 +209,10 @@ fn undo_is_kept_only_where_it_may_be_needed() {
     for scheme in Scheme::ALL {
         let mut p = owner(scheme);
         let sure = |number| ToOwner::Call(Call { transaction: id(number), work: add(1), may_abort: false });
-        assert_eq!(replies(&tell(&mut p, sure(1))), [(1, Some(5))]);
+        assert_eq!(replies(&deliver(&mut p, sure(1))), [(1, Some(5))]);
         assert_eq!(p.partition().without_undo, 1);
         fragment(&mut p, K, 2, 0, add(1), true);
-        assert_eq!(tell(&mut p, sure(3)), []);
+        assert_eq!(deliver(&mut p, sure(3)), []);
         assert_eq!(p.partition().without_undo, 1, "it waits, or is speculated");
         assert_eq!(replies(&decide(&mut p, 2, false)), [(3, Some(6))]);
         assert_eq!(p.partition().without_undo, 2, "nothing is before it any more");
@@ -251,9 +254,9 @@ fn a_transaction_that_waits_for_too_many_ticks_is_refused() {
     fragment(&mut p, K, 1, 0, add(1), true);
     assert_eq!(fragment(&mut p, K, 2, 0, add(1), true), []);
     for _ in 0..3 {
-        assert_eq!(tell(&mut p, ToOwner::Tick), []);
+        assert_eq!(deliver(&mut p, ToOwner::Tick), []);
     }
-    assert_eq!(responses(&tell(&mut p, ToOwner::Tick)), [(2, false, None)]);
+    assert_eq!(responses(&deliver(&mut p, ToOwner::Tick)), [(2, false, None)]);
     assert!(!p.wants_ticks(), "1 has voted, and waits for its decision alone");
     assert_eq!(responses(&decide(&mut p, 2, false)), []);
 }
@@ -368,14 +371,14 @@ fn answers(out: &[CoordinatorOutputOf<Program>]) -> Vec<(u64, bool)> {
 #[test]
 fn a_response_that_depends_on_a_void_one_is_void() {
     let mut k = Coordinator::<Program>::new(K, (0..3).map(PartitionId));
-    let mut tell = |message| {
+    let mut deliver = |message| {
         let mut out = Vec::new();
         k.handle(message, &mut out);
         answers(&out)
     };
     for number in 1..=3 {
         let procedure = Program::new(Kind::Simple(vec![(P, add(1)), (PartitionId(1), add(1))]));
-        assert_eq!(tell(ToCoordinator::Call { transaction: id(number), procedure }), []);
+        assert_eq!(deliver(ToCoordinator::Call { transaction: id(number), procedure }), []);
     }
     let response = |number, at, after: Option<u64>| {
         let result = Ok(Some(Vec::new()));
@@ -384,22 +387,22 @@ fn a_response_that_depends_on_a_void_one_is_void() {
         ToCoordinator::Owner(FromOwner::Response(response))
     };
     for number in 1..=3u64 {
-        assert_eq!(tell(response(number, 0, (number > 1).then(|| number - 1))), []);
+        assert_eq!(deliver(response(number, 0, (number > 1).then(|| number - 1))), []);
     }
     let failed = Err(crate::Refusal::UserAbort(Failed(PartitionId(1), Vec::new())));
     let refused = Response { transaction: id(1), partition: PartitionId(1), round: 0, result: failed, after: None };
-    assert_eq!(tell(ToCoordinator::Owner(FromOwner::Response(refused))), [(1, false)]);
-    assert_eq!(tell(response(2, 1, None)), []);
-    assert_eq!(tell(response(3, 1, Some(2))), []);
-    assert_eq!(tell(response(3, 0, Some(2))), [], "late: it rests on what 2 did before 1 aborted");
-    assert_eq!(tell(response(2, 0, None)), [(2, true)]);
-    assert_eq!(tell(response(3, 0, Some(2))), [(3, true)]);
+    assert_eq!(deliver(ToCoordinator::Owner(FromOwner::Response(refused))), [(1, false)]);
+    assert_eq!(deliver(response(2, 1, None)), []);
+    assert_eq!(deliver(response(3, 1, Some(2))), []);
+    assert_eq!(deliver(response(3, 0, Some(2))), [], "late: it rests on what 2 did before 1 aborted");
+    assert_eq!(deliver(response(2, 0, None)), [(2, true)]);
+    assert_eq!(deliver(response(3, 0, Some(2))), [(3, true)]);
 }
 
 #[test]
 fn transactions_over_a_partition_that_is_down_are_answered_and_others_go_on() {
     let mut k = Coordinator::<Program>::new(K, (0..3).map(PartitionId));
-    let mut tell = |message| {
+    let mut deliver = |message| {
         let mut out = Vec::new();
         k.handle(message, &mut out);
         out
@@ -409,33 +412,36 @@ fn transactions_over_a_partition_that_is_down_are_answered_and_others_go_on() {
     };
     let call =
         |number, partitions: &[u32]| ToCoordinator::Call { transaction: id(number), procedure: over(partitions) };
-    tell(call(1, &[0, 1]));
-    let out = tell(ToCoordinator::PartitionDown { partition: P, incarnation: 0 });
+    deliver(call(1, &[0, 1]));
+    let out = deliver(ToCoordinator::PartitionDown { partition: P, incarnation: 0 });
     let unavailable = |output: &CoordinatorOutputOf<Program>| {
         matches!(output, CoordinatorOutput::Reply { outcome: Outcome::Unavailable(P), .. })
     };
-    assert!(out.iter().any(unavailable) && tell(call(2, &[0, 1])).iter().any(unavailable));
-    assert!(!tell(call(3, &[1, 2])).iter().any(unavailable));
+    assert!(out.iter().any(unavailable) && deliver(call(2, &[0, 1])).iter().any(unavailable));
+    assert!(!deliver(call(3, &[1, 2])).iter().any(unavailable));
     let recovered = FromOwner::Recovered { partition: P, incarnation: 1, in_doubt: vec![id(1)] };
-    let out = tell(ToCoordinator::Owner(recovered));
+    let out = deliver(ToCoordinator::Owner(recovered));
     let abort = FromCoordinator::Decision(Decision { transaction: id(1), coordinator: K, commit: false });
     assert_eq!(out, [CoordinatorOutput::Send { to: P, message: abort }]);
     // A repeated late notice does no harm.
-    assert_eq!(tell(ToCoordinator::PartitionDown { partition: P, incarnation: 0 }), []);
-    assert!(!tell(call(4, &[0, 1])).iter().any(unavailable));
+    assert_eq!(deliver(ToCoordinator::PartitionDown { partition: P, incarnation: 0 }), []);
+    assert!(!deliver(call(4, &[0, 1])).iter().any(unavailable));
     // The message of its second incarnation arrives after the notice that this incarnation has ended.
-    assert!(tell(ToCoordinator::PartitionDown { partition: P, incarnation: 2 }).iter().any(unavailable));
-    assert_eq!(tell(ToCoordinator::Owner(FromOwner::Recovered { partition: P, incarnation: 2, in_doubt: vec![] })), []);
-    assert!(tell(call(5, &[0, 1])).iter().any(unavailable));
-    tell(ToCoordinator::Owner(FromOwner::Recovered { partition: P, incarnation: 3, in_doubt: vec![] }));
-    assert!(!tell(call(6, &[0, 1])).iter().any(unavailable));
+    assert!(deliver(ToCoordinator::PartitionDown { partition: P, incarnation: 2 }).iter().any(unavailable));
+    assert_eq!(
+        deliver(ToCoordinator::Owner(FromOwner::Recovered { partition: P, incarnation: 2, in_doubt: vec![] })),
+        []
+    );
+    assert!(deliver(call(5, &[0, 1])).iter().any(unavailable));
+    deliver(ToCoordinator::Owner(FromOwner::Recovered { partition: P, incarnation: 3, in_doubt: vec![] }));
+    assert!(!deliver(call(6, &[0, 1])).iter().any(unavailable));
 }
 
 /// It does not know which partitions are down, and holds calls back until it knows of each partition.
 #[test]
 fn a_restarted_coordinator_waits_for_a_message_or_notice_of_each_partition() {
     let mut k = Coordinator::<Program>::recover(K, 1, [], [P, PartitionId(1)], &mut Vec::new());
-    let mut tell = |message| {
+    let mut deliver = |message| {
         let mut out = Vec::new();
         k.handle(message, &mut out);
         out
@@ -443,13 +449,13 @@ fn a_restarted_coordinator_waits_for_a_message_or_notice_of_each_partition() {
     let mut sent = |number, alive: Option<(PartitionId, u64)>, ended: Option<u64>| {
         let mut out = Vec::new();
         if let Some((partition, incarnation)) = alive {
-            out = tell(ToCoordinator::Owner(FromOwner::Alive { partition, incarnation }));
+            out = deliver(ToCoordinator::Owner(FromOwner::Alive { partition, incarnation }));
         }
         if let Some(incarnation) = ended {
-            tell(ToCoordinator::PartitionDown { partition: P, incarnation });
+            deliver(ToCoordinator::PartitionDown { partition: P, incarnation });
         }
         let procedure = Program::new(Kind::Simple(vec![(P, add(1)), (PartitionId(1), add(1))]));
-        out.extend(tell(ToCoordinator::Call { transaction: id(number), procedure }));
+        out.extend(deliver(ToCoordinator::Call { transaction: id(number), procedure }));
         let is_sent = |output: &&_| matches!(output, CoordinatorOutput::Send { .. });
         (out.iter().filter(is_sent).count(), out.len())
     };
@@ -497,7 +503,7 @@ fn only_voted_transactions_of_a_coordinator_that_is_down_stay() {
         fragment(&mut p, K, 1, 0, add(1), false);
         call(&mut p, 2, add(1));
         fragment(&mut p, K, 3, 0, add(1), true);
-        let out = tell(&mut p, down(0));
+        let out = deliver(&mut p, down(0));
         assert_eq!((replies(&out), responses(&out)), (vec![(2, Some(5))], vec![]), "{}", scheme.name());
         assert_eq!((p.partition().sum(), p.is_idle()), (21, true));
         assert_eq!(fragment(&mut p, K, 4, 0, add(1), true), [], "it was sent before that, and nobody would decide it");
@@ -505,22 +511,22 @@ fn only_voted_transactions_of_a_coordinator_that_is_down_stay() {
         // Its next incarnation.
         let recovered = FromCoordinator::Recovered { coordinator: K, incarnation: 1, committed: vec![] };
         let alive = FromOwner::Alive { partition: P, incarnation: 0 };
-        let out = tell(&mut p, ToOwner::Coordinator(recovered));
+        let out = deliver(&mut p, ToOwner::Coordinator(recovered));
         assert_eq!(out, [OwnerOutput::Send { to: K, message: alive }]);
         let next = |number, last| {
             let work = Some(add(1));
             let next = Fragment { transaction: id(number), coordinator: K, incarnation: 1, round: 0, work, last };
             ToOwner::Coordinator(FromCoordinator::Fragment(next))
         };
-        assert_eq!(responses(&tell(&mut p, next(5, false))), [(5, true, None)]);
-        assert_eq!(tell(&mut p, down(0)), []);
+        assert_eq!(responses(&deliver(&mut p, next(5, false))), [(5, true, None)]);
+        assert_eq!(deliver(&mut p, down(0)), []);
         assert!(!p.is_idle(), "the notice is late");
-        tell(&mut p, down(1));
+        deliver(&mut p, down(1));
         assert!(p.is_idle());
         let mut p = owner(scheme);
-        tell(&mut p, next(6, true));
+        deliver(&mut p, next(6, true));
         call(&mut p, 7, add(1));
-        assert_eq!(tell(&mut p, down(1)), [], "it has voted");
+        assert_eq!(deliver(&mut p, down(1)), [], "it has voted");
         assert_eq!(replies(&decide(&mut p, 6, true)), [(7, Some(6))]);
         assert!(p.is_idle());
     }

@@ -67,7 +67,7 @@ pub(super) struct Late {
     /// Other updates of sums that others defer additions to.
     pub(super) setting: CountedVec<Note>,
     /// How often the deferrable columns of tables had been set when the transaction began.
-    pub(super) told: u64,
+    pub(super) changes: u64,
 }
 
 impl Late {
@@ -86,7 +86,7 @@ impl Late {
             deferring,
             amounts,
             setting,
-            told: 0,
+            changes: 0,
         }
     }
 

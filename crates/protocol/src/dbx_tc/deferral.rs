@@ -143,7 +143,7 @@ impl State {
         let mut window = windows.open(attempt.base.core.local.worker());
         let is_bare = late.notes.is_empty() && late.deferring.is_empty() && late.setting.is_empty();
         let is_sure = |late: &Late| is_bare || late.can_be_late(attempt) && late.keeps_room(attempt);
-        let defers = windows.deferrals().told() == late.told && is_sure(late) && {
+        let defers = windows.deferrals().changes() == late.changes && is_sure(late) && {
             let pending = window.pending().expect("deferrals are allowed where they are made");
             late.weigh(attempt, pending) && pending.reserve(late.deferring.iter().map(|note| note.table.get())).is_ok()
         };

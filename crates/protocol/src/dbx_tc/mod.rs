@@ -277,7 +277,7 @@ impl Variant for State {
     fn follow(&mut self) {
         self.follows = true;
         if self.late.defers {
-            self.late.told = self.epochs.windows().deferrals().told();
+            self.late.changes = self.epochs.windows().deferrals().changes();
         }
     }
 

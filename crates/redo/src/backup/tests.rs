@@ -221,6 +221,23 @@ fn a_copy_that_was_cut_short_is_no_database() {
     }
 }
 
+/// Another program puts a file into the directory of the copy, which then fails.
+#[test]
+fn what_a_copy_did_not_make_stays_when_it_fails() {
+    let database = with_epochs(10..=12);
+    let (disk, theirs) = (database.disk.clone(), Path::new(TO).join("notes"));
+    let add = || {
+        if disk.find(Path::new(TO)).unwrap().is_some() && disk.find(&theirs).unwrap().is_none() {
+            disk.open(&theirs, Opening::Create).unwrap();
+            disk.fail(Operation::Write, 1, Times::ForEver, ErrorKind::PermissionDenied);
+        }
+    };
+    let meddling = Meddling { disk: disk.mount(), opened: Mutex::new(Box::new(add)) };
+    backup(&meddling, Path::new("/db"), Path::new(TO), &|_, _| {}).unwrap_err();
+    let names: Vec<_> = disk.list(Path::new(TO)).unwrap().into_iter().map(|found| found.name).collect();
+    assert_eq!(names, ["notes"]);
+}
+
 type Copying = fn(&dyn Disk, &Path, &Path, &Progress<'_>) -> Result<Copied, LogError>;
 
 /// The functions that copy. All must refuse the same targets.

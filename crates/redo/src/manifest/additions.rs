@@ -12,9 +12,13 @@
 //!   28  crc32 of the bytes before it u32        20  crc32 of the JSON u32
 //! ```
 //! Invariant: the file counts only beside the manifest that its header names. So a new manifest makes it void. The
-//! header is durable before the first record is written, and each record before the next one. So a record that fails
-//! its checksums is a torn tail if no later record is sound, and damage otherwise. The nonce is random: what is left of
-//! an earlier file is never taken for a record.
+//! header is durable before the first record is written, and each record before the next one. So at most the last
+//! record is torn. A record is written over durable zeros, a disk writes a sector as a whole or not at all, and JSON
+//! has no zero bytes. So a record that fails its checksums is damaged if a later record is sound, or if none of its
+//! sectors is missing.
+//!
+//! A last record that was durable and lost a sector later looks like a torn one. Recovery then refuses the entries of
+//! its tables in the log.
 
 use std::io::{Error, ErrorKind};
 use std::path::{Path, PathBuf};
@@ -33,6 +37,11 @@ const MAGIC: &[u8; 8] = b"SRTMTAB1";
 const HEADER_BYTES: usize = 32;
 const RECORD_MAGIC: &[u8; 4] = b"TADD";
 const RECORD_BYTES: usize = 24;
+/// A disk writes a sector as a whole, or not at all.
+const SECTOR_BYTES: usize = 512;
+
+/// Zeros are written up to a multiple of this.
+const AHEAD_BYTES: u64 = if cfg!(test) { 1 << 10 } else { 64 << 10 };
 
 /// A shorter manifest is written as a whole: that costs as many flushes, and no second file.
 const WHOLE_MAX: u64 = if cfg!(test) { 1 << 10 } else { 64 << 10 };
@@ -74,6 +83,8 @@ pub struct Additions {
     records: u64,
     /// Where the last record ends. None after a failure: the next table needs a new manifest.
     end: Option<u64>,
+    /// Behind the last record there are durable zeros up to here.
+    zeros_end: u64,
 }
 
 impl Additions {
@@ -94,14 +105,17 @@ impl Additions {
                 disk.remove_file(&path)?;
             }
             let file = disk.open(&path, Opening::Create)?;
-            file.write_all_at(&header(base, nonce), 0)?;
+            let mut bytes = header(base, nonce).to_vec();
+            bytes.resize(AHEAD_BYTES as usize, 0);
+            file.write_all_at(&bytes, 0)?;
             Ok(file)
         };
         let file = create().map_err(untouched)?;
         let lost = |source| NotWritten { is_final: !is_full(&source), error: LogError::io(what)(source) };
         file.sync_data().map_err(lost)?;
         disk.sync_dir(directory).map_err(|source| NotWritten { is_final: true, ..untouched(source) })?;
-        Ok(Some(Additions { file, salt: Salt::of(nonce), base, records: 0, end: Some(HEADER_BYTES as u64) }))
+        let (salt, end) = (Salt::of(nonce), Some(HEADER_BYTES as u64));
+        Ok(Some(Additions { file, salt, base, records: 0, end, zeros_end: AHEAD_BYTES }))
     }
 
     /// Whether the tables belong into a new manifest now. The file is then about as long as the manifest, so the bytes
@@ -127,12 +141,23 @@ impl Additions {
             return Ok(false);
         }
         self.end = None;
-        self.file.write_all_at(&record, end).map_err(untouched)?;
-        let lost = |source| NotWritten { is_final: !is_full(&source), error: LogError::io(what)(source) };
-        self.file.sync_data().map_err(lost)?;
+        let record_end = end + record.len() as u64;
+        if record_end > self.zeros_end {
+            let zeros = vec![0; (record_end.next_multiple_of(AHEAD_BYTES) - self.zeros_end) as usize];
+            self.write(&zeros, self.zeros_end, what)?;
+            self.zeros_end += zeros.len() as u64;
+        }
+        self.write(&record, end, what)?;
         self.records += 1;
-        self.end = Some(end + record.len() as u64);
+        self.end = Some(record_end);
         Ok(true)
+    }
+
+    /// Writes bytes that are durable if this succeeds.
+    fn write(&self, bytes: &[u8], offset: u64, what: &'static str) -> Result<(), NotWritten> {
+        let failed = |is_final| move |source| NotWritten { is_final, error: LogError::io(what)(source) };
+        self.file.write_all_at(bytes, offset).map_err(failed(false))?;
+        self.file.sync_data().map_err(|source| failed(!is_full(&source))(source))
     }
 }
 
@@ -171,6 +196,19 @@ fn record_at(bytes: &[u8], salt: Salt) -> Option<(u64, Option<&[u8]>)> {
     let number = u64::from_le_bytes(std::array::from_fn(|i| head[8 + i]));
     let json = rest.get(..u32_at(16) as usize).filter(|json| crc32fast::hash(json) == u32_at(20));
     Some((number, json))
+}
+
+/// Whether a power cut can have left what is at `at` instead of a sound record: it is not there, or the file ends
+/// within it, or one of its sectors has no byte of it.
+fn is_torn(bytes: &[u8], at: usize, salt: Salt) -> bool {
+    let rest = &bytes[at..];
+    // Where only the header's length is known, the JSON does not count.
+    let json_bytes = record_at(rest, salt).map_or(0, |_| u32::from_le_bytes(std::array::from_fn(|i| rest[16 + i])));
+    let end = at + RECORD_BYTES + json_bytes as usize;
+    let sectors = (at / SECTOR_BYTES..end.div_ceil(SECTOR_BYTES)).map(|sector| sector * SECTOR_BYTES);
+    let is_missing =
+        |sector: usize| bytes[sector.max(at)..(sector + SECTOR_BYTES).min(bytes.len())].iter().all(|byte| *byte == 0);
+    end > bytes.len() || sectors.into_iter().any(is_missing)
 }
 
 /// Whether the directory has the file.
@@ -236,6 +274,9 @@ fn decode(bytes: &[u8], path: PathBuf, base: Base, manifest: &mut Manifest) -> R
     let is_record = |place: &usize| record_at(&bytes[*place..], salt).is_some();
     if let Some(later) = (at + 1..bytes.len()).find(is_record) {
         return Err(corrupt(at, format!("the record here is damaged, but the one at byte {later} is sound")));
+    }
+    if !is_torn(bytes, at, salt) {
+        return Err(corrupt(at, "the record here is damaged: all of it was written".to_owned()));
     }
     manifest.check().map_err(|problem| corrupt(HEADER_BYTES, problem))
 }

@@ -142,7 +142,7 @@ impl Session {
             in_procedure(error, P::NAME);
         }
         #[cfg(feature = "test-support")]
-        self.tell::<P>(arguments, &result);
+        self.record_call::<P>(arguments, &result);
         result
     }
 
@@ -189,7 +189,7 @@ impl Session {
         }
         #[cfg(feature = "test-support")]
         if let Step::Done(result) = &step {
-            self.tell::<P>(arguments, result);
+            self.record_call::<P>(arguments, result);
         }
         step
     }

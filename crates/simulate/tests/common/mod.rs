@@ -32,7 +32,7 @@ pub(crate) const COSTS: Costs = Costs {
 /// Ends a run that does not end by itself, and the test with it.
 pub(crate) fn guard() -> Guard {
     let tell = |reason| panic!("{reason}");
-    Guard { longest: Duration::from_secs(1), held: Duration::from_secs(60), tell: Box::new(tell) }
+    Guard { longest: Duration::from_secs(1), held: Duration::from_secs(60), report: Box::new(tell) }
 }
 
 /// A step at a word.

@@ -211,22 +211,22 @@ pub(super) fn child(
         _ => 1,
     };
     let (mut session, mut rng) = (db.session(), Rng::from_seed(seed ^ u64::from(thread)));
-    let mut untold = Vec::new();
+    let mut unreported = Vec::new();
     let mut acknowledged = |number| -> Result<(), TransactError> {
-        untold.push(number);
-        if untold.len() < together {
+        unreported.push(number);
+        if unreported.len() < together {
             return Ok(());
         }
         if together > 1 {
             db.flush()?;
         }
-        untold.drain(..).for_each(|number| tell(thread, number));
+        unreported.drain(..).for_each(|number| tell(thread, number));
         Ok(())
     };
     if thread == TERMINAL {
         let workload = tpcc();
         let mut terminal = workload.terminal(db, 0, seed).map_err(said)?;
-        session.tell_calls();
+        session.record_calls();
         while !stops() {
             if let Ending::Failed(error) = terminal.run_one(&mut session).ending {
                 return Err(said(error));

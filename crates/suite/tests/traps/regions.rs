@@ -26,7 +26,7 @@ fn histories_hold_however_often_regions_abort() {
             let mut fallbacks = 0;
             for setting in settings(emulated(seed, abort_one_in)) {
                 let load = Load { threads: 3, transactions: 60, keys: 8, operations: 6 };
-                let stressed = stress_with(&setting, &load, seed, |builder| builder.region_budget(budget));
+                let stressed = stress_with(&setting, &load, seed, |builder| builder.region_budget(budget), |_| ());
                 let regions = stressed.unwrap_or_else(|fault| panic!("1 in {abort_one_in}: {fault}")).regions;
                 let ended = regions.committed + regions.aborted.total();
                 assert_eq!(regions.started, ended, "{setting}: every region ends, {regions:?}");

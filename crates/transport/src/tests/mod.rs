@@ -154,7 +154,7 @@ fn on_cores(
         Machine { transfer: cost, overlapped: cost, pause: cost, yields: cost, sleep: cost, region: cost, abort: cost };
     let costs = CoreCosts { work: CoreWork::of_steps([cost; 8]), machine };
     let tell = |reason| panic!("{reason}");
-    let guard = Guard { longest: Duration::from_secs(2), held: Duration::from_secs(60), tell: Box::new(tell) };
+    let guard = Guard { longest: Duration::from_secs(2), held: Duration::from_secs(60), report: Box::new(tell) };
     let Run { results, cores, .. } = run(&costs, guard, roles)?;
     let (mut ends, mut answers) = (Ends { owners: Vec::new(), coordinator: None }, Vec::new());
     for gives in results {

@@ -12,6 +12,7 @@ mod client;
 #[cfg(test)]
 mod tests;
 
+use std::io::Write;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -222,7 +223,8 @@ impl Plan {
                     ));
                 }
                 std::fs::create_dir_all(&data).map_err(failed)?;
-                std::fs::write(&named, name).map_err(failed)?;
+                let new = std::fs::File::create_new(&named);
+                new.and_then(|mut file| file.write_all(name.as_bytes())).map_err(failed)?;
             }
         }
         self.data = Some(data);

@@ -28,7 +28,7 @@ fn agree(bench: &Bench<DbxTc>, deferrable: &[ColumnId]) {
     let changed: ColumnSet = [SUM, OTHER, LONE, SMALL].into_iter().collect();
     let deferrable = deferrable.iter().copied().collect();
     bench.cells.commuting.set(ColumnSet::of(LONE), changed.complement(), deferrable);
-    bench.environment.epochs.windows().deferrals().tell();
+    bench.environment.epochs.windows().deferrals().note_change();
 }
 
 /// Publishes as a database does.

@@ -2,6 +2,7 @@
 
 use seriatim_base::disk::FaultyDisk;
 use seriatim_base::{LayoutId, TableId};
+use seriatim_catalog::{ColumnDef, ColumnType};
 
 use super::*;
 use crate::manifest::tests::small;
@@ -52,10 +53,13 @@ fn begin(disk: &FaultyDisk) -> Additions {
     Additions::begin(disk, directory()).expect("the disk works").expect("the manifest is long")
 }
 
+/// The header and the records, without the zeros behind them: JSON does not end with zeros.
 fn bytes(disk: &FaultyDisk) -> Vec<u8> {
     let file = disk.open(&directory().join(ADDITIONS), Opening::Read).expect("it is there");
     let mut bytes = vec![0; file.bytes().expect("a length") as usize];
+    assert!((bytes.len() as u64).is_multiple_of(AHEAD_BYTES), "it was extended before records were written");
     file.read_exact_at(&mut bytes, 0).expect("it is read");
+    bytes.truncate(bytes.iter().rposition(|byte| *byte != 0).map_or(0, |last| last + 1));
     bytes
 }
 
@@ -94,6 +98,9 @@ fn a_list_that_was_cut_off_at_any_byte_has_the_tables_before() {
         let count = ends.iter().filter(|end| **end <= cut).count().saturating_sub(1);
         set(&disk, &whole[..cut]);
         assert_eq!(read(&disk).expect("a torn tail"), manifests[count], "cut at {cut}");
+        if cut % SECTOR_BYTES != 0 && cut > HEADER_BYTES {
+            continue;
+        }
         let mut zeros = whole[..cut].to_vec();
         zeros.resize(if cut < HEADER_BYTES { HEADER_BYTES } else { whole.len() }, 0);
         set(&disk, &zeros);
@@ -102,18 +109,42 @@ fn a_list_that_was_cut_off_at_any_byte_has_the_tables_before() {
 }
 
 #[test]
-fn a_flipped_bit_is_damage_unless_it_is_in_the_last_record() {
-    let (disk, manifests) = listed(2);
+fn a_flipped_bit_is_damage_also_in_the_last_record() {
+    let (disk, _) = listed(2);
     let whole = bytes(&disk);
-    let last = bytes(&listed(1).0).len();
     for at in 0..whole.len() {
         let mut flipped = whole.clone();
         flipped[at] ^= 1 << (at % 8);
         set(&disk, &flipped);
-        match read(&disk) {
-            Ok(manifest) => assert!(at >= last && manifest == manifests[1], "byte {at}"),
-            Err(error) => assert!(matches!(error, LogError::Corrupt { .. }) && at < last, "byte {at}: {error}"),
+        let error = read(&disk).expect_err("damage");
+        assert!(matches!(&error, LogError::Corrupt { file, .. } if file.ends_with(ADDITIONS)), "byte {at}: {error}");
+    }
+}
+
+/// The disk may write the sectors of a record in any order: the power is cut while any of them are missing.
+#[test]
+fn a_record_without_some_of_its_sectors_is_torn() {
+    let (disk, manifests) = listed(0);
+    let (mut manifest, mut additions) = (manifests[0].clone(), begin(&disk));
+    append(&mut additions, &mut manifest, "before");
+    let (before, last) = (manifest.clone(), bytes(&disk).len());
+    let (tables, layouts) = (manifest.tables.len(), manifest.layouts.len());
+    add(&mut manifest, "wide");
+    let columns = (0..40).map(|number| ColumnDef::new(format!("more_{number}"), ColumnType::U64));
+    manifest.tables[tables].definition.columns.extend(columns);
+    assert!(additions.append(&manifest, tables, layouts).expect("the disk works"));
+    assert_eq!(read(&disk).expect("it is sound"), manifest);
+    let whole = bytes(&disk);
+    let sectors: Vec<usize> = (last / SECTOR_BYTES..whole.len().div_ceil(SECTOR_BYTES)).collect();
+    assert!(sectors.len() > 2, "the record has several sectors");
+    for arrived in 0..(1 << sectors.len()) - 1u32 {
+        let mut torn = whole.clone();
+        for (_, sector) in sectors.iter().enumerate().filter(|(bit, _)| arrived >> bit & 1 == 0) {
+            let end = whole.len().min((sector + 1) * SECTOR_BYTES);
+            torn[last.max(sector * SECTOR_BYTES)..end].fill(0);
         }
+        set(&disk, &torn);
+        assert_eq!(read(&disk).expect("a torn tail"), before, "{arrived:b} arrived");
     }
 }
 
@@ -130,7 +161,7 @@ fn a_list_counts_only_beside_its_manifest_and_with_its_own_records() {
     assert_eq!(read(&disk).expect("it is sound"), other, "the list of another manifest");
     let head = header(additions.base, 7);
     set(&disk, &[&head[..], &old[HEADER_BYTES..]].concat());
-    assert_eq!(read(&disk).expect("it is sound"), other, "records of an earlier list");
+    read(&disk).expect_err("records of an earlier list: each was written over zeros");
     set(&disk, &head);
     additions.salt = Salt::of(7);
     append(&mut additions, &mut other, "later");
@@ -160,7 +191,13 @@ fn a_list_ends_when_it_is_as_long_as_its_manifest_or_when_it_failed() {
     assert!(!additions.append(&manifest, tables, layouts).expect("a manifest would be too long"));
     additions.base = base;
     disk.set_capacity(0);
-    let refused = additions.append(&manifest, tables, layouts).expect_err("the disk is full");
+    // The zeros behind the records have their space already.
+    let refused = (0..).find_map(|number| {
+        let (tables, layouts) = (manifest.tables.len(), manifest.layouts.len());
+        add(&mut manifest, &format!("refused_{number}"));
+        additions.append(&manifest, tables, layouts).err()
+    });
+    let refused = refused.expect("the disk is full");
     assert!(!refused.is_final && additions.is_long(), "{refused:?}");
     let again = additions.append(&manifest, tables, layouts).expect_err("it has failed");
     assert!(again.error.to_string().contains("an earlier attempt failed"), "{}", again.error);
