@@ -9,7 +9,8 @@ use seriatim_base::thread;
 use crate::{contributing, fuzz, nightly, tidy, timings};
 
 /// Crates with loom models: tests of the library whose path contains `loom`.
-const MODELLED: &[&str] = &["seriatim-base", "seriatim-memory", "seriatim-store", "seriatim-txn", "seriatim-redo"];
+const MODELLED: &[&str] =
+    &["seriatim-base", "seriatim-memory", "seriatim-store", "seriatim-txn", "seriatim-redo", "seriatim-baselines"];
 
 struct Step {
     name: &'static str,

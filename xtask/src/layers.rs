@@ -69,19 +69,17 @@ pub(crate) fn check(tree: &Tree) -> Vec<Finding> {
 const FOR_TESTS: [&str; 3] = ["canary", "small", "test-support"];
 
 /// Crates that are nothing but tests.
-const ALL_TESTS: [&str; 5] = [
-    "crates/suite/Cargo.toml",
-    "crates/fuzz/Cargo.toml",
-    "crates/baselines/unit/Cargo.toml",
-    "crates/protocol/unit/Cargo.toml",
-    "crates/store/unit/Cargo.toml",
-];
+const ALL_TESTS: [&str; 2] = ["crates/suite/Cargo.toml", "crates/fuzz/Cargo.toml"];
+
+/// The end of the path of a manifest that compiles the tests of the crate in the folder above.
+const UNIT: &str = "/unit/Cargo.toml";
 
 /// Shipped code has no feature of tests. Crates ask for these among their dev-dependencies, and crates that only test
 /// anywhere. The default build is the program alone, which does not depend on the suite.
 pub(crate) fn features(tree: &Tree) -> Vec<Finding> {
     let mut findings = Vec::new();
-    for (path, text) in tree.ending("Cargo.toml").filter(|(path, _)| !ALL_TESTS.contains(path)) {
+    let is_shipped = |path: &str| !ALL_TESTS.contains(&path) && !path.ends_with(UNIT);
+    for (path, text) in tree.ending("Cargo.toml").filter(|(path, _)| is_shipped(path)) {
         let mut section = "";
         for (i, line) in text.lines().enumerate() {
             let line = line.split('#').next().unwrap_or_default().trim();
@@ -256,7 +254,8 @@ mod tests {
         let small = "seriatim-store = { workspace = true, features = [\"small\"] }\n";
         let shipped = format!("[dependencies]\n{small}");
         assert_one(&manifest("crates/bench/Cargo.toml", &shipped), &["bench/Cargo.toml:2", "`small` is for tests"]);
-        ALL_TESTS.iter().for_each(|path| assert_eq!(manifest(path, &shipped), []));
+        let unit = format!("crates/store{UNIT}");
+        ALL_TESTS.iter().chain([&&*unit]).for_each(|path| assert_eq!(manifest(path, &shipped), []));
         let table = "[dependencies.seriatim]\nfeatures = [\"test-support\"]\n";
         assert_one(&manifest("crates/cli/Cargo.toml", table), &["cli/Cargo.toml:2", "`test-support`"]);
         let tests = format!("[dependencies]\nseriatim-base.workspace = true\n[dev-dependencies]\n{small}");

@@ -33,7 +33,7 @@ const TOOLS: &[Tool] = &[
 /// Arguments of `cargo test`, each a run: crates whose memory is shared or reached by address.
 const SANITIZED: &[&[&str]] = &[
     &["-p", "seriatim-catalog", "--lib", "--test", "wire", "--test", "keys", "--test", "derive"],
-    &["-p", "seriatim-store", "--lib", "--tests"],
+    &["-p", "seriatim-store", "--lib", "--test", "hash"],
     &["-p", "seriatim-protocol", "-p", "seriatim-baselines", "--lib"],
     // A sample: every protocol on every back end, histories judged.
     &["-p", "seriatim-suite", "--test", "histories", "--test", "traps", "--test", "protocol"],

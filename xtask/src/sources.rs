@@ -47,6 +47,51 @@ const FILE_CALLS: &[&str] = &[
 /// Files that exchange the types of atomics when a crate is model-checked.
 const EXCHANGES: &[&str] = &["sync.rs", "word.rs"];
 
+/// Crates that models of whole transactions run.
+const MODELLED: &[&str] = &["htm", "store", "txn", "protocol", "baselines"];
+
+/// `doctest = false` is in the manifests of the libraries without an example in their documentation, and in no other.
+/// Rustdoc takes a second for a library even if there is nothing to run.
+pub(crate) fn examples(tree: &Tree) -> Vec<Finding> {
+    let judge = |(path, manifest): (&str, &str)| {
+        let source = format!("{}src/", path.strip_suffix("Cargo.toml")?);
+        let is_left_out = manifest.lines().any(|line| line == "doctest = false");
+        let mut files = tree.ending(".rs").filter(|(file, _)| file.starts_with(&source));
+        let message = match files.find_map(|(file, text)| Some((file, example(text)?))) {
+            _ if !tree.has(&format!("{source}lib.rs")) => return None,
+            Some((file, line)) if is_left_out => {
+                format!("`doctest = false` leaves out the example of {file}:{line}: remove it")
+            }
+            None if !is_left_out => "no documentation has an example: say `doctest = false` in `[lib]`".to_owned(),
+            _ => return None,
+        };
+        Some(Finding::new(path, 0, message))
+    };
+    tree.ending("/Cargo.toml").filter_map(judge).collect()
+}
+
+/// The line of the first example that rustdoc would compile.
+fn example(text: &str) -> Option<usize> {
+    let mut is_open = false;
+    for (at, line) in text.lines().enumerate() {
+        let line = line.trim_start();
+        let Some(line) = line.strip_prefix("///").or_else(|| line.strip_prefix("//!")) else {
+            is_open = false;
+            if line.starts_with("#[doc = include_str!") || line.starts_with("#![doc = include_str!") {
+                return Some(at + 1);
+            }
+            continue;
+        };
+        let Some(language) = line.trim_start().strip_prefix("```") else { continue };
+        let mut words = language.split(',').map(str::trim);
+        if !is_open && words.all(|word| matches!(word, "" | "rust" | "no_run" | "should_panic" | "compile_fail")) {
+            return Some(at + 1);
+        }
+        is_open = !is_open;
+    }
+    None
+}
+
 /// A loom model runs the code that ships: what differs under `cfg(loom)` are the types of atomics, in files
 /// that do nothing else. Tests may differ.
 pub(crate) fn models(tree: &Tree) -> Vec<Finding> {
@@ -73,6 +118,17 @@ pub(crate) fn models(tree: &Tree) -> Vec<Finding> {
             }
         }
     }
+    for_each_shipped(tree, |path, tokens| {
+        if !crate_of(path).is_some_and(|folder| MODELLED.contains(&folder)) || path.ends_with("/sync.rs") {
+            return;
+        }
+        for (names, line) in rust::paths(tokens, &["std"]) {
+            if matches!(names[..], ["std", "sync", "atomic", "AtomicU64" | "fence"]) {
+                let message = format!("`{}`: no model would know it; use seriatim_base::word", names.join("::"));
+                findings.push(Finding::new(path, line, message));
+            }
+        }
+    });
     findings
 }
 
@@ -337,6 +393,8 @@ mod tests {
         ] {
             assert_one(&models(&source(LIBRARY, text)), &["lib.rs:1", "cfg(loom)"]);
         }
+        let unknown = source("crates/txn/src/lib.rs", "use std::sync::atomic::{Ordering, fence};");
+        assert_one(&models(&unknown), &["lib.rs:1", "seriatim_base::word"]);
         for (path, text) in [
             (LIBRARY, "#[cfg(all(test, loom))] mod loom_model;\n#[cfg(all(test, not(loom)))] mod tests;"),
             (LIBRARY, "#[cfg(test)] mod a { const LOOM: &str = \"loom\"; } // cfg(loom)"),
@@ -367,5 +425,22 @@ mod tests {
             assert_eq!(silence(&source(path, "fn f() { println!() }")), []);
         }
         assert_eq!(silence(&source(LIBRARY, "#[test] fn f() { eprintln!(\"seed 1\") }")), []);
+    }
+
+    #[test]
+    fn canary_examples_that_nothing_runs_are_found() {
+        let found = |manifest: &str, text: &str| {
+            examples(&Tree::of(&[("crates/a/Cargo.toml", manifest), ("crates/a/src/lib.rs", text)]))
+        };
+        let (with, without) = ("[lib]\ndoctest = false\n", "[lib]\n");
+        let text = "//! ```text\n//! a\n//! ```\n\n/// b\n";
+        for example in ["    /// ```\n", "//! ```rust,no_run\n", "#[doc = include_str!(\"a.md\")]\n"] {
+            let text = format!("{text}{example}");
+            assert_one(&found(with, &text), &["crates/a/Cargo.toml", "crates/a/src/lib.rs:6", "remove it"]);
+            assert_eq!(found(without, &text), []);
+        }
+        assert_one(&found(without, text), &["crates/a/Cargo.toml", "doctest = false"]);
+        assert_eq!(found(with, text), []);
+        assert_eq!(examples(&Tree::of(&[("crates/a/Cargo.toml", ""), ("crates/a/src/main.rs", "//! ```\n")])), []);
     }
 }

@@ -41,6 +41,7 @@ const RULES: &[Rule] = &[
     sources::columns,
     sources::platform_interfaces,
     sources::files,
+    sources::examples,
     sources::models,
     sources::unfinished,
     sources::silence,

@@ -52,6 +52,9 @@ fn spin(pauses: u32) {
     if crate::simulated::wait(crate::simulated::Wait::Spin(pauses)) {
         return;
     }
+    if crate::word::wait() {
+        return;
+    }
     for _ in 0..pauses {
         std::hint::spin_loop();
     }

@@ -29,6 +29,7 @@ mod tid;
 mod turns;
 mod unwind;
 mod waiter;
+pub mod word;
 
 pub use align::{CACHE_LINE, CacheAligned};
 pub use backoff::Backoff;

@@ -108,9 +108,25 @@ pub fn tries(with_each_change: u64, nightly: u64) -> u64 {
     if is_nightly() { nightly } else { with_each_change }
 }
 
+/// The cases of a test: with each change every `nth`, which ones depends on `turn`; in a nightly run ([`is_nightly`])
+/// all.
+pub fn sample<T>(cases: impl IntoIterator<Item = T>, nth: usize, turn: u64) -> impl Iterator<Item = T> {
+    let (nth, first) = if is_nightly() { (1, 0) } else { (nth, (turn % nth as u64) as usize) };
+    cases.into_iter().skip(first).step_by(nth)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn samples_of_all_turns_are_all_cases() {
+        let mut sampled: Vec<u64> = (0..3).flat_map(|turn| sample(0..10, 3, turn)).collect();
+        sampled.sort_unstable();
+        sampled.dedup();
+        assert_eq!(sampled, (0..10).collect::<Vec<_>>());
+        assert_eq!(sample(0..10, 3, 4).count(), if is_nightly() { 10 } else { 3 });
+    }
 
     #[test]
     fn same_seed_same_draws() {

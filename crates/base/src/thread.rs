@@ -93,6 +93,9 @@ pub fn park() {
     if crate::simulated::wait(crate::simulated::Wait::Yield) {
         return;
     }
+    if crate::word::wait() {
+        return;
+    }
     if !turns::wait() {
         std::thread::park();
     }

@@ -18,5 +18,7 @@ use seriatim_protocol::{shared, step};
 #[path = "../../protocol/src/common.rs"]
 #[allow(dead_code, reason = "no test uses all of it")]
 mod common;
-#[cfg(test)]
+#[cfg(all(test, loom))]
+mod loom_model;
+#[cfg(all(test, not(loom)))]
 mod stage;

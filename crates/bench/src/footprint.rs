@@ -30,7 +30,7 @@ pub(crate) struct Options {
 /// Rows in a transaction.
 const BATCH: u64 = 1000;
 /// Seconds for helpers to release memory.
-const REST: u64 = 5;
+const REST: u64 = if cfg!(test) { 0 } else { 5 };
 
 /// A row with an index.
 #[derive(Table, Clone, Debug)]

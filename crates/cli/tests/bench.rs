@@ -4,6 +4,7 @@
 use std::process::{Command, Output};
 
 use serde_json::Value;
+use seriatim::rng::{sample, seed};
 use seriatim_workload::{Entry, WORKLOADS};
 
 use crate::partitions::enough;
@@ -77,7 +78,7 @@ fn contention_is_reported_if_it_is_requested() {
 
 #[test]
 fn a_protocol_that_needs_regions_is_refused_without_them_and_the_error_says_what_works() {
-    let entry = WORKLOADS.iter().find(|entry| entry.name == "tpcc").expect("it is listed");
+    let entry = Entry::find("smallbank").expect("it is registered");
     let on = |htm| {
         let options = ["--protocol", "naive", "--format", "json", "--htm", htm];
         bench(entry, &[small(entry), &options[..]].concat())
@@ -403,12 +404,14 @@ fn invalid_batches_are_refused_in_a_line_with_the_valid_values() {
 
 #[test]
 fn options_of_the_protocol_are_set_and_reported_or_refused_with_the_valid_values() {
-    let (entry, json) = (&WORKLOADS[0], ["--format", "json"]);
+    let entry = Entry::find("smallbank").expect("it is registered");
+    let json = ["--format", "json"];
     let report = |more: &[&str]| -> Value {
         let text = printed(entry, &[&json, more].concat());
         serde_json::from_str(&text).unwrap_or_else(|error| panic!("{error}: {text}"))
     };
-    for protocol in seriatim::available_protocols().iter().filter(|protocol| !protocol.options.is_empty()) {
+    let with_options = seriatim::available_protocols().iter().filter(|protocol| !protocol.options.is_empty());
+    for protocol in sample(with_options, 3, seed("options of the protocol")) {
         let chosen = ["--protocol", protocol.name];
         let at_rest = report(&chosen);
         for knob in protocol.options {
@@ -468,7 +471,7 @@ fn invalid_options_of_workloads_are_refused_in_one_line() {
 #[test]
 fn a_run_ends_at_the_memory_limit_and_reports_its_measurements() {
     let tpcc = WORKLOADS.iter().find(|entry| entry.name == "tpcc").expect("registered");
-    for more in [&["--format", "json"][..], &["--format", "text"]] {
+    for more in sample([["--format", "json"], ["--format", "text"]], 2, seed("the form of a full run")) {
         let arguments =
             ["--scale", "small", "--memory-limit", "24", "--seconds", "600", "--warmup", "0", "--prefault", "0"];
         let mut command = Command::new(env!("CARGO_BIN_EXE_seriatim"));

@@ -533,8 +533,9 @@ impl<W: Worker + ?Sized> TxCore<W> {
         place
     }
 
-    /// Inserts a run as a new record. The record must not exist.
-    fn insert_run(&self, set: &TableSet, key: u128, run: Run) -> Result<(), Abort> {
+    /// Inserts a run as a new record. The record must not exist. Returns the transaction's row version of it, if that is
+    /// known.
+    fn insert_run(&self, set: &TableSet, key: u128, run: Run) -> Result<Option<RowPtr>, Abort> {
         let (table, encoded) = (&set.primary, set.cluster.key(key));
         let staged = self.operate(|worker| worker.stage(table))?;
         // SAFETY: the staged row is ours, and holds the address of a run.
@@ -545,7 +546,7 @@ impl<W: Worker + ?Sized> TxCore<W> {
             return Err(self.torn());
         }
         self.wrote(table, encoded);
-        Ok(())
+        Ok((self.worker().seen().record == Some(staged.record)).then_some(staged.row))
     }
 
     /// The zeroed place for a row that is appended to the open run, if its key is known to belong there. Only
@@ -590,8 +591,8 @@ impl<W: Worker + ?Sized> TxCore<W> {
             // SAFETY: the run is new, and has room.
             let after = unsafe { Self::write_row_at(cluster, run, 0, row) };
             let first = cluster.first(key);
-            self.insert_run(set, first, run)?;
-            self.open_run.open(set, first, run, None, true);
+            let row = self.insert_run(set, first, run)?;
+            self.open_run.open(set, first, run, row, true);
             self.open_run.appended(cluster, run, key);
             return self.inserted(set, encoded, None, after);
         };
@@ -672,9 +673,9 @@ impl<W: Worker + ?Sized> TxCore<W> {
             }
         }
         let first = cluster.first(key) | set.suffix_at(upper, 0);
-        self.insert_run(set, first, upper)?;
+        let row = self.insert_run(set, first, upper)?;
         match goes_up {
-            true => self.open_run.open(set, first, upper, None, false),
+            true => self.open_run.open(set, first, upper, row, false),
             false => self.open_run.is_alone.set(false),
         }
         Ok(after)

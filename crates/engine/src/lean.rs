@@ -11,7 +11,7 @@ use std::any::TypeId;
 use std::ptr::NonNull;
 
 use seriatim_catalog::{ColumnSet, ColumnUse, Key, OutOfMemory, RowWriter};
-use seriatim_txn::{OnExists, OpError, Protocol, RowPtr, Staged, Table, Worker};
+use seriatim_txn::{OnExists, Protocol, RowPtr, Staged, Table, Worker};
 
 use crate::error::Abort;
 use crate::table::TableSet;
@@ -174,27 +174,16 @@ impl<W: Worker> Lean<'_, W> {
         unsafe { &mut *self.worker.as_ptr() }
     }
 
-    /// As [`TxCore::operate`], with the first try compiled for the worker; `again` is used for later tries.
-    #[inline(always)]
-    fn operate<R, A: FnMut(&mut (dyn Worker + 'static)) -> Result<R, OpError>>(
-        &self,
-        first: impl FnOnce(&mut W) -> Result<R, OpError>,
-        again: impl FnOnce() -> A,
-    ) -> Result<R, Abort> {
-        self.core.count_operation()?;
-        match first(self.worker()) {
-            Ok(result) => Ok(result),
-            Err(stop) => self.core.retry_or_stop(stop, again()),
-        }
-    }
-
     #[inline(always)]
     fn read(&self, table: &Table, key: Key<'_>, columns: ColumnSet) -> Result<Option<RowPtr>, Abort> {
-        let again = || {
-            let key = key.anew();
-            move |worker: &mut (dyn Worker + 'static)| worker.read(table, key, columns)
-        };
-        self.operate(|worker| worker.read(table, key, columns), again)
+        self.core.count_operation()?;
+        match self.worker().read(table, key.anew(), columns) {
+            Ok(row) => Ok(row),
+            Err(stop) => {
+                let key = key.anew();
+                self.core.retry_or_stop(stop, move |worker| worker.read(table, key.anew(), columns))
+            }
+        }
     }
 
     /// Keys of one word go by register. One copy of this code for all tables stays in the instruction cache.
@@ -211,11 +200,14 @@ impl<W: Worker> Lean<'_, W> {
     /// The private row version of the row to be changed.
     #[inline(always)]
     fn update(&self, table: &Table, key: Key<'_>, columns: ColumnUse) -> Result<Option<RowPtr>, Abort> {
-        let again = || {
-            let key = key.anew();
-            move |worker: &mut (dyn Worker + 'static)| worker.update(table, key, columns)
+        self.core.count_operation()?;
+        let rows = match self.worker().update(table, key.anew(), columns) {
+            Ok(rows) => rows,
+            Err(stop) => {
+                let key = key.anew();
+                self.core.retry_or_stop(stop, move |worker| worker.update(table, key.anew(), columns))?
+            }
         };
-        let rows = self.operate(|worker| worker.update(table, key, columns), again)?;
         Ok(rows.map(|rows| rows.after))
     }
 
@@ -231,7 +223,11 @@ impl<W: Worker> Lean<'_, W> {
 
     #[inline(never)]
     fn stage(&self, table: &Table) -> Result<Staged, Abort> {
-        self.operate(|worker| worker.stage(table), || |worker: &mut (dyn Worker + 'static)| worker.stage(table))
+        self.core.count_operation()?;
+        match self.worker().stage(table) {
+            Ok(staged) => Ok(staged),
+            Err(stop) => self.core.retry_or_stop(stop, |worker| worker.stage(table)),
+        }
     }
 
     #[inline(never)]
@@ -263,7 +259,7 @@ impl<W: Worker> Operations for Lean<'_, W> {
         columns: ColumnUse,
         change: impl FnOnce(RowWriter<'_>) -> ColumnSet,
     ) -> Result<(), Abort> {
-        let row = if set.is_plain() {
+        let row = if set.is_plain_for(columns) {
             match key {
                 Key::Word8(key) => self.update_word(&set.primary, key, columns)?,
                 key => self.update_any(&set.primary, &key, columns)?,

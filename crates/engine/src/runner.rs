@@ -120,12 +120,9 @@ pub fn with_value<R>(committed: Committed<()>, value: Option<R>) -> Committed<R>
 
 /// One attempt that has begun: the body and the commit.
 #[inline(always)]
-fn attempt<R>(tx: &mut TxCore, mut body: impl FnMut(&mut TxCore) -> Result<R, Abort>) -> Result<(R, Tid), Failure> {
+fn attempt(tx: &mut TxCore, body: &mut impl FnMut(&mut TxCore) -> Result<(), Abort>) -> Result<Tid, Failure> {
     match catch_unwind(AssertUnwindSafe(|| body(tx))) {
-        Ok(Ok(value)) => match tx.commit() {
-            Ok(tid) => Ok((value, tid)),
-            Err(cause) => Err(Failure::Conflict(cause)),
-        },
+        Ok(Ok(())) => tx.commit().map_err(Failure::Conflict),
         Ok(Err(abort)) => Err(Failure::Abort(abort)),
         Err(panic) => Err(Failure::Panic(panic)),
     }
@@ -134,18 +131,18 @@ fn attempt<R>(tx: &mut TxCore, mut body: impl FnMut(&mut TxCore) -> Result<R, Ab
 /// As [`attempt`], isolated from all other attempts that run so.
 #[cold]
 #[inline(never)]
-fn attempt_whole<R>(
+fn attempt_whole(
     (whole, noted): &mut (Whole, RegionStatistics),
     tx: &mut TxCore,
-    body: &mut dyn FnMut(&mut TxCore) -> Result<R, Abort>,
-) -> Result<(R, Tid), Failure> {
+    mut body: &mut dyn FnMut(&mut TxCore) -> Result<(), Abort>,
+) -> Result<Tid, Failure> {
     // The counts of the previous attempt: only a worker can add them, and after this attempt the transaction
     // has no worker.
     let counted = whole.statistics();
     tx.begin_whole(counted.since(noted));
     *noted = counted;
     let mut ended = None;
-    whole.run(&mut || ended = Some(attempt(tx, &mut *body)));
+    whole.run(&mut || ended = Some(attempt(tx, &mut body)));
     ended.expect("what is run whole runs to its end")
 }
 
@@ -382,7 +379,13 @@ impl Runner {
         let mut attempts = 1;
         self.tx.renew();
         let reach = self.take_reach(origin);
-        loop {
+        // The body's value is left here: it can be large, and would be moved through each function on the way.
+        let mut value = None;
+        let mut body = |tx: &mut TxCore| {
+            value = Some(body(tx)?);
+            Ok(())
+        };
+        let (receipt, attempts) = loop {
             self.tx.open(mode, attempts, origin)?;
             let exclusive = self.tx.decide_exclusively();
             // Kept until the attempt has committed or failed: a reported failure was true in these partitions.
@@ -397,15 +400,17 @@ impl Runner {
             };
             drop((owned, exclusive));
             match ended {
-                Ok((value, tid)) => {
+                Ok(tid) => {
                     if attempts > 1 {
                         self.tx.end_turn();
                     }
-                    return Ok(Committed { value, receipt: self.tx.receipt(tid), attempts });
+                    break (self.tx.receipt(tid), attempts);
                 }
                 Err(failure) => self.failed(failure, &mut attempts)?,
             }
-        }
+        };
+        let value = value.expect("a body that succeeds leaves its value");
+        Ok(Committed { value, receipt, attempts })
     }
 
     /// The partitions in which the next transaction runs alone.

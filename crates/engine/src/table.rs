@@ -17,6 +17,8 @@ pub struct TableSet {
     pub(crate) database: u64,
     /// How rows are stored in the records of `primary`.
     pub(crate) cluster: Cluster,
+    /// The columns that its indexes have.
+    indexed: ColumnSet,
     /// The declaration.
     pub definition: TableDef,
     /// Its rows; if the table is clustered, its runs.
@@ -122,7 +124,18 @@ impl TableSet {
         let text_bytes_max = text_bytes_max(&definition);
         let layout = Layout::of(&definition);
         let cluster = Cluster::new(&definition, &primary.codec, primary.class, layout.row_bytes);
-        Ok(TableSet { database: *number, cluster, definition, primary, layout, indexes, text_bytes_max, _memory })
+        let indexed = indexes.iter().fold(ColumnSet::EMPTY, |all, index| all.union(index.columns));
+        Ok(TableSet {
+            database: *number,
+            cluster,
+            indexed,
+            definition,
+            primary,
+            layout,
+            indexes,
+            text_bytes_max,
+            _memory,
+        })
     }
 
     /// Gives the memory of an empty table back.
@@ -138,6 +151,12 @@ impl TableSet {
     #[inline(always)]
     pub(crate) fn is_plain(&self) -> bool {
         !self.cluster.is_on() && self.indexes.is_empty()
+    }
+
+    /// Whether each row is a record, and an update with this use of columns changes no index.
+    #[inline(always)]
+    pub(crate) fn is_plain_for(&self, columns: ColumnUse) -> bool {
+        !self.cluster.is_on() && !self.indexed.intersects(columns.either())
     }
 
     /// Whether a write can fail after the row was written.

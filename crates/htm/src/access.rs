@@ -2,7 +2,7 @@
 //! it.
 
 use crate::word;
-use std::sync::atomic::AtomicU64;
+use seriatim_base::word::AtomicU64;
 
 /// Shared words as a body sees them. In a region loads and stores are plain and take effect together. In direct mode
 /// stores are releases, each visible at once, so the body first sets lock bits (or runs under the fallback locks).

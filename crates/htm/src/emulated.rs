@@ -17,9 +17,9 @@ use crate::agent::{Abort, Regions};
 use crate::htm::Emulation;
 use crate::locks::FallbackLocks;
 use crate::outside::{Inside, inside};
+use seriatim_base::word::{AtomicU64, Ordering};
 use seriatim_base::{CACHE_LINE, Rng, WorkerId, thread};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// Lines a region may write: 512 scattered ones commit in 1 % of attempts (measured on Emerald Rapids).

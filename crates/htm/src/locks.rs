@@ -4,8 +4,8 @@ use crate::access::{Access, Direct};
 use crate::htm::Htm;
 use crate::word;
 use seriatim_base::thread::Touch;
+use seriatim_base::word::{AtomicU64, Ordering};
 use seriatim_base::{Backoff, CacheAligned};
-use std::sync::atomic::{AtomicU64, Ordering};
 
 /// The locks a body runs under when it does not run in a region, declared before the region begins.
 ///

@@ -16,8 +16,8 @@ use crate::access::{Access, Body, Direct};
 use crate::agent::{Abort, Regions};
 use crate::locks::FallbackLocks;
 use seriatim_base::simulated::{self, Lost, Region};
+use seriatim_base::word::{AtomicU64, Ordering};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
-use std::sync::atomic::{AtomicU64, Ordering};
 
 /// The regions of one worker, and the loads and buffered stores of the one that runs.
 #[derive(Debug, Default)]

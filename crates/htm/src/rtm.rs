@@ -17,7 +17,7 @@ use crate::agent::{Abort, Regions};
 use crate::htm::{Cpuid, Detection};
 use crate::locks::FallbackLocks;
 use seriatim_base::CacheAligned;
-use std::sync::atomic::{AtomicU64, Ordering};
+use seriatim_base::word::{AtomicU64, Ordering};
 use std::time::Duration;
 
 const STARTED: u32 = !0;

@@ -4,7 +4,7 @@
 //! what ships.
 
 use seriatim_base::thread::Touch;
-use std::sync::atomic::{AtomicU64, Ordering};
+use seriatim_base::word::{AtomicU64, Ordering};
 
 /// A shared word: the standard one, or loom's.
 pub trait Word {

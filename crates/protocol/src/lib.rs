@@ -14,9 +14,8 @@ pub mod partitioned;
 pub mod shared;
 pub mod silo;
 
-use std::sync::atomic::AtomicU64;
-
 use seriatim_base::thread::Touch;
+use seriatim_base::word::AtomicU64;
 
 #[cfg(test)]
 #[allow(dead_code, reason = "no test uses all of it")]

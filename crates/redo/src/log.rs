@@ -14,7 +14,6 @@
 
 use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
@@ -29,7 +28,7 @@ use crate::fault::LogFault;
 use crate::logger::Logger;
 use crate::manifest::LogEnd;
 use crate::stream::stream;
-use crate::sync::fence;
+use crate::sync::{AtomicU64, Ordering, fence};
 use crate::writer::{Slot, Writer};
 use crate::{Durable, LogError, segment};
 
@@ -159,7 +158,7 @@ impl Log {
         let shared = Arc::new(Shared {
             slots: (0..writers).map(|_| CacheAligned(Slot::new())).collect(),
             loggers: (0..loggers).map(|_| CacheAligned(Progress::new(before))).collect(),
-            newest_logged: CacheAligned(AtomicU64::new(0)),
+            newest_logged: NewestLogged::default(),
             requested: CacheAligned(AtomicU64::new(0)),
             refusing: CacheAligned(AtomicU64::new(0)),
             durable: Arc::new(Durable::new(start.durable)),
@@ -258,11 +257,7 @@ impl Log {
     /// have reached it without a record before. But once it reaches an epoch that was current after this call,
     /// a recovery finds `epoch`. A checkpoint needs this for its last epoch, which the manifest lists.
     pub fn record(&self, epoch: Epoch) {
-        self.shared.newest_logged.fetch_max(epoch.0, Ordering::AcqRel);
-        // ORDERING: pairs with the fence in `Slot::closed`. Consider a logger that closes an epoch which the
-        // caller reads after this call. It has read a later epoch before its fence, so its fence comes after
-        // this one, and it sees the request.
-        fence(Ordering::SeqCst);
+        self.shared.newest_logged.ask(epoch);
     }
 
     /// An epoch that a recovery finds in a batch, even if it is not durable. A later epoch may be found as well.
@@ -404,8 +399,7 @@ impl LogThreads {
 pub(crate) struct Shared {
     pub(crate) slots: Box<[CacheAligned<Slot>]>,
     pub(crate) loggers: Box<[CacheAligned<Progress>]>,
-    /// The newest epoch of an entry that a logger took from a stream, or of a request to record.
-    newest_logged: CacheAligned<AtomicU64>,
+    newest_logged: NewestLogged,
     /// The newest epoch that a caller waited for.
     requested: CacheAligned<AtomicU64>,
     /// The number of loggers with a full disk, and a bit that is set once the log has stopped. Commits are
@@ -510,39 +504,23 @@ impl Shared {
     }
 
     pub(crate) fn newest_logged(&self) -> Epoch {
-        // ORDERING: pairs with the release in `logged`.
-        Epoch(self.newest_logged.load(Ordering::Acquire))
+        self.newest_logged.get()
     }
 
     /// Notes that an entry of epoch `newest` was taken from a stream.
     pub(crate) fn logged(&self, newest: Epoch) {
-        self.newest_logged.fetch_max(newest.0, Ordering::AcqRel);
+        self.newest_logged.note(newest);
     }
 
     /// The epoch that a recovery would keep at least.
     pub(crate) fn recorded(&self) -> Epoch {
-        // ORDERING: pairs with the release in `advance`.
-        let recorded = self.loggers.iter().map(|progress| progress.recorded.load(Ordering::Acquire));
-        Epoch(recorded.min().unwrap_or(0))
+        Progress::recorded(&self.loggers)
     }
 
     /// Advances the durable point: logger `index` has flushed up to `closed`, and its batches record `recorded`.
     pub(crate) fn advance(&self, index: usize, recorded: Epoch, closed: Epoch) {
-        let own = &self.loggers[index];
-        // ORDERING: pairs with the acquires here and in `recorded`: a thread that sees an epoch closed sees
-        // what was logged in it.
-        own.recorded.store(recorded.0, Ordering::Release);
-        own.closed.store(closed.0, Ordering::Release);
-        if self.injects_own_log_only() {
-            self.durable.publish(closed);
-            return;
-        }
-        let closed = self.loggers.iter().map(|progress| progress.closed.load(Ordering::Acquire)).min();
-        // Read after the stores above, so that it includes everything logged up to there.
-        let newest_logged = self.newest_logged();
-        let recorded = self.recorded();
-        let nothing_between = newest_logged <= recorded;
-        self.durable.publish(if nothing_between { recorded.max(Epoch(closed.unwrap_or(0))) } else { recorded });
+        let durable = Progress::advance(&self.loggers, index, [recorded, closed], &self.newest_logged);
+        self.durable.publish(if self.injects_own_log_only() { closed } else { durable });
     }
 
     #[cfg(any(test, feature = "canary"))]
@@ -573,6 +551,30 @@ impl Shared {
     #[cfg(not(any(test, feature = "canary")))]
     pub(crate) const fn injects_omitting_links(&self) -> bool {
         false
+    }
+}
+
+/// The newest epoch of an entry that a logger took from a stream, or of a request to record.
+#[derive(Debug, Default)]
+struct NewestLogged(CacheAligned<AtomicU64>);
+
+impl NewestLogged {
+    fn get(&self) -> Epoch {
+        // ORDERING: pairs with the release in `note`.
+        Epoch(self.0.load(Ordering::Acquire))
+    }
+
+    fn note(&self, newest: Epoch) {
+        self.0.fetch_max(newest.0, Ordering::AcqRel);
+    }
+
+    /// Requests that `epoch` is recorded.
+    fn ask(&self, epoch: Epoch) {
+        self.note(epoch);
+        // ORDERING: pairs with the fence in `Slot::closed`. Consider a logger that closes an epoch which the
+        // caller reads after this call. It has read a later epoch before its fence, so its fence comes after
+        // this one, and it sees the request.
+        fence(Ordering::SeqCst);
     }
 }
 
@@ -621,6 +623,36 @@ impl Progress {
             counts: Counts::default(),
         }
     }
+
+    /// The epoch that a recovery would keep at least.
+    fn recorded(loggers: &[CacheAligned<Progress>]) -> Epoch {
+        // ORDERING: pairs with the release in `advance`.
+        let recorded = loggers.iter().map(|progress| progress.recorded.load(Ordering::Acquire));
+        Epoch(recorded.min().unwrap_or(0))
+    }
+
+    /// Logger `index` has flushed up to `closed`, and its batches record `recorded`. Returns the durable epoch.
+    fn advance(
+        loggers: &[CacheAligned<Progress>],
+        index: usize,
+        [recorded, closed]: [Epoch; 2],
+        newest_logged: &NewestLogged,
+    ) -> Epoch {
+        let own = &loggers[index];
+        // ORDERING: pairs with the acquires here and in `recorded`: a thread that sees an epoch closed sees
+        // what was logged in it.
+        own.recorded.store(recorded.0, Ordering::Release);
+        own.closed.store(closed.0, Ordering::Release);
+        // ORDERING: pairs with itself. Of two loggers that are here at the same time one sees what both have flushed.
+        // Otherwise neither would move the durable point there, and callers would wait for the next step.
+        fence(Ordering::SeqCst);
+        let closed = loggers.iter().map(|progress| progress.closed.load(Ordering::Acquire)).min();
+        // Read after the stores above, so that it includes everything logged up to there.
+        let newest_logged = newest_logged.get();
+        let recorded = Progress::recorded(loggers);
+        let nothing_between = newest_logged <= recorded;
+        if nothing_between { recorded.max(Epoch(closed.unwrap_or(0))) } else { recorded }
+    }
 }
 
 impl Counts {
@@ -648,3 +680,6 @@ impl Counts {
         sum.flush_time_max = sum.flush_time_max.max(Duration::from_nanos(get(&self.flush_nanoseconds_max)));
     }
 }
+
+#[cfg(all(test, loom))]
+mod loom_model;

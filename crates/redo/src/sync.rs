@@ -4,12 +4,13 @@
 #[cfg(loom)]
 pub(crate) use loom::sync::{
     Arc,
-    atomic::{AtomicPtr, AtomicU64, Ordering, fence},
+    atomic::{AtomicPtr, AtomicU64, Ordering},
 };
+pub(crate) use seriatim_base::word::fence;
 #[cfg(not(loom))]
 pub(crate) use std::sync::{
     Arc,
-    atomic::{AtomicPtr, AtomicU64, Ordering, fence},
+    atomic::{AtomicPtr, AtomicU64, Ordering},
 };
 
 /// Bytes that two threads access, never the same ones at the same time. The owner of the buffer separates them.

@@ -3,11 +3,11 @@
 use crate::node_version::NodeVersion;
 use crate::record::RecordPtr;
 use crate::tree::{Limit, Position, size};
+use seriatim_base::word::AtomicU64;
 use seriatim_catalog::{Key, KeyClass};
 use seriatim_memory::Pinned;
 use std::ops::Bound;
 use std::ptr::NonNull;
-use std::sync::atomic::AtomicU64;
 
 /// Which way a scan goes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]

@@ -8,11 +8,11 @@ use crate::record::{Bytes, Kind, RecordPtr, Word8, Word16, read_key, wrong_class
 use crate::statistics::IndexStatistics;
 use crate::tree::{LeafHint, Tree, size};
 use crate::walk::Walk;
+use seriatim_base::word::AtomicU64;
 use seriatim_catalog::{Key, KeyClass, Organization};
 use seriatim_htm::{Agent, Htm, Outside};
 use seriatim_memory::{Local, OutOfMemory, Pinned};
 use std::ops::Bound;
-use std::sync::atomic::AtomicU64;
 
 /// The context of an operation that changes an index: all of it belongs to the calling worker.
 #[derive(Debug)]
@@ -57,6 +57,18 @@ pub(crate) const CHUNK: usize = 64;
 pub struct HashHint(Hint);
 
 impl HashHint {
+    /// As a word whose bit 63 is set. Its lower 48 bits are an address.
+    #[inline(always)]
+    pub fn bits(self) -> u64 {
+        self.0.bits()
+    }
+
+    /// The hint of these bits; `None` if bit 63 is clear.
+    #[inline(always)]
+    pub fn from_bits(bits: u64) -> Option<HashHint> {
+        Hint::from_bits(bits).map(HashHint)
+    }
+
     /// The record that probably has the key of the hint, once its bucket is cached: found from the bucket
     /// alone, without touching a record. It is a guess for prefetching, and may have another key.
     ///

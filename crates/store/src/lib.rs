@@ -29,7 +29,6 @@ mod observer;
 mod rare;
 mod record;
 mod statistics;
-mod sync;
 mod tree;
 mod walk;
 

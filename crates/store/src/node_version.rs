@@ -11,10 +11,10 @@
 //! means that nothing was linked or unlinked since. A node's memory is reused only after every thread that may hold a
 //! node version of it went offline (rule 2 of the crate).
 
+use seriatim_base::word::{AtomicU64, Ordering, fence};
 use seriatim_htm::word::{self, Word};
 use seriatim_memory::Pinned;
 use std::ptr::NonNull;
-use std::sync::atomic::AtomicU64;
 
 /// The word of a leaf or bucket with the value it had when the holder read the leaf or bucket.
 ///
@@ -60,12 +60,16 @@ impl NodeVersion {
         self.value
     }
 
-    /// Whether no record was linked or unlinked since, and none is about to be.
+    /// Whether no record was linked or unlinked since, and none is about to be. For a thread that has locked the gap: a
+    /// change that is admitted later finds the lock.
     ///
     /// # Safety
     /// The worker that took this node version has been online ever since (rule 2).
     #[inline(always)]
     pub unsafe fn still_valid(&self) -> bool {
+        // ORDERING: partner of the fence between the latch of a change and its look at the gap (`change.rs`, and
+        // `admit` of protocols that lock gaps). That thread sees the lock, or this one the latch.
+        fence(Ordering::SeqCst);
         // SAFETY: the caller's promise.
         is_still(unsafe { self.word.as_ref() }, self.value)
     }

@@ -1,7 +1,7 @@
 //! How a transaction observes the membership changes of its own operations, and how a protocol that locks gaps
 //! admits changes.
 
-use std::sync::atomic::AtomicU64;
+use seriatim_base::word::AtomicU64;
 
 /// The gap word of a leaf that left the tree: no lock on it can be taken any more, its keys belong to another leaf.
 pub const GAP_CLOSED: u64 = u64::MAX;

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use seriatim::htm::HtmMode;
-use seriatim::rng::seed;
+use seriatim::rng::{is_nightly, seed};
 use seriatim::{Abort, Database, Handle, Rng, Session, Table, Text, Tx, thread};
 use seriatim_suite::{Setting, matrix, rounds};
 
@@ -302,12 +302,14 @@ fn every_churn<T: TestTable>(test: &str) {
     let seed = seed(test);
     let settings = matrix(seed);
     for (at, setting) in settings.iter().enumerate() {
-        // In a setting of a protocol every other churn, with one thread or two; in the next setting those between.
-        let draw = seed as u32 % 4 + setting.turn(&settings[..at]) as u32;
+        // In a night every other churn, with one thread or two; in the next setting of the protocol those between. With
+        // each change every fourth, and in the next setting another.
+        let (every, turn) = if is_nightly() { (2, setting.turn(&settings[..at])) } else { (4, at) };
+        let draw = seed as u32 % 4 + turn as u32;
         for (number, churn) in (0..).zip(CHURNS) {
             let one = 1 + (number / 2 + draw / 2) % 2;
             let threads = match rounds() {
-                1 if (number + draw).is_multiple_of(2) => one..=one,
+                1 if (number + draw).is_multiple_of(every) => one..=one,
                 1 => continue,
                 _ => 1..=2,
             };

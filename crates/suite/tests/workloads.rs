@@ -2,7 +2,7 @@
 
 use seriatim::htm::{Budget, Emulation, HtmMode};
 use seriatim::protocols;
-use seriatim::rng::{is_nightly, seed, tries};
+use seriatim::rng::{is_nightly, sample, seed, tries};
 use seriatim_history::{Promises, check};
 use seriatim_suite::{Setting, matrix, terminals};
 use seriatim_workload::Workload;
@@ -25,7 +25,8 @@ fn settings(seed: u64) -> Vec<(Setting, Budget)> {
     matrix(seed).into_iter().map(|setting| (setting, Budget::default())).chain(hostile).collect()
 }
 
-/// Loads, runs two terminals, and checks. With each change, a quarter of the transactions.
+/// Loads, runs two terminals, and checks. With each change, a quarter of the transactions. A setting then runs with
+/// every other of a workload's options, the next setting with those between.
 fn run(setting: &Setting, budget: Budget, workload: &dyn Workload, transactions: u32, seed: u64) {
     let transactions = tries(u64::from(transactions) / 4, transactions.into()) as u32;
     let builder = setting.builder().region_budget(budget).retry(setting.patience()).workers(4).seed(seed);
@@ -79,15 +80,15 @@ fn tpcc_has_a_serial_order_where_deliveries_are_deferred() {
 fn ycsb_stays_consistent() {
     let seed = seed("ycsb");
     let free = Shares { read: 40, read_modify_write: 30, ..Shares::default() };
-    for (setting, budget) in settings(seed) {
+    for (at, (setting, budget)) in (0..).zip(settings(seed)) {
         for is_ordered in [false, true] {
-            for core in [Core::A, Core::D, Core::F] {
-                let options = ycsb::Options { is_ordered, ..ycsb::Options::core(core, 200, seed) };
-                run(&setting, budget, &Ycsb::new(options), 300, seed);
-            }
-            let hot = ycsb::Options { ops: 8, shares: free, is_ordered, ..ycsb::Options::core(Core::A, 40, seed) };
+            let at = at + u64::from(is_ordered);
+            let hot = ycsb::Options { ops: 8, shares: free, ..ycsb::Options::core(Core::A, 40, seed) };
             let hot = ycsb::Options { distribution: Distribution::Zipfian, value_bytes: 100, ..hot };
-            run(&setting, budget, &Ycsb::new(hot), 300, seed);
+            let cores = [Core::A, Core::D, Core::F].map(|core| ycsb::Options::core(core, 200, seed));
+            for options in sample(cores.into_iter().chain([hot]), 2, at) {
+                run(&setting, budget, &Ycsb::new(ycsb::Options { is_ordered, ..options }), 300, seed);
+            }
         }
         run(&setting, budget, &Ycsb::new(ycsb::Options::core(Core::E, 200, seed)), 150, seed);
     }
@@ -96,8 +97,9 @@ fn ycsb_stays_consistent() {
 #[test]
 fn smallbank_stays_consistent() {
     let seed = seed("smallbank");
-    for (setting, budget) in settings(seed) {
-        for keys in [Keys::Uniform, Keys::Hotspot { size: 2, percent: 90 }, Keys::Zipfian { theta: 0.9 }] {
+    for (at, (setting, budget)) in (0..).zip(settings(seed)) {
+        let keys = [Keys::Uniform, Keys::Hotspot { size: 2, percent: 90 }, Keys::Zipfian { theta: 0.9 }];
+        for keys in sample(keys, 2, at) {
             let options = smallbank::Options { keys, ..smallbank::Options::new(60, seed) };
             run(&setting, budget, &SmallBank::new(options), 400, seed);
         }
@@ -108,10 +110,11 @@ fn smallbank_stays_consistent() {
 fn tatp_stays_consistent() {
     let seed = seed("tatp");
     let forwarding = [1, 3, 1, 1, 1, 5, 5];
-    for (setting, budget) in settings(seed) {
-        run(&setting, budget, &Tatp::new(tatp::Options::new(100, seed)), 500, seed);
-        let hot = tatp::Options { mix: forwarding, ..tatp::Options::new(4, seed) };
-        run(&setting, budget, &Tatp::new(hot), 500, seed);
+    let hot = tatp::Options { mix: forwarding, ..tatp::Options::new(4, seed) };
+    for (at, (setting, budget)) in (0..).zip(settings(seed)) {
+        for options in sample([tatp::Options::new(100, seed), hot], 2, at) {
+            run(&setting, budget, &Tatp::new(options), 500, seed);
+        }
     }
 }
 
@@ -129,9 +132,9 @@ fn twelve_key_stays_consistent() {
     let seed = seed("twelve-key");
     let hot = twelve_key::Options { partitions: 1, clients: 2, multi: 0, conflict: 80, abort: 10, rounds: Rounds::One };
     let general = twelve_key::Options { partitions: 3, clients: 1, multi: 60, conflict: 0, rounds: Rounds::Two, ..hot };
-    for (setting, budget) in settings(seed) {
+    for (at, (setting, budget)) in (0..).zip(settings(seed)) {
         // The general ones have one client's keys for both terminals: every key is fought over.
-        for options in [hot, twelve_key::Options { rounds: Rounds::One, ..general }, general] {
+        for options in sample([hot, twelve_key::Options { rounds: Rounds::One, ..general }, general], 2, at) {
             run(&setting, budget, &TwelveKey::new(options), 300, seed);
         }
     }
@@ -140,8 +143,8 @@ fn twelve_key_stays_consistent() {
 #[test]
 fn five_five_stays_consistent() {
     let seed = seed("five-five");
-    for (setting, budget) in settings(seed) {
-        for (objects, theta) in [(20, 0.0), (200, 0.9)] {
+    for (at, (setting, budget)) in (0..).zip(settings(seed)) {
+        for (objects, theta) in sample([(20, 0.0), (200, 0.9)], 2, at) {
             run(&setting, budget, &FiveFive::new(five_five::Options { objects, theta }), 300, seed);
         }
     }
@@ -150,8 +153,8 @@ fn five_five_stays_consistent() {
 #[test]
 fn multi_key_stays_consistent() {
     let seed = seed("multi-key");
-    for (setting, budget) in settings(seed) {
-        for (records, theta) in [(20, 0.0), (200, 0.8)] {
+    for (at, (setting, budget)) in (0..).zip(settings(seed)) {
+        for (records, theta) in sample([(20, 0.0), (200, 0.8)], 2, at) {
             run(&setting, budget, &MultiKey::new(multi_key::Options { records, theta }), 300, seed);
         }
     }

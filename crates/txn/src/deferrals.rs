@@ -16,8 +16,8 @@ use std::cell::UnsafeCell;
 use std::collections::HashMap;
 use std::ptr::NonNull;
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicU64, Ordering};
 
+use seriatim_base::word::{AtomicU64, Ordering};
 use seriatim_base::{CacheAligned, abort_on_unwind};
 use seriatim_catalog::{ColumnId, KeyBuf};
 use seriatim_memory::{Charge, Memory, OutOfMemory};

@@ -11,8 +11,8 @@
 //! callers that began before are fewer than the last quarter.
 
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicU64, Ordering};
 
+use seriatim_base::word::{AtomicU64, Ordering};
 use seriatim_base::{CacheAligned, Epoch, Tid, WorkerId};
 use seriatim_htm::Htm;
 

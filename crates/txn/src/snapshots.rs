@@ -31,11 +31,11 @@
 //! exactly the commits of epochs up to n. The durable state is then a snapshot, the one with the number of the durable
 //! epoch; a recovery finds the same. These snapshots are always made and offered.
 
-use std::sync::atomic::{AtomicU64, Ordering, fence};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 use seriatim_base::clock::Instant;
+use seriatim_base::word::{AtomicU64, Ordering, fence};
 use seriatim_base::{CacheAligned, Epoch, WorkerId};
 use seriatim_htm::Htm;
 
@@ -215,7 +215,7 @@ impl Eventual {
     pub(crate) fn offer(&self, snapshot: TakenSnapshot, always: bool) {
         // Of several that are made at the same time, the latest is kept.
         let later = |whole| (always || whole > 0).then_some(snapshot.whole.0.saturating_add(1).max(whole));
-        if self.newest.whole.fetch_update(Ordering::Release, Ordering::Relaxed, later).is_ok() {
+        if self.newest.whole.try_update(Ordering::Release, Ordering::Relaxed, later).is_ok() {
             self.newest.made.fetch_max(snapshot.made, Ordering::Release);
         }
     }

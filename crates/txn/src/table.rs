@@ -9,8 +9,7 @@
 //! through the header (decision record 14). A secondary index is a table too, whose rows are the primary keys
 //! (decision record 6).
 
-use std::sync::atomic::{AtomicU64, Ordering};
-
+use seriatim_base::word::{AtomicU64, Ordering};
 use seriatim_base::{LayoutId, TableId, Tid};
 use seriatim_catalog::wire::RowWire;
 use seriatim_catalog::{ColumnSet, ColumnUse, IndexDef, KeyClass, KeyCodec, Layout, Organization, Run, TableDef};

@@ -17,9 +17,9 @@
 //! and only in lists that have one for them.
 
 use std::collections::{HashMap, VecDeque};
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use seriatim_base::word::{AtomicU64, Ordering};
 use seriatim_base::{CacheAligned, Epoch, TableId, Tid, WorkerId};
 use seriatim_catalog::{Key, KeyBuf};
 use seriatim_memory::Memory;

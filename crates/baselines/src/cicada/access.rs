@@ -1,8 +1,8 @@
 //! Accesses to records, with the timestamp that an attempt draws at the first one.
 
 use std::sync::Arc;
-use std::sync::atomic::{Ordering, fence};
 
+use seriatim_base::word::{Ordering, fence};
 use seriatim_base::{Backoff, Epoch, WorkerId};
 use seriatim_store::RecordPtr;
 use seriatim_txn::{Core, OpError, Reason, Table};
@@ -67,7 +67,7 @@ impl Timestamp {
     }
 
     /// The attempt's timestamp, if it has one.
-    #[cfg(test)]
+    #[cfg(all(test, not(loom)))]
     pub(super) fn timestamp(&self) -> u64 {
         self.at
     }

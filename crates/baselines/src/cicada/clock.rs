@@ -21,10 +21,9 @@
 //! order of timestamps agrees with real time. Old versions that an attempt may need were replaced after its
 //! worker came online (`README.md`).
 
-use std::sync::atomic::{AtomicU64, Ordering, fence};
-
 use seriatim_base::clock::Instant;
 use seriatim_base::thread::Touch;
+use seriatim_base::word::{AtomicU64, Ordering, fence};
 use seriatim_base::{CacheAligned, WorkerId};
 use seriatim_memory::Memory;
 

@@ -15,9 +15,8 @@
 //! A transaction without writes runs step 4 and passes its timestamp. So does one that is about to report an
 //! error; its reads then include the rows on which its writes build.
 
-use std::sync::atomic::{Ordering, fence};
-
 use seriatim_base::thread::Touch;
+use seriatim_base::word::{Ordering, fence};
 use seriatim_base::{Epoch, Tid, abort_on_unwind};
 use seriatim_htm::Access;
 use seriatim_store::RecordPtr;
@@ -324,7 +323,6 @@ fn is_seen(attempt: &Attempt, read: &Read<Entry>, at: u64, since: Epoch, epoch: 
 
 /// Step 5.
 fn install(attempt: &mut Attempt, state: &mut State, tid: Tid, at: u64) {
-    let horizon = attempt.base.core.horizon();
     for locked in 0..state.order.len() {
         let (wts, entry) = state.order[locked];
         let write = attempt.base.writes.entries()[entry as usize];
@@ -352,7 +350,7 @@ fn install(attempt: &mut Attempt, state: &mut State, tid: Tid, at: u64) {
             let header = versions::header(tid, at, *replaced);
             // SAFETY: the row version is not published yet.
             unsafe { header.write(write.row_version) };
-            let write = attempt.base.put_in_place(entry as usize, horizon);
+            let write = attempt.base.put_in_place(entry as usize);
             crate::step(Touch::Store, word);
             // ORDERING: releases the row version to its readers.
             word.store(write.row_version as u64, Ordering::Release);

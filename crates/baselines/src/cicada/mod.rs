@@ -230,5 +230,5 @@ impl Variant for State {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(loom)))]
 mod tests;

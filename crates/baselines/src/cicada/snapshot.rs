@@ -20,10 +20,11 @@
 //!    finds a version unneeded has found a higher `min_rts` before, and then checks which workers are online
 //!    (`seriatim_memory::horizon`).
 
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering, fence};
+use std::sync::atomic::AtomicUsize;
 use std::sync::{Arc, Mutex, TryLockError};
 
 use seriatim_base::thread::Touch;
+use seriatim_base::word::{AtomicU64, Ordering, fence};
 use seriatim_base::{Backoff, CacheAligned, Epoch, Tid, WorkerId};
 use seriatim_memory::{Memory, PastReads};
 use seriatim_store::RecordPtr;

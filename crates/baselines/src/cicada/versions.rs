@@ -26,9 +26,8 @@
 //! 4. A new version is above all others of the record, and above the rts. So each timestamp sees the same older
 //!    version for ever, and only the newest version needs an rts.
 
-use std::sync::atomic::{AtomicU64, Ordering};
-
 use seriatim_base::thread::Touch;
+use seriatim_base::word::{AtomicU64, Ordering};
 use seriatim_base::{Epoch, Tid};
 use seriatim_store::RecordPtr;
 use seriatim_txn::{RecordLayout, Table};

@@ -25,9 +25,9 @@
 //! and for a while after.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 use seriatim_base::thread::Touch;
+use seriatim_base::word::{AtomicU64, Ordering};
 use seriatim_base::{TableId, WorkerId};
 use seriatim_htm::{Access, Body, BodyError, NoLocks};
 use seriatim_store::RecordPtr;

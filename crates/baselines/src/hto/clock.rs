@@ -18,9 +18,10 @@
 //! So a safe timestamp does not pass a transaction that is stalled between the store and the draw, and later
 //! draws are above it.
 
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering, fence};
+use std::sync::atomic::AtomicUsize;
 
 use seriatim_base::thread::Touch;
+use seriatim_base::word::{AtomicU64, Ordering, fence};
 use seriatim_base::{Backoff, CacheAligned, WorkerId};
 use seriatim_memory::Memory;
 use seriatim_txn::Knob;
@@ -200,7 +201,7 @@ impl Clock {
     }
 
     /// The transaction that runs alone.
-    #[cfg(test)]
+    #[cfg(all(test, not(loom)))]
     pub(super) fn is_alone(&self, worker: WorkerId) -> bool {
         self.alone.load(Ordering::Relaxed) == u64::from(worker.0) + 1
     }

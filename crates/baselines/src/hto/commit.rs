@@ -7,8 +7,7 @@
 //! 4. Set the lock bits of the TID words, for readers without a timestamp; install and clear them.
 //! 5. The transaction is active no more: its timestamps become safe.
 
-use std::sync::atomic::{Ordering, fence};
-
+use seriatim_base::word::{Ordering, fence};
 use seriatim_base::{Tid, abort_on_unwind};
 use seriatim_htm::Access;
 use seriatim_txn::{Fault, OpError, Outcome, Phase, Redo};

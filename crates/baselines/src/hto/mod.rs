@@ -123,5 +123,5 @@ impl Variant for State {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(loom)))]
 mod tests;

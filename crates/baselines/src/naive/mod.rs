@@ -5,7 +5,7 @@
 //! others, so a procedure notes and validates nothing (`shared/exclusive.rs`). Transactions whose body cannot
 //! run whole are Silo's, with the lock around their commits.
 
-#[cfg(test)]
+#[cfg(all(test, not(loom)))]
 mod tests;
 
 use std::sync::Arc;

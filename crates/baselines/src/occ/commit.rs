@@ -12,8 +12,7 @@
 //!
 //! A transaction that wrote nothing does step 3 at the newest TID that it saw.
 
-use std::sync::atomic::{Ordering, fence};
-
+use seriatim_base::word::{Ordering, fence};
 use seriatim_base::{Tid, abort_on_unwind};
 use seriatim_txn::{Fault, OpError, Outcome, Phase, Redo};
 

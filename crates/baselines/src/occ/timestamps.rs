@@ -7,10 +7,9 @@
 //!    transaction that overwrites or unlinks locks the TID word first, fences, and then loads this. So one of
 //!    the two finds the other.
 
-use std::sync::atomic::{AtomicU64, Ordering, fence};
-
 use seriatim_base::Tid;
 use seriatim_base::thread::Touch;
+use seriatim_base::word::{AtomicU64, Ordering, fence};
 use seriatim_store::RecordPtr;
 use seriatim_txn::{Core, RecordLayout, Table};
 

@@ -139,5 +139,5 @@ impl Variant for State {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(loom)))]
 mod tests;

@@ -17,10 +17,9 @@
 //! So the word only grows, and never has the same open value for two versions. A value that was loaded before a version
 //! was read is at most that version's. A successful extension extends the version that was current at the load.
 
-use std::sync::atomic::{AtomicU64, Ordering};
-
 use seriatim_base::Tid;
 use seriatim_base::thread::Touch;
+use seriatim_base::word::{AtomicU64, Ordering};
 use seriatim_store::RecordPtr;
 use seriatim_txn::{Core, Fault, RecordLayout, Table};
 
@@ -65,7 +64,7 @@ pub(super) fn open(table: &Table, record: RecordPtr, rts: Option<Tid>) {
 }
 
 /// The rts of a record, and whether it is closed.
-#[cfg(test)]
+#[cfg(all(test, not(loom)))]
 pub(super) fn of(table: &Table, record: RecordPtr) -> (Tid, bool) {
     let word = word(&table.record_layout, record).load(Ordering::Relaxed);
     (tid(word), word & CLOSED != 0)

@@ -287,8 +287,12 @@ impl<W: Worker + ?Sized> TxCore<W> {
         };
         self.wrote(table, key);
         if !set.indexes.is_empty() {
-            // The row is now in the transaction's own row version: read it from there.
-            let after = self.operate(|worker| worker.read(table, key, ColumnSet::ALL))?;
+            let after = match before {
+                // The record was linked, with the row in the place where it was written.
+                None if self.worker().seen().record == Some(staged.record) => Some(staged.row),
+                // The row is now in the transaction's own row version: read it from there.
+                _ => self.operate(|worker| worker.read(table, key, ColumnSet::ALL))?,
+            };
             self.maintain(set, key, before, after, ColumnSet::ALL)?;
         }
         Ok(true)

@@ -91,6 +91,7 @@ pub struct State(SnapshotNumbered);
 impl Variant for State {
     type By = ();
     const REBASES: bool = true;
+    const COPIES: bool = true;
 
     fn claim(&self) -> impl gc::Claim {
         LockBit

@@ -8,8 +8,7 @@
 //! ([`crate::shared::rebase`]). Otherwise the attempt of a procedure is repaired, up to a bound. Its hot
 //! records stay locked meanwhile, and need neither.
 
-use std::sync::atomic::{AtomicU64, Ordering};
-
+use seriatim_base::word::{AtomicU64, Ordering};
 use seriatim_base::{Epoch, Tid, abort_on_unwind};
 use seriatim_htm::Access;
 use seriatim_store::RecordPtr;
@@ -133,7 +132,7 @@ fn try_commit(attempt: &mut Optimistic<Entry>, state: &mut State, redo: &mut dyn
         }
     };
     let State { installs, .. } = state;
-    for (entry, install) in installs.iter().enumerate().filter(|(_, install)| install.place != 0) {
+    for (entry, install) in installs.iter().enumerate() {
         attempt.base.moved(entry, install.place);
     }
     attempt.base.report(tid, redo, |entry| installs[entry].was);
@@ -144,8 +143,7 @@ fn try_commit(attempt: &mut Optimistic<Entry>, state: &mut State, redo: &mut dyn
 
 /// Finds out what each write replaces. Stable as long as the TID word is that which the write builds on.
 fn prepare(attempt: &mut Optimistic<Entry>, state: &mut State) {
-    let Attempt { core, writes, .. } = &mut attempt.base;
-    let horizon = core.horizon();
+    let Attempt { writes, horizon, .. } = &attempt.base;
     for write in writes.entries() {
         let (table, record) = (write.table(), write.record);
         let mut install = Install { place: 0, was: 0 };
@@ -154,7 +152,7 @@ fn prepare(attempt: &mut Optimistic<Entry>, state: &mut State) {
             install.was = row_version as usize;
             if write.row_version != 0 {
                 let made = write.expected.tid().epoch();
-                install.place = record::free_place(table, record, install.was, made, horizon);
+                install.place = record::free_place(table, record, install.was, made, *horizon);
             }
         }
         state.installs.push(install);

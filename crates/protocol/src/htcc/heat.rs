@@ -12,11 +12,11 @@
 //! to read or to overwrite it, fails.
 
 use std::mem;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 
 use seriatim_base::clock::Instant;
 use seriatim_base::thread::Touch;
+use seriatim_base::word::{AtomicU64, Ordering};
 use seriatim_catalog::KeyBuf;
 use seriatim_htm::Htm;
 use seriatim_store::{RecordPtr, read_key};

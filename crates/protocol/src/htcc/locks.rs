@@ -18,9 +18,9 @@
 //! deadlocks (§3.2: no-wait).
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 use seriatim_base::thread::Touch;
+use seriatim_base::word::{AtomicU64, Ordering};
 use seriatim_base::{Backoff, TableId, Tid};
 use seriatim_memory::{CountedVec, Local};
 use seriatim_store::RecordPtr;

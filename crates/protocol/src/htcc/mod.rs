@@ -174,6 +174,7 @@ pub struct State {
 impl Variant for State {
     type By = Entry;
     const REBASES: bool = true;
+    const COPIES: bool = true;
 
     fn claim(&self) -> impl gc::Claim {
         HotClaim

@@ -18,10 +18,9 @@
 //!
 //! Source: Ding, Kot, Gehrke, PVLDB 12(2), 2018, §3.1: of an object the writes first, then the reads.
 
-use std::sync::atomic::{AtomicU64, Ordering, fence};
-
 use seriatim_base::Backoff;
 use seriatim_base::thread::Touch;
+use seriatim_base::word::{AtomicU64, Ordering, fence};
 use seriatim_catalog::ColumnSet;
 use seriatim_memory::{CountedVec, Local, Options};
 use seriatim_store::RecordPtr;
@@ -134,7 +133,7 @@ impl Marks {
     fn change(word: &AtomicU64, change: impl Fn(Mark) -> Mark) {
         crate::step(Touch::Exchange, word);
         // ORDERING: pairs with the fence in `wait`.
-        let _ = word.fetch_update(Ordering::Release, Ordering::Relaxed, |now| Some(change(Mark(now)).0));
+        let _ = word.try_update(Ordering::Release, Ordering::Relaxed, |now| Some(change(Mark(now)).0));
     }
 }
 

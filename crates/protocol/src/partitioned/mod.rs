@@ -148,6 +148,7 @@ impl State {
 
 impl Variant for State {
     type By = Entry;
+    const COPIES: bool = true;
 
     fn claim(&self) -> impl gc::Claim {
         LockBit

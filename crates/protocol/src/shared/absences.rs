@@ -5,9 +5,10 @@
 //! worker has a few words for this, each for some of the tables. (A word for each leaf would move when leaves split,
 //! and only insertions read the words.)
 
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::AtomicUsize;
 
 use seriatim_base::thread::Touch;
+use seriatim_base::word::{AtomicU64, Ordering};
 use seriatim_base::{CacheAligned, TableId, Tid, WorkerId};
 use seriatim_memory::Memory;
 

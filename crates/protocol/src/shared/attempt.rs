@@ -7,7 +7,7 @@ use seriatim_base::{Epoch, Tid};
 use seriatim_catalog::{Key, KeyBuf};
 use seriatim_memory::OutOfMemory;
 use seriatim_store::{LeafHint, NodeVersion, RecordPtr, read_key};
-use seriatim_txn::{Cause, ConflictInfo, Core, OpError, Phase, Reason, Redo, Seen, Table};
+use seriatim_txn::{Cause, ConflictInfo, Core, OpError, Phase, Reason, Redo, RowPtr, Seen, Table};
 
 use super::access_locks::AccessLocks;
 use super::gc::{self, Claim};
@@ -18,25 +18,32 @@ use super::record_header::{self, Plain, TidWord};
 use super::reserve;
 use super::writes::{Deferred, Link, RowPart, Write, WriteSet};
 
-/// The leaf last used of each ordered table: the node buffer of DBX §6.2.
-#[derive(Debug, Default)]
-pub struct LeafHints {
-    by_table: Vec<LeafHint>,
+/// The leaves last used of ordered tables: the node buffer of DBX §6.2. Ascending keys often share all but their last
+/// column, so a table has a hint for each of a few values of the bits above a key's lower half. A hint knows its tree, so
+/// tables may share one.
+#[derive(Debug)]
+pub struct LeafHints(Box<[LeafHint; HINTS]>);
+
+const HINTS: usize = 256;
+/// Hints of a table.
+const HINTS_OF_TABLE: usize = 16;
+
+impl Default for LeafHints {
+    fn default() -> LeafHints {
+        LeafHints(Box::new(std::array::from_fn(|_| LeafHint::default())))
+    }
 }
 
 impl LeafHints {
-    #[cold]
-    fn add(&mut self, at: usize) {
-        self.by_table.resize_with(at + 1, LeafHint::default);
-    }
-
+    /// The hint for a key of the table.
     #[inline]
-    pub fn of(&mut self, table: &Table) -> &mut LeafHint {
-        let at = table.id.index();
-        if at >= self.by_table.len() {
-            self.add(at);
-        }
-        &mut self.by_table[at]
+    pub fn of(&mut self, table: &Table, key: &Key<'_>) -> &mut LeafHint {
+        let upper = match *key {
+            Key::Word8(word) => word >> 32,
+            Key::Word16(words) => (words >> 64) as u64,
+            Key::Bytes(_) => 0,
+        };
+        &mut self.0[(table.id.index() * HINTS_OF_TABLE + upper as usize % HINTS_OF_TABLE) % HINTS]
     }
 }
 
@@ -50,6 +57,8 @@ pub struct Attempt<O = ()> {
     pub defers: bool,
     /// The origin of the entries that are noted from now on.
     pub by: O,
+    /// The worker's horizon when the attempt began.
+    pub horizon: Epoch,
     /// The newest TID read or to be overwritten; of absences, the newest that may have caused one.
     pub newest: Tid,
     pub seen: Seen,
@@ -69,6 +78,7 @@ impl<O: Origin> Attempt<O> {
             writes,
             defers: false,
             by: O::default(),
+            horizon: Epoch(0),
             newest,
             seen,
             conflict_info: None,
@@ -80,6 +90,8 @@ impl<O: Origin> Attempt<O> {
     pub fn begin(&mut self) {
         crate::step(Touch::Begin, std::ptr::null());
         self.core.enter();
+        self.horizon = self.core.horizon();
+        self.writes.room.begin();
         self.prefetched.clear();
         self.defers = false;
         self.by = O::default();
@@ -163,7 +175,7 @@ impl<O: Origin> Attempt<O> {
         });
         match expected {
             Some(record) => Ok(record),
-            None => table.index.get_near(key.anew(), leaf_hints.of(table), pin),
+            None => table.index.get_near(key.anew(), leaf_hints.of(table, &key), pin),
         }
     }
 
@@ -190,29 +202,75 @@ impl<O: Origin> Attempt<O> {
         }
     }
 
-    /// After a commit that copied the row version of this write to a place in its record: frees the private one.
-    #[inline]
+    /// A private copy of the row `before`, which is of the version `current` with this TID word. It is in the worker's
+    /// own memory if the commit will copy it to a place in the record.
+    #[inline(always)]
+    pub fn copy_row(
+        &mut self,
+        table: &Table,
+        record: RecordPtr,
+        (word, current): (TidWord, usize),
+        before: RowPtr,
+    ) -> Result<usize, OpError> {
+        if record::free_place(table, record, current, word.tid().epoch(), self.horizon) != 0
+            && let Some(row_version) = self.writes.room.take(table.record_layout.row_version_bytes())
+        {
+            // SAFETY: the room has that many bytes, and is ours; the row is immutable while we are online.
+            unsafe {
+                let row = record::row_of(table, row_version);
+                record::copy_words(before.as_ptr(), row.as_ptr(), table.record_layout.row);
+            }
+            return Ok(row_version);
+        }
+        record::copy_row(&mut self.core, table, before)
+    }
+
+    /// Moves the row version of an entry out of the worker's own memory: it may be published itself.
+    ///
+    /// # Errors
+    /// The memory limit.
+    #[cold]
+    pub fn move_out(&mut self, entry: usize) -> Result<(), OpError> {
+        let write = self.writes.entries()[entry];
+        if self.writes.room.has(write.row_version) {
+            let table = write.table();
+            let copy = record::copy_row(&mut self.core, table, record::row_of(table, write.row_version))?;
+            self.writes.moved(entry, copy);
+        }
+        Ok(())
+    }
+
+    /// After a commit that copied the row version of this write to a place in its record: frees the private one. Zero: it
+    /// was published where it was.
+    #[inline(always)]
     pub fn moved(&mut self, entry: usize, place: usize) {
         let write = self.writes.entries()[entry];
-        record::release(&mut self.core, write.row_version, write.table().record_layout.row_version_bytes());
+        let in_room = self.writes.room.has(write.row_version);
+        debug_assert!(place != 0 || !in_room, "the place was free when the row was updated, and stays so");
+        if place == 0 {
+            return;
+        }
+        if !in_room {
+            record::release(&mut self.core, write.row_version, write.table().record_layout.row_version_bytes());
+        }
         self.writes.moved(entry, place);
     }
 
     /// Copies the row version of a write whose record is locked to a place in the record, if there is a free
-    /// one. Returns the write to be published. `horizon` is this worker's, at any time since it came online.
+    /// one. Returns the write to be published.
     #[inline(always)]
-    pub fn put_in_place(&mut self, entry: usize, horizon: Epoch) -> Write<O> {
+    pub fn put_in_place(&mut self, entry: usize) -> Write<O> {
         let write = self.writes.entries()[entry];
         if write.row_version == 0 || write.expected.is_absent() {
             return write;
         }
         let (table, record) = (write.table(), write.record);
         let current = record_header::row_version(&table.record_layout, record).load(Ordering::Relaxed) as usize;
-        let place = record::free_place(table, record, current, write.expected.tid().epoch(), horizon);
+        let place = record::free_place(table, record, current, write.expected.tid().epoch(), self.horizon);
         if place != 0 {
             record::copy_to_place(&mut Plain, table, write.row_version, place);
-            self.moved(entry, place);
         }
+        self.moved(entry, place);
         self.writes.entries()[entry]
     }
 
@@ -290,22 +348,14 @@ impl<O: Origin> Attempt<O> {
                 continue;
             }
             let (before, row_epoch) = before(entry, write);
-            record::count(core, write, if write.expected.is_absent() { 0 } else { before });
             match before {
-                0 => {}
+                0 => record::count(core, write, 0),
                 // A deletion as a version: a version header without a row.
                 marker if write.expected.is_absent() => {
+                    record::count(core, write, 0);
                     record::retire(core, marker, write.table().record_layout.version_header, tid.epoch());
                 }
-                row_version => {
-                    record::retire_version(
-                        core,
-                        write.table(),
-                        write.record,
-                        (row_version, write.row_version),
-                        (row_epoch, tid.epoch()),
-                    );
-                }
+                row_version => record::replace(core, write, row_version, (row_epoch, tid.epoch())),
             }
             if write.row_version == 0 {
                 *queued += queue_deleted(core, write, tid);
@@ -370,9 +420,13 @@ impl Attempt {
 #[cfg(test)]
 mod tests {
     use seriatim_htm::HtmMode;
+    use seriatim_txn::{Mode, NoRedo, Outcome, Priority, Protocol, Worker as _};
 
     use super::*;
-    use crate::common::Bench;
+    use crate::common::{Bench, modes};
+    use crate::dbx::Dbx;
+    use crate::shared::worker::{self, Variant};
+    use crate::shared::writes::ROOM_WORDS;
     use crate::silo::Silo;
 
     /// Records may be unlinked, and their memory be others', between two transactions.
@@ -391,6 +445,44 @@ mod tests {
             }
             attempt.core.local.leave();
         }
+    }
+
+    /// Row versions lie in the worker's own memory as long as there is room, and elsewhere behind that.
+    fn at_the_end_of_the_room<P: Protocol<Worker = worker::Worker<V>>, V: Variant<By = ()>>() {
+        for mode in modes() {
+            let probe = Bench::<P>::open_with_fixed(mode, &[]);
+            let most = (ROOM_WORDS * 8 / probe.cells.record_layout.row_version_bytes()) as u64;
+            for rows in [most - 1, most, most + 1] {
+                let bench = Bench::<P>::open_with_fixed(mode, &vec![0; rows as usize + 1]);
+                bench.pass_time();
+                let mut worker = bench.worker();
+                for commits in [false, true, true] {
+                    worker.begin(Mode::ReadWrite, Priority::NONE);
+                    let change = |worker: &mut P::Worker, id| bench.change(worker, id, |value| value + 1);
+                    (0..rows).for_each(|id| assert!(change(&mut worker, id).is_ok()));
+                    let writes = &worker.attempt().base.writes;
+                    let inside = writes.entries().iter().filter(|write| writes.room.has(write.row_version)).count();
+                    assert_eq!(inside as u64, rows.min(most), "each record has a free place");
+                    let savepoint = worker.savepoint();
+                    (rows / 2..=rows).for_each(|id| assert!(change(&mut worker, id).is_ok()));
+                    worker.rollback_to(savepoint);
+                    match commits {
+                        true => assert!(matches!(worker.commit(&mut NoRedo), Ok(Outcome::Committed(_)))),
+                        false => worker.abort(),
+                    }
+                    bench.pass_time();
+                }
+                let ids: Vec<u64> = (0..=rows).collect();
+                let expected: Vec<i64> = ids.iter().map(|&id| if id < rows { 2 } else { 0 }).collect();
+                assert_eq!(bench.state(&ids), expected);
+            }
+        }
+    }
+
+    #[test]
+    fn more_rows_than_there_is_room_for_are_changed_undone_and_committed() {
+        at_the_end_of_the_room::<Silo, _>();
+        at_the_end_of_the_room::<Dbx, _>();
     }
 
     #[test]

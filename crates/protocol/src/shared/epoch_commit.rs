@@ -9,8 +9,7 @@
 //! 4. Assign the TID: above every TID read or overwritten, above this worker's last, in E.
 //! 5. Install and unlock, record by record.
 
-use std::sync::atomic::{Ordering, fence};
-
+use seriatim_base::word::{Ordering, fence};
 use seriatim_base::{Backoff, Epoch, Tid, abort_on_unwind};
 use seriatim_memory::CountedVec;
 use seriatim_txn::{Core, Fault, Knob, Mode, OpError, Outcome, Phase, Redo};
@@ -58,6 +57,7 @@ impl State {
 impl Variant for State {
     type By = ();
     const REBASES: bool = true;
+    const COPIES: bool = true;
 
     fn claim(&self) -> impl gc::Claim {
         LockBit

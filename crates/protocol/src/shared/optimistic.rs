@@ -5,9 +5,9 @@
 //! takes a region for that). Whether it still is the newest at commit, validation decides (promise c).
 
 use std::ptr::NonNull;
-use std::sync::atomic::{AtomicU64, Ordering, fence};
 
 use seriatim_base::thread::Touch;
+use seriatim_base::word::{AtomicU64, Ordering, fence};
 use seriatim_base::{TableId, abort_on_unwind};
 use seriatim_catalog::{Key, KeyBuf, KeyClass};
 use seriatim_htm::Access;
@@ -361,7 +361,7 @@ impl<O: Origin> Optimistic<O> {
     fn link(&mut self, table: &Table, key: Key<'_>, record: RecordPtr) -> Result<Linked, OutOfMemory> {
         let Optimistic { base: Attempt { core, leaf_hints, .. }, node_set, .. } = self;
         let mut own = OwnChanges { node_set, table: table.id, last_changed: std::ptr::null() };
-        let leaf_hint = leaf_hints.of(table);
+        let leaf_hint = leaf_hints.of(table, &key);
         // A panic could leave nodes latched.
         let insert = |core: &mut Core| {
             let cx = &mut core.store();
@@ -475,8 +475,9 @@ impl<O: Origin> Optimistic<O> {
         Ok(row.map_or(Inserted::New, Inserted::Replaced))
     }
 
+    /// As [`seriatim_txn::Worker::update`]. Whether the protocol `copies` is [`Variant::COPIES`](super::worker::Variant).
     #[inline(always)]
-    pub fn update(&mut self, table: &Table, key: Key<'_>) -> Result<Option<Updating>, OpError> {
+    pub fn update(&mut self, table: &Table, key: Key<'_>, copies: bool) -> Result<Option<Updating>, OpError> {
         self.admit(table, key, AccessPurpose::Writing)?;
         let Some(record) = self.find(table, key)? else { return Ok(None) };
         if let Some(own) = self.base.writes.find(record) {
@@ -496,7 +497,10 @@ impl<O: Origin> Optimistic<O> {
         }
         self.base.writes.reserve().map_err(record::full)?;
         let before = record::row_of(table, seen);
-        let row_version = record::copy_row(&mut self.base.core, table, before)?;
+        let row_version = match copies {
+            true => self.base.copy_row(table, record, (word, seen), before)?,
+            false => record::copy_row(&mut self.base.core, table, before)?,
+        };
         self.base.writes.push(Write {
             record,
             table: table.into(),

@@ -14,6 +14,7 @@
 //! probing. Where the order differs, as with rows prefetched table by table, the table's next slot is searched among
 //! those ahead. A hit is as valid as the index's own: the record was linked while the worker was online.
 
+use std::ptr::NonNull;
 use std::sync::atomic::Ordering;
 
 use seriatim_base::prefetch;
@@ -46,24 +47,60 @@ struct Slot {
 }
 
 // Every row prefetched writes one.
-const _SLOTS_ARE_SMALL: () = assert!(size_of::<Slot>() <= 24);
+const _SLOTS_ARE_SMALL: () = assert!(size_of::<Slot>() == 16);
 
-#[derive(Clone, Copy, Debug)]
-enum Stage {
-    /// Its bucket was requested, or the line behind it.
-    Bucket(HashHint),
-    /// Its record was; and its newest row version, if `true`.
-    Record(RecordPtr, bool),
+/// How far a row has come, in one word: a hint of its bucket, with bit 63; the address of its record, with bit 62 once
+/// its newest row version was requested; or one of the two constants.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Stage(u64);
+
+impl Stage {
     /// Nothing to be had.
-    Nothing,
+    const NOTHING: Stage = Stage(0);
     /// An operation has taken it, or gone past it.
-    Taken,
+    const TAKEN: Stage = Stage(1);
+    const FETCHED: u64 = 1 << 62;
+
+    /// Its record was requested.
+    #[inline(always)]
+    fn record(record: RecordPtr) -> Stage {
+        Stage(record.as_ptr().expose_provenance() as u64)
+    }
+
+    #[inline(always)]
+    fn of_record(self) -> Option<RecordPtr> {
+        if self.0 <= Stage::TAKEN.0 || self.0 >> 63 == 1 {
+            return None;
+        }
+        let address = std::ptr::with_exposed_provenance_mut((self.0 & !Stage::FETCHED) as usize);
+        // SAFETY: nothing else has such a value: it is the address of a record.
+        Some(unsafe { RecordPtr::from_raw(NonNull::new_unchecked(address)) })
+    }
+
+    /// The hint of the bucket that was requested, or the line behind it.
+    #[inline(always)]
+    fn of_bucket(self) -> Option<HashHint> {
+        HashHint::from_bits(self.0)
+    }
+
+    /// The record whose newest row version was not requested yet.
+    #[inline(always)]
+    fn unfetched(self) -> Option<RecordPtr> {
+        if self.0 & Stage::FETCHED == 0 { self.of_record() } else { None }
+    }
+
+    #[inline(always)]
+    fn fetched(self) -> Stage {
+        Stage(self.0 | Stage::FETCHED)
+    }
 }
 
 /// The rows that one attempt has requested.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Prefetched {
-    slots: Vec<Slot>,
+    slots: Box<[Slot; ROWS_MAX]>,
+    /// Slots in use.
+    len: usize,
     /// Slots before this are taken.
     next: usize,
     /// Slots before this had every wave.
@@ -79,6 +116,14 @@ pub struct Prefetched {
 // SAFETY: records are followed while online only.
 unsafe impl Send for Prefetched {}
 
+impl Default for Prefetched {
+    fn default() -> Prefetched {
+        let slots = Box::new([Slot { table: TableRef::dangling(), stage: Stage::NOTHING }; ROWS_MAX]);
+        Prefetched { slots, len: 0, next: 0, complete: 0, advanced: 0, tables: 0, passed: (0, 0) }
+    }
+}
+
+#[inline(always)]
 fn bit(table: &Table) -> u64 {
     1 << (table.id.index() % 64)
 }
@@ -87,32 +132,29 @@ impl Prefetched {
     /// Forgets everything.
     #[inline]
     pub fn clear(&mut self) {
-        self.slots.clear();
+        self.len = 0;
         (self.next, self.complete, self.advanced, self.tables, self.passed) = (0, 0, 0, 0, (0, 0));
     }
 
     /// The first wave for one row.
     #[inline(always)]
     pub fn begin(&mut self, table: &Table, key: Key<'_>, leaf_hints: &mut LeafHints, pin: Pinned<'_>) {
-        if self.slots.len() == self.slots.capacity() && !self.make_room() {
+        if self.len == ROWS_MAX && !self.make_room() {
             return;
         }
         let stage = match table.index.prefetch_bucket(key) {
-            Some(hint) => Stage::Bucket(hint),
+            Some(hint) => Stage(hint.bits()),
             None => look_up(table, key.anew(), leaf_hints, pin),
         };
         self.tables |= bit(table);
-        self.slots.push(Slot { table: table.into(), stage });
+        self.slots[self.len % ROWS_MAX] = Slot { table: table.into(), stage };
+        self.len += 1;
     }
 
-    /// Whether there is room: at first for all, later if need be by forgetting rows that are all on their way.
+    /// Whether there is room once rows are forgotten that are all on their way.
     #[cold]
     fn make_room(&mut self) -> bool {
-        if self.slots.capacity() == 0 {
-            self.slots.reserve_exact(ROWS_MAX);
-            return true;
-        }
-        let complete = self.advanced == self.slots.len();
+        let complete = self.advanced == self.len;
         if complete {
             self.clear();
         }
@@ -122,36 +164,30 @@ impl Prefetched {
     /// The next wave for all rows.
     #[inline]
     pub fn advance(&mut self, pin: Pinned<'_>) {
-        for slot in &mut self.slots[self.complete..self.advanced] {
+        let Prefetched { complete, advanced, len, .. } = *self;
+        for slot in &mut self.slots[complete..advanced] {
             let table = slot.table.get();
-            match slot.stage {
-                Stage::Record(found, false) => fetch_version(table, found),
-                Stage::Bucket(hint) => {
-                    // SAFETY: the table's index gave the hint.
-                    let found = unsafe { hint.guess_behind(pin) };
-                    slot.stage = found.map_or(Stage::Nothing, |found| fetch_record(table, found));
-                }
-                Stage::Record(_, true) | Stage::Nothing | Stage::Taken => {}
+            if let Some(found) = slot.stage.unfetched() {
+                fetch_version(table, found);
+            } else if let Some(hint) = slot.stage.of_bucket() {
+                // SAFETY: the table's index gave the hint.
+                let found = unsafe { hint.guess_behind(pin) };
+                slot.stage = found.map_or(Stage::NOTHING, |found| fetch_record(table, found));
             }
         }
-        self.complete = self.advanced;
-        for slot in &mut self.slots[self.advanced..] {
+        for slot in &mut self.slots[advanced..len] {
             let table = slot.table.get();
-            match slot.stage {
-                Stage::Bucket(hint) => {
-                    // SAFETY: as above.
-                    if let Some(found) = unsafe { hint.guess(pin) } {
-                        slot.stage = fetch_record(table, found);
-                    }
+            if let Some(hint) = slot.stage.of_bucket() {
+                // SAFETY: as above.
+                if let Some(found) = unsafe { hint.guess(pin) } {
+                    slot.stage = fetch_record(table, found);
                 }
-                Stage::Record(found, _) => {
-                    fetch_version(table, found);
-                    slot.stage = Stage::Record(found, true);
-                }
-                Stage::Nothing | Stage::Taken => {}
+            } else if let Some(found) = slot.stage.of_record() {
+                fetch_version(table, found);
+                slot.stage = slot.stage.fetched();
             }
         }
-        self.advanced = self.slots.len();
+        (self.complete, self.advanced) = (advanced, len);
     }
 
     /// The record with this key, if it is that of the next slot, or of one of the table's next few.
@@ -160,13 +196,23 @@ impl Prefetched {
         if self.tables & bit(table) == 0 {
             return None;
         }
-        if let Some(&Slot { table: of, stage: Stage::Record(found, _) }) = self.slots.get(self.next)
-            && of == table.into()
-            // SAFETY: found in the table's index since the worker came online.
-            && unsafe { has_key(found, key) }
-        {
-            self.next += 1;
-            return Some(found);
+        if self.next < self.len {
+            let Slot { table: of, stage } = self.slots[self.next % ROWS_MAX];
+            if of == table.into() {
+                match stage.of_record() {
+                    // SAFETY: found in the table's index since the worker came online.
+                    Some(found) if unsafe { has_key(found, key) } => {
+                        self.next += 1;
+                        return Some(found);
+                    }
+                    // It is likely that of this key, which comes before its wave, or has no record.
+                    None if stage != Stage::TAKEN => {
+                        self.next += 1;
+                        return None;
+                    }
+                    _ => {}
+                }
+            }
         }
         self.find_ahead(table, key.anew(), pin)
     }
@@ -175,23 +221,23 @@ impl Prefetched {
     /// found are given up.
     #[inline(never)]
     fn find_ahead(&mut self, table: &Table, key: Key<'_>, _: Pinned<'_>) -> Option<RecordPtr> {
-        if self.next == self.slots.len() {
+        if self.next == self.len {
             return None;
         }
         let of_table = |slot: &&mut Slot| slot.table == table.into();
-        let ahead = self.slots.len().min(self.next + AHEAD_MAX);
+        let ahead = self.len.min(self.next + AHEAD_MAX);
         let ahead = &mut self.slots[self.next..ahead];
         let (mut found, mut vague, mut others) = (None, None, 0);
         for (at, slot) in ahead.iter().enumerate().filter(|(_, slot)| slot.table == table.into()) {
-            match slot.stage {
+            match slot.stage.of_record() {
                 // SAFETY: found in the table's index since the worker came online.
-                Stage::Record(record, _) if unsafe { has_key(record, key) } => {
+                Some(record) if unsafe { has_key(record, key) } => {
                     found = Some((at, record));
                     break;
                 }
-                Stage::Record(..) => others += 1,
-                Stage::Bucket(_) | Stage::Nothing => vague = vague.or(Some(at)),
-                Stage::Taken => {}
+                Some(_) => others += 1,
+                None if slot.stage == Stage::TAKEN => {}
+                None => vague = vague.or(Some(at)),
             }
             if others == OTHERS_MAX {
                 break;
@@ -199,10 +245,10 @@ impl Prefetched {
         }
         match (found, vague) {
             (Some((at, _)), _) => {
-                ahead[..=at].iter_mut().filter(of_table).for_each(|slot| slot.stage = Stage::Taken);
+                ahead[..=at].iter_mut().filter(of_table).for_each(|slot| slot.stage = Stage::TAKEN);
             }
             // It is likely that of this key, which comes before its wave, or has no record.
-            (None, Some(at)) => ahead[at].stage = Stage::Taken,
+            (None, Some(at)) => ahead[at].stage = Stage::TAKEN,
             (None, None) => {}
         }
         let passed = if self.passed.0 == self.next { self.passed.1 + 1 } else { 1 };
@@ -210,7 +256,7 @@ impl Prefetched {
             self.next += 1;
         }
         self.passed = (self.next, passed % (PASSED_MAX + 1));
-        let taken = self.slots[self.next..].iter().take_while(|slot| matches!(slot.stage, Stage::Taken));
+        let taken = self.slots[self.next..self.len].iter().take_while(|slot| slot.stage == Stage::TAKEN);
         self.next += taken.count();
         found.map(|(_, record)| record)
     }
@@ -220,21 +266,21 @@ impl Prefetched {
 impl Prefetched {
     /// How many slots are taken, of how many.
     pub(super) fn slots(&self) -> (usize, usize) {
-        (self.next, self.slots.len())
+        (self.next, self.len)
     }
 }
 
 /// The record, whose index has no buckets.
 #[inline(never)]
 fn look_up(table: &Table, key: Key<'_>, leaf_hints: &mut LeafHints, pin: Pinned<'_>) -> Stage {
-    let found = table.index.get_near(key, leaf_hints.of(table), pin);
-    found.map_or(Stage::Nothing, |found| fetch_record(table, found))
+    let found = table.index.get_near(key.anew(), leaf_hints.of(table, &key), pin);
+    found.map_or(Stage::NOTHING, |found| fetch_record(table, found))
 }
 
-#[inline]
+#[inline(always)]
 fn fetch_record(table: &Table, found: RecordPtr) -> Stage {
     prefetch::lines(found.as_ptr(), table.record_layout.record.min(BYTES_MAX));
-    Stage::Record(found, false)
+    Stage::record(found)
 }
 
 #[inline]

@@ -364,6 +364,8 @@ impl<O: Origin> Optimistic<O> {
         if !regardless && !self.merge(entry, newer) {
             return None;
         }
+        // The place in the record that was free may be that of the newer version.
+        self.base.move_out(entry).ok()?;
         self.base.note_tid(table, now.tid());
         self.base.writes.rebased(entry, now);
         Some(true)
@@ -535,8 +537,11 @@ mod tests {
     fn an_attempt_goes_on_from_each_newer_version_in_turn() {
         let seed = rng::seed("an_attempt_goes_on_from_each_newer_version_in_turn");
         let (bench, mut random) = (bench(), seriatim_base::Rng::from_seed(seed));
+        // The record has a free place, so the first row version lies in the worker's own memory.
+        bench.pass_time();
         let (mut worker, mut other) = (begin(&bench), bench.worker());
         add(&bench, &mut worker, 1);
+        assert!(is_in_room(&mut worker));
         let mut sum = 1;
         for _ in 0..5 {
             let units = random.below(1000) as i64;
@@ -545,10 +550,17 @@ mod tests {
             commit(&mut other);
             sum += units;
             assert!(worker.attempt().rebase(true), "the sum is not read");
+            assert!(!is_in_room(&mut worker), "it may be published itself");
             assert!(!worker.attempt().rebase(true), "there is no newer version");
         }
         commit(&mut worker);
         assert_eq!(bench.state(&[0]), [sum]);
+    }
+
+    /// Whether the row version of the first write lies in the worker's own memory.
+    fn is_in_room(worker: &mut <Silo as Protocol>::Worker) -> bool {
+        let writes = &worker.attempt().base.writes;
+        writes.room.has(writes.entries()[0].row_version)
     }
 
     #[test]

@@ -5,9 +5,9 @@
 //! change it.
 
 use std::ptr::NonNull;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 use seriatim_base::thread::Touch;
+use seriatim_base::word::{AtomicU64, Ordering};
 use seriatim_base::{Epoch, Tid};
 use seriatim_catalog::{Key, KeyClass};
 use seriatim_htm::Access;
@@ -17,7 +17,7 @@ use seriatim_txn::{Core, OpError, ROW_IN_PLACE_MAX, Reason, RowPtr, Staged, Tabl
 
 use super::origin::Origin;
 use super::record_header::{self, TidWord};
-use super::writes::{RowPart, Write, WriteSet};
+use super::writes::{RowPart, RowRoom, Write, WriteSet};
 
 /// Bytes before an out-of-line value's text: its length.
 const OUT_OF_LINE_HEADER: usize = 8;
@@ -157,6 +157,28 @@ pub fn out_of_line_bytes_at(out_of_line: usize) -> usize {
     OUT_OF_LINE_HEADER + unsafe { (out_of_line as *const u64).read() as usize }
 }
 
+/// Copies words, two at a time: what is copied so is too short for a call to pay.
+///
+/// # Safety
+/// Both are `bytes` bytes of whole words. The source does not change; the destination is private.
+#[inline(always)]
+pub unsafe fn copy_words(from: *const u8, to: *mut u8, bytes: usize) {
+    debug_assert!(bytes.is_multiple_of(8));
+    let mut at = 0;
+    // SAFETY: the caller's promise.
+    unsafe {
+        while at + 16 <= bytes {
+            crate::step(Touch::Copy, to.add(at).cast::<AtomicU64>());
+            to.add(at).cast::<[u64; 2]>().write_unaligned(from.add(at).cast::<[u64; 2]>().read_unaligned());
+            at += 16;
+        }
+        if at < bytes {
+            crate::step(Touch::Copy, to.add(at).cast::<AtomicU64>());
+            to.add(at).cast::<u64>().write_unaligned(from.add(at).cast::<u64>().read_unaligned());
+        }
+    }
+}
+
 /// A private copy of a row, in a row version of its own.
 #[inline]
 pub fn copy_row(core: &mut Core, table: &Table, row: RowPtr) -> Result<usize, OpError> {
@@ -243,24 +265,30 @@ fn parts_bytes(table: &Table, record: RecordPtr, row_version: usize) -> i64 {
     (texts + if has_own_fixed { allocated_bytes(table.record_layout.fixed_bytes) } else { 0 }) as i64
 }
 
-/// Counts what a commit of `write` changes in its table, before anything is retired. `before`: the row it
-/// replaced; zero for none.
+/// Counts and retires what a commit of `epoch` replaced by `write`: the row `before`, as of `row_epoch`.
 #[inline(always)]
-pub fn count<O: Origin>(core: &mut Core, write: &Write<O>, before: usize) {
+pub fn replace<O: Origin>(core: &mut Core, write: &Write<O>, before: usize, (row_epoch, epoch): (Epoch, Epoch)) {
     let (table, record, after) = (write.table(), write.record, write.row_version);
-    if before == 0 || after == 0 || !share_parts(table, before, after) {
-        return count_change(core, table, record, (before, after), write.expected);
+    if after == 0 || !share_parts(table, before, after) {
+        count(core, write, before);
+        return retire_version(core, table, record, (before, after), (row_epoch, epoch));
     }
+    // Only the row version itself is another.
     let (was_inside, is_inside) = (is_inline(table, record, before), is_inline(table, record, after));
     if was_inside != is_inside {
         let bytes = table.record_layout.row_version_allocated as i64;
         core.counts.add(table.id, 0, if is_inside { -bytes } else { bytes });
     }
+    if !was_inside {
+        retire(core, before, table.record_layout.row_version_bytes(), row_epoch);
+    }
 }
 
-/// As [`count`], where more than the place of the row changes.
+/// Counts what a commit of `write` changes in its table, before anything is retired. `before`: the row it replaced; zero
+/// for none.
 #[inline(never)]
-fn count_change(core: &mut Core, table: &Table, record: RecordPtr, (before, after): (usize, usize), expected: TidWord) {
+pub fn count<O: Origin>(core: &mut Core, write: &Write<O>, before: usize) {
+    let (table, record, after, expected) = (write.table(), write.record, write.row_version, write.expected);
     let mut bytes = 0;
     if after != 0 {
         bytes += version_bytes(table, record, after);
@@ -326,10 +354,15 @@ pub fn free_place(table: &Table, record: RecordPtr, current: usize, made: Epoch,
 /// Copies a private row version, with its header, to a place that [`free_place`] found. The caller has the
 /// record's lock, whatever that is under its protocol, or is in its region.
 #[inline]
-pub fn copy_to_place(access: &mut impl Access, table: &Table, row_version: usize, place: usize) {
-    for at in (0..table.record_layout.row_version_bytes()).step_by(8) {
-        // SAFETY: both are this many bytes of whole words. The source is private; the destination is reserved
-        // for us until it is published.
+pub fn copy_to_place<A: Access>(access: &mut A, table: &Table, row_version: usize, place: usize) {
+    let bytes = table.record_layout.row_version_bytes();
+    if !A::REGION {
+        // SAFETY: both are this many bytes of whole words. The source is private; no thread reads the destination until
+        // it is published.
+        return unsafe { copy_words(row_version as *const u8, place as *mut u8, bytes) };
+    }
+    for at in (0..bytes).step_by(8) {
+        // SAFETY: as above.
         let (word, to) = unsafe { (((row_version + at) as *const u64).read(), &*((place + at) as *const AtomicU64)) };
         crate::step(Touch::Copy, to);
         access.store(to, word);
@@ -357,16 +390,15 @@ fn out_of_line_at(base: usize, at: u32) -> usize {
 
 /// Retires what the version `old` (a row) owned and its successor `new` (zero: none), of `epoch`, does not;
 /// the row version itself as of `row_epoch`.
-#[inline]
-pub fn retire_version(
+#[inline(never)]
+fn retire_version(
     core: &mut Core,
     table: &Table,
     record: RecordPtr,
     (old, new): (usize, usize),
     (row_epoch, epoch): (Epoch, Epoch),
 ) {
-    let has_parts = table.has_out_of_line() || table.has_fixed();
-    if has_parts && (new == 0 || !share_parts(table, old, new)) {
+    if table.has_out_of_line() || table.has_fixed() {
         retire_parts(core, table, record, old, new, epoch);
     }
     if !is_inline(table, record, old) {
@@ -427,10 +459,10 @@ pub fn release_out_of_line(core: &mut Core, table: &Table, candidates: &[usize],
 /// Frees the private row versions of an attempt that are not installed, and the parts no installed row version refers
 /// to. `installed`: the transaction committed and the row versions of `writes.entries()` belong to their records now.
 pub fn free_private<O: Origin>(core: &mut Core, writes: &mut WriteSet<O>, installed: bool) {
-    let free = |core: &mut Core, write: Write<O>| {
-        let table = write.table();
-        if write.row_version != 0 && !is_inline(table, write.record, write.row_version) {
-            release(core, write.row_version, table.record_layout.row_version_bytes());
+    let free = |core: &mut Core, room: &RowRoom, write: Write<O>| {
+        let (table, row_version) = (write.table(), write.row_version);
+        if row_version != 0 && !is_inline(table, write.record, row_version) && !room.has(row_version) {
+            release(core, row_version, table.record_layout.row_version_bytes());
         }
     };
     if !writes.parts.is_empty() {
@@ -456,11 +488,11 @@ pub fn free_private<O: Origin>(core: &mut Core, writes: &mut WriteSet<O>, instal
     }
     if !installed {
         for entry in 0..writes.entries().len() {
-            free(core, writes.entries()[entry]);
+            free(core, &writes.room, writes.entries()[entry]);
         }
     }
     for write in writes.superseded() {
-        free(core, write);
+        free(core, &writes.room, write);
     }
 }
 

@@ -41,9 +41,8 @@
 //!    They may read it: the version is the same with and without the mark. The commit that replaces the version
 //!    removes the mark.
 
-use std::sync::atomic::{AtomicU64, Ordering};
-
 use seriatim_base::thread::Touch;
+use seriatim_base::word::{AtomicU64, Ordering};
 use seriatim_base::{Backoff, Tid};
 use seriatim_htm::Access;
 use seriatim_store::RecordPtr;
@@ -87,6 +86,11 @@ impl TidWord {
 
     pub const fn tid(self) -> Tid {
         Tid::from_bits(self.0 >> FLAG_BITS)
+    }
+
+    /// Whether it is of a row that is there, neither locked nor reserved.
+    pub const fn is_plain(self) -> bool {
+        self.0 & (LOCKED | ABSENT | REMOVED) == 0
     }
 
     pub const fn is_locked(self) -> bool {

@@ -11,8 +11,7 @@
 //! The serialization point is the end of step 2. All written records are locked (or the region is one instant), and
 //! step 3 finds all reads unchanged.
 
-use std::sync::atomic::{AtomicU64, Ordering, fence};
-
+use seriatim_base::word::{AtomicU64, Ordering, fence};
 use seriatim_base::{Epoch, Tid, abort_on_unwind};
 use seriatim_htm::{Access, Body, BodyError, Budget, NoLocks, Refused};
 use seriatim_store::RecordPtr;

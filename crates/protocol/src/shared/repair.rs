@@ -2,8 +2,8 @@
 //! they are dropped.
 
 use std::collections::BTreeSet;
-use std::sync::atomic::{Ordering, fence};
 
+use seriatim_base::word::{Ordering, fence};
 use seriatim_store::RecordPtr;
 use seriatim_txn::{Runs, Table};
 

@@ -26,9 +26,8 @@ impl TableRef {
         unsafe { self.0.as_ref() }
     }
 
-    /// For tests that look at no table.
-    #[cfg(test)]
-    pub fn dangling() -> TableRef {
+    /// Of no table: for places that are not in use.
+    pub(super) const fn dangling() -> TableRef {
         TableRef(NonNull::dangling())
     }
 }

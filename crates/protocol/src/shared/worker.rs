@@ -27,6 +27,9 @@ pub trait Variant: Send {
     type By: Origin;
     /// Whether its attempts note which columns they use, to be rebased.
     const REBASES: bool = false;
+    /// Whether a commit copies a row version to the place in the record that was free when its row was updated, so that
+    /// the version itself is not published.
+    const COPIES: bool = false;
     /// Whether its attempts can reserve the rows that they access.
     const RESERVES: bool = Self::REBASES;
     /// Whether attempts take notes for rebasing from the first one on, and also of blind updates of any table. Such an
@@ -205,7 +208,7 @@ impl<V: Variant> Worker<V> {
 
     #[inline(always)]
     fn update_row(&mut self, table: &Table, key: Key<'_>, columns: ColumnUse) -> Result<Option<Updating>, OpError> {
-        let rows = self.attempt.update(table, key)?;
+        let rows = self.attempt.update(table, key, V::COPIES)?;
         if V::PIECES
             && let Some(Updating { before, .. }) = rows
         {
@@ -296,7 +299,7 @@ impl<V: Variant> seriatim_txn::Worker for Worker<V> {
     #[inline(always)]
     fn read(&mut self, table: &Table, key: Key<'_>, columns: ColumnSet) -> Result<Option<RowPtr>, OpError> {
         if self.is_attentive() {
-            return self.read_attentively(table, key, columns);
+            return self.read_attentively(table, key.anew(), columns);
         }
         self.attempt.locks.use_next(|| ColumnSet::ALL);
         self.read_row(table, key)
@@ -334,7 +337,7 @@ impl<V: Variant> seriatim_txn::Worker for Worker<V> {
     fn update(&mut self, table: &Table, key: Key<'_>, columns: ColumnUse) -> Result<Option<Updating>, OpError> {
         debug_assert!(self.may_write());
         if self.is_attentive() {
-            return self.update_attentively(table, key, columns);
+            return self.update_attentively(table, key.anew(), columns);
         }
         self.attempt.locks.use_next(|| ColumnSet::ALL);
         self.update_row(table, key, columns)

@@ -63,9 +63,8 @@ pub fn install<O: Origin>(
     replaced: &mut CountedVec<usize>,
     last: impl Fn(&Write<O>),
 ) {
-    let horizon = attempt.base.core.horizon();
     for entry in 0..attempt.base.writes.entries().len() {
-        let write = attempt.base.put_in_place(entry, horizon);
+        let write = attempt.base.put_in_place(entry);
         let record_layout = &write.table().record_layout;
         let row_version = record_header::row_version(record_layout, write.record);
         replaced.push(row_version.load(Ordering::Relaxed) as usize);

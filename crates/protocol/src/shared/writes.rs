@@ -105,6 +105,45 @@ pub struct RowPart {
     pub bytes: usize,
 }
 
+/// Words of the private row versions of an attempt that will be copied to a place in their records.
+pub(super) const ROOM_WORDS: usize = 1024;
+
+/// Memory for such row versions. It belongs to the worker and never moves; a version takes no allocation.
+#[derive(Debug)]
+pub struct RowRoom {
+    words: Box<[u64; ROOM_WORDS]>,
+    used: usize,
+}
+
+impl RowRoom {
+    fn new() -> RowRoom {
+        RowRoom { words: Box::new([0; ROOM_WORDS]), used: 0 }
+    }
+
+    /// Another attempt begins: nothing is kept.
+    #[inline(always)]
+    pub fn begin(&mut self) {
+        self.used = 0;
+    }
+
+    /// Room for a row version of this many bytes, if there is some.
+    #[inline(always)]
+    pub fn take(&mut self, bytes: usize) -> Option<usize> {
+        let (at, words) = (self.used, bytes / 8);
+        if at + words > ROOM_WORDS {
+            return None;
+        }
+        self.used = at + words;
+        Some(self.words.as_mut_ptr().wrapping_add(at).expose_provenance())
+    }
+
+    /// Whether the row version is here.
+    #[inline(always)]
+    pub fn has(&self, row_version: usize) -> bool {
+        row_version.wrapping_sub(self.words.as_ptr().addr()) < ROOM_WORDS * 8
+    }
+}
+
 #[derive(Debug)]
 pub struct WriteSet<O = ()> {
     pub(super) entries: CountedVec<Write<O>>,
@@ -120,6 +159,8 @@ pub struct WriteSet<O = ()> {
     /// that an insertion in any order moves few, and only merging moves all.
     pub deferred: CountedVec<Deferred>,
     merged: usize,
+    /// Where row versions are that will not be published themselves.
+    pub room: RowRoom,
     /// Tails and fixed parts made by this attempt.
     pub parts: CountedVec<RowPart>,
     /// Used by `record::free_private`: the parts to which committed row versions refer.
@@ -136,6 +177,7 @@ impl<O: Origin> WriteSet<O> {
             undone: local.counted(0),
             deferred: local.counted(0),
             merged: 0,
+            room: RowRoom::new(),
             parts: local.counted(0),
             kept: local.counted(0),
         }

@@ -6,12 +6,13 @@
 use super::*;
 use loom::sync::Arc;
 use loom::thread;
+use seriatim_base::word::model;
 
 /// The fault of a broken writer or logger.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Broken {
     Nothing,
-    /// The slot's store may be reordered after the load of the epoch.
+    /// The slot's store may be reordered after the load of the epoch, and the logger's loads of both as well.
     NoFence,
     /// The logger reads the streams before the slots.
     StreamsFirst,
@@ -32,10 +33,7 @@ fn step(broken: Broken) -> impl Fn() + Sync + Send + 'static {
             thread::spawn(move || {
                 [1, 2].map(|number| {
                     let current = epoch.load(Ordering::Acquire);
-                    match broken {
-                        Broken::NoFence => slot.epoch.store(current, Ordering::Release),
-                        _ => slot.announce(Epoch(current)),
-                    }
+                    slot.announce(Epoch(current));
                     let read = if broken == Broken::EpochAtBegin { current } else { epoch.load(Ordering::Acquire) };
                     stream.store(number, Ordering::Release);
                     slot.leave();
@@ -64,6 +62,7 @@ fn step(broken: Broken) -> impl Fn() + Sync + Send + 'static {
 fn check(broken: Broken) {
     let mut builder = loom::model::Builder::new();
     builder.preemption_bound = Some(3);
+    model::begin(if broken == Broken::NoFence { &["writer.rs"] } else { &[] });
     builder.check(step(broken));
 }
 

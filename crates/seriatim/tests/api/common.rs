@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use seriatim::htm::{Emulation, HtmMode};
-use seriatim::rng::is_nightly;
+use seriatim::rng::{is_nightly, sample, seed};
 use seriatim::{Builder, Database, Decimal, Handle, ProtocolInfo, Session, Table, Text, Timestamp};
 pub(crate) use seriatim_engine::test_support::protocols::copying::NAME as COPYING;
 
@@ -67,6 +67,23 @@ pub(crate) fn in_batches(batch_max: u64, wait: Duration) -> impl Iterator<Item =
 /// change, only protocols whose commits enter regions run on emulated ones. A protocol with hot records also runs with
 /// all records hot.
 pub(crate) fn each(test: impl Fn(&Setting)) {
+    in_turn(settings(), test);
+}
+
+/// As [`each`], for tests that take long: with each change in every third setting. The seed decides which.
+pub(crate) fn sampled(name: &str, test: impl Fn(&Setting)) {
+    in_turn(sample(settings(), 3, seed(name)), test);
+}
+
+fn in_turn(settings: impl IntoIterator<Item = Setting>, test: impl Fn(&Setting)) {
+    for setting in settings {
+        eprintln!("under {} on {}, all hot: {}", setting.protocol.name, setting.htm, setting.hot);
+        test(&setting);
+    }
+}
+
+fn settings() -> Vec<Setting> {
+    let mut settings = Vec::new();
     let emulation = Emulation { seed: 7, abort_one_in: 16, yields: false };
     for htm in [HtmMode::Auto, HtmMode::Emulated(emulation)] {
         let runs = |protocol: &ProtocolInfo| {
@@ -75,11 +92,11 @@ pub(crate) fn each(test: impl Fn(&Setting)) {
         };
         for protocol in protocols().into_iter().filter(runs) {
             for &hot in if protocol.name == "htcc" { &[false, true][..] } else { &[false] } {
-                eprintln!("under {} on {htm}, all hot: {hot}", protocol.name);
-                test(&Setting { protocol, htm, hot });
+                settings.push(Setting { protocol, htm, hot });
             }
         }
     }
+    settings
 }
 
 /// A row with a composite key, fixed and long text, nullable and immutable columns, and an index of every kind.

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use seriatim::{Abort, Database, Freshness, Handle, Reason, Session, Table, TableStatistics, TransactError};
 
-use crate::common::each;
+use crate::common::{each, sampled};
 use crate::settle::settle;
 
 const LIMIT: usize = 3 << 20;
@@ -133,7 +133,7 @@ fn at_the_limit_reads_and_deletes_go_on_and_space_comes_back() {
 
 #[test]
 fn a_hash_table_at_the_limit_is_read_and_emptied() {
-    each(|setting| {
+    sampled("a_hash_table_at_the_limit_is_read_and_emptied", |setting| {
         let db = setting.builder().memory_limit(LIMIT).open().expect("valid");
         let table = db.create::<Hashed>().expect("valid");
         let mut session = db.session();
@@ -197,7 +197,7 @@ fn a_long_text_that_does_not_fit_stops_its_transaction() {
 
 #[test]
 fn deletes_go_on_where_rows_share_the_key_of_a_hash_index() {
-    each(|setting| {
+    sampled("deletes_go_on_where_rows_share_the_key_of_a_hash_index", |setting| {
         let db = setting.builder().memory_limit(LIMIT).open().expect("valid");
         let table = db.create::<Listed>().expect("valid");
         let mut session = db.session();
@@ -212,7 +212,7 @@ fn deletes_go_on_where_rows_share_the_key_of_a_hash_index() {
 /// Deletes run faster than epochs advance: no delete reuses the memory that another has freed.
 #[test]
 fn a_burst_of_deletes_empties_a_table_at_the_limit() {
-    each(|setting| {
+    sampled("a_burst_of_deletes_empties_a_table_at_the_limit", |setting| {
         let db = setting.builder().memory_limit(LIMIT).step_helpers(true).open().expect("valid");
         let table = db.create::<Hashed>().expect("valid");
         let mut session = db.session();

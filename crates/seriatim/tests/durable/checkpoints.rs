@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use seriatim::catalog::TableDef;
+use seriatim::rng::tries;
 use seriatim::{Database, Durability, Handle, LogStatistics, OpenError, Table};
 use seriatim_base::Rng;
 use seriatim_base::disk::{Disk, FaultyDisk, Opening, Operation, Times};
@@ -433,7 +434,7 @@ fn a_backup_gets_through_beside_checkpoints_and_new_tables() {
                 acknowledged.store(id + 1, Ordering::Release);
             }
         });
-        for at in 0..6 {
+        for at in 0..tries(3, 6) {
             let (before, to) = (acknowledged.load(Ordering::Acquire), format!("/copy{at}"));
             let copied = db.backup(&to).unwrap_or_else(|error| panic!("{error}")).expect("it is on disk");
             assert_eq!(copied.attempts, 1);

@@ -16,11 +16,11 @@
 use super::hasher::HashValue;
 use crate::node_version::{self, State};
 use crate::record::RecordPtr;
+use seriatim_base::word::{AtomicU64, Ordering};
 use seriatim_base::{Backoff, CACHE_LINE, prefetch};
 use seriatim_htm::word;
 use std::hint::select_unpredictable;
 use std::ptr::NonNull;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Slots of a bucket.
 pub(super) const BUCKET_SLOTS: usize = 5;
@@ -35,6 +35,7 @@ const _: () = assert!(std::mem::offset_of!(Bucket, gap) == std::mem::offset_of!(
 
 /// The home of keys.
 #[derive(Debug)]
+#[cfg_attr(test, derive(Default))]
 #[repr(C, align(64))]
 pub(super) struct Bucket {
     /// Node version and latch of the whole chain.
@@ -127,6 +128,17 @@ impl Hint {
         let address = std::ptr::from_ref(bucket).expose_provenance() as u64;
         debug_assert!(address >> Slot::ADDRESS_BITS == 0, "user addresses have 48 bits");
         Hint(Slot::head(hash) << Slot::ADDRESS_BITS | address)
+    }
+
+    #[inline(always)]
+    pub(crate) fn bits(self) -> u64 {
+        self.0
+    }
+
+    /// The hint of these bits; `None` if they are of none.
+    #[inline(always)]
+    pub(crate) fn from_bits(bits: u64) -> Option<Hint> {
+        (!Slot(bits).is_empty()).then_some(Hint(bits))
     }
 
     /// # Safety

@@ -8,8 +8,8 @@
 use super::bucket::Bucket;
 use crate::node_version::State;
 use crate::observer::Observer;
+use seriatim_base::word::{AtomicU64, Ordering, fence};
 use seriatim_htm::{Access, Body, BodyError, Htm, word};
-use std::sync::atomic::{AtomicU64, Ordering, fence};
 
 /// The plan came too late: make another.
 pub(super) const LATE: u8 = 1;
@@ -46,12 +46,7 @@ impl<O: Observer> Gate for Admitted<'_, O> {
 
     #[inline(always)]
     fn opens<A: Access>(&mut self, _: &mut A, bucket: &Bucket) -> bool {
-        if !O::ADMITS {
-            return true;
-        }
-        // ORDERING: as in `Unheld`.
-        fence(Ordering::SeqCst);
-        self.0.admit(&bucket.gap, &bucket.word)
+        !O::ADMITS || self.0.admit(&bucket.gap, &bucket.word)
     }
 }
 
@@ -132,3 +127,6 @@ impl Access for Latching<'_> {
         self.0.outside(|| word::lock(word, unlocked, locked))
     }
 }
+
+#[cfg(all(test, loom))]
+mod loom_model;

@@ -17,10 +17,10 @@ use super::bucket::{Bucket, LINE_BYTES};
 use super::hasher::HashValue;
 use crate::small;
 use seriatim_base::size::Size;
+use seriatim_base::word::{AtomicU64, Ordering};
 use seriatim_htm::Outside;
 use seriatim_memory::{Local, OutOfMemory};
 use std::ptr::NonNull;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Buckets of a section: 32 KiB of them, the largest size class of `memory`. Small in tests, so that
 /// directories grow too.

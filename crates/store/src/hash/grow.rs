@@ -20,9 +20,9 @@ use crate::node_version::State;
 use crate::observer::Observer;
 use crate::rare::{RarePath, note};
 use crate::record::RecordPtr;
+use seriatim_base::word::{AtomicU64, Ordering};
 use seriatim_memory::OutOfMemory;
 use std::sync::TryLockError;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Records per bucket at which the table grows: load 0.6 of the slots of first lines, where 4 % of keys live
 /// in overflow lines.

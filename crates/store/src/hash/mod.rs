@@ -45,10 +45,11 @@ use directory::Directory;
 use grow::{Growth, LOAD};
 use seriatim_base::CacheAligned;
 use seriatim_base::prefetch;
+use seriatim_base::word::{AtomicU64, Ordering};
 use seriatim_htm::{Agent, Backend, Body, BodyError, Htm, NoLocks, Outside, SpinLock};
 use seriatim_memory::{Local, OutOfMemory, Pinned};
 use std::marker::PhantomData;
-use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+use std::sync::atomic::AtomicI64;
 use std::sync::{Mutex, PoisonError};
 
 /// A hash table from keys of one kind to records.

@@ -445,7 +445,7 @@ fn lost_during_growth(
 #[test]
 fn no_key_is_lost_while_the_table_grows() {
     for mode in modes(rng::seed("no_key_is_lost_while_the_table_grows")) {
-        let keys = if mode == HtmMode::Absent { rng::tries(2_500, 50_000) } else { 400 };
+        let keys = if mode == HtmMode::Absent { rng::tries(1_500, 50_000) } else { 400 };
         let (lost, checked) = lost_during_growth(mode, keys, |worker, table, key| worker.get(table, key).is_ok());
         assert_eq!((lost, checked), (0, Ok(())));
     }
@@ -455,7 +455,7 @@ fn no_key_is_lost_while_the_table_grows() {
 fn no_key_is_lost_while_chains_are_compacted() {
     let seed = rng::seed("no_key_is_lost_while_chains_are_compacted");
     for mode in modes(seed) {
-        let changes = if mode == HtmMode::Absent { rng::tries(2_500, 50_000) } else { 300 };
+        let changes = if mode == HtmMode::Absent { rng::tries(1_500, 50_000) } else { 300 };
         let world = World::new(mode);
         let mut worker = world.worker();
         worker.local.enter();

@@ -103,6 +103,7 @@ fn store(word: &AtomicU64, value: u64, broken: Broken) {
 fn check(preemptions: usize, model: impl Fn() + Sync + Send + 'static) {
     let mut builder = loom::model::Builder::new();
     builder.preemption_bound = Some(preemptions);
+    seriatim_base::word::model::begin(&[]);
     builder.check(model);
 }
 

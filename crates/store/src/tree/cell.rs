@@ -1,9 +1,9 @@
 //! Keys in nodes: one or two atomic words that compare as one integer.
 
 use super::load::Load;
+use seriatim_base::word::AtomicU64;
 use seriatim_htm::Access;
 use std::fmt::Debug;
-use std::sync::atomic::AtomicU64;
 
 /// The cell of a key in a node. Two words may be torn; the node's word reveals it.
 pub(crate) trait Cell: Send + Sync + 'static {

@@ -23,6 +23,24 @@ use crate::rare::{RarePath, note};
 use crate::record::{RecordPtr, out_of_line, out_of_line_block_bytes};
 use seriatim_htm::{Access, Body, BodyError, NoLocks};
 use seriatim_memory::OutOfMemory;
+use std::sync::atomic::AtomicU64;
+
+/// The part of an [`Observer`] that an insertion calls while it changes nodes. It is called through a pointer, so that
+/// [`Insert`] is compiled once for all observers.
+trait Admission {
+    fn admit(&mut self, gap: &AtomicU64, word: &AtomicU64) -> bool;
+    fn inherit(&mut self, gap: &AtomicU64) -> u64;
+}
+
+impl<O: Observer> Admission for O {
+    fn admit(&mut self, gap: &AtomicU64, word: &AtomicU64) -> bool {
+        Observer::admit(self, gap, word)
+    }
+
+    fn inherit(&mut self, gap: &AtomicU64) -> u64 {
+        Observer::inherit(self, gap)
+    }
+}
 
 impl From<Disturbed> for BodyError {
     fn from(_: Disturbed) -> BodyError {
@@ -117,7 +135,7 @@ impl<K: NodeKind, const LEAF: usize, const FAN: usize> Tree<K, LEAF, FAN> {
         leaf_hint: &mut LeafHint,
         record: RecordPtr,
         observer: &mut O,
-        mut run: impl FnMut(&mut StoreCx<'_>, &mut Insert<'_, 'a, 'k, K, O, LEAF, FAN>) -> Option<()>,
+        mut run: impl FnMut(&mut StoreCx<'_>, &mut Insert<'_, 'a, 'k, K, LEAF, FAN>) -> Option<()>,
     ) -> Result<Inserted, OutOfMemory> {
         // The memory that bodies reach stays allocated while the worker is online (rule 2); this asserts that it is.
         let _ = cx.local.pinned();
@@ -131,8 +149,8 @@ impl<K: NodeKind, const LEAF: usize, const FAN: usize> Tree<K, LEAF, FAN> {
             let _ = spare.provide(cx, Need { node: Leaf::<K, LEAF>::BYTES, root: 0, out_of_line: 0 });
         }
         let (leaf, inserted) = loop {
-            let mut body =
-                Insert { tree: self, probe, record, start, spare: &spare, observer: &mut *observer, step: None };
+            let admission: Option<&mut dyn Admission> = if O::ADMITS { Some(&mut *observer) } else { None };
+            let mut body = Insert { tree: self, probe, record, start, spare: &spare, admission, step: None };
             let step = match run(cx, &mut body) {
                 Some(()) => body.step,
                 None => None,
@@ -214,21 +232,20 @@ enum Step<'a, K: NodeKind, const LEAF: usize> {
     Lacks(Need),
 }
 
-struct Insert<'b, 'a, 'k, K: NodeKind, O, const LEAF: usize, const FAN: usize> {
+struct Insert<'b, 'a, 'k, K: NodeKind, const LEAF: usize, const FAN: usize> {
     tree: &'a Tree<K, LEAF, FAN>,
     probe: K::Probe<'k>,
     record: RecordPtr,
     start: Option<&'a Leaf<K, LEAF>>,
     spare: &'b Spare,
-    observer: &'b mut O,
+    /// The observer, if it must admit the insertion.
+    admission: Option<&'b mut dyn Admission>,
     /// The result of a successful run.
     step: Option<Step<'a, K, LEAF>>,
 }
 
 // SAFETY: nodes are reached while the worker is online, which it is until `run` has returned (rule 2).
-unsafe impl<'a, K: NodeKind, O: Observer, const LEAF: usize, const FAN: usize> Body
-    for Insert<'_, 'a, '_, K, O, LEAF, FAN>
-{
+unsafe impl<K: NodeKind, const LEAF: usize, const FAN: usize> Body for Insert<'_, '_, '_, K, LEAF, FAN> {
     // The step stays in `self`: results are moved through several hands.
     type Output = ();
 
@@ -244,7 +261,7 @@ unsafe impl<'a, K: NodeKind, O: Observer, const LEAF: usize, const FAN: usize> B
     }
 }
 
-impl<'a, K: NodeKind, O: Observer, const LEAF: usize, const FAN: usize> Insert<'_, 'a, '_, K, O, LEAF, FAN> {
+impl<'a, K: NodeKind, const LEAF: usize, const FAN: usize> Insert<'_, 'a, '_, K, LEAF, FAN> {
     #[inline(always)]
     fn go<A: Access>(&mut self, access: &mut A) -> Result<Step<'a, K, LEAF>, BodyError> {
         if let Some(leaf) = self.start {
@@ -289,7 +306,9 @@ impl<'a, K: NodeKind, O: Observer, const LEAF: usize, const FAN: usize> Insert<'
         if !access.lock(&leaf.word, state.0, state.latched().0) {
             return Err(BodyError::Busy);
         }
-        if O::ADMITS && !self.observer.admit(&leaf.gap, &leaf.word) {
+        if let Some(admission) = &mut self.admission
+            && !admission.admit(&leaf.gap, &leaf.word)
+        {
             access.store(&leaf.word, state.0);
             return Ok(Some(Step::Refused { leaf }));
         }
@@ -375,7 +394,8 @@ impl<'a, K: NodeKind, O: Observer, const LEAF: usize, const FAN: usize> Insert<'
             return Err(BodyError::Busy);
         }
         let latched = access.lock(&leaf.word, state.0, state.latched().0);
-        let admitted = latched && (!O::ADMITS || self.observer.admit(&leaf.gap, &leaf.word));
+        let admitted = |admission: &mut &mut dyn Admission| admission.admit(&leaf.gap, &leaf.word);
+        let admitted = latched && self.admission.as_mut().is_none_or(admitted);
         if !admitted {
             if latched {
                 access.store(&leaf.word, state.0);
@@ -388,12 +408,13 @@ impl<'a, K: NodeKind, O: Observer, const LEAF: usize, const FAN: usize> Insert<'
 
         // SAFETY: the block is private and of the requested size, a multiple of the line size, hence aligned.
         let right = unsafe { Leaf::<K, LEAF>::create(access, taken.node) };
-        let gap = if O::ADMITS {
-            // Others may hold the word for a moment, until they see the latch: their holds are not inherited.
-            settle(access, leaf);
-            self.observer.inherit(&leaf.gap)
-        } else {
-            access.load(&leaf.gap)
+        let gap = match &mut self.admission {
+            Some(admission) => {
+                // Others may hold the word for a moment, until they see the latch: their holds are not inherited.
+                settle(access, leaf);
+                admission.inherit(&leaf.gap)
+            }
+            None => access.load(&leaf.gap),
         };
         access.store(&right.gap, gap);
         for i in at..=LEAF {

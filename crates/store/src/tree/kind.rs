@@ -13,8 +13,8 @@
 use super::cell::{Cell, OutOfLineCell, Pair};
 use super::position::Limit;
 use crate::record::{Bytes, BytesProbe, Kind, Word8, Word16, out_of_line};
+use seriatim_base::word::AtomicU64;
 use std::cmp::Ordering;
-use std::sync::atomic::AtomicU64;
 
 /// A kind of key as nodes see it.
 pub(crate) trait NodeKind: Kind {

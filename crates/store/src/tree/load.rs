@@ -1,10 +1,9 @@
 //! How words of nodes are read: optimistically by readers, through the access of their body by writers.
 
-use crate::sync::fence;
+use seriatim_base::word::{AtomicU64, Ordering, fence};
 use seriatim_base::{Backoff, thread};
 use seriatim_htm::word::{self, Word};
 use seriatim_htm::{Access, Htm};
-use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Reads words of nodes that another thread may be changing.
 pub(crate) trait Load<W = AtomicU64> {

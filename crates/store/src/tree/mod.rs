@@ -38,11 +38,11 @@ use descend::LeafTarget;
 use kind::NodeKind;
 use load::{Exclusive, Load, Optimistic, Patience};
 use node::Leaf;
+use seriatim_base::word::{AtomicU64, Ordering};
 use seriatim_base::{CACHE_LINE, CacheAligned};
 use seriatim_htm::Htm;
 use seriatim_memory::{OutOfMemory, Pinned};
 use std::marker::PhantomData;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Levels above the leaves that a tree can have. A tree of 15-way nodes ends far below, as split nodes have a fan-out
 /// of at least 2 and addresses have 48 bits. The root's level also fits beside its address.

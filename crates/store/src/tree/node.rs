@@ -23,10 +23,10 @@ use super::load::{BodyLoads, Load};
 use super::search::partition;
 use crate::node_version::State;
 use crate::record::{RecordPtr, out_of_line};
+use seriatim_base::word::AtomicU64;
 use seriatim_htm::Access;
 use std::cmp::Ordering;
 use std::ptr::NonNull;
-use std::sync::atomic::AtomicU64;
 
 /// A leaf of at most `LEAF` records.
 #[derive(Debug)]

@@ -5,8 +5,7 @@
 //! scan finds it locked. The two cannot miss each other. The insert checks the gap word while it holds the leaf's
 //! latch. The scan takes the gap word first, and then checks that the leaf's word is unlatched and unchanged.
 
-use std::sync::atomic::{AtomicU64, Ordering, fence};
-
+use seriatim_base::word::{AtomicU64, Ordering, fence};
 use seriatim_store::{Observer, RecordPtr};
 use seriatim_txn::{Core, Table};
 
@@ -31,8 +30,8 @@ impl<const WAITS: bool> Gaps<'_, WAITS> {
 
 impl<const WAITS: bool> Observer for Gaps<'_, WAITS> {
     fn admit(&mut self, gap: &AtomicU64, _: &AtomicU64) -> bool {
-        // ORDERING: partner of the fence between a scan's gap lock and its look at the leaf's word: the leaf
-        // was latched before.
+        // ORDERING: partner of the fence in `NodeVersion::still_valid`, between a lock of the gap and a look at the
+        // latch: the leaf was latched before.
         fence(Ordering::SeqCst);
         let admitted = self.locks.admits(gap);
         self.kept_out = (!admitted).then_some(gap);

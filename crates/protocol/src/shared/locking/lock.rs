@@ -19,9 +19,9 @@
 //! readers.)
 
 use std::ptr;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 use seriatim_base::thread::Touch;
+use seriatim_base::word::{AtomicU64, Ordering};
 use seriatim_htm::Htm;
 use seriatim_memory::{CountedVec, Local, OutOfMemory};
 use seriatim_store::{GAP_CLOSED, RecordPtr};

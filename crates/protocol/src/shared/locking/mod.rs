@@ -8,7 +8,7 @@
 mod gap;
 mod lock;
 
-use std::sync::atomic::{Ordering, fence};
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use seriatim_base::thread::Touch;
@@ -146,9 +146,6 @@ impl<const WAITS: bool> Worker<WAITS> {
         if !taken {
             return Err(self.refuse_gap(table, Reason::GapLocked));
         }
-        // ORDERING: partner of the fence in `Gaps::admit`: an insert that has latched the leaf sees our lock,
-        // or we its latch.
-        fence(Ordering::SeqCst);
         // SAFETY: online since it was taken.
         if unsafe { node_version.still_valid() } {
             self.base.note_unlinked(table);
@@ -171,7 +168,7 @@ impl<const WAITS: bool> Worker<WAITS> {
         // ORDERING: linking publishes the record with release.
         word.store(self.locks.written(), Ordering::Relaxed);
         let Worker { base, locks, .. } = self;
-        let leaf_hint = base.leaf_hints.of(table);
+        let leaf_hint = base.leaf_hints.of(table, &key);
         // A panic could leave nodes latched.
         let mut gaps = Gaps::new(locks);
         let insert = |core: &mut Core| {
@@ -472,9 +469,8 @@ impl<const WAITS: bool> Worker<WAITS> {
     #[inline(always)]
     fn install(&mut self, redo: &mut dyn Redo) -> Tid {
         let tid = self.base.newest.next(self.base.core.epochs.current());
-        let horizon = self.base.core.horizon();
         for entry in 0..self.base.writes.entries().len() {
-            let write = self.base.put_in_place(entry, horizon);
+            let write = self.base.put_in_place(entry);
             let table = write.table();
             let row_version = record_header::row_version(&table.record_layout, write.record);
             self.replaced.push(row_version.load(Ordering::Relaxed) as usize);

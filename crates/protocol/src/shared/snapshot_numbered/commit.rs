@@ -4,8 +4,8 @@
 //! before the region begins; after a wrong guess it fills them again, which is private memory.
 
 use std::hint::cold_path;
-use std::sync::atomic::{AtomicU64, Ordering};
 
+use seriatim_base::word::{AtomicU64, Ordering};
 use seriatim_base::{Epoch, Tid};
 use seriatim_htm::Access;
 use seriatim_memory::CountedVec;
@@ -92,7 +92,7 @@ pub(super) fn publish(
         }
         installs.clear();
     };
-    for (entry, install) in installs.iter().enumerate().filter(|(_, install)| install.place != 0) {
+    for (entry, install) in installs.iter().enumerate() {
         attempt.base.moved(entry, install.place);
     }
     attempt.base.report(tid, redo, |entry| installs[entry].was);
@@ -136,8 +136,7 @@ fn decide(attempt: &mut Optimistic, installs: &[Install], number: &AtomicU64) ->
 /// Finds out what each write replaces, and makes versions of the deletions that rows are inserted over.
 /// Outside the region: allocates and touches memory. A transaction that only deletes allocates nothing.
 fn prepare(attempt: &mut Optimistic, installs: &mut CountedVec<Install>) -> Result<(), OpError> {
-    let Attempt { core, writes, .. } = &mut attempt.base;
-    let horizon = core.horizon();
+    let Attempt { core, writes, horizon, .. } = &mut attempt.base;
     for write in writes.entries() {
         let record_layout = &write.table().record_layout;
         // Stable as long as the TID word is `expected`, which step 1 checks.
@@ -167,7 +166,7 @@ fn prepare(attempt: &mut Optimistic, installs: &mut CountedVec<Install>) -> Resu
             install.made = Guess { epoch: version.tid.epoch().0, snapshot: version.kept.snapshot() };
             install.previous = version.previous;
             if write.row_version != 0 {
-                install.place = record::free_place(write.table(), write.record, was, version.tid.epoch(), horizon);
+                install.place = record::free_place(write.table(), write.record, was, version.tid.epoch(), *horizon);
             }
         }
         installs.push(install);

@@ -5,8 +5,8 @@ mod commit;
 mod snapshot;
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
+use seriatim_base::word::{AtomicU64, Ordering};
 use seriatim_base::{CacheAligned, Tid};
 use seriatim_memory::CountedVec;
 use seriatim_txn::{Core, Epochs, OpError, Outcome, Redo};

@@ -10,8 +10,7 @@
 //! snapshot may begin later and continue to the previous version: that lives until no snapshot that needs it is read
 //! ([`seriatim_memory::Memory::pass_snapshot`]).
 
-use std::sync::atomic::{AtomicU64, Ordering, fence};
-
+use seriatim_base::word::{AtomicU64, Ordering, fence};
 use seriatim_base::{Epoch, Tid};
 use seriatim_store::RecordPtr;
 use seriatim_txn::{Core, Eventual, Fault, OpError, RecordLayout, Table, TakenSnapshot};
@@ -112,6 +111,21 @@ impl versions::View for View {
     #[inline]
     fn shows(self, version: &VersionHeader) -> bool {
         View::shows(self, version.kept.snapshot(), version.tid)
+    }
+
+    #[inline(always)]
+    fn shows_newest(self, table: &Table, record: RecordPtr) -> Option<(usize, Tid)> {
+        // ORDERING: as in `look`: the version word after the TID word. A version that was installed since has a number
+        // above ours, and so has a deletion, which leaves the version word.
+        let word = TidWord(record_header::tid_word(&table.record_layout, record).load(Ordering::Acquire));
+        let newest = record_header::row_version(&table.record_layout, record).load(Ordering::Acquire) as usize;
+        if !word.is_plain() {
+            return None;
+        }
+        // SAFETY: the row is there, so the version word named a row version, which is readable while we are online.
+        let version = unsafe { VersionHeader::of(newest) };
+        debug_assert!(!version.kept.is_deleted(), "the version of a row that is there");
+        View::shows(self, version.kept.snapshot(), version.tid).then_some((newest, version.tid))
     }
 
     #[inline]

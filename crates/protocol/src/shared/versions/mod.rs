@@ -83,6 +83,12 @@ pub trait View: Copy {
     /// Whether it is shown this version, or what came after it.
     fn shows(self, version: &Version<Self::Kept>) -> bool;
 
+    /// The newest row version of a record with its TID, if the view shows that and nothing is unusual about the record.
+    #[inline(always)]
+    fn shows_newest(self, _: &Table, _: RecordPtr) -> Option<(usize, Tid)> {
+        None
+    }
+
     /// Whether this version is a deletion.
     fn is_deletion(version: &Version<Self::Kept>) -> bool;
 

@@ -11,7 +11,7 @@ use std::sync::atomic::Ordering;
 
 use seriatim_base::Epoch;
 use seriatim_catalog::Key;
-use seriatim_store::RecordPtr;
+use seriatim_store::{NodeVersion, RecordPtr};
 use seriatim_txn::{OpError, RowPtr, Scan, Seen, Table};
 
 use super::{View, find};
@@ -29,13 +29,34 @@ enum Shown {
     Before,
 }
 
+#[inline(always)]
 pub fn read<O: Origin, V: View>(
     attempt: &mut Optimistic<O>,
     table: &Table,
     key: Key<'_>,
     view: V,
 ) -> Result<Option<RowPtr>, OpError> {
-    match attempt.base.find(table, key) {
+    let found = attempt.base.find(table, key.anew());
+    if let Ok(record) = found
+        && let Some((row_version, tid)) = view.shows_newest(table, record)
+    {
+        attempt.base.newest = attempt.base.newest.max(tid);
+        attempt.base.seen = Seen { record: Some(record), tid, absent: false, own: false };
+        return Ok(Some(record::row_of(table, row_version)));
+    }
+    read_found(attempt, table, key, view, found)
+}
+
+/// As [`read`], of what a lookup found.
+#[inline(never)]
+fn read_found<O: Origin, V: View>(
+    attempt: &mut Optimistic<O>,
+    table: &Table,
+    key: Key<'_>,
+    view: V,
+    found: Result<RecordPtr, NodeVersion>,
+) -> Result<Option<RowPtr>, OpError> {
+    match found {
         Ok(record) => match shown(attempt, table, record, view)? {
             Shown::Row(row) => return Ok(Some(row)),
             Shown::Deleted => return Ok(None),

@@ -1,4 +1,4 @@
-//! Nanoseconds per operation of the tree on this machine: `cargo run --release -p seriatim-store --example tree`.
+//! Nanoseconds per operation of the tree on this machine: `cargo run --release -p seriatim-bench --example tree`.
 //!
 //! One thread, software latches, best of some rounds. Standard output is one line per measurement. An
 //! argument such as `Word8` or `"Word8, 100000"` picks the trees whose name begins so.
