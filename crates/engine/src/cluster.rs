@@ -533,8 +533,7 @@ impl<W: Worker + ?Sized> TxCore<W> {
         place
     }
 
-    /// Inserts a run as a new record. The record must not exist. Returns the transaction's row version of it, if that is
-    /// known.
+    /// Inserts a run as a new record. The record must not exist. Returns the transaction's row version of it, if known.
     fn insert_run(&self, set: &TableSet, key: u128, run: Run) -> Result<Option<RowPtr>, Abort> {
         let (table, encoded) = (&set.primary, set.cluster.key(key));
         let staged = self.operate(|worker| worker.stage(table))?;

@@ -19,8 +19,8 @@ use super::reserve;
 use super::writes::{Deferred, Link, RowPart, Write, WriteSet};
 
 /// The leaves last used of ordered tables: the node buffer of DBX §6.2. Ascending keys often share all but their last
-/// column, so a table has a hint for each of a few values of the bits above a key's lower half. A hint knows its tree, so
-/// tables may share one.
+/// column, so a table has a hint for each of a few values of the bits above a key's lower half. A hint knows its tree,
+/// so tables may share one.
 #[derive(Debug)]
 pub struct LeafHints(Box<[LeafHint; HINTS]>);
 
@@ -240,8 +240,8 @@ impl<O: Origin> Attempt<O> {
         Ok(())
     }
 
-    /// After a commit that copied the row version of this write to a place in its record: frees the private one. Zero: it
-    /// was published where it was.
+    /// After a commit that copied the row version of this write to a place in its record: frees the private one. Zero:
+    /// it was published where it was.
     #[inline(always)]
     pub fn moved(&mut self, entry: usize, place: usize) {
         let write = self.writes.entries()[entry];

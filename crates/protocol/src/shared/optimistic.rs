@@ -475,7 +475,7 @@ impl<O: Origin> Optimistic<O> {
         Ok(row.map_or(Inserted::New, Inserted::Replaced))
     }
 
-    /// As [`seriatim_txn::Worker::update`]. Whether the protocol `copies` is [`Variant::COPIES`](super::worker::Variant).
+    /// As [`seriatim_txn::Worker::update`]. `copies`: [`Variant::COPIES`](super::worker::Variant::COPIES).
     #[inline(always)]
     pub fn update(&mut self, table: &Table, key: Key<'_>, copies: bool) -> Result<Option<Updating>, OpError> {
         self.admit(table, key, AccessPurpose::Writing)?;

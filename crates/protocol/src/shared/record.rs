@@ -284,8 +284,8 @@ pub fn replace<O: Origin>(core: &mut Core, write: &Write<O>, before: usize, (row
     }
 }
 
-/// Counts what a commit of `write` changes in its table, before anything is retired. `before`: the row it replaced; zero
-/// for none.
+/// Counts what a commit of `write` changes in its table, before anything is retired. `before`: the row it
+/// replaced; zero for none.
 #[inline(never)]
 pub fn count<O: Origin>(core: &mut Core, write: &Write<O>, before: usize) {
     let (table, record, after, expected) = (write.table(), write.record, write.row_version, write.expected);

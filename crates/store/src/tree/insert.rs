@@ -21,9 +21,9 @@ use crate::node_version::State;
 use crate::observer::{Observer, Unobserved};
 use crate::rare::{RarePath, note};
 use crate::record::{RecordPtr, out_of_line, out_of_line_block_bytes};
+use seriatim_base::word::AtomicU64;
 use seriatim_htm::{Access, Body, BodyError, NoLocks};
 use seriatim_memory::OutOfMemory;
-use std::sync::atomic::AtomicU64;
 
 /// The part of an [`Observer`] that an insertion calls while it changes nodes. It is called through a pointer, so that
 /// [`Insert`] is compiled once for all observers.
