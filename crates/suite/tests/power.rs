@@ -85,8 +85,11 @@ fn cases_in(seed: u64, plan: Plan, are: impl Fn(&Setting) -> bool) -> impl Itera
     cases.filter(move |case| are(&case.setting))
 }
 
+/// A count of a tally, and its name.
+type Count = (&'static str, fn(&Tally) -> u64);
+
 /// Runs at least so many of the cases, and more until each of these counts is above zero.
-fn run_until(cases: impl Iterator<Item = Case>, least: u64, counts: &[(&str, fn(&Tally) -> u64)]) -> Tally {
+fn run_until(cases: impl Iterator<Item = Case>, least: u64, counts: &[Count]) -> Tally {
     let mut tally = Tally::default();
     for (number, case) in (0..CASES_MAX).zip(cases) {
         if number >= least && counts.iter().all(|(_, count)| count(&tally) > 0) {
@@ -107,7 +110,7 @@ fn durable_snapshots(seed: u64, plan: Plan) -> impl Iterator<Item = Case> {
 fn what_is_recovered_is_a_snapshot_as_its_readers_saw_it() {
     let seed = seed("what_is_recovered_is_a_snapshot_as_its_readers_saw_it");
     for plan in [Plan::Cuts, Plan::Faults] {
-        let counts: [(&str, fn(&Tally) -> u64); 3] = [
+        let counts: [Count; 3] = [
             ("snapshot that was read", |tally| tally.snapshots),
             ("commit taken back", |tally| tally.taken_back),
             ("call of a procedure", |tally| tally.calls),
@@ -134,7 +137,7 @@ fn what_was_deferred_is_recovered_with_who_deferred_it() {
     let by_epoch: fn(&Setting) -> bool = |setting| setting.defers && !setting.durable_snapshots;
     for plan in [Plan::Cuts, Plan::Faults] {
         for are in [by_epoch, |setting| setting.defers && setting.durable_snapshots] {
-            let counts: [(&str, fn(&Tally) -> u64); 3] = [
+            let counts: [Count; 3] = [
                 ("end amid deferred additions", |tally| tally.pending),
                 ("commit taken back", |tally| tally.taken_back),
                 ("call of a procedure", |tally| tally.calls),
