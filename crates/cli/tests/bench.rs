@@ -205,6 +205,7 @@ fn reports_as_text_have_the_kinds_and_the_rules_of_the_check() {
 }
 
 #[test]
+#[ignore = "nightly: seconds"]
 fn a_warm_up_continues_until_throughput_has_settled_and_the_report_says_so() {
     let entry = Entry::find("ycsb").expect("it is registered");
     let arguments = ["bench", "ycsb", "--core", "C", "--records", "1000", "--seconds", "1", "--warmup", "0.05"];
@@ -403,6 +404,7 @@ fn invalid_batches_are_refused_in_a_line_with_the_valid_values() {
 }
 
 #[test]
+#[ignore = "nightly: seconds"]
 fn options_of_the_protocol_are_set_and_reported_or_refused_with_the_valid_values() {
     let entry = Entry::find("smallbank").expect("it is registered");
     let json = ["--format", "json"];
@@ -527,6 +529,7 @@ fn below(arguments: &[&str]) -> Output {
 }
 
 #[test]
+#[ignore = "nightly: seconds"]
 fn an_index_without_transactions_and_regions_report_what_workloads_do() {
     let of_index = ["--records", "500", "--reads", "50", "--inserts", "25", "--ops", "4"];
     let (emulated, absent) = (["--htm", "emulated"], ["--htm", "absent"]);

@@ -219,6 +219,7 @@ fn the_model_recommends_by_the_papers_times_or_by_those_of_a_file() {
 }
 
 #[test]
+#[ignore = "nightly: seconds"]
 fn partitions_on_disk_continue_in_another_run_and_others_are_refused() {
     let schemes = [("speculation", "locking"), ("locking", "blocking")];
     for (scheme, other) in schemes.into_iter().take(tries(1, 2) as usize) {

@@ -77,6 +77,7 @@ fn a_call_to_which_something_happens_has_happened_once_or_not_at_all() {
 }
 
 #[test]
+#[ignore = "nightly: seconds"]
 fn a_call_amid_which_the_disk_fails_has_happened_once_or_not_at_all() {
     let seed = seed("amid disks");
     let world = World { open: &ledger::open, calls: ledger::calls(seed, 60) };
@@ -85,6 +86,7 @@ fn a_call_amid_which_the_disk_fails_has_happened_once_or_not_at_all() {
 
 /// Of a chain of transactions a later one is no place to give up.
 #[test]
+#[ignore = "nightly: seconds"]
 fn a_chain_to_which_something_happens_has_happened_once_or_not_at_all() {
     let seed = seed("amid chains");
     let world = World { open: &ledger::open, calls: ledger::calls(seed, 60) };

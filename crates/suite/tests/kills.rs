@@ -39,11 +39,13 @@ fn what_was_acknowledged_survives_sigkill() {
 }
 
 #[test]
+#[ignore = "nightly: seconds"]
 fn calls_that_are_cut_survive_sigkill_whole() {
     survives("calls_that_are_cut_survive_sigkill_whole", Load::Calls);
 }
 
 #[test]
+#[ignore = "nightly: seconds"]
 fn what_sigkill_leaves_is_a_snapshot_as_its_readers_saw_it() {
     let (seed, program) =
         (seed("what_sigkill_leaves_is_a_snapshot_as_its_readers_saw_it"), Path::new(env!("CARGO_BIN_EXE_soak")));

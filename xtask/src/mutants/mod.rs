@@ -323,7 +323,8 @@ fn execute(
     command.args(["-c", &format!("ulimit -v {SPACE_KIB}; exec \"$0\" \"$@\"")]).arg(binary).current_dir(folder);
     match test.path.strip_suffix('*') {
         Some(beginning) => command.arg(beginning),
-        None => command.args(["--exact", &test.path]),
+        // A test may be of the night.
+        None => command.args(["--include-ignored", "--exact", &test.path]),
     };
     command.env(VARIABLE, mutant.to_string()).env("SERIATIM_SEED", SEED).env("RUST_BACKTRACE", "0");
     command.stdin(Stdio::null()).stdout(file).stderr(errors).process_group(0);

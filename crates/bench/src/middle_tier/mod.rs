@@ -212,6 +212,7 @@ mod tests {
 
     /// Few accounts, so that transactions conflict.
     #[test]
+    #[ignore = "nightly: seconds"]
     fn no_money_is_lost_behind_any_tier() {
         let fifty = NonZeroUsize::new(50).expect("not zero");
         for tier in [Tier::None, Tier::Passes, Tier::Batches(fifty)] {

@@ -83,6 +83,7 @@ fn short_runs_on_threads_are_serializable_and_lose_nothing() {
 }
 
 #[test]
+#[ignore = "nightly: seconds"]
 fn simulated_runs_are_serializable_and_repeat() {
     for scheme in Scheme::ALL {
         for delay in [0, 40] {

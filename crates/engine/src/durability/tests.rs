@@ -480,6 +480,7 @@ fn a_checkpoint_that_is_late_rests_no_more() {
 }
 
 #[test]
+#[ignore = "nightly: seconds"]
 fn a_checkpoint_that_waits_holds_no_memory_back_and_sees_what_is_there_all_the_time() {
     let seed = seed("a_checkpoint_that_waits_holds_no_memory_back_and_sees_what_is_there_all_the_time");
     let mut rng = Rng::from_seed(seed);

@@ -220,6 +220,7 @@ fn statistics_count_endings_and_causes() {
 }
 
 #[test]
+#[ignore = "nightly: seconds"]
 fn the_retry_policy_bounds_attempts_and_the_body_sees_them() {
     each(|setting| {
         let retry = RetryPolicy {

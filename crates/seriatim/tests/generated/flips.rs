@@ -256,6 +256,7 @@ fn flip(
 }
 
 #[test]
+#[ignore = "nightly: seconds"]
 fn flips_before_any_access_change_nothing() {
     let seed = 3;
     for mode in [HtmMode::Absent, HtmMode::Emulated(Emulation { seed, abort_one_in: 5, yields: false })] {

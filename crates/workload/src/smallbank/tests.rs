@@ -123,6 +123,7 @@ fn unknown_customers_fail_and_do_not_count_as_rollbacks() {
 }
 
 #[test]
+#[ignore = "nightly: seconds"]
 fn money_is_kept_under_every_protocol_and_distribution() {
     let hotspot = Keys::Hotspot { size: 3, percent: 90 };
     for keys in [Keys::Uniform, hotspot, Keys::Zipfian { theta: 0.9 }] {

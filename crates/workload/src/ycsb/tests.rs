@@ -22,6 +22,7 @@ fn run(protocol: &str, options: Options, terminals: u16, transactions: u32) -> (
 }
 
 #[test]
+#[ignore = "nightly: seconds"]
 fn core_workloads_run_their_mixes_and_stay_whole() {
     for (core, expected) in [
         (Core::A, [50, 50, 0, 0, 0]),
@@ -44,6 +45,7 @@ fn core_workloads_run_their_mixes_and_stay_whole() {
 }
 
 #[test]
+#[ignore = "nightly: seconds"]
 fn transactions_of_many_operations_stay_whole_under_contention_in_every_shape() {
     let shares = Shares { read: 40, read_modify_write: 30, ..Shares::default() };
     let free = Options { ops: 8, shares, distribution: Distribution::Zipfian, ..Options::core(Core::A, 50, SEED) };

@@ -31,6 +31,7 @@ fn run(plan: impl Fn() -> Plan, is_enough: impl Fn(&Measured) -> bool) -> Result
 const TPCC: [(&str, &str); 4] = [("scale", "small"), ("warehouses", "4"), ("remote", "10"), ("remote-payments", "40")];
 
 #[test]
+#[ignore = "nightly: seconds"]
 fn tpcc_as_declared_keeps_its_conditions_under_every_scheme() {
     for (scheme, partitions) in Scheme::ALL.into_iter().zip([2, 3, 2, 4]) {
         let is_enough = |of: &Measured| of.committed > 20 && of.committed_multi > 5;
