@@ -129,7 +129,7 @@ fn docs(root: &Path) -> Result<(), String> {
 
 /// Has cargo compile the workspace with clippy's driver, whose findings are errors: what is compiled for tests need
 /// not be checked once more. Without clippy nothing is linted.
-fn with_lints(command: &mut Command) {
+pub(crate) fn with_lints(command: &mut Command) {
     match Path::new(command.get_program()).with_file_name("clippy-driver").canonicalize() {
         Ok(driver) => {
             command.env("RUSTC_WORKSPACE_WRAPPER", driver);

@@ -54,14 +54,17 @@ fn steps(tree: &Tree) -> Vec<Step> {
     let ci = |name, what| step(name, what, &format!("xtask ci {name}"), &[]);
     let programs: Vec<String> =
         tiers::programs_left_out(tree).into_iter().flat_map(|name| ["--test".to_owned(), name]).collect();
+    let packages: Vec<String> =
+        tiers::libraries_left_out(tree).into_iter().flat_map(|name| ["-p".to_owned(), name]).collect();
+    let ignored: Vec<String> = programs
+        .iter()
+        .cloned()
+        .chain(["--no-fail-fast", "--", "--ignored"].map(str::to_owned))
+        .chain(tiers::ignored_by_day(tree))
+        .collect();
     let mut steps = vec![
         step("settings", "every test of the fast tier, in all settings", "test --workspace --no-fail-fast", &[]),
-        step(
-            "ignored",
-            "tests that the fast tier ignores",
-            "test --workspace --lib --bins --tests --no-fail-fast -- --ignored",
-            &tiers::of_tier(tree, "nightly"),
-        ),
+        step("ignored", "tests that the fast tier ignores", "test --workspace --lib --bins --tests", &ignored),
         step("doctests", "examples in the documentation of crates", "test --workspace --doc", &[]),
         ci("docs", "the documentation builds without warnings"),
         ci("examples", "the examples of CONTRIBUTING.md compile"),
@@ -75,6 +78,10 @@ fn steps(tree: &Tree) -> Vec<Step> {
     if !programs.is_empty() {
         let line = "test --workspace --no-fail-fast";
         steps.insert(2, step("programs", "test programs that the fast tier leaves out", line, &programs));
+    }
+    if !packages.is_empty() {
+        let what = "tests of libraries that the fast tier leaves out";
+        steps.insert(2, step("libraries", what, "test --no-fail-fast --lib", &packages));
     }
     steps
 }
@@ -162,6 +169,10 @@ pub(crate) fn run(root: &Path, arguments: &[String]) -> Result<(), String> {
 
 fn execute(root: &Path, step: &Step, seed: u64) -> Done {
     let mut command = cargo(root);
+    if step.is_test {
+        // As `cargo xtask ci` builds them, so that nothing is compiled once more.
+        crate::ci::with_lints(&mut command);
+    }
     command.args(&step.arguments).env(TIER.0, TIER.1).env("SERIATIM_SEED", seed.to_string());
     command.env("CARGO_TERM_COLOR", "never");
     Done::of(command, step.is_test, false, Duration::from_secs(60 * MINUTES))

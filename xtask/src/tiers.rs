@@ -60,6 +60,7 @@ fn left_out(tree: &Tree) -> Vec<String> {
 pub(crate) struct Found {
     tier: &'static str,
     line: usize,
+    is_ignored: bool,
     pub(crate) is_quarantined: bool,
 }
 
@@ -93,11 +94,12 @@ pub(crate) fn found(tree: &Tree) -> BTreeMap<Test, Found> {
                 Some(reason) if reason.contains("process of its own") => "child",
                 Some(_) => "manual",
             };
+            let is_ignored = ignored.is_some();
             let is_quarantined = ignored.is_some_and(|reason| reason.starts_with(" = \"quarantined"));
             let number = numbers.entry(name).or_default();
             *number += 1;
             let name = if *number == 1 { name.to_owned() } else { format!("{name}#{number}") };
-            tests.insert((path.to_owned(), name), Found { tier, line: at + 1, is_quarantined });
+            tests.insert((path.to_owned(), name), Found { tier, line: at + 1, is_ignored, is_quarantined });
         }
     }
     tests
@@ -110,13 +112,21 @@ pub(crate) fn programs_left_out(tree: &Tree) -> Vec<String> {
     programs.map(str::to_owned).collect()
 }
 
-/// The names of all tests of a tier.
-pub(crate) fn of_tier(tree: &Tree, tier: &str) -> Vec<String> {
-    let left_out = left_out(tree);
+/// The packages of which `cargo test` leaves out the library's tests.
+pub(crate) fn libraries_left_out(tree: &Tree) -> Vec<String> {
+    let name = |path: &str| {
+        let manifest = tree.text(&format!("{}Cargo.toml", path.strip_suffix("src/")?))?;
+        manifest.lines().find_map(|line| Some(line.strip_prefix("name = \"")?.strip_suffix('"')?.to_owned()))
+    };
     let found = found(tree);
-    let chosen = found.iter().filter(|((path, _), test)| {
-        test.tier == tier && !left_out.iter().any(|prefix| path.starts_with(prefix.as_str()))
-    });
+    let has_tests = |path: &&String| found.keys().any(|(file, _)| file.starts_with(path.as_str()));
+    left_out(tree).iter().filter(has_tests).filter_map(|path| name(path)).collect()
+}
+
+/// The names of the nightly tests that `cargo test` ignores.
+pub(crate) fn ignored_by_day(tree: &Tree) -> Vec<String> {
+    let found = found(tree);
+    let chosen = found.iter().filter(|(_, test)| test.tier == "nightly" && test.is_ignored);
     let names: BTreeSet<&str> = chosen.filter_map(|((_, name), _)| name.split('#').next()).collect();
     names.into_iter().map(str::to_owned).collect()
 }
