@@ -64,7 +64,7 @@ fn steps(tree: &Tree) -> Vec<Step> {
         .collect();
     let mut steps = vec![
         step("settings", "every test of the fast tier, in all settings", "test --workspace --no-fail-fast", &[]),
-        step("ignored", "tests that the fast tier ignores", "test --workspace --lib --bins --tests", &ignored),
+        step("ignored", "tests that the fast tier ignores", "test --workspace --tests", &ignored),
         step("doctests", "examples in the documentation of crates", "test --workspace --doc", &[]),
         ci("docs", "the documentation builds without warnings"),
         ci("examples", "the examples of CONTRIBUTING.md compile"),
@@ -81,6 +81,9 @@ fn steps(tree: &Tree) -> Vec<Step> {
     }
     if !packages.is_empty() {
         let what = "tests of libraries that the fast tier leaves out";
+        let skipped = tiers::by_hand(tree).into_iter().flat_map(|name| ["--skip".to_owned(), name]);
+        let all = ["--", "--include-ignored"].map(str::to_owned).into_iter().chain(skipped);
+        let packages: Vec<String> = packages.into_iter().chain(all).collect();
         steps.insert(2, step("libraries", what, "test --no-fail-fast --lib", &packages));
     }
     steps
@@ -290,6 +293,27 @@ mod tests {
             output: "said\n".to_owned(),
         };
         steps(&tree).into_iter().enumerate().map(|(at, step)| (step, done(at))).collect()
+    }
+
+    #[test]
+    fn whatever_the_fast_tier_leaves_out_runs_at_night() {
+        let manifest = "name = \"of-a\"\n[lib]\ntest = false\n\n[[test]]\nname = \"long\"\ntest = false\n";
+        let test = |reason: &str, name: &str| format!("#[test]\n#[ignore = \"{reason}\"]\nfn {name}() {{}}\n");
+        let library = test("nightly: an hour", "within") + &test("a measurement", "by_hand");
+        let program = test("nightly: an hour", "long_one");
+        let tree = Tree::of(&[
+            ("crates/a/Cargo.toml", manifest),
+            ("crates/a/src/lib.rs", &library),
+            ("crates/a/tests/long.rs", &program),
+        ]);
+        let line = |name: &str| {
+            let step = steps(&tree).into_iter().find(|step| step.name == name);
+            step.map(|step| step.arguments.join(" ")).unwrap_or_default()
+        };
+        assert_eq!(line("libraries"), "test --no-fail-fast --lib -p of-a -- --include-ignored --skip by_hand");
+        assert_eq!(line("programs"), "test --workspace --no-fail-fast --test long");
+        let ignored = "test --workspace --tests --test long --no-fail-fast -- --ignored long_one within";
+        assert_eq!(line("ignored"), ignored);
     }
 
     #[test]

@@ -125,8 +125,17 @@ pub(crate) fn libraries_left_out(tree: &Tree) -> Vec<String> {
 
 /// The names of the nightly tests that `cargo test` ignores.
 pub(crate) fn ignored_by_day(tree: &Tree) -> Vec<String> {
+    names(tree, |test| test.tier == "nightly" && test.is_ignored)
+}
+
+/// The names of the tests that another test or a person runs.
+pub(crate) fn by_hand(tree: &Tree) -> Vec<String> {
+    names(tree, |test| matches!(test.tier, "child" | "manual"))
+}
+
+fn names(tree: &Tree, is_chosen: impl Fn(&Found) -> bool) -> Vec<String> {
     let found = found(tree);
-    let chosen = found.iter().filter(|(_, test)| test.tier == "nightly" && test.is_ignored);
+    let chosen = found.iter().filter(|(_, test)| is_chosen(test));
     let names: BTreeSet<&str> = chosen.filter_map(|((_, name), _)| name.split('#').next()).collect();
     names.into_iter().map(str::to_owned).collect()
 }
