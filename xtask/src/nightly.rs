@@ -52,16 +52,13 @@ fn steps(tree: &Tree) -> Vec<Step> {
         is_test: line.starts_with("test "),
     };
     let ci = |name, what| step(name, what, &format!("xtask ci {name}"), &[]);
-    let programs: Vec<String> =
-        tiers::programs_left_out(tree).into_iter().flat_map(|name| ["--test".to_owned(), name]).collect();
-    let packages: Vec<String> =
-        tiers::libraries_left_out(tree).into_iter().flat_map(|name| ["-p".to_owned(), name]).collect();
-    let ignored: Vec<String> = programs
-        .iter()
-        .cloned()
-        .chain(["--no-fail-fast", "--", "--ignored"].map(str::to_owned))
-        .chain(tiers::ignored_by_day(tree))
-        .collect();
+    let each = |option: &str, names: Vec<String>| -> Vec<String> {
+        names.into_iter().flat_map(|name| [option.to_owned(), name]).collect()
+    };
+    let words = |line: &str| -> Vec<String> { line.split(' ').map(str::to_owned).collect() };
+    let programs = each("--test", tiers::programs_left_out(tree));
+    let packages = each("-p", tiers::libraries_left_out(tree));
+    let ignored = [programs.clone(), words("--no-fail-fast -- --ignored"), tiers::ignored_by_day(tree)].concat();
     let mut steps = vec![
         step("settings", "every test of the fast tier, in all settings", "test --workspace --no-fail-fast", &[]),
         step("ignored", "tests that the fast tier ignores", "test --workspace --tests", &ignored),
@@ -81,10 +78,8 @@ fn steps(tree: &Tree) -> Vec<Step> {
     }
     if !packages.is_empty() {
         let what = "tests of libraries that the fast tier leaves out";
-        let skipped = tiers::by_hand(tree).into_iter().flat_map(|name| ["--skip".to_owned(), name]);
-        let all = ["--", "--include-ignored"].map(str::to_owned).into_iter().chain(skipped);
-        let packages: Vec<String> = packages.into_iter().chain(all).collect();
-        steps.insert(2, step("libraries", what, "test --no-fail-fast --lib", &packages));
+        let all = [packages, words("-- --include-ignored"), each("--skip", tiers::by_hand(tree))].concat();
+        steps.insert(2, step("libraries", what, "test --no-fail-fast --lib", &all));
     }
     steps
 }

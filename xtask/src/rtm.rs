@@ -82,7 +82,11 @@ fn parts(options: &Options) -> Vec<ReportPart> {
     let only = |filter: &'static str| if small { filter.split(' ').collect::<Vec<_>>() } else { Vec::new() };
     let suite = "test -p seriatim-suite --test";
     let mut parts = vec![
-        part("build of the tests", "test -p seriatim-htm -p seriatim-suite --lib --tests --no-run", &[]),
+        part(
+            "build of the tests",
+            "test -p seriatim-htm -p seriatim-suite --lib --tests --test traps --test workloads --no-run",
+            &[],
+        ),
         part("build of the programs", "build --release -p seriatim-cli", &[]),
         part("regions and their traps", "test -p seriatim-htm --lib", &[]),
         part("anomalies in every interleaving", &format!("{suite} isolation"), &only("lost_update")),

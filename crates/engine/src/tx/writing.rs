@@ -441,9 +441,8 @@ impl<W: Worker + ?Sized> TxCore<W> {
 
     fn add_unless_overflow(&self, set: &TableSet, key: Key<'_>, addition: Addition) -> Result<Added, Abort> {
         let columns = addition.columns();
-        let is_update = || set.indexes.iter().any(|index| index.columns.intersects(columns.either()));
         let is_noted = || self.watching.get() && self.undo.borrow().is_some();
-        if set.cluster.is_on() || is_noted() || is_update() {
+        if !set.is_plain_for(columns) || is_noted() {
             let mut added = Added::Missing;
             self.change_at(set, key, columns, |mut writer| {
                 added = addition.write(&set.layout, &mut writer);
