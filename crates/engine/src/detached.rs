@@ -227,8 +227,15 @@ impl<H: AsMut<Runner> + Send, T: FnOnce(H, Decided) + Send> Turn for Queued<H, T
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::{Handle, Hot};
+    use crate::testing::Handle;
     use crate::{RetryPolicy, Settings, protocols};
+
+    #[derive(seriatim_macros::Table, Clone, Debug)]
+    #[table(name = "hot", key(id), crate = "seriatim_catalog")]
+    struct Hot {
+        id: u32,
+        count: u32,
+    }
 
     /// Another transaction changes the row during each attempt. The turn lets this one through, although its thread
     /// must not sleep for the pause before the next attempt.
@@ -243,7 +250,7 @@ mod tests {
             let hot: Handle<Hot> = engine.make().expect("a valid table");
             let (mut slow, mut other) = (engine.runner(), engine.runner());
             slow.transact(|tx| tx.insert(&hot, &Hot { id: 1, count: 0 })).expect("no conflict");
-            let add = |tx: &TxCore| Hot::add(tx, &hot, 1);
+            let add = |tx: &TxCore| tx.update(&hot, &1, |row| row.set_count(row.count() + 1)).map(drop);
             let body = |tx: &TxCore| {
                 add(tx)?;
                 other.begin(Mode::ReadWrite).expect("a worker is free");

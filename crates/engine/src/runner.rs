@@ -535,8 +535,15 @@ mod tests {
 
     use super::*;
     use crate::scan::{RawScan, Target};
-    use crate::testing::{Handle, Hot};
+    use crate::testing::Handle;
     use crate::{RetryPolicy, Settings, protocols};
+
+    #[derive(seriatim_macros::Table, Clone, Debug)]
+    #[table(name = "hot", key(id), crate = "seriatim_catalog")]
+    struct Hot {
+        id: u32,
+        count: u32,
+    }
 
     const ROWS: u32 = 3;
 
@@ -545,6 +552,10 @@ mod tests {
         let count = tx.get(hot, &id)?.map_or(0, |row| row.count);
         tx.delete(hot, &id)?;
         tx.insert(hot, &Hot { id, count: count + 1 })
+    }
+
+    fn add(tx: &TxCore, hot: &Handle<Hot>, id: u32) -> Result<(), Abort> {
+        tx.update(hot, &id, |row| row.set_count(row.count() + 1)).map(drop)
     }
 
     /// Between any two of its steps others change the rows that it uses, and other rows. It gets through by locks of
@@ -572,14 +583,14 @@ mod tests {
                     }
                     let done = (0..ROWS).try_for_each(|id| match deletes {
                         true => replace(&rival.tx, &hot, id),
-                        false => Hot::add(&rival.tx, &hot, id),
+                        false => add(&rival.tx, &hot, id),
                     });
                     match done.is_ok() && rival.commit_explicit().is_ok() {
                         true => won.set(won.get() + 1),
                         false => lost.set(lost.get() + 1),
                     }
                     rival.end_explicit();
-                    let committed = elsewhere.transact(|tx| Hot::add(tx, &hot, ROWS)).expect("nothing is exclusive");
+                    let committed = elsewhere.transact(|tx| add(tx, &hot, ROWS)).expect("nothing is exclusive");
                     at_once.set(at_once.get() + u32::from(committed.attempts == 1));
                 };
                 let committed = slow.transact(|tx| {
@@ -637,7 +648,7 @@ mod tests {
                     }
                     let done = match inserts {
                         true => other.tx.insert(&hot, &Hot { id: next, count: 0 }),
-                        false => (0..ROWS).try_for_each(|id| Hot::add(&other.tx, &hot, id)),
+                        false => (0..ROWS).try_for_each(|id| add(&other.tx, &hot, id)),
                     };
                     let _is_refused = done.is_err() || other.commit_explicit().is_err();
                     other.end_explicit();
@@ -650,7 +661,7 @@ mod tests {
                 let count = RawScan::new(tx, &hot.set, Target::Rows, all.0, all.1, Direction::Forward).count()?;
                 (0..ROWS).try_for_each(|id| {
                     change();
-                    Hot::add(tx, &hot, id)
+                    add(tx, &hot, id)
                 })?;
                 change();
                 Ok(count)

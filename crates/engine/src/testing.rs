@@ -10,20 +10,6 @@ use seriatim_txn::OnExists;
 
 use crate::{Abort, DatabaseLocation, Engine, SchemaError, Settings, TableSet, TxCore};
 
-/// A row that transactions contend for.
-#[derive(seriatim_macros::Table, Clone, Debug)]
-#[table(name = "hot", key(id), crate = "seriatim_catalog")]
-pub(crate) struct Hot {
-    pub(crate) id: u32,
-    pub(crate) count: u32,
-}
-
-impl Hot {
-    pub(crate) fn add(tx: &TxCore, hot: &Handle<Hot>, id: u32) -> Result<(), Abort> {
-        tx.update(hot, &id, |row| row.set_count(row.count() + 1)).map(drop)
-    }
-}
-
 /// A table, for rows of type `T`.
 pub(crate) struct Handle<T> {
     pub(crate) set: Arc<TableSet>,
