@@ -272,7 +272,7 @@ impl<const WAITS: bool> Locks<WAITS> {
     #[inline]
     pub(super) fn admits(&self, gap: &AtomicU64) -> bool {
         let own = if self.holds(gap) { READER } else { 0 };
-        gap.load(Ordering::Relaxed) & (WRITER | READERS) == own
+        gap.load(Ordering::Acquire) & (WRITER | READERS) == own
     }
 
     fn asker(&self, word: &AtomicU64) -> LockRequester {
