@@ -23,6 +23,36 @@ impl fmt::Display for TooLong {
 
 impl std::error::Error for TooLong {}
 
+/// Copies bytes. Up to 32 are two copies of constant size, which may overlap: a call would take longer.
+///
+/// # Safety
+/// `from` is readable and `to` writable for `len` bytes, and they do not overlap.
+#[inline]
+pub(crate) const unsafe fn copy(from: *const u8, to: *mut u8, len: usize) {
+    /// The first `S` bytes and the last.
+    #[inline(always)]
+    const unsafe fn ends<const S: usize>(from: *const u8, to: *mut u8, len: usize) {
+        // SAFETY: the caller's promise, and `S <= len`.
+        unsafe {
+            let (first, last) = (from.cast::<[u8; S]>().read(), from.add(len - S).cast::<[u8; S]>().read());
+            to.cast::<[u8; S]>().write(first);
+            to.add(len - S).cast::<[u8; S]>().write(last);
+        }
+    }
+    // SAFETY: the caller's promise.
+    unsafe {
+        match len {
+            0 => {}
+            1 => to.write(from.read()),
+            2..4 => ends::<2>(from, to, len),
+            4..8 => ends::<4>(from, to, len),
+            8..16 => ends::<8>(from, to, len),
+            16..=32 => ends::<16>(from, to, len),
+            _ => from.copy_to_nonoverlapping(to, len),
+        }
+    }
+}
+
 /// At most `N` bytes, without allocation. A column of this type takes `N` bytes and a length in the row.
 ///
 /// ```
@@ -58,7 +88,8 @@ impl<const N: usize> Bytes<N> {
             return Err(TooLong { bytes: from.len(), max: N });
         }
         let mut bytes = [0; N];
-        bytes.split_at_mut(from.len()).0.copy_from_slice(from);
+        // SAFETY: `bytes` has room, as was just checked, and is another value.
+        unsafe { copy(from.as_ptr(), bytes.as_mut_ptr(), from.len()) };
         Ok(Bytes { len: from.len() as u16, bytes })
     }
 
@@ -150,5 +181,20 @@ impl<const N: usize> Hash for Bytes<N> {
 impl<const N: usize> fmt::Debug for Bytes<N> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "b\"{}\"", self.escape_ascii())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bytes_of_every_length_are_copied_and_no_others() {
+        let from: Vec<u8> = (1..=80).collect();
+        for len in 0..=64 {
+            let bytes = Bytes::<64>::new(&from[..len]).expect("it has room");
+            assert_eq!(*bytes, from[..len]);
+            assert!(bytes.bytes[len..].iter().all(|&byte| byte == 0), "{len}");
+        }
     }
 }

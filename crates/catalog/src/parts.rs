@@ -42,6 +42,12 @@ pub trait TableKey: KeyParts {
         }
     }
 
+    /// The key, if keys of this type are one word.
+    #[inline(always)]
+    fn word(&self) -> Option<u64> {
+        if const { matches!(Self::FORMAT.class, KeyClass::Word8) } { Some(self.parts_bits() as u64) } else { None }
+    }
+
     /// Encodes the key into a buffer of its own.
     #[inline]
     fn to_buf(&self) -> KeyBuf {

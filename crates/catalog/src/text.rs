@@ -6,6 +6,7 @@ use std::fmt;
 use std::hash::{Hash, Hasher};
 use std::ops::Deref;
 
+use crate::bytes::copy;
 use crate::{Bytes, TooLong};
 
 /// UTF-8 text of at most `N` bytes, without allocation. A column of this type takes `N` bytes and a length in the row.
@@ -79,7 +80,8 @@ impl<const N: usize> Text<N> {
         let (len, mut bytes) = (self.0.len(), *self.0.parts().1);
         let total = len + more.len();
         match bytes.get_mut(len..total) {
-            Some(room) => room.copy_from_slice(more.as_bytes()),
+            // SAFETY: the room has as many bytes, and is in a value of its own.
+            Some(room) => unsafe { copy(more.as_ptr(), room.as_mut_ptr(), more.len()) },
             None => return Err(TooLong { bytes: total, max: N }),
         }
         self.0 = Bytes::from_parts(total as u16, bytes);

@@ -91,10 +91,10 @@ pub struct Canceller(Arc<AtomicU64>);
 
 impl Canceller {
     /// Cancels the transaction that the session runs now. It ends without effects, with
-    /// [`TransactError::Cancelled`](crate::TransactError::Cancelled). It notices at its next operation, at the
-    /// next check of a wait, or at its next attempt. Nothing happens if no transaction is running, or if it is
-    /// being decided. A wait until the result is durable continues. A chain of pieces continues if one piece is
-    /// visible.
+    /// [`TransactError::Cancelled`](crate::TransactError::Cancelled). It notices at its next operation (within 32
+    /// operations of a procedure), at the next check of a wait, or at its next attempt. Nothing happens if no
+    /// transaction is running, or if it is being decided. A wait until the result is durable continues. A chain of
+    /// pieces continues if one piece is visible.
     pub fn cancel(&self) {
         self.0.store(CANCELLED, Ordering::Relaxed);
     }

@@ -22,11 +22,11 @@ use std::ops::{Bound, Sub};
 use seriatim_base::size::Size;
 use seriatim_catalog::{ColumnSet, ColumnUse, Key, KeyClass, KeyCodec, RowRef, RowWord, Run, TableDef};
 use seriatim_store::{Direction, read_key};
-use seriatim_txn::{Cause, Inserted, OnExists, Phase, Reason, RowPtr, Worker};
+use seriatim_txn::{Cause, Inserted, OnExists, Phase, Reason, RowPtr};
 
 use crate::error::Abort;
 use crate::table::TableSet;
-use crate::tx::TxCore;
+use crate::tx::{TxCore, insert_staged};
 
 /// Most bytes of a run's rows, unless they are fewer than [`ROWS_MIN`] rows.
 const BYTES_MAX: Size = Size::new(2048, if cfg!(any(test, feature = "test-support")) { 256 } else { 2048 });
@@ -354,12 +354,12 @@ impl std::fmt::Debug for Scratch {
     }
 }
 
-impl<W: Worker + ?Sized> TxCore<W> {
+impl TxCore {
     /// The first wave of a prefetch for the row with this key: of the first run of its prefix.
     pub(crate) fn prefetch_run(&self, set: &TableSet, key: Key<'_>) {
         let first = set.cluster.first(bits(key));
         if self.open_run.fetched.replace((set, first)) != (std::ptr::from_ref(set), first) {
-            self.worker().prefetch(&set.primary, set.cluster.key(first));
+            self.worker().prefetch(&set.primary, set.cluster.key(first), ColumnSet::ALL);
         }
     }
 
@@ -384,7 +384,7 @@ impl<W: Worker + ?Sized> TxCore<W> {
     }
 
     #[inline(never)]
-    fn read_clustered(&self, set: &TableSet, key: Key<'_>) -> Result<Option<RowPtr>, Abort> {
+    pub(crate) fn read_clustered(&self, set: &TableSet, key: Key<'_>) -> Result<Option<RowPtr>, Abort> {
         let key = bits(key);
         let Some(Located { run, .. }) = self.locate(set, key)? else { return Ok(None) };
         let Ok(at) = set.search(run, key) else { return Ok(None) };
@@ -539,7 +539,7 @@ impl<W: Worker + ?Sized> TxCore<W> {
         let staged = self.operate(|worker| worker.stage(table))?;
         // SAFETY: the staged row is ours, and holds the address of a run.
         unsafe { staged.row.cast::<u64>().write_unaligned(run.address()) };
-        let inserted = self.insert_staged(table, encoded, staged, OnExists::Refuse)?;
+        let inserted = insert_staged(self, table, encoded, staged, OnExists::Refuse)?;
         self.note(table, encoded, ColumnSet::ALL);
         if inserted != Inserted::New {
             return Err(self.torn());
@@ -852,6 +852,7 @@ mod tests {
     use seriatim_txn::Mode;
 
     use super::*;
+    use crate::operations::Operations as _;
     use crate::tx::Origin;
     use crate::{DynHandle, Engine, Settings};
 

@@ -7,7 +7,7 @@
 use std::hint::cold_path;
 
 use seriatim_catalog::{ColumnDef, ColumnSet, ColumnType, Key, KeyClass, Layout, OutOfLineStore, OutOfMemory, RowRef};
-use seriatim_txn::{RowPtr, Worker};
+use seriatim_txn::RowPtr;
 
 use crate::error::Abort;
 use crate::table::{Secondary, TableSet};
@@ -66,7 +66,7 @@ pub(crate) unsafe fn read_primary<'t>(row: RowPtr, primary: KeyClass) -> Key<'t>
     }
 }
 
-impl<W: Worker + ?Sized> TxCore<W> {
+impl TxCore {
     /// Updates the indexes of `set` for a row with this primary key that changes from `before` to `after`. Only
     /// the columns `dirty` may differ.
     pub(crate) fn maintain(

@@ -22,7 +22,7 @@ mod executor;
 mod freshness;
 mod held_back;
 mod index;
-mod lean;
+mod operations;
 mod options;
 mod owners;
 mod parking;
@@ -59,7 +59,7 @@ pub use durability::{
 pub use engine::Engine;
 pub use error::{Abort, CloseError, Conflict, MemoryHeld, OpenError, SchemaError, StorageError, TransactError};
 pub use executor::{Executor, ExecutorBody, ExecutorSession, PredictedAccess, QueueFull, Running};
-pub use lean::{Body, Operations};
+pub use operations::{Body, Operations};
 pub use options::TransactionOptions;
 pub use permits::Permit;
 pub use protocol::{available_protocols, protocols};

@@ -82,8 +82,8 @@ impl TransactionOptions {
         }
     }
 
-    /// The bounds in a database with these settings.
-    pub(crate) fn bounds(&self, database: &Settings) -> Bounds {
+    /// The bounds in a database with these settings, whose clock has this resolution in nanoseconds.
+    pub(crate) fn bounds(&self, database: &Settings, resolution: u64) -> Bounds {
         let age = self.age_max.unwrap_or(database.transaction_age_max);
         let wait = match self.wait_max {
             None => database.wait_max,
@@ -91,8 +91,8 @@ impl TransactionOptions {
         };
         let nanoseconds = |age: Duration| u64::try_from(age.as_nanos()).unwrap_or(u64::MAX);
         Bounds {
-            age: nanoseconds(age),
-            snapshot_age: nanoseconds(age.min(database.snapshot_age_max)),
+            age: nanoseconds(age).saturating_add(resolution),
+            snapshot_age: nanoseconds(age.min(database.snapshot_age_max)).saturating_add(resolution),
             wait,
             own_commits: self.own_commits.unwrap_or(true),
             weight: self.weight.unwrap_or(1),
@@ -103,7 +103,7 @@ impl TransactionOptions {
 /// The bounds of the transactions that a session opens now.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Bounds {
-    /// Nanoseconds that an attempt may be open.
+    /// Nanoseconds that an attempt may be open by the ticker's clock.
     pub(crate) age: u64,
     /// Nanoseconds that a read-only attempt may be open.
     pub(crate) snapshot_age: u64,

@@ -77,25 +77,27 @@ struct Slot {
 // SAFETY: the cells are touched under the access rule above; workers are Send.
 unsafe impl Sync for Slot {}
 
+impl Slot {
+    #[inline]
+    fn seize(&self) -> bool {
+        // ORDERING: acquire pairs with the release in `give_back`.
+        !self.busy.load(Ordering::Relaxed) && !self.busy.swap(true, Ordering::Acquire)
+    }
+}
+
 /// Deleted records that a worker unlinks after each transaction, at most. So the transactions after a large delete
 /// share its cost. Idle workers unlink everything.
 const CHORES_MAX: usize = 64;
 
 /// A worker taken from the pool; give it back with [`Pool::give_back`].
-#[derive(Debug)]
-pub(crate) struct Lease<W: ?Sized = dyn Worker> {
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Lease {
     pub(crate) slot: usize,
-    pub(crate) worker: NonNull<W>,
+    /// The slot, which never moves.
+    at: NonNull<Slot>,
+    pub(crate) worker: NonNull<dyn Worker>,
     pub(crate) writer: Option<NonNull<Writer>>,
 }
-
-impl<W: ?Sized> Clone for Lease<W> {
-    fn clone(&self) -> Lease<W> {
-        *self
-    }
-}
-
-impl<W: ?Sized> Copy for Lease<W> {}
 
 impl Pool {
     /// A pool of `workers`, each with its end of the log if there is one.
@@ -138,8 +140,8 @@ impl Pool {
 
     /// The transaction of this slot is a snapshot with this deadline.
     #[inline]
-    pub(crate) fn reads(&self, slot: usize, deadline: &Deadline) {
-        let slot = &self.slots[slot];
+    pub(crate) fn reads(&self, lease: Lease, deadline: &Deadline) {
+        let slot = self.slot(lease);
         if !deadline.is_of(slot.reader_address.load(Ordering::Relaxed)) {
             *slot.reader.lock().unwrap_or_else(PoisonError::into_inner) = deadline.clone();
             slot.reader_address.store(deadline.address(), Ordering::Relaxed);
@@ -189,8 +191,8 @@ impl Pool {
             self.slots[slot].counters.conflict_aborted(parking.cause());
             worker.abort();
             parking.release();
-            let worker = NonNull::from(worker.as_mut());
-            self.give_back(Lease { slot, worker, writer: None });
+            let (at, worker) = (NonNull::from(&*self.slots[slot]), NonNull::from(worker.as_mut()));
+            self.give_back(Lease { slot, at, worker, writer: None });
             if parking.gated {
                 leave_gate();
             }
@@ -224,24 +226,37 @@ impl Pool {
         (age >= MemoryHeld::AGE_MIN).then(|| MemoryHeld { snapshot: snapshot.unwrap_or(false), worker, age })
     }
 
-    pub(crate) fn counters(&self, slot: usize) -> &Counters {
-        &self.slots[slot].counters
+    #[inline]
+    pub(crate) fn counters(&self, lease: Lease) -> &Counters {
+        &self.slot(lease).counters
     }
 
     /// The priority of a transaction whose first attempt has leased this slot, at this time of the ticker.
     #[inline]
-    pub(crate) fn draw_priority(&self, slot: usize, now: u64) -> Priority {
-        let drawn = &self.slots[slot].drawn;
-        let priority = Priority::from_bits(drawn.load(Ordering::Relaxed)).next(Priority::period(now), slot);
+    pub(crate) fn draw_priority(&self, lease: Lease, now: u64) -> Priority {
+        let drawn = &self.slot(lease).drawn;
+        let priority = Priority::from_bits(drawn.load(Ordering::Relaxed)).next(Priority::period(now), lease.slot);
         drawn.store(priority.bits(), Ordering::Relaxed);
         priority
     }
 
+    /// The slot of a lease of this pool.
+    #[inline(always)]
+    fn slot(&self, lease: Lease) -> &Slot {
+        // SAFETY: a lease's slot is one of `slots`, which live as long as the pool.
+        unsafe { lease.at.as_ref() }
+    }
+
     #[inline]
     fn seize(&self, slot: usize) -> bool {
-        let busy = &self.slots[slot].busy;
-        // ORDERING: acquire pairs with the release in `give_back`.
-        !busy.load(Ordering::Relaxed) && !busy.swap(true, Ordering::Acquire)
+        self.slots[slot].seize()
+    }
+
+    /// Takes the worker of an earlier lease of this pool again, if no other session has it.
+    #[inline]
+    pub(crate) fn lease_again(&self, lease: Lease) -> Option<Lease> {
+        // A worker stays where it was made.
+        self.slot(lease).seize().then_some(lease)
     }
 
     /// Takes a worker, preferably the one at `preferred`. Returns `None` if all were busy, for [`WAIT_MAX`] if `wait`
@@ -307,13 +322,14 @@ impl Pool {
         }
         // SAFETY: the access rule: we seized the slot.
         let writer = unsafe { &mut *self.slots[slot].writer.get() }.as_mut().map(NonNull::from);
-        worker.as_deref_mut().map(|worker| Lease { slot, worker: NonNull::from(worker), writer })
+        let at = NonNull::from(&*self.slots[slot]);
+        worker.as_deref_mut().map(|worker| Lease { slot, at, worker: NonNull::from(worker), writer })
     }
 
     /// Gives a worker back; its transaction has ended.
     #[inline]
-    pub(crate) fn give_back<W: Worker + ?Sized>(&self, mut lease: Lease<W>) {
-        let slot = &self.slots[lease.slot];
+    pub(crate) fn give_back(&self, mut lease: Lease) {
+        let slot = self.slot(lease);
         // SAFETY: the access rule: the lease is ours.
         let worker = unsafe { lease.worker.as_mut() };
         worker.collect_garbage(CHORES_MAX);

@@ -10,7 +10,7 @@ use seriatim_txn::{OnExists, RowPtr};
 use crate::error::Abort;
 use crate::scan::{RawScan, Target};
 use crate::table::TableSet;
-use crate::tx::{NotEncoded, TxCore};
+use crate::tx::{NotEncoded, TxCore, insert};
 
 /// A table declared at run time.
 #[derive(Clone)]
@@ -180,7 +180,7 @@ impl TxCore {
             }
             Ok(())
         };
-        let inserted = self.insert_encoded(set, key.as_key(), encode, exists);
+        let inserted = insert(self, set, key.as_key(), encode, exists);
         match unfit {
             None => inserted,
             Some(error) => Err(self.unfit(error)),

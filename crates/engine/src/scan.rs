@@ -6,7 +6,7 @@ use seriatim_catalog::{ColumnSet, KeyBuf, KeyRange, Organization, Value, ValueEr
 use seriatim_history::Saw;
 use seriatim_procedure::plan::Kind;
 use seriatim_store::{Direction, read_key};
-use seriatim_txn::{Reason, RowPtr, Worker};
+use seriatim_txn::{Reason, RowPtr};
 
 use crate::cluster::{RunScan, bits};
 use crate::error::Abort;
@@ -27,8 +27,8 @@ pub enum Target {
 
 /// Yields row versions; each step may report an abort, after which the transaction cannot commit.
 #[must_use = "a scan reads nothing until it is iterated"]
-pub struct RawScan<'t, W: Worker + ?Sized = dyn Worker> {
-    tx: &'t TxCore<W>,
+pub struct RawScan<'t> {
+    tx: &'t TxCore,
     set: &'t TableSet,
     target: Target,
     direction: Direction,
@@ -60,17 +60,17 @@ struct Noted {
     began: usize,
 }
 
-impl<'t, W: Worker + ?Sized> RawScan<'t, W> {
+impl<'t> RawScan<'t> {
     /// A scan of the keys between two bounds.
     #[inline]
     pub fn new(
-        tx: &'t TxCore<W>,
+        tx: &'t TxCore,
         set: &'t TableSet,
         target: Target,
         low: Bound<KeyBuf>,
         high: Bound<KeyBuf>,
         direction: Direction,
-    ) -> RawScan<'t, W> {
+    ) -> RawScan<'t> {
         let mut scan = RawScan::idle(tx, set, target, direction);
         if set.cluster.is_on() && matches!(target, Target::Rows) {
             scan.failed = scan.start_in_runs(low, high).err();
@@ -86,7 +86,7 @@ impl<'t, W: Worker + ?Sized> RawScan<'t, W> {
 
     /// A scan that has not begun.
     #[inline(always)]
-    fn idle(tx: &'t TxCore<W>, set: &'t TableSet, target: Target, direction: Direction) -> RawScan<'t, W> {
+    fn idle(tx: &'t TxCore, set: &'t TableSet, target: Target, direction: Direction) -> RawScan<'t> {
         let (state, run, failed, found, record, watched) = (None, None, None, None, None, None);
         let (columns, stepped, is_plain) = (ColumnSet::ALL, ColumnSet::ALL, false);
         RawScan { tx, set, target, direction, columns, stepped, state, run, failed, found, record, watched, is_plain }
@@ -117,11 +117,11 @@ impl<'t, W: Worker + ?Sized> RawScan<'t, W> {
     /// # Errors
     /// Values that are not of the index's types.
     pub fn of_values(
-        tx: &'t TxCore<W>,
+        tx: &'t TxCore,
         set: &'t TableSet,
         at: usize,
         values: &[Value],
-    ) -> Result<RawScan<'t, W>, ValueError> {
+    ) -> Result<RawScan<'t>, ValueError> {
         let (index, definition) = (&set.indexes[at], &set.definition.indexes[at]);
         let codec = &index.table.codec;
         let is_whole = values.len() == definition.parts.len();
@@ -139,7 +139,7 @@ impl<'t, W: Worker + ?Sized> RawScan<'t, W> {
 
     /// The rows of one key of a hash index with shared keys: the entries that begin with the key. Without a
     /// whole key the scan fails.
-    pub fn of_range(tx: &'t TxCore<W>, set: &'t TableSet, at: usize, range: Option<KeyRange>) -> RawScan<'t, W> {
+    pub fn of_range(tx: &'t TxCore, set: &'t TableSet, at: usize, range: Option<KeyRange>) -> RawScan<'t> {
         let mut scan = RawScan::idle(tx, set, Target::Index(at), Direction::Forward);
         match range {
             None => scan.failed = Some(Abort::stopped(Reason::Unordered)),
@@ -152,7 +152,7 @@ impl<'t, W: Worker + ?Sized> RawScan<'t, W> {
     }
 
     /// The row of one key of a unique hash index. Without a whole key the scan fails.
-    pub fn of_key(tx: &'t TxCore<W>, set: &'t TableSet, at: usize, key: Option<KeyBuf>) -> RawScan<'t, W> {
+    pub fn of_key(tx: &'t TxCore, set: &'t TableSet, at: usize, key: Option<KeyBuf>) -> RawScan<'t> {
         let target = Target::Index(at);
         let mut scan = RawScan::idle(tx, set, target, Direction::Forward);
         if let Some(key) = &key {
@@ -239,7 +239,7 @@ impl<'t, W: Worker + ?Sized> RawScan<'t, W> {
 
     /// The scan, reading only these columns of its rows.
     #[inline]
-    pub fn with_columns(mut self, columns: ColumnSet) -> RawScan<'t, W> {
+    pub fn with_columns(mut self, columns: ColumnSet) -> RawScan<'t> {
         self.columns = columns;
         if matches!(self.target, Target::Rows) && self.run.is_none() {
             self.stepped = columns;
@@ -249,7 +249,7 @@ impl<'t, W: Worker + ?Sized> RawScan<'t, W> {
 
     /// The scan, for a caller that uses each row only until the next step, which may overwrite it.
     #[inline]
-    pub fn transient(mut self) -> RawScan<'t, W> {
+    pub fn transient(mut self) -> RawScan<'t> {
         // A watched execution identifies rows by their addresses.
         if self.watched.is_none()
             && let Some(state) = &mut self.state
@@ -287,7 +287,7 @@ impl<'t, W: Worker + ?Sized> RawScan<'t, W> {
     ///
     /// # Errors
     /// A conflict, a table that is not ordered, a handle of another database.
-    pub fn begun(mut self) -> Result<RawScan<'t, W>, Abort> {
+    pub fn begun(mut self) -> Result<RawScan<'t>, Abort> {
         match self.failed.take() {
             None => Ok(self),
             Some(abort) => Err(abort),
@@ -341,7 +341,7 @@ impl<'t, W: Worker + ?Sized> RawScan<'t, W> {
     #[inline(always)]
     fn next_as(
         &mut self,
-        give: impl FnOnce(&TxCore<W>, &TableSet, RowPtr) -> Result<RowPtr, Abort>,
+        give: impl FnOnce(&TxCore, &TableSet, RowPtr) -> Result<RowPtr, Abort>,
     ) -> Option<Result<RowPtr, Abort>> {
         let call = match self.tx.call() {
             Ok(call) => call,
@@ -466,7 +466,7 @@ fn is_empty(low: &Bound<KeyBuf>, high: &Bound<KeyBuf>) -> bool {
     }
 }
 
-impl<W: Worker + ?Sized> Drop for RawScan<'_, W> {
+impl Drop for RawScan<'_> {
     #[inline]
     fn drop(&mut self) {
         self.put_back();

@@ -147,12 +147,6 @@ impl TableSet {
         unsafe { dispose(self.primary, self.indexes, core) };
     }
 
-    /// Whether each row is a record, and a write changes no index.
-    #[inline(always)]
-    pub(crate) fn is_plain(&self) -> bool {
-        !self.cluster.is_on() && self.indexes.is_empty()
-    }
-
     /// Whether each row is a record, and an update with this use of columns changes no index.
     #[inline(always)]
     pub(crate) fn is_plain_for(&self, columns: ColumnUse) -> bool {

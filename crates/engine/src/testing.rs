@@ -8,6 +8,7 @@ use seriatim_base::disk::FaultyDisk;
 use seriatim_catalog::{ColumnSet, ColumnUse, Key, RowRef, Table, TableKey as _};
 use seriatim_txn::OnExists;
 
+use crate::operations::Operations as _;
 use crate::{Abort, DatabaseLocation, Engine, SchemaError, Settings, TableSet, TxCore};
 
 /// A table, for rows of type `T`.

@@ -7,7 +7,7 @@
 //! ```text
 //!            open                       commit, decide
 //! CLOSED ───────────▶ OPEN ────────────────────────────────▶ ENDING ───────▶ CLOSED: committed
-//! lease: None         lease: Some ◀── something to repair ── ending: true    (and withheld until durable)
+//! worker: None        worker: Some ◀─ something to repair ── ending: true    (and withheld until durable)
 //!    ▲                 │  ▲    │ ◀─────── OpError::Wait ─────── │
 //!    │        update   │  │    │ an operation's OpError::Abort   │ OpError::Abort: a cause
 //!    │  begins, ends   ▼  │    ▼                                 │
@@ -37,6 +37,7 @@ mod writing;
 
 use std::cell::{Cell, RefCell};
 use std::hint::cold_path;
+use std::ptr::NonNull;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -59,7 +60,7 @@ use crate::durability::CommitDependency;
 use crate::engine::Inner;
 use crate::error::{Abort, AbortKind, StorageError, TransactError};
 use crate::freshness::SessionFreshness;
-use crate::lean::LeanWorker;
+use crate::operations::{self, CompiledWorker, Operations as _, enter};
 use crate::options::Bounds;
 use crate::parking::{FORKED, Parking, TOO_OLD};
 use crate::pool::Lease;
@@ -72,15 +73,16 @@ use crate::scan::Target;
 use crate::settings::Settings;
 use crate::table::TableSet;
 
-use writing::Update;
 pub use writing::unless_failed;
-pub(crate) use writing::{NotEncoded, OutOfLineValues};
+pub(crate) use writing::{NotEncoded, change_followed, change_row, insert, insert_staged};
 
 /// Savepoints for which a session keeps room.
 const SAVEPOINTS_KEPT: usize = 64;
 
 /// Operations between two checks of their number.
 const STRIDE: u32 = 256;
+/// Likewise in a procedure, where the clock is looked at only then.
+const STRIDE_WITHOUT_CLOCK: u32 = 32;
 
 /// The longest pause between two checks of a wait. Checks need no list of waiters and no call by the holder that
 /// releases a lock. They are as fair: a lock with a waiter is reserved.
@@ -99,16 +101,19 @@ impl Default for Waiting {
     }
 }
 
-/// A transaction. Its operations are generic over the worker, and used behind `dyn`.
-pub struct TxCore<W: Worker + ?Sized = dyn Worker> {
+/// A transaction. Its operations are those of [`Operations`](crate::Operations).
+pub struct TxCore {
     inner: Arc<Inner>,
     /// The type of its worker, if procedures have operations compiled for it.
-    pub(crate) lean: Option<LeanWorker>,
-    lease: Cell<Option<Lease<W>>>,
+    pub(crate) compiled: Option<CompiledWorker>,
+    /// The worker of the open attempt.
+    worker: Cell<Option<NonNull<dyn Worker>>>,
+    /// The lease of the open attempt, or of the last one, whose worker is tried first.
+    lease: Cell<Option<Lease>>,
     /// The outcome of repairs since the last [`TxCore::take_conflict_seen`].
     conflict_seen: Cell<ConflictSeen>,
-    /// The slot of the worker used last, which is tried first.
-    preferred: Cell<usize>,
+    /// The slot of the worker that the session tries first.
+    first_slot: usize,
     mode: Cell<Mode>,
     explicit: Cell<bool>,
     /// The parking of an open explicit transaction.
@@ -124,8 +129,9 @@ pub struct TxCore<W: Worker + ?Sized = dyn Worker> {
     turn: Cell<Turn>,
     /// Whether the protocol takes read-write transactions, and read-only ones, without a plan.
     unplanned: [bool; 2],
-    /// Whether the protocol publishes procedures piece by piece.
+    /// Whether the protocol publishes procedures piece by piece, and whether it uses priorities.
     pieces: bool,
+    priorities: bool,
     /// Whether decisions are queued.
     queued: Cell<bool>,
     attempt: Cell<u32>,
@@ -134,11 +140,14 @@ pub struct TxCore<W: Worker + ?Sized = dyn Worker> {
     /// The procedure's number in the contention tracker.
     procedure: Cell<u32>,
     stopped: Cell<Option<Cause>>,
-    /// Set while the closure of an update runs.
-    updating: Cell<Option<Update>>,
+    /// Whether the attempt left more than every attempt does, for the next to take away: see [`TxCore::tidy`].
+    is_untidy: Cell<bool>,
+    /// Set while the closure of an update runs: the operations that are left afterwards until the next check.
+    updating: Cell<Option<u32>>,
     /// The worker is ending the attempt. If that panics, the worker is not used again.
     ending: Cell<bool>,
-    /// Operations until the next check of their bound.
+    /// Operations between two checks of their bound, and until the next check.
+    stride: Cell<u32>,
     left: Cell<u32>,
     operations: Cell<u32>,
     /// The clock that the ticker advances.
@@ -180,7 +189,7 @@ pub struct TxCore<W: Worker + ?Sized = dyn Worker> {
 
 // SAFETY: between transactions the cells hold no pointer. During one, the worker and its data may move with the
 // `TxCore`: workers are `Send`, and no other thread uses a leased one (access rule 1).
-unsafe impl<W: Worker + ?Sized> Send for TxCore<W> {}
+unsafe impl Send for TxCore {}
 
 /// Bytes of copied rows that are charged at a time.
 const KEPT_STEP: usize = 64 << 10;
@@ -252,7 +261,7 @@ pub struct Savepoint {
 }
 
 /// Lifecycle and plumbing.
-impl<W: Worker + ?Sized> TxCore<W> {
+impl TxCore {
     pub(crate) fn inner(&self) -> &Arc<Inner> {
         &self.inner
     }
@@ -278,21 +287,32 @@ impl<W: Worker + ?Sized> TxCore<W> {
     /// Outside a transaction, which no public path reaches.
     #[allow(clippy::mut_from_ref)]
     #[inline]
-    pub(crate) fn worker(&self) -> &mut W {
+    pub(crate) fn worker(&self) -> &mut (dyn Worker + 'static) {
         debug_assert!(!self.explicit.get() || self.calling.get(), "access rule 4");
-        let mut lease = self.lease.get().expect("operations run inside a transaction");
+        let mut worker = self.worker.get().expect("operations run inside a transaction");
         // SAFETY: access rule 1.
-        unsafe { lease.worker.as_mut() }
+        unsafe { worker.as_mut() }
     }
 
-    /// Runs one operation of the worker. Refuses it if the transaction has stopped, waits if the protocol
-    /// requires it, and notes why the transaction stopped.
+    /// Runs one operation of the worker: [`operations::operate`].
     #[inline]
-    pub(crate) fn operate<R>(&self, mut operation: impl FnMut(&mut W) -> Result<R, OpError>) -> Result<R, Abort> {
-        self.count_operation()?;
-        match operation(self.worker()) {
-            Ok(result) => Ok(result),
-            Err(stop) => self.retry_or_stop(stop, operation),
+    pub(crate) fn operate<R>(
+        &self,
+        operation: impl FnMut(&mut (dyn Worker + 'static)) -> Result<R, OpError>,
+    ) -> Result<R, Abort> {
+        operations::operate(self, operation)
+    }
+
+    /// As [`TxCore::count_operation`]. An attempt of a procedure is found to be over within [`STRIDE_WITHOUT_CLOCK`]
+    /// operations.
+    #[inline(always)]
+    pub(crate) fn count_without_clock(&self) -> Result<(), Abort> {
+        match self.left.get() {
+            0 => self.check(),
+            left => {
+                self.left.set(left - 1);
+                Ok(())
+            }
         }
     }
 
@@ -311,7 +331,7 @@ impl<W: Worker + ?Sized> TxCore<W> {
     pub(crate) fn retry_or_stop<R>(
         &self,
         mut stop: OpError,
-        mut operation: impl FnMut(&mut W) -> Result<R, OpError>,
+        mut operation: impl FnMut() -> Result<R, OpError>,
     ) -> Result<R, Abort> {
         let mut waiting = Waiting::default();
         loop {
@@ -319,7 +339,7 @@ impl<W: Worker + ?Sized> TxCore<W> {
                 OpError::Abort(cause) => return Err(self.stop(cause)),
                 OpError::Wait => {
                     self.wait(&mut waiting, Phase::Execute).map_err(|cause| self.stop(cause))?;
-                    match operation(self.worker()) {
+                    match operation() {
                         Ok(result) => return Ok(result),
                         Err(next) => stop = next,
                     }
@@ -350,6 +370,7 @@ impl<W: Worker + ?Sized> TxCore<W> {
     pub fn stop(&self, cause: Cause) -> Abort {
         let cause = self.stopped.get().unwrap_or(cause);
         self.stopped.set(Some(cause));
+        self.is_untidy.set(true);
         // From now on every operation goes through `check`.
         self.left.set(0);
         self.new_abort(AbortKind::Stopped(cause))
@@ -392,7 +413,7 @@ impl<W: Worker + ?Sized> TxCore<W> {
         if self.is_over() {
             return Err(self.stop(self.deadline.cause()));
         }
-        let stride = self.stride();
+        let stride = self.stride.get();
         let operations = self.operations.get().saturating_add(stride + 1);
         self.operations.set(operations);
         if operations >= inner.options.operations_max {
@@ -401,10 +422,6 @@ impl<W: Worker + ?Sized> TxCore<W> {
         }
         self.left.set(stride);
         Ok(())
-    }
-
-    fn stride(&self) -> u32 {
-        STRIDE.min(self.inner.options.operations_max)
     }
 
     /// Sets the bounds of later attempts.
@@ -418,7 +435,7 @@ impl<W: Worker + ?Sized> TxCore<W> {
     /// # Errors
     /// The transaction was ended between its calls.
     #[inline]
-    pub(crate) fn call(&self) -> Result<Call<'_, W>, Abort> {
+    pub(crate) fn call(&self) -> Result<Call<'_>, Abort> {
         match self.explicit.get() && !self.calling.get() {
             true => self.call_explicit(),
             false => Ok(Call(None)),
@@ -426,7 +443,7 @@ impl<W: Worker + ?Sized> TxCore<W> {
     }
 
     #[cold]
-    fn call_explicit(&self) -> Result<Call<'_, W>, Abort> {
+    fn call_explicit(&self) -> Result<Call<'_>, Abort> {
         if !self.inner.process.is_current() {
             return Err(self.stop(FORKED));
         }
@@ -439,7 +456,7 @@ impl<W: Worker + ?Sized> TxCore<W> {
             _ => {
                 // The transaction was ended while it was parked: worker and gate do not belong to it any more.
                 self.parking.take();
-                self.lease.set(None);
+                self.worker.set(None);
                 self.gated.set(false);
                 Err(self.stop(self.stopped.get().unwrap_or_else(|| self.deadline.cause())))
             }
@@ -506,19 +523,6 @@ impl<W: Worker + ?Sized> TxCore<W> {
         log.borrow_mut().read(table.id, *key, columns, self.worker().seen());
     }
 
-    /// The row at an encoded key, for the body, which reads these columns.
-    ///
-    /// # Errors
-    /// A conflict; a handle of another database.
-    #[inline(never)]
-    pub fn get_at(&self, set: &TableSet, key: Key<'_>, columns: ColumnSet) -> Result<Option<RowPtr>, Abort> {
-        let _call = self.call()?;
-        let row = self.read_row(self.own(set)?, key, columns)?;
-        let access = self.watch(Kind::Get, set, Target::Rows, || watch::one(key));
-        self.watch_row(access, row.map(|row| row.as_ptr().cast_const()), ColumnSet::EMPTY);
-        row.map(|row| self.lend(set, row)).transpose()
-    }
-
     /// The row at an encoded key, of which these columns are read.
     ///
     /// # Errors
@@ -530,9 +534,7 @@ impl<W: Worker + ?Sized> TxCore<W> {
         key: Key<'_>,
         columns: ColumnSet,
     ) -> Result<Option<RowPtr>, Abort> {
-        let row = self.operate(|worker| worker.read(table, key, columns))?;
-        self.note(table, key, columns);
-        Ok(row)
+        operations::read(self, table, key, columns)
     }
 
     /// The row at the encoded key of an entry of the unique index at this position.
@@ -584,7 +586,7 @@ impl<W: Worker + ?Sized> TxCore<W> {
 }
 
 /// Reading.
-impl<W: Worker + ?Sized> TxCore<W> {
+impl TxCore {
     /// The row at the encoded key of an entry of a unique index, for the body.
     ///
     /// # Errors
@@ -597,8 +599,7 @@ impl<W: Worker + ?Sized> TxCore<W> {
         key: Key<'_>,
         columns: ColumnSet,
     ) -> Result<Option<RowPtr>, Abort> {
-        let set = self.own(set)?;
-        let _call = self.call()?;
+        let _call = enter(self, set)?;
         let row = self.read_by(set, at, key, columns)?;
         let access = self.watch(Kind::Get, set, Target::Index(at), || watch::one(key));
         self.watch_row(access, row.map(|row| row.as_ptr().cast_const()), ColumnSet::EMPTY);
@@ -619,17 +620,8 @@ impl<W: Worker + ?Sized> TxCore<W> {
     /// The first wave of a prefetch of the rows with these keys into the processor's cache. Only a hint.
     #[inline]
     pub fn begin_prefetch<K: TableKey>(&self, set: &TableSet, keys: impl IntoIterator<Item = K>) {
-        if let (Ok(_call), Ok(set)) = (self.call(), self.own(set)) {
-            keys.into_iter().for_each(|key| key.encode(|key| self.prefetch_at(set, key)));
-        }
-    }
-
-    /// As [`TxCore::begin_prefetch`], for one encoded key of a table of this database. Called within a call.
-    #[inline]
-    pub(crate) fn prefetch_at(&self, set: &TableSet, key: Key<'_>) {
-        match set.cluster.is_on() {
-            true => self.prefetch_run(set, key),
-            false => self.worker().prefetch(&set.primary, key),
+        if let Ok(_call) = enter(self, set) {
+            keys.into_iter().for_each(|key| key.encode(|key| self.prefetch_at(set, key, ColumnSet::ALL)));
         }
     }
 
@@ -661,18 +653,19 @@ impl<W: Worker + ?Sized> TxCore<W> {
 }
 
 /// Writing.
-impl<W: Worker + ?Sized> TxCore<W> {
+impl TxCore {
     /// The transaction of the session with this number.
-    pub(crate) fn new(inner: Arc<Inner>, number: usize) -> TxCore<W> {
+    pub(crate) fn new(inner: Arc<Inner>, number: usize) -> TxCore {
         let log = inner.recording().map(|recording| RefCell::new(Log::new(recording.recorder(), number as u32)));
         let (workers, wait_max) = (inner.options.workers, inner.options.wait_max);
         let ProtocolInfo { requirements, capabilities, .. } = *inner.protocol.info();
         TxCore {
             // A recorded history needs every operation.
-            lean: LeanWorker::of(inner.protocol.worker_type()).filter(|_| log.is_none()),
+            compiled: CompiledWorker::of(inner.protocol.worker_type()).filter(|_| log.is_none()),
+            worker: Cell::new(None),
             lease: Cell::new(None),
             conflict_seen: Cell::default(),
-            preferred: Cell::new(number % workers),
+            first_slot: number % workers,
             mode: Cell::new(Mode::ReadWrite),
             explicit: Cell::new(false),
             parking: RefCell::default(),
@@ -683,18 +676,21 @@ impl<W: Worker + ?Sized> TxCore<W> {
             turn: Cell::default(),
             unplanned: [!requirements.plan, !requirements.plan || capabilities.snapshots != Freshness::None],
             pieces: capabilities.pieces,
+            priorities: capabilities.priorities,
             queued: Cell::new(inner.queue.is_some()),
             attempt: Cell::new(0),
             priority: Cell::default(),
             procedure: Cell::new(AD_HOC),
             stopped: Cell::new(None),
+            is_untidy: Cell::new(false),
             updating: Cell::new(None),
             ending: Cell::new(false),
+            stride: Cell::new(STRIDE),
             left: Cell::new(0),
             operations: Cell::new(0),
             clock: Arc::clone(&inner.clock),
             deadline: Deadline::default(),
-            bounds: Cell::new(TransactionOptions::default().bounds(&inner.options)),
+            bounds: Cell::new(TransactionOptions::default().bounds(&inner.options, inner.clock_resolution)),
             watching: Cell::new(false),
             accessed: RefCell::default(),
             undo: RefCell::default(),
@@ -725,6 +721,7 @@ impl<W: Worker + ?Sized> TxCore<W> {
         let position = self.position()?;
         let serial = SERIALS.fetch_add(1, Ordering::Relaxed);
         self.savepoints.borrow_mut().push((serial, position));
+        self.is_untidy.set(true);
         Ok(Savepoint { serial })
     }
 
@@ -766,9 +763,9 @@ impl<W: Worker + ?Sized> TxCore<W> {
 }
 
 /// A call of an explicit transaction; `None` for others.
-pub(crate) struct Call<'t, W: Worker + ?Sized>(Option<&'t TxCore<W>>);
+pub(crate) struct Call<'t>(Option<&'t TxCore>);
 
-impl<W: Worker + ?Sized> Drop for Call<'_, W> {
+impl Drop for Call<'_> {
     #[inline]
     fn drop(&mut self) {
         // A worker that panicked while it ended the transaction is not used, and no other thread may end it.
@@ -781,6 +778,3 @@ impl<W: Worker + ?Sized> Drop for Call<'_, W> {
         }
     }
 }
-
-#[cfg(test)]
-mod tests;

@@ -67,6 +67,8 @@ pub struct CountedVec<T> {
     items: Vec<T>,
     /// Items it has room for from the start; these are not counted.
     room_min: usize,
+    /// Whether it has room for more than [`KEPT_BYTES`].
+    is_large: bool,
     /// Transactions in a row that needed little of it.
     small: u32,
     charge: Charge,
@@ -74,7 +76,10 @@ pub struct CountedVec<T> {
 
 impl<T> CountedVec<T> {
     pub(crate) fn new(shared: Arc<Shared>, room_min: usize) -> CountedVec<T> {
-        CountedVec { items: Vec::with_capacity(room_min), room_min, small: 0, charge: Charge::new(shared) }
+        let (items, charge) = (Vec::with_capacity(room_min), Charge::new(shared));
+        let mut list = CountedVec { items, room_min, is_large: false, small: 0, charge };
+        list.measure();
+        list
     }
 
     /// Makes room for one item more.
@@ -112,6 +117,7 @@ impl<T> CountedVec<T> {
         let room = (2 * self.items.capacity()).max(8);
         self.charge.try_set((room - self.room_min) * size_of::<T>())?;
         self.items.reserve_exact(room - self.items.len());
+        self.measure();
         Ok(())
     }
 
@@ -120,6 +126,17 @@ impl<T> CountedVec<T> {
         let room = (2 * self.items.capacity()).max(8);
         self.charge.set((room - self.room_min) * size_of::<T>());
         self.items.reserve_exact(room - self.items.len());
+        self.measure();
+    }
+
+    fn measure(&mut self) {
+        self.is_large = self.items.capacity() * size_of::<T>() > KEPT_BYTES.get();
+    }
+
+    /// Whether it has room for so much that [`CountedVec::clear`] may give some back.
+    #[inline(always)]
+    pub fn is_large(&self) -> bool {
+        self.is_large
     }
 
     /// Holds `len` copies of `item` instead, in room for no more, whatever the bound.
@@ -131,6 +148,7 @@ impl<T> CountedVec<T> {
         self.items.shrink_to(len.max(self.room_min));
         self.charge.set(len.saturating_sub(self.room_min) * size_of::<T>());
         self.items.resize(len, item);
+        self.measure();
     }
 
     /// Items that there is room for.
@@ -163,7 +181,7 @@ impl<T> CountedVec<T> {
     /// Drops all items, at the end of a transaction or before the next one.
     #[inline(always)]
     pub fn clear(&mut self) {
-        if self.items.capacity() * size_of::<T>() > KEPT_BYTES.get() {
+        if self.is_large {
             self.settle();
         }
         self.items.clear();
@@ -191,6 +209,7 @@ impl<T> CountedVec<T> {
         self.small = 0;
         self.items.shrink_to(room);
         self.charge.set(self.items.capacity().saturating_sub(self.room_min) * size_of::<T>());
+        self.measure();
     }
 }
 

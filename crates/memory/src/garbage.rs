@@ -181,6 +181,12 @@ impl Garbage {
         }
     }
 
+    /// Whether [`Garbage::ready`] may have something to do.
+    #[inline]
+    pub(crate) fn has_ready(&self) -> bool {
+        !self.ready.is_empty() || self.ready.capacity() > PLACES_KEPT.get()
+    }
+
     /// A deferred item whose grace period passed, oldest first.
     #[inline]
     pub(crate) fn ready(&mut self) -> Option<Deferred> {

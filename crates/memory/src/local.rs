@@ -288,6 +288,12 @@ impl Local {
         self.garbage.defer(&self.shared.counts, item);
     }
 
+    /// Whether [`Local::ready`] may have something to do.
+    #[inline(always)]
+    pub fn has_ready(&self) -> bool {
+        self.garbage.has_ready()
+    }
+
     /// A deferred item whose grace period has passed, if there is one. Items become ready in [`Local::leave`]
     /// and [`Local::collect`].
     #[inline]

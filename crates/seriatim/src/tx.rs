@@ -14,7 +14,7 @@ use seriatim_catalog::{
     Addend, ColumnSet, Key, KeyBuf, KeyPrefix, OrderedTable, Organization, RowRef, Table, TableColumn, TableColumns,
     TableKey, kind,
 };
-use seriatim_engine::{Direction, Savepoint, Target, TxCore};
+use seriatim_engine::{Direction, Operations as _, Savepoint, Target, TxCore};
 use seriatim_txn::{Addition, OnExists};
 
 use crate::Abort;

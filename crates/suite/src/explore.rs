@@ -219,7 +219,7 @@ pub struct Explored {
 
 /// Runs every interleaving of the specification in these settings and returns the outcomes of each.
 /// Interleavings that are [`MANY`] are divided among a protocol's settings, by the seed, unless [`rounds`] are
-/// more than one. With each change, only about [`EACH_CHANGE`] interleavings run in each setting. Those in which one
+/// more than one. With each change, only about `EACH_CHANGE` interleavings run in each setting. Those in which one
 /// program runs after the other run in each setting: of the others perhaps none lets all programs commit.
 ///
 /// # Errors

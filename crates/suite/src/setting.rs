@@ -262,7 +262,7 @@ impl std::fmt::Display for Setting {
     }
 }
 
-/// The settings of a test. On each back end of [`backends`] each protocol that opens there, of those that
+/// The settings of a test. On each back end of `backends` each protocol that opens there, of those that
 /// `SERIATIM_PROTOCOLS` names.
 ///
 /// Every night, and where a back end is chosen ([`given`]), these are:

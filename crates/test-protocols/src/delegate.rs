@@ -7,7 +7,12 @@ macro_rules! delegate {
         delegate! { each
             fn begin_whole(&mut self, partitions: seriatim_txn::PartitionSet);
             fn reserve_next(&mut self);
-            fn prefetch(&mut self, table: &seriatim_txn::Table, key: seriatim_catalog::Key<'_>);
+            fn prefetch(
+                &mut self,
+                table: &seriatim_txn::Table,
+                key: seriatim_catalog::Key<'_>,
+                columns: seriatim_catalog::ColumnSet
+            );
             fn advance_prefetch(&mut self);
             fn stage(&mut self, table: &seriatim_txn::Table) -> Result<seriatim_txn::Staged, seriatim_txn::OpError>;
             fn discard(&mut self, table: &seriatim_txn::Table, staged: seriatim_txn::Staged);

@@ -90,6 +90,7 @@ macro_rules! alterations {
             const INFO: ProtocolInfo = {
                 let mut $info = ProtocolInfo { name: $name, ..Dbx::INFO };
                 $info.options = &[];
+                $info.capabilities.priorities = true;
                 $change;
                 $info
             };

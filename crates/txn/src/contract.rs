@@ -112,6 +112,8 @@ pub struct Capabilities {
     pub column_groups: bool,
     /// An attempt can lock each row that it accesses ([`Worker::reserve_next`]).
     pub reserves: bool,
+    /// Favours the older of two transactions: it uses the priorities with which attempts begin.
+    pub priorities: bool,
     /// Publishes transactions of registered procedures piece by piece ([`Pieces`]).
     pub pieces: bool,
     /// Holds executed transactions until they are decided ([`Detach`]): a protocol with a
@@ -143,6 +145,7 @@ impl Capabilities {
         tid_order: false,
         column_groups: false,
         reserves: false,
+        priorities: false,
         pieces: false,
         detach: false,
         repair: false,
@@ -501,8 +504,9 @@ pub trait Worker: Send {
     /// touch other partitions.
     fn begin_whole(&mut self, _partitions: PartitionSet) {}
 
-    /// Starts to fetch what [`Worker::read`] of this key will touch first. Only a hint, which conflicts with nothing.
-    fn prefetch(&mut self, table: &Table, key: Key<'_>);
+    /// Starts to fetch what [`Worker::read`] of these columns at this key will touch first. Only a hint, which
+    /// conflicts with nothing.
+    fn prefetch(&mut self, table: &Table, key: Key<'_>, columns: ColumnSet);
 
     /// Issues the next wave of prefetches for the keys that were prefetched in this transaction: it follows
     /// the addresses that the previous wave fetched. Two waves after the first, everything that

@@ -12,7 +12,10 @@
 use seriatim_base::word::{AtomicU64, Ordering};
 use seriatim_base::{LayoutId, TableId, Tid};
 use seriatim_catalog::wire::RowWire;
-use seriatim_catalog::{ColumnSet, ColumnUse, IndexDef, KeyClass, KeyCodec, Layout, Organization, Run, TableDef};
+use seriatim_catalog::{
+    ColumnId, ColumnLocation, ColumnSet, ColumnUse, IndexDef, KeyClass, KeyCodec, Layout, Organization, RowPart, Run,
+    TableDef,
+};
 use seriatim_memory::{OutOfMemory, allocated_bytes};
 use seriatim_store::{Index, RecordPtr, StoreCx, key_bytes};
 
@@ -110,6 +113,7 @@ pub struct Table {
     pub layout: Layout,
     /// Whether its records hold runs of rows.
     pub has_runs: bool,
+    is_compact: bool,
     /// Where a record's parts are.
     pub record_layout: RecordLayout,
     /// Keys to records.
@@ -119,6 +123,8 @@ pub struct Table {
     /// The columns that an update may change, where rows have a fixed part; empty for other tables. The fixed
     /// part distinguishes a row from another one that was inserted after its deletion.
     pub updatable: ColumnSet,
+    /// The columns in the fixed part.
+    pub fixed_columns: ColumnSet,
     /// How its rows are written to disk; `None` for a secondary index, which is not logged but rebuilt.
     pub wire: Option<Box<Wire>>,
     /// The columns about which the registered procedures agree.
@@ -236,7 +242,11 @@ impl Table {
         let record_layout = RecordLayout::new(class, &layout, header_bytes, version_header_bytes);
         let Core { local, agent, outside, htm, .. } = core;
         let index = Index::new(organization, class, definition.capacity, htm, &mut StoreCx { local, agent, outside })?;
+        let has_texts = !(layout.row_out_of_line.is_empty() && layout.fixed_out_of_line.is_empty());
+        let is_compact = !has_runs && !has_texts && class != KeyClass::Bytes;
         let has_fixed = index_is_none && record_layout.fixed_bytes > 0;
+        let is_fixed = |place: &&ColumnLocation| place.part == RowPart::Fixed;
+        let fixed_columns = layout.places.iter().filter(is_fixed).map(|place| ColumnId(place.column)).collect();
         let updatable = if has_fixed { definition.updatable() } else { ColumnSet::EMPTY };
         Ok(Table {
             id,
@@ -245,15 +255,23 @@ impl Table {
             class,
             layout,
             has_runs,
+            is_compact,
             record_layout,
             index,
             unlinked,
             updatable,
+            fixed_columns,
             wire: None,
             placement: Placement::of(definition, &codec, !index_is_none),
             commuting: Commuting::default(),
             codec,
         })
+    }
+
+    /// Whether a record that was inserted has one row, and owns no memory beside its own.
+    #[inline]
+    pub const fn is_compact(&self) -> bool {
+        self.is_compact
     }
 
     /// Whether rows carry a pointer to a fixed part (their first word).

@@ -41,7 +41,13 @@ impl Protocol for WaitDie {
         summary: "strict two-phase locking; older transactions wait for younger ones, younger ones abort; locks gaps",
         source: "Rosenkrantz, Stearns, Lewis, System Level Concurrency Control, TODS 1978",
         requirements: Requirements { plan: false, regions: false },
-        capabilities: Capabilities { ad_hoc: true, strict: true, epoch_order: true, ..Capabilities::NONE },
+        capabilities: Capabilities {
+            ad_hoc: true,
+            strict: true,
+            epoch_order: true,
+            priorities: true,
+            ..Capabilities::NONE
+        },
         options: &[WAIT_MAX],
         effects: &[],
     };

@@ -19,6 +19,7 @@ use super::checkpoint::take_within;
 use super::epochs_left::EPOCH_LIMIT;
 use super::persistence::Behind;
 use super::throttle::{Limits, Load, SLICE, Watch};
+use crate::operations::Operations as _;
 use crate::testing::{Handle, on};
 use crate::{
     Checkpoint, DatabaseLocation, Durability, Engine, OpenError, SchemaError, Settings, StorageError, TransactError,

@@ -14,7 +14,7 @@ use seriatim_base::panic_text;
 use seriatim_catalog::{ColumnId, ColumnSet, Key, KeyBuf, Value};
 use seriatim_procedure::EvaluationError;
 use seriatim_procedure::pack::{Pack, Unpacker, malformed, pack_bytes, pack_count};
-use seriatim_txn::{Mode, PartitionSet, Placement, RowPtr, Worker};
+use seriatim_txn::{Mode, PartitionSet, Placement, RowPtr};
 
 use crate::error::Abort;
 use crate::runtime::DynRow;
@@ -131,7 +131,7 @@ impl Pack for Undo {
     }
 }
 
-impl<W: Worker + ?Sized> TxCore<W> {
+impl TxCore {
     /// Runs `act` without noting its writes, on the undo so far.
     fn beside_undo(&mut self, act: impl FnOnce(&mut Self, &Undo) -> Result<(), Abort>) -> Result<(), Abort> {
         let (undo, watching) = (self.undo.take(), self.watching.replace(false));

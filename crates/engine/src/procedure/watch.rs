@@ -5,7 +5,6 @@ use std::ops::Bound;
 
 use seriatim_catalog::{ColumnSet, Key, KeyBuf};
 use seriatim_procedure::plan::Kind;
-use seriatim_txn::Worker;
 
 use crate::scan::Target;
 use crate::table::TableSet;
@@ -37,7 +36,7 @@ pub struct Accessed {
     pub set: ColumnSet,
 }
 
-impl<W: Worker + ?Sized> TxCore<W> {
+impl TxCore {
     /// Records an access, if this transaction is watched; returns its number.
     #[inline]
     pub(crate) fn watch(

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use seriatim_base::Tid;
 use seriatim_redo::Writer;
-use seriatim_txn::{Cause, Fault, Mode, NoRedo, OpError, Outcome, Phase, Prepared, Priority, Reason, Redo, Worker};
+use seriatim_txn::{Cause, Fault, Mode, NoRedo, OpError, Outcome, Phase, Prepared, Priority, Reason, Redo};
 
 use crate::cancel::Canceller;
 use crate::durability::{CommitDependency, CommitLog, Persistence};
@@ -34,7 +34,7 @@ impl Drop for ExclusiveDecision {
     }
 }
 
-impl<W: Worker + ?Sized> TxCore<W> {
+impl TxCore {
     /// Commits; the cause if it cannot. A transaction that stopped cannot commit.
     ///
     /// # Errors
@@ -82,13 +82,13 @@ impl<W: Worker + ?Sized> TxCore<W> {
     #[inline]
     fn end(&self) -> Result<Outcome, Cause> {
         self.executed()?;
-        let mut waiting = Waiting::default();
+        let mut waiting = None;
         loop {
             self.ending.set(true);
             let outcome = if self.is_queued() { self.decide_queued() } else { self.decide() };
             match self.decided(outcome) {
                 Ok(outcome) => return Ok(outcome),
-                Err(OpError::Wait) => self.wait(&mut waiting, Phase::Lock)?,
+                Err(OpError::Wait) => self.wait(waiting.get_or_insert_with(Waiting::default), Phase::Lock)?,
                 Err(OpError::Abort(cause)) => return Err(cause),
             }
         }
@@ -116,8 +116,8 @@ impl<W: Worker + ?Sized> TxCore<W> {
             }
             self.dependency.set(self.dependency.get().with(tid));
             self.note_done();
-            if let Some(lease) = self.lease.get() {
-                self.inner.pool.counters(lease.slot).committed();
+            if let Some(lease) = self.open_lease() {
+                self.inner.pool.counters(lease).committed();
             }
             self.close();
             self.inner.environment.epochs.end_if_late(&self.inner.environment.htm, tid);
@@ -222,7 +222,7 @@ impl<W: Worker + ?Sized> TxCore<W> {
             log.borrow_mut().decides();
         }
         // A transaction without writes costs the log nothing, and commits even if the log takes no commits.
-        let writer = self.lease.get().and_then(|lease| lease.writer).filter(|_| self.worker().writes());
+        let writer = self.open_lease().and_then(|lease| lease.writer).filter(|_| self.worker().writes());
         match (writer.zip(self.inner.persistence.as_ref()), &self.log) {
             (None, None) => self.commit_to(&mut NoRedo),
             (None, Some(log)) => {
@@ -352,7 +352,7 @@ impl<W: Worker + ?Sized> TxCore<W> {
 
     /// Commits an explicit transaction; its result is withheld.
     pub(crate) fn commit_explicit(&mut self) -> Result<Receipt, TransactError> {
-        let tx: &TxCore<W> = self;
+        let tx: &TxCore = self;
         tx.renew();
         let _call = tx.call().map_err(|abort| tx.error_of(&abort))?;
         match tx.end_whole() {
@@ -377,22 +377,22 @@ impl<W: Worker + ?Sized> TxCore<W> {
         if !self.inner.process.is_current() {
             // Its locks may belong to threads that a fork does not have.
             cold_path();
-            self.lease.set(None);
+            self.worker.set(None);
             return;
         }
         // A transaction that was ended while it was parked is not open either.
         let Ok(_call) = self.call() else { return };
-        let Some(lease) = self.lease.get() else { return };
+        let Some(lease) = self.open_lease() else { return };
         if self.ending.get() {
             // The worker panicked while it ended the attempt: it is not used again.
             self.inner.stop_log(PANICKED);
-            self.lease.set(None);
+            self.worker.set(None);
             self.unpark(lease.slot);
             self.calling.set(false);
             self.leave_gate();
             return;
         }
-        let counters = self.inner.pool.counters(lease.slot);
+        let counters = self.inner.pool.counters(lease);
         match cause {
             Some(cause) => {
                 counters.conflict_aborted(cause);
@@ -425,13 +425,13 @@ const PANICKED: &str = "a worker panicked during a commit, whose writes may be i
                         open the database again, and report what it printed";
 
 /// A transaction that waits for its decision, which another thread may make.
-struct Waits<'t, W: Worker + ?Sized>(&'t TxCore<W>);
+struct Waits<'t>(&'t TxCore);
 
 // SAFETY: access rule 1: the owning thread waits, so one thread at a time uses the transaction. The transaction may
 // move to another thread (see above).
-unsafe impl<W: Worker + ?Sized> Send for Waits<'_, W> {}
+unsafe impl Send for Waits<'_> {}
 
-impl<W: Worker + ?Sized> Turn for Waits<'_, W> {
+impl Turn for Waits<'_> {
     type Result = Result<Outcome, OpError>;
 
     fn recheck(&mut self) -> Result<Option<Prepared>, Cause> {
@@ -457,7 +457,7 @@ impl Drop for StopsLog<'_> {
     }
 }
 
-impl<W: Worker + ?Sized> Drop for TxCore<W> {
+impl Drop for TxCore {
     fn drop(&mut self) {
         // The session may be dropped while a panic unwinds through its open transaction.
         self.roll_back(self.stopped.get());

@@ -1,21 +1,21 @@
 //! The error that an abort carries.
 
 use seriatim_catalog::KeyBuf;
-use seriatim_txn::{Cause, ConflictInfo, Reason, Worker};
+use seriatim_txn::{Cause, ConflictInfo, Reason};
 
 use crate::durability;
 use crate::error::{Abort, AbortKind, Conflict, TransactError};
 
 use super::TxCore;
 
-impl<W: Worker + ?Sized> TxCore<W> {
+impl TxCore {
     /// The error of a text without room: in memory, or in the log.
     #[cold]
     pub(crate) fn no_room(&self) -> TransactError {
         match self.too_large.borrow().clone() {
             Some((table, bytes, most)) => TransactError::TooLarge { table, bytes, most },
             None => {
-                let own = self.lease.get().map(|lease| lease.slot);
+                let own = self.open_lease().map(|lease| lease.slot);
                 let (held, free) = (self.inner.pool.holds_memory(self.clock.now(), own), self.inner.unusable_bytes());
                 TransactError::OutOfMemory { held, free }
             }
@@ -37,7 +37,7 @@ impl<W: Worker + ?Sized> TxCore<W> {
 
     /// A conflict, with its table and key if they are known.
     pub(crate) fn conflict(&self, cause: Cause) -> Conflict {
-        let call = self.lease.get().and_then(|_| self.call().ok());
+        let call = self.open_lease().and_then(|_| self.call().ok());
         let Some(conflict_info) = call.and_then(|_call| self.conflict_info(cause).cloned()) else {
             return Conflict { cause, table: None, key: None };
         };

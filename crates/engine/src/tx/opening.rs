@@ -8,7 +8,7 @@ use std::time::Duration;
 use seriatim_base::clock::Instant;
 use seriatim_base::{Epoch, Hold, thread};
 use seriatim_htm::RegionStatistics;
-use seriatim_txn::{Fault, Mode, PartitionSet, Priority, Runs, Worker};
+use seriatim_txn::{Fault, Mode, PartitionSet, Priority, Runs};
 
 use crate::contention::AD_HOC;
 use crate::durability::refused;
@@ -20,7 +20,7 @@ use crate::procedure::gate::Gate;
 use crate::procedure::repair::ConflictSeen;
 use crate::runner::LOCKING_ATTEMPTS;
 
-use super::{Origin, SAVEPOINTS_KEPT, Turn, TxCore, WAIT_PAUSE_MAX};
+use super::{Origin, SAVEPOINTS_KEPT, STRIDE, STRIDE_WITHOUT_CLOCK, Turn, TxCore, WAIT_PAUSE_MAX};
 
 /// How long a transaction waits to begin while another runs exclusively.
 const EXCLUSIVE_WAIT_MAX: Duration = if cfg!(test) { Duration::from_millis(5) } else { Duration::from_secs(1) };
@@ -118,7 +118,7 @@ impl TxCore {
     }
 }
 
-impl<W: Worker + ?Sized> TxCore<W> {
+impl TxCore {
     /// The transaction was refuted in `attempts` attempts. It takes the turn, unless another transaction has it: later
     /// attempts lock what they access ([`Worker::reserve_next`]). After [`LOCKING_ATTEMPTS`] of these it runs
     /// exclusively: no transaction that may write begins meanwhile. Each open transaction ends at most once,
@@ -179,7 +179,12 @@ impl<W: Worker + ?Sized> TxCore<W> {
                 gate.enter_other()?;
                 self.gated.set(true);
             }
-            let lease = inner.pool.lease(self.preferred.get(), inner.protocol.as_ref(), &inner.environment, wait);
+            let again = self.lease.get().and_then(|last| inner.pool.lease_again(last));
+            let lease = again.or_else(|| {
+                cold_path();
+                let first = self.lease.get().map_or(self.first_slot, |last| last.slot);
+                inner.pool.lease(first, inner.protocol.as_ref(), &inner.environment, wait)
+            });
             let Some(lease) = lease else {
                 cold_path();
                 self.leave_gate();
@@ -196,7 +201,7 @@ impl<W: Worker + ?Sized> TxCore<W> {
 
     /// Opens an attempt with this worker.
     #[inline(always)]
-    pub(super) fn begin(&self, lease: Lease<W>, mode: Mode, attempt: u32, origin: Origin, waits: bool) {
+    pub(super) fn begin(&self, lease: Lease, mode: Mode, attempt: u32, origin: Origin, waits: bool) {
         let inner = &self.inner;
         let explicit = origin == Origin::Explicit;
         if mode == Mode::ReadWrite
@@ -206,14 +211,18 @@ impl<W: Worker + ?Sized> TxCore<W> {
             // SAFETY: the pool's access rule: the writer is of the leased slot; it is used in this call only.
             unsafe { writer.as_ref() }.wait_for_disk();
         }
+        self.worker.set(Some(lease.worker));
         self.lease.set(Some(lease));
         self.ending.set(false);
-        self.preferred.set(lease.slot);
         self.mode.set(mode);
         self.attempt.set(attempt);
-        if explicit || self.priority.get() == Priority::NONE {
-            self.priority.set(inner.pool.draw_priority(lease.slot, self.clock.now()));
-        } else if self.turn.get() != Turn::None {
+        if self.is_untidy.get() {
+            self.tidy();
+        }
+        if self.priorities && (explicit || self.priority.get() == Priority::NONE) {
+            self.priority.set(inner.pool.draw_priority(lease, self.clock.now()));
+        }
+        if self.turn.get() != Turn::None && !explicit {
             cold_path();
             self.worker().reserve_next();
         }
@@ -221,24 +230,20 @@ impl<W: Worker + ?Sized> TxCore<W> {
             cold_path();
             self.procedure.set(AD_HOC);
         }
-        self.stopped.set(None);
-        self.too_large.take();
-        let mut savepoints = self.savepoints.borrow_mut();
-        savepoints.clear();
-        savepoints.shrink_to(SAVEPOINTS_KEPT);
-        drop(savepoints);
         self.open_run.forget();
         self.operations.set(0);
-        self.wait_max.set(self.bounds.get().wait);
-        self.weight.set(self.bounds.get().weight);
         let bounds = self.bounds.get();
+        self.wait_max.set(bounds.wait);
+        self.weight.set(bounds.weight);
         let age = if mode == Mode::ReadOnly { bounds.snapshot_age } else { bounds.age };
-        let last = self.clock.now().saturating_add(age).saturating_add(inner.clock_resolution);
-        self.deadline.set(last, attempt == 1 && !self.in_call.get());
+        self.deadline.set(self.clock.now().saturating_add(age), attempt == 1 && !self.in_call.get());
         if mode == Mode::ReadOnly {
-            inner.pool.reads(lease.slot, &self.deadline);
+            inner.pool.reads(lease, &self.deadline);
         }
-        self.left.set(self.stride());
+        let stride = if origin == Origin::Procedure { STRIDE_WITHOUT_CLOCK } else { STRIDE };
+        let stride = stride.min(inner.options.operations_max);
+        self.stride.set(stride);
+        self.left.set(stride);
         if let Some(log) = &self.log {
             cold_path();
             log.borrow_mut().begin(mode == Mode::ReadOnly);
@@ -251,7 +256,7 @@ impl<W: Worker + ?Sized> TxCore<W> {
             self.hold.set(hold);
         }
         match &self.freshness {
-            Some(freshness) if mode == Mode::ReadOnly => self.begin_bounded(freshness, lease.slot),
+            Some(freshness) if mode == Mode::ReadOnly => self.begin_bounded(freshness, lease),
             _ => self.worker().begin(mode, self.priority.get()),
         }
         if self.pieces
@@ -280,8 +285,19 @@ impl<W: Worker + ?Sized> TxCore<W> {
         }
     }
 
+    /// Takes away what an attempt left.
+    #[cold]
+    fn tidy(&self) {
+        self.is_untidy.set(false);
+        self.stopped.set(None);
+        self.too_large.take();
+        let mut savepoints = self.savepoints.borrow_mut();
+        savepoints.clear();
+        savepoints.shrink_to(SAVEPOINTS_KEPT);
+    }
+
     /// Begins with a snapshot that is as fresh as the session requires.
-    fn begin_bounded(&self, freshness: &SessionFreshness, slot: usize) {
+    fn begin_bounded(&self, freshness: &SessionFreshness, lease: Lease) {
         let own = self.bounds.get().own_commits;
         let (worker, wanted) = (self.worker(), freshness.wanted(own));
         match freshness.measure() {
@@ -301,7 +317,7 @@ impl<W: Worker + ?Sized> TxCore<W> {
             let made = taken.map(|taken| taken.made);
             // A snapshot without a time was made for this transaction.
             let age = made.map_or(0, |made| Instant::now().nanoseconds().saturating_sub(made));
-            self.inner.pool.counters(slot).snapshot_ages.note(age);
+            self.inner.pool.counters(lease).snapshot_ages.note(age);
             if let (Some(made), Some(log)) = (made, &self.log) {
                 log.borrow_mut().shows_from(made);
             }
@@ -323,7 +339,9 @@ impl<W: Worker + ?Sized> TxCore<W> {
     /// Unparks an explicit transaction for its last call: no other thread ends it from now on.
     #[inline]
     pub(super) fn unpark(&self, slot: usize) {
-        if let Some(parking) = self.parking.take() {
+        if self.explicit.get()
+            && let Some(parking) = self.parking.take()
+        {
             cold_path();
             self.inner.pool.unpark(slot);
             parking.release();
@@ -331,7 +349,8 @@ impl<W: Worker + ?Sized> TxCore<W> {
     }
 
     pub(super) fn close(&self) {
-        if let Some(lease) = self.lease.take() {
+        if let Some(lease) = self.open_lease() {
+            self.worker.set(None);
             self.unpark(lease.slot);
             self.inner.pool.give_back(lease);
         }
@@ -405,8 +424,8 @@ impl<W: Worker + ?Sized> TxCore<W> {
     /// The attempt that has begun runs whole in these partitions, `count` in number, which this thread owns.
     pub(crate) fn begin_in(&self, partitions: PartitionSet, count: usize) {
         self.worker().begin_whole(partitions);
-        if let Some(lease) = self.lease.get() {
-            self.inner.pool.counters(lease.slot).owned(count);
+        if let Some(lease) = self.open_lease() {
+            self.inner.pool.counters(lease).owned(count);
         }
     }
 
@@ -416,8 +435,8 @@ impl<W: Worker + ?Sized> TxCore<W> {
             Ok(_call) => self.worker().repair().map_or(0, |repair| repair.lookups_saved()),
             Err(_) => 0,
         };
-        if let Some(lease) = self.lease.get() {
-            self.inner.pool.counters(lease.slot).repaired(runs, saved);
+        if let Some(lease) = self.open_lease() {
+            self.inner.pool.counters(lease).repaired(runs, saved);
         }
         self.conflict_seen.set(ConflictSeen::Conflict);
     }
@@ -444,6 +463,12 @@ impl<W: Worker + ?Sized> TxCore<W> {
 
     /// Whether an attempt is open.
     pub fn is_open(&self) -> bool {
-        self.lease.get().is_some()
+        self.worker.get().is_some()
+    }
+
+    /// The lease of the open attempt.
+    #[inline]
+    pub(super) fn open_lease(&self) -> Option<Lease> {
+        self.lease.get().filter(|_| self.is_open())
     }
 }

@@ -6,10 +6,11 @@ use std::panic::Location;
 use seriatim_catalog::{ColumnSet, ColumnUse, Key, OutOfLineStore, RowWriter};
 use seriatim_procedure::plan::Kind;
 use seriatim_txn::{
-    Added, Addition, Cause, Inserted, Mode, OnExists, OpError, Phase, Reason, RowPtr, Staged, Updating, Worker,
+    Added, Addition, Cause, Inserted, Mode, OnExists, OpError, Phase, Reason, Staged, Table, Updating, Worker as _,
 };
 
 use crate::error::{Abort, AbortKind, TransactError};
+use crate::operations::{Operations as _, Path, count, enter, operate};
 use crate::procedure::watch;
 use crate::scan::Target;
 use crate::table::TableSet;
@@ -25,24 +26,24 @@ pub(crate) enum NotEncoded {
 }
 
 /// Stores the long texts of rows that are being written.
-pub(crate) struct OutOfLineValues<'t, W: Worker + ?Sized> {
-    tx: &'t TxCore<W>,
+pub(crate) struct OutOfLineValues<'t> {
+    tx: &'t TxCore,
     /// The table, and the most bytes of a text; `None` for rows that are not logged.
     bound: Option<(&'t TableSet, usize)>,
 }
 
-impl<'t, W: Worker + ?Sized> OutOfLineValues<'t, W> {
-    pub(crate) fn of(tx: &'t TxCore<W>, set: &'t TableSet) -> OutOfLineValues<'t, W> {
+impl<'t> OutOfLineValues<'t> {
+    pub(crate) fn of(tx: &'t TxCore, set: &'t TableSet) -> OutOfLineValues<'t> {
         OutOfLineValues { tx, bound: Some((set, set.text_bytes_max)) }
     }
 
     /// For an index.
-    pub(crate) fn unlogged(tx: &'t TxCore<W>) -> OutOfLineValues<'t, W> {
+    pub(crate) fn unlogged(tx: &'t TxCore) -> OutOfLineValues<'t> {
         OutOfLineValues { tx, bound: None }
     }
 }
 
-impl<W: Worker + ?Sized> OutOfLineStore for OutOfLineValues<'_, W> {
+impl OutOfLineStore for OutOfLineValues<'_> {
     /// A text that does not fit ends the transaction, even if the body ignores the error: its row may be half
     /// written. The first such text is reported.
     fn store(&mut self, bytes: &[u8]) -> Result<u64, seriatim_catalog::OutOfMemory> {
@@ -57,6 +58,7 @@ impl<W: Worker + ?Sized> OutOfLineStore for OutOfLineValues<'_, W> {
             // Promise (g): the text may be made of values that never existed together.
             match self.tx.validate() {
                 Ok(()) => {
+                    self.tx.is_untidy.set(true);
                     *self.tx.too_large.borrow_mut() = Some((set.definition.name.to_string(), bytes.len(), most));
                 }
                 Err(cause) => drop(self.tx.stop(cause)),
@@ -68,7 +70,7 @@ impl<W: Worker + ?Sized> OutOfLineStore for OutOfLineValues<'_, W> {
 }
 
 /// Writes on encoded keys, shared by derived and declared tables.
-impl<W: Worker + ?Sized> TxCore<W> {
+impl TxCore {
     /// Notes that a key was written.
     #[inline]
     pub(crate) fn wrote(&self, table: &seriatim_txn::Table, key: Key<'_>) {
@@ -95,94 +97,19 @@ impl<W: Worker + ?Sized> TxCore<W> {
         result
     }
 
-    fn writable(&self) -> Result<(), Abort> {
+    pub(crate) fn writable(&self) -> Result<(), Abort> {
         match self.mode.get() {
             Mode::ReadWrite => Ok(()),
             Mode::ReadOnly => Err(self.stop(Cause { phase: Phase::Execute, reason: Reason::ReadOnly })),
         }
     }
 
-    /// Inserts the row that `encode` writes; `false` if the key exists and must not be replaced.
-    ///
-    /// # Errors
-    /// A conflict, a duplicate key of a unique index, no memory.
-    pub fn insert_at(
-        &self,
-        set: &TableSet,
-        key: Key<'_>,
-        encode: impl FnOnce(&mut RowWriter<'_>) -> Result<(), seriatim_catalog::OutOfMemory>,
-        exists: OnExists,
-    ) -> Result<bool, Abort> {
-        self.insert_encoded(set, key, |writer| encode(writer).map_err(NotEncoded::OutOfMemory), exists)
-    }
+    // Here and below, code that does not depend on the row's type is separate: one copy of it stays in the
+    // instruction cache.
 
-    /// As [`TxCore::insert_at`], where `encode` may also find a value that does not fit.
-    #[inline]
-    pub(crate) fn insert_encoded(
-        &self,
-        set: &TableSet,
-        key: Key<'_>,
-        encode: impl FnOnce(&mut RowWriter<'_>) -> Result<(), NotEncoded>,
-        exists: OnExists,
-    ) -> Result<bool, Abort> {
-        let _call = self.call()?;
-        if set.cluster.is_on() {
-            return self.insert_into_run(set, key, encode, exists);
-        }
-        let staged = self.begin_insert(set, key)?;
-        let mut out_of_line_values = OutOfLineValues::of(self, set);
-        // SAFETY: a staged row is ours, zeroed, and of the table's layout.
-        let mut writer =
-            unsafe { RowWriter::for_insert(staged.row.as_ptr(), staged.fixed.as_ptr(), &mut out_of_line_values) };
-        match encode(&mut writer) {
-            Ok(()) => self.end_insert(set, key, staged, exists),
-            Err(error) => Err(self.not_encoded(set, staged, error)),
-        }
-    }
-
-    /// As [`TxCore::insert_encoded`], into a clustered table.
-    #[inline]
-    fn insert_into_run(
-        &self,
-        set: &TableSet,
-        key: Key<'_>,
-        encode: impl FnOnce(&mut RowWriter<'_>) -> Result<(), NotEncoded>,
-        exists: OnExists,
-    ) -> Result<bool, Abort> {
-        self.begin_insert_into_run(set, key)?;
-        let place = self.append_place(set, key);
-        let row = place.unwrap_or_else(|| self.scratch_row(set));
-        let mut out_of_line_values = OutOfLineValues::of(self, set);
-        // SAFETY: a zeroed row of the table's layout, private until the next operation.
-        let mut writer = unsafe { RowWriter::for_insert(row, std::ptr::null_mut(), &mut out_of_line_values) };
-        match encode(&mut writer) {
-            Ok(()) if place.is_some() => {
-                self.end_append(key);
-                Ok(true)
-            }
-            Ok(()) => self.end_insert_into_run(set, key, row, exists),
-            Err(NotEncoded::OutOfMemory(_)) => Err(self.out_of_memory()),
-            // The caller notes the error.
-            Err(NotEncoded::Unfit) => Err(Abort::new(AbortKind::User)),
-        }
-    }
-
+    /// Inserts a row into a clustered table, and its index entries.
     #[inline(never)]
-    fn begin_insert_into_run(&self, set: &TableSet, key: Key<'_>) -> Result<(), Abort> {
-        self.own(set)?;
-        self.writable()?;
-        self.watch(Kind::Insert, set, Target::Rows, || watch::one(key));
-        self.count_operation()
-    }
-
-    #[inline(never)]
-    fn end_insert_into_run(
-        &self,
-        set: &TableSet,
-        key: Key<'_>,
-        row: *const u8,
-        exists: OnExists,
-    ) -> Result<bool, Abort> {
+    fn insert_into_run(&self, set: &TableSet, key: Key<'_>, row: *const u8, exists: OnExists) -> Result<bool, Abort> {
         if !set.has_unique_index() {
             return self.insert_clustered(set, key, row, exists);
         }
@@ -190,182 +117,55 @@ impl<W: Worker + ?Sized> TxCore<W> {
         self.keep_or_roll_back(position, self.insert_clustered(set, key, row, exists))
     }
 
-    // Here and below, code that does not depend on the row's type is separate: one copy of it stays in the
-    // instruction cache.
-
-    /// A place for the row to insert.
-    #[inline(never)]
-    fn begin_insert(&self, set: &TableSet, key: Key<'_>) -> Result<Staged, Abort> {
-        self.own(set)?;
-        self.writable()?;
-        self.watch(Kind::Insert, set, Target::Rows, || watch::one(key));
-        self.operate(|worker| worker.stage(&set.primary))
-    }
-
     /// Discards the place of a row that was not written.
     #[cold]
-    fn not_encoded(&self, set: &TableSet, staged: Staged, error: NotEncoded) -> Abort {
+    fn not_encoded(&self, set: &TableSet, staged: Option<Staged>, error: NotEncoded) -> Abort {
+        if let Some(staged) = staged {
+            self.worker().discard(&set.primary, staged);
+        }
         match error {
-            NotEncoded::OutOfMemory(_) => self.discard_row(&set.primary, staged),
+            NotEncoded::OutOfMemory(_) => self.out_of_memory(),
             // The caller notes the error.
-            NotEncoded::Unfit => {
-                self.worker().discard(&set.primary, staged);
-                Abort::new(AbortKind::User)
-            }
+            NotEncoded::Unfit => Abort::new(AbortKind::User),
         }
     }
 
-    /// Inserts the row that was staged, and its index entries.
+    /// The row to change, of a table with runs or of an update that changes an index, and the position to roll back to
+    /// if its index entries cannot be updated.
     #[inline(never)]
-    fn end_insert(&self, set: &TableSet, key: Key<'_>, staged: Staged, exists: OnExists) -> Result<bool, Abort> {
-        if !set.has_unique_index() {
-            return self.insert_parts(set, key, staged, exists);
-        }
-        match self.position() {
-            Ok(position) => self.keep_or_roll_back(position, self.insert_parts(set, key, staged, exists)),
-            Err(abort) => {
-                cold_path();
-                self.worker().discard(&set.primary, staged);
-                Err(abort)
-            }
-        }
-    }
-
-    /// Inserts a staged row of a table without indexes, in a transaction that is not recorded. `false` if the
-    /// key exists and must not be replaced.
-    #[inline(never)]
-    pub(crate) fn insert_row(
-        &self,
-        table: &seriatim_txn::Table,
-        key: Key<'_>,
-        staged: Staged,
-        exists: OnExists,
-    ) -> Result<bool, Abort> {
-        Ok(!matches!(self.insert_staged(table, key, staged, exists)?, Inserted::Exists(_)))
-    }
-
-    /// Discards the place of a row whose long text found no memory.
-    #[cold]
-    pub(crate) fn discard_row(&self, table: &seriatim_txn::Table, staged: Staged) -> Abort {
-        self.worker().discard(table, staged);
-        self.out_of_memory()
-    }
-
-    /// Passes a staged row to the worker. If the transaction stops before that, or while it waits, the row is
-    /// discarded.
-    #[inline]
-    pub(crate) fn insert_staged(
-        &self,
-        table: &seriatim_txn::Table,
-        key: Key<'_>,
-        staged: Staged,
-        exists: OnExists,
-    ) -> Result<Inserted, Abort> {
-        let mut is_handed_over = false;
-        let inserted = self.operate(|worker| {
-            let inserted = worker.insert(table, key, staged, exists);
-            is_handed_over = !matches!(inserted, Err(OpError::Wait));
-            inserted
-        });
-        if inserted.is_err() && !is_handed_over {
-            cold_path();
-            self.worker().discard(table, staged);
-        }
-        inserted
-    }
-
-    /// Inserts the row, then its index entries.
-    #[inline]
-    fn insert_parts(&self, set: &TableSet, key: Key<'_>, staged: Staged, exists: OnExists) -> Result<bool, Abort> {
-        let table = &set.primary;
-        let inserted = self.insert_staged(table, key, staged, exists)?;
-        self.note(table, key, ColumnSet::EMPTY);
-        let before = match inserted {
-            Inserted::Exists(_) => return Ok(false),
-            Inserted::New => None,
-            Inserted::Replaced(before) => Some(before),
-        };
-        self.wrote(table, key);
-        if !set.indexes.is_empty() {
-            let after = match before {
-                // The record was linked, with the row in the place where it was written.
-                None if self.worker().seen().record == Some(staged.record) => Some(staged.row),
-                // The row is now in the transaction's own row version: read it from there.
-                _ => self.operate(|worker| worker.read(table, key, ColumnSet::ALL))?,
-            };
-            self.maintain(set, key, before, after, ColumnSet::ALL)?;
-        }
-        Ok(true)
-    }
-
-    /// Updates the row at `key` by `change`, which reads and sets only these columns, and returns those that it
-    /// set. `change` is not called if there is no such row.
-    ///
-    /// # Errors
-    /// A conflict, a duplicate key of a unique index, a handle of another database.
-    // `change` stores its result in the caller's frame: large results are not moved from function to function.
-    #[inline]
-    pub fn change_at(
+    fn begin_update(
         &self,
         set: &TableSet,
         key: Key<'_>,
         columns: ColumnUse,
-        change: impl FnOnce(RowWriter<'_>) -> ColumnSet,
-    ) -> Result<(), Abort> {
-        let _call = self.call()?;
-        let Some(row) = self.begin_update(set, key, columns)? else { return Ok(()) };
-        let mut out_of_line_values = OutOfLineValues::of(self, set);
-        // SAFETY: a private row version of the table's layout; access rule 2 excludes other operations while it
-        // is written.
-        let writer = unsafe { RowWriter::for_update(row.as_ptr(), &mut out_of_line_values) }.only(columns.either());
-        let undo = UndoUpdate { tx: self, set };
-        let dirty = change(writer);
-        std::mem::forget(undo);
-        self.end_update(set, key, dirty)
-    }
-
-    /// The row to change, if there is one. Operations are refused until the update ends.
-    #[inline(never)]
-    fn begin_update(&self, set: &TableSet, key: Key<'_>, columns: ColumnUse) -> Result<Option<RowPtr>, Abort> {
-        self.own(set)?;
+    ) -> Result<Option<(Updating, Option<Position>)>, Abort> {
         self.writable()?;
         let position = if set.has_unique_index() { Some(self.position()?) } else { None };
-        let updating = if set.cluster.is_on() {
+        let rows = if set.cluster.is_on() {
             self.update_clustered(set, key)?
         } else {
             let table = &set.primary;
             let columns = set.with_indexed(columns);
-            let updating = self.operate(|worker| worker.update(table, key, columns))?;
+            let rows = self.operate(|worker| worker.update(table, key, columns))?;
             self.note(table, key, columns.read());
-            if updating.is_some() {
+            if rows.is_some() {
                 self.wrote(table, key);
             }
-            updating
+            rows
         };
-        let Some(rows) = updating else { return Ok(None) };
-        self.updating.set(Some(Update { rows, position, left: self.left.replace(0) }));
-        Ok(Some(rows.after))
-    }
-
-    /// Called after the row was changed.
-    #[inline(never)]
-    fn end_update(&self, set: &TableSet, key: Key<'_>, dirty: ColumnSet) -> Result<(), Abort> {
-        let update = self.admit();
-        if let Some(cause) = self.stopped.get() {
-            cold_path();
-            return Err(self.new_abort(AbortKind::Stopped(cause)));
-        }
-        match update {
-            Some(update) if self.watching.get() || !set.indexes.is_empty() => self.follow(set, key, update, dirty),
-            _ => Ok(()),
-        }
+        Ok(rows.map(|rows| (rows, position)))
     }
 
     /// Updates the index entries of a changed row. If that fails for a reason that the body may ignore, nothing
     /// of the update remains.
     #[inline(never)]
-    fn follow(&self, set: &TableSet, key: Key<'_>, update: Update, dirty: ColumnSet) -> Result<(), Abort> {
-        let Update { rows: Updating { before, after }, position, .. } = update;
+    fn follow(
+        &self,
+        set: &TableSet,
+        key: Key<'_>,
+        (Updating { before, after }, position): (Updating, Option<Position>),
+        dirty: ColumnSet,
+    ) -> Result<(), Abort> {
         if let Some(undo) = &mut *self.undo.borrow_mut() {
             undo.updated(set, key, before, dirty);
         }
@@ -378,14 +178,14 @@ impl<W: Worker + ?Sized> TxCore<W> {
         }
     }
 
-    /// The closure of the update has ended: operations are admitted again, unless it stopped the transaction.
+    /// The closure of an update has ended: operations are admitted again, unless it stopped the transaction.
     #[inline]
-    fn admit(&self) -> Option<Update> {
-        let update = self.updating.take()?;
-        if self.stopped.get().is_none() {
-            self.left.set(update.left);
+    fn admit(&self) {
+        if let Some(left) = self.updating.take()
+            && self.stopped.get().is_none()
+        {
+            self.left.set(left);
         }
-        Some(update)
     }
 
     /// Updates the row at `key` by `change`, which returns its result and the columns that it set.
@@ -450,8 +250,8 @@ impl<W: Worker + ?Sized> TxCore<W> {
             })?;
             return Ok(added);
         }
-        let _call = self.call()?;
-        let table = &self.own(set)?.primary;
+        let _call = enter(self, set)?;
+        let table = &set.primary;
         self.writable()?;
         let added = self.operate(|worker| worker.add(table, key, addition))?;
         self.note(table, key, columns.read());
@@ -466,8 +266,7 @@ impl<W: Worker + ?Sized> TxCore<W> {
     /// # Errors
     /// A conflict.
     pub fn delete_at(&self, set: &TableSet, key: Key<'_>) -> Result<bool, Abort> {
-        self.own(set)?;
-        let _call = self.call()?;
+        let _call = enter(self, set)?;
         self.writable()?;
         let before = if set.cluster.is_on() {
             self.delete_clustered(set, key)?
@@ -513,7 +312,7 @@ impl<W: Worker + ?Sized> TxCore<W> {
             self.worker().discard(table, staged);
             return Err(self.out_of_memory());
         }
-        let inserted = self.insert_staged(table, key, staged, OnExists::Refuse)?;
+        let inserted = insert_staged(self, table, key, staged, OnExists::Refuse)?;
         self.note(table, key, ColumnSet::ALL);
         if inserted != Inserted::New {
             return Err(self.duplicate(table, key));
@@ -564,30 +363,209 @@ pub fn unless_failed<R, E>(result: &Result<R, E>, dirty: ColumnSet) -> ColumnSet
     if result.is_ok() { dirty } else { ColumnSet::EMPTY }
 }
 
-/// An update whose closure is running.
-#[derive(Clone, Copy)]
-pub(super) struct Update {
+/// Inserts the row that `encode` writes; `false` if the key exists and must not be replaced.
+///
+/// # Errors
+/// A conflict, a duplicate key of a unique index, no memory, a value that does not fit.
+#[inline(always)]
+pub(crate) fn insert<P: Path>(
+    path: &P,
+    set: &TableSet,
+    key: Key<'_>,
+    encode: impl FnOnce(&mut RowWriter<'_>) -> Result<(), NotEncoded>,
+    exists: OnExists,
+) -> Result<bool, Abort> {
+    let tx = path.tx();
+    let _call = enter(path, set)?;
+    let mut out_of_line_values = OutOfLineValues::of(tx, set);
+    if !set.cluster.is_on() {
+        let staged = stage(path, set, key)?;
+        // SAFETY: a staged row is private, zeroed, and of the table's layout.
+        let mut writer =
+            unsafe { RowWriter::for_insert(staged.row.as_ptr(), staged.fixed.as_ptr(), &mut out_of_line_values) };
+        return match encode(&mut writer) {
+            Ok(()) => insert_row(path, set, key, staged, exists),
+            Err(error) => Err(tx.not_encoded(set, Some(staged), error)),
+        };
+    }
+    begin_insert(path, set, key)?;
+    let place = tx.append_place(set, key);
+    let row = place.unwrap_or_else(|| tx.scratch_row(set));
+    // SAFETY: a zeroed row of the table's layout, which has no fixed part; private until the next operation.
+    let mut writer = unsafe { RowWriter::for_insert(row, std::ptr::null_mut(), &mut out_of_line_values) };
+    match encode(&mut writer) {
+        Ok(()) if place.is_some() => {
+            tx.end_append(key);
+            Ok(true)
+        }
+        Ok(()) => tx.insert_into_run(set, key, row, exists),
+        Err(error) => Err(tx.not_encoded(set, None, error)),
+    }
+}
+
+#[inline(always)]
+fn begin_insert<P: Path>(path: &P, set: &TableSet, key: Key<'_>) -> Result<(), Abort> {
+    let tx = path.tx();
+    if P::HOOKS {
+        tx.writable()?;
+        tx.watch(Kind::Insert, set, Target::Rows, || watch::one(key));
+    }
+    count(path)
+}
+
+/// A place for the row to insert.
+#[inline(never)]
+fn stage<P: Path>(path: &P, set: &TableSet, key: Key<'_>) -> Result<Staged, Abort> {
+    begin_insert(path, set, key)?;
+    match path.worker_mut().stage(&set.primary) {
+        Ok(staged) => Ok(staged),
+        Err(stop) => path.tx().retry_or_stop(stop, || path.worker_mut().stage(&set.primary)),
+    }
+}
+
+/// Inserts the row that was staged, and its index entries.
+#[inline(never)]
+fn insert_row<P: Path>(
+    path: &P,
+    set: &TableSet,
+    key: Key<'_>,
+    staged: Staged,
+    exists: OnExists,
+) -> Result<bool, Abort> {
+    let tx = path.tx();
+    if !set.has_unique_index() {
+        return insert_parts(path, set, key, staged, exists);
+    }
+    match tx.position() {
+        Ok(position) => tx.keep_or_roll_back(position, insert_parts(path, set, key, staged, exists)),
+        Err(abort) => {
+            cold_path();
+            tx.worker().discard(&set.primary, staged);
+            Err(abort)
+        }
+    }
+}
+
+/// Passes a staged row to the worker. If the transaction stops before that, or while it waits, the row is
+/// discarded.
+#[inline]
+pub(crate) fn insert_staged<P: Path>(
+    path: &P,
+    table: &Table,
+    key: Key<'_>,
+    staged: Staged,
+    exists: OnExists,
+) -> Result<Inserted, Abort> {
+    let mut is_handed_over = false;
+    let inserted = operate(path, |worker| {
+        let inserted = worker.insert(table, key, staged, exists);
+        is_handed_over = !matches!(inserted, Err(OpError::Wait));
+        inserted
+    });
+    if inserted.is_err() && !is_handed_over {
+        cold_path();
+        path.tx().worker().discard(table, staged);
+    }
+    inserted
+}
+
+/// Inserts the row, then its index entries.
+#[inline]
+fn insert_parts<P: Path>(
+    path: &P,
+    set: &TableSet,
+    key: Key<'_>,
+    staged: Staged,
+    exists: OnExists,
+) -> Result<bool, Abort> {
+    let (tx, table) = (path.tx(), &set.primary);
+    let inserted = insert_staged(path, table, key, staged, exists)?;
+    if P::HOOKS {
+        tx.note(table, key, ColumnSet::EMPTY);
+    }
+    let before = match inserted {
+        Inserted::Exists(_) => return Ok(false),
+        Inserted::New => None,
+        Inserted::Replaced(before) => Some(before),
+    };
+    if P::HOOKS {
+        tx.wrote(table, key);
+    }
+    if !set.indexes.is_empty() {
+        let after = match before {
+            // The record was linked, with the row in the place where it was written.
+            None if path.worker_mut().seen().record == Some(staged.record) => Some(staged.row),
+            // The row is now in the transaction's own row version: read it from there.
+            _ => tx.operate(|worker| worker.read(table, key, ColumnSet::ALL))?,
+        };
+        tx.maintain(set, key, before, after, ColumnSet::ALL)?;
+    }
+    Ok(true)
+}
+
+/// As [`Operations::change_at`], of a table with runs, or of an update that changes an index or is watched.
+#[inline]
+pub(crate) fn change_followed<P: Path>(
+    path: &P,
+    set: &TableSet,
+    key: Key<'_>,
+    columns: ColumnUse,
+    change: impl FnOnce(RowWriter<'_>) -> ColumnSet,
+) -> Result<(), Abort> {
+    let tx = path.tx();
+    let Some((rows, position)) = tx.begin_update(set, key, columns)? else { return Ok(()) };
+    let dirty = change_row(path, set, rows, columns, change)?;
+    if P::HOOKS && tx.watching.get() || !set.indexes.is_empty() {
+        return tx.follow(set, key, (rows, position), dirty);
+    }
+    Ok(())
+}
+
+/// Has `change` write a private row version, and returns the columns that it set.
+#[inline(always)]
+pub(crate) fn change_row<P: Path>(
+    path: &P,
+    set: &TableSet,
     rows: Updating,
-    /// The position to roll back to if the index entries cannot be updated.
-    position: Option<Position>,
-    /// Operations that were left until the next check.
-    left: u32,
+    columns: ColumnUse,
+    change: impl FnOnce(RowWriter<'_>) -> ColumnSet,
+) -> Result<ColumnSet, Abort> {
+    let tx = path.tx();
+    let mut out_of_line_values = OutOfLineValues::of(tx, set);
+    // SAFETY: a private row version of the table's layout; access rule 2 excludes other operations while it is written.
+    let writer = unsafe { RowWriter::for_update(rows.after.as_ptr(), &mut out_of_line_values) }.only(columns.either());
+    if !P::HOOKS {
+        return Ok(change(writer));
+    }
+    tx.updating.set(Some(tx.left.replace(0)));
+    let undo = UndoUpdate { tx, set, rows };
+    let dirty = change(writer);
+    std::mem::forget(undo);
+    tx.admit();
+    match tx.stopped.get() {
+        None => Ok(dirty),
+        Some(cause) => {
+            cold_path();
+            Err(tx.new_abort(AbortKind::Stopped(cause)))
+        }
+    }
 }
 
 /// Restores the row if the closure of an update panics: its index entries were not updated, and the body may
 /// catch the panic and commit. Forgotten once the closure has returned.
-struct UndoUpdate<'t, W: Worker + ?Sized> {
-    tx: &'t TxCore<W>,
+struct UndoUpdate<'t> {
+    tx: &'t TxCore,
     set: &'t TableSet,
+    rows: Updating,
 }
 
-impl<W: Worker + ?Sized> Drop for UndoUpdate<'_, W> {
+impl Drop for UndoUpdate<'_> {
     #[cold]
     #[inline(never)]
     fn drop(&mut self) {
-        if let Some(Update { rows: Updating { before, after }, .. }) = self.tx.admit() {
-            // SAFETY: both are rows of that many bytes; `after` is private, and the writer is gone with the closure.
-            unsafe { after.copy_from_nonoverlapping(before, self.set.layout.row_bytes as usize) };
-        }
+        let Updating { before, after } = self.rows;
+        self.tx.admit();
+        // SAFETY: both are rows of that many bytes; `after` is private, and the writer is gone with the closure.
+        unsafe { after.copy_from_nonoverlapping(before, self.set.layout.row_bytes as usize) };
     }
 }

@@ -127,9 +127,9 @@ fn fetch(code: &Code<'_>, operation: &Operation) -> TokenStream {
     else {
         return TokenStream::new();
     };
-    let (library, operations, handles, table, key) =
-        (library(), own("operations"), own("handles"), table_field(operation.table), code.expression(&key.value));
-    quote!(#library::support::prefetch(#operations, &#handles.#table, &#key);)
+    let (library, operations, handles, columns) = (library(), own("operations"), own("handles"), own("columns"));
+    let (table, key, id) = (table_field(operation.table), code.expression(&key.value), operation.id.index());
+    quote!(#library::support::prefetch(#operations, &#handles.#table, &#key, #handles.#columns[#id]);)
 }
 
 /// The positions of the entry's waves in a body that fetches these operations. The first is at its begin; the

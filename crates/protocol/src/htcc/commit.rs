@@ -64,6 +64,21 @@ impl region::Rules<Entry> for Rules<'_> {
     }
 
     #[inline(always)]
+    fn find(&self, write: &Write<Entry>, horizon: Epoch) -> Install {
+        let (table, record) = (write.table(), write.record);
+        let mut install = Install { place: 0, was: 0 };
+        if write.link == Link::There && !write.expected.is_absent() {
+            let row_version = record_header::row_version(&table.record_layout, record).load(Ordering::Acquire);
+            install.was = row_version as usize;
+            if write.row_version != 0 {
+                let made = write.expected.tid().epoch();
+                install.place = record::free_place(table, record, install.was, made, horizon);
+            }
+        }
+        install
+    }
+
+    #[inline(always)]
     fn delete<A: Access>(&self, access: &mut A, _: u64, record_layout: &RecordLayout, record: RecordPtr) {
         access.store(record_header::row_version(record_layout, record), 0);
     }
@@ -119,7 +134,6 @@ fn try_commit(attempt: &mut Optimistic<Entry>, state: &mut State, redo: &mut dyn
     }
     let tid = loop {
         state.installs.clear();
-        prepare(attempt, state);
         // A transaction that finds a locked record aborts again and again: a panic that left one locked would
         // never end that.
         let conflict = match abort_on_unwind("a commit", || decide(attempt, state)) {
@@ -132,46 +146,31 @@ fn try_commit(attempt: &mut Optimistic<Entry>, state: &mut State, redo: &mut dyn
         }
     };
     let State { installs, .. } = state;
-    for (entry, install) in installs.iter().enumerate() {
-        attempt.base.moved(entry, install.place);
-    }
+    let replaced = |install: &Install| (install.place, install.was, tid.epoch());
+    attempt.base.settle_rows(tid, &HotClaim, |entry, _| replaced(&installs[entry]));
     attempt.base.report(tid, redo, |entry| installs[entry].was);
-    attempt.base.settle(tid, &HotClaim, |entry| installs[entry].was);
     attempt.base.finish(&HotClaim);
     Ok(Outcome::Committed(tid))
 }
 
-/// Finds out what each write replaces. Stable as long as the TID word is that which the write builds on.
-fn prepare(attempt: &mut Optimistic<Entry>, state: &mut State) {
-    let Attempt { writes, horizon, .. } = &attempt.base;
-    for write in writes.entries() {
-        let (table, record) = (write.table(), write.record);
-        let mut install = Install { place: 0, was: 0 };
-        if write.link == Link::There && !write.expected.is_absent() {
-            let row_version = record_header::row_version(&table.record_layout, record).load(Ordering::Acquire);
-            install.was = row_version as usize;
-            if write.row_version != 0 {
-                let made = write.expected.tid().epoch();
-                install.place = record::free_place(table, record, install.was, made, *horizon);
-            }
-        }
-        state.installs.push(install);
-    }
-}
-
 /// Steps 1 to 3: the TID, or the conflict. After a conflict hot records are locked still, until the attempt ends.
-fn decide(attempt: &mut Optimistic<Entry>, state: &State) -> Result<Tid, Conflict> {
-    let rules = Rules { heat: &state.heat };
+fn decide(attempt: &mut Optimistic<Entry>, state: &mut State) -> Result<Tid, Conflict> {
+    let State { heat, installs, .. } = state;
+    let rules = Rules { heat };
+    if !region::finds_late(&attempt.base.core) {
+        let writes = attempt.base.writes.entries().iter();
+        writes.for_each(|write| installs.push(rules.find(write, attempt.base.horizon)));
+    }
     mark(attempt, TidWord::locked);
     let guess = attempt.base.core.epochs.current().0;
-    let tid = match region::decide(attempt, &state.installs, &rules, guess) {
+    let tid = match region::decide(attempt, installs, &rules, guess) {
         Ok(tid) => tid,
         Err(conflict) => {
             mark(attempt, TidWord::unlocked);
             return Err(conflict);
         }
     };
-    for (write, install) in attempt.base.writes.entries().iter().zip(state.installs.iter()) {
+    for (write, install) in attempt.base.writes.entries().iter().zip(installs.iter()) {
         if Rules::is_apart(write) {
             region::install(&mut Plain, &rules, write, install, (guess, tid));
         }

@@ -4,7 +4,7 @@ use std::sync::atomic::Ordering;
 
 use seriatim_base::thread::Touch;
 use seriatim_base::{Epoch, Tid};
-use seriatim_catalog::{Key, KeyBuf};
+use seriatim_catalog::{ColumnSet, Key, KeyBuf};
 use seriatim_memory::OutOfMemory;
 use seriatim_store::{LeafHint, NodeVersion, RecordPtr, read_key};
 use seriatim_txn::{Cause, ConflictInfo, Core, OpError, Phase, Reason, Redo, RowPtr, Seen, Table};
@@ -150,11 +150,12 @@ impl<O: Origin> Attempt<O> {
         self.writes.parts.push(RowPart { address, bytes: record::out_of_line_bytes_at(address) });
     }
 
-    /// Begins to fetch the row at `key`.
+    /// Begins to fetch these columns of the row at `key`.
     #[inline(always)]
-    pub fn prefetch(&mut self, table: &Table, key: Key<'_>) {
+    pub fn prefetch(&mut self, table: &Table, key: Key<'_>, columns: ColumnSet) {
         let Attempt { core, leaf_hints, prefetched, .. } = self;
-        prefetched.begin(table, key, leaf_hints, core.local.pinned());
+        let whole = table.fixed_columns.intersects(columns);
+        prefetched.begin(table, key, whole, leaf_hints, core.local.pinned());
     }
 
     /// Issues the next wave of prefetches.
@@ -240,22 +241,6 @@ impl<O: Origin> Attempt<O> {
         Ok(())
     }
 
-    /// After a commit that copied the row version of this write to a place in its record: frees the private one. Zero:
-    /// it was published where it was.
-    #[inline(always)]
-    pub fn moved(&mut self, entry: usize, place: usize) {
-        let write = self.writes.entries()[entry];
-        let in_room = self.writes.room.has(write.row_version);
-        debug_assert!(place != 0 || !in_room, "the place was free when the row was updated, and stays so");
-        if place == 0 {
-            return;
-        }
-        if !in_room {
-            record::release(&mut self.core, write.row_version, write.table().record_layout.row_version_bytes());
-        }
-        self.writes.moved(entry, place);
-    }
-
     /// Copies the row version of a write whose record is locked to a place in the record, if there is a free
     /// one. Returns the write to be published.
     #[inline(always)]
@@ -270,7 +255,7 @@ impl<O: Origin> Attempt<O> {
         if place != 0 {
             record::copy_to_place(&mut Plain, table, write.row_version, place);
         }
-        self.moved(entry, place);
+        moved(&mut self.core, &mut self.writes, entry, place);
         self.writes.entries()[entry]
     }
 
@@ -334,21 +319,31 @@ impl<O: Origin> Attempt<O> {
     /// replaced; zero for none.
     #[inline]
     pub fn settle(&mut self, tid: Tid, claim: &impl Claim, before: impl Fn(usize) -> usize) {
-        self.settle_rows(tid, claim, |entry, _| (before(entry), tid.epoch()));
+        self.settle_rows(tid, claim, |entry, _| (0, before(entry), tid.epoch()));
     }
 
-    /// As [`Attempt::settle`]; `before` also gives the epoch in which a row version was replaced for later readers:
-    /// epoch 0 if they cannot reach it. Parts outside of a row version may be shared with other versions.
+    /// As [`Attempt::settle`]. `replaced` gives the place in the record to which the row version was copied, or zero;
+    /// the row version that was replaced; and the epoch in which that was replaced for later readers: epoch 0 if they
+    /// cannot reach it. Parts outside of a row version may be shared with other versions.
     #[inline]
-    pub fn settle_rows(&mut self, tid: Tid, claim: &impl Claim, before: impl Fn(usize, &Write<O>) -> (usize, Epoch)) {
+    pub fn settle_rows(
+        &mut self,
+        tid: Tid,
+        claim: &impl Claim,
+        replaced: impl Fn(usize, &Write<O>) -> (usize, usize, Epoch),
+    ) {
         let Attempt { core, writes, queued, .. } = self;
-        for (entry, write) in writes.entries().iter().enumerate() {
+        for entry in 0..writes.entries().len() {
+            let write = &writes.entries()[entry];
             if write.is_nothing() {
                 take_back(core, write, claim);
                 continue;
             }
-            let (before, row_epoch) = before(entry, write);
+            let (place, before, row_epoch) = replaced(entry, write);
+            moved(core, writes, entry, place);
+            let write = &writes.entries()[entry];
             match before {
+                0 if record::is_compact(write) => record::count_compact(core, write),
                 0 => record::count(core, write, 0),
                 // A deletion as a version: a version header without a row.
                 marker if write.expected.is_absent() => {
@@ -374,6 +369,22 @@ impl<O: Origin> Attempt<O> {
         self.writes.clear();
         self.core.local.leave();
     }
+}
+
+/// After a commit that copied the row version of a write to this place in its record: frees the private one. Zero: it
+/// was published where it was.
+#[inline(always)]
+fn moved<O: Origin>(core: &mut Core, writes: &mut WriteSet<O>, entry: usize, place: usize) {
+    let write = &writes.entries()[entry];
+    let in_room = writes.room.has(write.row_version);
+    debug_assert!(place != 0 || !in_room, "the place was free when the row was updated, and stays so");
+    if place == 0 {
+        return;
+    }
+    if !in_room {
+        record::release(core, write.row_version, write.table().record_layout.row_version_bytes());
+    }
+    writes.moved(entry, place);
 }
 
 /// See [`Attempt::take_back`].
@@ -438,7 +449,7 @@ mod tests {
         for asks in [false, true] {
             attempt.begin();
             assert!(!attempt.finds_prefetched(&bench.cells, Key::Word8(0)));
-            attempt.prefetch(&bench.cells, Key::Word8(0));
+            attempt.prefetch(&bench.cells, Key::Word8(0), ColumnSet::ALL);
             (0..2).for_each(|_| attempt.advance_prefetch());
             if asks {
                 assert!(attempt.finds_prefetched(&bench.cells, Key::Word8(0)));

@@ -32,8 +32,16 @@ pub fn later(core: &mut Core, table: &Table, record: RecordPtr, word: TidWord) {
 
 /// Looks at up to `most` records that have waited long enough. The worker is offline before and after, and
 /// online during the work.
+#[inline]
 pub fn collect(core: &mut Core, claim: &impl Claim, most: usize) {
     core.forget_undurable_deletions();
+    if core.local.has_ready() {
+        collect_ready(core, claim, most);
+    }
+}
+
+#[inline(never)]
+fn collect_ready(core: &mut Core, claim: &impl Claim, most: usize) {
     // Until one cannot be decided yet: those behind it are younger, and with one worker a grace period is over at once.
     for _ in 0..most {
         let Some([table, address, word]) = core.local.ready() else { return };

@@ -7,6 +7,8 @@
 //! | 1st advance | the record, by the tag in the bucket | the newest row version, if it lies outside the record |
 //! | 2nd advance | the newest row version | |
 //!
+//! The fixed part of a record is requested only if its columns are read.
+//!
 //! If a record's tag is not in the line of its hash bucket, the lines behind it are searched, a wave later.
 //!
 //! Each row has a slot, in the order of the requests. A procedure's operations read the rows in this order, so a lookup
@@ -49,7 +51,8 @@ struct Slot {
 // Every row prefetched writes one.
 const _SLOTS_ARE_SMALL: () = assert!(size_of::<Slot>() == 16);
 
-/// How far a row has come, in one word: a hint of its bucket, with bit 63; the address of its record, with bit 62 once
+/// How far a row has come, in one word: a hint of its bucket, with bit 63, and bit 0 if the whole record is wanted; the
+/// address of its record, with bit 62 once
 /// its newest row version was requested; or one of the two constants.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Stage(u64);
@@ -60,6 +63,8 @@ impl Stage {
     /// An operation has taken it, or gone past it.
     const TAKEN: Stage = Stage(1);
     const FETCHED: u64 = 1 << 62;
+    /// Buckets begin with a cache line, so their hints leave this bit clear.
+    const WHOLE: u64 = 1;
 
     /// Its record was requested.
     #[inline(always)]
@@ -80,7 +85,13 @@ impl Stage {
     /// The hint of the bucket that was requested, or the line behind it.
     #[inline(always)]
     fn of_bucket(self) -> Option<HashHint> {
-        HashHint::from_bits(self.0)
+        HashHint::from_bits(self.0 & !Stage::WHOLE)
+    }
+
+    /// Whether the whole record is wanted.
+    #[inline(always)]
+    fn wants_whole(self) -> bool {
+        self.0 & Stage::WHOLE != 0
     }
 
     /// The record whose newest row version was not requested yet.
@@ -136,15 +147,15 @@ impl Prefetched {
         (self.next, self.complete, self.advanced, self.tables, self.passed) = (0, 0, 0, 0, (0, 0));
     }
 
-    /// The first wave for one row.
+    /// The first wave for one row; `whole`: with its fixed part.
     #[inline(always)]
-    pub fn begin(&mut self, table: &Table, key: Key<'_>, leaf_hints: &mut LeafHints, pin: Pinned<'_>) {
+    pub fn begin(&mut self, table: &Table, key: Key<'_>, whole: bool, leaf_hints: &mut LeafHints, pin: Pinned<'_>) {
         if self.len == ROWS_MAX && !self.make_room() {
             return;
         }
         let stage = match table.index.prefetch_bucket(key) {
-            Some(hint) => Stage(hint.bits()),
-            None => look_up(table, key.anew(), leaf_hints, pin),
+            Some(hint) => Stage(hint.bits() | u64::from(whole)),
+            None => look_up(table, key.anew(), whole, leaf_hints, pin),
         };
         self.tables |= bit(table);
         self.slots[self.len % ROWS_MAX] = Slot { table: table.into(), stage };
@@ -172,7 +183,7 @@ impl Prefetched {
             } else if let Some(hint) = slot.stage.of_bucket() {
                 // SAFETY: the table's index gave the hint.
                 let found = unsafe { hint.guess_behind(pin) };
-                slot.stage = found.map_or(Stage::NOTHING, |found| fetch_record(table, found));
+                slot.stage = found.map_or(Stage::NOTHING, |found| fetch_record(table, found, slot.stage.wants_whole()));
             }
         }
         for slot in &mut self.slots[advanced..len] {
@@ -180,7 +191,7 @@ impl Prefetched {
             if let Some(hint) = slot.stage.of_bucket() {
                 // SAFETY: as above.
                 if let Some(found) = unsafe { hint.guess(pin) } {
-                    slot.stage = fetch_record(table, found);
+                    slot.stage = fetch_record(table, found, slot.stage.wants_whole());
                 }
             } else if let Some(found) = slot.stage.of_record() {
                 fetch_version(table, found);
@@ -272,14 +283,16 @@ impl Prefetched {
 
 /// The record, whose index has no buckets.
 #[inline(never)]
-fn look_up(table: &Table, key: Key<'_>, leaf_hints: &mut LeafHints, pin: Pinned<'_>) -> Stage {
+fn look_up(table: &Table, key: Key<'_>, whole: bool, leaf_hints: &mut LeafHints, pin: Pinned<'_>) -> Stage {
     let found = table.index.get_near(key.anew(), leaf_hints.of(table, &key), pin);
-    found.map_or(Stage::NOTHING, |found| fetch_record(table, found))
+    found.map_or(Stage::NOTHING, |found| fetch_record(table, found, whole))
 }
 
 #[inline(always)]
-fn fetch_record(table: &Table, found: RecordPtr) -> Stage {
-    prefetch::lines(found.as_ptr(), table.record_layout.record.min(BYTES_MAX));
+fn fetch_record(table: &Table, found: RecordPtr, whole: bool) -> Stage {
+    let record_layout = &table.record_layout;
+    let bytes = if whole { record_layout.record } else { record_layout.fixed };
+    prefetch::lines(found.as_ptr(), bytes.min(BYTES_MAX));
     Stage::record(found)
 }
 
@@ -298,7 +311,7 @@ mod tests {
     use std::cell::Cell;
 
     use seriatim_base::TableId;
-    use seriatim_catalog::{ColumnDef, ColumnType, Organization, TableDef};
+    use seriatim_catalog::{ColumnDef, ColumnSet, ColumnType, Organization, TableDef};
     use seriatim_htm::{Budget, Htm, HtmMode};
     use seriatim_memory::{Memory, Options};
     use seriatim_txn::{Environment, Inserted, Mode, NoRedo, OnExists, Outcome, Priority, Protocol, Worker};
@@ -350,7 +363,7 @@ mod tests {
         let mut attempt = Attempt::<()>::new(environment.core().expect("a free slot"));
         attempt.begin();
         for &(table, key) in prefetch {
-            attempt.prefetch(&tables[table], Key::Word8(key));
+            attempt.prefetch(&tables[table], Key::Word8(key), ColumnSet::ALL);
         }
         (0..2).for_each(|_| attempt.advance_prefetch());
         let found = lookups.iter().map(|&(table, key)| attempt.finds_prefetched(&tables[table], Key::Word8(key)));
@@ -368,7 +381,7 @@ mod tests {
             let mut attempt = Attempt::<()>::new(environment.core().expect("a free slot"));
             attempt.begin();
             // In a bucket's own line.
-            (0..5).for_each(|key| attempt.prefetch(&tables[0], Key::Word8(key)));
+            (0..5).for_each(|key| attempt.prefetch(&tables[0], Key::Word8(key), ColumnSet::ALL));
             let versions = [(); 3].map(|()| {
                 ROW_VERSIONS.set(0);
                 attempt.advance_prefetch();
@@ -426,7 +439,7 @@ mod tests {
         let (environment, tables) = tables(Organization::Hash);
         let mut attempt = Attempt::<()>::new(environment.core().expect("a free slot"));
         attempt.begin();
-        (0..9).for_each(|key| attempt.prefetch(&tables[0], Key::Word8(key)));
+        (0..9).for_each(|key| attempt.prefetch(&tables[0], Key::Word8(key), ColumnSet::ALL));
         assert!(!attempt.finds_prefetched(&tables[0], Key::Word8(0)));
         (0..2).for_each(|_| attempt.advance_prefetch());
         let (taken, _) = attempt.prefetched_slots();

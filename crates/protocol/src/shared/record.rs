@@ -17,7 +17,7 @@ use seriatim_txn::{Core, OpError, ROW_IN_PLACE_MAX, Reason, RowPtr, Staged, Tabl
 
 use super::origin::Origin;
 use super::record_header::{self, TidWord};
-use super::writes::{RowPart, RowRoom, Write, WriteSet};
+use super::writes::{Link, RowPart, RowRoom, Write, WriteSet};
 
 /// Bytes before an out-of-line value's text: its length.
 const OUT_OF_LINE_HEADER: usize = 8;
@@ -284,6 +284,19 @@ pub fn replace<O: Origin>(core: &mut Core, write: &Write<O>, before: usize, (row
     }
 }
 
+/// Whether a write fills a record of its own that owns no memory beside its own.
+#[inline(always)]
+pub fn is_compact<O: Origin>(write: &Write<O>) -> bool {
+    let is_own = write.link == Link::Own && write.table().is_compact();
+    is_own && is_inline(write.table(), write.record, write.row_version)
+}
+
+/// Counts the row of a commit of such a write.
+#[inline(always)]
+pub fn count_compact<O: Origin>(core: &mut Core, write: &Write<O>) {
+    core.counts.add(write.table().id, 1, write.table().record_layout.record_allocated as i64);
+}
+
 /// Counts what a commit of `write` changes in its table, before anything is retired. `before`: the row it
 /// replaced; zero for none.
 #[inline(never)]
@@ -466,25 +479,13 @@ pub fn free_private<O: Origin>(core: &mut Core, writes: &mut WriteSet<O>, instal
         }
     };
     if !writes.parts.is_empty() {
-        let WriteSet { entries, parts, kept, .. } = writes;
         if installed {
-            for write in entries.iter().filter(|write| write.row_version != 0) {
-                // One inside the record is no part.
-                if has_own_fixed(write.table(), write.record, write.row_version) {
-                    kept.push(fixed_of(write.table(), write.row_version));
-                }
-                if write.table().has_out_of_line() {
-                    out_of_line_values(write.table(), write.row_version).for_each(|out_of_line| kept.push(out_of_line));
-                }
-            }
-            kept.sort_unstable();
-            parts.retain(|part| kept.binary_search(&part.address).is_err());
-            kept.clear();
+            forget_installed_parts(writes);
         }
-        for part in parts.iter() {
+        for part in writes.parts.iter() {
             release(core, part.address, part.bytes);
         }
-        parts.truncate(0);
+        writes.parts.truncate(0);
     }
     if !installed {
         for entry in 0..writes.entries().len() {
@@ -493,6 +494,41 @@ pub fn free_private<O: Origin>(core: &mut Core, writes: &mut WriteSet<O>, instal
     }
     for write in writes.superseded() {
         free(core, &writes.room, write);
+    }
+}
+
+/// Parts in a row that belong to row versions of one write: as many as a run grows in a transaction.
+const PARTS_AHEAD: usize = 8;
+
+/// The parts to which installed row versions refer are not the attempt's any more: their addresses become zero. Most
+/// are referred to in the order in which they were made.
+fn forget_installed_parts<O: Origin>(writes: &mut WriteSet<O>) {
+    let WriteSet { entries, parts, kept, .. } = writes;
+    let mut next = 0;
+    let mut forget = |address: usize| {
+        let ahead = parts[next..].iter_mut().take(PARTS_AHEAD).enumerate();
+        match ahead.into_iter().find(|(_, part)| part.address == address) {
+            Some((at, part)) => {
+                part.address = 0;
+                next += at + 1;
+            }
+            None => kept.push(address),
+        }
+    };
+    for write in entries.iter().filter(|write| write.row_version != 0) {
+        let table = write.table();
+        // One inside the record is no part.
+        if has_own_fixed(table, write.record, write.row_version) {
+            forget(fixed_of(table, write.row_version));
+        }
+        if table.has_out_of_line() {
+            out_of_line_values(table, write.row_version).for_each(&mut forget);
+        }
+    }
+    if !kept.is_empty() {
+        kept.sort_unstable();
+        parts.retain(|part| kept.binary_search(&part.address).is_err());
+        kept.clear();
     }
 }
 

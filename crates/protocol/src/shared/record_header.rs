@@ -229,13 +229,29 @@ pub const LOOKS_MAX: u32 = 64;
 /// The second load of the header keeps the two together. A row version stored after the first load was stored under the
 /// lock, so the second load sees the lock or a later word. Without it a row could be sought in a row version of before
 /// its deletion.
-#[inline]
+#[inline(always)]
 pub fn settled_version(table: &Table, record: RecordPtr) -> Option<(TidWord, usize)> {
+    let layout = &table.record_layout;
+    // SAFETY: as in `tid_word` and `row_version`.
+    let (header, version) = unsafe { (layout.header_word(record, 0), layout.header_word(record, 1)) };
+    // ORDERING: pairs with the release store of the TID word at install.
+    let word = TidWord(stepped(header).load(Ordering::Acquire));
+    // ORDERING: pairs with the release store of the version word at install; orders the second look after it.
+    let row_version = stepped(version).load(Ordering::Acquire) as usize;
+    if !word.is_locked() && stepped(header).load(Ordering::Relaxed) == word.0 {
+        return Some((word, row_version));
+    }
+    settle_version(header, version)
+}
+
+/// As [`settled_version`], after a look that met a commit.
+#[cold]
+#[inline(never)]
+fn settle_version(header: &AtomicU64, version: &AtomicU64) -> Option<(TidWord, usize)> {
     for _ in 0..LOOKS_MAX {
-        let word = settled(table, record)?;
-        // ORDERING: pairs with the release store of the version word at install; orders the second look after it.
-        let row_version = row_version(&table.record_layout, record).load(Ordering::Acquire) as usize;
-        if tid_word(&table.record_layout, record).load(Ordering::Relaxed) == word.0 {
+        let word = settled_word(stepped(header))?;
+        let row_version = stepped(version).load(Ordering::Acquire) as usize;
+        if stepped(header).load(Ordering::Relaxed) == word.0 {
             return Some((word, row_version));
         }
     }
@@ -262,7 +278,11 @@ pub fn peek(table: &Table, record: RecordPtr) -> Peeked {
 /// Waits, within [`Backoff`]'s bound (promise d), until the record is not locked. `None`: still locked.
 #[inline]
 pub fn settled(table: &Table, record: RecordPtr) -> Option<TidWord> {
-    let word = tid_word(&table.record_layout, record);
+    settled_word(tid_word(&table.record_layout, record))
+}
+
+#[inline]
+fn settled_word(word: &AtomicU64) -> Option<TidWord> {
     // ORDERING: pairs with the release store of the TID word at install.
     let seen = TidWord(word.load(Ordering::Acquire));
     if seen.is_locked() { wait_until_settled(word) } else { Some(seen) }

@@ -8,12 +8,16 @@
 //! 3. validate the read set and the node versions (lines 3–8);
 //! 4. install row version and TID word of every record written (lines 16–27).
 //!
+//! Where there are regions, what each write replaces is found before the region, which then only stores. Elsewhere it
+//! is found in step 4, in one pass.
+//!
 //! The serialization point is the end of step 2. All written records are locked (or the region is one instant), and
 //! step 3 finds all reads unchanged.
 
 use seriatim_base::word::{AtomicU64, Ordering, fence};
 use seriatim_base::{Epoch, Tid, abort_on_unwind};
-use seriatim_htm::{Access, Body, BodyError, Budget, NoLocks, Refused};
+use seriatim_htm::{Access, Backend, Body, BodyError, Budget, NoLocks, Refused};
+use seriatim_memory::CountedVec;
 use seriatim_store::RecordPtr;
 use seriatim_txn::{Cause, Core, Environment, Fault, Knob, OpError, Options, Phase, Reason, RecordLayout};
 
@@ -85,7 +89,7 @@ pub fn budget(options: &Options, environment: &Environment) -> Budget {
     }
 }
 
-/// The installation of one write, prepared before the region.
+/// The installation of one write.
 pub trait Install {
     /// The place in the record to which the row version is copied; zero where it stays where it is.
     fn place(&self) -> usize;
@@ -95,7 +99,7 @@ pub trait Install {
 
 /// The parts of such a commit in which protocols differ.
 pub trait Rules<O: Origin> {
-    /// The preparation of each write before the region.
+    /// The installation of each write.
     type Install: Install;
     /// The words that are read once, in step 2.
     type Now: Copy + PartialEq;
@@ -106,9 +110,14 @@ pub trait Rules<O: Origin> {
     /// The epoch E among the words of step 2.
     fn epoch(now: Self::Now) -> Epoch;
 
-    /// Writes the headers of the private row versions. It runs before the region with a guess, so that the region
-    /// usually touches only record headers and places of small rows. It runs again in step 2 if the guess was wrong.
-    fn fill(&self, _: Self::Now, _: Tid, _installs: &[Self::Install], _: &[Write<O>]) {}
+    /// What a write replaces. Stable as long as the record's TID word is that on which the write builds.
+    fn find(&self, _: &Write<O>, horizon: Epoch) -> Self::Install;
+
+    /// Writes the header of the private row version of a write. It runs before a region with a guess, so that the
+    /// region usually touches only record headers and places of small rows. It runs again in step 2 if the guess was
+    /// wrong.
+    #[inline(always)]
+    fn describe(&self, _: Self::Now, _: Tid, _: &Self::Install, _: &Write<O>) {}
 
     /// The row of a record is deleted.
     fn delete<A: Access>(&self, _: &mut A, _: Self::Now, _: &RecordLayout, _: RecordPtr) {}
@@ -152,23 +161,32 @@ impl Conflict {
     }
 }
 
-/// Steps 1 to 4: the TID. `guess` is what step 2 may be expected to read.
+/// Whether the commits of this worker find what each write replaces when they install it, instead of before.
+#[inline(always)]
+pub fn finds_late(core: &Core) -> bool {
+    core.agent.backend() == Backend::Absent
+}
+
+/// Steps 1 to 4: the TID. `guess` is what step 2 may be expected to read. `installs` has what each write replaces.
+/// Where that is found late, it may be empty and has it afterwards.
 ///
 /// # Errors
 /// A conflict, for [`why`]; the region has stored nothing, and no record that it locks stays locked.
 #[inline(always)]
 pub fn decide<O: Origin, R: Rules<O>>(
     attempt: &mut Optimistic<O>,
-    installs: &[R::Install],
+    installs: &mut CountedVec<R::Install>,
     rules: &R,
     guess: R::Now,
 ) -> Result<Tid, Conflict> {
     let Optimistic { base, reads, node_set, .. } = attempt;
-    let Attempt { core, writes, newest, .. } = base;
+    let Attempt { core, writes, newest, horizon, .. } = base;
+    debug_assert!(finds_late(core) || !installs.is_empty(), "a region does not search");
     let faults = Faults::of(core);
     let Core { agent, outside, epochs, .. } = core;
-    let (newest, epoch) = (*newest, epochs.word());
-    let mut body = Commit { reads, node_set, writes, installs, rules, newest, epoch, guess, failure: None, faults };
+    let (newest, horizon, epoch) = (*newest, *horizon, epochs.word());
+    let failure = None;
+    let mut body = Commit { reads, node_set, writes, installs, rules, newest, horizon, epoch, guess, failure, faults };
     body.fill(guess);
     // In direct mode a panic would leave records locked, for which snapshot readers wait without a bound.
     let decided = abort_on_unwind("a commit", || agent.run(outside, &NoLocks, &mut body));
@@ -218,9 +236,11 @@ struct Commit<'a, O: Origin, R: Rules<O>> {
     reads: &'a [Read<O>],
     node_set: &'a [NodeSetEntry<O>],
     writes: &'a WriteSet<O>,
-    installs: &'a [R::Install],
+    installs: &'a mut CountedVec<R::Install>,
     rules: &'a R,
     newest: Tid,
+    /// The worker's horizon when the attempt began.
+    horizon: Epoch,
     epoch: &'a AtomicU64,
     guess: R::Now,
     failure: Option<ValidationFailure>,
@@ -257,7 +277,12 @@ impl<O: Origin, R: Rules<O>> Commit<'_, O, R> {
     }
 
     fn fill(&mut self, now: R::Now) {
-        self.rules.fill(now, self.tid(now), self.installs, self.writes.entries());
+        let tid = self.tid(now);
+        for (install, write) in self.installs.iter().zip(self.writes.entries()) {
+            if write.row_version != 0 {
+                self.rules.describe(now, tid, install, write);
+            }
+        }
         self.guess = now;
     }
 
@@ -296,22 +321,42 @@ impl<O: Origin, R: Rules<O>> Commit<'_, O, R> {
 
     /// Step 4.
     #[inline]
-    fn install<A: Access>(&self, access: &mut A, tid: Tid) {
-        for (write, found) in self.writes.entries().iter().zip(self.installs) {
+    fn install<A: Access>(&mut self, access: &mut A, tid: Tid) {
+        if !A::REGION && self.installs.is_empty() {
+            return self.find_and_install(access, tid);
+        }
+        for (write, found) in self.writes.entries().iter().zip(self.installs.iter()) {
             if !R::is_apart(write) {
                 install(access, self.rules, write, found, (self.guess, tid));
             }
         }
     }
 
+    /// Step 4, where what each write replaces is not known yet.
+    #[inline(always)]
+    fn find_and_install<A: Access>(&mut self, access: &mut A, tid: Tid) {
+        for write in self.writes.entries() {
+            let found = self.rules.find(write, self.horizon);
+            if !R::is_apart(write) {
+                if write.row_version != 0 {
+                    self.rules.describe(self.guess, tid, &found, write);
+                }
+                install(access, self.rules, write, &found, (self.guess, tid));
+            }
+            self.installs.push(found);
+        }
+    }
+
     /// Direct only: gives back the first `locked` locks.
     fn unlock<A: Access>(&self, access: &mut A, locked: usize) {
         if !A::REGION {
-            for (write, install) in self.writes.entries()[..locked].iter().zip(self.installs) {
+            for (at, write) in self.writes.entries()[..locked].iter().enumerate() {
                 if R::is_apart(write) {
                     continue;
                 }
-                if self.faults.publish_early {
+                if self.faults.publish_early
+                    && let Some(install) = self.installs.get(at)
+                {
                     access.store(
                         record_header::row_version(&write.table().record_layout, write.record),
                         install.was() as u64,

@@ -287,8 +287,8 @@ impl<V: Variant> seriatim_txn::Worker for Worker<V> {
 
     // Procedures are compiled for workers: reading, updating and prefetching are one function there.
     #[inline(always)]
-    fn prefetch(&mut self, table: &Table, key: Key<'_>) {
-        self.attempt.base.prefetch(table, key);
+    fn prefetch(&mut self, table: &Table, key: Key<'_>, columns: ColumnSet) {
+        self.attempt.base.prefetch(table, key, columns);
     }
 
     #[inline]

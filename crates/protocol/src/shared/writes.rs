@@ -165,6 +165,10 @@ pub struct WriteSet<O = ()> {
     pub parts: CountedVec<RowPart>,
     /// Used by `record::free_private`: the parts to which committed row versions refer.
     pub(super) kept: CountedVec<usize>,
+    /// Whether a list that most transactions leave empty is large.
+    is_large: bool,
+    /// Whether a write builds on a record without a row that this attempt has not linked.
+    builds_on_absence: bool,
 }
 
 impl<O: Origin> WriteSet<O> {
@@ -180,6 +184,8 @@ impl<O: Origin> WriteSet<O> {
             room: RowRoom::new(),
             parts: local.counted(0),
             kept: local.counted(0),
+            is_large: false,
+            builds_on_absence: false,
         }
     }
 
@@ -209,7 +215,14 @@ impl<O: Origin> WriteSet<O> {
     pub fn push(&mut self, write: Write<O>) {
         let entries = &self.entries;
         self.own.push(write.record.addr(), |e| entries[e].record.addr());
+        self.builds_on_absence |= write.link == Link::There && write.expected.is_absent();
         self.entries.push(write);
+    }
+
+    /// Whether a write may build on a record without a row that this attempt has not linked.
+    #[inline(always)]
+    pub fn builds_on_absence(&self) -> bool {
+        self.builds_on_absence
     }
 
     /// The record of a row that this attempt has inserted at `key` and not linked.
@@ -301,6 +314,7 @@ impl<O: Origin> WriteSet<O> {
     /// An entry builds on the version with this TID word now.
     pub fn rebased(&mut self, entry: usize, word: TidWord) {
         self.entries[entry].expected = word;
+        self.builds_on_absence |= word.is_absent();
     }
 
     /// An entry as it was first: by it that which it builds on was seen.
@@ -410,12 +424,26 @@ impl<O: Origin> WriteSet<O> {
     pub fn clear(&mut self) {
         self.entries.clear();
         self.own.clear();
+        self.builds_on_absence = false;
+        let WriteSet { replaced, savepoints, undone, deferred, parts, .. } = self;
+        let more = replaced.len() | savepoints.len() | undone.len() | deferred.len() | parts.len();
+        if more != 0 || self.is_large {
+            self.clear_more();
+        }
+    }
+
+    /// Clears the lists that most transactions leave empty.
+    #[inline(never)]
+    fn clear_more(&mut self) {
         self.replaced.clear();
         self.savepoints.clear();
         self.undone.clear();
         self.clear_deferred();
         self.parts.clear();
         self.kept.clear();
+        let WriteSet { replaced, savepoints, undone, deferred, parts, kept, .. } = self;
+        let is_large = replaced.is_large() || savepoints.is_large() || undone.is_large();
+        self.is_large = is_large || deferred.is_large() || parts.is_large() || kept.is_large();
     }
 
     /// Gives back what a large transaction made it take: the worker rests.

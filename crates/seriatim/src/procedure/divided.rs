@@ -18,7 +18,7 @@ use seriatim_engine::procedure::divided::{Locking, copy, digest, fill, number_in
 use seriatim_engine::procedure::fragment::{Division, FragmentRun, Spread};
 use seriatim_engine::procedure::reach::{Visit, visit_all};
 pub use seriatim_engine::procedure::undo::Undo;
-use seriatim_engine::{Body, Runner, TxCore};
+use seriatim_engine::{Runner, TxCore};
 use seriatim_procedure::analysis;
 pub use seriatim_procedure::pack::{pack_all, unpack_all};
 use seriatim_txn::{PartitionSet, Partitions};
@@ -115,9 +115,7 @@ fn run<P: Declared>(runner: &mut Runner, entry: &Entry, job: &Job<'_>) -> Result
     let mut body = |core: &mut TxCore| {
         let Some(round) = job.fragment.round else {
             let body = Straight::<P> { handles, arguments: &arguments };
-            // The code compiled for the protocol's worker records no undo.
-            let output = if job.undo { body.run(&*core)? } else { core.run_body(&body)? };
-            reply = Some(packed(core, &output)?);
+            reply = Some(packed(core, &core.run_body(&body)?)?);
             return Ok(());
         };
         let run = FragmentRun::new(job.division, job.partitions, job.at, round, &job.fragment.found)

@@ -3,7 +3,7 @@
 use std::any::{Any, TypeId};
 
 pub use seriatim_catalog::{ColumnSet, ColumnUse};
-use seriatim_catalog::{OutOfMemory, RowRef, Table, TableKey, kind};
+use seriatim_catalog::{Key, OutOfMemory, RowRef, Table, TableKey, kind};
 pub use seriatim_engine::Operations;
 pub use seriatim_engine::procedure::{Reference, Stopped};
 use seriatim_engine::{TxCore, unless_failed};
@@ -107,10 +107,14 @@ pub fn insert<O: Operations, T: Table>(operations: &O, table: &Handle<T>, row: &
     })
 }
 
-/// Begins to prefetch a row.
+/// Begins to prefetch these columns of a row.
 #[inline(always)]
-pub fn prefetch<O: Operations, T: Table>(operations: &O, table: &Handle<T>, key: &T::Key) {
-    key.encode(|key| operations.prefetch_at(&table.set, key));
+pub fn prefetch<O: Operations, T: Table>(operations: &O, table: &Handle<T>, key: &T::Key, columns: ColumnUse) {
+    match key.word() {
+        // Without a closure, which would be a function of its own.
+        Some(word) => operations.prefetch_at(&table.set, Key::Word8(word), columns.either()),
+        None => key.encode(|key| operations.prefetch_at(&table.set, key, columns.either())),
+    }
 }
 
 /// As [`ReadTx::get`], with these columns.

@@ -248,8 +248,8 @@ impl<const WAITS: bool> seriatim_txn::Worker for Worker<WAITS> {
     }
 
     #[inline]
-    fn prefetch(&mut self, table: &Table, key: Key<'_>) {
-        self.base.prefetch(table, key);
+    fn prefetch(&mut self, table: &Table, key: Key<'_>, columns: ColumnSet) {
+        self.base.prefetch(table, key, columns);
     }
 
     #[inline]

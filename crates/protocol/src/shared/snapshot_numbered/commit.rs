@@ -1,7 +1,7 @@
 //! Commit: the additions to [the region](crate::shared::region), which are the versions that snapshots read.
 //!
 //! The snapshot number S is read right before E (step 2 there). Headers of row versions are filled with guesses of both
-//! before the region begins; after a wrong guess it fills them again, which is private memory.
+//! before a region begins; after a wrong guess it fills them again, which is private memory.
 
 use std::hint::cold_path;
 
@@ -20,7 +20,7 @@ use crate::shared::record_header::{self, TidWord};
 use crate::shared::region::{self, Rules};
 use crate::shared::writes::{Link, Write};
 
-/// The installation of one write, prepared before the region.
+/// The installation of one write.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Install {
     /// The place in the record to which it is copied; zero where it stays where it is.
@@ -49,6 +49,29 @@ impl region::Install for Install {
 }
 
 impl Install {
+    /// Of a write that is not an insertion over a deletion.
+    #[inline(always)]
+    fn of(write: &Write, horizon: Epoch) -> Install {
+        let was = match write.link {
+            Link::There => {
+                record_header::row_version(&write.table().record_layout, write.record).load(Ordering::Acquire) as usize
+            }
+            _ => 0,
+        };
+        let mut install = Install { place: 0, was, marker: 0, previous: 0, made: Guess::default() };
+        if !write.expected.is_absent() {
+            // SAFETY: not zero, as the row was there; and the record's, or a tombstone's, while we are
+            // online: readable until we leave.
+            let version = unsafe { VersionHeader::of(was) };
+            install.made = Guess { epoch: version.tid.epoch().0, snapshot: version.kept.snapshot() };
+            install.previous = version.previous;
+            if write.row_version != 0 {
+                install.place = record::free_place(write.table(), write.record, was, version.tid.epoch(), horizon);
+            }
+        }
+        install
+    }
+
     /// The newest version that is replaced, and retired; zero for none.
     fn replaced(&self) -> usize {
         if self.marker != 0 { self.marker } else { self.was }
@@ -92,16 +115,14 @@ pub(super) fn publish(
         }
         installs.clear();
     };
-    for (entry, install) in installs.iter().enumerate() {
-        attempt.base.moved(entry, install.place);
-    }
-    attempt.base.report(tid, redo, |entry| installs[entry].was);
     // Snapshot readers that began before us may read what was replaced for a grace period more.
     if attempt.base.core.epochs.snapshots().eventual().is_none() {
-        attempt.base.settle(tid, &LockBit, |entry| installs[entry].replaced());
+        let replaced = |install: &Install| (install.place, install.replaced(), tid.epoch());
+        attempt.base.settle_rows(tid, &LockBit, |entry, _| replaced(&installs[entry]));
     } else {
         settle_eventual(attempt, installs, tid);
     }
+    attempt.base.report(tid, redo, |entry| installs[entry].was);
     Ok(tid)
 }
 
@@ -116,7 +137,7 @@ fn settle_eventual(attempt: &mut Optimistic, installs: &[Install], tid: Tid) {
             let snapshot = unsafe { VersionHeader::of(write.row_version) }.kept.snapshot();
             install.is_needless(Guess { epoch: tid.epoch().0, snapshot }, keeps_epochs)
         };
-        (install.replaced(), if is_passed { Epoch(0) } else { tid.epoch() })
+        (install.place, install.replaced(), if is_passed { Epoch(0) } else { tid.epoch() })
     });
 }
 
@@ -126,7 +147,7 @@ fn keeps_epochs(core: &Core) -> bool {
     core.local.kept_until().is_some() && !core.injects(Fault::ForgetDurable)
 }
 
-fn decide(attempt: &mut Optimistic, installs: &[Install], number: &AtomicU64) -> Result<Tid, OpError> {
+fn decide(attempt: &mut Optimistic, installs: &mut CountedVec<Install>, number: &AtomicU64) -> Result<Tid, OpError> {
     let core = &attempt.base.core;
     let guess = Guess { epoch: core.epochs.current().0, snapshot: number.load(Ordering::Acquire) };
     let numbers = Numbers { number, keeps_epochs: keeps_epochs(core) };
@@ -134,22 +155,18 @@ fn decide(attempt: &mut Optimistic, installs: &[Install], number: &AtomicU64) ->
 }
 
 /// Finds out what each write replaces, and makes versions of the deletions that rows are inserted over.
-/// Outside the region: allocates and touches memory. A transaction that only deletes allocates nothing.
+/// Outside the region: allocates and touches memory. A transaction that only deletes allocates nothing. Nothing
+/// needs to be done where the commit finds out itself.
 fn prepare(attempt: &mut Optimistic, installs: &mut CountedVec<Install>) -> Result<(), OpError> {
     let Attempt { core, writes, horizon, .. } = &mut attempt.base;
+    if region::finds_late(core) && !writes.builds_on_absence() {
+        return Ok(());
+    }
     for write in writes.entries() {
-        let record_layout = &write.table().record_layout;
-        // Stable as long as the TID word is `expected`, which step 1 checks.
-        let was = if write.link != Link::There {
-            0
-        } else {
-            record_header::row_version(record_layout, write.record).load(Ordering::Acquire) as usize
-        };
-        let mut install = Install { place: 0, was, marker: 0, previous: 0, made: Guess::default() };
-        if write.is_nothing() || write.expected == TidWord::PLACEHOLDER {
-            // There is no version before, or it stays.
-        } else if write.expected.is_absent() {
+        let mut install = Install::of(write, *horizon);
+        if write.expected.is_absent() && !write.is_nothing() && write.expected != TidWord::PLACEHOLDER {
             cold_path();
+            let (was, record_layout) = (install.was, &write.table().record_layout);
             let marker = core.local.allocate(&mut core.outside, VersionHeader::BYTES).map_err(record::full)?;
             install.marker = marker.as_ptr() as usize;
             // The version that a tombstone's version word names may be gone: its address is passed on, not followed.
@@ -159,15 +176,6 @@ fn prepare(attempt: &mut Optimistic, installs: &mut CountedVec<Install>) -> Resu
             let version = VersionHeader::new(tid, snapshot, true, was);
             // SAFETY: allocated just now.
             unsafe { version.write(install.marker) };
-        } else {
-            // SAFETY: not zero, as the row was there; and the record's, or a tombstone's, while we are
-            // online: readable until we leave.
-            let version = unsafe { VersionHeader::of(was) };
-            install.made = Guess { epoch: version.tid.epoch().0, snapshot: version.kept.snapshot() };
-            install.previous = version.previous;
-            if write.row_version != 0 {
-                install.place = record::free_place(write.table(), write.record, was, version.tid.epoch(), *horizon);
-            }
         }
         installs.push(install);
     }
@@ -207,16 +215,16 @@ impl Rules<()> for Numbers<'_> {
         Epoch(now.epoch)
     }
 
-    #[inline]
-    fn fill(&self, now: Guess, tid: Tid, installs: &[Install], writes: &[Write]) {
-        for (install, write) in installs.iter().zip(writes) {
-            if write.row_version == 0 {
-                continue;
-            }
-            let header = VersionHeader::new(tid, now.snapshot, false, install.older(now, self.keeps_epochs));
-            // SAFETY: not published yet.
-            unsafe { header.write(write.row_version) };
-        }
+    #[inline(always)]
+    fn find(&self, write: &Write, horizon: Epoch) -> Install {
+        Install::of(write, horizon)
+    }
+
+    #[inline(always)]
+    fn describe(&self, now: Guess, tid: Tid, install: &Install, write: &Write) {
+        let header = VersionHeader::new(tid, now.snapshot, false, install.older(now, self.keeps_epochs));
+        // SAFETY: not published yet.
+        unsafe { header.write(write.row_version) };
     }
 
     #[inline(always)]

@@ -1,7 +1,7 @@
 //! A prefetch is only a hint and conflicts with nothing: a record that it found and that was unlinked since aborts no
 //! transaction.
 
-use seriatim_catalog::Key;
+use seriatim_catalog::{ColumnSet, Key};
 use seriatim_txn::{Inserted, Mode, Priority, Protocol, Worker};
 
 use crate::common::{Bench, modes};
@@ -16,7 +16,7 @@ pub(crate) fn unlinked_since<P: Protocol>() {
             assert_eq!(insert(&bench, &mut inserting, 9, 3), Ok(Inserted::New));
             reading.begin(Mode::ReadWrite, Priority::NONE);
             if prefetches {
-                reading.prefetch(&bench.cells, Key::Word8(9));
+                reading.prefetch(&bench.cells, Key::Word8(9), ColumnSet::ALL);
                 reading.advance_prefetch();
                 reading.advance_prefetch();
             }
