@@ -65,7 +65,7 @@ impl<P: Protocol> Bench<P> {
         options: [(&str, u64); N],
     ) -> Bench<P> {
         let htm = Htm::new(mode).expect("the mode is always available");
-        let memory = Memory::new(Options { workers_max: 16, ..Options::default() }).expect("memory");
+        let memory = Memory::new(Options { workers_max: 16, huge_pages: false, ..Options::default() }).expect("memory");
         let environment = Environment::new(htm, memory, Budget::default());
         let mut core = environment.core().expect("a free slot");
         let cells = key

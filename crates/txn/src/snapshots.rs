@@ -249,7 +249,10 @@ impl Eventual {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, loom))]
+mod loom_model;
+
+#[cfg(all(test, not(loom)))]
 mod tests {
     use seriatim_htm::HtmMode;
 

@@ -214,3 +214,6 @@ impl chains::View for View {
         self.durable
     }
 }
+
+#[cfg(all(test, loom))]
+mod loom_model;

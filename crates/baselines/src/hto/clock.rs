@@ -9,11 +9,11 @@
 //! |  count           |  worker  | flag of the word that it is in |
 //! ```
 //! Access rules:
-//! 1. A worker first stores in its word what the counter is, fences, and then draws: the timestamp that it gets is no
-//!    lower, whatever comes between. It stores [`IDLE`] when nothing of the transaction is under way any more.
-//! 2. A thread that computes the safe timestamp loads the counter first, fences, and then loads the words. A
-//!    transaction with a timestamp below that counter has drawn it before, so its word was already set: the
-//!    thread sees that value, or a later one.
+//! 1. A worker first stores in its word what the counter is, and then draws: the timestamp that it gets is no lower,
+//!    whatever comes between. It stores [`IDLE`] when nothing of the transaction is under way any more.
+//! 2. A thread that computes the safe timestamp loads the counter first, and then the words. A transaction with a
+//!    timestamp below that counter has drawn it before, and the draw released its word: the thread sees that value,
+//!    or a later one.
 //!
 //! So a safe timestamp does not pass a transaction that is stalled between the store and the draw, and later
 //! draws are above it.
@@ -102,11 +102,12 @@ impl Clock {
     /// Draws a timestamp; the transaction is active until [`Clock::end`]. (Rule 1.)
     pub(super) fn draw(&self, worker: WorkerId) -> u64 {
         let active = self.active(worker, Touch::Store);
-        active.store(self.next.load(Ordering::SeqCst) << COUNT_SHIFT, Ordering::SeqCst);
-        // ORDERING: partner of the fence in `safe`.
-        fence(Ordering::SeqCst);
+        // ORDERING: releases what the worker's last transaction did, as in `end`, whose value this may hide.
+        active.store(self.next.load(Ordering::Relaxed) << COUNT_SHIFT, Ordering::Release);
         crate::step(Touch::Exchange, &*self.next);
-        let now = self.next.fetch_add(1, Ordering::SeqCst) << COUNT_SHIFT | u64::from(worker.0) << WORKER_SHIFT;
+        // ORDERING: releases the worker's word to `safe`, which acquires the counter. The draws of others continue this
+        // release.
+        let now = self.next.fetch_add(1, Ordering::AcqRel) << COUNT_SHIFT | u64::from(worker.0) << WORKER_SHIFT;
         let active = self.active(worker, Touch::Store);
         // ORDERING: it only rises; a thread that has not seen it yet takes the transaction for older. A thread
         // that finds the timestamp at a record sees it.
@@ -123,9 +124,8 @@ impl Clock {
     /// A timestamp up to which every transaction has ended, and above which all are that have not begun. (Rule 2.)
     pub(super) fn safe(&self) -> u64 {
         crate::step(Touch::Header, &*self.next);
-        let next = self.next.load(Ordering::SeqCst) << COUNT_SHIFT;
-        // ORDERING: partner of the fence in `draw`.
-        fence(Ordering::SeqCst);
+        // ORDERING: acquires the words of all that have drawn, see `draw`.
+        let next = self.next.load(Ordering::Acquire) << COUNT_SHIFT;
         let oldest = self.all_active().map(|(_, active)| active).min();
         next.min(oldest.unwrap_or(IDLE)) - 1
     }
@@ -166,7 +166,8 @@ impl Clock {
     fn turn(&self, worker: WorkerId) -> bool {
         let mine = u64::from(worker.0) + 1;
         crate::step(Touch::Exchange, &*self.alone);
-        let taken = self.alone.compare_exchange(NOBODY, mine, Ordering::SeqCst, Ordering::Relaxed).is_ok();
+        let taken = self.alone.compare_exchange(NOBODY, mine, Ordering::Relaxed, Ordering::Relaxed).is_ok();
+        // ORDERING: it has the turn before it looks at the others; partner of the fence in `begin`.
         fence(Ordering::SeqCst);
         taken
     }
@@ -206,3 +207,6 @@ impl Clock {
         self.alone.load(Ordering::Relaxed) == u64::from(worker.0) + 1
     }
 }
+
+#[cfg(all(test, loom))]
+mod loom_model;
