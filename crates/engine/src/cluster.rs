@@ -137,6 +137,17 @@ impl TableSet {
         self.primary.codec.encode_rest(row, self.cluster.columns.into())
     }
 
+    /// Whether the row at a position of the run of its prefix has this key.
+    #[inline(always)]
+    fn is_at(&self, run: Run, at: usize, key: u128) -> bool {
+        let there = match self.cluster.word {
+            // SAFETY: as in `key_at`.
+            Some(word) => unsafe { word.load(self.cluster.row(run, at)) }.into(),
+            None => self.suffix_at(run, at),
+        };
+        there == key & self.cluster.suffix()
+    }
+
     /// The position of the row with this key in the run of its prefix, or the position where it would be inserted.
     #[inline]
     fn search(&self, run: Run, key: u128) -> Result<usize, usize> {
@@ -229,6 +240,8 @@ pub(crate) struct OpenRun {
     left: Cell<usize>,
     /// The key of the last row, where `left` is not zero.
     last: Cell<u128>,
+    /// The position behind the row that was changed last: rows are often changed in their order.
+    next: Cell<usize>,
     /// The first run that was prefetched last: consecutive rows of one prefix prefetch it once.
     fetched: Cell<(*const TableSet, u128)>,
 }
@@ -244,6 +257,7 @@ impl Default for OpenRun {
             is_lent: Cell::new(false),
             left: Cell::new(0),
             last: Cell::new(0),
+            next: Cell::new(0),
             fetched: Cell::new((std::ptr::null(), 0)),
         }
     }
@@ -289,6 +303,16 @@ impl OpenRun {
         self.is_alone.set(is_alone);
         self.is_lent.set(false);
         self.left.set(0);
+        self.next.set(0);
+    }
+
+    /// The position of the row with this key in the open run.
+    #[inline(always)]
+    fn position(&self, set: &TableSet, run: Run, key: u128) -> Option<usize> {
+        let next = self.next.get();
+        let at = if next < run.len() && set.is_at(run, next, key) { next } else { set.search(run, key).ok()? };
+        self.next.set(at + 1);
+        Some(at)
     }
 
     /// The run to which the last row was appended, if a row with this key comes behind that one and there is room.
@@ -704,7 +728,7 @@ impl<W: Worker + ?Sized> TxCore<W> {
         }
         let key = bits(key);
         let Located { run, .. } = self.open_run.covering(set, key)?;
-        RowPtr::new(set.cluster.row(run, set.search(run, key).ok()?))
+        RowPtr::new(set.cluster.row(run, self.open_run.position(set, run, key)?))
     }
 
     /// Deletes the row at a key of a clustered table. Returns the deleted row, which is readable until the next
@@ -883,6 +907,37 @@ mod tests {
             writer.set::<u64>(&place, amount + 1).expect("a number");
             writer.dirty()
         })
+    }
+
+    #[test]
+    fn rows_of_a_run_are_changed_in_any_order() {
+        let orders: [&[u64]; 5] = [&[0, 1, 2, 3], &[3, 2, 1, 0], &[1, 1, 2, 0], &[3, 0, 3, 1], &[2, 3, 2, 3]];
+        for numbers in orders {
+            // Numbers that are consecutive, and such that the next row is not the next number.
+            for step in [1, 5] {
+                let (engine, lines) = lines();
+                let insert =
+                    |tx: &TxCore| (0..4).try_for_each(|number| tx.insert_dyn(&lines, &values(1, number * step, 0)));
+                engine.runner().transact(insert).expect("no conflict");
+                let amounts = |tx: &TxCore| -> Result<Vec<Option<Value>>, Abort> {
+                    let amount =
+                        |number| Ok(tx.get_dyn(&lines, &key(1, number * step))?.and_then(|row| row.get("amount")));
+                    (0..4).map(amount).collect()
+                };
+                let work = |tx: &TxCore| {
+                    numbers.iter().try_for_each(|&number| increment(tx, &lines, 1, number * step))?;
+                    // The rows behind it move.
+                    tx.delete_dyn(&lines, &key(1, numbers[1] * step))?;
+                    let others = numbers.iter().filter(|&&number| number != numbers[1]);
+                    others.clone().try_for_each(|&number| increment(tx, &lines, 1, number * step))?;
+                    amounts(tx)
+                };
+                let count = |number: u64| 2 * numbers.iter().filter(|&&other| other == number).count() as u64;
+                let expected: Vec<_> =
+                    (0..4).map(|number| (number != numbers[1]).then(|| count(number).into())).collect();
+                assert_eq!(*engine.runner().transact(work).expect("no conflict"), expected, "{numbers:?} {step}");
+            }
+        }
     }
 
     #[test]
