@@ -42,8 +42,8 @@ pub(crate) struct Cluster {
     row_bytes: u32,
     /// Rows of a run at most.
     rows_max: u16,
-    /// Bits of a key behind the shared columns.
-    suffix_bits: u8,
+    /// A mask of the key bits behind the shared columns: those that rows of one prefix do not share.
+    suffix: u128,
     /// The number of shared columns.
     columns: u8,
     class: KeyClass,
@@ -65,14 +65,14 @@ impl Cluster {
     /// As the table is declared. Its rows have this many bytes.
     pub(crate) fn new(definition: &TableDef, codec: &KeyCodec, class: KeyClass, row_bytes: u32) -> Cluster {
         if !definition.is_clustered() {
-            return Cluster { row_bytes: 0, rows_max: 0, suffix_bits: 0, columns: 0, class, word: None };
+            return Cluster { row_bytes: 0, rows_max: 0, suffix: 0, columns: 0, class, word: None };
         }
         let suffix = &definition.key[definition.cluster..];
         let bytes = |column: usize| definition.columns[column].ty.key_bytes().unwrap_or(0);
         let suffix_bytes: u32 = suffix.iter().map(|part| bytes(part.column.index())).sum();
         let rows_max = (BYTES_MAX.get() / row_bytes as usize).max(ROWS_MIN) as u16;
-        let (suffix_bits, columns) = (8 * suffix_bytes as u8, definition.cluster as u8);
-        Cluster { row_bytes, rows_max, suffix_bits, columns, class, word: codec.rest_word(definition.cluster) }
+        let (suffix, columns) = ((1 << (8 * suffix_bytes)) - 1, definition.cluster as u8);
+        Cluster { row_bytes, rows_max, suffix, columns, class, word: codec.rest_word(definition.cluster) }
     }
 
     /// Whether rows lie in runs.
@@ -86,16 +86,10 @@ impl Cluster {
         self.row_bytes as usize
     }
 
-    /// A mask of the key bits that rows of one prefix do not share.
-    #[inline(always)]
-    fn suffix(&self) -> u128 {
-        (1 << self.suffix_bits) - 1
-    }
-
     /// The key of the first run of a key's prefix.
     #[inline(always)]
     fn first(&self, bits: u128) -> u128 {
-        bits & !self.suffix()
+        bits & !self.suffix
     }
 
     /// The key with these bits.
@@ -145,13 +139,13 @@ impl TableSet {
             Some(word) => unsafe { word.load(self.cluster.row(run, at)) }.into(),
             None => self.suffix_at(run, at),
         };
-        there == key & self.cluster.suffix()
+        there == key & self.cluster.suffix
     }
 
     /// The position of the row with this key in the run of its prefix, or the position where it would be inserted.
     #[inline]
     fn search(&self, run: Run, key: u128) -> Result<usize, usize> {
-        let key = key & self.cluster.suffix();
+        let key = key & self.cluster.suffix;
         match self.cluster.word {
             // SAFETY: as in `key_at`.
             Some(word) => search(run.len(), key as u64, |at| unsafe { word.load(self.cluster.row(run, at)) }),
@@ -715,6 +709,7 @@ impl<W: Worker + ?Sized> TxCore<W> {
         let Ok(at) = set.search(located.run, key) else { return Ok(None) };
         let before = self.keep_before(set, set.cluster.row(located.run, at));
         let run = self.own_run(set, located, located.run.len(), Change::Any)?;
+        self.open_run.next.set(at + 1);
         let rows = RowPtr::new(before).zip(RowPtr::new(set.cluster.row(run, at)));
         Ok(rows.map(|(before, after)| seriatim_txn::Updating { before, after }))
     }
@@ -766,7 +761,7 @@ impl<W: Worker + ?Sized> TxCore<W> {
     /// Whether a run follows the first one of a prefix.
     #[cold]
     fn has_later_run(&self, set: &TableSet, first: u128) -> Result<bool, Abort> {
-        let later = self.find_run(set, first + 1, first | set.cluster.suffix(), Direction::Forward)?;
+        let later = self.find_run(set, first + 1, first | set.cluster.suffix, Direction::Forward)?;
         Ok(later.is_some())
     }
 
@@ -824,7 +819,7 @@ impl RunScan {
             Bound::Excluded(high) => high.checked_sub(1)?,
             Bound::Unbounded => u128::MAX,
         };
-        let suffix = set.cluster.suffix();
+        let suffix = set.cluster.suffix;
         let is_whole = low & suffix == 0 && high & suffix == suffix;
         let row_bytes = set.cluster.row_bytes() as isize;
         let step = if direction == Direction::Forward { row_bytes } else { -row_bytes };
