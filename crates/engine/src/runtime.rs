@@ -204,7 +204,7 @@ impl TxCore {
     /// Inserts a row of these values, one for each column.
     ///
     /// # Errors
-    /// As [`TxCore::insert_at`]; or values that do not fit.
+    /// As [`Operations::insert_at`](crate::Operations::insert_at); or values that do not fit.
     pub fn insert_dyn(&self, table: &DynHandle, values: &[Value]) -> Result<(), Abort> {
         self.insert_values(self.own(&table.set)?, values)
     }
