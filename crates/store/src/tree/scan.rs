@@ -164,15 +164,17 @@ impl<K: NodeKind, const LEAF: usize> Leaf<K, LEAF> {
         if limit.side == Side::Unbounded {
             return unbounded;
         }
-        // Most leaves of a scan lie between its ends.
-        let short = K::short(K::restore(limit));
-        if places.is_empty() || K::Cell::less(short, self.key(load, places.start)) {
-            return places.start;
+        let probe = K::restore(limit);
+        // Most leaves of a scan lie between its ends. (Short forms of byte strings often tie.)
+        if K::EXACT {
+            if places.is_empty() || K::Cell::less(K::short(probe), self.key(load, places.start)) {
+                return places.start;
+            }
+            if K::Cell::less(self.key(load, places.end - 1), K::short(probe)) {
+                return places.end;
+            }
         }
-        if K::Cell::less(self.key(load, places.end - 1), short) {
-            return places.end;
-        }
-        let (place, found) = self.find_from(load, places.start, places.end, K::restore(limit));
+        let (place, found) = self.find_from(load, places.start, places.end, probe);
         place + usize::from(found.is_some() && limit.side == with)
     }
 }
