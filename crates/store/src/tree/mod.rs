@@ -4,11 +4,11 @@
 //! order, without repeats. (b) Every change of a leaf's records, every loss of keys of its range, and its unlinking
 //! changes the leaf's word. So a word that has not changed proves what the leaf held and that it is still the leaf to
 //! look in. (c) A thread that waits for a latch holds none, and one that holds a latch waits for nothing: no deadlock,
-//! and waits end. (d) Nodes have no siblings: scans go from leaf to leaf by descending for the bound that ended the last
-//! one. So a split touches the node, its parent and nothing else. An unlink touches nodes on the way to the leaf, and
-//! its left neighbour if a rounder separator is between them. (e) A leaf that becomes empty is unlinked with every
-//! ancestor that has no other child. It stays if its gap is held, if its last record stays (`Observer::EMPTIES`), or if
-//! it is the last leaf. Half-empty leaves are merged where memory is scarce, and nothing else (Sen and Tarjan 2010:
+//! and waits end. (d) Nodes have no siblings: scans go from leaf to leaf by descending for the bound that ended the
+//! last one. So a split touches the node, its parent and nothing else. An unlink touches nodes on the way to the leaf,
+//! and its left neighbour if a rounder separator is between them. (e) A leaf that becomes empty is unlinked with every
+//! ancestor that has no other child. It stays if its gap is held, if its last record stays (`Observer::EMPTIES`), or
+//! if it is the last leaf. Half-empty leaves are merged where memory is scarce, and nothing else (Sen and Tarjan 2010:
 //! deletion without rebalancing is fine).
 
 mod cell;
