@@ -139,7 +139,7 @@ impl TxCore {
     pub fn scan_dyn<'t>(&'t self, table: &'t DynHandle, prefix: &[Value]) -> Result<DynScan<'t>, Abort> {
         let set = self.own(&table.set)?;
         let range = set.primary.codec.range_of_values(prefix).map_err(|error| self.unfit(error))?;
-        let raw = RawScan::new(self, set, Target::Rows, range.low, range.high, Direction::Forward).begun()?;
+        let raw = RawScan::new(self, set, Target::Rows, (&range.low, &range.high), Direction::Forward).begun()?;
         Ok(DynScan { raw })
     }
 
