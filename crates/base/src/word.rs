@@ -1,7 +1,7 @@
 //! The words of records, indexes, clocks and locks that threads share, and the fences between accesses to them: those
 //! of the standard library.
 //!
-//! Under `--cfg loom` they are words that loom runs while a model [watches](model::watch) them. Their layout is that of
+//! Under `--cfg loom` they are words that loom runs while a model watches them. Their layout is that of
 //! the standard word, so that records in raw memory have them too. A model is then a few transactions of a protocol,
 //! as they ship. A word that the model does not watch is always up to date, and a point at which threads do not change.
 

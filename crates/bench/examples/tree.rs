@@ -194,7 +194,7 @@ fn run(bench: &mut Bench, class: KeyClass, records: u64) {
                         index.scan(low, high, direction, &mut cursor).expect("a tree can be scanned");
                     });
                 });
-                while index.next_leaf(&mut cursor, pin) {
+                while index.next_leaf(&mut cursor, &mut LeafHint::default(), pin) {
                     black_box(cursor.records());
                 }
             }

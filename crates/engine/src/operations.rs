@@ -454,7 +454,7 @@ mod tests {
             let row = path.get_at(&set, Key::Word8(4), ColumnSet::ALL)?.expect("it was inserted");
             // SAFETY: a row of this table, readable until the transaction ends.
             assert_eq!(unsafe { RowRef::from_raw(row.as_ptr()) }.get::<u64>(&places[1]), 7);
-            let scan = RawScan::new(tx, &set, Target::Rows, Bound::Unbounded, Bound::Unbounded, Direction::Forward);
+            let scan = RawScan::new(tx, &set, Target::Rows, (&Bound::Unbounded, &Bound::Unbounded), Direction::Forward);
             assert_eq!(scan.count()?, 8);
             Ok(())
         };

@@ -1,4 +1,4 @@
-//! The protocols: one line each. [`for_each_protocol`] goes through all of them.
+//! The protocols: one line each. `for_each_protocol` goes through all of them.
 
 #[doc(hidden)]
 pub use seriatim_baselines::*;

@@ -659,7 +659,7 @@ mod tests {
             };
             let committed = slow.transact(|tx| {
                 let all = (Bound::Unbounded, Bound::Unbounded);
-                let count = RawScan::new(tx, &hot.set, Target::Rows, all.0, all.1, Direction::Forward).count()?;
+                let count = RawScan::new(tx, &hot.set, Target::Rows, (&all.0, &all.1), Direction::Forward).count()?;
                 (0..ROWS).try_for_each(|id| {
                     change();
                     add(tx, &hot, id)

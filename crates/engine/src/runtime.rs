@@ -139,7 +139,7 @@ impl TxCore {
     pub fn scan_dyn<'t>(&'t self, table: &'t DynHandle, prefix: &[Value]) -> Result<DynScan<'t>, Abort> {
         let set = self.own(&table.set)?;
         let range = set.primary.codec.range_of_values(prefix).map_err(|error| self.unfit(error))?;
-        let raw = RawScan::new(self, set, Target::Rows, range.low, range.high, Direction::Forward).begun()?;
+        let raw = RawScan::new(self, set, Target::Rows, (&range.low, &range.high), Direction::Forward).begun()?;
         Ok(DynScan { raw })
     }
 
@@ -204,7 +204,7 @@ impl TxCore {
     /// Inserts a row of these values, one for each column.
     ///
     /// # Errors
-    /// As [`TxCore::insert_at`]; or values that do not fit.
+    /// As [`Operations::insert_at`](crate::Operations::insert_at); or values that do not fit.
     pub fn insert_dyn(&self, table: &DynHandle, values: &[Value]) -> Result<(), Abort> {
         self.insert_values(self.own(&table.set)?, values)
     }

@@ -62,13 +62,13 @@ struct Noted {
 
 impl<'t> RawScan<'t> {
     /// A scan of the keys between two bounds.
+    // By reference: an owned key takes many words, which would be moved from function to function.
     #[inline]
     pub fn new(
         tx: &'t TxCore,
         set: &'t TableSet,
         target: Target,
-        low: Bound<KeyBuf>,
-        high: Bound<KeyBuf>,
+        (low, high): (&Bound<KeyBuf>, &Bound<KeyBuf>),
         direction: Direction,
     ) -> RawScan<'t> {
         let mut scan = RawScan::idle(tx, set, target, direction);
@@ -77,7 +77,7 @@ impl<'t> RawScan<'t> {
             return scan;
         }
         scan.failed = match scan.organization() {
-            Organization::Ordered => scan.start(&low, &high).err(),
+            Organization::Ordered => scan.start(low, high).err(),
             Organization::Hash => tx.own(set).err().or(Some(Abort::stopped(Reason::Unordered))),
         };
         scan.watch(low, high);
@@ -94,7 +94,7 @@ impl<'t> RawScan<'t> {
 
     /// Notes the range, if the transaction is watched or recorded.
     #[inline(always)]
-    fn watch(&mut self, low: Bound<KeyBuf>, high: Bound<KeyBuf>) {
+    fn watch(&mut self, low: &Bound<KeyBuf>, high: &Bound<KeyBuf>) {
         let RawScan { tx, set, target, .. } = *self;
         self.watched = tx.watch(Kind::Scan, set, target, || KeysSeen::Range(low.clone(), high.clone()));
         self.record(low, high);
@@ -102,12 +102,12 @@ impl<'t> RawScan<'t> {
 
     /// Notes the range of records, if the transaction is recorded.
     #[inline(always)]
-    fn record(&mut self, low: Bound<KeyBuf>, high: Bound<KeyBuf>) {
+    fn record(&mut self, low: &Bound<KeyBuf>, high: &Bound<KeyBuf>) {
         let RawScan { tx, .. } = *self;
         if let Some(log) = &tx.log {
             let began = log.borrow().scan_begins();
             let owned = |bound: &Bound<KeyBuf>| bound.as_ref().map(|key| key.as_key().to_bytes().into_owned());
-            let (low, high) = (owned(&low), owned(&high));
+            let (low, high) = (owned(low), owned(high));
             self.record = Some(Box::new(Noted { low, high, rows: Vec::new(), last: None, ended: false, began }));
         }
     }
@@ -127,7 +127,7 @@ impl<'t> RawScan<'t> {
         let is_whole = values.len() == definition.parts.len();
         if index.organization == Organization::Ordered {
             let KeyRange { low, high } = codec.range_of_values(values)?;
-            return Ok(RawScan::new(tx, set, Target::Index(at), low, high, Direction::Forward));
+            return Ok(RawScan::new(tx, set, Target::Index(at), (&low, &high), Direction::Forward));
         }
         if index.is_single() {
             let key = is_whole.then(|| codec.encode_values(values)).transpose()?;
@@ -145,7 +145,7 @@ impl<'t> RawScan<'t> {
             None => scan.failed = Some(Abort::stopped(Reason::Unordered)),
             Some(KeyRange { low, high }) => {
                 scan.failed = scan.start(&low, &high).err();
-                scan.watch(low, high);
+                scan.watch(&low, &high);
             }
         }
         scan
@@ -211,24 +211,24 @@ impl<'t> RawScan<'t> {
 
     /// Begins a scan of the rows of a clustered table, over the runs that can have any.
     #[inline(never)]
-    fn start_in_runs(&mut self, low: Bound<KeyBuf>, high: Bound<KeyBuf>) -> Result<(), Abort> {
+    fn start_in_runs(&mut self, low: &Bound<KeyBuf>, high: &Bound<KeyBuf>) -> Result<(), Abort> {
         let RawScan { tx, set, .. } = *self;
         let _call = tx.call()?;
         tx.own(set)?;
         self.watched = tx.watch(Kind::Scan, set, Target::Rows, || KeysSeen::Range(low.clone(), high.clone()));
         self.is_plain = self.watched.is_none() && !tx.keeps_rows();
-        if is_empty(&low, &high) {
+        if is_empty(low, high) {
             return Ok(());
         }
         let number = |bound: &Bound<KeyBuf>| bound.as_ref().map(|key| bits(key.as_key()));
-        self.run = RunScan::new(set, &number(&low), &number(&high), self.direction);
+        self.run = RunScan::new(set, &number(low), &number(high), self.direction);
         let Some(run) = &self.run else { return Ok(()) };
         let low = match low {
-            Bound::Unbounded => low,
+            Bound::Unbounded => &Bound::Unbounded,
             // Rows may lie in a run whose key is less.
-            _ => Bound::Included(set.cluster.key(tx.first_run(set, run.low())?).to_buf()),
+            _ => &Bound::Included(set.cluster.key(tx.first_run(set, run.low())?).to_buf()),
         };
-        self.start(&low, &high)?;
+        self.start(low, high)?;
         if let Some(state) = &mut self.state {
             // Runs stay readable until the transaction ends, even if the record's row does not.
             state.transient = true;

@@ -25,11 +25,10 @@ impl<'t, T: Table> Scan<'t, T> {
         tx: &'t TxCore,
         set: &'t TableSet,
         target: Target,
-        low: Bound<KeyBuf>,
-        high: Bound<KeyBuf>,
+        range: (&Bound<KeyBuf>, &Bound<KeyBuf>),
         direction: Direction,
     ) -> Scan<'t, T> {
-        Scan { raw: RawScan::new(tx, set, target, low, high, direction), rows: PhantomData }
+        Scan { raw: RawScan::new(tx, set, target, range, direction), rows: PhantomData }
     }
 
     pub(crate) fn of_range(tx: &'t TxCore, set: &'t TableSet, index: usize, range: Option<KeyRange>) -> Scan<'t, T> {

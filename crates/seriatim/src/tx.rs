@@ -228,7 +228,7 @@ impl ReadTx {
     #[inline]
     pub fn scan<'t, T: OrderedTable>(&'t self, table: &'t Handle<T>, range: impl RangeBounds<T::Key>) -> Scan<'t, T> {
         let (low, high) = encode_bounds(&range);
-        Scan::new(&self.core, &table.set, Target::Rows, low, high, Direction::Forward)
+        Scan::new(&self.core, &table.set, Target::Rows, (&low, &high), Direction::Forward)
     }
 
     /// As [`ReadTx::scan`], in descending key order.
@@ -239,7 +239,7 @@ impl ReadTx {
         range: impl RangeBounds<T::Key>,
     ) -> Scan<'t, T> {
         let (low, high) = encode_bounds(&range);
-        Scan::new(&self.core, &table.set, Target::Rows, low, high, Direction::Backward)
+        Scan::new(&self.core, &table.set, Target::Rows, (&low, &high), Direction::Backward)
     }
 
     /// Returns the rows whose keys begin with `prefix`: the first columns of the key, as a tuple.
@@ -250,7 +250,7 @@ impl ReadTx {
         prefix: &P,
     ) -> Scan<'t, T> {
         let range = table.set.primary.codec.range_of_prefix(prefix);
-        Scan::new(&self.core, &table.set, Target::Rows, range.low, range.high, Direction::Forward)
+        Scan::new(&self.core, &table.set, Target::Rows, (&range.low, &range.high), Direction::Forward)
     }
 
     /// As [`ReadTx::prefix`], in descending key order.
@@ -261,7 +261,7 @@ impl ReadTx {
         prefix: &P,
     ) -> Scan<'t, T> {
         let range = table.set.primary.codec.range_of_prefix(prefix);
-        Scan::new(&self.core, &table.set, Target::Rows, range.low, range.high, Direction::Backward)
+        Scan::new(&self.core, &table.set, Target::Rows, (&range.low, &range.high), Direction::Backward)
     }
 
     /// Counts the rows with keys in `range`. Ordered tables only.
@@ -341,7 +341,7 @@ impl ReadTx {
         if index.secondary().organization == Organization::Hash {
             return Scan::of_range(&self.core, &index.set, index.at, (P::COUNT == K::COUNT).then_some(range));
         }
-        Scan::new(&self.core, &index.set, Target::Index(index.at), range.low, range.high, Direction::Forward)
+        Scan::new(&self.core, &index.set, Target::Index(index.at), (&range.low, &range.high), Direction::Forward)
     }
 
     /// As [`ReadTx::find_by`], in descending index order.
@@ -352,7 +352,7 @@ impl ReadTx {
         prefix: &P,
     ) -> Scan<'t, T> {
         let range = index.secondary().table.codec.range_of_prefix(prefix);
-        Scan::new(&self.core, &index.set, Target::Index(index.at), range.low, range.high, Direction::Backward)
+        Scan::new(&self.core, &index.set, Target::Index(index.at), (&range.low, &range.high), Direction::Backward)
     }
 
     /// Returns the rows whose index keys lie in `range`, in index order. Ordered indexes only.
@@ -396,7 +396,7 @@ impl ReadTx {
         range: impl RangeBounds<K>,
     ) -> Scan<'t, T> {
         let range = index.secondary().table.codec.range_between(range.start_bound(), range.end_bound());
-        Scan::new(&self.core, &index.set, Target::Index(index.at), range.low, range.high, Direction::Forward)
+        Scan::new(&self.core, &index.set, Target::Index(index.at), (&range.low, &range.high), Direction::Forward)
     }
 
     /// As [`ReadTx::scan_by`], in descending index order. The same holds for NULL.
@@ -406,7 +406,7 @@ impl ReadTx {
         range: impl RangeBounds<K>,
     ) -> Scan<'t, T> {
         let range = index.secondary().table.codec.range_between(range.start_bound(), range.end_bound());
-        Scan::new(&self.core, &index.set, Target::Index(index.at), range.low, range.high, Direction::Backward)
+        Scan::new(&self.core, &index.set, Target::Index(index.at), (&range.low, &range.high), Direction::Backward)
     }
 
     /// The number of runs of the body in this transaction; 1 in the first.

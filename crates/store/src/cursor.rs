@@ -21,12 +21,14 @@ pub enum Direction {
 
 /// A scan, leaf by leaf. [`Index::scan`](crate::Index::scan) positions it,
 /// [`Index::next_leaf`](crate::Index::next_leaf) moves it; it then shows records that were in one leaf at one
-/// time.
+/// time. The first records that it shows are few, and the rest of their leaf comes with the next move.
 #[derive(Debug, Default)]
 pub struct Cursor {
     pub(crate) records: Vec<RecordPtr>,
     pub(crate) leaf: Option<(NodeVersion, NonNull<AtomicU64>)>,
     pub(crate) position: Position,
+    /// Records that the next move shows at most.
+    pub(crate) room: usize,
     /// The position before the last leaf, for scans that merge in other records.
     pub(crate) before: Limit,
 }
@@ -48,6 +50,7 @@ impl Cursor {
         self.records.clear();
         self.records.reserve(size::LEAF);
         self.leaf = None;
+        self.room = size::FIRST;
         let position = &mut self.position;
         position.direction = direction;
         position.exhausted = false;
@@ -57,6 +60,17 @@ impl Cursor {
         };
         lower.set(low);
         upper.set(high);
+    }
+
+    /// From now on each move shows all records of its leaf, even the first.
+    pub fn show_whole_leaves(&mut self) {
+        self.room = usize::MAX;
+    }
+
+    /// The key from which the scan continues, to choose a leaf hint. Any key if the range is open there.
+    #[inline(always)]
+    pub fn near_key(&self, class: KeyClass) -> Key<'_> {
+        self.position.near.key(class)
     }
 
     /// The records of the leaf within the scan's bounds, in the scan's order; at most a leaf's capacity.

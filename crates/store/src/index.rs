@@ -314,15 +314,22 @@ impl Index {
         Ok(())
     }
 
-    /// Moves `cursor` to the next leaf of its scan: its records within the bounds, read at one time, with the leaf's
-    /// node version and gap word. Every leaf that could hold a key of the range is shown, so also leaves without a
-    /// record. `false` when there is none left; the cursor then still shows the last one.
+    /// Moves `cursor` to the next records of its scan: those of one leaf within the bounds, read at one time, with the
+    /// leaf's node version and gap word. Every leaf that could hold a key of the range is shown, so also leaves without
+    /// a record. Of the first leaf with records the first few are shown, and the others by the next call: with the node
+    /// version that the leaf has then. `false` when there are none left; the cursor then still shows the last ones.
     ///
-    /// Keys that stay linked are shown exactly once, whatever splits and unlinks happen between calls.
+    /// Keys that stay linked are shown exactly once, whatever splits and unlinks happen between calls. The leaf becomes
+    /// that of `leaf_hint`.
     // Not inlined, for the reason of `get_near`.
     #[inline(never)]
-    pub fn next_leaf(&self, cursor: &mut Cursor, pin: Pinned<'_>) -> bool {
-        on!(&self.0, index, K => tree index.next_leaf(cursor, pin), hash { let _ = (index, cursor, pin); false })
+    pub fn next_leaf(&self, cursor: &mut Cursor, leaf_hint: &mut LeafHint, pin: Pinned<'_>) -> bool {
+        on!(
+            &self.0,
+            index,
+            K => tree index.next_leaf(cursor, leaf_hint, pin),
+            hash { let _ = (index, cursor, leaf_hint, pin); false }
+        )
     }
 
     /// As [`Index::next_leaf`], and merges in those of `others` whose keys the cursor passes, each once, in
@@ -334,12 +341,13 @@ impl Index {
     pub unsafe fn next_leaf_with(
         &self,
         cursor: &mut Cursor,
+        leaf_hint: &mut LeafHint,
         pin: Pinned<'_>,
         others: impl FnOnce() -> Vec<RecordPtr>,
     ) -> bool {
         let class = self.class();
         cursor.before.set(cursor.position.near.bound(class));
-        if !self.next_leaf(cursor, pin) {
+        if !self.next_leaf(cursor, leaf_hint, pin) {
             return false;
         }
         let others = others();
@@ -373,11 +381,12 @@ impl Index {
                     walk.cursor.begin(Bound::Unbounded, Bound::Unbounded, Direction::Forward);
                 }
                 let begin = out.len();
-                let mut more = index.next_leaf(&mut walk.cursor, pin);
+                let leaf_hint = &mut LeafHint::default();
+                let mut more = index.next_leaf(&mut walk.cursor, leaf_hint, pin);
                 let found = more;
                 while more {
                     out.extend_from_slice(walk.cursor.records());
-                    more = out.len() - begin < CHUNK && index.next_leaf(&mut walk.cursor, pin);
+                    more = out.len() - begin < CHUNK && index.next_leaf(&mut walk.cursor, leaf_hint, pin);
                 }
                 found
             },
@@ -499,7 +508,7 @@ mod tests {
                     Organization::Ordered => {
                         assert_eq!(index.scan(all, all, forward, &mut cursor), Ok(()));
                         let mut shown = Vec::new();
-                        while index.next_leaf(&mut cursor, cx.local.pinned()) {
+                        while index.next_leaf(&mut cursor, &mut LeafHint::default(), cx.local.pinned()) {
                             shown.extend_from_slice(cursor.records());
                         }
                         assert_eq!(shown, records);

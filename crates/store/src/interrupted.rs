@@ -358,7 +358,7 @@ fn a_scan_of_a_tree() {
             let mut cursor = Cursor::new();
             cursor.begin(Bound::Included(Key::Word8(low)), Bound::Included(Key::Word8(high)), direction);
             let mut leaves = Vec::new();
-            while tree.next_leaf(&mut cursor, worker.local.pinned()) {
+            while tree.next_leaf(&mut cursor, &mut LeafHint::default(), worker.local.pinned()) {
                 // SAFETY: found while online.
                 let keyed = |&record: &RecordPtr| (unsafe { Word8::of(record) }, record);
                 leaves.push((cursor.node_version(), cursor.records().iter().map(keyed).collect()));

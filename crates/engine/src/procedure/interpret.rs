@@ -252,7 +252,7 @@ impl Operate for Reference<'_> {
             }
             (_, Keys::Prefix(key)) => {
                 let KeyRange { low, high } = range(&key)?;
-                RawScan::new(self.tx, &table.set, target, low, high, direction)
+                RawScan::new(self.tx, &table.set, target, (&low, &high), direction)
             }
             (_, Keys::Between { low, high, inclusive }) => {
                 let above = low.map(|low| range(&low)).transpose()?;
@@ -272,7 +272,7 @@ impl Operate for Reference<'_> {
                     (Some(bound), None) | (None, Some(bound)) => codec.leave_out_nulls(between, &bound.low),
                     _ => between,
                 };
-                RawScan::new(self.tx, &table.set, target, low, high, direction)
+                RawScan::new(self.tx, &table.set, target, (&low, &high), direction)
             }
         };
         // A row is read completely before the next step.

@@ -433,22 +433,24 @@ fn insert_row<P: Path>(
     exists: OnExists,
 ) -> Result<bool, Abort> {
     let tx = path.tx();
-    if !set.has_unique_index() {
-        return insert_parts(path, set, key, staged, exists);
-    }
-    match tx.position() {
-        Ok(position) => tx.keep_or_roll_back(position, insert_parts(path, set, key, staged, exists)),
+    let position = match set.has_unique_index().then(|| tx.position()).transpose() {
+        Ok(position) => position,
         Err(abort) => {
             cold_path();
             tx.worker().discard(&set.primary, staged);
-            Err(abort)
+            return Err(abort);
         }
+    };
+    let inserted = insert_parts(path, set, key, staged, exists);
+    match position {
+        None => inserted,
+        Some(position) => tx.keep_or_roll_back(position, inserted),
     }
 }
 
 /// Passes a staged row to the worker. If the transaction stops before that, or while it waits, the row is
 /// discarded.
-#[inline]
+#[inline(always)]
 pub(crate) fn insert_staged<P: Path>(
     path: &P,
     table: &Table,
@@ -470,7 +472,7 @@ pub(crate) fn insert_staged<P: Path>(
 }
 
 /// Inserts the row, then its index entries.
-#[inline]
+#[inline(always)]
 fn insert_parts<P: Path>(
     path: &P,
     set: &TableSet,

@@ -575,13 +575,14 @@ impl<O: Origin> Optimistic<O> {
 
     #[inline]
     pub(super) fn next_leaf(&mut self, table: &Table, scan: &mut Scan) -> bool {
-        let Attempt { core, writes, .. } = &mut self.base;
+        let Attempt { core, writes, leaf_hints, .. } = &mut self.base;
         let pin = core.local.pinned();
+        let leaf_hint = leaf_hints.of(table, &scan.cursor.near_key(table.class));
         if !O::Locks::HOLDS || writes.deferred.is_empty() {
-            return table.index.next_leaf(&mut scan.cursor, pin);
+            return table.index.next_leaf(&mut scan.cursor, leaf_hint, pin);
         }
         // SAFETY: the keys of deferred records of the table are set, and the records are this attempt's until it ends.
-        unsafe { table.index.next_leaf_with(&mut scan.cursor, pin, || writes.deferred_of(table)) }
+        unsafe { table.index.next_leaf_with(&mut scan.cursor, leaf_hint, pin, || writes.deferred_of(table)) }
     }
 
     /// Undoes all writes since the savepoint. Reads in between stay. The words on which the writes would have built are

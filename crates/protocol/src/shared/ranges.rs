@@ -14,7 +14,7 @@ use std::sync::atomic::Ordering;
 
 use seriatim_base::thread::Touch;
 use seriatim_catalog::{Key, KeyBuf, KeyClass};
-use seriatim_store::{Cursor, Direction, RecordPtr, read_key};
+use seriatim_store::{Cursor, Direction, LeafHint, RecordPtr, read_key};
 use seriatim_txn::{OpError, Scan, Table};
 
 use super::optimistic::{NodeSetEntry, Optimistic};
@@ -96,6 +96,8 @@ impl<O: Origin> Optimistic<O> {
         let part = |cursor: &Cursor| cursor.ahead(class).map(|(low, high)| (owned(low), owned(high)));
         let before = part(&scan.cursor).filter(|_| self.base.writes.deferred.is_empty());
         scan.note = 0;
+        // One note for each leaf.
+        scan.cursor.show_whole_leaves();
         if !self.next_leaf(table, scan) {
             return Ok(false);
         }
@@ -156,11 +158,12 @@ impl<O: Origin> Optimistic<O> {
         if table.index.scan(low, high, *direction, cursor).is_err() {
             return false;
         }
+        cursor.show_whole_leaves();
         again.clear();
         let (before, len) = (node_set[*entry], node_set.len());
         let NodeSetEntry { table: id, by, .. } = before;
         let mut leaves = 0;
-        while table.index.next_leaf(cursor, pin) {
+        while table.index.next_leaf(cursor, &mut LeafHint::default(), pin) {
             again.extend_from_slice(cursor.records());
             let found = NodeSetEntry { node_version: cursor.node_version(), table: id, by };
             match leaves {

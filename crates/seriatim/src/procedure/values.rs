@@ -18,7 +18,7 @@ pub fn first<R>(mut rows: impl Iterator<Item = Result<R, Abort>>) -> Result<Opti
 /// The number of rows that are stored in place.
 const FEW: usize = 16;
 
-/// A list of rows, without allocation for up to [`FEW`]. Most scans whose rows are all kept find a handful.
+/// A list of rows, without allocation for up to `FEW`. Most scans whose rows are all kept find a handful.
 #[derive(Clone, Debug)]
 pub enum Rows<R> {
     /// No rows.

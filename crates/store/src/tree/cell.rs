@@ -18,6 +18,10 @@ pub(crate) trait Cell: Send + Sync + 'static {
     fn store<A: Access>(&self, access: &mut A, value: Self::Value);
     /// Whether `a` is smaller, computed without a branch.
     fn less(a: Self::Value, b: Self::Value) -> bool;
+    /// The value above `below`, and at most `above`, that ends with the most zero bits. `below` is less than `above`.
+    fn roundest(below: Self::Value, above: Self::Value) -> Self::Value;
+    /// With how many zero bits it ends.
+    fn zeros(value: Self::Value) -> u32;
     /// The next smaller value.
     fn before(value: Self::Value) -> Option<Self::Value>;
     /// The next larger value.
@@ -42,6 +46,17 @@ impl Cell for AtomicU64 {
     #[inline(always)]
     fn less(a: u64, b: u64) -> bool {
         a < b
+    }
+
+    #[inline(always)]
+    fn roundest(below: u64, above: u64) -> u64 {
+        // The highest bit in which they differ is one of `above`: no value between has more zeros behind it.
+        above & (u64::MAX << (below ^ above).ilog2())
+    }
+
+    #[inline(always)]
+    fn zeros(value: u64) -> u32 {
+        value.trailing_zeros()
     }
 
     #[inline(always)]
@@ -83,6 +98,17 @@ impl Cell for Pair {
         let (high, low) = ((a >> 64) as u64, a as u64);
         let (high_b, low_b) = ((b >> 64) as u64, b as u64);
         (high < high_b) | ((high == high_b) & (low < low_b))
+    }
+
+    #[inline(always)]
+    fn roundest(below: u128, above: u128) -> u128 {
+        // The highest bit in which they differ is one of `above`: no value between has more zeros behind it.
+        above & (u128::MAX << (below ^ above).ilog2())
+    }
+
+    #[inline(always)]
+    fn zeros(value: u128) -> u32 {
+        value.trailing_zeros()
     }
 
     #[inline(always)]

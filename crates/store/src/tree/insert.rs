@@ -7,6 +7,9 @@
 //!
 //! The split point: an ascending run (each insertion right behind the last) splits behind itself, so that sequential
 //! loads leave full leaves. A descending run splits before itself, and any other insertion in the middle.
+//!
+//! The separator is the roundest value between the two keys. Where they differ in a prefix, a scan of the greater
+//! prefix then begins in the leaf of its first key, and not in that of the last key before.
 
 use super::Root;
 use super::cell::Cell;
@@ -61,7 +64,7 @@ impl<K: NodeKind, const LEAF: usize, const FAN: usize> Tree<K, LEAF, FAN> {
         self.insert_near(cx, probe, &mut LeafHint::default(), record, observer)
     }
 
-    /// As [`Tree::insert`], beginning with the hinted leaf.
+    /// As [`Tree::insert`], beginning with the hinted leaves.
     #[inline]
     pub(crate) fn insert_near<O: Observer>(
         &self,
@@ -74,8 +77,8 @@ impl<K: NodeKind, const LEAF: usize, const FAN: usize> Tree<K, LEAF, FAN> {
         // As `insert_with` does, for both.
         let _ = cx.local.pinned();
         if !O::ADMITS
-            && let Some(leaf) = self.touched(leaf_hint)
-            && leaf.takes(&mut Optimistic, probe).is_some()
+            && let Some([read, inserted]) = self.touched(leaf_hint)
+            && let Some(leaf) = [inserted, read].into_iter().find(|leaf| leaf.takes(&mut Optimistic, probe).is_some())
             && let Ok(Some(before)) = cx.agent.run(cx.outside, &NoLocks, &mut InsertPoint { leaf, probe, record })
         {
             observer.changed(&leaf.word, before.0, before.changed().0);
@@ -139,7 +142,11 @@ impl<K: NodeKind, const LEAF: usize, const FAN: usize> Tree<K, LEAF, FAN> {
     ) -> Result<Inserted, OutOfMemory> {
         // The memory that bodies reach stays allocated while the worker is online (rule 2); this asserts that it is.
         let _ = cx.local.pinned();
-        let start = self.touched(leaf_hint);
+        let is_here = |leaf: &&Leaf<K, LEAF>| {
+            let range = leaf.range(&mut Optimistic);
+            (range.low..=range.last).contains(&K::short(probe))
+        };
+        let start = self.touched(leaf_hint).and_then(|[read, inserted]| [inserted, read].into_iter().find(is_here));
         let unlinked = self.unlinked();
         let mut spare = Spare::default();
         let mut patience = Patience::default();
@@ -183,7 +190,7 @@ impl<K: NodeKind, const LEAF: usize, const FAN: usize> Tree<K, LEAF, FAN> {
             }
         };
         spare.give_back(cx);
-        *leaf_hint = LeafHint { tree: self.id, unlinked, leaf: leaf.address() };
+        leaf_hint.insert(self.id, unlinked, leaf.address());
         Ok(inserted)
     }
 }
@@ -381,7 +388,8 @@ impl<'a, K: NodeKind, const LEAF: usize, const FAN: usize> Insert<'_, 'a, '_, K,
             out_of_line: if out_of_line.is_empty() { 0 } else { out_of_line_block_bytes(out_of_line.len()) },
         };
         let Some(taken) = self.spare.take(need) else { return Ok(Step::Lacks(need)) };
-        let mut separator = Separator::<K> { short: above.0, out_of_line: 0 };
+        let between = if out_of_line.is_empty() { K::Cell::roundest(below.0, above.0) } else { above.0 };
+        let mut separator = Separator::<K> { short: between, out_of_line: 0 };
         if !out_of_line.is_empty() {
             // SAFETY: the block is private and of the requested size.
             unsafe { out_of_line::write(taken.out_of_line, out_of_line) };

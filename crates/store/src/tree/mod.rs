@@ -1,14 +1,15 @@
 //! The ordered index: a B+-tree (DBX §4; `README.md` beside this file).
 //!
 //! Invariants: (a) Every key is in the one leaf that a descent for it reaches; leaves hold their keys in ascending
-//! order, without repeats. (b) Every change of a leaf's records, and its unlinking, changes the leaf's word; a leaf
-//! loses keys of its range in no other way. So a word that has not changed proves what the leaf held and that it is
-//! still the leaf to look in. (c) A thread that waits for a latch holds none, and one that holds a latch waits for
-//! nothing: no deadlock, and waits end. (d) Nodes have no siblings: scans go from leaf to leaf by descending for the
-//! bound that ended the last one. So a split or unlink touches the node, its parent and nothing else. (e) A leaf that
-//! becomes empty is unlinked with every ancestor that has no other child. It stays if its gap is held, if its last
-//! record stays (`Observer::EMPTIES`), or if it is the last leaf. Half-empty leaves are merged where memory is scarce,
-//! and nothing else (Sen and Tarjan 2010: deletion without rebalancing is fine).
+//! order, without repeats. (b) Every change of a leaf's records, every loss of keys of its range, and its unlinking
+//! changes the leaf's word. So a word that has not changed proves what the leaf held and that it is still the leaf to
+//! look in. (c) A thread that waits for a latch holds none, and one that holds a latch waits for nothing: no deadlock,
+//! and waits end. (d) Nodes have no siblings: scans go from leaf to leaf by descending for the bound that ended the
+//! last one. So a split touches the node, its parent and nothing else. An unlink touches nodes on the way to the leaf,
+//! and its left neighbour if a rounder separator is between them. (e) A leaf that becomes empty is unlinked with every
+//! ancestor that has no other child. It stays if its gap is held, if its last record stays (`Observer::EMPTIES`), or
+//! if it is the last leaf. Half-empty leaves are merged where memory is scarce, and nothing else (Sen and Tarjan 2010:
+//! deletion without rebalancing is fine).
 
 mod cell;
 mod check;
@@ -117,27 +118,30 @@ impl<K: NodeKind, const LEAF: usize, const FAN: usize> Tree<K, LEAF, FAN> {
         answer.map_err(|node_version| (node_version, &leaf.gap))
     }
 
-    /// As [`Tree::get`], beginning with the hinted leaf.
+    /// As [`Tree::get`], beginning with the hinted leaves.
     pub(crate) fn get_near(
         &self,
         probe: K::Probe<'_>,
         leaf_hint: &mut LeafHint,
         _pin: Pinned<'_>,
     ) -> Result<RecordPtr, NodeVersion> {
-        if let Some(leaf) = self.touched(leaf_hint) {
+        let here = |leaf: &'_ Leaf<K, LEAF>| {
             let load = &mut Optimistic;
             let state = State(load.follow(&leaf.word));
             let range = leaf.range(load);
-            if state.is_usable()
-                && (range.low..=range.last).contains(&K::short(probe))
-                && let Some(answer) = leaf.get(state, probe)
-            {
-                return answer;
-            }
+            let is_here = (range.low..=range.last).contains(&K::short(probe));
+            (is_here && state.is_usable()).then_some(state)
+        };
+        if let Some([read, inserted]) = self.touched(leaf_hint)
+            && let Some((leaf, state)) =
+                here(read).map(|state| (read, state)).or_else(|| here(inserted).map(|state| (inserted, state)))
+            && let Some(answer) = leaf.get(state, probe)
+        {
+            return answer;
         }
         let unlinked = self.unlinked();
         let (answer, leaf) = self.get_by_descent(probe);
-        *leaf_hint = LeafHint { tree: self.id, unlinked, leaf: leaf.address() };
+        leaf_hint.read(self.id, unlinked, leaf.address());
         answer
     }
 
@@ -168,13 +172,13 @@ impl<K: NodeKind, const LEAF: usize, const FAN: usize> Tree<K, LEAF, FAN> {
         self.unlinked.load(Ordering::Acquire)
     }
 
-    /// The leaf a leaf hint is on, if it is still there.
+    /// The leaves of a leaf hint, if they are still there: the one that was read, the one that was inserted into.
     #[inline(always)]
-    fn touched(&self, leaf_hint: &LeafHint) -> Option<&Leaf<K, LEAF>> {
+    fn touched(&self, leaf_hint: &LeafHint) -> Option<[&Leaf<K, LEAF>; 2]> {
         let kept = leaf_hint.tree == self.id && leaf_hint.unlinked == self.unlinked();
         // SAFETY: rule 2: no leaf of this tree was retired since the leaf hint was set, or only after this
         // thread came online.
-        kept.then(|| unsafe { Leaf::at(leaf_hint.leaf) })
+        kept.then(|| unsafe { [Leaf::at(leaf_hint.leaf), Leaf::at(leaf_hint.inserted)] })
     }
 }
 

@@ -177,8 +177,20 @@ impl<K: NodeKind, const LEAF: usize> Leaf<K, LEAF> {
     /// The first slot whose key is not below `probe`, and the record there if it has that key.
     #[inline(always)]
     pub(crate) fn find<L: Load>(&self, load: &mut L, count: usize, probe: K::Probe<'_>) -> (usize, Option<RecordPtr>) {
+        self.find_from(load, 0, count, probe)
+    }
+
+    /// As [`Leaf::find`], among the slots from `first` to `count`.
+    #[inline(always)]
+    pub(crate) fn find_from<L: Load>(
+        &self,
+        load: &mut L,
+        first: usize,
+        count: usize,
+        probe: K::Probe<'_>,
+    ) -> (usize, Option<RecordPtr>) {
         let short = K::short(probe);
-        let place = partition(count, |i| K::Cell::less(self.key(load, i), short));
+        let place = first + partition(count - first, |i| K::Cell::less(self.key(load, first + i), short));
         if place == count || self.key(load, place) != short {
             (place, None)
         } else if K::EXACT {
@@ -395,7 +407,7 @@ impl<K: NodeKind, const FAN: usize> Interior<K, FAN> {
         first + partition(tied, |i| passed(unsafe { self.separator(load, first + i).compare(probe) }))
     }
 
-    fn set_separator<A: Access>(&self, access: &mut A, index: usize, separator: Separator<K>) {
+    pub(crate) fn set_separator<A: Access>(&self, access: &mut A, index: usize, separator: Separator<K>) {
         self.keys[index].store(access, separator.short);
         self.out_of_line_values[index].store(access, separator.out_of_line);
     }
@@ -421,11 +433,10 @@ impl<K: NodeKind, const FAN: usize> Interior<K, FAN> {
         self.set_count(access, count + 1);
     }
 
-    /// Takes the child at `index` out, and the separator on its left, or on its right if it is the first. Gives the
-    /// separator's out-of-line value; the node is latched and has another child.
-    pub(crate) fn remove<A: Access>(&self, access: &mut A, count: usize, index: usize) -> u64 {
-        debug_assert!(index <= count && count > 0);
-        let separator = index.saturating_sub(1);
+    /// Takes the child at `index` out, and a separator beside it. The neighbour on the other side of the separator gets
+    /// the child's keys. Gives the separator's out-of-line value; the node is latched and has another child.
+    pub(crate) fn remove<A: Access>(&self, access: &mut A, count: usize, index: usize, separator: usize) -> u64 {
+        debug_assert!(index <= count && separator < count && (separator == index || separator + 1 == index));
         let out_of_line = self.separator(&mut BodyLoads(access), separator).out_of_line;
         for i in separator + 1..count {
             let moved = self.separator(&mut BodyLoads(access), i);

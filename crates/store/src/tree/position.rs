@@ -39,8 +39,9 @@ impl Limit {
         }
     }
 
-    /// Its key, of this class, if it has one.
-    fn key(&self, class: KeyClass) -> Key<'_> {
+    /// Its key, of this class. Any key if it has none.
+    #[inline(always)]
+    pub(crate) fn key(&self, class: KeyClass) -> Key<'_> {
         match class {
             KeyClass::Word8 => Key::Word8(self.word as u64),
             KeyClass::Word16 => Key::Word16(self.word),

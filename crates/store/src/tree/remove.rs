@@ -5,6 +5,11 @@
 //! is marked dead. The keys of the leaf now belong to a neighbour, whose word does not change. It has lost nothing, and
 //! a reader that looked for a key of the dead leaf holds the dead leaf's word.
 //!
+//! The less round of the separators beside the leaf is dropped, so that prefixes begin where leaves begin. The one on
+//! the right of a last child is further up: all nodes from there on are latched, and change. First the separator on the
+//! left is made as round as the keys of the left neighbour admit, so that the head of a queue gets a leaf of its own.
+//! The left neighbour loses keys by that, and its word changes.
+//!
 //! Where memory is scarce, a half-empty leaf is merged with a neighbour below the same parent, if one leaf can hold
 //! their records. Parent and both leaves are latched. The left leaf takes the records, and its word changes. The right
 //! one is then unlinked like an empty leaf: its gap must not be held, and is closed. The gap of the left one may be
@@ -15,10 +20,11 @@
 //! that insertions and deletions in turn do not merge and split a leaf each time.
 
 use super::Tree;
-use super::descend::{LeafTarget, Path};
-use super::kind::NodeKind;
+use super::cell::Cell;
+use super::descend::{self, LeafTarget, Path};
+use super::kind::{NodeKind, Separator};
 use super::load::{BodyLoads, Load, Patience};
-use super::node::{Interior, Leaf, Meta, out_of_line_bytes_at};
+use super::node::{Interior, Leaf, Meta, Range, out_of_line_bytes_at};
 use crate::index::StoreCx;
 use crate::node_version::State;
 use crate::observer::{GAP_CLOSED, Observer};
@@ -131,6 +137,9 @@ impl<K: NodeKind, const LEAF: usize, const FAN: usize> Tree<K, LEAF, FAN> {
     }
 }
 
+/// Bits of the shortest column of a key.
+const COLUMN_BITS: u32 = 8;
+
 /// The result of a run of the body.
 enum Step<'a, K: NodeKind, const LEAF: usize> {
     /// The key does not have this record.
@@ -196,9 +205,13 @@ impl<'a, K: NodeKind, const LEAF: usize, const FAN: usize> Remove<'a, '_, K, LEA
         if count != 1 || found != Some(self.record) {
             return Err(BodyError::Busy);
         }
-        let fork = (0..path.len()).rev().find(|&i| path.step(i).count > 0);
+        let lowest =
+            |wanted: fn(&descend::Step<'a, K, FAN>) -> bool| (0..path.len()).rev().find(|&i| wanted(&path.step(i)));
+        let fork = lowest(|step| step.count > 0);
+        // The ancestor with the separator on the right: the fork, or one above it whose last leaf this is.
+        let edge = lowest(|step| step.index < step.count);
         // Without a fork this is the last leaf of the tree, which stays.
-        let first = fork.unwrap_or(path.len());
+        let first = edge.or(fork).unwrap_or(path.len());
         for i in first..path.len() {
             let step = path.step(i);
             if !access.lock(&step.node.word, step.state.0, step.state.latched().0) {
@@ -222,15 +235,77 @@ impl<'a, K: NodeKind, const LEAF: usize, const FAN: usize> Remove<'a, '_, K, LEA
             unlatch(access, &path, first..path.len());
             return Ok(Step::Removed { leaf, before: state });
         };
-        let step = path.step(fork);
-        let out_of_line = step.node.remove(access, step.count, step.index);
+        let out_of_line = Self::unlink(access, &path, edge, fork);
+        for i in first..fork {
+            access.store(&path.step(i).node.word, path.step(i).state.changed().0);
+        }
         for i in fork + 1..path.len() {
             access.store(&path.step(i).node.word, path.step(i).state.dead().0);
         }
         access.store(&leaf.word, state.dead().0);
-        access.store(&step.node.word, step.state.changed().0);
+        access.store(&path.step(fork).node.word, path.step(fork).state.changed().0);
         self.branch = Some(path);
         Ok(Step::Unlinked { leaf, branch: fork + 1, out_of_line })
+    }
+
+    /// Takes the branch below step `fork` out, with the less round separator beside it: the one on its left, or the one
+    /// on its right, which is at step `edge`. If they are equal, the left one. All steps from the higher of the two on
+    /// are latched. Gives the out-of-line value of the separator.
+    fn unlink<A: Access>(access: &mut A, path: &Path<'a, K, FAN>, edge: Option<usize>, fork: usize) -> u64 {
+        let step = path.step(fork);
+        let Some(left) = step.index.checked_sub(1) else { return step.node.remove(access, step.count, 0, 0) };
+        let Some(edge) = edge else { return step.node.remove(access, step.count, step.index, left) };
+        if fork + 1 == path.len() {
+            Self::round_left(access, step);
+        }
+        let (above, load) = (path.step(edge), &mut BodyLoads(&mut *access));
+        let (kept, dropped) = (step.node.separator(load, left), above.node.separator(load, above.index));
+        if K::Cell::zeros(kept.short) <= K::Cell::zeros(dropped.short) {
+            return step.node.remove(access, step.count, step.index, left);
+        }
+        if edge == fork {
+            return step.node.remove(access, step.count, step.index, step.index);
+        }
+        // The nodes from the edge to the fork end where the branch began.
+        above.node.set_separator(access, above.index, kept);
+        step.node.remove(access, step.count, step.index, left);
+        dropped.out_of_line
+    }
+
+    /// Lowers the separator on the left of a leaf that goes, if there is one behind the last key on its left that is
+    /// rounder by a byte: only then can a prefix begin there. The left neighbour has no record between the two, but
+    /// loses these keys: its word changes. It keeps them if its gap is held, for they are held with it. The parent is
+    /// latched.
+    fn round_left<A: Access>(access: &mut A, parent: descend::Step<'a, K, FAN>) {
+        let (node, at) = (parent.node, parent.index - 1);
+        let load = &mut BodyLoads(&mut *access);
+        let separator = node.separator(load, at);
+        // SAFETY: rule 2: a child of a node that was read while online, at level 0.
+        let left = unsafe { Leaf::<K, LEAF>::at(node.child(load, at)) };
+        let state = State(load.follow(&left.word));
+        let count = left.meta(load).count;
+        if separator.out_of_line != 0 || count == 0 || !state.is_usable() {
+            return;
+        }
+        let last = left.key(load, count - 1);
+        // Keys that tie have no value between them; another thread may be changing the leaf.
+        if last >= separator.short {
+            return;
+        }
+        let round = K::Cell::roundest(last, separator.short);
+        let is_rounder = K::Cell::zeros(round) >= K::Cell::zeros(separator.short) + COLUMN_BITS;
+        if !is_rounder || !access.lock(&left.word, state.0, state.latched().0) {
+            return;
+        }
+        // A thread that holds the gap from now on sees the latch, and that what it read is out of date.
+        if !access.lock(&left.gap, 0, 0) {
+            access.store(&left.word, state.0);
+            return;
+        }
+        let range = left.range(&mut BodyLoads(&mut *access));
+        left.set_range(access, Range { last: K::Cell::before(round).unwrap_or(range.last), ..range });
+        node.set_separator(access, at, Separator { short: round, out_of_line: 0 });
+        access.store(&left.word, state.changed().0);
     }
 }
 
@@ -282,7 +357,7 @@ unsafe impl<'a, K: NodeKind, const LEAF: usize, const FAN: usize> Body for Merge
         }
         (0..count).for_each(|i| right.copy(access, i, left, there + i));
         left.set_meta(access, Meta { count: there + count, inserted: None });
-        let out_of_line = parent.node.remove(access, parent.count, index);
+        let out_of_line = parent.node.remove(access, parent.count, index, index - 1);
         access.store(&left.word, left_state.changed().0);
         access.store(&right.word, right_state.dead().0);
         access.store(&parent.node.word, parent.state.changed().0);

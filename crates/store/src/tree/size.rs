@@ -3,5 +3,8 @@
 /// Records in a leaf: 512 bytes with one-word keys, 768 with two-word keys.
 pub(crate) const LEAF: usize = if cfg!(feature = "small") { 4 } else { 29 };
 
+/// Records that a scan shows at first. Scans that end after a row or two are common, and copy no leaf whole.
+pub(crate) const FIRST: usize = if cfg!(feature = "small") { 2 } else { 4 };
+
 /// Children of an interior node: 512 bytes with one-word keys. DBX §4 has 15 in 256 bytes; see `README.md` for why not.
 pub(crate) const FAN: usize = if cfg!(feature = "small") { 4 } else { 31 };

@@ -4,6 +4,7 @@ mod gc;
 mod held;
 mod places;
 mod prefetch;
+mod ranges;
 mod redo;
 mod savepoints;
 mod tids;
@@ -43,7 +44,7 @@ macro_rules! under_every_protocol {
         mod under {
             $(
                 mod $name {
-                    use crate::contract::{gc, places, prefetch, redo, savepoints, tids, waiting};
+                    use crate::contract::{gc, places, prefetch, ranges, redo, savepoints, tids, waiting};
 
                     #[test]
                     fn the_last_record_of_a_held_leaf_is_unlinked_later() {
@@ -93,6 +94,11 @@ macro_rules! under_every_protocol {
                     #[test]
                     fn the_absence_that_a_rolled_back_insert_saw_stays_read() {
                         savepoints::rolled_back_insert::<$protocol>();
+                    }
+
+                    #[test]
+                    fn a_row_that_appears_while_a_scan_is_in_its_range_is_shown_or_refutes_one_of_the_two() {
+                        ranges::a_row_appears::<$protocol>();
                     }
 
                     #[test]

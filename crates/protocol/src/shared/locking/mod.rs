@@ -387,7 +387,9 @@ impl<const WAITS: bool> seriatim_txn::Worker for Worker<WAITS> {
                 return Ok(None);
             }
             scan.next = 0;
-            scan.done = !table.index.next_leaf(&mut scan.cursor, self.base.core.local.pinned());
+            let Attempt { core, leaf_hints, .. } = &mut self.base;
+            let leaf_hint = leaf_hints.of(table, &scan.cursor.near_key(table.class));
+            scan.done = !table.index.next_leaf(&mut scan.cursor, leaf_hint, core.local.pinned());
             if scan.done {
                 return Ok(None);
             }

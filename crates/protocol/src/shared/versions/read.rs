@@ -15,6 +15,7 @@ use seriatim_store::{NodeVersion, RecordPtr};
 use seriatim_txn::{OpError, RowPtr, Scan, Seen, Table};
 
 use super::{View, find};
+use crate::shared::attempt::Attempt;
 use crate::shared::optimistic::Optimistic;
 use crate::shared::origin::Origin;
 use crate::shared::record;
@@ -144,13 +145,15 @@ pub fn scan_next<O: Origin, V: View>(
 
 #[inline]
 fn next_leaf<O: Origin, V: View>(attempt: &mut Optimistic<O>, table: &Table, scan: &mut Scan, view: V) -> bool {
-    let core = &attempt.base.core;
+    let Attempt { core, leaf_hints, .. } = &mut attempt.base;
+    let (leaf_hint, pin) = (leaf_hints.of(table, &scan.cursor.near_key(table.class)), core.local.pinned());
     if let Some(epoch) = view.epoch() {
         let epoch = view.whole().map_or(epoch, |whole| whole.min(epoch));
         // SAFETY: undurable deletions are kept, as it was deleted after the durable epoch; its key is of the
         // table's class.
         return unsafe {
-            table.index.next_leaf_with(&mut scan.cursor, core.local.pinned(), || core.undurable_deletions(table, epoch))
+            let deletions = || core.undurable_deletions(table, epoch);
+            table.index.next_leaf_with(&mut scan.cursor, leaf_hint, pin, deletions)
         };
     }
     let more = if view.whole().is_some() {
@@ -160,9 +163,9 @@ fn next_leaf<O: Origin, V: View>(attempt: &mut Optimistic<O>, table: &Table, sca
             None => Vec::new(),
         };
         // SAFETY: rows that were deleted later than the view are kept; their keys are of the table's class.
-        unsafe { table.index.next_leaf_with(&mut scan.cursor, core.local.pinned(), later) }
+        unsafe { table.index.next_leaf_with(&mut scan.cursor, leaf_hint, pin, later) }
     } else {
-        table.index.next_leaf(&mut scan.cursor, core.local.pinned())
+        table.index.next_leaf(&mut scan.cursor, leaf_hint, pin)
     };
     if more {
         attempt.base.note_unlinked(table);

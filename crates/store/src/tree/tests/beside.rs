@@ -2,7 +2,7 @@
 
 use super::fixture::{TestKind, World, bytes_of, seeded};
 use crate::record::{Bytes, RecordPtr, Word8, Word16, read_key};
-use crate::{Cursor, Direction, Index, Inserted, Unobserved};
+use crate::{Cursor, Direction, Index, Inserted, LeafHint, Unobserved};
 use seriatim_base::Rng;
 use seriatim_catalog::{KeyBuf, Organization};
 use seriatim_htm::HtmMode;
@@ -40,7 +40,7 @@ fn of_kind<K: TestKind>(rng: &mut Rng) {
     others.extend(linked.iter().filter(|_| rng.percent(10)).copied().collect::<Vec<_>>());
     // SAFETY: all records of this test live as long as it.
     let key = |record: &RecordPtr| bytes_of(unsafe { read_key(*record, K::CLASS) });
-    let mut cursor = Cursor::new();
+    let (mut cursor, mut leaf_hint) = (Cursor::new(), LeafHint::default());
     for round in 0..300 {
         let direction = if rng.percent(50) { Direction::Forward } else { Direction::Backward };
         let ends = [K::key(rng.below(KEYS)), K::key(rng.below(KEYS))];
@@ -70,8 +70,9 @@ fn of_kind<K: TestKind>(rng: &mut Rng) {
         }
         index.scan(low, high, direction, &mut cursor).expect("a tree can be scanned");
         let mut shown = Vec::new();
+        let beside = || others.clone();
         // SAFETY: as above.
-        while unsafe { index.next_leaf_with(&mut cursor, worker.local.pinned(), || others.clone()) } {
+        while unsafe { index.next_leaf_with(&mut cursor, &mut leaf_hint, worker.local.pinned(), beside) } {
             shown.extend_from_slice(cursor.records());
         }
         assert_eq!(shown, expected, "round {round}, {direction:?} from {lowest:?} to {highest:?}");

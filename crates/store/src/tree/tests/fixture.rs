@@ -5,7 +5,7 @@ use crate::node_version::NodeVersion;
 use crate::record::{Bytes, Kind, RecordPtr, Word8, Word16, key_bytes, out_of_line_bytes, read_key, write_key};
 use crate::tree::Tree;
 use crate::tree::kind::NodeKind;
-use crate::{Cursor, Direction};
+use crate::{Cursor, Direction, LeafHint};
 use seriatim_base::Rng;
 use seriatim_catalog::{Key, KeyBuf};
 use seriatim_htm::{Agent, Budget, Emulation, Htm, HtmMode, Outside};
@@ -164,7 +164,8 @@ impl<K: NodeKind, const LEAF: usize, const FAN: usize> Tree<K, LEAF, FAN> {
         let mut cursor = Cursor::new();
         let mut leaves = Vec::new();
         cursor.begin(Bound::Unbounded, Bound::Unbounded, direction);
-        while self.next_leaf(&mut cursor, worker.local.pinned()) {
+        cursor.show_whole_leaves();
+        while self.next_leaf(&mut cursor, &mut LeafHint::default(), worker.local.pinned()) {
             leaves.push((cursor.node_version(), cursor.records().to_vec()));
         }
         leaves

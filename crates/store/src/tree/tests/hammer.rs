@@ -158,7 +158,7 @@ fn show_stable<K: TestKind, const LEAF: usize, const FAN: usize>(
     let mut shown = Vec::new();
     cursor.begin(Bound::Unbounded, Bound::Unbounded, direction);
     let mut leaves = 0;
-    while tree.next_leaf(cursor, worker.local.pinned()) {
+    while tree.next_leaf(cursor, &mut LeafHint::default(), worker.local.pinned()) {
         shown.extend(cursor.records().iter().map(|&record| (key_of::<K>(record), record)));
         leaves += 1;
         if leaves % 3 == 0 {

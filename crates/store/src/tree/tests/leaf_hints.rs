@@ -5,8 +5,10 @@ use super::fixture::{TestKind, World, holds, modes, seeded};
 use crate::node_version::State;
 use crate::record::Word8;
 use crate::tree::Tree;
-use crate::{Inserted, LeafHint, Unobserved};
+use crate::{Cursor, Direction, Inserted, LeafHint, Unobserved};
+use seriatim_catalog::Key;
 use seriatim_htm::{Access, HtmMode};
+use std::ops::Bound;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 type Small = Tree<Word8, 4, 4>;
@@ -107,9 +109,12 @@ fn a_leaf_hint_on_a_leaf_that_is_dead_and_not_counted_yet_proves_no_absence() {
     let turn = || {
         assert_eq!(tree.unlinked(), hinted.unlinked, "the leaf is not counted yet");
         let absent = tree.get_near(55, &mut leaf_hint, other.local.pinned()).expect_err("it is not linked");
+        let (mut cursor, from) = (Cursor::new(), Bound::Included(Key::Word8(55)));
+        cursor.begin(from, Bound::Unbounded, Direction::Forward);
+        assert!(tree.next_leaf(&mut cursor, &mut hinted.clone(), other.local.pinned()));
         let record = other.record(Word8::key(55).as_key());
         assert_eq!(tree.insert(&mut other.cx(), 55, record, &mut Unobserved), Ok(Inserted::Linked));
-        assert!(!holds(absent), "it is linked");
+        assert!(!holds(absent) && !holds(cursor.node_version()), "it is linked");
         assert_ne!(leaf_hint.leaf, hinted.leaf, "the leaf is dead");
     };
     let mut access = AtLast { latched: Vec::new(), other: Some(turn) };

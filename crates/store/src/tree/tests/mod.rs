@@ -11,5 +11,6 @@ mod hammer;
 mod leaf_hints;
 mod model;
 mod node_versions;
+mod scans;
 mod structure;
 mod transactions;

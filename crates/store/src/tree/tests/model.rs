@@ -82,7 +82,7 @@ fn run<K: TestKind, const LEAF: usize, const FAN: usize>(test: &str, operations:
                 0..=3 if growing => insert(&tree, &mut worker, &mut model, &key, &mut leaf_hint, &mut rng),
                 0..=5 => remove(&tree, &mut worker, &mut model, &key),
                 6..=7 => look_up(&tree, &worker, &model, &key, &mut other),
-                8 => scan(&tree, &worker, &model, universe, &mut rng),
+                8 => scan(&tree, &worker, &model, universe, &mut other, &mut rng),
                 _ => worker.rest(),
             }
             if operation % 256 == 0 {
@@ -190,6 +190,7 @@ fn scan<K: TestKind, const LEAF: usize, const FAN: usize>(
     worker: &Worker,
     model: &Model,
     universe: u64,
+    leaf_hint: &mut LeafHint,
     rng: &mut Rng,
 ) {
     let (a, b) = (K::key(rng.below(universe)), K::key(rng.below(universe)));
@@ -215,7 +216,8 @@ fn scan<K: TestKind, const LEAF: usize, const FAN: usize>(
     };
     let mut expected: Vec<RecordPtr> = model.iter().filter(|(key, _)| within(key)).map(|(_, &record)| record).collect();
     for direction in [Direction::Forward, Direction::Backward] {
-        assert_eq!(collect(tree, worker, low, high, direction), expected, "{low:?} to {high:?}, {direction:?}");
+        let shown = collect(tree, worker, low, high, direction, leaf_hint);
+        assert_eq!(shown, expected, "{low:?} to {high:?}, {direction:?}");
         expected.reverse();
     }
 }
@@ -226,18 +228,19 @@ fn collect<K: TestKind, const LEAF: usize, const FAN: usize>(
     low: Bound<Key<'_>>,
     high: Bound<Key<'_>>,
     direction: Direction,
+    leaf_hint: &mut LeafHint,
 ) -> Vec<RecordPtr> {
     let mut cursor = Cursor::new();
     let mut shown = Vec::new();
     cursor.begin(low, high, direction);
     let mut leaves = 0;
-    while tree.next_leaf(&mut cursor, worker.local.pinned()) {
+    while tree.next_leaf(&mut cursor, leaf_hint, worker.local.pinned()) {
         leaves += 1;
         assert!(cursor.records().len() <= LEAF);
         shown.extend_from_slice(cursor.records());
     }
     assert!(leaves > 0, "the leaf that proves a range empty is shown");
-    assert!(!tree.next_leaf(&mut cursor, worker.local.pinned()), "the end stays the end");
+    assert!(!tree.next_leaf(&mut cursor, leaf_hint, worker.local.pinned()), "the end stays the end");
     assert!(shown.windows(2).all(|pair| {
         let order = key_of::<K>(pair[0]).cmp(&key_of::<K>(pair[1]));
         if direction == Direction::Forward { order.is_lt() } else { order.is_gt() }

@@ -6,7 +6,7 @@ use crate::node_version::NodeVersion;
 use crate::observer::GAP_CLOSED;
 use crate::record::{Bytes, RecordPtr, Word8, Word16};
 use crate::tree::Tree;
-use crate::{Direction, Inserted, Observer, Tidy, Unobserved};
+use crate::{Direction, Inserted, LeafHint, Observer, Tidy, Unobserved};
 use seriatim_base::rng;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -131,7 +131,8 @@ fn a_held_gap_keeps_its_leaf_and_is_copied_by_splits() {
             let mut cursor = crate::Cursor::new();
             let mut gaps = Vec::new();
             cursor.begin(std::ops::Bound::Unbounded, std::ops::Bound::Unbounded, Direction::Forward);
-            while tree.next_leaf(&mut cursor, worker.local.pinned()) {
+            cursor.show_whole_leaves();
+            while tree.next_leaf(&mut cursor, &mut LeafHint::default(), worker.local.pinned()) {
                 // SAFETY: the worker stays online until the test ends.
                 let gap: *const AtomicU64 = unsafe { cursor.gap(worker.local.pinned()) };
                 gaps.push(gap);
@@ -186,7 +187,8 @@ fn where_no_leaf_is_to_be_empty_its_last_record_stays_until_the_gap_is_let_go() 
         let hold = |worker: &super::fixture::Worker, value: u64| {
             let (mut cursor, mut leaves) = (crate::Cursor::new(), 0);
             cursor.begin(std::ops::Bound::Unbounded, std::ops::Bound::Unbounded, Direction::Forward);
-            while tree.next_leaf(&mut cursor, worker.local.pinned()) {
+            cursor.show_whole_leaves();
+            while tree.next_leaf(&mut cursor, &mut LeafHint::default(), worker.local.pinned()) {
                 // SAFETY: the worker stays online until the test ends.
                 unsafe { cursor.gap(worker.local.pinned()) }.store(value, Ordering::Relaxed);
                 leaves += 1;
