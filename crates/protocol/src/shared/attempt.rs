@@ -39,7 +39,7 @@ impl LeafHints {
     #[inline]
     pub fn of(&mut self, table: &Table, key: &Key<'_>) -> &mut LeafHint {
         let upper = match *key {
-            // The last bits of the upper half, and of those above a byte more: a short last column leaves the ones alike.
+            // Also the bits a byte further up: behind a short last column the lowest are the same for all.
             Key::Word8(word) => word >> 32 ^ word >> 40,
             Key::Word16(words) => (words >> 64 ^ words >> 72) as u64,
             Key::Bytes(_) => 0,
