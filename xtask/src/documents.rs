@@ -2,8 +2,9 @@
 //! written on.
 
 use std::collections::BTreeMap;
+use std::path::Path;
 
-use crate::files::Tree;
+use crate::files::{Tree, crate_of};
 use crate::tidy::Finding;
 
 /// Markdown has no tabs and no trailing whitespace.
@@ -22,7 +23,7 @@ pub(crate) fn whitespace(tree: &Tree) -> Vec<Finding> {
 }
 
 /// Pages that a program writes: they have lines and sentences of its making.
-const GENERATED: &[&str] = &["docs/figures/", "docs/rtm.md"];
+const GENERATED: &[&str] = &["docs/figures/", "docs/nightly.md", "docs/rtm.md"];
 
 /// Documents that people write.
 fn written(tree: &Tree) -> impl Iterator<Item = (&str, &str)> {
@@ -52,33 +53,109 @@ pub(crate) fn columns(tree: &Tree) -> Vec<Finding> {
     findings
 }
 
-const SENTENCE_WORDS_MAX: usize = 40;
+/// The most words of a sentence. Numbers do not count; a piece of code is one word, and so is a link.
+const SENTENCE_WORDS_MAX: usize = 25;
 
-/// No sentence in Markdown has more than 40 words; half as many are better. Numbers do not count, and code is one word.
+/// How many longer sentences documents and crates still have. The counts only fall.
+const LONG: &str = "xtask/sentences.txt";
+
+/// A document or crate has no more long sentences than its row in [`LONG`] says; without a row it has none.
 pub(crate) fn sentences(tree: &Tree) -> Vec<Finding> {
+    let allowed = match allowed(tree.text(LONG).unwrap_or_default()) {
+        Ok(allowed) => allowed,
+        Err(line) => return vec![Finding::new(LONG, line, "a row is a document or a crate, and a number above 0")],
+    };
     let mut findings = Vec::new();
-    for (path, text) in written(tree) {
-        for (number, paragraph) in paragraphs(text) {
-            let mut words = 0;
-            for word in paragraph.split_whitespace() {
-                let is_word = word.contains(char::is_alphabetic);
-                words += usize::from(is_word);
-                if is_word && words == SENTENCE_WORDS_MAX + 1 {
-                    let says =
-                        format!("a sentence of this paragraph has more than {SENTENCE_WORDS_MAX} words: divide it");
-                    findings.push(Finding::new(path, number, says));
-                }
-                if word.trim_end_matches([')', '*', '_', '"', ']']).ends_with(['.', '?', '!']) {
-                    words = 0;
-                }
-            }
+    for (place, long) in long(tree) {
+        let most = allowed.get(&place).copied().unwrap_or(0);
+        if long.len() > most {
+            let more = if most == 0 { String::new() } else { format!("; {place} may have {most} such sentences") };
+            findings.extend(long.into_iter().map(|(path, line, words)| {
+                Finding::new(path, line, format!("{words} words, more than {SENTENCE_WORDS_MAX}: divide it{more}"))
+            }));
         }
     }
     findings
 }
 
-/// Paragraphs and list items outside tables and headings, with the line they begin in. Code is one word, and links have
-/// no targets.
+/// # Errors
+/// The line that is none of the table.
+fn allowed(table: &str) -> Result<BTreeMap<String, usize>, usize> {
+    let rows = (1_usize..).zip(table.lines()).filter(|(_, line)| !line.is_empty() && !line.starts_with('#'));
+    rows.map(|(number, line)| {
+        let (place, count) = line.split_once(' ').ok_or(number)?;
+        Ok((place.to_owned(), count.trim().parse().ok().filter(|count| *count > 0).ok_or(number)?))
+    })
+    .collect()
+}
+
+/// `cargo xtask sentences`: prints every long sentence, and lowers the counts to what there is.
+///
+/// # Errors
+/// When the table cannot be read or written.
+pub(crate) fn update(root: &Path) -> Result<(), String> {
+    let tree = Tree::read(root)?;
+    let text = tree.text(LONG).unwrap_or_default();
+    let mut rows = allowed(text).map_err(|line| format!("{LONG}:{line}: not a row"))?;
+    let found = long(&tree);
+    found.values().flatten().for_each(|(path, line, words)| println!("{path}:{line}: {words} words"));
+    rows.retain(|place, most| {
+        *most = found.get(place).map_or(0, Vec::len).min(*most);
+        *most > 0
+    });
+    let heads = text.lines().take_while(|line| line.starts_with('#')).map(str::to_owned);
+    let lines = heads.chain(rows.iter().map(|(place, most)| format!("{place} {most}")));
+    let text: String = lines.map(|line| line + "\n").collect();
+    std::fs::write(root.join(LONG), text).map_err(|error| format!("{LONG}: {error}"))
+}
+
+/// A sentence: its file, the line that it begins in, and how many words it has.
+type Sentence<'a> = (&'a str, usize, usize);
+
+/// Sentences with too many words, by document and by crate. What names a year cites a paper.
+fn long(tree: &Tree) -> BTreeMap<String, Vec<Sentence<'_>>> {
+    let documents = written(tree).map(|(path, text)| (path, path, text.to_owned()));
+    let sources = tree.ending(".rs").map(|(path, text)| (crate_of(path).unwrap_or(path), path, documentation(text)));
+    let mut found: BTreeMap<String, Vec<Sentence<'_>>> = BTreeMap::new();
+    for (place, path, text) in documents.chain(sources) {
+        for (first, paragraph) in paragraphs(&text) {
+            let lines = (first..).zip(paragraph.lines());
+            let words: Vec<_> =
+                lines.flat_map(|(at, line)| line.split_whitespace().map(move |word| (at, word))).collect();
+            for sentence in words.split_inclusive(|(_, word)| ends(word)) {
+                let count = sentence.iter().filter(|(_, word)| word.contains(char::is_alphabetic)).count();
+                if count > SENTENCE_WORDS_MAX && !sentence.iter().any(|(_, word)| is_year(word)) {
+                    found.entry(place.to_owned()).or_default().push((path, sentence[0].0, count));
+                }
+            }
+        }
+    }
+    found
+}
+
+/// Whether a word is the last of its sentence.
+fn ends(word: &str) -> bool {
+    word.trim_end_matches([')', '*', '_', '"', ']']).ends_with(['.', '?', '!'])
+}
+
+/// Whether a word is a year in which a paper appeared.
+fn is_year(word: &str) -> bool {
+    let digits = word.trim_matches(|c: char| c.is_ascii_punctuation());
+    digits.len() == 4 && digits.parse().is_ok_and(|year| (1950..2100).contains(&year))
+}
+
+/// The documentation in a Rust source, with each line where it is there.
+fn documentation(source: &str) -> String {
+    let text = |line: &str| {
+        let line = line.trim_start();
+        let inner = line.strip_prefix("//!");
+        inner.or_else(|| line.strip_prefix("///").filter(|rest| !rest.starts_with('/'))).unwrap_or_default().to_owned()
+    };
+    source.lines().map(text).collect::<Vec<_>>().join("\n")
+}
+
+/// Paragraphs and list items outside tables and headings, with the line they begin in. A piece of code is one word, and
+/// so is a link.
 fn paragraphs(text: &str) -> Vec<(usize, String)> {
     let mut found: Vec<(usize, String)> = Vec::new();
     let (mut open, mut last) = (false, 0);
@@ -99,19 +176,36 @@ fn paragraphs(text: &str) -> Vec<(usize, String)> {
     }
     for (_, paragraph) in &mut found {
         // Every second piece between backticks is code.
-        let pieces: Vec<&str> = paragraph.split('`').collect();
-        let words = pieces.iter().enumerate().map(|(i, piece)| if i % 2 == 1 { "code" } else { piece });
-        let mut rest: &str = &words.collect::<String>();
-        let mut plain = String::new();
-        while let Some((before, target)) = rest.split_once("](") {
-            plain.push_str(before);
-            plain.push(']');
-            rest = target.split_once(')').map_or("", |(_, after)| after);
-        }
-        plain.push_str(rest);
-        *paragraph = plain;
+        let pieces = paragraph.split('`').enumerate();
+        let plain = pieces.map(|(i, piece)| if i % 2 == 1 { word("code", piece) } else { piece.to_owned() });
+        *paragraph = with_links_as_words(&plain.collect::<String>());
     }
     found
+}
+
+/// A word in the place of a text. The lines after it keep their numbers.
+fn word(word: &str, of: &str) -> String {
+    word.to_owned() + &"\n".repeat(of.matches('\n').count())
+}
+
+/// `[text](target)`, `[text][name]` and `[name]` are a word each.
+fn with_links_as_words(text: &str) -> String {
+    let (mut plain, mut rest) = (String::new(), text);
+    while let Some((before, inner)) = rest.split_once('[') {
+        plain.push_str(before);
+        rest = inner;
+        let Some(end) = inner.find(['[', ']']).filter(|end| inner[*end..].starts_with(']')) else { continue };
+        let after = &inner[end + 1..];
+        let close = match after.chars().next() {
+            Some('(') => after.find(')'),
+            Some('[') => after.find(']'),
+            _ => None,
+        };
+        let end = end + 1 + close.map_or(0, |close| close + 1);
+        plain.push_str(&word("link", &inner[..end]));
+        rest = &inner[end..];
+    }
+    plain + rest
 }
 
 const ARCHITECTURE_BYTES_MAX: usize = 12 * 1024;
@@ -414,14 +508,39 @@ mod tests {
     #[test]
     fn canary_long_sentences_are_found() {
         let words = |n: usize| "word\n".repeat(n - 1) + "end.";
-        assert_eq!(sentences(&document("b.md", &format!("{} {}\n", words(40), words(40)))), []);
-        assert_one(&sentences(&document("b.md", &format!("# Title\n\n{}\n", words(41)))), &["b.md:3", "40 words"]);
+        assert_eq!(sentences(&document("b.md", &format!("{} {}\n", words(25), words(25)))), []);
+        assert_one(&sentences(&document("b.md", &format!("# Title\n\n{}\n", words(26)))), &["b.md:3", "26 words"]);
+        assert_one(&sentences(&document("b.md", &format!("{}\n{}\n", words(9), words(26)))), &["b.md:10"]);
         let apart =
-            format!("{}\n- {}\n1. x\n\n```text\n{}\n```\n{}\n", "w ".repeat(30), words(40), words(99), words(40));
+            format!("{}\n- {}\n1. x\n\n```text\n{}\n```\n{}\n", "w ".repeat(25), words(25), words(99), words(25));
         assert_eq!(sentences(&document("b.md", &apart)), [], "items, code and paragraphs are apart");
-        let numbers = format!("{} 1 2.5 3 % `a b c` [d](e/f)\nend.\n", "word ".repeat(37));
-        assert_eq!(sentences(&document("b.md", &numbers)), [], "numbers are no words, and code is one");
+        let numbers = format!("{} 1 2.5 3 % `a b\nc` [d e](f/g) [`h` i] [j k][l]\nend.\n", "word ".repeat(20));
+        assert_eq!(sentences(&document("b.md", &numbers)), [], "numbers are no words, code and links are one");
         assert_one(&sentences(&document("b.md", &numbers.replace("end", "the end"))), &["b.md:1"]);
+        let half = format!("{}{{}} {}", words(13).replace('.', ""), words(13));
+        for (mark, count) in [(":", 1), (";", 1), (",", 1), (".", 0), ("?)", 0)] {
+            let text = half.replace("{}", mark);
+            assert_eq!(sentences(&document("b.md", &text)).len(), count, "{mark}");
+        }
+        assert_eq!(sentences(&document("b.md", &half.replace("{}", " (VLDB 2018)"))), [], "a citation");
+    }
+
+    #[test]
+    fn canary_long_sentences_of_comments_are_found_and_only_fall() {
+        let words = "word ".repeat(26);
+        let source = format!("//! {words}.\n// {words}\n//// {words}\n    /// Short.\n    /// {}\n", &words[..60]);
+        let found = |source: &str, table| {
+            let tree = Tree::of(&[("crates/a/src/lib.rs", source), ("crates/a/README.md", "Short.\n"), (LONG, table)]);
+            sentences(&tree)
+        };
+        assert_one(&found(&source, ""), &["crates/a/src/lib.rs:1", "26 words"]);
+        assert_eq!(found(&source, "# Rows.\na 1\n"), []);
+        let twice = found(&source.replace("Short", &words), "a 1\n");
+        assert!(twice.len() == 2 && twice[1].to_string().contains("lib.rs:4: 26 words"), "{twice:?}");
+        assert!(twice[1].to_string().contains("a may have 1"), "{twice:?}");
+        for wrong in ["a\n", "a 0\n", "a b\n"] {
+            assert_one(&found(&source, wrong), &["sentences.txt:1", "a row is"]);
+        }
     }
 
     #[test]

@@ -36,6 +36,7 @@ const USAGE: &str = "usage: cargo xtask ci [--timings] [STEP...]
        cargo xtask tidy           the repository's own rules
        cargo xtask tests          brings the table of tests and their tiers up to date
        cargo xtask lines          prints the lines of each crate, and lowers its budget to them
+       cargo xtask sentences      prints sentences of more than 25 words, and lowers their counts to what there is
        cargo xtask mutants [--quick] [--only TEXT]... [--without CRATE]... [--list] [--fresh] | --sample [OPTION...]
                                   whether tests notice when a mechanism of safety is missing
        cargo xtask instructions [--format text|json]
@@ -70,6 +71,7 @@ fn main() -> ExitCode {
         Some("nightly") => nightly::run(&root, &arguments[1..]),
         Some("tests") if arguments.len() == 1 => tiers::update(&root),
         Some("lines") if arguments.len() == 1 => lines::update(&root),
+        Some("sentences") if arguments.len() == 1 => documents::update(&root),
         Some("tidy") if arguments.len() == 1 => tidy::run(&root),
         _ => {
             eprintln!("{USAGE}\nsteps: {}", ci::names().join(" "));
