@@ -8,6 +8,7 @@ mod contributing;
 mod documents;
 mod files;
 mod fuzz;
+mod git;
 mod instructions;
 mod layers;
 mod lines;

@@ -17,6 +17,7 @@ use seriatim_base::rng;
 use crate::ci::cargo;
 use crate::contributing::target;
 use crate::files::Tree;
+use crate::git::{git, revision};
 use crate::runs::{Done, date, machine};
 use crate::tiers;
 
@@ -136,7 +137,7 @@ pub(crate) fn run(root: &Path, arguments: &[String]) -> Result<(), String> {
     let mut packages = Command::new("bash");
     packages.current_dir(root).arg(".ci/packages");
     crate::ci::finish(packages)?;
-    let notes = Notes::open(root, options.fresh)?;
+    let notes = Notes::open(root, &target(root), options.fresh)?;
     let seed = notes.seed(options.seed)?;
     eprintln!("nightly of {}, SERIATIM_SEED={seed}; steps: {}", notes.revision, names.join(", "));
     let mut results = Vec::new();
@@ -158,7 +159,7 @@ pub(crate) fn run(root: &Path, arguments: &[String]) -> Result<(), String> {
         };
         results.push((step, done));
     }
-    let text = report(seed, &machine(root), clock::unix_microseconds(), &results);
+    let text = report(seed, &machine(root, REPORT), clock::unix_microseconds(), &results);
     std::fs::write(root.join(REPORT), text).map_err(|error| format!("{REPORT}: {error}"))?;
     println!("{REPORT}");
     let failed: Vec<&str> =
@@ -184,11 +185,11 @@ struct Notes {
 }
 
 impl Notes {
-    fn open(root: &Path, fresh: bool) -> Result<Notes, String> {
-        let revision = revision(root);
-        let folder = target(root).join("nightly").join(&revision);
+    fn open(root: &Path, target: &Path, fresh: bool) -> Result<Notes, String> {
+        let revision = revision(root, REPORT);
+        let folder = target.join("nightly").join(&revision);
         // Changes since the revision may change again, so nothing is kept.
-        if fresh || revision.ends_with("-dirty") {
+        if fresh || revision == "unknown" || revision.ends_with("-dirty") {
             let _ = std::fs::remove_dir_all(&folder);
         }
         std::fs::create_dir_all(&folder).map_err(|error| format!("{}: {error}", folder.display()))?;
@@ -212,15 +213,6 @@ impl Notes {
         self.note("seed", seed)?;
         Ok(seed)
     }
-}
-
-fn git(root: &Path, arguments: &[&str]) -> Option<String> {
-    let output = Command::new("git").args(arguments).current_dir(root).output().ok()?;
-    output.status.success().then(|| String::from_utf8_lossy(&output.stdout).trim().to_owned())
-}
-
-fn revision(root: &Path) -> String {
-    git(root, &["describe", "--always", "--dirty", "--abbrev=12"]).unwrap_or_else(|| "unknown".to_owned())
 }
 
 /// How many commits old the report is.
@@ -276,6 +268,7 @@ fn report(seed: u64, machine: &str, unix_microseconds: i64, results: &[(Step, Do
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::git::tests::Repository;
 
     fn words(text: &str) -> Vec<String> {
         text.split(' ').filter(|word| !word.is_empty()).map(str::to_owned).collect()
@@ -365,6 +358,21 @@ mod tests {
         let first = notes.seed(None).expect("a disk");
         assert_eq!((notes.seed(None), notes.seed(Some(7)), notes.seed(None)), (Ok(first), Ok(7), Ok(7)));
         std::fs::remove_dir_all(folder).expect("a folder");
+    }
+
+    #[test]
+    fn a_report_that_is_tracked_does_not_have_steps_repeated() {
+        let Some(repository) = Repository::new() else { return };
+        repository.write(REPORT, "every step passed\n");
+        repository.write(".gitignore", "target\n");
+        repository.commit();
+        let passed = || Notes::open(&repository.0, &repository.0.join("target"), false).expect("a disk").passed("loom");
+        let notes = Notes::open(&repository.0, &repository.0.join("target"), false).expect("a disk");
+        notes.note("loom", 12.5).expect("a disk");
+        repository.write(REPORT, "1 steps FAILED\n");
+        assert_eq!(passed(), Some(12.5));
+        repository.write("a.rs", "");
+        assert_eq!(passed(), None);
     }
 
     #[test]

@@ -18,6 +18,9 @@ use crate::runs::{Done, date, machine};
 /// All parts together, building included.
 const MINUTES: u64 = 15;
 
+/// Where the report of a whole run goes.
+const REPORT: &str = "docs/rtm.md";
+
 /// The options of a run.
 #[derive(Debug, PartialEq, Eq)]
 struct Options {
@@ -30,7 +33,7 @@ struct Options {
 impl Options {
     /// From the arguments.
     fn parse(root: &Path, arguments: &[String]) -> Result<Options, String> {
-        let mut options = Options { backend: "rtm".to_owned(), small: false, to: root.join("docs/rtm.md") };
+        let mut options = Options { backend: "rtm".to_owned(), small: false, to: root.join(REPORT) };
         let (mut has_target, mut rest) = (false, arguments.iter());
         while let Some(argument) = rest.next() {
             match (argument.as_str(), rest.as_slice().first()) {
@@ -142,7 +145,7 @@ pub(crate) fn run(root: &Path, arguments: &[String]) -> Result<(), String> {
             (part, done)
         })
         .collect();
-    let about = format!("{}\n{}", machine(root), kind.trim_end());
+    let about = format!("{}\n{}", machine(root, REPORT), kind.trim_end());
     let text = report(&options, clock::unix_microseconds(), &about, &results);
     std::fs::write(&options.to, text).map_err(|error| format!("{}: {error}", options.to.display()))?;
     println!("{}", options.to.display());

@@ -8,6 +8,8 @@ use std::time::Duration;
 use seriatim_base::clock::{self, Instant};
 use seriatim_base::thread;
 
+use crate::git;
+
 /// Whether the output of `cargo test` tells of a test that passed: a filter that matches nothing also succeeds.
 fn ran_tests(output: &str) -> bool {
     let passed = output.lines().filter_map(|line| line.trim().strip_prefix("test result: ok. "));
@@ -80,24 +82,21 @@ impl Done {
     }
 }
 
-/// Processor, kernel and revision, a line each.
-pub(crate) fn machine(root: &Path) -> String {
+/// Processor, kernel and revision, a line each, for a report.
+pub(crate) fn machine(root: &Path, report: &str) -> String {
     let processor = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
     let field = |name: &str| {
         let line = processor.lines().find(|line| line.split(':').next().is_some_and(|key| key.trim() == name))?;
         line.split_once(':').map(|(_, value)| value.trim().to_owned())
     };
     let kernel = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
-    let mut git = Command::new("git");
-    let revision = git.args(["describe", "--always", "--dirty"]).current_dir(root).output();
-    let revision = revision.map(|output| String::from_utf8_lossy(&output.stdout).trim().to_owned()).unwrap_or_default();
     let mut text = String::new();
     for (name, value) in [
         ("processor", field("model name")),
         ("microcode", field("microcode")),
         ("processors", Some(thread::processors().to_string())),
         ("kernel", Some(kernel.trim().to_owned())),
-        ("revision", Some(revision)),
+        ("revision", Some(git::revision(root, report))),
     ] {
         let _ = writeln!(text, "{name}: {}", value.filter(|value| !value.is_empty()).unwrap_or("unknown".to_owned()));
     }

@@ -43,7 +43,7 @@ pub(crate) fn run(root: &Path, steps: &[String]) -> Result<(), String> {
     let _ = std::fs::remove_dir_all(&folder);
     let done = cold_and_warm(root, steps, &folder);
     let _ = std::fs::remove_dir_all(&folder);
-    let text = tables(&machine(root), &done?);
+    let text = tables(&machine(root, DOCUMENT), &done?);
     println!("{text}");
     if !steps.is_empty() {
         return Ok(());
