@@ -3,8 +3,8 @@
 //!
 //! Steps run one after another. A step that passed is noted below `target/nightly` with the revision, so that an
 //! interrupted run continues with the next step. A step that fails is reported and fails the whole, after all steps
-//! have had their turn. `--part` runs one short part of it, which the revision's hash chooses: `.ci/run` does so with
-//! each change.
+//! have had their turn. `--only` runs the steps that it names, and prints its report. `--part` runs one short part of
+//! it, which the revision's hash chooses: `.ci/run` does so with each change.
 
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
@@ -140,13 +140,12 @@ pub(crate) fn run(root: &Path, arguments: &[String]) -> Result<(), String> {
     let notes = Notes::open(root, &target(root), options.fresh)?;
     let seed = notes.seed(options.seed)?;
     eprintln!("nightly of {}, SERIATIM_SEED={seed}; steps: {}", notes.revision, names.join(", "));
+    let is_whole = options.only.is_empty();
     let mut results = Vec::new();
     for step in steps {
         let done = match notes.passed(step.name) {
-            Some(seconds) => Done { failure: None, seconds, output: String::new() },
-            None if !options.only.is_empty() && !options.only.iter().any(|name| name == step.name) => {
-                Done { failure: Some("not run".to_owned()), seconds: 0.0, output: String::new() }
-            }
+            Some(seconds) => Some(Done { failure: None, seconds, output: String::new() }),
+            None if !is_whole && !options.only.iter().any(|name| name == step.name) => None,
             None => {
                 eprintln!("== {}: cargo {}", step.name, step.arguments.join(" "));
                 let done = execute(root, &step, seed);
@@ -154,17 +153,34 @@ pub(crate) fn run(root: &Path, arguments: &[String]) -> Result<(), String> {
                 if done.failure.is_none() {
                     notes.note(step.name, done.seconds)?;
                 }
-                done
+                Some(done)
             }
         };
         results.push((step, done));
     }
     let text = report(seed, &machine(root, REPORT), clock::unix_microseconds(), &results);
-    std::fs::write(root.join(REPORT), text).map_err(|error| format!("{REPORT}: {error}"))?;
-    println!("{REPORT}");
-    let failed: Vec<&str> =
-        results.iter().filter(|(_, done)| done.failure.is_some()).map(|(step, _)| step.name).collect();
-    if failed.is_empty() { Ok(()) } else { Err(format!("failed, as {REPORT} says: {}", failed.join(", "))) }
+    if is_whole {
+        std::fs::write(root.join(REPORT), text).map_err(|error| format!("{REPORT}: {error}"))?;
+        println!("{REPORT}");
+    } else {
+        println!("{text}");
+    }
+    verdict(&results)
+}
+
+/// # Errors
+/// Names the steps that failed. A step that was not run is none of them.
+fn verdict(results: &[Outcome]) -> Result<(), String> {
+    let failed: Vec<&str> = failed(results).map(|(step, _)| step.name).collect();
+    if failed.is_empty() { Ok(()) } else { Err(format!("failed, as the report says: {}", failed.join(", "))) }
+}
+
+/// A step and its outcome; none if other steps were asked for.
+type Outcome = (Step, Option<Done>);
+
+fn failed(results: &[Outcome]) -> impl Iterator<Item = (&Step, &Done)> {
+    let run = results.iter().filter_map(|(step, done)| Some((step, done.as_ref()?)));
+    run.filter(|(_, done)| done.failure.is_some())
 }
 
 fn execute(root: &Path, step: &Step, seed: u64) -> Done {
@@ -244,10 +260,13 @@ fn choice(hash: &str) -> &'static str {
 }
 
 /// The report, in Markdown.
-fn report(seed: u64, machine: &str, unix_microseconds: i64, results: &[(Step, Done)]) -> String {
-    let failed = results.iter().filter(|(_, done)| done.failure.is_some()).count();
-    let seconds: f64 = results.iter().map(|(_, done)| done.seconds).sum();
-    let verdict = if failed == 0 { "every step passed".to_owned() } else { format!("**{failed} steps FAILED**") };
+fn report(seed: u64, machine: &str, unix_microseconds: i64, results: &[Outcome]) -> String {
+    let seconds: f64 = results.iter().flat_map(|(_, done)| done).map(|done| done.seconds).sum();
+    let verdict = match (failed(results).count(), results.iter().filter(|(_, done)| done.is_none()).count()) {
+        (0, 0) => "every step passed".to_owned(),
+        (0, left_out) => format!("every step that was run passed, {left_out} were not run"),
+        (failed, _) => format!("**{failed} steps FAILED**"),
+    };
     let mut text = format!("# The nightly run of {}\n\n", date(unix_microseconds));
     let _ = writeln!(
         text,
@@ -257,9 +276,11 @@ fn report(seed: u64, machine: &str, unix_microseconds: i64, results: &[(Step, Do
     );
     let _ = writeln!(text, "| step | what it checks | verdict | seconds |\n| --- | --- | --- | --- |");
     for (step, done) in results {
-        let _ = writeln!(text, "| {} | {} | {} | {:.0} |", step.name, step.what, done.verdict(), done.seconds);
+        let (verdict, seconds) =
+            done.as_ref().map_or(("not run".to_owned(), 0.0), |done| (done.verdict(), done.seconds));
+        let _ = writeln!(text, "| {} | {} | {verdict} | {seconds:.0} |", step.name, step.what);
     }
-    for (step, done) in results.iter().filter(|(_, done)| done.failure.is_some() && !done.output.is_empty()) {
+    for (step, done) in failed(results).filter(|(_, done)| !done.output.is_empty()) {
         let _ = writeln!(text, "\n## Failed: {}\n\nThe end of its output:\n\n{}", step.name, done.end());
     }
     text
@@ -274,14 +295,14 @@ mod tests {
         text.split(' ').filter(|word| !word.is_empty()).map(str::to_owned).collect()
     }
 
-    fn results(failure: Option<&str>) -> Vec<(Step, Done)> {
+    fn results(failure: Option<&str>) -> Vec<Outcome> {
         let tree = Tree::of(&[("crates/a/Cargo.toml", "[[test]]\nname = \"long\"\ntest = false\n")]);
         let done = |at: usize| Done {
             failure: failure.filter(|_| at == 2).map(str::to_owned),
             seconds: 60.0,
             output: "said\n".to_owned(),
         };
-        steps(&tree).into_iter().enumerate().map(|(at, step)| (step, done(at))).collect()
+        steps(&tree).into_iter().enumerate().map(|(at, step)| (step, Some(done(at)))).collect()
     }
 
     #[test]
@@ -338,6 +359,17 @@ mod tests {
         let text = report(7, "", 0, &results(Some("ended with 1")));
         assert!(text.contains("1 steps FAILED") && text.contains("**FAILED**: ended with 1"), "{text}");
         assert!(text.contains("## Failed: programs") && text.contains("\nsaid\n"), "{text}");
+    }
+
+    #[test]
+    fn a_step_that_is_not_run_is_no_failure() {
+        let mut results = results(Some("ended with 1"));
+        assert_eq!(verdict(&results), Err("failed, as the report says: programs".to_owned()));
+        results[2].1 = None;
+        assert_eq!(verdict(&results), Ok(()));
+        let text = report(7, "", 0, &results);
+        assert!(text.contains("every step that was run passed, 1 were not run"), "{text}");
+        assert!(text.contains("| not run | 0 |") && !text.contains("FAILED"), "{text}");
     }
 
     #[test]
