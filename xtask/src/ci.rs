@@ -43,6 +43,7 @@ const STEPS: &[Step] = &[
     Step::nightly("mutants", "tests notice missing mechanisms: those that take a moment", mutants),
     Step::nightly("fuzz", "the fuzz targets compile", fuzz::check),
     Step::nightly("simulate", "the command line on simulated cores, which is another build", simulate),
+    Step::nightly("figures", "every figure at its small size, by the program of `simulate`", figures),
 ];
 
 /// The steps' names, in order.
@@ -162,6 +163,17 @@ fn test(root: &Path) -> Result<(), String> {
 fn simulate(root: &Path) -> Result<(), String> {
     let mut command = cargo(root);
     command.args(["test", "-p", "seriatim-cli", "--features", "simulate", "--test", "simulate"]);
+    finish(command)
+}
+
+/// Measures and draws every figure; fails if a point does. The step `simulate` compiles the same program.
+fn figures(root: &Path) -> Result<(), String> {
+    let folder = contributing::target(root).join("figures");
+    // A point that is there would not be measured again.
+    let _ = std::fs::remove_dir_all(&folder);
+    let mut command = cargo(root);
+    command.args(["run", "--profile", "test", "-p", "seriatim-cli", "--features", "simulate", "--"]);
+    command.args(["figures", "all", "--small", "--out"]).arg(folder);
     finish(command)
 }
 

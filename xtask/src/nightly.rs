@@ -21,7 +21,7 @@ use crate::git::{git, revision};
 use crate::runs::{Done, date, machine};
 use crate::tiers;
 
-/// All steps together should take no longer.
+/// All steps together take no longer: a night that does fails, whatever its steps say.
 const MINUTES: u64 = 90;
 
 /// The environment variable that has random tests run in all settings and as often as a night allows.
@@ -71,6 +71,7 @@ fn steps(tree: &Tree) -> Vec<Step> {
         ci("loom", "models of what threads share"),
         ci("mutants", "tests notice missing mechanisms: those that take a moment"),
         ci("simulate", "the command line on simulated cores"),
+        ci("figures", "every figure is drawn, at its small size"),
         ci("fuzz", "the fuzz targets compile"),
         step("soak", "power cuts and kills in optimized code", "xtask soak --cuts 20000 --kills 60 --minutes 12", &[]),
     ];
@@ -169,14 +170,26 @@ pub(crate) fn run(root: &Path, arguments: &[String]) -> Result<(), String> {
 }
 
 /// # Errors
-/// Names the steps that failed. A step that was not run is none of them.
+/// Names the steps that failed, and the night if it took too long. A step that was not run is none of them.
 fn verdict(results: &[Outcome]) -> Result<(), String> {
-    let failed: Vec<&str> = failed(results).map(|(step, _)| step.name).collect();
+    let steps = failed(results).map(|(step, _)| step.name.to_owned());
+    let failed: Vec<String> = steps.chain(late(results)).collect();
     if failed.is_empty() { Ok(()) } else { Err(format!("failed, as the report says: {}", failed.join(", "))) }
 }
 
 /// A step and its outcome; none if other steps were asked for.
 type Outcome = (Step, Option<Done>);
+
+/// The seconds of all steps, also of those that an earlier run noted.
+fn seconds(results: &[Outcome]) -> f64 {
+    results.iter().flat_map(|(_, done)| done).map(|done| done.seconds).sum()
+}
+
+/// Tells of a whole night that took too long.
+fn late(results: &[Outcome]) -> Option<String> {
+    let is_late = results.iter().all(|(_, done)| done.is_some()) && seconds(results) > 60.0 * MINUTES as f64;
+    is_late.then(|| format!("the steps took {:.1} minutes, more than {MINUTES}", seconds(results) / 60.0))
+}
 
 fn failed(results: &[Outcome]) -> impl Iterator<Item = (&Step, &Done)> {
     let run = results.iter().filter_map(|(step, done)| Some((step, done.as_ref()?)));
@@ -261,7 +274,6 @@ fn choice(hash: &str) -> &'static str {
 
 /// The report, in Markdown.
 fn report(seed: u64, machine: &str, unix_microseconds: i64, results: &[Outcome]) -> String {
-    let seconds: f64 = results.iter().flat_map(|(_, done)| done).map(|done| done.seconds).sum();
     let verdict = match (failed(results).count(), results.iter().filter(|(_, done)| done.is_none()).count()) {
         (0, 0) => "every step passed".to_owned(),
         (0, left_out) => format!("every step that was run passed, {left_out} were not run"),
@@ -272,8 +284,11 @@ fn report(seed: u64, machine: &str, unix_microseconds: i64, results: &[Outcome])
         text,
         "Written by `cargo xtask nightly`: {verdict}, in {:.0} of {MINUTES} minutes.\n\n\
          ```text\n{machine}\nseed: {seed}\n```\n",
-        seconds / 60.0
+        seconds(results) / 60.0
     );
+    if let Some(says) = late(results) {
+        let _ = writeln!(text, "**FAILED**: {says}.\n");
+    }
     let _ = writeln!(text, "| step | what it checks | verdict | seconds |\n| --- | --- | --- | --- |");
     for (step, done) in results {
         let (verdict, seconds) =
@@ -322,6 +337,7 @@ mod tests {
         };
         assert_eq!(line("libraries"), "test --no-fail-fast --lib -p of-a -- --include-ignored --skip by_hand");
         assert_eq!(line("programs"), "test --workspace --no-fail-fast --test long");
+        assert_eq!(line("figures"), "xtask ci figures");
         let ignored = "test --workspace --tests --test long --no-fail-fast -- --ignored long_one within";
         assert_eq!(line("ignored"), ignored);
     }
@@ -370,6 +386,24 @@ mod tests {
         let text = report(7, "", 0, &results);
         assert!(text.contains("every step that was run passed, 1 were not run"), "{text}");
         assert!(text.contains("| not run | 0 |") && !text.contains("FAILED"), "{text}");
+    }
+
+    #[test]
+    fn canary_a_night_that_takes_too_long_fails_by_itself() {
+        let mut results = results(None);
+        let whole = 60.0 * MINUTES as f64 / results.len() as f64;
+        results.iter_mut().flat_map(|(_, done)| done).for_each(|done| done.seconds = whole);
+        assert_eq!(verdict(&results), Ok(()));
+        results[0].1.as_mut().expect("it ran").seconds += 66.0;
+        assert_eq!(
+            verdict(&results),
+            Err("failed, as the report says: the steps took 91.1 minutes, more than 90".into())
+        );
+        let text = report(7, "", 0, &results);
+        assert!(text.contains("every step passed, in 91 of 90") && text.contains("\n**FAILED**: the steps"), "{text}");
+        results[1].1 = None;
+        results[0].1.as_mut().expect("it ran").seconds += 6000.0;
+        assert_eq!(verdict(&results), Ok(()), "some steps may take any time");
     }
 
     #[test]
