@@ -18,8 +18,7 @@ const ADDED: [&str; 2] = ["silo-again", "clicks"];
 
 /// Each example applies to the tree, and there is one for each thing to add.
 pub(crate) fn check(tree: &Tree) -> Vec<Finding> {
-    // Trees of other rules' tests have none.
-    let Some(text) = tree.text(DOCUMENT) else { return Vec::new() };
+    let Some(text) = tree.text(DOCUMENT) else { return vec![Finding::new(DOCUMENT, 0, "missing")] };
     match patched(text, |path| tree.text(path).map(str::to_owned)) {
         Ok(_) => Vec::new(),
         Err((line, message)) => vec![Finding::new(DOCUMENT, line, message)],
@@ -217,5 +216,6 @@ mod tests {
         assert_one(&of("src/lib.rs", "pub mod a;"), &["begins with"]);
         assert_one(&checked("--- /dev/null\n+++ b/src/lib.rs\n@@\n+//! A.\n"), &["a file src/lib.rs already"]);
         assert_one(&check(&Tree::of(&[(DOCUMENT, "# Nothing\n")])), &["0 examples", "2 are expected"]);
+        assert_one(&check(&Tree::default()), &[DOCUMENT, "missing"]);
     }
 }

@@ -68,8 +68,7 @@ fn written(budgets: &BTreeMap<String, Lines>) -> String {
 
 /// Crates that exceed their budgets, or have none; budgets far above what there is.
 pub(crate) fn check(tree: &Tree) -> Vec<Finding> {
-    // Trees of other rules' tests have none.
-    let Some(text) = tree.text(TABLE) else { return Vec::new() };
+    let Some(text) = tree.text(TABLE) else { return vec![Finding::new(TABLE, 0, "missing")] };
     let budgets = match parse(text) {
         Ok(budgets) => budgets,
         Err((line, message)) => return vec![Finding::new(TABLE, line, message)],
@@ -154,5 +153,6 @@ mod tests {
         assert_one(&checked(SOURCE, "\n"), &["a has no row"]);
         assert_one(&checked(SOURCE, "a 3 4\nb 1 1\n"), &["b has a row"]);
         assert_one(&checked(SOURCE, "a 3\n"), &["lines.txt:1", "a row is"]);
+        assert_one(&check(&Tree::of(&[("crates/a/src/lib.rs", SOURCE)])), &["lines.txt", "missing"]);
     }
 }

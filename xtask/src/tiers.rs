@@ -192,8 +192,7 @@ fn written(table: &Table) -> String {
 
 /// The table agrees with the sources, and has all the rows that it ever had.
 pub(crate) fn check(tree: &Tree) -> Vec<Finding> {
-    // Trees of other rules' tests have none.
-    let Some(text) = tree.text(TABLE) else { return Vec::new() };
+    let Some(text) = tree.text(TABLE) else { return vec![Finding::new(TABLE, 0, "missing")] };
     let table = match parse(text) {
         Ok(table) => table,
         Err((line, message)) => return vec![Finding::new(TABLE, line, message)],
@@ -301,6 +300,7 @@ mod tests {
         let shortened = LISTED.replace("  two nightly\n", "");
         assert_one(&checked(one, &shortened), &["1 rows, and there were 2"]);
         assert_one(&checked(one, "  two fast\n"), &["without a file"]);
+        assert_one(&check(&Tree::of(&[("crates/a/src/lib.rs", one)])), &["tests.txt", "missing"]);
         assert_one(&checked(SOURCE, &LISTED.replace("one fast", "one often")), &["a tier is"]);
     }
 
