@@ -4,11 +4,15 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use crate::git;
+
 /// The files of the repository: paths relative to its root, with `/`; text where they are UTF-8.
 #[derive(Debug, Default)]
 pub(crate) struct Tree {
     texts: BTreeMap<String, String>,
     paths: BTreeSet<String>,
+    /// Where they are; none of a tree that a test made up.
+    root: Option<PathBuf>,
 }
 
 /// The repository's root: the parent of this crate, where cargo runs it now. (Copies of a repository that
@@ -28,7 +32,7 @@ impl Tree {
             Some(paths) => paths,
             None => walked(root).map_err(|error| format!("cannot list {}: {error}", root.display()))?,
         };
-        let mut tree = Tree::default();
+        let mut tree = Tree { root: Some(root.to_owned()), ..Tree::default() };
         for path in paths {
             // A file removed but not yet staged is still listed; it is gone all the same.
             if let Ok(bytes) = std::fs::read(root.join(&path)) {
@@ -79,6 +83,17 @@ impl Tree {
     /// The text of one file.
     pub(crate) fn text(&self, path: &str) -> Option<&str> {
         self.texts.get(path).map(String::as_str)
+    }
+
+    /// Other texts that a file has in commits. Says so where there is none: in a shallow clone, or without git.
+    pub(crate) fn earlier(&self, path: &str) -> Vec<String> {
+        let Some(root) = &self.root else { return Vec::new() };
+        let mut texts = git::earlier(root, path);
+        texts.retain(|text| self.text(path).is_none_or(|now| now.trim() != text));
+        if texts.is_empty() {
+            eprintln!("tidy: left out: no commit is here that has another {path}, from which rows may be missing");
+        }
+        texts
     }
 
     /// Whether there is a file or folder at `path`; the empty path is the root.

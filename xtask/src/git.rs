@@ -3,6 +3,9 @@
 use std::path::Path;
 use std::process::Command;
 
+/// So many commits that changed a table are asked for its rows: more than one push brings.
+const EARLIER_MAX: usize = 20;
+
 /// The output of a command of git that succeeds.
 pub(crate) fn git(root: &Path, arguments: &[&str]) -> Option<String> {
     let output = Command::new("git").args(arguments).current_dir(root).output().ok()?;
@@ -16,6 +19,13 @@ pub(crate) fn revision(root: &Path, report: &str) -> String {
         Some(changes) if changes.is_empty() => commit,
         _ => format!("{commit}-dirty"),
     }
+}
+
+/// The newest texts of a file in commits, without the white space around them.
+pub(crate) fn earlier(root: &Path, path: &str) -> Vec<String> {
+    let count = format!("--max-count={EARLIER_MAX}");
+    let commits = git(root, &["rev-list", "--full-history", &count, "HEAD", "--", path]).unwrap_or_default();
+    commits.lines().filter_map(|commit| git(root, &["show", &format!("{commit}:{path}")])).collect()
 }
 
 #[cfg(test)]

@@ -1,8 +1,9 @@
 //! Which tests run when: `xtask/tests.txt` lists every test of the repository with its tier.
 //!
 //! Invariant: the table and the sources agree, and no row of the table is ever lost. A test that is deleted
-//! keeps its row, with the tier `gone` and what covers it now. So a change of tier, or a test that is no
-//! longer run, is a line of a commit that is reviewed.
+//! keeps its row, with the tier `gone` and what covers it now. One that is renamed says what it was. Earlier commits
+//! tell which rows there were. So a change of tier, or a test that is no longer run, is a line of a commit that is
+//! reviewed.
 //!
 //! The tier of a test follows from the sources:
 //!
@@ -22,6 +23,9 @@ use crate::tidy::Finding;
 
 /// The table.
 const TABLE: &str = "xtask/tests.txt";
+
+/// Before the names that a test had, behind its tier.
+const WAS: &str = " was: ";
 
 /// Where a test is, and its name. Tests of one name in one file are numbered: `name`, `name#2`.
 pub(crate) type Test = (String, String);
@@ -140,13 +144,17 @@ fn names(tree: &Tree, is_chosen: impl Fn(&Found) -> bool) -> Vec<String> {
     names.into_iter().map(str::to_owned).collect()
 }
 
-/// The table as it is written: how many rows it had at its longest, and its rows.
-#[derive(Debug, Default, PartialEq, Eq)]
-struct Table {
-    rows_min: usize,
-    /// The tier of each test; of one that is gone `gone: ` and the reason.
-    rows: BTreeMap<Test, String>,
+/// What the table says of a test.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct Row {
+    /// Of a test that is gone `gone: ` and the reason.
+    tier: String,
+    /// Names that it had.
+    was: Vec<String>,
 }
+
+/// The rows as they are written.
+type Table = BTreeMap<Test, Row>;
 
 /// # Errors
 /// The line that is none of a table.
@@ -155,16 +163,18 @@ fn parse(text: &str) -> Result<Table, (usize, String)> {
     let mut file = None;
     for (at, line) in text.lines().enumerate().filter(|(_, line)| !line.is_empty() && !line.starts_with('#')) {
         let wrong = |message: &str| (at + 1, message.to_owned());
-        if let Some(count) = line.strip_prefix("rows ") {
-            table.rows_min = count.parse().map_err(|_| wrong("`rows` and a number"))?;
+        if line.starts_with("rows ") {
+            return Err(wrong("rows are not counted any more: delete this line"));
         } else if let Some(row) = line.strip_prefix("  ") {
             let path: &String = file.as_ref().ok_or_else(|| wrong("a test without a file above it"))?;
             let (name, tier) = row.split_once(' ').ok_or_else(|| wrong("a test's name and its tier"))?;
+            let (tier, was) = tier.split_once(WAS).unwrap_or((tier, ""));
             let is_tier = ["fast", "nightly", "loom", "child", "manual"].contains(&tier) || tier.starts_with("gone: ");
             if !is_tier {
                 return Err(wrong("a tier is fast, nightly, loom, child, manual, or `gone: ` and what covers it now"));
             }
-            table.rows.insert((path.clone(), name.to_owned()), tier.to_owned());
+            let was = was.split(", ").filter(|name| !name.is_empty()).map(str::to_owned).collect();
+            table.insert((path.clone(), name.to_owned()), Row { tier: tier.to_owned(), was });
         } else {
             file = Some(line.to_owned());
         }
@@ -174,18 +184,19 @@ fn parse(text: &str) -> Result<Table, (usize, String)> {
 
 fn written(table: &Table) -> String {
     let mut text = "# Every test with its tier; see xtask/src/tiers.rs. `cargo xtask tests` brings it up to date. \
-        Rows are never removed: a test\n\
-                    # that is deleted is `gone: ` and what covers it now; of one that is renamed the row is renamed \
-                    by hand.\n"
+        Rows are never removed:\n\
+                    # of a test that is deleted the tier is `gone: ` and what covers it now; of one that is renamed \
+                    the row is renamed by hand,\n\
+                    # with ` was: ` and the old name behind its tier.\n"
         .to_owned();
-    let _ = writeln!(text, "rows {}", table.rows_min);
     let mut file = "";
-    for ((path, name), tier) in &table.rows {
+    for ((path, name), Row { tier, was }) in table {
         if path != file {
             let _ = writeln!(text, "\n{path}");
             file = path;
         }
-        let _ = writeln!(text, "  {name} {tier}");
+        let was = if was.is_empty() { String::new() } else { format!("{WAS}{}", was.join(", ")) };
+        let _ = writeln!(text, "  {name} {tier}{was}");
     }
     text
 }
@@ -200,28 +211,45 @@ pub(crate) fn check(tree: &Tree) -> Vec<Finding> {
     let found = found(tree);
     let mut findings = Vec::new();
     for ((path, name), Found { tier, line, .. }) in &found {
-        match table.rows.get(&(path.clone(), name.clone())) {
+        match table.get(&(path.clone(), name.clone())) {
             None => {
                 findings.push(Finding::new(path, *line, format!("`{name}` is not in {TABLE}: run `cargo xtask tests`")))
             }
-            Some(listed) if listed != tier => {
-                let message = format!("`{name}` is {tier} here and {listed} in {TABLE}: which one is meant?");
+            Some(listed) if listed.tier != *tier => {
+                let message = format!("`{name}` is {tier} here and {} in {TABLE}: which one is meant?", listed.tier);
                 findings.push(Finding::new(path, *line, message));
             }
             Some(_) => {}
         }
     }
-    let lost = table.rows.iter().filter(|(test, tier)| !tier.starts_with("gone: ") && !found.contains_key(*test));
+    let lost = table.iter().filter(|(test, row)| !row.tier.starts_with("gone: ") && !found.contains_key(*test));
     for ((path, name), _) in lost {
         let message =
             format!("`{name}` of {path} is gone: run `cargo xtask tests`, or write `gone: ` and what covers it now");
         findings.push(Finding::new(TABLE, 0, message));
     }
-    if table.rows.len() < table.rows_min {
-        let message = format!("{} rows, and there were {}: rows are never removed", table.rows.len(), table.rows_min);
+    for name in removed(&table, tree.earlier(TABLE).iter().filter_map(|text| parse(text).ok())) {
+        let message = format!("`{name}` had a row: give it back as `gone: …`, or say `was: {name}` where it is now");
         findings.push(Finding::new(TABLE, 0, message));
     }
     findings
+}
+
+/// Names that more rows had in an earlier table than have them now, or had them. A test that was moved keeps its name.
+fn removed(table: &Table, earlier: impl Iterator<Item = Table>) -> BTreeSet<String> {
+    let count = |table: &Table, has_old: bool| {
+        let mut counts: BTreeMap<String, usize> = BTreeMap::new();
+        for ((_, name), row) in table {
+            let old = row.was.iter().filter(|_| has_old).map(String::as_str);
+            for name in old.chain(name.split('#').next()) {
+                *counts.entry(name.to_owned()).or_default() += 1;
+            }
+        }
+        counts
+    };
+    let now = count(table, true);
+    let is_removed = |(name, rows): &(String, usize)| now.get(name).is_none_or(|now| now < rows);
+    earlier.flat_map(|table| count(&table, false)).filter(is_removed).map(|(name, _)| name).collect()
 }
 
 /// `cargo xtask tests`: enters new tests and new tiers, and follows tests that were moved to another file.
@@ -247,34 +275,35 @@ pub(crate) fn update(root: &Path) -> Result<(), String> {
 
 /// Brings the table up to date; the tests that are gone without a reason, whose rows stay.
 fn renew(table: &mut Table, found: &BTreeMap<Test, Found>) -> Vec<String> {
-    let missing: BTreeSet<Test> = table.rows.keys().filter(|test| !found.contains_key(*test)).cloned().collect();
-    let missing: Vec<Test> = missing.into_iter().filter(|test| !table.rows[test].starts_with("gone: ")).collect();
-    let mut new: BTreeSet<&Test> = found.keys().filter(|test| !table.rows.contains_key(*test)).collect();
+    let missing: Vec<Test> = table.keys().filter(|test| !found.contains_key(*test)).cloned().collect();
+    let missing: Vec<Test> = missing.into_iter().filter(|test| !table[test].tier.starts_with("gone: ")).collect();
+    let mut new: BTreeSet<&Test> = found.keys().filter(|test| !table.contains_key(*test)).collect();
     let mut gone = Vec::new();
     for test in missing {
         let moved: Vec<&Test> = new.iter().filter(|(_, name)| *name == test.1).copied().collect();
         match moved[..] {
             [to] => {
-                table.rows.remove(&test);
+                let row = table.remove(&test).unwrap_or_default();
                 new.remove(to);
+                table.insert(to.clone(), row);
             }
             _ => gone.push(format!("{}  {}", test.0, test.1)),
         }
     }
     for (test, Found { tier, .. }) in found {
-        table.rows.insert(test.clone(), (*tier).to_owned());
+        table.entry(test.clone()).or_default().tier = (*tier).to_owned();
     }
-    table.rows_min = table.rows_min.max(table.rows.len());
     gone
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::git::{git, tests::Repository};
     use crate::tidy::assert_one;
 
     const SOURCE: &str = "//! A.\n#[test]\nfn one() {}\n#[test]\n#[ignore = \"nightly: an hour\"]\nfn two() {}\n";
-    const LISTED: &str = "rows 2\n\ncrates/a/src/lib.rs\n  one fast\n  two nightly\n";
+    const LISTED: &str = "crates/a/src/lib.rs\n  one fast\n  two nightly\n";
 
     fn checked(source: &str, table: &str) -> Vec<Finding> {
         check(&Tree::of(&[("crates/a/src/lib.rs", source), (TABLE, table)]))
@@ -297,11 +326,41 @@ mod tests {
         let one = "//! A.\n#[test]\nfn one() {}\n";
         assert_one(&checked(one, LISTED), &["`two`", "is gone"]);
         assert_eq!(checked(one, &LISTED.replace("two nightly", "two gone: one has it")), []);
-        let shortened = LISTED.replace("  two nightly\n", "");
-        assert_one(&checked(one, &shortened), &["1 rows, and there were 2"]);
         assert_one(&checked(one, "  two fast\n"), &["without a file"]);
+        assert_one(&checked(one, "rows 7\n"), &["tests.txt:1", "delete this line"]);
         assert_one(&check(&Tree::of(&[("crates/a/src/lib.rs", one)])), &["tests.txt", "missing"]);
         assert_one(&checked(SOURCE, &LISTED.replace("one fast", "one often")), &["a tier is"]);
+    }
+
+    #[test]
+    fn canary_a_row_that_earlier_commits_have_is_missed() {
+        let Some(repository) = Repository::new() else { return };
+        let (path, one) = ("crates/a/src/lib.rs", "//! A.\n#[test]\nfn one() {}\n");
+        let checked = |source: &str, rows: &str| {
+            repository.write(path, source);
+            repository.write(TABLE, &format!("{path}\n{rows}"));
+            check(&Tree::read(&repository.0).expect("a tree"))
+        };
+        let new = one.to_owned() + "#[test]\nfn new() {}\n";
+        assert_eq!(checked(SOURCE, "  one fast\n  two nightly\n"), [], "no commit is there to compare with");
+        repository.commit();
+        let finding = &["tests.txt", "`two` had a row", "was: two"];
+        assert_one(&checked(one, "  one fast\n"), finding);
+        assert_one(&checked(&new, "  new fast\n  one fast\n"), finding);
+        repository.commit();
+        assert_one(&checked(&new, "  new fast\n  one fast\n"), finding);
+        repository.write("other.txt", "");
+        repository.commit();
+        let url = format!("file://{}", repository.0.display());
+        git(&repository.0, &["clone", "--quiet", "--depth=1", &url, "clone"]).expect("a clone");
+        let clone = Tree::read(&repository.0.join("clone")).expect("a tree");
+        assert_eq!((clone.earlier(TABLE), check(&clone)), (vec![], vec![]), "it has one commit");
+        std::fs::remove_dir_all(repository.0.join("clone")).expect("a folder");
+        assert_one(&checked(&new, "  new fast\n  one fast\n"), finding);
+        assert_eq!(checked(&new, "  new fast\n  one fast\n  two gone: one has it\n"), []);
+        assert_eq!(checked(&new, "  new fast was: two\n  one fast\n"), []);
+        repository.write("crates/a/src/b.rs", "//! B.\n#[test]\nfn two() {}\n");
+        assert_eq!(checked(&new, "  new fast\n  one fast\n\ncrates/a/src/b.rs\n  two fast\n"), [], "it was moved");
     }
 
     #[test]
@@ -337,12 +396,12 @@ mod tests {
 
     #[test]
     fn renewing_follows_what_was_moved_and_tells_what_is_gone() {
-        let mut table = parse(LISTED).expect("a table");
+        let mut table = parse(&LISTED.replace("one fast", "one fast was: none, zero")).expect("a table");
         let moved = found(&Tree::of(&[("crates/a/src/b.rs", "//! A.\n#[test]\nfn one() {}\n")]));
         let gone = renew(&mut table, &moved);
         assert_eq!(gone, ["crates/a/src/lib.rs  two"]);
-        assert_eq!(table.rows_min, 2);
-        let rows: Vec<_> = table.rows.iter().map(|((path, name), tier)| format!("{path} {name} {tier}")).collect();
-        assert_eq!(rows, ["crates/a/src/b.rs one fast", "crates/a/src/lib.rs two nightly"]);
+        let rows = written(&table).split_off(written(&Table::default()).len());
+        let wanted = "\ncrates/a/src/b.rs\n  one fast was: none, zero\n\ncrates/a/src/lib.rs\n  two nightly\n";
+        assert_eq!(rows, wanted);
     }
 }
