@@ -58,6 +58,7 @@ const RULES: &[Rule] = &[
     mutants::list::check,
     quarantine::check,
     tiers::check,
+    tiers::settings,
 ];
 
 /// Checks the repository at `root`.

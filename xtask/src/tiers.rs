@@ -252,6 +252,40 @@ fn removed(table: &Table, earlier: impl Iterator<Item = Table>) -> BTreeSet<Stri
     earlier.flat_map(|table| count(&table, false)).filter(is_removed).map(|(name, _)| name).collect()
 }
 
+/// The settings of the suite, each with its tier. A test of the suite says whether they are all there, and is left out
+/// where a few protocols are chosen.
+const SETTINGS: &str = "crates/suite/settings.txt";
+
+/// Each setting has one row. One that earlier commits have has it too, or a comment says why it is gone.
+pub(crate) fn settings(tree: &Tree) -> Vec<Finding> {
+    let Some(text) = tree.text(SETTINGS) else { return vec![Finding::new(SETTINGS, 0, "missing")] };
+    let (mut findings, mut names) = (Vec::new(), BTreeSet::new());
+    for (number, line) in (1..).zip(text.lines()).filter(|(_, line)| !line.starts_with('#')) {
+        match setting(line) {
+            None => findings.push(Finding::new(SETTINGS, number, "a row is `fast` or `nightly`, and a setting")),
+            Some(name) if !names.insert(name) => {
+                findings.push(Finding::new(SETTINGS, number, format!("`{name}` has another row")));
+            }
+            Some(_) => {}
+        }
+    }
+    names.extend(text.lines().filter_map(|line| Some(line.strip_prefix("# gone: ")?.split_once(": ")?.0)));
+    let earlier = tree.earlier(SETTINGS);
+    let before: BTreeSet<&str> = earlier.iter().flat_map(|text| text.lines()).filter_map(setting).collect();
+    findings.extend(before.difference(&names).map(|name| {
+        let message = format!("`{name}` had a row: give it back, or say `# gone: {name}: ` and why");
+        Finding::new(SETTINGS, 0, message)
+    }));
+    findings
+}
+
+/// The setting of a row.
+fn setting(row: &str) -> Option<&str> {
+    let (tier, name) = row.split_once(' ')?;
+    let name = name.trim();
+    (matches!(tier, "fast" | "nightly") && name.contains(" on ")).then_some(name)
+}
+
 /// `cargo xtask tests`: enters new tests and new tiers, and follows tests that were moved to another file.
 ///
 /// # Errors
@@ -361,6 +395,25 @@ mod tests {
         assert_eq!(checked(&new, "  new fast was: two\n  one fast\n"), []);
         repository.write("crates/a/src/b.rs", "//! B.\n#[test]\nfn two() {}\n");
         assert_eq!(checked(&new, "  new fast\n  one fast\n\ncrates/a/src/b.rs\n  two fast\n"), [], "it was moved");
+    }
+
+    #[test]
+    fn canary_a_setting_that_is_lost_or_there_twice_is_found() {
+        let Some(repository) = Repository::new() else { return };
+        let checked = |text: &str| {
+            repository.write(SETTINGS, text);
+            settings(&Tree::read(&repository.0).expect("a tree"))
+        };
+        assert_eq!(checked("# Rows.\nfast    occ on absent\nnightly occ that locks on absent\n"), []);
+        repository.commit();
+        assert_one(&checked("fast occ on absent\nfast hto on absent\n"), &["`occ that locks on absent` had a row"]);
+        let gone = "fast occ on absent\n# gone: occ that locks on absent: no lock is left\n";
+        assert_eq!(checked(gone), []);
+        assert_one(&checked(&format!("{gone}nightly occ on absent\n")), &["settings.txt:3", "has another row"]);
+        for wrong in ["often occ on absent", "fast occ", "fast", ""] {
+            assert_one(&checked(&format!("{gone}{wrong}\n")), &["settings.txt:3", "a row is"]);
+        }
+        assert_one(&settings(&Tree::default()), &["settings.txt", "missing"]);
     }
 
     #[test]
