@@ -117,11 +117,37 @@ fn hold(disk: &dyn Disk, from: &Path) -> Result<Option<Box<dyn DiskHold>>, Stora
 /// Verifies the copy in `from`, then copies it into the directory `to`, which is new or empty.
 ///
 /// # Errors
-/// As [`take`]; nothing is copied from a directory that is damaged.
+/// As [`take`]; nothing is copied from a directory that is damaged, or that a process has open.
 pub fn restore(from: impl AsRef<Path>, to: impl AsRef<Path>, progress: &Progress<'_>) -> Result<Copied, StorageError> {
-    let (disk, from) = (disk::real(), from.as_ref());
-    let _held = hold(disk.as_ref(), from)?;
-    copies::restore(disk.as_ref(), from, to.as_ref(), progress).map(Copied::from)
+    restore_on(disk::real().as_ref(), from.as_ref(), to.as_ref(), progress)
+}
+
+/// As [`restore`], on another disk.
+#[doc(hidden)]
+pub fn restore_on(disk: &dyn Disk, from: &Path, to: &Path, progress: &Progress<'_>) -> Result<Copied, StorageError> {
+    let _lock = lock_closed(disk, from, "restoring a database", "restore a backup of it")?;
+    let _held = hold(disk, from)?;
+    copies::restore(disk, from, to, progress).map(Copied::from)
+}
+
+/// Locks a directory that no process has open, so that none opens it while it is read. A directory that is open
+/// changes, and would look damaged. `None` if it cannot be locked: the caller reports a missing directory.
+///
+/// # Errors
+/// The directory is open.
+fn lock_closed(
+    disk: &dyn Disk,
+    directory: &Path,
+    what: &'static str,
+    instead: &str,
+) -> Result<Option<impl Sized>, StorageError> {
+    match lock_to_read(disk, directory) {
+        Err(OpenError::Locked { .. }) => {
+            let problem = format!("{} is open: close it, or {instead}", directory.display());
+            Err(StorageError::io(what)(Error::new(ErrorKind::ResourceBusy, problem)))
+        }
+        locked => Ok(locked.ok()),
+    }
 }
 
 /// Reads a whole database directory that no process has open, and verifies every checksum.
@@ -136,14 +162,7 @@ pub fn verify(directory: impl AsRef<Path>, progress: &Progress<'_>) -> Result<Ve
 /// As [`verify`], on another disk.
 #[doc(hidden)]
 pub fn verify_on(disk: &dyn Disk, directory: &Path, progress: &Progress<'_>) -> Result<Verified, StorageError> {
-    // The verification below reports a missing directory.
-    let _lock = match lock_to_read(disk, directory) {
-        Err(OpenError::Locked { .. }) => {
-            let problem = format!("{} is open: close it, or verify a backup of it", directory.display());
-            return Err(StorageError::io("verifying a database")(Error::new(ErrorKind::ResourceBusy, problem)));
-        }
-        locked => locked.ok(),
-    };
+    let _lock = lock_closed(disk, directory, "verifying a database", "verify a backup of it")?;
     copies::verify(disk, directory, progress).map(Verified::from)
 }
 

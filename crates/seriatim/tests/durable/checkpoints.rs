@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use seriatim::catalog::TableDef;
 use seriatim::rng::tries;
-use seriatim::{Database, Durability, Handle, LogStatistics, OpenError, Table};
+use seriatim::{Database, Durability, Handle, LogStatistics, OpenError, StorageError, Table, backup};
 use seriatim_base::Rng;
 use seriatim_base::disk::{Disk, FaultyDisk, Opening, Operation, Times};
 
@@ -444,4 +444,36 @@ fn a_backup_gets_through_beside_checkpoints_and_new_tables() {
             assert!(found.iter().zip(0..).all(|(row, id)| *row == account(id)), "and what came first of the rest");
         }
     });
+}
+
+/// A directory that a process has open changes while it is read. It is not damaged.
+#[test]
+fn a_restore_from_a_directory_that_is_open_says_busy_and_makes_nothing() {
+    let disk = FaultyDisk::new(48);
+    let db = small("auto", &disk).workers(4).step_helpers(false).open().expect("a new database opens");
+    let accounts = db.create::<Account>().expect("the table is created");
+    db.session().transact(|tx| (0..20).try_for_each(|id| tx.insert(&accounts, &account(id)))).expect("inserted");
+    let restore = |from: &str| backup::restore_on(&disk, Path::new(from), Path::new("/restored"), &|_, _| {});
+    let is_done = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let _ends = Ends(&is_done);
+        scope.spawn(|| {
+            while !is_done.load(Ordering::Relaxed) {
+                db.checkpoint().expect("the disk works");
+            }
+        });
+        for _ in 0..tries(20, 50) {
+            let refused = restore("/db").expect_err("it is open");
+            let StorageError::Io { source, .. } = &refused else { panic!("{refused}") };
+            assert_eq!(source.kind(), ErrorKind::ResourceBusy, "{refused}");
+            assert!(refused.to_string().contains("/db is open: close it, or restore a backup of it"), "{refused}");
+            assert_eq!(disk.find(Path::new("/restored")).expect("no faults"), None, "nothing is made");
+        }
+    });
+    db.backup("/copy").expect("the disk works");
+    restore("/copy").expect("nobody has it open");
+    drop((accounts, db));
+    disk.remove_dir_all(Path::new("/restored")).expect("it is there");
+    restore("/db").expect("it is closed");
+    assert_eq!(rows(&small("auto", &disk).path("/restored").open().expect("it is a database")).len(), 20);
 }
