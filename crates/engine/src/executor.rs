@@ -35,6 +35,7 @@ use seriatim_txn::{PartitionSet, Partitions, Prepared};
 
 use crate::owners::{self, Owners, Seen};
 use crate::permits::{self, Permit, Permits};
+use crate::settings::within;
 use crate::tx::TxCore;
 use crate::work_queue::{Footprint, Next, OpenBatch, WorkQueue};
 use crate::{
@@ -76,6 +77,9 @@ pub enum PredictedAccess {
 
 /// The body of a thread of an executor.
 pub type ExecutorBody = Box<dyn FnOnce() + Send>;
+
+/// Most threads of an executor.
+const THREADS_MAX: usize = 1 << 12;
 
 enum Work<S> {
     /// A closure with its own transactions.
@@ -882,15 +886,13 @@ impl<S: ExecutorSession> Executor<S> {
     /// and all its work has run. `open` opens a session.
     ///
     /// # Errors
-    /// `threads` is 0.
+    /// There are no threads, or more than 4096.
     pub fn apart(
         engine: &Engine,
         threads: usize,
         open: impl Fn() -> S + Send + Sync + 'static,
     ) -> Result<(Executor<S>, Vec<ExecutorBody>), OpenError> {
-        if threads == 0 {
-            return Err(OpenError::Invalid("an executor has at least 1 thread".to_owned()));
-        }
+        within("executor threads", threads, 1..=THREADS_MAX)?;
         let Settings { batch, batch_placement, .. } = *engine.settings();
         let work = WorkQueue::new(threads, batch.size(threads)).placing(batch_placement);
         let work = if batch == Batch::Auto { work.switched() } else { work };

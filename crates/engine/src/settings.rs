@@ -126,6 +126,9 @@ impl fmt::Debug for PartitionBy {
 /// Percent of the available memory that rows may take by default.
 const MEMORY_PERCENT: u64 = 80;
 
+/// How long an attempt may be open by default.
+const TRANSACTION_AGE_MAX: Duration = Duration::from_secs(60);
+
 /// How often the epoch advances by default.
 const EPOCH_INTERVAL: Duration = Duration::from_millis(10);
 
@@ -139,7 +142,7 @@ const BUFFER_BYTES_MAX: usize = 64 << 20;
 const PREFAULT_BYTES_MAX: usize = 1 << 47;
 
 /// An error that names the setting, unless its value is in the range.
-fn within<T: PartialOrd + fmt::Debug>(
+pub(crate) fn within<T: PartialOrd + fmt::Debug>(
     setting: &'static str,
     value: T,
     permitted: RangeInclusive<T>,
@@ -278,7 +281,7 @@ impl Default for Settings {
             track_contention: false,
             retry: RetryPolicy::default(),
             regulate_pauses: None,
-            transaction_age_max: Duration::from_secs(60),
+            transaction_age_max: TRANSACTION_AGE_MAX,
             snapshot_age_max: Duration::MAX,
             snapshot_bytes_max: None,
             epoch_interval: None,
@@ -373,10 +376,17 @@ impl Settings {
     /// Unless it was set, the epoch interval is that of the snapshots, if each snapshot ends an epoch.
     ///
     /// # Errors
-    /// The interval is out of range.
+    /// The interval is out of range, or longer than a transaction may be open.
     pub(crate) fn settle_epoch_interval(&mut self, snapshots: &Snapshots) -> Result<(), OpenError> {
         let of_snapshots = snapshots.eventual().filter(|_| snapshots.end_epochs()).map(Eventual::interval);
+        let is_given = self.epoch_interval.is_some();
         self.epoch_interval = self.epoch_interval.or(of_snapshots);
+        // The error names the setting that the caller gave.
+        let is_young = self.transaction_age_max < TRANSACTION_AGE_MAX && !is_given;
+        if is_young || self.transaction_age_max.is_zero() {
+            let least = self.epoch_interval().clamp(Duration::from_nanos(1), EPOCH_INTERVAL_MAX);
+            within("transaction_age_max", self.transaction_age_max, least..=Duration::MAX)?;
+        }
         let most = self.transaction_age_max.min(EPOCH_INTERVAL_MAX);
         within("epoch_interval", self.epoch_interval(), Duration::from_nanos(1)..=most)
     }

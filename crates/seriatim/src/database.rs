@@ -181,7 +181,7 @@ impl Database {
     /// of the [`workers`](crate::Builder::workers) from its execution until it is decided.
     ///
     /// # Errors
-    /// `threads` is 0, or the operating system refuses a thread.
+    /// There are no threads, or more than 4096; or the operating system refuses one.
     pub fn executor(&self, threads: usize) -> Result<Executor, OpenError> {
         Executor::new(self, threads)
     }

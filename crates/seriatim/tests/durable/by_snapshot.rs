@@ -26,7 +26,7 @@ fn snapshots_and_epochs_have_one_interval() {
     assert!(refused.ends_with("here it is 20 ms, and epochs every 10ms"), "{refused}");
     let age = |builder: Builder| builder.transaction_age_max(15 * MILLISECOND);
     let refused = opens(age(by_snapshot(&disk))).expect_err("an epoch of 20 ms is longer than that");
-    assert!(refused.contains("the setting epoch_interval is 20ms"), "{refused}");
+    assert!(refused.contains("the setting transaction_age_max is 15ms"), "{refused}");
     for right in [by_snapshot(&disk), made(20), made(20).epoch_interval(20 * MILLISECOND), age(made(15))] {
         assert_eq!(opens(right), Ok(()));
     }

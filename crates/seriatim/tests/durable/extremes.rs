@@ -62,10 +62,35 @@ const CASES: &[(&str, Set, Wanted)] = &[
     ("pause_max 1", |b| retry(b, |p| p.pause_max = NANOSECOND), Works),
     ("pause_max 60 s", |b| retry(b, |p| p.pause_max = 60 * SECOND), Works),
     ("pause_max MAX", |b| retry(b, |p| p.pause_max = Duration::MAX), Refused("retry.pause_max", "0ns to 60s")),
+    ("lock_after 0", |b| retry(b, |p| p.lock_after = 0), Works),
+    ("lock_after 1", |b| retry(b, |p| p.lock_after = 1), Works),
+    ("lock_after MAX", |b| retry(b, |p| p.lock_after = u32::MAX), Works),
+    ("helper_threads 0", |b| b.helper_threads(0), Works),
+    ("helper_threads 1", |b| b.helper_threads(1), Works),
+    ("helper_threads MAX", |b| b.helper_threads(usize::MAX), Works),
     ("operations_max 0", |b| b.operations_max(0), Refused("operations_max", "1 to 4294967295")),
     ("operations_max 1", |b| b.operations_max(1), Works),
     ("operations_max MAX", |b| b.operations_max(u32::MAX), Works),
-    ("transaction_age_max 0", |b| b.transaction_age_max(Duration::ZERO), Refused("epoch_interval", "1ns to 0ns")),
+    (
+        "transaction_age_max 0",
+        |b| b.transaction_age_max(Duration::ZERO),
+        Refused("transaction_age_max", "10ms to 18446744073709551615.999999999s"),
+    ),
+    (
+        "transaction_age_max 0, often",
+        |b| b.transaction_age_max(Duration::ZERO).epoch_interval(NANOSECOND),
+        Refused("transaction_age_max", "1ns to 18446744073709551615.999999999s"),
+    ),
+    (
+        "transaction_age_max 1",
+        |b| b.transaction_age_max(NANOSECOND),
+        Refused("transaction_age_max", "10ms to 18446744073709551615.999999999s"),
+    ),
+    (
+        "epoch_interval above transaction_age_max",
+        |b| b.transaction_age_max(SECOND).epoch_interval(2 * SECOND),
+        Refused("epoch_interval", "1ns to 1s"),
+    ),
     ("transaction_age_max MAX", |b| b.transaction_age_max(Duration::MAX), Works),
     ("snapshot_age_max 0", |b| b.snapshot_age_max(Duration::ZERO), Works),
     ("snapshot_age_max 1", |b| b.snapshot_age_max(NANOSECOND), Works),
@@ -180,6 +205,17 @@ fn a_setting_at_its_extremes_works_or_is_refused_by_name() {
             }
         }
     }
+}
+
+#[test]
+fn an_executor_with_no_thread_or_too_many_is_refused_by_name() {
+    let db = Builder::default().workers(2).step_helpers(true).open().expect("it opens");
+    for threads in [0, 4097, usize::MAX] {
+        let error = db.executor(threads).expect_err("no such executor");
+        let OpenError::Setting { setting, value, permitted } = &error else { panic!("{error}") };
+        assert_eq!((*setting, &**value, &**permitted), ("executor threads", &*threads.to_string(), "1 to 4096"));
+    }
+    db.executor(1).expect("a thread starts");
 }
 
 #[test]
