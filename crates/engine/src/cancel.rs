@@ -1,7 +1,8 @@
 //! Ending a session's transaction from another thread.
 //!
 //! The word with the end of the transaction's age is shared: a cancellation moves that end into the past. So a
-//! transaction checks one word, and learns the reason afterwards. The ticker ends a snapshot in the same way.
+//! transaction checks one word, and learns the reason afterwards. The ticker ends in the same way what holds too much
+//! memory: a snapshot, or a parked transaction.
 //!
 //! A session's canceller ends the transaction that runs, and not the next one. The canceller of an executor's call ends
 //! all transactions of the call, also those that have not begun. While a session runs a call, no transaction revokes a
@@ -15,7 +16,7 @@ use seriatim_txn::{Cause, Phase, Reason};
 /// The transaction was cancelled: no time is earlier.
 const CANCELLED: u64 = 0;
 
-/// A snapshot that holds too much memory was ended. The ticker's time is later by then.
+/// A transaction that holds too much memory was ended. The ticker's time is later by then.
 const HOLDS_MEMORY: u64 = 1;
 
 /// The first time of the ticker at which an undecided attempt is over.
@@ -38,7 +39,7 @@ impl Deadline {
         }
     }
 
-    /// Ends the attempt as a snapshot that holds too much memory. `is_open` is called after the deadline was
+    /// Ends the attempt as one that holds too much memory. `is_open` is called after the deadline was
     /// read. A later attempt of the session has set another deadline, and is not ended.
     pub(crate) fn end_if(&self, is_open: impl FnOnce() -> bool) {
         // ORDERING: pairs with the release in `set`. If a later attempt has set the deadline, `is_open` sees

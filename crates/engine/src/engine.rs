@@ -850,7 +850,7 @@ impl Engine {
     }
 }
 
-/// Ends snapshots that keep too much memory from being used again.
+/// Ends snapshots and parked transactions that keep too much memory from being used again.
 fn end_holders(pool: &Pool, bound: Bound, environment: &Environment, limit: Option<usize>) {
     pool.end_holders(bound, || {
         let memory = &environment.memory;
@@ -882,7 +882,12 @@ impl Inner {
         let core = unsafe { worker.as_mut() }.core();
         let made = TableSet::new(&self.foundation, definition, TableId(ids), core);
         self.pool.give_back(lease);
-        made.map(Arc::new)
+        made.map(Arc::new).map_err(|error| match error {
+            SchemaError::OutOfMemory { .. } => {
+                SchemaError::OutOfMemory { held: self.pool.holds_memory(self.clock.now(), None) }
+            }
+            error => error,
+        })
     }
 
     /// Gives the memory of tables back that were not published.

@@ -160,7 +160,10 @@ pub enum SchemaError {
         difference: String,
     },
     /// The memory limit leaves no room for the table.
-    OutOfMemory,
+    OutOfMemory {
+        /// A transaction that keeps memory from being used again, as in [`TransactError::OutOfMemory`].
+        held: Option<MemoryHeld>,
+    },
     /// The database has as many tables and indexes as it can have.
     TooMany {
         /// How many that is.
@@ -194,8 +197,11 @@ impl fmt::Display for SchemaError {
                      rows of several kinds into one table, or load the rows into a new database"
                 )
             }
-            SchemaError::OutOfMemory => {
+            SchemaError::OutOfMemory { held: None } => {
                 f.write_str("the memory limit leaves no room for the table; delete rows or raise the limit")
+            }
+            SchemaError::OutOfMemory { held: Some(held) } => {
+                write!(f, "the memory limit leaves no room for the table, and {held}")
             }
             SchemaError::WorkersBusy => f.write_str("every worker has an open transaction; allow more workers"),
             SchemaError::Storage(error) => error.fmt(f),
@@ -454,7 +460,7 @@ pub enum TransactError {
     },
     /// The memory limit is reached. Reads and deletes still work.
     OutOfMemory {
-        /// A transaction that has been open for more than a second. Memory of rows that were replaced or
+        /// A transaction that has been open for more than a tenth of a second. Memory of rows that were replaced or
         /// deleted since it began cannot be reused.
         held: Option<MemoryHeld>,
         /// Bytes that are free, but only for rows of about the sizes that were deleted; 0 if that is less than a
@@ -463,7 +469,8 @@ pub enum TransactError {
     },
     /// The transaction stayed open for longer than the configured age.
     TooOld,
-    /// The snapshot was ended: it kept more replaced and deleted rows in memory than the settings permit
+    /// The snapshot, or the explicit transaction between two calls, was ended: it kept more replaced and deleted rows
+    /// in memory than the settings permit
     /// ([`Settings::snapshot_bytes_max`](crate::Settings::snapshot_bytes_max)).
     HoldsMemory,
     /// Another thread cancelled the transaction: [`Canceller::cancel`](crate::Canceller::cancel).
@@ -699,8 +706,8 @@ impl fmt::Display for TransactError {
             }
             TransactError::TooOld => f.write_str("the transaction was open for longer than the configured age"),
             TransactError::HoldsMemory => f.write_str(
-                "the snapshot was ended: it kept more replaced and deleted rows in memory than `snapshot_bytes_max` \
-                 permits; read in shorter snapshots, or permit more",
+                "the transaction was ended: it kept more replaced and deleted rows in memory than \
+                 `snapshot_bytes_max` permits; end snapshots and explicit transactions sooner, or permit more",
             ),
             TransactError::Cancelled => f.write_str("the transaction was cancelled"),
             TransactError::Closed => f.write_str("nothing was written: the database was closed; open it again"),
@@ -804,7 +811,7 @@ pub struct MemoryHeld {
 
 impl MemoryHeld {
     /// A younger transaction is not reported: it is not why the memory limit is reached.
-    pub(crate) const AGE_MIN: Duration = Duration::from_secs(1);
+    pub(crate) const AGE_MIN: Duration = Duration::from_millis(100);
 }
 
 impl fmt::Display for MemoryHeld {

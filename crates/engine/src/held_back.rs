@@ -1,16 +1,17 @@
-//! The memory that a snapshot keeps from being reused.
+//! The memory that a snapshot, or an explicit transaction between its calls, keeps from being reused.
 //!
-//! Rows that are replaced or deleted while a snapshot is open may be read by it, so they stay in memory. Memory
+//! Rows that are replaced or deleted while it is open may be read by it, so they stay in memory. Memory
 //! that is in use and belongs to no table is *waste*; it grows while the snapshot is open. Earlier waste is
 //! freed meanwhile, so the growth counts from the least waste seen. The growth is at least what the snapshot
-//! holds back, less its part of that least waste. It also includes what open transactions have written.
+//! holds back, less its part of that least waste. It also includes what open closures and procedures have written.
 
+use crate::cancel::Deadline;
 use crate::settings::Settings;
 
 /// By default at least this part of the memory limit is permitted.
 const PART_MIN: usize = 64;
 
-/// How much one snapshot may hold back.
+/// How much one transaction may hold back.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Bound {
     bytes: Option<usize>,
@@ -23,13 +24,22 @@ impl Bound {
         Bound { bytes: settings.snapshot_bytes_max, least }
     }
 
-    /// A snapshot begins, with `waste` bytes of waste and `free` bytes below the limit.
+    /// A transaction begins, with `waste` bytes of waste and `free` bytes below the limit.
     pub(crate) fn begin(self, waste: usize, free: usize) -> HeldBack {
         HeldBack { waste_least: waste, bytes_max: self.bytes.unwrap_or((free / 2).max(self.least)) }
     }
 }
 
-/// How much a snapshot holds back.
+/// An open transaction that may hold memory back: a snapshot, or an explicit transaction.
+pub(crate) struct Holder {
+    pub(crate) deadline: Deadline,
+    /// Bytes that it wrote. They belong to no table yet, and nobody holds them back.
+    pub(crate) wrote: usize,
+    /// Whether it may be ended now.
+    pub(crate) ends: bool,
+}
+
+/// How much a transaction holds back.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct HeldBack {
     waste_least: usize,
@@ -37,7 +47,7 @@ pub(crate) struct HeldBack {
 }
 
 impl HeldBack {
-    /// Whether the snapshot holds back more than it may, with this much waste now.
+    /// Whether the transaction holds back more than it may, with this much waste now.
     pub(crate) fn exceeds(&mut self, waste: usize) -> bool {
         self.waste_least = self.waste_least.min(waste);
         waste - self.waste_least > self.bytes_max

@@ -1,5 +1,5 @@
 //! Explicit transactions between their calls. Such a transaction is *parked*: another call may come or not. The ticker
-//! ends a parked transaction that is too old, was cancelled, or is a snapshot that holds back too much memory.
+//! ends a parked transaction that is too old, was cancelled, or holds back too much memory.
 //!
 //! ```text
 //! CALLING ──leave──▶ PARKED ──seize──▶ ENDING ──▶ ENDED
@@ -15,13 +15,14 @@
 //!
 //! So a transaction in a call is never ended, even in the closure of an update that never returns.
 
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicI64, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use seriatim_base::{Hold, thread};
 use seriatim_txn::{Cause, Phase, Reason};
 
 use crate::cancel::Deadline;
+use crate::held_back::Holder;
 
 /// Why a transaction that is too old ends.
 pub(crate) const TOO_OLD: Cause = Cause { phase: Phase::Execute, reason: Reason::TooOld };
@@ -44,6 +45,9 @@ pub(crate) struct Parking {
     pub(crate) snapshot: bool,
     /// Whether it excludes chains of pieces.
     pub(crate) gated: bool,
+    /// The live bytes of its worker at its begin, and their growth until its last call: what it wrote.
+    live_before: i64,
+    grown: AtomicI64,
     /// For a canary: the reaper also ends transactions in calls.
     reaped_in_calls: bool,
     /// For a snapshot that shows the durable epoch while the disk is behind.
@@ -56,10 +60,11 @@ impl Parking {
         snapshot: bool,
         gated: bool,
         hold: Option<Hold>,
+        live_before: i64,
         reaped_in_calls: bool,
     ) -> Arc<Parking> {
-        let (state, hold) = (AtomicU32::new(CALLING), Mutex::new(hold));
-        Arc::new(Parking { state, deadline, snapshot, gated, reaped_in_calls, hold })
+        let (state, grown, hold) = (AtomicU32::new(CALLING), AtomicI64::new(0), Mutex::new(hold));
+        Arc::new(Parking { state, deadline, snapshot, gated, live_before, grown, reaped_in_calls, hold })
     }
 
     /// The worker is offline and reads nothing more: releases the hold.
@@ -84,11 +89,12 @@ impl Parking {
         }
     }
 
-    /// Ends a call.
+    /// Ends a call, after which the worker has this many live bytes.
     ///
     /// # Panics
     /// If the transaction was ended meanwhile: the call has then used a worker of another transaction.
-    pub(crate) fn leave(&self) {
+    pub(crate) fn leave(&self, live_bytes: i64) {
+        self.grown.store(live_bytes - self.live_before, Ordering::Relaxed);
         // ORDERING: release pairs with the acquire in `enter` and `seize`.
         let before = self.state.swap(PARKED, Ordering::Release);
         assert_eq!(before, CALLING, "a transaction was ended in the middle of a call");
@@ -97,6 +103,13 @@ impl Parking {
     /// Why the transaction ends, once it is over.
     pub(crate) fn cause(&self) -> Cause {
         self.deadline.cause()
+    }
+
+    /// What it may hold back, if it is no snapshot. It is ended only between its calls.
+    pub(crate) fn holder(&self) -> Option<Holder> {
+        let wrote = usize::try_from(self.grown.load(Ordering::Relaxed)).unwrap_or(0);
+        let ends = self.state.load(Ordering::Relaxed) == PARKED;
+        (!self.snapshot).then(|| Holder { deadline: self.deadline.clone(), wrote, ends })
     }
 
     /// Seizes the transaction if it is parked and over. The calling thread must then end it.
@@ -128,17 +141,17 @@ mod tests {
     fn parking(last: u64) -> Arc<Parking> {
         let deadline = Deadline::default();
         deadline.set(last, true);
-        Parking::new(deadline, false, false, None, false)
+        Parking::new(deadline, false, false, None, 0, false)
     }
 
     #[test]
     fn only_a_parked_transaction_that_is_too_old_is_ended() {
         let parking = parking(50);
         assert!(parking.seize(51).is_none(), "it is in a call");
-        parking.leave();
+        parking.leave(0);
         assert!(parking.seize(50).is_none(), "it is not too old");
         assert!(parking.enter() && parking.seize(51).is_none(), "it is in a call");
-        parking.leave();
+        parking.leave(0);
         let ending = parking.seize(51).expect("it is parked and too old");
         assert!(parking.seize(51).is_none(), "somebody ends it");
         drop(ending);
@@ -149,7 +162,7 @@ mod tests {
     fn a_call_that_meets_the_reaper_waits_for_it() {
         for _ in 0..200 {
             let parking = parking(50);
-            parking.leave();
+            parking.leave(0);
             let (entered, seized) = std::thread::scope(|scope| {
                 let reaper = scope.spawn(|| parking.seize(51).is_some());
                 let entered = parking.enter();

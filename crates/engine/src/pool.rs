@@ -19,7 +19,7 @@ use seriatim_txn::{Environment, Priority, Worker};
 
 use crate::cancel::Deadline;
 use crate::error::MemoryHeld;
-use crate::held_back::{Bound, HeldBack};
+use crate::held_back::{Bound, HeldBack, Holder};
 use crate::parking::Parking;
 use crate::protocol::OpenProtocol;
 use crate::statistics::{Counters, Statistics};
@@ -50,7 +50,7 @@ struct Watched {
     leases: u32,
     /// When the ticker first saw the open transaction.
     since: u64,
-    /// The memory that it holds back, if it is a snapshot.
+    /// The memory that it holds back, if it is a snapshot or explicit.
     held_back: Option<HeldBack>,
 }
 
@@ -158,19 +158,27 @@ impl Pool {
         is_read.then(|| slot.reader.lock().unwrap_or_else(PoisonError::into_inner).clone())
     }
 
-    /// Ends the snapshots that hold back more memory than the bound permits. `measure` returns how many bytes rows and
-    /// indexes do not need, and how many are free. It is called only if a snapshot is open.
+    /// As [`Pool::reader_of`], also for an explicit transaction.
+    fn holder_of(&self, slot: usize, leases: u32) -> Option<Holder> {
+        let explicit =
+            || self.parked[slot].lock().unwrap_or_else(PoisonError::into_inner).as_ref().and_then(|it| it.holder());
+        self.reader_of(slot, leases).map(|deadline| Holder { deadline, wrote: 0, ends: true }).or_else(explicit)
+    }
+
+    /// Ends the snapshots and the parked transactions that hold back more memory than the bound permits. `measure`
+    /// returns how many bytes rows and indexes do not need, and how many are free. It is called only if one is open.
     pub(crate) fn end_holders(&self, bound: Bound, measure: impl FnOnce() -> (usize, usize)) {
         let mut watched = self.watched.lock().unwrap_or_else(PoisonError::into_inner);
-        let open: Vec<(usize, Deadline)> =
-            (0..watched.len()).filter_map(|slot| Some((slot, self.reader_of(slot, watched[slot].leases)?))).collect();
+        let open: Vec<(usize, Holder)> =
+            (0..watched.len()).filter_map(|slot| Some((slot, self.holder_of(slot, watched[slot].leases)?))).collect();
         if open.is_empty() {
             return;
         }
         let (waste, free) = measure();
-        for (slot, deadline) in open {
+        let waste = waste.saturating_sub(open.iter().map(|(_, holder)| holder.wrote).sum());
+        for (slot, Holder { deadline, ends, .. }) in open {
             let Watched { leases, held_back, .. } = &mut watched[slot];
-            if held_back.get_or_insert_with(|| bound.begin(waste, free)).exceeds(waste) {
+            if held_back.get_or_insert_with(|| bound.begin(waste, free)).exceeds(waste) && ends {
                 // ORDERING: after the deadline was read, and before the worker is given back, see `Deadline::end_if`.
                 deadline.end_if(|| self.slots[slot].leases.load(Ordering::Relaxed) == *leases);
             }

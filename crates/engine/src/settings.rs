@@ -58,7 +58,7 @@ pub struct Settings {
     pub transaction_age_max: Duration,
     /// How long a read-only attempt may be open, if that is less.
     pub snapshot_age_max: Duration,
-    /// Bytes that a snapshot may keep from being reused; `None` for the default.
+    /// Bytes that a snapshot, or a parked transaction, may keep from being reused; `None` for the default.
     pub snapshot_bytes_max: Option<usize>,
     /// How often the epoch advances; `None` for the default.
     pub epoch_interval: Option<Duration>,

@@ -98,7 +98,7 @@ impl TableSet {
             let table = seriatim_txn::Table::new(id, &definition, index, header, version_header, core);
             core.counts.add(id, 0, core.local.live_bytes() - before);
             core.local.leave();
-            table.map_err(|_| SchemaError::OutOfMemory)
+            table.map_err(|_| SchemaError::OutOfMemory { held: None })
         };
         let mut primary = make(first, None, core)?;
         // The columns have only one version so far, so the table's id serves as the layout's.

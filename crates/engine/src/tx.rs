@@ -771,10 +771,10 @@ impl Drop for Call<'_> {
         // A worker that panicked while it ended the transaction is not used, and no other thread may end it.
         if let Some(tx) = self.0.filter(|tx| !tx.ending.get()) {
             cold_path();
-            tx.calling.set(false);
             if let Some(parking) = &*tx.parking.borrow() {
-                parking.leave();
+                parking.leave(tx.worker().core().local.live_bytes());
             }
+            tx.calling.set(false);
         }
     }
 }

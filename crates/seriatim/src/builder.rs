@@ -259,12 +259,12 @@ impl Builder {
         self
     }
 
-    /// Limits the bytes that one read-only transaction may keep from being reclaimed: rows that are replaced or
-    /// deleted while it is open keep their memory. A transaction above the limit is ended; its next call fails with
-    /// [`TransactError::HoldsMemory`].
+    /// Limits the bytes that one read-only transaction, or one explicit transaction, may keep from being reclaimed.
+    /// Rows that are replaced or deleted while it is open keep their memory. A transaction above the limit is ended:
+    /// an explicit one between two calls. Its next call fails with [`TransactError::HoldsMemory`].
     ///
     /// The bytes are measured every few epochs, as the growth of the memory that is in use outside of tables. The
-    /// writes of open transactions therefore count too. Default: half of what was free under
+    /// writes of open closures and procedures therefore count too. Default: half of what was free under
     /// [`Builder::memory_limit`] when the transaction began, but at least a 64th of the limit.
     ///
     /// [`TransactError::HoldsMemory`]: crate::TransactError::HoldsMemory

@@ -380,7 +380,7 @@ fn a_table_that_does_not_fit_is_refused_and_leaves_nothing() {
             let before = world.db.statistics().memory_bytes;
             for _ in 0..50 {
                 let refused = world.db.create::<Wide>().expect_err("the limit");
-                assert!(matches!(refused, SchemaError::OutOfMemory), "{setting}: {refused}");
+                assert!(matches!(refused, SchemaError::OutOfMemory { .. }), "{setting}: {refused}");
                 assert!(refused.to_string().ends_with("delete rows or raise the limit"));
             }
             assert_eq!(world.db.statistics().memory_bytes, before, "{setting}: nothing is left of a refused table");

@@ -153,7 +153,7 @@ impl std::fmt::Display for Cause {
             Reason::LeftOut => "it conflicts with others of its batch in every order",
             Reason::OutOfMemory => "the memory limit is reached",
             Reason::TooOld => "the transaction is older than the configured age",
-            Reason::HoldsMemory => "the snapshot keeps more memory from being used again than is permitted",
+            Reason::HoldsMemory => "the transaction keeps more memory from being used again than is permitted",
             Reason::Cancelled => "the transaction was cancelled",
             Reason::ReadOnly => "the transaction is read-only",
             Reason::Unordered => "the table or index is not ordered and cannot be scanned",

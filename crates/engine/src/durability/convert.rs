@@ -42,7 +42,7 @@ pub(crate) fn convert(
     let each_row = |set: &TableSet, act: &Act<'_>| each_row(inner, open, persistence, set, act);
     let copied = each_row(old, &|tx, _, row| tx.insert_values(new, &DynRow::new(old, row).values()));
     let copied = copied.map_err(|failed| match failed {
-        Failed::Transact(TransactError::OutOfMemory { .. }) => SchemaError::OutOfMemory,
+        Failed::Transact(TransactError::OutOfMemory { held, .. }) => SchemaError::OutOfMemory { held },
         Failed::Transact(error) => {
             of_storage(StorageError::io(format!("converting table {}", old.definition.name))(io::Error::other(error)))
         }

@@ -622,7 +622,7 @@ fn tables_that_are_not_created_give_their_memory_back() {
         assert!(matches!(refused, Err(SchemaError::Storage(_))), "{refused:?}");
         assert_eq!(kept(), before, "the manifest cannot be written");
         let refused = db.declare_all(vec![finished(indexed()), finished(hashed().capacity(100_000_000))]);
-        assert!(matches!(refused, Err(SchemaError::OutOfMemory)), "{refused:?}");
+        assert!(matches!(refused, Err(SchemaError::OutOfMemory { .. })), "{refused:?}");
         assert_eq!(kept(), before, "there is no room for the second");
         fail();
         let refused = db.find_clustered(&clustered).map(drop);

@@ -327,12 +327,13 @@ impl TxCore {
     /// Parks an explicit transaction until its first call.
     fn park(&self, slot: usize) {
         self.drop_kept();
-        let reaped_in_calls = self.worker().core().injects(Fault::ReapInCall);
+        let core = self.worker().core();
+        let (live, reaped_in_calls) = (core.local.live_bytes(), core.injects(Fault::ReapInCall));
         let (deadline, snapshot) = (self.deadline.clone(), self.mode.get() == Mode::ReadOnly);
-        let parking = Parking::new(deadline, snapshot, self.gated.get(), self.hold.take(), reaped_in_calls);
+        let parking = Parking::new(deadline, snapshot, self.gated.get(), self.hold.take(), live, reaped_in_calls);
         self.explicit.set(true);
         self.inner.pool.park(slot, Arc::clone(&parking));
-        parking.leave();
+        parking.leave(live);
         *self.parking.borrow_mut() = Some(parking);
     }
 

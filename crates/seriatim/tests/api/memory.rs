@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use seriatim::{Abort, Database, Freshness, Handle, Reason, Session, Table, TableStatistics, TransactError};
+use seriatim::{
+    Abort, Database, Freshness, Handle, Reason, SchemaError, Session, Table, TableStatistics, TransactError,
+};
 
 use crate::common::{each, sampled};
 use crate::settle::settle;
@@ -470,6 +472,65 @@ fn a_snapshot_that_holds_back_too_much_memory_is_ended() {
         replace(&db, &mut writer, &table, 10);
         reader.snapshot(|tx| tx.get(&table, &7).map(drop)).expect("the next is another snapshot");
     });
+}
+
+/// An explicit transaction that writes keeps memory between its calls like a snapshot, and is ended like one.
+#[test]
+fn a_parked_transaction_that_holds_back_too_much_memory_is_ended() {
+    each(|setting| {
+        let builder = setting.builder().memory_limit(2 << 20).snapshot_bytes_max(128 << 10).step_helpers(true);
+        let db = builder.open().expect("valid");
+        let table = db.create::<Bulky>().expect("valid");
+        let (mut writer, mut reader) = (db.session(), db.session());
+        writer.transact(|tx| (0..60).try_for_each(|id| tx.insert(&table, &bulky(id)))).expect("they fit");
+        settle(&db);
+        let parked = match reader.begin() {
+            Ok(parked) => parked,
+            Err(TransactError::NeedsPlan { .. }) => return,
+            Err(error) => panic!("{error}"),
+        };
+        // A row that nobody writes: some protocols lock it.
+        let look = || parked.get(&table, &55).map(|row| assert!(row.is_some()));
+        look().expect("it is open");
+        replace(&db, &mut writer, &table, 2);
+        look().expect("so much is permitted");
+        replace(&db, &mut writer, &table, 60);
+        let abort = look().expect_err("2 MB of versions do not fit");
+        assert_eq!(abort.cause().map(|cause| cause.reason), Some(Reason::HoldsMemory));
+        let words = parked.commit().map(drop).expect_err("it was ended").to_string();
+        assert!(words.contains("snapshot_bytes_max"), "{words}");
+        settle(&db);
+
+        // What explicit transactions wrote does not count, nor what was held back before they began.
+        let [loads, idle] = [&mut reader, &mut writer].map(|session| session.begin().expect("a worker"));
+        (0..3).for_each(|_| db.step());
+        (100..400).try_for_each(|id| loads.insert(&table, &bulky(id))).expect("there is room");
+        (0..10).for_each(|_| db.step());
+        for open in [loads, idle] {
+            open.get(&table, &55).expect("it holds nothing back");
+            open.commit().map(drop).expect("no conflict");
+        }
+    });
+}
+
+/// The first error at the limit names a transaction that was opened a moment ago and parked.
+#[test]
+fn the_limit_names_a_parked_transaction_at_once() {
+    let builder = Database::builder().protocol("dbx").memory_limit(LIMIT).snapshot_bytes_max(usize::MAX);
+    let db = builder.step_helpers(true).open().expect("valid");
+    let table = db.create::<Bulky>().expect("valid");
+    let (mut writer, mut reader) = (db.session(), db.session());
+    writer.transact(|tx| (0..500).try_for_each(|id| tx.insert(&table, &bulky(id)))).expect("they fit");
+    let parked = reader.begin().expect("a worker");
+    parked.get(&table, &7).expect("it is open");
+    (0..15).for_each(|_| db.step());
+    let error = exhaust(&mut writer, &table, 500).expect("nothing is used again");
+    let TransactError::OutOfMemory { held: Some(held), .. } = &error else { panic!("{error:?}") };
+    assert!(!held.snapshot && held.age >= Duration::from_millis(100), "{held:?}");
+    assert!(error.to_string().contains("transaction_age_max"), "{error}");
+    let refused = db.create::<Hashed>().map(drop).expect_err("nothing is used again");
+    assert!(matches!(&refused, SchemaError::OutOfMemory { held: Some(held) } if !held.snapshot), "{refused:?}");
+    assert!(refused.to_string().contains("the transaction of worker"), "{refused}");
 }
 
 /// By default, one snapshot does not fill the memory, and many small ones are not ended.

@@ -217,7 +217,7 @@ fn a_conversion_for_which_there_is_no_memory_leaves_the_table_as_it_was() {
         let db = small(protocol, &disk).memory_limit(live + (1 << 19)).open().expect("it recovers");
         for _ in 0..2 {
             let refused = db.table::<Loose>().expect_err("there is no memory for it");
-            assert!(matches!(refused, SchemaError::OutOfMemory), "{protocol}: {refused}");
+            assert!(matches!(refused, SchemaError::OutOfMemory { .. }), "{protocol}: {refused}");
             assert_eq!(cluster(&db), 1, "{protocol}");
             // The memory of the copies is reclaimed.
             (0..20).for_each(|_| db.step());

@@ -194,7 +194,7 @@ fn a_setting_at_its_extremes_works_or_is_refused_by_name() {
             Works => works(name, &disk, set),
             Full => {
                 let db = set(small("silo", &disk)).open().unwrap_or_else(|error| panic!("{name}: {error}"));
-                assert!(matches!(db.create::<Account>(), Err(seriatim::SchemaError::OutOfMemory)), "{name}");
+                assert!(matches!(db.create::<Account>(), Err(seriatim::SchemaError::OutOfMemory { .. })), "{name}");
             }
             Refused(wanted, range) => {
                 let error = set(small("silo", &disk)).open().expect_err(name);
