@@ -462,7 +462,7 @@ type StepFn<S, R> = dyn FnMut(&mut Detached<R>, &mut S, Option<Decided>, bool) -
 /// The closure given to [`Executor::run`].
 struct ClosureCall<F, R> {
     work: F,
-    slot: Arc<AnswerSlot<R>>,
+    slot: Arc<AnswerSlot<Result<R, TransactError>>>,
 }
 
 impl<S: ExecutorSession, R: Send + 'static, F: FnOnce(&mut S) -> R + Send> Whole<S> for ClosureCall<F, R> {
@@ -476,7 +476,11 @@ impl<S: ExecutorSession, R: Send + 'static, F: FnOnce(&mut S) -> R + Send> Whole
             contain(|| drop(work));
             return true;
         }
-        let result = catch_unwind(AssertUnwindSafe(|| work(session)));
+        let is_closed = session.runner().is_closed();
+        let result = catch_unwind(AssertUnwindSafe(|| match is_closed {
+            true => Err(TransactError::Closed),
+            false => Ok(work(session)),
+        }));
         slot.leave(&session.runner().tx);
         let is_whole = result.is_ok();
         slot.put(result);
@@ -949,15 +953,16 @@ impl<S: ExecutorSession> Executor<S> {
         self.permits.taken()
     }
 
-    /// Has one of the threads run this closure. In a fork, which has none of the threads, waiting for it panics.
+    /// Has one of the threads run this closure. The answer is an error if the closure is not run. It may be cancelled
+    /// before it begins, or the database may be closed. A fork has none of the threads.
     pub fn run<R: Send + 'static>(
         &self,
         permit: Permit,
         work: impl FnOnce(&mut S) -> R + Send + 'static,
-    ) -> Running<R> {
+    ) -> Running<Result<R, TransactError>> {
         let (running, slot) = Running::new(permit);
         if !self.shared.process.is_current() {
-            slot.put(Err(Box::new(FORKED)));
+            slot.put(Ok(Err(TransactError::Forked)));
             return running;
         }
         self.shared.push(Work::Whole(Box::new(ClosureCall { work, slot })), PredictedAccess::Unknown);
@@ -1166,11 +1171,12 @@ impl<R> AnswerSlot<R> {
     }
 }
 
-impl<R> Running<Result<Committed<R>, TransactError>> {
+impl<R> Running<Result<R, TransactError>> {
     /// Cancels the call. Returns whether it had not begun. A call that has not begun does not run: its answer is
     /// [`TransactError::Cancelled`], and its place in the queue is free at once. Its closure is dropped later, when
     /// such closures are more than 16 and more than half of the queue. If the call runs, its transaction ends as by
-    /// [`Canceller::cancel`], and so does every later transaction of the call. In a fork nothing is cancelled.
+    /// [`Canceller::cancel`], and so does every later transaction of the call. A closure that runs transactions of its
+    /// own goes on. In a fork nothing is cancelled.
     pub fn cancel(&self) -> bool {
         if !self.process.is_current() {
             return false;

@@ -32,7 +32,7 @@ use crate::{
 /// than the threads. A caller that must not wait uses [`Executor::try_reserve`]. Work that a body submits to its own
 /// executor ignores the limit, as the body could wait for itself.
 ///
-/// **Cancelling and closing.** [`Running::cancel`] ends a transaction whose result is no longer needed. When the
+/// **Cancelling and closing.** [`Running::cancel`] ends a call whose result is no longer needed. When the
 /// database is [closed](Database::close), calls that have not begun are not run and fail with
 /// [`TransactError::Closed`].
 ///
@@ -157,8 +157,12 @@ impl Executor {
         self.inner.queued()
     }
 
-    /// Runs `work` alone on one of the threads, with a session as [`Database::session`] returns it.
-    pub fn run<R: Send + 'static>(&self, work: impl FnOnce(&mut Session) -> R + Send + 'static) -> Running<R> {
+    /// Runs `work` alone on one of the threads, with a session as [`Database::session`] returns it. The answer is what
+    /// it returns, or [`TransactError::Cancelled`] or [`TransactError::Closed`] if it is not run.
+    pub fn run<R: Send + 'static>(
+        &self,
+        work: impl FnOnce(&mut Session) -> R + Send + 'static,
+    ) -> Running<Result<R, TransactError>> {
         self.reserve().run(work)
     }
 
@@ -228,7 +232,10 @@ impl Executor {
 
 impl Reserved<'_> {
     /// As [`Executor::run`].
-    pub fn run<R: Send + 'static>(self, work: impl FnOnce(&mut Session) -> R + Send + 'static) -> Running<R> {
+    pub fn run<R: Send + 'static>(
+        self,
+        work: impl FnOnce(&mut Session) -> R + Send + 'static,
+    ) -> Running<Result<R, TransactError>> {
         self.executor.inner.run(self.permit, work)
     }
 

@@ -149,7 +149,7 @@ fn in_one_batch(builder: Builder, bodies: &[Body]) -> (Vec<u32>, Statistics) {
         })
         .collect();
     all_came.wait();
-    first.wait();
+    let _ = first.wait();
     let attempts = running.into_iter().map(|running| running.wait().expect("attempts enough").attempts).collect();
     drop(executor);
     (attempts, db.statistics().since(&before))
@@ -329,7 +329,7 @@ fn worst_restarts(builder: &Builder, patience: u64) -> [u32; 7] {
             })
             .collect();
         all_came.wait();
-        first.wait();
+        let _ = first.wait();
         let attempts = running.into_iter().map(|running| running.wait().expect("attempts enough").attempts);
         let worst = attempts.max().expect("there are some") - 1;
         let sum = db.session().transact(|tx| Ok(tx.get(&tables.rows, &1)?.expect("it is there").value()));

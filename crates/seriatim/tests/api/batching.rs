@@ -340,7 +340,7 @@ fn work_that_runs_by_itself_may_wait_for_calls_before_it() {
             // Both threads wait for calls that were queued before.
             let waiting = [executor.run(waits(calls.collect())), executor.run(waits(first))];
             let behind: Vec<_> = (0..3).map(|_| executor.call(adds_or_fails, (0, false, false))).collect();
-            waiting.into_iter().for_each(Running::wait);
+            waiting.into_iter().for_each(|waits| waits.wait().expect("it is not cancelled"));
             behind.into_iter().for_each(|running| assert!(running.wait().is_ok()));
         }
         assert_eq!(executor.batch_statistics().calls, 20 * 15);

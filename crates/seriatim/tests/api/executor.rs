@@ -54,7 +54,7 @@ fn one_caller_has_many_transactions_under_way_and_each_runs_once() {
                 executor.run(move |session| session.transact(|tx| count(tx, &counters)).map(drop))
             })
             .collect();
-        running.into_iter().for_each(|running| wait_for(running).expect("it is retried"));
+        running.into_iter().for_each(|running| ran(running).expect("it is retried"));
         assert_eq!(counted(&db, &counters), TIMES);
         if let Some(queue) = db.statistics().queue {
             assert!(queue.decisions > TIMES && queue.batches <= queue.decisions, "{queue:?}");
@@ -73,8 +73,8 @@ fn a_panic_is_its_callers_and_the_executor_goes_on() {
             .expect_err("it panicked")
             .downcast::<&str>()
             .expect("what it said");
-        let ran = executor.run(move |session| session.transact(|tx| count(tx, &counters)).is_ok());
-        assert!(ran.wait());
+        let next = executor.run(move |session| session.transact(|tx| count(tx, &counters)).is_ok());
+        assert!(ran(next));
     });
 }
 
@@ -125,17 +125,22 @@ fn as_a_future_it_wakes_who_polled_it() {
         let woken = Arc::new(Woken(AtomicU32::new(0), thread::current()));
         let waker = Waker::from(Arc::clone(&woken));
         let (mut running, mut context) = (pin!(running), Context::from_waker(&waker));
-        assert_eq!(running.as_mut().poll(&mut context), Poll::Pending);
+        assert!(running.as_mut().poll(&mut context).is_pending());
         go.send(()).expect("it waits for that");
         while woken.0.load(Ordering::Acquire) == 0 {
             thread::park();
         }
-        assert_eq!(running.poll(&mut context), Poll::Ready(true));
+        assert!(matches!(running.poll(&mut context), Poll::Ready(Ok(true))));
     });
 }
 
 /// A time that no test waits for, unless it fails.
 const LONG: Duration = Duration::from_secs(20);
+
+/// Waits for the value of a closure that is run, with a limit.
+fn ran<R>(running: Running<Result<R, TransactError>>) -> R {
+    wait_for(running).expect("it is not cancelled")
+}
 
 /// Waits for a result, with a limit.
 fn wait_for<R>(running: Running<R>) -> R {
@@ -248,7 +253,7 @@ fn transactions_of_one_thread_that_are_in_each_others_way_are_run_again() {
                 })
                 .collect();
             let calls: Vec<_> = (0..TIMES).map(|_| (executor.call(add, (1, 1)), executor.call(look, 1))).collect();
-            running.drain(..).for_each(|running| wait_for(running).expect("it is retried"));
+            running.drain(..).for_each(|running| ran(running).expect("it is retried"));
             let mut attempts = 0;
             for running in transactions {
                 attempts += wait_for(running).expect("it is retried").attempts;
@@ -371,7 +376,7 @@ fn what_runs_by_itself_may_wait_for_what_was_given_before() {
                 })
                 .collect();
             let waiting = executor.run(move |_| transactions.into_iter().all(|running| running.wait().is_ok()));
-            assert!(wait_for(waiting));
+            assert!(ran(waiting));
         }
         assert_eq!(counted(&db, &counters), 60);
     });
@@ -453,12 +458,12 @@ fn an_executor_outlives_panics_of_answers_that_nobody_wants_and_of_wakers() {
         });
         let mut polled = pin!(executor.run(|_| 7));
         let waker = Waker::from(Arc::new(Bomb));
-        assert_eq!(polled.as_mut().poll(&mut Context::from_waker(&waker)), Poll::Pending);
+        assert!(polled.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
         go.send(()).expect("it waits for that");
-        assert_eq!(wait_for(executor.run(|_| 8)), 8);
+        assert_eq!(ran(executor.run(|_| 8)), 8);
         let panic = catch_unwind(AssertUnwindSafe(|| wait_for(bombed))).expect_err("what it captured panicked");
         std::mem::forget(panic);
-        assert_eq!(polled.poll(&mut Context::from_waker(Waker::noop())), Poll::Ready(7));
+        assert!(matches!(polled.poll(&mut Context::from_waker(Waker::noop())), Poll::Ready(Ok(7))));
         std::mem::forget(waker);
     });
 }
@@ -469,8 +474,8 @@ fn a_session_is_as_at_first_for_each_work() {
         let (db, counters) = counter(setting);
         let executor = db.executor(1).expect("a thread");
         let brief = TransactionOptions::new().age_max(Duration::ZERO).wait_max(Duration::ZERO);
-        executor.run(move |session| session.set_options(brief)).wait();
-        assert_eq!(executor.run(|session| session.options()).wait(), TransactionOptions::new());
+        ran(executor.run(move |session| session.set_options(brief)));
+        assert_eq!(ran(executor.run(|session| session.options())), TransactionOptions::new());
         executor.transact(move |tx| count(tx, &counters)).wait().expect("it is not too old");
     });
 }
@@ -482,14 +487,14 @@ fn an_answer_is_taken_once() {
     let mut running = executor.run(|_| 7);
     let mut context = Context::from_waker(Waker::noop());
     assert!(!running.is_done());
-    assert_eq!(pin!(&mut running).poll(&mut context), Poll::Pending);
+    assert!(pin!(&mut running).poll(&mut context).is_pending());
     assert!(!running.is_done());
     go.send(()).expect("it waits for that");
     let began = Instant::now();
     while !running.is_done() && began.elapsed() < LONG {
         thread::yield_now();
     }
-    assert_eq!(pin!(&mut running).poll(&mut context), Poll::Ready(7));
+    assert!(matches!(pin!(&mut running).poll(&mut context), Poll::Ready(Ok(7))));
     assert!(running.is_done());
     let said = |panicked: Result<_, Box<dyn std::any::Any + Send>>| {
         let said = panicked.map(|_| ()).expect_err("it was taken");
@@ -520,7 +525,7 @@ fn an_executor_that_its_own_work_drops_runs_what_it_was_given() {
                 })
                 .collect();
             give.send(executor).expect("it waits for that");
-            wait_for(dropped);
+            ran(dropped);
             behind.into_iter().for_each(|running| assert!(wait_for(running).is_ok()));
             assert_eq!(counted(&db, &counters), before + 10);
         }
@@ -712,7 +717,7 @@ fn a_body_gives_its_own_executor_work_although_the_queue_is_full() {
     let own = Arc::clone(&executor);
     let from_within = executor.run(move |_| (0..5).map(|n| own.run(move |_| n)).collect::<Vec<_>>());
     drop(plug);
-    let inner = wait_for(from_within).into_iter().map(wait_for);
+    let inner = ran(from_within).into_iter().map(ran);
     assert!(inner.eq(0..5));
 }
 
@@ -722,7 +727,7 @@ fn a_queue_without_room_is_refused_and_one_without_bound_works() {
     assert!(refused.to_string().contains("executor_queue_max is 0; it can be 1 to"), "{refused}");
     let db = Database::builder().executor_queue_max(usize::MAX).open().expect("valid settings");
     let executor = db.executor(1).expect("a thread");
-    assert_eq!(wait_for(executor.run(|_| 7)), 7);
+    assert_eq!(ran(executor.run(|_| 7)), 7);
 }
 
 #[test]
@@ -749,6 +754,27 @@ fn what_is_cancelled_before_it_begins_is_not_run_and_makes_room_at_once() {
     assert!(!found.expect("no conflict").value);
 }
 
+fn cancel<R>(running: Running<Result<R, TransactError>>) {
+    assert!(running.cancel() && running.is_done(), "it has not begun");
+    assert!(matches!(running.wait(), Err(TransactError::Cancelled)));
+}
+
+#[test]
+fn work_by_itself_that_is_cancelled_before_it_begins_is_not_run() {
+    let (_db, _, executor, plug) = with_room_for_two();
+    let times = Arc::new(AtomicU32::new(0));
+    let [cancelled, kept] = [3, 4].map(|value| {
+        let times = Arc::clone(&times);
+        executor.run(move |_| (times.fetch_add(1, Ordering::Relaxed), value).1)
+    });
+    cancel(cancelled);
+    assert_eq!(executor.queued(), 1);
+    drop(plug);
+    assert_eq!(ran(kept), 4);
+    drop(executor);
+    assert_eq!(times.load(Ordering::Relaxed), 1);
+}
+
 #[test]
 fn what_is_cancelled_does_not_stay_in_the_queue() {
     let of_partitions = Database::builder().executor_queue_max(2).partitions(2).open().expect("valid settings");
@@ -761,13 +787,11 @@ fn what_is_cancelled_does_not_stay_in_the_queue() {
             // The closure owns the token; its body is never run.
             let body = move |_: &Tx| Ok(Arc::strong_count(&held));
             let held = Arc::clone(&token);
-            let running = match (at % 2, partition) {
-                (0, _) => executor.run(move |session| session.transact(|_| Ok(Arc::strong_count(&held)))),
-                (_, None) => executor.transact(body),
-                (_, Some(partition)) => executor.transact_at(partition, body),
-            };
-            assert!(running.cancel() && running.is_done(), "it has not begun");
-            assert!(matches!(running.wait(), Err(TransactError::Cancelled)));
+            match (at % 2, partition) {
+                (0, _) => cancel(executor.run(move |_| Arc::strong_count(&held))),
+                (_, None) => cancel(executor.transact(body)),
+                (_, Some(partition)) => cancel(executor.transact_at(partition, body)),
+            }
             assert!(Arc::strong_count(&token) <= 1 + 17, "{} closures after {at} calls", Arc::strong_count(&token));
         }
         assert_eq!(executor.queued(), 0);
@@ -797,8 +821,8 @@ fn work_by_itself_that_is_cancelled_runs_no_further_transaction() {
     begun.recv().expect("it begins");
     assert!(!running.cancel(), "it has begun");
     tells.send(()).expect("it waits for that");
-    assert!(matches!(running.wait(), Err(TransactError::Cancelled)));
-    assert_eq!(wait_for(executor.run(|session| session.transact(|_| Ok(7)))).expect("it is not cancelled").value, 7);
+    assert!(matches!(ran(running), Err(TransactError::Cancelled)));
+    assert_eq!(ran(executor.run(|session| session.transact(|_| Ok(7)))).expect("it is not cancelled").value, 7);
 }
 
 #[test]
@@ -853,9 +877,12 @@ fn what_has_not_begun_when_the_database_is_closed_is_not_run_and_told_so() {
             })
         })
         .collect();
+    let by_itself = Arc::clone(&ran);
+    let by_itself = executor.run(move |_| by_itself.fetch_add(1, Ordering::Relaxed));
     let mut session = db.session();
     db.close().expect("all of it is durable");
     drop(plugs);
+    assert!(matches!(wait_for(by_itself), Err(TransactError::Closed)));
     for running in queued {
         let error = wait_for(running).expect_err("it was closed");
         assert!(matches!(error, TransactError::Closed), "{error}");
