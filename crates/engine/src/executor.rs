@@ -29,7 +29,7 @@ use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use seriatim_base::clock::Instant;
-use seriatim_base::process::{FORKED, Process};
+use seriatim_base::process::Process;
 use seriatim_base::thread::{self, JoinHandle, Thread};
 use seriatim_txn::{PartitionSet, Partitions, Prepared};
 
@@ -1079,6 +1079,8 @@ pub struct Running<R> {
     slot: Arc<AnswerSlot<R>>,
     /// The process whose threads run it.
     process: Process,
+    /// The answer that is this error.
+    refused: fn(TransactError) -> R,
 }
 
 /// The answer of a call, and the call's stage.
@@ -1217,24 +1219,28 @@ impl<R> Answer<R> {
     }
 }
 
-impl<R> Running<R> {
-    fn new(permit: Permit) -> (Running<R>, Arc<AnswerSlot<R>>) {
+impl<R> Running<Result<R, TransactError>> {
+    fn new(permit: Permit) -> (Self, Arc<AnswerSlot<Result<R, TransactError>>>) {
         let slot = Arc::new(AnswerSlot::new(permit));
-        (Running { slot: Arc::clone(&slot), process: Process::current() }, slot)
+        (Running { slot: Arc::clone(&slot), process: Process::current(), refused: Err }, slot)
     }
+}
 
-    /// Waits until the work has ended, and returns its result.
+impl<R> Running<R> {
+    /// Waits until the work has ended, and returns its result. In a fork the result is [`TransactError::Forked`],
+    /// unless the answer was there before.
     ///
     /// # Panics
-    /// If the work panicked; if it was polled as a future until it was ready; in a fork, unless the answer was there
-    /// before.
+    /// If the work panicked; if it was polled as a future until it was ready.
     pub fn wait(self) -> R {
         let result = loop {
-            let mut answer = self.answer().expect(FORKED);
+            let Some(mut answer) = self.answer() else { return (self.refused)(TransactError::Forked) };
             if let Some(result) = answer.take() {
                 break result;
             }
-            assert!(self.process.is_current(), "{FORKED}");
+            if !self.process.is_current() {
+                return (self.refused)(TransactError::Forked);
+            }
             *answer = Answer::Awaited(Awaiting::Thread(thread::current()));
             drop(answer);
             thread::park();
@@ -1242,9 +1248,9 @@ impl<R> Running<R> {
         result.unwrap_or_else(|panic| resume_unwind(panic))
     }
 
-    /// Whether the work has ended.
+    /// Whether the work has ended. In a fork it has: nothing goes on there.
     pub fn is_done(&self) -> bool {
-        self.answer().is_some_and(|answer| !matches!(*answer, Answer::Awaited(_)))
+        !self.process.is_current() || !matches!(*lock(&self.slot.answer), Answer::Awaited(_))
     }
 
     /// The answer; `None` in a fork, if another thread held its lock.
@@ -1256,22 +1262,23 @@ impl<R> Running<R> {
     }
 }
 
-/// The result of the work, when it has ended.
+/// The result of the work, when it has ended. In a fork it is [`TransactError::Forked`], unless the answer was there
+/// before.
 ///
 /// # Panics
-/// If the work panicked; if it is polled again after it was ready; in a fork, unless the answer was there before.
+/// If the work panicked; if it is polled again after it was ready.
 impl<R> Future for Running<R> {
     type Output = R;
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<R> {
-        let mut answer = self.answer().expect(FORKED);
+        let Some(mut answer) = self.answer() else { return Poll::Ready((self.refused)(TransactError::Forked)) };
         match answer.take() {
             Some(result) => {
                 drop(answer);
                 Poll::Ready(result.unwrap_or_else(|panic| resume_unwind(panic)))
             }
+            None if !self.process.is_current() => Poll::Ready((self.refused)(TransactError::Forked)),
             None => {
-                assert!(self.process.is_current(), "{FORKED}");
                 *answer = Answer::Awaited(Awaiting::Task(context.waker().clone()));
                 Poll::Pending
             }

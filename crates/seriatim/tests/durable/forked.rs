@@ -2,7 +2,10 @@
 //! it does not disturb the parent.
 
 use std::mem::forget;
+use std::pin::pin;
 use std::process::{Command, Stdio};
+use std::sync::mpsc;
+use std::task::{Context, Poll, Waker};
 
 use seriatim::{Builder, Committed, Database, Durability, Handle, SchemaError, StorageError, Table, TransactError};
 use seriatim_base::process::{end_fork, fork, in_fork};
@@ -135,6 +138,30 @@ fn goes_on(name: &str) {
     }
 }
 
+/// Calls of an executor that have not ended when the process forks.
+fn awaits_in_vain() {
+    let db = Database::in_memory().expect("memory");
+    let executor = db.executor(1).expect("a thread");
+    let (go, gate) = mpsc::channel::<()>();
+    let runs = executor.run(move |_| gate.recv().is_ok());
+    let mut all = Some((runs, executor.transact(|_| Ok(7)), executor.transact(|_| Ok(8))));
+    in_fork(|| {
+        let (runs, waited, polled) = all.take().expect("nobody has taken it");
+        assert!(waited.is_done() && !waited.cancel(), "nothing goes on here");
+        is_forked(runs.wait());
+        is_forked(waited.wait());
+        match pin!(polled).poll(&mut Context::from_waker(Waker::noop())) {
+            Poll::Ready(answer) => is_forked(answer),
+            Poll::Pending => panic!("nobody would wake it"),
+        }
+        is_forked(executor.run(|_| ()).wait());
+    });
+    go.send(()).expect("it waits for that");
+    let (runs, waited, polled) = all.expect("only the fork took it");
+    assert!(runs.wait().expect("it is run"));
+    assert_eq!([waited, polled].map(|running| running.wait().expect("it does nothing").value), [7, 8]);
+}
+
 /// The variable that passes the setting to the process below.
 const SETTING: &str = "SERIATIM_TEST_FORKED";
 
@@ -144,6 +171,7 @@ fn a_process_that_forks() {
     let Some(name) = std::env::var(SETTING).ok() else { return };
     forks(&name);
     goes_on(&name);
+    awaits_in_vain();
     println!("\nanswer: sound");
 }
 
