@@ -229,6 +229,9 @@ impl Report<'_> {
                 line(if at == 0 { "cache lines" } else { "" }, text);
             }
         }
+        if let Some(warning) = &statistics.tables_warning {
+            line("tables", warning.clone());
+        }
         line("memory", format!("{} MiB in use", statistics.memory_bytes >> 20));
         if let Consistency::Checked(report) = &self.consistency {
             let _ = write!(text, "\n{report}");

@@ -31,6 +31,7 @@ use crate::runtime::{DynHandle, DynRow};
 use crate::settings::Settings;
 use crate::snapshot_ages::SnapshotAges;
 use crate::table::TableSet;
+use crate::table_ids::{self, TABLES_MAX};
 use crate::{Advance, Receipt, Runner, Statistics, TableStatistics, TransactError};
 
 /// An open database, on encoded keys. Clones share it; it ends with the last clone, runner and pending result.
@@ -64,7 +65,7 @@ pub(crate) struct Inner {
     pub(crate) capabilities: Capabilities,
     /// Present if transactions defer. Declared after the fields that need it to close the log.
     _publisher: Option<Arc<Mutex<Publisher>>>,
-    tables: RwLock<Tables>,
+    pub(crate) tables: RwLock<Tables>,
     /// Held while a caller gets a handle of a table, and while a table is converted.
     opening: Mutex<()>,
     /// Whether a transaction has the turn: it was refuted many times.
@@ -135,9 +136,6 @@ const UNUSABLE_PART: usize = 16;
 
 /// The interval between checks whether free memory can be returned to the system.
 const MEMORY_LOOK: Duration = Duration::from_secs(1);
-
-/// Most tables and indexes of a database: protocols keep the id and an address in one word.
-const TABLES_MAX: usize = 1 << 14;
 
 #[derive(Default)]
 pub(crate) struct Tables {
@@ -739,6 +737,7 @@ impl Engine {
             return Statistics::default();
         }
         let (memory, sets) = (&self.inner.environment.memory, self.inner.sets());
+        let ids = self.inner.tables.read().unwrap_or_else(PoisonError::into_inner).ids;
         let is_missing = |name: &&String| !sets.iter().flat_map(|set| set.physical()).any(|table| table.name == **name);
         let mut statistics = Statistics {
             memory_bytes: memory.in_use_bytes(),
@@ -746,6 +745,8 @@ impl Engine {
             reserved_bytes: memory.reserved_bytes(),
             memory_limit: self.inner.memory_limit,
             tables: sets.iter().map(|set| self.inner.table_statistics(set)).collect(),
+            tables_left: table_ids::left(ids),
+            tables_warning: table_ids::warning(ids),
             hot_tables_missing: self.inner.options.hot_tables.iter().filter(is_missing).cloned().collect(),
             log: self.inner.persistence.as_ref().map(Persistence::statistics),
             queue: self.inner.queue.as_ref().map(Queue::statistics),

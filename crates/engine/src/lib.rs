@@ -43,6 +43,7 @@ mod settings;
 mod snapshot_ages;
 mod statistics;
 mod table;
+mod table_ids;
 #[cfg(feature = "test-support")]
 pub mod test_support;
 #[cfg(test)]

@@ -50,6 +50,10 @@ pub struct Statistics {
     pub memory_limit: Option<usize>,
     /// The contents of each table, in order of creation. Exact while no transaction is in its commit.
     pub tables: Vec<TableStatistics>,
+    /// Tables and indexes that can still be created. Those that conversions have replaced are not given back.
+    pub tables_left: usize,
+    /// A warning with advice, if that is less than an eighth of 16,384.
+    pub tables_warning: Option<String>,
     /// Names given to `Builder::hot_tables` of which no table or index exists yet.
     pub hot_tables_missing: Vec<String>,
     /// Transactions that are open for longer than `Builder::transaction_age_max` and cannot be ended. Each is a
@@ -219,6 +223,8 @@ impl Statistics {
             transaction_bytes: self.transaction_bytes,
             memory_limit: self.memory_limit,
             tables: self.tables.clone(),
+            tables_left: self.tables_left,
+            tables_warning: self.tables_warning.clone(),
             hot_tables_missing: self.hot_tables_missing.clone(),
             reserved_bytes: self.reserved_bytes,
             overdue: self.overdue,

@@ -33,6 +33,7 @@ use crate::engine::{Foundation, Tables};
 use crate::error::{OpenError, StorageError};
 use crate::settings::{DatabaseLocation, Settings};
 use crate::table::TableSet;
+use crate::table_ids;
 
 /// The name of the file that is locked while a database is open.
 const LOCK: &str = "LOCK";
@@ -215,6 +216,7 @@ pub(crate) fn open(
         Some(recovered) => {
             let mut recovery = recovered.recovery;
             recovery.notices.extend(epochs_left::notice(recovered.ends.newest));
+            recovery.notices.extend(table_ids::warning(recovered.tables.ids));
             (recovered.tables, Some(recovery), recovered.ends)
         }
         None => (Tables::default(), None, Ends::of_nothing()),

@@ -20,6 +20,7 @@ use super::epochs_left::EPOCH_LIMIT;
 use super::persistence::Behind;
 use super::throttle::{Limits, Load, SLICE, Watch};
 use crate::operations::Operations as _;
+use crate::table_ids::TABLES_MAX;
 use crate::testing::{Handle, on};
 use crate::{
     Checkpoint, DatabaseLocation, Durability, Engine, OpenError, SchemaError, Settings, StorageError, TransactError,
@@ -68,6 +69,26 @@ fn a_panic_in_the_middle_of_a_commit_stops_the_log() {
     let notes = db.table::<Note>();
     let found = |id: u32| db.runner().transact(|tx| Ok(tx.get(&notes, &id)?.is_some())).expect("no conflict").value;
     assert_eq!([1, 3, 4].map(found), [true, false, false]);
+}
+
+/// Ids of tables are used once: statistics and an opening tell that few are left.
+#[test]
+fn a_database_that_has_few_ids_of_tables_left_tells_so_before_they_are_used_up() {
+    let disk = FaultyDisk::new(4);
+    let db = repairing_on(&disk).open().expect("a new database opens");
+    let statistics = db.statistics();
+    assert_eq!((statistics.tables_left, statistics.tables_warning), (TABLES_MAX, None));
+    db.inner().tables.write().expect("no panic").ids = TABLES_MAX as u32 - 100;
+    db.make::<Note>().expect("100 ids are left");
+    let left = db.statistics().tables_left;
+    assert!((90..100).contains(&left), "{left}");
+    drop(db);
+    let db = repairing_on(&disk).open().expect("it is recovered");
+    let statistics = db.statistics();
+    assert_eq!(statistics.tables_left, left, "none is used again");
+    let told = statistics.tables_warning.expect("few are left");
+    assert!(told.starts_with(&format!("{left} of 16384 tables and indexes")), "{told}");
+    assert!(db.recovery().is_some_and(|recovery| recovery.notices.contains(&told)));
 }
 
 /// Commits late in the range of epochs survive a power cut like others, and an opening tells that few are left.
