@@ -333,8 +333,7 @@ impl Runner {
     /// Sets the bounds of the transactions that are opened from now on; the session's bounds fill what these
     /// leave open.
     pub fn bound(&self, options: &TransactionOptions) {
-        self.tx
-            .set_bounds(options.or(&self.options).bounds(&self.tx.inner().options, self.tx.inner().clock_resolution));
+        self.tx.set_bounds(options.or(&self.options).bounds(self.tx.inner()));
     }
 
     /// Waits until the result may be returned. If it may not, replaces it by the reason.

@@ -60,7 +60,7 @@ use crate::durability::CommitDependency;
 use crate::engine::Inner;
 use crate::error::{Abort, AbortKind, StorageError, TransactError};
 use crate::freshness::SessionFreshness;
-use crate::operations::{self, CompiledWorker, Operations as _, enter};
+use crate::operations::{CompiledWorker, Operations as _, enter, operate, read};
 use crate::options::Bounds;
 use crate::parking::{FORKED, Parking, TOO_OLD};
 use crate::pool::Lease;
@@ -294,33 +294,12 @@ impl TxCore {
         unsafe { worker.as_mut() }
     }
 
-    /// Runs one operation of the worker: [`operations::operate`].
-    #[inline]
-    pub(crate) fn operate<R>(
-        &self,
-        operation: impl FnMut(&mut (dyn Worker + 'static)) -> Result<R, OpError>,
-    ) -> Result<R, Abort> {
-        operations::operate(self, operation)
-    }
-
-    /// As [`TxCore::count_operation`]. An attempt of a procedure is found to be over within [`STRIDE_WITHOUT_CLOCK`]
-    /// operations.
+    /// Called before an operation: refuses it if the transaction has stopped, or is over. Without a look at the clock,
+    /// an attempt of a procedure is found to be over within [`STRIDE_WITHOUT_CLOCK`] operations.
     #[inline(always)]
-    pub(crate) fn count_without_clock(&self) -> Result<(), Abort> {
-        match self.left.get() {
-            0 => self.check(),
-            left => {
-                self.left.set(left - 1);
-                Ok(())
-            }
-        }
-    }
-
-    /// Called before an operation: refuses it if the transaction has stopped, or is over.
-    #[inline(always)]
-    pub(crate) fn count_operation(&self) -> Result<(), Abort> {
+    pub(crate) fn count_operation(&self, looks_at_clock: bool) -> Result<(), Abort> {
         let left = self.left.get();
-        if left == 0 || self.is_over() {
+        if left == 0 || looks_at_clock && self.is_over() {
             return self.check();
         }
         self.left.set(left - 1);
@@ -523,20 +502,6 @@ impl TxCore {
         log.borrow_mut().read(table.id, *key, columns, self.worker().seen());
     }
 
-    /// The row at an encoded key, of which these columns are read.
-    ///
-    /// # Errors
-    /// A conflict.
-    #[inline(always)]
-    pub(crate) fn read_at(
-        &self,
-        table: &seriatim_txn::Table,
-        key: Key<'_>,
-        columns: ColumnSet,
-    ) -> Result<Option<RowPtr>, Abort> {
-        operations::read(self, table, key, columns)
-    }
-
     /// The row at the encoded key of an entry of the unique index at this position.
     #[inline]
     pub(crate) fn read_by(
@@ -548,7 +513,7 @@ impl TxCore {
     ) -> Result<Option<RowPtr>, Abort> {
         let secondary = &set.indexes[at];
         debug_assert!(secondary.is_unique(), "the callers know it: by the type of a handle, or from the plan");
-        let Some(entry) = self.read_at(&secondary.table, key, ColumnSet::ALL)? else { return Ok(None) };
+        let Some(entry) = read(self, &secondary.table, key, ColumnSet::ALL)? else { return Ok(None) };
         // SAFETY: an entry of an index of this table, readable until the transaction ends.
         let primary = unsafe { crate::index::read_primary(entry, set.primary.class) };
         self.read_row(set, primary, columns)
@@ -690,7 +655,7 @@ impl TxCore {
             operations: Cell::new(0),
             clock: Arc::clone(&inner.clock),
             deadline: Deadline::default(),
-            bounds: Cell::new(TransactionOptions::default().bounds(&inner.options, inner.clock_resolution)),
+            bounds: Cell::new(TransactionOptions::default().bounds(&inner)),
             watching: Cell::new(false),
             accessed: RefCell::default(),
             undo: RefCell::default(),
@@ -744,14 +709,14 @@ impl TxCore {
 
     fn position(&self) -> Result<Position, Abort> {
         self.open_run.forget();
-        let savepoint = self.operate(|worker| Ok(worker.savepoint()))?;
+        let savepoint = operate(self, |worker| Ok(worker.savepoint()))?;
         Ok(Position { savepoint, logged: self.log.as_ref().map_or(0, |log| log.borrow().savepoint()) })
     }
 
     /// Undoes every write since the position.
     fn rollback_writes(&self, position: Position) -> Result<(), Abort> {
         self.open_run.forget();
-        self.operate(|worker| {
+        operate(self, |worker| {
             worker.rollback_to(position.savepoint);
             Ok(())
         })?;

@@ -222,7 +222,8 @@ impl TxCore {
             log.borrow_mut().decides();
         }
         // A transaction without writes costs the log nothing, and commits even if the log takes no commits.
-        let writer = self.open_lease().and_then(|lease| lease.writer).filter(|_| self.worker().writes());
+        let writer =
+            self.open_lease().and_then(|lease| self.inner.pool.writer(lease)).filter(|_| self.worker().writes());
         match (writer.zip(self.inner.persistence.as_ref()), &self.log) {
             (None, None) => self.commit_to(&mut NoRedo),
             (None, Some(log)) => {
@@ -387,7 +388,7 @@ impl TxCore {
             // The worker panicked while it ended the attempt: it is not used again.
             self.inner.stop_log(PANICKED);
             self.worker.set(None);
-            self.unpark(lease.slot);
+            self.unpark(lease);
             self.calling.set(false);
             self.leave_gate();
             return;

@@ -179,11 +179,13 @@ impl TxCore {
                 gate.enter_other()?;
                 self.gated.set(true);
             }
-            let again = self.lease.get().and_then(|last| inner.pool.lease_again(last));
+            let again = self.lease.get().filter(|&last| inner.pool.lease_again(last));
             let lease = again.or_else(|| {
                 cold_path();
-                let first = self.lease.get().map_or(self.first_slot, |last| last.slot);
-                inner.pool.lease(first, inner.protocol.as_ref(), &inner.environment, wait)
+                let first = self.lease.get().map_or(self.first_slot, |last| inner.pool.number(last));
+                let lease = inner.pool.lease(first, inner.protocol.as_ref(), &inner.environment, wait);
+                self.lease.set(lease.or(self.lease.get()));
+                lease
             });
             let Some(lease) = lease else {
                 cold_path();
@@ -205,14 +207,13 @@ impl TxCore {
         let inner = &self.inner;
         let explicit = origin == Origin::Explicit;
         if mode == Mode::ReadWrite
-            && let Some(writer) = lease.writer
+            && let Some(writer) = inner.pool.writer(lease)
         {
             // Nothing is locked yet. If the wait does not help, the commit reports it, if it has writes.
             // SAFETY: the pool's access rule: the writer is of the leased slot; it is used in this call only.
             unsafe { writer.as_ref() }.wait_for_disk();
         }
-        self.worker.set(Some(lease.worker));
-        self.lease.set(Some(lease));
+        self.worker.set(Some(inner.pool.worker(lease)));
         self.ending.set(false);
         self.mode.set(mode);
         self.attempt.set(attempt);
@@ -281,7 +282,7 @@ impl TxCore {
         }
         if explicit {
             cold_path();
-            self.park(lease.slot);
+            self.park(inner.pool.number(lease));
         }
     }
 
@@ -338,12 +339,12 @@ impl TxCore {
 
     /// Unparks an explicit transaction for its last call: no other thread ends it from now on.
     #[inline]
-    pub(super) fn unpark(&self, slot: usize) {
+    pub(super) fn unpark(&self, lease: Lease) {
         if self.explicit.get()
             && let Some(parking) = self.parking.take()
         {
             cold_path();
-            self.inner.pool.unpark(slot);
+            self.inner.pool.unpark(self.inner.pool.number(lease));
             parking.release();
         }
     }
@@ -351,7 +352,7 @@ impl TxCore {
     pub(super) fn close(&self) {
         if let Some(lease) = self.open_lease() {
             self.worker.set(None);
-            self.unpark(lease.slot);
+            self.unpark(lease);
             self.inner.pool.give_back(lease);
         }
         if self.mode.get() == Mode::ReadOnly {
