@@ -95,9 +95,7 @@ impl Slot {
         let worker = unsafe { &mut *self.worker.get() };
         if worker.is_none() {
             *worker = environment.core().map(|core| protocol.worker(core));
-        }
-        if worker.is_none() {
-            self.busy.store(false, Ordering::Release);
+            self.busy.store(worker.is_some(), Ordering::Release);
         }
         worker.is_some()
     }

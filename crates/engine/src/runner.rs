@@ -338,7 +338,7 @@ impl Runner {
 
     /// Waits until the result may be returned. If it may not, replaces it by the reason.
     // In place: results can be large.
-    #[inline]
+    #[inline(always)]
     pub fn answer<R>(&self, result: &mut Result<Committed<R>, TransactError>) {
         if let Err(error) = self.tx.wait_until_durable() {
             *result = Err(error);

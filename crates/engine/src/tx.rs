@@ -132,6 +132,9 @@ pub struct TxCore {
     /// Whether the protocol publishes procedures piece by piece, and whether it uses priorities.
     pieces: bool,
     priorities: bool,
+    /// Whether the database has no log, history, queue, gate or tracker of contention, and its protocol uses neither
+    /// pieces, priorities nor older snapshots. Then a read-write transaction only begins, commits and leaves.
+    is_plain: bool,
     /// Whether decisions are queued.
     queued: Cell<bool>,
     attempt: Cell<u32>,
@@ -146,7 +149,9 @@ pub struct TxCore {
     updating: Cell<Option<u32>>,
     /// The worker is ending the attempt. If that panics, the worker is not used again.
     ending: Cell<bool>,
-    /// Operations between two checks of their bound, and until the next check.
+    /// Operations between two checks of their bound: in procedures, and in other transactions.
+    strides: [u32; 2],
+    /// The one of these that holds, and the operations until the next check.
     stride: Cell<u32>,
     left: Cell<u32>,
     operations: Cell<u32>,
@@ -154,7 +159,9 @@ pub struct TxCore {
     clock: Arc<CoarseClock>,
     /// When the attempt is too old.
     deadline: Deadline,
+    /// The bounds of later attempts, and those under which the last one was opened.
     bounds: Cell<Bounds>,
+    opened: Cell<Bounds>,
     /// Whether accesses are recorded, to be checked against a plan; and the recorded ones.
     pub(crate) watching: Cell<bool>,
     pub(crate) accessed: RefCell<Vec<Accessed>>,
@@ -164,10 +171,6 @@ pub struct TxCore {
     prefetching: Cell<bool>,
     /// The epoch that must be durable before a result of the transaction is returned.
     dependency: Cell<CommitDependency>,
-    /// How long a result waits for that, by the bounds under which the attempt was opened.
-    wait_max: Cell<Option<Duration>>,
-    /// The weight of its commit, likewise.
-    weight: Cell<u64>,
     /// The hold of a snapshot that shows the durable epoch while the disk is behind.
     hold: Cell<Option<Hold>>,
     /// What the session's next snapshot must show, if snapshots may be older than the present.
@@ -395,6 +398,7 @@ impl TxCore {
         let stride = self.stride.get();
         let operations = self.operations.get().saturating_add(stride + 1);
         self.operations.set(operations);
+        self.is_untidy.set(true);
         if operations >= inner.options.operations_max {
             self.operations.set(0);
             self.validate().map_err(|cause| self.stop(cause))?;
@@ -406,6 +410,7 @@ impl TxCore {
     /// Sets the bounds of later attempts.
     pub(crate) fn set_bounds(&self, bounds: Bounds) {
         self.bounds.set(bounds);
+        self.is_untidy.set(true);
     }
 
     /// Begins a call; dropping the result ends it. Within a call no other thread ends an explicit transaction.
@@ -622,15 +627,18 @@ impl TxCore {
     /// The transaction of the session with this number.
     pub(crate) fn new(inner: Arc<Inner>, number: usize) -> TxCore {
         let log = inner.recording().map(|recording| RefCell::new(Log::new(recording.recorder(), number as u32)));
-        let (workers, wait_max) = (inner.options.workers, inner.options.wait_max);
         let ProtocolInfo { requirements, capabilities, .. } = *inner.protocol.info();
+        let (freshness, bounds) = (SessionFreshness::of(&inner), TransactionOptions::default().bounds(&inner));
+        let is_observed = log.is_some() || inner.persistence.is_some() || inner.contention.is_some();
+        let is_ordered = inner.queue.is_some() || inner.gate.is_some() || freshness.is_some();
+        let is_plain = !is_observed && !is_ordered && !capabilities.pieces && !capabilities.priorities;
         TxCore {
             // A recorded history needs every operation.
             compiled: CompiledWorker::of(inner.protocol.worker_type()).filter(|_| log.is_none()),
             worker: Cell::new(None),
             lease: Cell::new(None),
             conflict_seen: Cell::default(),
-            first_slot: number % workers,
+            first_slot: number % inner.options.workers,
             mode: Cell::new(Mode::ReadWrite),
             explicit: Cell::new(false),
             parking: RefCell::default(),
@@ -642,29 +650,30 @@ impl TxCore {
             unplanned: [!requirements.plan, !requirements.plan || capabilities.snapshots != Freshness::None],
             pieces: capabilities.pieces,
             priorities: capabilities.priorities,
+            is_plain,
             queued: Cell::new(inner.queue.is_some()),
             attempt: Cell::new(0),
             priority: Cell::default(),
             procedure: Cell::new(AD_HOC),
             stopped: Cell::new(None),
-            is_untidy: Cell::new(false),
+            is_untidy: Cell::new(true),
             updating: Cell::new(None),
             ending: Cell::new(false),
+            strides: [STRIDE_WITHOUT_CLOCK, STRIDE].map(|stride| stride.min(inner.options.operations_max)),
             stride: Cell::new(STRIDE),
             left: Cell::new(0),
             operations: Cell::new(0),
             clock: Arc::clone(&inner.clock),
             deadline: Deadline::default(),
-            bounds: Cell::new(TransactionOptions::default().bounds(&inner)),
+            bounds: Cell::new(bounds),
+            opened: Cell::new(bounds),
             watching: Cell::new(false),
             accessed: RefCell::default(),
             undo: RefCell::default(),
             prefetching: Cell::new(inner.options.prefetch),
             dependency: Cell::default(),
-            wait_max: Cell::new(wait_max),
-            weight: Cell::new(1),
             hold: Cell::default(),
-            freshness: SessionFreshness::of(&inner),
+            freshness,
             too_large: RefCell::default(),
             refusal: Cell::default(),
             log,
