@@ -194,8 +194,11 @@ impl Garbage {
     #[inline]
     pub(crate) fn ready(&mut self) -> Option<Deferred> {
         let item = self.ready.pop_front();
-        if item.is_none() && std::mem::take(&mut self.has_ready) {
-            self.recount();
+        if item.is_none() {
+            self.has_ready = false;
+            if self.ready.capacity() > PLACES_KEPT.get() {
+                self.recount();
+            }
         }
         item
     }
