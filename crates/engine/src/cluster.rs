@@ -25,6 +25,7 @@ use seriatim_store::{Direction, read_key};
 use seriatim_txn::{Cause, Inserted, OnExists, Phase, Reason, RowPtr};
 
 use crate::error::Abort;
+use crate::operations::{operate, read};
 use crate::table::TableSet;
 use crate::tx::{TxCore, insert_staged};
 
@@ -398,7 +399,7 @@ impl TxCore {
         if set.cluster.is_on() {
             return self.read_clustered(set, key);
         }
-        self.read_at(&set.primary, key, columns)
+        read(self, &set.primary, key, columns)
     }
 
     #[inline(never)]
@@ -416,11 +417,11 @@ impl TxCore {
         if self.log.is_none()
             && let Some(open) = self.open_run.covering(set, key)
         {
-            self.count_operation()?;
+            self.count_operation(true)?;
             return Ok(Some(open));
         }
         let first = set.cluster.first(key);
-        let Some(row) = self.read_at(&set.primary, set.cluster.key(first), ColumnSet::ALL)? else { return Ok(None) };
+        let Some(row) = read(self, &set.primary, set.cluster.key(first), ColumnSet::ALL)? else { return Ok(None) };
         // SAFETY: a row of the table, readable until the transaction ends; so is its run.
         let run = unsafe { Run::of(row.as_ptr()) };
         let is_here = || run.len() > 0 && key - first <= set.suffix_at(run, run.len() - 1);
@@ -441,7 +442,7 @@ impl TxCore {
         if table.index.scan(bounds.0, bounds.1, direction, &mut state.cursor).is_err() {
             return Err(Abort::stopped(Reason::Unordered));
         }
-        let row = self.operate(|worker| worker.scan_next(table, &mut state, ColumnSet::ALL));
+        let row = operate(self, |worker| worker.scan_next(table, &mut state, ColumnSet::ALL));
         // SAFETY: a row of the table, whose run is readable until the transaction ends.
         let run = row.map(|row| row.map(|row| unsafe { Run::of(row.as_ptr()) }));
         self.scans.borrow_mut().push(state);
@@ -497,7 +498,7 @@ impl TxCore {
             return Ok(run);
         }
         let (table, encoded) = (&set.primary, cluster.key(key));
-        let updating = self.operate(|worker| worker.update(table, encoded, ColumnUse::ALL))?;
+        let updating = operate(self, |worker| worker.update(table, encoded, ColumnUse::ALL))?;
         self.note(table, encoded, ColumnSet::ALL);
         let Some(updating) = updating else { return Err(self.torn()) };
         self.wrote(table, encoded);
@@ -554,7 +555,7 @@ impl TxCore {
     /// Inserts a run as a new record. The record must not exist. Returns the transaction's row version of it, if known.
     fn insert_run(&self, set: &TableSet, key: u128, run: Run) -> Result<Option<RowPtr>, Abort> {
         let (table, encoded) = (&set.primary, set.cluster.key(key));
-        let staged = self.operate(|worker| worker.stage(table))?;
+        let staged = operate(self, |worker| worker.stage(table))?;
         // SAFETY: the staged row is ours, and holds the address of a run.
         unsafe { staged.row.cast::<u64>().write_unaligned(run.address()) };
         let inserted = insert_staged(self, table, encoded, staged, OnExists::Refuse)?;
@@ -768,7 +769,7 @@ impl TxCore {
     /// Deletes the first run of a prefix after a later run was deleted, if it has no rows and no run follows.
     #[cold]
     fn delete_first_if_last(&self, set: &TableSet, first: u128) -> Result<(), Abort> {
-        let row = self.read_at(&set.primary, set.cluster.key(first), ColumnSet::ALL)?;
+        let row = read(self, &set.primary, set.cluster.key(first), ColumnSet::ALL)?;
         // SAFETY: a row of the table, readable until the transaction ends; so is its run.
         let is_empty = row.is_some_and(|row| unsafe { Run::of(row.as_ptr()) }.len() == 0);
         if is_empty && !self.has_later_run(set, first)? {
@@ -780,7 +781,7 @@ impl TxCore {
     fn delete_run(&self, set: &TableSet, key: u128) -> Result<(), Abort> {
         let (table, encoded) = (&set.primary, set.cluster.key(key));
         self.open_run.forget();
-        let deleted = self.operate(|worker| worker.delete(table, encoded))?;
+        let deleted = operate(self, |worker| worker.delete(table, encoded))?;
         self.note(table, encoded, ColumnSet::EMPTY);
         if deleted.is_none() {
             return Err(self.torn());

@@ -878,9 +878,8 @@ impl Inner {
         }
         let lease = self.pool.lease(0, self.protocol.as_ref(), &self.environment, true);
         let lease = lease.ok_or(SchemaError::WorkersBusy)?;
-        let mut worker = lease.worker;
         // SAFETY: the lease is ours until it is given back below.
-        let core = unsafe { worker.as_mut() }.core();
+        let core = unsafe { self.pool.worker(lease).as_mut() }.core();
         let made = TableSet::new(&self.foundation, definition, TableId(ids), core);
         self.pool.give_back(lease);
         made.map(Arc::new).map_err(|error| match error {

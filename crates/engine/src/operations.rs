@@ -54,14 +54,8 @@ impl Path for TxCore {
     }
 }
 
-/// The operations that are compiled for a path. All others are those of [`Operations::core`].
+/// The operations that are compiled for a path. All others are those of [`Path::tx`].
 pub trait Operations: Path + Sized {
-    /// The transaction.
-    #[inline(always)]
-    fn core(&self) -> &TxCore {
-        self.tx()
-    }
-
     /// The row at an encoded key, for the body, which reads these columns.
     ///
     /// # Errors
@@ -142,7 +136,7 @@ impl<P: Path> Operations for P {}
 /// only now and then.
 #[inline(always)]
 pub(crate) fn count<P: Path>(path: &P) -> Result<(), Abort> {
-    if P::HOOKS { path.tx().count_operation() } else { path.tx().count_without_clock() }
+    path.tx().count_operation(P::HOOKS)
 }
 
 /// Begins an operation on a table: a call of the transaction, on a table of its database.

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::settings::Settings;
+use crate::engine::Inner;
 
 /// Bounds of one transaction. The session's options (`Session::set_options`) apply where none is set here, and
 /// the database's [`Settings`] where the session has none either.
@@ -82,8 +82,9 @@ impl TransactionOptions {
         }
     }
 
-    /// The bounds in a database with these settings, whose clock has this resolution in nanoseconds.
-    pub(crate) fn bounds(&self, database: &Settings, resolution: u64) -> Bounds {
+    /// The bounds in this database.
+    pub(crate) fn bounds(&self, inner: &Inner) -> Bounds {
+        let (database, resolution) = (&inner.options, inner.clock_resolution);
         let age = self.age_max.unwrap_or(database.transaction_age_max);
         let wait = match self.wait_max {
             None => database.wait_max,

@@ -55,6 +55,7 @@ struct Watched {
 }
 
 struct Slot {
+    number: usize,
     busy: AtomicBool,
     worker: UnsafeCell<Option<Box<dyn Worker>>>,
     /// Its end of the log, if the database has one.
@@ -83,28 +84,38 @@ impl Slot {
         // ORDERING: acquire pairs with the release in `give_back`.
         !self.busy.load(Ordering::Relaxed) && !self.busy.swap(true, Ordering::Acquire)
     }
+
+    /// Makes the worker of a seized slot if there is none yet; releases the slot if none can be made.
+    ///
+    /// # Safety
+    /// The access rule: the caller has seized the slot.
+    #[inline]
+    unsafe fn has_worker(&self, protocol: &dyn OpenProtocol, environment: &Environment) -> bool {
+        // SAFETY: as the caller promises.
+        let worker = unsafe { &mut *self.worker.get() };
+        if worker.is_none() {
+            *worker = environment.core().map(|core| protocol.worker(core));
+            self.busy.store(worker.is_some(), Ordering::Release);
+        }
+        worker.is_some()
+    }
 }
 
 /// Deleted records that a worker unlinks after each transaction, at most. So the transactions after a large delete
 /// share its cost. Idle workers unlink everything.
 const CHORES_MAX: usize = 64;
 
-/// A worker taken from the pool; give it back with [`Pool::give_back`].
+/// A worker taken from the pool: its slot, which never moves. Give it back with [`Pool::give_back`].
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Lease {
-    pub(crate) slot: usize,
-    /// The slot, which never moves.
-    at: NonNull<Slot>,
-    pub(crate) worker: NonNull<dyn Worker>,
-    pub(crate) writer: Option<NonNull<Writer>>,
-}
+pub(crate) struct Lease(NonNull<Slot>);
 
 impl Pool {
     /// A pool of `workers`, each with its end of the log if there is one.
     pub(crate) fn new(workers: usize, writers: Option<Vec<Writer>>) -> Pool {
         let mut writers = writers.map(Vec::into_iter);
-        let mut slot = || {
+        let mut slot = |number| {
             CacheAligned(Slot {
+                number,
                 busy: AtomicBool::new(false),
                 worker: UnsafeCell::new(None),
                 writer: UnsafeCell::new(writers.as_mut().and_then(Iterator::next)),
@@ -119,7 +130,7 @@ impl Pool {
             })
         };
         Pool {
-            slots: (0..workers).map(|_| slot()).collect(),
+            slots: (0..workers).map(&mut slot).collect(),
             waiting: AtomicUsize::new(0),
             waiters: Mutex::default(),
             parked: (0..workers).map(|_| Mutex::default()).collect(),
@@ -199,8 +210,7 @@ impl Pool {
             self.slots[slot].counters.conflict_aborted(parking.cause());
             worker.abort();
             parking.release();
-            let (at, worker) = (NonNull::from(&*self.slots[slot]), NonNull::from(worker.as_mut()));
-            self.give_back(Lease { slot, at, worker, writer: None });
+            self.give_back(Lease(NonNull::from(&*self.slots[slot])));
             if parking.gated {
                 leave_gate();
             }
@@ -242,8 +252,8 @@ impl Pool {
     /// The priority of a transaction whose first attempt has leased this slot, at this time of the ticker.
     #[inline]
     pub(crate) fn draw_priority(&self, lease: Lease, now: u64) -> Priority {
-        let drawn = &self.slot(lease).drawn;
-        let priority = Priority::from_bits(drawn.load(Ordering::Relaxed)).next(Priority::period(now), lease.slot);
+        let Slot { number, drawn, .. } = self.slot(lease);
+        let priority = Priority::from_bits(drawn.load(Ordering::Relaxed)).next(Priority::period(now), *number);
         drawn.store(priority.bits(), Ordering::Relaxed);
         priority
     }
@@ -252,19 +262,34 @@ impl Pool {
     #[inline(always)]
     fn slot(&self, lease: Lease) -> &Slot {
         // SAFETY: a lease's slot is one of `slots`, which live as long as the pool.
-        unsafe { lease.at.as_ref() }
+        unsafe { lease.0.as_ref() }
     }
 
+    /// The number of a lease's slot.
     #[inline]
-    fn seize(&self, slot: usize) -> bool {
-        self.slots[slot].seize()
+    pub(crate) fn number(&self, lease: Lease) -> usize {
+        self.slot(lease).number
+    }
+
+    /// The worker of a lease.
+    #[inline(always)]
+    pub(crate) fn worker(&self, lease: Lease) -> NonNull<dyn Worker> {
+        // SAFETY: the access rule: the lease is the caller's.
+        let worker = unsafe { &mut *self.slot(lease).worker.get() };
+        NonNull::from(worker.as_deref_mut().expect("a leased slot has a worker"))
+    }
+
+    /// Its end of the log, if the database has one.
+    #[inline(always)]
+    pub(crate) fn writer(&self, lease: Lease) -> Option<NonNull<Writer>> {
+        // SAFETY: the access rule: the lease is the caller's.
+        unsafe { &mut *self.slot(lease).writer.get() }.as_mut().map(NonNull::from)
     }
 
     /// Takes the worker of an earlier lease of this pool again, if no other session has it.
     #[inline]
-    pub(crate) fn lease_again(&self, lease: Lease) -> Option<Lease> {
-        // A worker stays where it was made.
-        self.slot(lease).seize().then_some(lease)
+    pub(crate) fn lease_again(&self, lease: Lease) -> bool {
+        self.slot(lease).seize()
     }
 
     /// Takes a worker, preferably the one at `preferred`. Returns `None` if all were busy, for [`WAIT_MAX`] if `wait`
@@ -277,17 +302,17 @@ impl Pool {
         environment: &Environment,
         wait: bool,
     ) -> Option<Lease> {
-        if self.seize(preferred) {
-            return self.leased(preferred, protocol, environment);
-        }
-        self.lease_any(protocol, environment, wait)
+        let slot = &self.slots[preferred];
+        let seized = if slot.seize() { Some(&**slot) } else { self.seize_any(wait) };
+        // SAFETY: the access rule: we seized the slot.
+        seized.filter(|slot| unsafe { slot.has_worker(protocol, environment) }).map(|slot| Lease(NonNull::from(slot)))
     }
 
     #[cold]
-    fn lease_any(&self, protocol: &dyn OpenProtocol, environment: &Environment, wait: bool) -> Option<Lease> {
-        let free = || (0..self.slots.len()).find(|&slot| self.seize(slot));
+    fn seize_any(&self, wait: bool) -> Option<&Slot> {
+        let free = || self.slots.iter().map(|slot| &**slot).find(|slot| slot.seize());
         if let Some(slot) = free() {
-            return self.leased(slot, protocol, environment);
+            return Some(slot);
         }
         if !wait {
             return None;
@@ -310,36 +335,19 @@ impl Pool {
         };
         self.waiters().retain(|waiter| waiter.id() != own.id());
         self.waiting.fetch_sub(1, Ordering::SeqCst);
-        self.leased(found?, protocol, environment)
+        found
     }
 
     fn waiters(&self) -> MutexGuard<'_, VecDeque<Thread>> {
         self.waiters.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    #[inline]
-    fn leased(&self, slot: usize, protocol: &dyn OpenProtocol, environment: &Environment) -> Option<Lease> {
-        // SAFETY: the access rule: we seized the slot.
-        let worker = unsafe { &mut *self.slots[slot].worker.get() };
-        if worker.is_none() {
-            let Some(core) = environment.core() else {
-                self.slots[slot].busy.store(false, Ordering::Release);
-                return None;
-            };
-            *worker = Some(protocol.worker(core));
-        }
-        // SAFETY: the access rule: we seized the slot.
-        let writer = unsafe { &mut *self.slots[slot].writer.get() }.as_mut().map(NonNull::from);
-        let at = NonNull::from(&*self.slots[slot]);
-        worker.as_deref_mut().map(|worker| Lease { slot, at, worker: NonNull::from(worker), writer })
-    }
-
     /// Gives a worker back; its transaction has ended.
     #[inline]
-    pub(crate) fn give_back(&self, mut lease: Lease) {
+    pub(crate) fn give_back(&self, lease: Lease) {
         let slot = self.slot(lease);
         // SAFETY: the access rule: the lease is ours.
-        let worker = unsafe { lease.worker.as_mut() };
+        let worker = unsafe { self.worker(lease).as_mut() };
         worker.collect_garbage(CHORES_MAX);
         let leases = slot.leases.load(Ordering::Relaxed).wrapping_add(1);
         slot.leases.store(leases, Ordering::Relaxed);
@@ -393,7 +401,7 @@ impl Pool {
 
     fn collect_slot_garbage(&self, slot: usize) {
         let Ok(_helping) = self.slots[slot].helping.try_lock() else { return };
-        if self.seize(slot) {
+        if self.slots[slot].seize() {
             // SAFETY: the access rule: we seized the slot.
             if let Some(worker) = unsafe { &mut *self.slots[slot].worker.get() } {
                 // Begins the grace period of everything retired or deferred, however little it is.
@@ -423,10 +431,10 @@ impl Pool {
     /// helper until it has finished.
     fn seize_soon(&self, slot: usize) -> bool {
         let began = Instant::now();
-        while !self.seize(slot) {
+        while !self.slots[slot].seize() {
             if began.elapsed() >= WAIT_MAX {
                 let _no_helper = self.slots[slot].helping.lock().unwrap_or_else(PoisonError::into_inner);
-                return self.seize(slot);
+                return self.slots[slot].seize();
             }
             thread::sleep(Duration::from_millis(1));
         }
@@ -435,9 +443,9 @@ impl Pool {
 
     pub(crate) fn add_to(&self, statistics: &mut Statistics) {
         statistics.overdue = self.overdue.load(Ordering::Relaxed);
-        for (at, slot) in self.slots.iter().enumerate() {
+        for slot in &self.slots {
             slot.counters.add_to(statistics);
-            if self.seize(at) {
+            if slot.seize() {
                 // SAFETY: the access rule: we seized the slot.
                 if let Some(worker) = unsafe { &mut *slot.worker.get() } {
                     statistics.regions += worker.core().agent.statistics();
@@ -464,7 +472,7 @@ mod tests {
         let (began, slot) = (Instant::now(), &pool.slots[0]);
         std::thread::scope(|scope| {
             let helping = slot.helping.lock().expect("no panic");
-            assert!(pool.seize(0));
+            assert!(slot.seize());
             let waits = scope.spawn(|| pool.quietly(|| ()));
             while began.elapsed() < WAIT_MAX + 2 * WAIT_SLICE {
                 thread::sleep(WAIT_SLICE);

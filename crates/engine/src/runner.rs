@@ -333,13 +333,12 @@ impl Runner {
     /// Sets the bounds of the transactions that are opened from now on; the session's bounds fill what these
     /// leave open.
     pub fn bound(&self, options: &TransactionOptions) {
-        self.tx
-            .set_bounds(options.or(&self.options).bounds(&self.tx.inner().options, self.tx.inner().clock_resolution));
+        self.tx.set_bounds(options.or(&self.options).bounds(self.tx.inner()));
     }
 
     /// Waits until the result may be returned. If it may not, replaces it by the reason.
     // In place: results can be large.
-    #[inline]
+    #[inline(always)]
     pub fn answer<R>(&self, result: &mut Result<Committed<R>, TransactError>) {
         if let Err(error) = self.tx.wait_until_durable() {
             *result = Err(error);

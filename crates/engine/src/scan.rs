@@ -11,6 +11,7 @@ use seriatim_txn::{Reason, RowPtr};
 use crate::cluster::{RunScan, bits};
 use crate::error::Abort;
 use crate::index::read_primary;
+use crate::operations::{operate, read};
 use crate::procedure::watch::{self, KeysSeen};
 use crate::record::{Scanned, saw};
 use crate::table::TableSet;
@@ -170,7 +171,7 @@ impl<'t> RawScan<'t> {
         let _call = self.tx.call()?;
         self.tx.own(self.set)?;
         let key = key.ok_or(Abort::stopped(Reason::Unordered))?;
-        self.tx.read_at(self.table(), key.as_key(), ColumnSet::ALL)
+        read(self.tx, self.table(), key.as_key(), ColumnSet::ALL)
     }
 
     /// The declared organization of the scanned table or index.
@@ -409,7 +410,7 @@ impl<'t> RawScan<'t> {
         let table = self.table();
         let state = self.state.as_deref_mut()?;
         let columns = self.stepped;
-        let step = self.tx.operate(|worker| worker.scan_next(table, state, columns));
+        let step = operate(self.tx, |worker| worker.scan_next(table, state, columns));
         if self.record.is_some() {
             self.note(&step);
         }

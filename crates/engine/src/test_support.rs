@@ -11,6 +11,7 @@ use seriatim_txn::Runs;
 
 pub use seriatim_test_protocols as protocols;
 
+use crate::operations::read;
 use crate::procedure::repair::{Again, Repairs};
 use crate::{Abort, Committed, DynHandle, DynRow, Engine, Pending, TransactError};
 
@@ -122,7 +123,7 @@ impl Engine {
             let read = runner.transact(|tx| {
                 let mut rows = Vec::new();
                 for key in &keys {
-                    let Some(row) = tx.read_at(table, key.as_key(), ColumnSet::ALL)? else { continue };
+                    let Some(row) = read(tx, table, key.as_key(), ColumnSet::ALL)? else { continue };
                     set.each_row(key.as_key(), row, |_, row| {
                         rows.push(format!("{name} {:?}", DynRow::new(&set, row)));
                         Ok::<(), Abort>(())

@@ -60,7 +60,7 @@ use crate::durability::CommitDependency;
 use crate::engine::Inner;
 use crate::error::{Abort, AbortKind, StorageError, TransactError};
 use crate::freshness::SessionFreshness;
-use crate::operations::{self, CompiledWorker, Operations as _, enter};
+use crate::operations::{CompiledWorker, Operations as _, enter, operate, read};
 use crate::options::Bounds;
 use crate::parking::{FORKED, Parking, TOO_OLD};
 use crate::pool::Lease;
@@ -132,6 +132,9 @@ pub struct TxCore {
     /// Whether the protocol publishes procedures piece by piece, and whether it uses priorities.
     pieces: bool,
     priorities: bool,
+    /// Whether the database has no log, history, queue, gate or tracker of contention, and its protocol uses neither
+    /// pieces, priorities nor older snapshots. Then a read-write transaction only begins, commits and leaves.
+    is_plain: bool,
     /// Whether decisions are queued.
     queued: Cell<bool>,
     attempt: Cell<u32>,
@@ -146,7 +149,9 @@ pub struct TxCore {
     updating: Cell<Option<u32>>,
     /// The worker is ending the attempt. If that panics, the worker is not used again.
     ending: Cell<bool>,
-    /// Operations between two checks of their bound, and until the next check.
+    /// Operations between two checks of their bound: in procedures, and in other transactions.
+    strides: [u32; 2],
+    /// The one of these that holds, and the operations until the next check.
     stride: Cell<u32>,
     left: Cell<u32>,
     operations: Cell<u32>,
@@ -154,7 +159,9 @@ pub struct TxCore {
     clock: Arc<CoarseClock>,
     /// When the attempt is too old.
     deadline: Deadline,
+    /// The bounds of later attempts, and those under which the last one was opened.
     bounds: Cell<Bounds>,
+    opened: Cell<Bounds>,
     /// Whether accesses are recorded, to be checked against a plan; and the recorded ones.
     pub(crate) watching: Cell<bool>,
     pub(crate) accessed: RefCell<Vec<Accessed>>,
@@ -164,10 +171,6 @@ pub struct TxCore {
     prefetching: Cell<bool>,
     /// The epoch that must be durable before a result of the transaction is returned.
     dependency: Cell<CommitDependency>,
-    /// How long a result waits for that, by the bounds under which the attempt was opened.
-    wait_max: Cell<Option<Duration>>,
-    /// The weight of its commit, likewise.
-    weight: Cell<u64>,
     /// The hold of a snapshot that shows the durable epoch while the disk is behind.
     hold: Cell<Option<Hold>>,
     /// What the session's next snapshot must show, if snapshots may be older than the present.
@@ -294,33 +297,12 @@ impl TxCore {
         unsafe { worker.as_mut() }
     }
 
-    /// Runs one operation of the worker: [`operations::operate`].
-    #[inline]
-    pub(crate) fn operate<R>(
-        &self,
-        operation: impl FnMut(&mut (dyn Worker + 'static)) -> Result<R, OpError>,
-    ) -> Result<R, Abort> {
-        operations::operate(self, operation)
-    }
-
-    /// As [`TxCore::count_operation`]. An attempt of a procedure is found to be over within [`STRIDE_WITHOUT_CLOCK`]
-    /// operations.
+    /// Called before an operation: refuses it if the transaction has stopped, or is over. Without a look at the clock,
+    /// an attempt of a procedure is found to be over within [`STRIDE_WITHOUT_CLOCK`] operations.
     #[inline(always)]
-    pub(crate) fn count_without_clock(&self) -> Result<(), Abort> {
-        match self.left.get() {
-            0 => self.check(),
-            left => {
-                self.left.set(left - 1);
-                Ok(())
-            }
-        }
-    }
-
-    /// Called before an operation: refuses it if the transaction has stopped, or is over.
-    #[inline(always)]
-    pub(crate) fn count_operation(&self) -> Result<(), Abort> {
+    pub(crate) fn count_operation(&self, looks_at_clock: bool) -> Result<(), Abort> {
         let left = self.left.get();
-        if left == 0 || self.is_over() {
+        if left == 0 || looks_at_clock && self.is_over() {
             return self.check();
         }
         self.left.set(left - 1);
@@ -416,6 +398,7 @@ impl TxCore {
         let stride = self.stride.get();
         let operations = self.operations.get().saturating_add(stride + 1);
         self.operations.set(operations);
+        self.is_untidy.set(true);
         if operations >= inner.options.operations_max {
             self.operations.set(0);
             self.validate().map_err(|cause| self.stop(cause))?;
@@ -427,6 +410,7 @@ impl TxCore {
     /// Sets the bounds of later attempts.
     pub(crate) fn set_bounds(&self, bounds: Bounds) {
         self.bounds.set(bounds);
+        self.is_untidy.set(true);
     }
 
     /// Begins a call; dropping the result ends it. Within a call no other thread ends an explicit transaction.
@@ -523,20 +507,6 @@ impl TxCore {
         log.borrow_mut().read(table.id, *key, columns, self.worker().seen());
     }
 
-    /// The row at an encoded key, of which these columns are read.
-    ///
-    /// # Errors
-    /// A conflict.
-    #[inline(always)]
-    pub(crate) fn read_at(
-        &self,
-        table: &seriatim_txn::Table,
-        key: Key<'_>,
-        columns: ColumnSet,
-    ) -> Result<Option<RowPtr>, Abort> {
-        operations::read(self, table, key, columns)
-    }
-
     /// The row at the encoded key of an entry of the unique index at this position.
     #[inline]
     pub(crate) fn read_by(
@@ -548,7 +518,7 @@ impl TxCore {
     ) -> Result<Option<RowPtr>, Abort> {
         let secondary = &set.indexes[at];
         debug_assert!(secondary.is_unique(), "the callers know it: by the type of a handle, or from the plan");
-        let Some(entry) = self.read_at(&secondary.table, key, ColumnSet::ALL)? else { return Ok(None) };
+        let Some(entry) = read(self, &secondary.table, key, ColumnSet::ALL)? else { return Ok(None) };
         // SAFETY: an entry of an index of this table, readable until the transaction ends.
         let primary = unsafe { crate::index::read_primary(entry, set.primary.class) };
         self.read_row(set, primary, columns)
@@ -657,15 +627,18 @@ impl TxCore {
     /// The transaction of the session with this number.
     pub(crate) fn new(inner: Arc<Inner>, number: usize) -> TxCore {
         let log = inner.recording().map(|recording| RefCell::new(Log::new(recording.recorder(), number as u32)));
-        let (workers, wait_max) = (inner.options.workers, inner.options.wait_max);
         let ProtocolInfo { requirements, capabilities, .. } = *inner.protocol.info();
+        let (freshness, bounds) = (SessionFreshness::of(&inner), TransactionOptions::default().bounds(&inner));
+        let is_observed = log.is_some() || inner.persistence.is_some() || inner.contention.is_some();
+        let is_ordered = inner.queue.is_some() || inner.gate.is_some() || freshness.is_some();
+        let is_plain = !is_observed && !is_ordered && !capabilities.pieces && !capabilities.priorities;
         TxCore {
             // A recorded history needs every operation.
             compiled: CompiledWorker::of(inner.protocol.worker_type()).filter(|_| log.is_none()),
             worker: Cell::new(None),
             lease: Cell::new(None),
             conflict_seen: Cell::default(),
-            first_slot: number % workers,
+            first_slot: number % inner.options.workers,
             mode: Cell::new(Mode::ReadWrite),
             explicit: Cell::new(false),
             parking: RefCell::default(),
@@ -677,29 +650,30 @@ impl TxCore {
             unplanned: [!requirements.plan, !requirements.plan || capabilities.snapshots != Freshness::None],
             pieces: capabilities.pieces,
             priorities: capabilities.priorities,
+            is_plain,
             queued: Cell::new(inner.queue.is_some()),
             attempt: Cell::new(0),
             priority: Cell::default(),
             procedure: Cell::new(AD_HOC),
             stopped: Cell::new(None),
-            is_untidy: Cell::new(false),
+            is_untidy: Cell::new(true),
             updating: Cell::new(None),
             ending: Cell::new(false),
+            strides: [STRIDE_WITHOUT_CLOCK, STRIDE].map(|stride| stride.min(inner.options.operations_max)),
             stride: Cell::new(STRIDE),
             left: Cell::new(0),
             operations: Cell::new(0),
             clock: Arc::clone(&inner.clock),
             deadline: Deadline::default(),
-            bounds: Cell::new(TransactionOptions::default().bounds(&inner.options, inner.clock_resolution)),
+            bounds: Cell::new(bounds),
+            opened: Cell::new(bounds),
             watching: Cell::new(false),
             accessed: RefCell::default(),
             undo: RefCell::default(),
             prefetching: Cell::new(inner.options.prefetch),
             dependency: Cell::default(),
-            wait_max: Cell::new(wait_max),
-            weight: Cell::new(1),
             hold: Cell::default(),
-            freshness: SessionFreshness::of(&inner),
+            freshness,
             too_large: RefCell::default(),
             refusal: Cell::default(),
             log,
@@ -744,14 +718,14 @@ impl TxCore {
 
     fn position(&self) -> Result<Position, Abort> {
         self.open_run.forget();
-        let savepoint = self.operate(|worker| Ok(worker.savepoint()))?;
+        let savepoint = operate(self, |worker| Ok(worker.savepoint()))?;
         Ok(Position { savepoint, logged: self.log.as_ref().map_or(0, |log| log.borrow().savepoint()) })
     }
 
     /// Undoes every write since the position.
     fn rollback_writes(&self, position: Position) -> Result<(), Abort> {
         self.open_run.forget();
-        self.operate(|worker| {
+        operate(self, |worker| {
             worker.rollback_to(position.savepoint);
             Ok(())
         })?;

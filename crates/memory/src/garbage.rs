@@ -119,6 +119,8 @@ pub(crate) struct Garbage {
     /// Bags sealed since a transaction ended last.
     sealed_now: usize,
     ready: VecDeque<Deferred>,
+    /// Whether items became ready since [`Garbage::ready`] last found none.
+    has_ready: bool,
     /// The memory of bags and lists, in steps: a large transaction fills thousands.
     charge: Charge,
 }
@@ -138,6 +140,7 @@ impl Garbage {
             age: 0,
             sealed_now: 0,
             ready: VecDeque::new(),
+            has_ready: false,
         }
     }
 
@@ -184,15 +187,18 @@ impl Garbage {
     /// Whether [`Garbage::ready`] may have something to do.
     #[inline]
     pub(crate) fn has_ready(&self) -> bool {
-        !self.ready.is_empty() || self.ready.capacity() > PLACES_KEPT.get()
+        self.has_ready
     }
 
     /// A deferred item whose grace period passed, oldest first.
     #[inline]
     pub(crate) fn ready(&mut self) -> Option<Deferred> {
         let item = self.ready.pop_front();
-        if item.is_none() && self.ready.capacity() > PLACES_KEPT.get() {
-            self.recount();
+        if item.is_none() {
+            self.has_ready = false;
+            if self.ready.capacity() > PLACES_KEPT.get() {
+                self.recount();
+            }
         }
         item
     }
@@ -281,6 +287,7 @@ impl Garbage {
             let Some(mut bag) = self.sealed.pop_front_if(|bag| counts.passed(&mut bag.awaited)) else { return };
             self.held -= bag.retired.len() + bag.deferred.len();
             bag.retired.drain(..).for_each(&mut release);
+            self.has_ready |= !bag.deferred.is_empty();
             self.ready.extend(bag.deferred.drain(..));
             match bag.until <= durable {
                 true => self.finish(bag, &mut release),

@@ -18,6 +18,7 @@ use crate::Runner;
 use crate::engine::Inner;
 use crate::error::{Abort, TransactError};
 use crate::index::read_primary;
+use crate::operations::read;
 use crate::table::{Secondary, TableSet};
 use crate::tx::{Origin, TxCore};
 
@@ -140,7 +141,7 @@ fn row_has_entries(tx: &TxCore, set: &TableSet, key: Key<'_>, row: RowPtr) -> Re
     // SAFETY: a row of this table, readable until the chunk ends.
     let row = unsafe { RowRef::from_raw(row.as_ptr()) };
     for index in &set.indexes {
-        let entry = index.table.codec.encode_row(row, |key| tx.read_at(&index.table, key, ColumnSet::ALL))?;
+        let entry = index.table.codec.encode_row(row, |key| read(tx, &index.table, key, ColumnSet::ALL))?;
         // SAFETY: an entry of an index of this table, readable until the transaction ends.
         let leads_back = entry.is_some_and(|entry| unsafe { read_primary(entry, set.primary.class) } == key);
         if !leads_back {
@@ -212,7 +213,7 @@ mod tests {
         let set = db.inner().find("item").expect("it is there");
         let index = &set.indexes[at];
         let corrupted = runner.transact(|tx| {
-            let row = tx.read_at(&set.primary, Key::Word8(7), ColumnSet::ALL)?.expect("it was inserted");
+            let row = read(tx, &set.primary, Key::Word8(7), ColumnSet::ALL)?.expect("it was inserted");
             // SAFETY: a row of this table, readable until the transaction ends.
             let row = unsafe { RowRef::from_raw(row.as_ptr()) };
             index.table.codec.encode_row(row, |entry| corrupt(tx, index, entry))

@@ -118,8 +118,8 @@ impl TxCore {
             self.note_done();
             if let Some(lease) = self.open_lease() {
                 self.inner.pool.counters(lease).committed();
+                self.close(lease);
             }
-            self.close();
             self.inner.environment.epochs.end_if_late(&self.inner.environment.htm, tid);
         }
         outcome
@@ -167,7 +167,7 @@ impl TxCore {
 
     /// Completes the input with values that the worker does not know.
     fn with_known(&self, prepared: Prepared) -> Prepared {
-        Prepared { restarts: self.attempt.get().saturating_sub(1), weight: self.weight.get(), ..prepared }
+        Prepared { restarts: self.attempt.get().saturating_sub(1), weight: self.opened.get().weight, ..prepared }
     }
 
     /// As [`TxCore::decide`], when its place in the queue has come: by this thread, or by another while this one waits.
@@ -217,12 +217,18 @@ impl TxCore {
     /// Lets the protocol decide, with the log open for its writes.
     #[inline]
     fn decide(&self) -> Result<Outcome, OpError> {
+        if self.is_plain { self.worker().commit(&mut NoRedo) } else { self.decide_any() }
+    }
+
+    #[inline(never)]
+    fn decide_any(&self) -> Result<Outcome, OpError> {
         if let Some(log) = self.log.as_ref().filter(|_| self.inner.defers()) {
             cold_path();
             log.borrow_mut().decides();
         }
         // A transaction without writes costs the log nothing, and commits even if the log takes no commits.
-        let writer = self.open_lease().and_then(|lease| lease.writer).filter(|_| self.worker().writes());
+        let writer =
+            self.open_lease().and_then(|lease| self.inner.pool.writer(lease)).filter(|_| self.worker().writes());
         match (writer.zip(self.inner.persistence.as_ref()), &self.log) {
             (None, None) => self.commit_to(&mut NoRedo),
             (None, Some(log)) => {
@@ -336,18 +342,20 @@ impl TxCore {
     /// The log stopped, or the wait took too long.
     #[inline]
     pub fn wait_until_durable(&self) -> Result<(), TransactError> {
-        self.inner.wait_until_durable(self.dependency.get(), self.wait_max.get())
+        self.inner.wait_until_durable(self.dependency.get(), self.wait_max())
     }
 
     /// Whether it was a snapshot whose result would have to wait for a slow disk. A new snapshot shows the
     /// durable epoch instead.
     #[inline]
     pub fn is_overtaken(&self) -> bool {
-        self.mode.get() == Mode::ReadOnly && self.inner.is_overtaken(self.dependency.get(), self.wait_max.get())
+        self.mode.get() == Mode::ReadOnly && self.inner.is_overtaken(self.dependency.get(), self.wait_max())
     }
 
+    /// How long a result waits until it is durable, by the bounds under which the attempt was opened.
+    #[inline]
     pub(crate) fn wait_max(&self) -> Option<Duration> {
-        self.wait_max.get()
+        self.opened.get().wait
     }
 
     /// Commits an explicit transaction; its result is withheld.
@@ -387,7 +395,8 @@ impl TxCore {
             // The worker panicked while it ended the attempt: it is not used again.
             self.inner.stop_log(PANICKED);
             self.worker.set(None);
-            self.unpark(lease.slot);
+            self.is_untidy.set(true);
+            self.unpark(lease);
             self.calling.set(false);
             self.leave_gate();
             return;
@@ -412,7 +421,7 @@ impl TxCore {
         self.ending.set(true);
         self.worker().abort();
         self.ending.set(false);
-        self.close();
+        self.close(lease);
     }
 
     /// As [`TxCore::roll_back`], for reasons of the body.

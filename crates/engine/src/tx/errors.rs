@@ -15,7 +15,7 @@ impl TxCore {
         match self.too_large.borrow().clone() {
             Some((table, bytes, most)) => TransactError::TooLarge { table, bytes, most },
             None => {
-                let own = self.open_lease().map(|lease| lease.slot);
+                let own = self.open_lease().map(|lease| self.inner.pool.number(lease));
                 let (held, free) = (self.inner.pool.holds_memory(self.clock.now(), own), self.inner.unusable_bytes());
                 TransactError::OutOfMemory { held, free }
             }

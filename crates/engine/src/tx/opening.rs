@@ -14,13 +14,14 @@ use crate::contention::AD_HOC;
 use crate::durability::refused;
 use crate::error::TransactError;
 use crate::freshness::{ALL, Measure, SessionFreshness};
+use crate::options::Bounds;
 use crate::parking::Parking;
 use crate::pool::Lease;
 use crate::procedure::gate::Gate;
 use crate::procedure::repair::ConflictSeen;
 use crate::runner::LOCKING_ATTEMPTS;
 
-use super::{Origin, SAVEPOINTS_KEPT, STRIDE, STRIDE_WITHOUT_CLOCK, Turn, TxCore, WAIT_PAUSE_MAX};
+use super::{Origin, SAVEPOINTS_KEPT, Turn, TxCore, WAIT_PAUSE_MAX};
 
 /// How long a transaction waits to begin while another runs exclusively.
 const EXCLUSIVE_WAIT_MAX: Duration = if cfg!(test) { Duration::from_millis(5) } else { Duration::from_secs(1) };
@@ -170,55 +171,85 @@ impl TxCore {
             cold_path();
             return Err(TransactError::Forked);
         }
+        let Some(gate) = &inner.gate else { return self.lease_worker(wait) };
+        cold_path();
         loop {
             // The gate comes first: a transaction that waits for chains to end must not hold a worker that they need.
-            if self.must_enter(origin)
-                && let Some(gate) = &inner.gate
-            {
-                cold_path();
+            if self.must_enter(origin) {
                 gate.enter_other()?;
                 self.gated.set(true);
             }
-            let again = self.lease.get().and_then(|last| inner.pool.lease_again(last));
-            let lease = again.or_else(|| {
-                cold_path();
-                let first = self.lease.get().map_or(self.first_slot, |last| last.slot);
-                inner.pool.lease(first, inner.protocol.as_ref(), &inner.environment, wait)
-            });
-            let Some(lease) = lease else {
-                cold_path();
-                self.leave_gate();
-                return Err(TransactError::WorkersBusy);
-            };
+            let lease = self.lease_worker(wait).inspect_err(|_| self.leave_gate())?;
             // The gate may have been armed since: once, before any session could lease this worker.
             if !self.must_enter(origin) {
                 return Ok(lease);
             }
-            cold_path();
             inner.pool.give_back(lease);
         }
+    }
+
+    /// The worker of the last attempt if it is free, or another.
+    #[inline(always)]
+    fn lease_worker(&self, wait: bool) -> Result<Lease, TransactError> {
+        let last = self.lease.get();
+        match last {
+            Some(last) if self.inner.pool.lease_again(last) => Ok(last),
+            _ => self.lease_other(last, wait),
+        }
+    }
+
+    #[cold]
+    fn lease_other(&self, last: Option<Lease>, wait: bool) -> Result<Lease, TransactError> {
+        let inner = &self.inner;
+        let first = last.map_or(self.first_slot, |last| inner.pool.number(last));
+        let lease = inner.pool.lease(first, inner.protocol.as_ref(), &inner.environment, wait);
+        self.lease.set(lease.or(last));
+        lease.ok_or(TransactError::WorkersBusy)
     }
 
     /// Opens an attempt with this worker.
     #[inline(always)]
     pub(super) fn begin(&self, lease: Lease, mode: Mode, attempt: u32, origin: Origin, waits: bool) {
-        let inner = &self.inner;
-        let explicit = origin == Origin::Explicit;
-        if mode == Mode::ReadWrite
-            && let Some(writer) = lease.writer
-        {
-            // Nothing is locked yet. If the wait does not help, the commit reports it, if it has writes.
-            // SAFETY: the pool's access rule: the writer is of the leased slot; it is used in this call only.
-            unsafe { writer.as_ref() }.wait_for_disk();
+        let is_plain = self.is_plain && mode == Mode::ReadWrite && origin != Origin::Explicit;
+        if is_plain && self.turn.get() == Turn::None {
+            self.set_up(lease, mode, attempt, origin);
+            self.worker().begin(mode, Priority::NONE);
+        } else {
+            self.begin_any(lease, mode, attempt, origin, waits);
         }
-        self.worker.set(Some(lease.worker));
-        self.lease.set(Some(lease));
-        self.ending.set(false);
+    }
+
+    /// The part of [`TxCore::begin`] that every attempt needs.
+    #[inline(always)]
+    fn set_up(&self, lease: Lease, mode: Mode, attempt: u32, origin: Origin) {
+        self.worker.set(Some(self.inner.pool.worker(lease)));
         self.mode.set(mode);
         self.attempt.set(attempt);
         if self.is_untidy.get() {
             self.tidy();
         }
+        self.open_run.forget();
+        let Bounds { age, snapshot_age, .. } = self.bounds.get();
+        let age = if mode == Mode::ReadOnly { snapshot_age } else { age };
+        self.deadline.set(self.clock.now().saturating_add(age), attempt == 1 && !self.in_call.get());
+        let stride = self.strides[usize::from(origin != Origin::Procedure)];
+        self.stride.set(stride);
+        self.left.set(stride);
+    }
+
+    /// As [`TxCore::begin`], for attempts that may need more than others.
+    #[inline(never)]
+    fn begin_any(&self, lease: Lease, mode: Mode, attempt: u32, origin: Origin, waits: bool) {
+        let inner = &self.inner;
+        let explicit = origin == Origin::Explicit;
+        if mode == Mode::ReadWrite
+            && let Some(writer) = inner.pool.writer(lease)
+        {
+            // Nothing is locked yet. If the wait does not help, the commit reports it, if it has writes.
+            // SAFETY: the pool's access rule: the writer is of the leased slot; it is used in this call only.
+            unsafe { writer.as_ref() }.wait_for_disk();
+        }
+        self.set_up(lease, mode, attempt, origin);
         if self.priorities && (explicit || self.priority.get() == Priority::NONE) {
             self.priority.set(inner.pool.draw_priority(lease, self.clock.now()));
         }
@@ -230,20 +261,9 @@ impl TxCore {
             cold_path();
             self.procedure.set(AD_HOC);
         }
-        self.open_run.forget();
-        self.operations.set(0);
-        let bounds = self.bounds.get();
-        self.wait_max.set(bounds.wait);
-        self.weight.set(bounds.weight);
-        let age = if mode == Mode::ReadOnly { bounds.snapshot_age } else { bounds.age };
-        self.deadline.set(self.clock.now().saturating_add(age), attempt == 1 && !self.in_call.get());
         if mode == Mode::ReadOnly {
             inner.pool.reads(lease, &self.deadline);
         }
-        let stride = if origin == Origin::Procedure { STRIDE_WITHOUT_CLOCK } else { STRIDE };
-        let stride = stride.min(inner.options.operations_max);
-        self.stride.set(stride);
-        self.left.set(stride);
         if let Some(log) = &self.log {
             cold_path();
             log.borrow_mut().begin(mode == Mode::ReadOnly);
@@ -281,14 +301,17 @@ impl TxCore {
         }
         if explicit {
             cold_path();
-            self.park(lease.slot);
+            self.park(inner.pool.number(lease));
         }
     }
 
-    /// Takes away what an attempt left.
+    /// Takes away what an attempt left, and takes over bounds that were set since.
     #[cold]
     fn tidy(&self) {
         self.is_untidy.set(false);
+        self.opened.set(self.bounds.get());
+        self.operations.set(0);
+        self.ending.set(false);
         self.stopped.set(None);
         self.too_large.take();
         let mut savepoints = self.savepoints.borrow_mut();
@@ -339,22 +362,22 @@ impl TxCore {
 
     /// Unparks an explicit transaction for its last call: no other thread ends it from now on.
     #[inline]
-    pub(super) fn unpark(&self, slot: usize) {
+    pub(super) fn unpark(&self, lease: Lease) {
         if self.explicit.get()
             && let Some(parking) = self.parking.take()
         {
             cold_path();
-            self.inner.pool.unpark(slot);
+            self.inner.pool.unpark(self.inner.pool.number(lease));
             parking.release();
         }
     }
 
-    pub(super) fn close(&self) {
-        if let Some(lease) = self.open_lease() {
-            self.worker.set(None);
-            self.unpark(lease.slot);
-            self.inner.pool.give_back(lease);
-        }
+    /// Gives the worker of the open attempt back.
+    #[inline]
+    pub(super) fn close(&self, lease: Lease) {
+        self.worker.set(None);
+        self.unpark(lease);
+        self.inner.pool.give_back(lease);
         if self.mode.get() == Mode::ReadOnly {
             // The worker is offline by now, and reads nothing more.
             drop(self.hold.take());

@@ -146,7 +146,7 @@ impl TxCore {
         } else {
             let table = &set.primary;
             let columns = set.with_indexed(columns);
-            let rows = self.operate(|worker| worker.update(table, key, columns))?;
+            let rows = operate(self, |worker| worker.update(table, key, columns))?;
             self.note(table, key, columns.read());
             if rows.is_some() {
                 self.wrote(table, key);
@@ -253,7 +253,7 @@ impl TxCore {
         let _call = enter(self, set)?;
         let table = &set.primary;
         self.writable()?;
-        let added = self.operate(|worker| worker.add(table, key, addition))?;
+        let added = operate(self, |worker| worker.add(table, key, addition))?;
         self.note(table, key, columns.read());
         if added != Added::Missing {
             self.wrote(table, key);
@@ -272,7 +272,7 @@ impl TxCore {
             self.delete_clustered(set, key)?
         } else {
             let table = &set.primary;
-            let before = self.operate(|worker| worker.delete(table, key))?;
+            let before = operate(self, |worker| worker.delete(table, key))?;
             self.note(table, key, ColumnSet::EMPTY);
             if before.is_some() {
                 self.wrote(table, key);
@@ -298,7 +298,7 @@ impl TxCore {
 
     /// Deletes an index entry that must exist.
     pub(crate) fn unlink_entry(&self, table: &seriatim_txn::Table, key: Key<'_>) -> Result<(), Abort> {
-        self.operate(|worker| worker.delete(table, key))?;
+        operate(self, |worker| worker.delete(table, key))?;
         self.note(table, key, ColumnSet::ALL);
         self.wrote(table, key);
         Ok(())
@@ -306,7 +306,7 @@ impl TxCore {
 
     /// Inserts an index entry whose row is the primary key; an abort if the entry exists.
     pub(crate) fn link_entry(&self, table: &seriatim_txn::Table, key: Key<'_>, primary: Key<'_>) -> Result<(), Abort> {
-        let staged = self.operate(|worker| worker.stage(table))?;
+        let staged = operate(self, |worker| worker.stage(table))?;
         if crate::index::write_primary(staged.row, primary, &mut OutOfLineValues::unlogged(self)).is_err() {
             cold_path();
             self.worker().discard(table, staged);
@@ -498,7 +498,7 @@ fn insert_parts<P: Path>(
             // The record was linked, with the row in the place where it was written.
             None if path.worker_mut().seen().record == Some(staged.record) => Some(staged.row),
             // The row is now in the transaction's own row version: read it from there.
-            _ => tx.operate(|worker| worker.read(table, key, ColumnSet::ALL))?,
+            _ => operate(tx, |worker| worker.read(table, key, ColumnSet::ALL))?,
         };
         tx.maintain(set, key, before, after, ColumnSet::ALL)?;
     }

@@ -87,7 +87,7 @@ impl<O: Origin> Attempt<O> {
         }
     }
 
-    #[inline]
+    #[inline(always)]
     pub fn begin(&mut self) {
         crate::step(Touch::Begin, std::ptr::null());
         self.core.enter();
@@ -294,11 +294,17 @@ impl<O: Origin> Attempt<O> {
         self.leave();
     }
 
+    #[inline(always)]
     fn unlink_orphans(&mut self, claim: &impl Claim) {
         for entry in 0..self.writes.undone.len() {
-            let write = self.writes.undone[entry];
-            self.take_back(&write, claim);
+            self.unlink_orphan(entry, claim);
         }
+    }
+
+    #[inline(never)]
+    fn unlink_orphan(&mut self, entry: usize, claim: &impl Claim) {
+        let write = self.writes.undone[entry];
+        self.take_back(&write, claim);
     }
 
     /// For a write that was undone: removes the record that this attempt made for it.
@@ -365,7 +371,7 @@ impl<O: Origin> Attempt<O> {
         most.saturating_add(2 * self.queued)
     }
 
-    #[inline]
+    #[inline(always)]
     fn leave(&mut self) {
         self.writes.clear();
         self.core.local.leave();

@@ -13,6 +13,8 @@ use seriatim_base::{Tid, abort_on_unwind};
 use seriatim_store::{RecordPtr, Tidy};
 use seriatim_txn::{Core, Table};
 
+use super::attempt::Attempt;
+use super::origin::Origin;
 use super::record;
 use super::record_header::TidWord;
 
@@ -30,13 +32,14 @@ pub fn later(core: &mut Core, table: &Table, record: RecordPtr, word: TidWord) {
     core.local.defer([std::ptr::from_ref(table) as u64, record.addr() as u64, word.0]);
 }
 
-/// Looks at up to `most` records that have waited long enough. The worker is offline before and after, and
+/// Looks at records that have waited long enough: see [`Attempt::due`]. The worker is offline before and after, and
 /// online during the work.
-#[inline]
-pub fn collect(core: &mut Core, claim: &impl Claim, most: usize) {
-    core.forget_undurable_deletions();
-    if core.local.has_ready() {
-        collect_ready(core, claim, most);
+#[inline(always)]
+pub fn collect<O: Origin>(attempt: &mut Attempt<O>, claim: &impl Claim, most: usize) {
+    attempt.core.forget_undurable_deletions();
+    if attempt.core.local.has_ready() {
+        let due = attempt.due(most);
+        collect_ready(&mut attempt.core, claim, due);
     }
 }
 

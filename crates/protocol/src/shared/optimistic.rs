@@ -143,7 +143,7 @@ impl<O: Origin> Optimistic<O> {
         Optimistic { base, reads, node_set, bases, locks, touches, workset, passes_reserved: false }
     }
 
-    #[inline]
+    #[inline(always)]
     pub fn begin(&mut self) {
         self.base.begin();
         self.reads.clear();

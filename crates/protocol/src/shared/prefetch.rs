@@ -143,8 +143,9 @@ impl Prefetched {
     /// Forgets everything.
     #[inline]
     pub fn clear(&mut self) {
-        self.len = 0;
-        (self.next, self.complete, self.advanced, self.tables, self.passed) = (0, 0, 0, 0, (0, 0));
+        if self.len > 0 {
+            (self.len, self.next, self.complete, self.advanced, self.tables, self.passed) = (0, 0, 0, 0, 0, (0, 0));
+        }
     }
 
     /// The first wave for one row; `whole`: with its fixed part.

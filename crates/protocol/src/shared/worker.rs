@@ -420,8 +420,7 @@ impl<V: Variant> seriatim_txn::Worker for Worker<V> {
     }
 
     fn collect_garbage(&mut self, most: usize) {
-        let due = self.attempt.base.due(most);
-        gc::collect(&mut self.attempt.base.core, &self.variant.claim(), due);
+        gc::collect(&mut self.attempt.base, &self.variant.claim(), most);
         self.variant.between(&mut self.attempt.base.core);
     }
 

@@ -60,7 +60,7 @@ impl Erased {
 /// The transaction, for everything outside of [`Operations`].
 #[inline(always)]
 pub fn tx<O: Operations>(operations: &O) -> &Tx {
-    Tx::of(operations.core())
+    Tx::of(operations.tx())
 }
 
 /// The operations of any transaction.
@@ -103,7 +103,7 @@ pub fn insert<O: Operations, T: Table>(operations: &O, table: &Handle<T>, row: &
     let set = &table.set;
     row.key().encode(|key| match operations.insert_at(set, key, |writer| row.encode(writer), OnExists::Refuse)? {
         true => Ok(()),
-        false => Err(operations.core().duplicate(&set.primary, key)),
+        false => Err(operations.tx().duplicate(&set.primary, key)),
     })
 }
 

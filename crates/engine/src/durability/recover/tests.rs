@@ -7,6 +7,7 @@ use seriatim_catalog::{ColumnSet, KeyBuf, RowRef, Table, TableKey};
 use seriatim_store::{RarePath, taken};
 
 use super::*;
+use crate::operations::read;
 use crate::testing::Handle;
 use crate::{Abort, Engine, Settings, TxCore, available_protocols};
 
@@ -99,7 +100,7 @@ fn change<T: Table>(
     let primary = &table.set.primary;
     let rows = &primary.wire.as_ref().expect("tables have an encoding").rows;
     let buf = key.encode(|key| key.to_buf());
-    let before = tx.read_at(primary, buf.as_key(), ColumnSet::ALL)?;
+    let before = read(tx, primary, buf.as_key(), ColumnSet::ALL)?;
     let change = match before {
         None if rng.percent(20) => return Ok(None),
         Some(_) if rng.percent(20) => {
@@ -108,7 +109,7 @@ fn change<T: Table>(
         }
         _ => {
             tx.put(table, row)?;
-            let after = tx.read_at(primary, buf.as_key(), ColumnSet::ALL)?.expect("it was put");
+            let after = read(tx, primary, buf.as_key(), ColumnSet::ALL)?.expect("it was put");
             let mut bytes = Vec::new();
             // SAFETY: rows of this table, readable until the transaction ends.
             let [before, after] =

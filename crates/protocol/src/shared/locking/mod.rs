@@ -451,8 +451,7 @@ impl<const WAITS: bool> seriatim_txn::Worker for Worker<WAITS> {
     }
 
     fn collect_garbage(&mut self, most: usize) {
-        let due = self.base.due(most);
-        gc::collect(&mut self.base.core, &GapClaim, due);
+        gc::collect(&mut self.base, &GapClaim, most);
     }
 
     fn rest(&mut self) {
