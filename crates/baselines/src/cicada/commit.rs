@@ -55,8 +55,8 @@ pub(super) fn commit(attempt: &mut Attempt, state: &mut State, redo: &mut dyn Re
     };
     state.early_left = state.early_left.saturating_sub(1);
     let claim = Unlinking(&state.absences);
-    attempt.base.report(tid, redo, |entry| state.replaced[entry]);
-    attempt.base.settle(tid, &claim, |entry| state.replaced[entry]);
+    attempt.base.report(tid, redo);
+    attempt.base.settle(tid, &claim);
     attempt.locks.release(&attempt.base.core);
     attempt.base.finish(&claim);
     Ok(Outcome::Committed(tid))
@@ -100,9 +100,9 @@ fn decide(attempt: &mut Attempt, state: &mut State) -> Result<Tid, OpError> {
     {
         return Err(conflict(attempt, failure));
     }
-    make_deletions(attempt, state)?;
+    attempt.base.make_deletions(VersionHeader::BYTES)?;
     if let Err(error) = lock(attempt, state, at) {
-        drop_deletions(attempt, state);
+        attempt.base.drop_deletions(VersionHeader::BYTES);
         return Err(error);
     }
     let decided = be_in_time(attempt, state, at)
@@ -118,7 +118,7 @@ fn decide(attempt: &mut Attempt, state: &mut State) -> Result<Tid, OpError> {
         Ok(decided) => decided,
         Err(failure) => {
             unlock(attempt.base.writes.entries(), &state.order);
-            drop_deletions(attempt, state);
+            attempt.base.drop_deletions(VersionHeader::BYTES);
             return Err(conflict(attempt, failure));
         }
     };
@@ -139,33 +139,6 @@ pub(super) fn early_failure(attempt: &Attempt, at: u64, since: Epoch) -> Option<
     let stale = stale.map(|write| Failure::Changed(ValidationFailure::Write(write)));
     let refuted = || validation_failure(attempt, at, since, Epoch(0));
     stale.or_else(refuted).filter(|failure| matches!(failure, Failure::Changed(_)))
-}
-
-/// Allocates, before locking, the versions of deletions over which rows are inserted. A transaction that only
-/// deletes allocates nothing.
-fn make_deletions(attempt: &mut Attempt, state: &mut State) -> Result<(), OpError> {
-    let Base { core, writes, .. } = &mut attempt.base;
-    state.replaced.reset(writes.entries().len(), 0);
-    for (entry, write) in writes.entries().iter().enumerate() {
-        if write.expected.is_absent() && write.expected.tid() != Tid::ZERO && write.row_version != 0 {
-            match core.local.allocate(&mut core.outside, VersionHeader::BYTES) {
-                Ok(deletion) => state.replaced[entry] = deletion.as_ptr() as usize,
-                Err(error) => {
-                    drop_deletions(attempt, state);
-                    return Err(record::full(error));
-                }
-            }
-        }
-    }
-    Ok(())
-}
-
-/// Frees them after a failed commit.
-fn drop_deletions(attempt: &mut Attempt, state: &mut State) {
-    for deletion in state.replaced.iter() {
-        record::release(&mut attempt.base.core, *deletion, VersionHeader::BYTES);
-    }
-    state.replaced.reset(0, 0);
 }
 
 /// Step 1. After a failure no record stays locked.
@@ -334,26 +307,19 @@ fn install(attempt: &mut Attempt, state: &mut State, tid: Tid, at: u64) {
             continue;
         }
         let word = record_header::row_version(record_layout, write.record);
-        let was = word.load(Ordering::Relaxed) as usize;
-        let replaced = &mut state.replaced[entry as usize];
-        match *replaced {
-            0 if write.expected.is_absent() => {}
-            0 => *replaced = was,
+        if write.expected.is_absent() && write.before != 0 {
             // The row of a tombstone was retired when it was deleted.
-            deletion => {
-                let version = versions::deletion(write.expected.tid(), wts, was);
-                // SAFETY: this commit allocated it.
-                unsafe { version.write(deletion) };
-            }
+            let was = word.load(Ordering::Relaxed) as usize;
+            // SAFETY: this commit allocated it.
+            unsafe { versions::deletion(write.expected.tid(), wts, was).write(write.before) };
         }
         if write.row_version != 0 {
-            let header = versions::header(tid, at, *replaced);
             // SAFETY: the row version is not published yet.
-            unsafe { header.write(write.row_version) };
-            let write = attempt.base.put_in_place(entry as usize);
+            unsafe { versions::header(tid, at, write.before).write(write.row_version) };
+            let published = record::put_in_place(&mut Plain, &write);
             crate::step(Touch::Store, word);
             // ORDERING: releases the row version to its readers.
-            word.store(write.row_version as u64, Ordering::Release);
+            word.store(published as u64, Ordering::Release);
         }
         unlock_as(record_layout, write.record, at, Base::after(&write, tid));
     }

@@ -105,7 +105,7 @@ impl Protocol for Cicada {
         let (clock, under_way) = (Arc::clone(&self.clock), Arc::clone(&self.under_way));
         let timestamp = Timestamp::new(clock, Arc::clone(&under_way), core.local.worker(), self.wait_steps);
         self.absences.add(core.local.worker());
-        let (order, replaced) = (core.local.counted(64), core.local.counted(64));
+        let order = core.local.counted(64);
         let state = State {
             absences: Arc::clone(&self.absences),
             under_way,
@@ -115,7 +115,6 @@ impl Protocol for Cicada {
             reading: None,
             after: 0,
             order,
-            replaced,
         };
         Worker::with_locks(core, state, timestamp)
     }
@@ -155,9 +154,6 @@ pub struct State {
     after: u64,
     /// Scratch of a commit: entries in locking order, with the wts of the version that each replaces.
     order: CountedVec<(u64, u32)>,
-    /// Scratch of a commit: the version that each entry replaced. Before that, memory for the deletion over
-    /// which the entry inserts.
-    replaced: CountedVec<usize>,
 }
 
 impl State {
@@ -196,7 +192,6 @@ impl Variant for State {
     #[inline]
     fn begin(&mut self, core: &mut Core, mode: Mode) {
         self.order.clear();
-        self.replaced.clear();
         self.reading = None;
         if mode == Mode::ReadOnly {
             self.reading = self.take_view(core);
@@ -226,7 +221,6 @@ impl Variant for State {
 
     fn rest(&mut self) {
         self.order.rest();
-        self.replaced.rest();
     }
 }
 

@@ -22,8 +22,7 @@ use crate::shared::write_phase::install;
 type Attempt = Optimistic<Entry>;
 
 pub(super) fn commit(attempt: &mut Attempt, state: &mut State, redo: &mut dyn Redo) -> Result<Outcome, OpError> {
-    let State { clock, replaced } = state;
-    let claim = Unlinking(clock);
+    let claim = Unlinking(&state.clock);
     if attempt.base.writes.is_empty() {
         return attempt.commit_read_only(&claim);
     }
@@ -44,12 +43,12 @@ pub(super) fn commit(attempt: &mut Attempt, state: &mut State, redo: &mut dyn Re
             Plain.store(record_header::tid_word(&write.table().record_layout, write.record), write.expected.locked().0);
         }
         assert!(!attempt.base.core.injects(Fault::PanicInCommit), "a deliberate panic with locks held");
-        install(attempt, tid, replaced, |_| {});
+        install(attempt, tid, |_| {});
         attempt.locks.release(&attempt.base.core);
         Ok::<Tid, OpError>(tid)
     })?;
-    attempt.base.report(tid, redo, |entry| replaced[entry]);
-    attempt.base.settle(tid, &claim, |entry| replaced[entry]);
+    attempt.base.report(tid, redo);
+    attempt.base.settle(tid, &claim);
     attempt.base.finish(&claim);
     Ok(Outcome::Committed(tid))
 }

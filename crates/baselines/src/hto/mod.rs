@@ -12,10 +12,10 @@ mod commit;
 use std::sync::Arc;
 
 use seriatim_htm::Budget;
-use seriatim_memory::{CountedVec, Pinned};
+use seriatim_memory::Pinned;
 use seriatim_store::RecordPtr;
 use seriatim_txn::{
-    Capabilities, Core, Environment, Knob, Mode, OpError, Options, Outcome, Peeked, Protocol, ProtocolInfo, Redo,
+    Capabilities, Core, Environment, Knob, OpError, Options, Outcome, Peeked, Protocol, ProtocolInfo, Redo,
     Requirements, RowBuffer, Table,
 };
 
@@ -72,7 +72,7 @@ impl Protocol for Hto {
     fn worker(&self, mut core: Core) -> Worker<State> {
         core.agent.set_budget(self.budget);
         let timestamps = Timestamps::new(Arc::clone(&self.clock), core.local.worker());
-        let state = State { clock: Arc::clone(&self.clock), replaced: core.local.counted(64) };
+        let state = State { clock: Arc::clone(&self.clock) };
         Worker::with_locks(core, state, timestamps)
     }
 
@@ -94,17 +94,10 @@ impl Versions for Hto {
 #[derive(Debug)]
 pub struct State {
     clock: Arc<Clock>,
-    /// Scratch space of a commit: the row version that each entry replaced.
-    replaced: CountedVec<usize>,
 }
 
 impl Variant for State {
     type By = Entry;
-
-    #[inline]
-    fn begin(&mut self, _: &mut Core, _: Mode) {
-        self.replaced.clear();
-    }
 
     fn claim(&self) -> impl gc::Claim {
         Unlinking(&self.clock)
@@ -116,10 +109,6 @@ impl Variant for State {
             attempt.locks.conflicted();
         }
         outcome
-    }
-
-    fn rest(&mut self) {
-        self.replaced.rest();
     }
 }
 

@@ -5,7 +5,7 @@ use std::ops::Bound;
 use seriatim_catalog::{ColumnSet, Key};
 use seriatim_htm::HtmMode;
 use seriatim_store::Direction;
-use seriatim_txn::{Inserted, NoRedo, OnExists, Outcome, Priority, Scan, Worker as _};
+use seriatim_txn::{Inserted, Mode, NoRedo, OnExists, Outcome, Priority, Scan, Worker as _};
 
 use super::*;
 use crate::common::{Bench, modes};

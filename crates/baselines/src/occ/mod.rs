@@ -100,16 +100,14 @@ pub struct State {
     last: Tid,
     /// Scratch of a commit: entries in locking order.
     order: CountedVec<u32>,
-    /// Scratch space of a commit: the row version that each entry replaced.
-    replaced: CountedVec<usize>,
 }
 
 impl State {
     fn new(occ: &Occ, core: &Core) -> State {
-        let (order, replaced) = (core.local.counted(64), core.local.counted(64));
+        let order = core.local.counted(64);
         let Occ { lock_steps, absences } = occ;
         absences.add(core.local.worker());
-        State { lock_steps: *lock_steps, absences: Arc::clone(absences), last: Tid::ZERO, order, replaced }
+        State { lock_steps: *lock_steps, absences: Arc::clone(absences), last: Tid::ZERO, order }
     }
 }
 
@@ -124,7 +122,6 @@ impl Variant for State {
     #[inline]
     fn begin(&mut self, _: &mut Core, _: Mode) {
         self.order.clear();
-        self.replaced.clear();
     }
 
     fn commit(&mut self, attempt: &mut Optimistic<Timestamped>, redo: &mut dyn Redo) -> Result<Outcome, OpError> {
@@ -133,7 +130,6 @@ impl Variant for State {
 
     fn rest(&mut self) {
         self.order.rest();
-        self.replaced.rest();
     }
 }
 

@@ -34,8 +34,8 @@ pub(super) fn commit(attempt: &mut Attempt, state: &mut State, redo: &mut dyn Re
     // A transaction that finds a locked record aborts again and again: a panic that left one locked would
     // never end that.
     let tid = abort_on_unwind("a commit", || decide(attempt, state))?;
-    attempt.base.report(tid, redo, |entry| state.replaced[entry]);
-    attempt.base.settle(tid, &Claim, |entry| state.replaced[entry]);
+    attempt.base.report(tid, redo);
+    attempt.base.settle(tid, &Claim);
     attempt.base.finish(&Claim);
     Ok(Outcome::Committed(tid))
 }
@@ -81,7 +81,7 @@ fn decide(attempt: &mut Attempt, state: &mut State) -> Result<Tid, OpError> {
     assert!(!attempt.base.core.injects(Fault::PanicInCommit), "a deliberate panic with locks held");
     state.last = tid;
     // An insertion that came to nothing leaves no version, but relied on the absence.
-    install(attempt, tid, &mut state.replaced, |write| timestamps::open(write.table(), write.record, Some(tid)));
+    install(attempt, tid, |write| timestamps::open(write.table(), write.record, Some(tid)));
     Ok(tid)
 }
 

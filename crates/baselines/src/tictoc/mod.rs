@@ -98,16 +98,14 @@ pub struct State {
     last: Tid,
     /// Scratch of a commit: entries in locking order.
     order: CountedVec<u32>,
-    /// Scratch space of a commit: the row version that each entry replaced.
-    replaced: CountedVec<usize>,
 }
 
 impl State {
     fn new(tictoc: &TicToc, core: &Core) -> State {
-        let (order, replaced) = (core.local.counted(64), core.local.counted(64));
+        let order = core.local.counted(64);
         let TicToc { lock_steps, absences } = tictoc;
         absences.add(core.local.worker());
-        State { lock_steps: *lock_steps, absences: Arc::clone(absences), last: Tid::ZERO, order, replaced }
+        State { lock_steps: *lock_steps, absences: Arc::clone(absences), last: Tid::ZERO, order }
     }
 }
 
@@ -122,7 +120,6 @@ impl Variant for State {
     #[inline]
     fn begin(&mut self, _: &mut Core, _: Mode) {
         self.order.clear();
-        self.replaced.clear();
     }
 
     fn validate(&mut self, attempt: &mut Optimistic<ValidUpTo>) -> Result<(), OpError> {
@@ -135,7 +132,6 @@ impl Variant for State {
 
     fn rest(&mut self) {
         self.order.rest();
-        self.replaced.rest();
     }
 }
 

@@ -68,7 +68,7 @@ impl Protocol for Dbx {
 
     fn worker(&self, mut core: Core) -> Worker<State> {
         core.agent.set_budget(self.budget);
-        let state = State(SnapshotNumbered::new(&core, &self.snapshot));
+        let state = State(SnapshotNumbered::new(&self.snapshot));
         Worker::new(core, state).rebasing(self.rebases_max)
     }
 
@@ -111,9 +111,5 @@ impl Variant for State {
     #[inline]
     fn commit(&mut self, attempt: &mut Optimistic, redo: &mut dyn Redo) -> Result<Outcome, OpError> {
         self.0.commit(attempt, redo)
-    }
-
-    fn rest(&mut self) {
-        self.0.rest();
     }
 }

@@ -342,7 +342,6 @@ impl Late {
             // transaction changed or locked this row, which it does without waiting for this one. Threads that would
             // read or close windows wait for it.
             last = loop {
-                numbered.next_piece();
                 if attempt.rebase_only()
                     && let Ok(tid) = numbered.publish(attempt, &mut Adds(redo))
                 {

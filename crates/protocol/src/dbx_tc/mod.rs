@@ -219,7 +219,7 @@ impl Protocol for DbxTc {
 
     fn worker(&self, mut core: Core) -> Worker<State> {
         core.agent.set_budget(self.budget);
-        let numbered = SnapshotNumbered::new(&core, &self.snapshot);
+        let numbered = SnapshotNumbered::new(&self.snapshot);
         let late = Late::new(&core, self.workers, self.late_period, self.late_max as usize, self.defers);
         let epochs = Arc::clone(&core.epochs);
         Worker::new(core, State { numbered, epochs, follows: false, publishes: false, late }).rebasing(self.rebases_max)
@@ -340,7 +340,6 @@ impl Variant for State {
     }
 
     fn rest(&mut self) {
-        self.numbered.rest();
         self.late.rest();
     }
 }

@@ -20,29 +20,9 @@ use super::locks::{Entry, HotClaim};
 use crate::shared::access_locks::AccessLocks;
 use crate::shared::attempt::Attempt;
 use crate::shared::optimistic::Optimistic;
-use crate::shared::record;
 use crate::shared::record_header::{self, Plain, TidWord};
 use crate::shared::region::{self, Conflict, Rules as _};
-use crate::shared::writes::{Link, Write};
-
-/// The installation of one write.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Install {
-    place: usize,
-    was: usize,
-}
-
-impl region::Install for Install {
-    #[inline(always)]
-    fn place(&self) -> usize {
-        self.place
-    }
-
-    #[inline(always)]
-    fn was(&self) -> usize {
-        self.was
-    }
-}
+use crate::shared::writes::Write;
 
 /// How records become hot by commits.
 struct Rules<'s> {
@@ -50,7 +30,6 @@ struct Rules<'s> {
 }
 
 impl region::Rules<Entry> for Rules<'_> {
-    type Install = Install;
     type Now = u64;
 
     #[inline(always)]
@@ -61,21 +40,6 @@ impl region::Rules<Entry> for Rules<'_> {
     #[inline(always)]
     fn epoch(now: u64) -> Epoch {
         Epoch(now)
-    }
-
-    #[inline(always)]
-    fn find(&self, write: &Write<Entry>, horizon: Epoch) -> Install {
-        let (table, record) = (write.table(), write.record);
-        let mut install = Install { place: 0, was: 0 };
-        if write.link == Link::There && !write.expected.is_absent() {
-            let row_version = record_header::row_version(&table.record_layout, record).load(Ordering::Acquire);
-            install.was = row_version as usize;
-            if write.row_version != 0 {
-                let made = write.expected.tid().epoch();
-                install.place = record::free_place(table, record, install.was, made, horizon);
-            }
-        }
-        install
     }
 
     #[inline(always)]
@@ -133,7 +97,6 @@ fn try_commit(attempt: &mut Optimistic<Entry>, state: &mut State, redo: &mut dyn
         return attempt.commit_read_only(&HotClaim);
     }
     let tid = loop {
-        state.installs.clear();
         // A transaction that finds a locked record aborts again and again: a panic that left one locked would
         // never end that.
         let conflict = match abort_on_unwind("a commit", || decide(attempt, state)) {
@@ -145,35 +108,26 @@ fn try_commit(attempt: &mut Optimistic<Entry>, state: &mut State, redo: &mut dyn
             return Err(refuted(attempt, conflict.by(by)));
         }
     };
-    let State { installs, .. } = state;
-    let replaced = |install: &Install| (install.place, install.was, tid.epoch());
-    attempt.base.settle_rows(tid, &HotClaim, |entry, _| replaced(&installs[entry]));
-    attempt.base.report(tid, redo, |entry| installs[entry].was);
+    attempt.base.settle(tid, &HotClaim);
+    attempt.base.report(tid, redo);
     attempt.base.finish(&HotClaim);
     Ok(Outcome::Committed(tid))
 }
 
 /// Steps 1 to 3: the TID, or the conflict. After a conflict hot records are locked still, until the attempt ends.
 fn decide(attempt: &mut Optimistic<Entry>, state: &mut State) -> Result<Tid, Conflict> {
-    let State { heat, installs, .. } = state;
-    let rules = Rules { heat };
-    if !region::finds_late(&attempt.base.core) {
-        let writes = attempt.base.writes.entries().iter();
-        writes.for_each(|write| installs.push(rules.find(write, attempt.base.horizon)));
-    }
+    let rules = Rules { heat: &state.heat };
     mark(attempt, TidWord::locked);
     let guess = attempt.base.core.epochs.current().0;
-    let tid = match region::decide(attempt, installs, &rules, guess) {
+    let tid = match region::decide(attempt, &rules, guess) {
         Ok(tid) => tid,
         Err(conflict) => {
             mark(attempt, TidWord::unlocked);
             return Err(conflict);
         }
     };
-    for (write, install) in attempt.base.writes.entries().iter().zip(installs.iter()) {
-        if Rules::is_apart(write) {
-            region::install(&mut Plain, &rules, write, install, (guess, tid));
-        }
+    for write in attempt.base.writes.entries().iter().filter(|write| Rules::is_apart(write)) {
+        region::install(&mut Plain, &rules, write, (guess, tid));
     }
     attempt.locks.release(&attempt.base.core);
     Ok(tid)

@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use seriatim_base::Backoff;
 use seriatim_htm::Budget;
-use seriatim_memory::{CountedVec, Pinned};
+use seriatim_memory::Pinned;
 use seriatim_store::RecordPtr;
 use seriatim_txn::{
     Capabilities, Core, DatabaseSettings, Environment, HotRecord, Knob, Mode, OpError, Options, Outcome, Peeked,
@@ -133,9 +133,9 @@ impl Protocol for Htcc {
     fn worker(&self, mut core: Core) -> Worker<State> {
         core.agent.set_budget(self.budget);
         let locks = Locks::new(&core.local, Arc::clone(&self.heat));
-        let (heat, installs) = (Arc::clone(&self.heat), core.local.counted(64));
+        let heat = Arc::clone(&self.heat);
         let Htcc { repairs_max, repair_all, validates, .. } = *self;
-        let state = State { heat, installs, repairs: 0, repairs_max, repair_all, validates };
+        let state = State { heat, repairs: 0, repairs_max, repair_all, validates };
         Worker::with_locks(core, state, locks).rebasing(self.rebases_max)
     }
 
@@ -160,8 +160,6 @@ impl Versions for Htcc {
 #[derive(Debug)]
 pub struct State {
     heat: Arc<Heat>,
-    /// Scratch of a commit.
-    installs: CountedVec<commit::Install>,
     /// How often the open attempt was repaired, and may be.
     repairs: u32,
     repairs_max: u32,
@@ -182,7 +180,6 @@ impl Variant for State {
 
     #[inline]
     fn begin(&mut self, _: &mut Core, _: Mode) {
-        self.installs.clear();
         self.repairs = 0;
     }
 
@@ -194,10 +191,6 @@ impl Variant for State {
     #[inline]
     fn between(&mut self, core: &mut Core) {
         self.heat.help(core);
-    }
-
-    fn rest(&mut self) {
-        self.installs.rest();
     }
 }
 

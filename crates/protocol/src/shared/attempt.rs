@@ -14,7 +14,7 @@ use super::gc::{self, Claim};
 use super::origin::Origin;
 use super::prefetch::Prefetched;
 use super::record;
-use super::record_header::{self, Plain, TidWord};
+use super::record_header::{self, TidWord};
 use super::reserve;
 use super::writes::{Deferred, Link, RowPart, Write, WriteSet};
 
@@ -242,30 +242,47 @@ impl<O: Origin> Attempt<O> {
         Ok(())
     }
 
-    /// Copies the row version of a write whose record is locked to a place in the record, if there is a free
-    /// one. Returns the write to be published.
-    #[inline(always)]
-    pub fn put_in_place(&mut self, entry: usize) -> Write<O> {
-        let write = self.writes.entries()[entry];
-        if write.row_version == 0 || write.expected.is_absent() {
-            return write;
-        }
-        let (table, record) = (write.table(), write.record);
-        let current = record_header::row_version(&table.record_layout, record).load(Ordering::Relaxed) as usize;
-        let place = record::free_place(table, record, current, write.expected.tid().epoch(), self.horizon);
-        if place != 0 {
-            record::copy_to_place(&mut Plain, table, write.row_version, place);
-        }
-        moved(&mut self.core, &mut self.writes, entry, place);
-        self.writes.entries()[entry]
+    /// Allocates, before anything is locked, a version of each deletion over which a row is inserted: `bytes` of memory
+    /// that the commit has to fill. A transaction that only deletes allocates nothing.
+    ///
+    /// # Errors
+    /// The memory limit; then all are given back.
+    #[inline]
+    pub fn make_deletions(&mut self, bytes: usize) -> Result<(), OpError> {
+        if self.writes.builds_on_absence() { self.make_each_deletion(bytes) } else { Ok(()) }
     }
 
-    /// Promise (a): redo entries are in the buffer before the answer. `before` as in [`Attempt::settle`],
-    /// before it or after it: row versions that were replaced stay readable until the worker leaves.
+    #[cold]
+    fn make_each_deletion(&mut self, bytes: usize) -> Result<(), OpError> {
+        let Attempt { core, writes, .. } = self;
+        for write in writes.entries.iter_mut() {
+            if write.expected.is_absent() && write.expected.tid() != Tid::ZERO && write.row_version != 0 {
+                match core.local.allocate(&mut core.outside, bytes) {
+                    Ok(deletion) => write.before = deletion.as_ptr() as usize,
+                    Err(error) => {
+                        self.drop_deletions(bytes);
+                        return Err(record::full(error));
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Gives them back: the commit has failed.
+    #[cold]
+    pub fn drop_deletions(&mut self, bytes: usize) {
+        for write in self.writes.entries.iter_mut().filter(|write| write.expected.is_absent()) {
+            record::release(&mut self.core, std::mem::take(&mut write.before), bytes);
+        }
+    }
+
+    /// Promise (a): redo entries are in the buffer before the answer. Before [`Attempt::settle`] or after it: row
+    /// versions that were replaced stay readable until the worker leaves.
     #[inline]
-    pub fn report(&self, tid: Tid, redo: &mut dyn Redo, before: impl Fn(usize) -> usize) {
+    pub fn report(&self, tid: Tid, redo: &mut dyn Redo) {
         if redo.listens() {
-            self.writes.report(tid, redo, before);
+            self.writes.report(tid, redo);
         }
     }
 
@@ -322,40 +339,39 @@ impl<O: Origin> Attempt<O> {
     }
 
     /// After a commit, when nothing is locked any more: retires what the writes replaced, queues what they
-    /// deleted, unlinks what came to nothing. `before` names the row version that the write of this index
-    /// replaced; zero for none.
+    /// deleted, unlinks what came to nothing.
     #[inline]
-    pub fn settle(&mut self, tid: Tid, claim: &impl Claim, before: impl Fn(usize) -> usize) {
-        self.settle_rows(tid, claim, |entry, _| (0, before(entry), tid.epoch()));
+    pub fn settle(&mut self, tid: Tid, claim: &impl Claim) {
+        self.settle_rows(tid, claim, |_| tid.epoch());
     }
 
-    /// As [`Attempt::settle`]. `replaced` gives the place in the record to which the row version was copied, or zero;
-    /// the row version that was replaced; and the epoch in which that was replaced for later readers: epoch 0 if they
-    /// cannot reach it. Parts outside of a row version may be shared with other versions.
-    #[inline]
-    pub fn settle_rows(
-        &mut self,
-        tid: Tid,
-        claim: &impl Claim,
-        replaced: impl Fn(usize, &Write<O>) -> (usize, usize, Epoch),
-    ) {
+    /// As [`Attempt::settle`]. `row_epoch` gives the epoch in which the row version that a write replaced was replaced
+    /// for later readers: epoch 0 if they cannot reach it. Parts outside of a row version may be shared with other
+    /// versions.
+    #[inline(always)]
+    pub fn settle_rows(&mut self, tid: Tid, claim: &impl Claim, row_epoch: impl Fn(&Write<O>) -> Epoch) {
         let Attempt { core, writes, queued, .. } = self;
-        for entry in 0..writes.entries().len() {
-            let write = &writes.entries()[entry];
+        let WriteSet { entries, room, .. } = writes;
+        for write in entries.iter_mut() {
             if write.is_nothing() {
                 take_back(core, write, claim);
                 continue;
             }
-            let (place, before, row_epoch) = replaced(entry, write);
-            moved(core, writes, entry, place);
-            let write = &writes.entries()[entry];
-            match before {
-                0 if record::is_compact(write) => record::count_compact(core, write),
+            let row_epoch = row_epoch(write);
+            let is_in_room = room.has(write.row_version);
+            debug_assert!(write.place().is_some() || !is_in_room, "the place was free at the update, and stays so");
+            if let Some(place) = write.place().filter(|_| write.row_version != 0) {
+                if !is_in_room {
+                    record::release(core, write.row_version, write.table().record_layout.row_version_bytes());
+                }
+                write.row_version = place;
+            }
+            match write.before {
                 0 => record::count(core, write, 0),
                 // A deletion as a version: a version header without a row.
-                marker if write.expected.is_absent() => {
+                deletion if write.expected.is_absent() => {
                     record::count(core, write, 0);
-                    record::retire(core, marker, write.table().record_layout.version_header, tid.epoch());
+                    record::retire(core, deletion, write.table().record_layout.version_header, tid.epoch());
                 }
                 row_version => record::replace(core, write, row_version, (row_epoch, tid.epoch())),
             }
@@ -376,22 +392,6 @@ impl<O: Origin> Attempt<O> {
         self.writes.clear();
         self.core.local.leave();
     }
-}
-
-/// After a commit that copied the row version of a write to this place in its record: frees the private one. Zero: it
-/// was published where it was.
-#[inline(always)]
-fn moved<O: Origin>(core: &mut Core, writes: &mut WriteSet<O>, entry: usize, place: usize) {
-    let write = &writes.entries()[entry];
-    let in_room = writes.room.has(write.row_version);
-    debug_assert!(place != 0 || !in_room, "the place was free when the row was updated, and stays so");
-    if place == 0 {
-        return;
-    }
-    if !in_room {
-        record::release(core, write.row_version, write.table().record_layout.row_version_bytes());
-    }
-    writes.moved(entry, place);
 }
 
 /// See [`Attempt::take_back`].

@@ -43,14 +43,11 @@ pub struct State {
     last: Tid,
     /// Scratch of a commit: entries in locking order.
     order: CountedVec<u32>,
-    /// Scratch space of a commit: the row version that each entry replaced.
-    replaced: CountedVec<usize>,
 }
 
 impl State {
     pub fn new(lock_steps: u32, core: &Core) -> State {
-        let (order, replaced) = (core.local.counted(64), core.local.counted(64));
-        State { lock_steps, last: Tid::ZERO, order, replaced }
+        State { lock_steps, last: Tid::ZERO, order: core.local.counted(64) }
     }
 }
 
@@ -66,7 +63,6 @@ impl Variant for State {
     #[inline]
     fn begin(&mut self, _: &mut Core, _: Mode) {
         self.order.clear();
-        self.replaced.clear();
     }
 
     fn commit(&mut self, attempt: &mut Optimistic, redo: &mut dyn Redo) -> Result<Outcome, OpError> {
@@ -75,7 +71,6 @@ impl Variant for State {
 
     fn rest(&mut self) {
         self.order.rest();
-        self.replaced.rest();
     }
 }
 
@@ -98,8 +93,8 @@ pub fn commit<O: Origin>(
         }
     })?;
     attempt.locks.withdraw();
-    attempt.base.report(tid, redo, |entry| state.replaced[entry]);
-    attempt.base.settle(tid, &LockBit, |entry| state.replaced[entry]);
+    attempt.base.report(tid, redo);
+    attempt.base.settle(tid, &LockBit);
     attempt.base.finish(&LockBit);
     Ok(Outcome::Committed(tid))
 }
@@ -120,6 +115,6 @@ fn decide<O: Origin>(attempt: &mut Optimistic<O>, state: &mut State) -> Result<T
     assert!(!attempt.base.core.injects(Fault::PanicInCommit), "a deliberate panic with locks held");
     let tid = state.last.max(attempt.base.newest).next(Epoch(epoch.0));
     state.last = tid;
-    install(attempt, tid, &mut state.replaced, |_| {});
+    install(attempt, tid, |_| {});
     Ok(tid)
 }

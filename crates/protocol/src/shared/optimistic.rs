@@ -334,11 +334,10 @@ impl<O: Origin> Optimistic<O> {
         };
         let record = match linked {
             Ok(Linked::Linked) => {
-                let (record, by) = (staged.record, self.base.by);
-                let (expected, row_version) = (TidWord::PLACEHOLDER, record::row_version_of(table, staged.row));
+                let (record, row_version) = (staged.record, record::row_version_of(table, staged.row));
                 self.base.seen = Seen { record: Some(record), absent: true, ..Seen::default() };
                 self.base.note_unlinked(table);
-                self.base.writes.push(Write { record, table: table.into(), expected, row_version, link, by });
+                self.base.writes.push(Write::new(table, record, row_version, link, self.base.by));
                 self.touch(table, record);
                 return Ok(Inserted::New);
             }
@@ -423,12 +422,12 @@ impl<O: Origin> Optimistic<O> {
         exists: OnExists,
     ) -> Result<Inserted, OpError> {
         let own = self.base.writes.find(record);
-        let (word, row, by) = match own {
+        let ((word, current), row, by) = match own {
             Some(own) => {
                 let write = self.base.writes.entries()[own];
                 self.note_own(&write);
                 let row = (write.row_version != 0).then(|| record::row_of(table, write.row_version));
-                (write.expected, row, self.base.by)
+                ((write.expected, write.before), row, self.base.by)
             }
             None => {
                 let access = if exists == OnExists::Replace { AccessPurpose::Writing } else { AccessPurpose::Reading };
@@ -439,7 +438,7 @@ impl<O: Origin> Optimistic<O> {
                         return Err(error);
                     }
                 };
-                (word, (!word.is_absent()).then(|| record::row_of(table, row_version)), by)
+                ((word, row_version), (!word.is_absent()).then(|| record::row_of(table, row_version)), by)
             }
         };
         if let (Some(row), OnExists::Refuse) = (row, exists) {
@@ -462,14 +461,8 @@ impl<O: Origin> Optimistic<O> {
         match own {
             Some(own) => self.base.writes.replace(own, row_version, by),
             None => {
-                self.base.writes.push(Write {
-                    record,
-                    table: table.into(),
-                    expected: word,
-                    row_version,
-                    link: Link::There,
-                    by,
-                });
+                let from = (by, self.base.horizon);
+                self.base.writes.push(Write::there(table, record, (word, current), row_version, from));
             }
         }
         Ok(row.map_or(Inserted::New, Inserted::Replaced))
@@ -501,14 +494,8 @@ impl<O: Origin> Optimistic<O> {
             true => self.base.copy_row(table, record, (word, seen), before)?,
             false => record::copy_row(&mut self.base.core, table, before)?,
         };
-        self.base.writes.push(Write {
-            record,
-            table: table.into(),
-            expected: word,
-            row_version,
-            link: Link::There,
-            by,
-        });
+        let from = (by, self.base.horizon);
+        self.base.writes.push(Write::there(table, record, (word, seen), row_version, from));
         Ok(Some(Updating { before, after: record::row_of(table, row_version) }))
     }
 
@@ -529,14 +516,7 @@ impl<O: Origin> Optimistic<O> {
             return self.note_read(table, record, word, by).map(|()| None);
         }
         self.base.writes.reserve().map_err(record::full)?;
-        self.base.writes.push(Write {
-            record,
-            table: table.into(),
-            expected: word,
-            row_version: 0,
-            link: Link::There,
-            by,
-        });
+        self.base.writes.push(Write::there(table, record, (word, seen), 0, (by, self.base.horizon)));
         Ok(Some(record::row_of(table, seen)))
     }
 

@@ -367,7 +367,7 @@ impl<O: Origin> Optimistic<O> {
         // The place in the record that was free may be that of the newer version.
         self.base.move_out(entry).ok()?;
         self.base.note_tid(table, now.tid());
-        self.base.writes.rebased(entry, now);
+        self.base.writes.rebased(entry, now, newer, self.base.horizon);
         Some(true)
     }
 

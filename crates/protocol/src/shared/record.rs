@@ -284,23 +284,21 @@ pub fn replace<O: Origin>(core: &mut Core, write: &Write<O>, before: usize, (row
     }
 }
 
-/// Whether a write fills a record of its own that owns no memory beside its own.
-#[inline(always)]
-pub fn is_compact<O: Origin>(write: &Write<O>) -> bool {
-    let is_own = write.link == Link::Own && write.table().is_compact();
-    is_own && is_inline(write.table(), write.record, write.row_version)
-}
-
-/// Counts the row of a commit of such a write.
-#[inline(always)]
-pub fn count_compact<O: Origin>(core: &mut Core, write: &Write<O>) {
-    core.counts.add(write.table().id, 1, write.table().record_layout.record_allocated as i64);
-}
-
 /// Counts what a commit of `write` changes in its table, before anything is retired. `before`: the row it
 /// replaced; zero for none.
-#[inline(never)]
+#[inline(always)]
 pub fn count<O: Origin>(core: &mut Core, write: &Write<O>, before: usize) {
+    let (table, record) = (write.table(), write.record);
+    // A row in a record of its own, which owns no memory beside its own.
+    if write.link == Link::Own && table.is_compact() && is_inline(table, record, write.row_version) {
+        return core.counts.add(table.id, 1, table.record_layout.record_allocated as i64);
+    }
+    count_parts(core, write, before);
+}
+
+/// As [`count`], of any write.
+#[inline(never)]
+fn count_parts<O: Origin>(core: &mut Core, write: &Write<O>, before: usize) {
     let (table, record, after, expected) = (write.table(), write.record, write.row_version, write.expected);
     let mut bytes = 0;
     if after != 0 {
@@ -343,8 +341,8 @@ pub fn is_inline(table: &Table, record: RecordPtr, row_version: usize) -> bool {
     row_version.wrapping_sub(record.addr()) < table.record_layout.record
 }
 
-/// The place inside the record where a commit may put the version that replaces `current`, a row; zero if
-/// there is none.
+/// The offset of the place inside the record where a commit may put the version that replaces `current`, a row; zero
+/// if there is none.
 ///
 /// Whether the place may be overwritten. The commit that made `current`, or an earlier one, replaced its contents. Or
 /// they are the row of an insertion that was too late for that commit, and whose attempt has been online since before
@@ -352,23 +350,30 @@ pub fn is_inline(table: &Table, record: RecordPtr, row_version: usize) -> bool {
 /// ([`Local::horizon`](seriatim_memory::Local::horizon)); and this stays true until the record has another TID. Not for
 /// a record without a row: there an insertion of this attempt may be in its place, and TID zero is before any horizon.
 #[inline]
-pub fn free_place(table: &Table, record: RecordPtr, current: usize, made: Epoch, horizon: Epoch) -> usize {
+pub fn free_place(table: &Table, record: RecordPtr, current: usize, made: Epoch, horizon: Epoch) -> u32 {
     let record_layout = &table.record_layout;
     if made >= horizon || record_layout.row > ROW_IN_PLACE_MAX {
         return 0;
     }
-    match record.addr() + record_layout.row_version {
-        first if first != current => first,
-        _ if record_layout.second != 0 => record.addr() + record_layout.second,
-        _ => 0,
+    let is_first = record.addr() + record_layout.row_version == current;
+    (if is_first { record_layout.second } else { record_layout.row_version }) as u32
+}
+
+/// Copies the private row version of a write, with its header, to its place in the record, if it has one. Returns the
+/// address to be published. The caller has the record's lock, whatever that is under its protocol, or is in its region.
+#[inline(always)]
+pub fn put_in_place<A: Access, O: Origin>(access: &mut A, write: &Write<O>) -> usize {
+    match write.place() {
+        Some(place) if write.row_version != 0 => {
+            copy_to_place(access, write.table().record_layout.row_version_bytes(), write.row_version, place);
+            place
+        }
+        _ => write.row_version,
     }
 }
 
-/// Copies a private row version, with its header, to a place that [`free_place`] found. The caller has the
-/// record's lock, whatever that is under its protocol, or is in its region.
-#[inline]
-pub fn copy_to_place<A: Access>(access: &mut A, table: &Table, row_version: usize, place: usize) {
-    let bytes = table.record_layout.row_version_bytes();
+#[inline(always)]
+fn copy_to_place<A: Access>(access: &mut A, bytes: usize, row_version: usize, place: usize) {
     if !A::REGION {
         // SAFETY: both are this many bytes of whole words. The source is private; no thread reads the destination until
         // it is published.

@@ -8,16 +8,15 @@
 //! 3. validate the read set and the node versions (lines 3–8);
 //! 4. install row version and TID word of every record written (lines 16–27).
 //!
-//! Where there are regions, what each write replaces is found before the region, which then only stores. Elsewhere it
-//! is found in step 4, in one pass.
+//! A write set entry has the row version that it replaces, and the place to which its own is copied, since its operation:
+//! a region only stores.
 //!
 //! The serialization point is the end of step 2. All written records are locked (or the region is one instant), and
 //! step 3 finds all reads unchanged.
 
 use seriatim_base::word::{AtomicU64, Ordering, fence};
 use seriatim_base::{Epoch, Tid, abort_on_unwind};
-use seriatim_htm::{Access, Backend, Body, BodyError, Budget, NoLocks, Refused};
-use seriatim_memory::CountedVec;
+use seriatim_htm::{Access, Body, BodyError, Budget, NoLocks, Refused};
 use seriatim_store::RecordPtr;
 use seriatim_txn::{Cause, Core, Environment, Fault, Knob, OpError, Options, Phase, Reason, RecordLayout};
 
@@ -89,18 +88,8 @@ pub fn budget(options: &Options, environment: &Environment) -> Budget {
     }
 }
 
-/// The installation of one write.
-pub trait Install {
-    /// The place in the record to which the row version is copied; zero where it stays where it is.
-    fn place(&self) -> usize;
-    /// The current value of the version word; zero for none.
-    fn was(&self) -> usize;
-}
-
 /// The parts of such a commit in which protocols differ.
 pub trait Rules<O: Origin> {
-    /// The installation of each write.
-    type Install: Install;
     /// The words that are read once, in step 2.
     type Now: Copy + PartialEq;
 
@@ -110,14 +99,11 @@ pub trait Rules<O: Origin> {
     /// The epoch E among the words of step 2.
     fn epoch(now: Self::Now) -> Epoch;
 
-    /// What a write replaces. Stable as long as the record's TID word is that on which the write builds.
-    fn find(&self, _: &Write<O>, horizon: Epoch) -> Self::Install;
-
     /// Writes the header of the private row version of a write. It runs before a region with a guess, so that the
     /// region usually touches only record headers and places of small rows. It runs again in step 2 if the guess was
     /// wrong.
     #[inline(always)]
-    fn describe(&self, _: Self::Now, _: Tid, _: &Self::Install, _: &Write<O>) {}
+    fn describe(&self, _: Self::Now, _: Tid, _: &Write<O>) {}
 
     /// The row of a record is deleted.
     fn delete<A: Access>(&self, _: &mut A, _: Self::Now, _: &RecordLayout, _: RecordPtr) {}
@@ -161,32 +147,18 @@ impl Conflict {
     }
 }
 
-/// Whether the commits of this worker find what each write replaces when they install it, instead of before.
-#[inline(always)]
-pub fn finds_late(core: &Core) -> bool {
-    core.agent.backend() == Backend::Absent
-}
-
-/// Steps 1 to 4: the TID. `guess` is what step 2 may be expected to read. `installs` has what each write replaces.
-/// Where that is found late, it may be empty and has it afterwards.
+/// Steps 1 to 4: the TID. `guess` is what step 2 may be expected to read.
 ///
 /// # Errors
 /// A conflict, for [`why`]; the region has stored nothing, and no record that it locks stays locked.
 #[inline(always)]
-pub fn decide<O: Origin, R: Rules<O>>(
-    attempt: &mut Optimistic<O>,
-    installs: &mut CountedVec<R::Install>,
-    rules: &R,
-    guess: R::Now,
-) -> Result<Tid, Conflict> {
+pub fn decide<O: Origin, R: Rules<O>>(attempt: &mut Optimistic<O>, rules: &R, guess: R::Now) -> Result<Tid, Conflict> {
     let Optimistic { base, reads, node_set, .. } = attempt;
-    let Attempt { core, writes, newest, horizon, .. } = base;
-    debug_assert!(finds_late(core) || !installs.is_empty(), "a region does not search");
+    let Attempt { core, writes, newest, .. } = base;
     let faults = Faults::of(core);
     let Core { agent, outside, epochs, .. } = core;
-    let (newest, horizon, epoch) = (*newest, *horizon, epochs.word());
-    let failure = None;
-    let mut body = Commit { reads, node_set, writes, installs, rules, newest, horizon, epoch, guess, failure, faults };
+    let (newest, epoch, failure) = (*newest, epochs.word(), None);
+    let mut body = Commit { reads, node_set, writes, rules, newest, epoch, guess, failure, faults };
     body.fill(guess);
     // In direct mode a panic would leave records locked, for which snapshot readers wait without a bound.
     let decided = abort_on_unwind("a commit", || agent.run(outside, &NoLocks, &mut body));
@@ -214,15 +186,11 @@ pub fn install<O: Origin, R: Rules<O>, A: Access>(
     access: &mut A,
     rules: &R,
     write: &Write<O>,
-    install: &R::Install,
     (now, tid): (R::Now, Tid),
 ) {
     let record_layout = &write.table().record_layout;
     if write.row_version != 0 {
-        if install.place() != 0 {
-            record::copy_to_place(access, write.table(), write.row_version, install.place());
-        }
-        let published = if install.place() != 0 { install.place() } else { write.row_version };
+        let published = record::put_in_place(access, write);
         access.store(record_header::row_version(record_layout, write.record), published as u64);
     } else if !write.is_nothing() {
         // The version word stays: readers of older snapshots continue there.
@@ -236,11 +204,8 @@ struct Commit<'a, O: Origin, R: Rules<O>> {
     reads: &'a [Read<O>],
     node_set: &'a [NodeSetEntry<O>],
     writes: &'a WriteSet<O>,
-    installs: &'a mut CountedVec<R::Install>,
     rules: &'a R,
     newest: Tid,
-    /// The worker's horizon when the attempt began.
-    horizon: Epoch,
     epoch: &'a AtomicU64,
     guess: R::Now,
     failure: Option<ValidationFailure>,
@@ -278,9 +243,9 @@ impl<O: Origin, R: Rules<O>> Commit<'_, O, R> {
 
     fn fill(&mut self, now: R::Now) {
         let tid = self.tid(now);
-        for (install, write) in self.installs.iter().zip(self.writes.entries()) {
+        for write in self.writes.entries() {
             if write.row_version != 0 {
-                self.rules.describe(now, tid, install, write);
+                self.rules.describe(now, tid, write);
             }
         }
         self.guess = now;
@@ -322,45 +287,19 @@ impl<O: Origin, R: Rules<O>> Commit<'_, O, R> {
     /// Step 4.
     #[inline]
     fn install<A: Access>(&mut self, access: &mut A, tid: Tid) {
-        if !A::REGION && self.installs.is_empty() {
-            return self.find_and_install(access, tid);
-        }
-        for (write, found) in self.writes.entries().iter().zip(self.installs.iter()) {
-            if !R::is_apart(write) {
-                install(access, self.rules, write, found, (self.guess, tid));
-            }
-        }
-    }
-
-    /// Step 4, where what each write replaces is not known yet.
-    #[inline(always)]
-    fn find_and_install<A: Access>(&mut self, access: &mut A, tid: Tid) {
-        for write in self.writes.entries() {
-            let found = self.rules.find(write, self.horizon);
-            if !R::is_apart(write) {
-                if write.row_version != 0 {
-                    self.rules.describe(self.guess, tid, &found, write);
-                }
-                install(access, self.rules, write, &found, (self.guess, tid));
-            }
-            self.installs.push(found);
+        for write in self.writes.entries().iter().filter(|write| !R::is_apart(write)) {
+            install(access, self.rules, write, (self.guess, tid));
         }
     }
 
     /// Direct only: gives back the first `locked` locks.
     fn unlock<A: Access>(&self, access: &mut A, locked: usize) {
         if !A::REGION {
-            for (at, write) in self.writes.entries()[..locked].iter().enumerate() {
-                if R::is_apart(write) {
-                    continue;
-                }
-                if self.faults.publish_early
-                    && let Some(install) = self.installs.get(at)
-                {
-                    access.store(
-                        record_header::row_version(&write.table().record_layout, write.record),
-                        install.was() as u64,
-                    );
+            for write in self.writes.entries()[..locked].iter().filter(|write| !R::is_apart(write)) {
+                // What a record without a row names is not followed.
+                if self.faults.publish_early && !write.expected.is_absent() {
+                    let row_version = record_header::row_version(&write.table().record_layout, write.record);
+                    access.store(row_version, write.before as u64);
                 }
                 access.store(record_header::tid_word(&write.table().record_layout, write.record), write.expected.0);
             }

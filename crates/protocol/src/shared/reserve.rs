@@ -28,7 +28,7 @@ use super::optimistic::{Optimistic, Read};
 use super::origin::Origin;
 use super::record;
 use super::record_header::{self, LOOKS_MAX, TidWord};
-use super::writes::{Link, Write};
+use super::writes::Write;
 
 /// Sets the mark. Returns the word before; `None` if there is no row, or it is reserved already.
 ///
@@ -90,9 +90,7 @@ impl<O: Origin> Optimistic<O> {
         match self.locks.reserve(&mut self.base.core, table, record) {
             Ok(None) => Ok(()),
             Ok(Some(expected)) => {
-                let (table, by) = (table.into(), O::default());
-                let reserved = Write { record, table, expected, row_version: 0, link: Link::Reserved, by };
-                self.base.writes.undone.push(reserved);
+                self.base.writes.undone.push(Write::reserved(table, record, expected, O::default()));
                 Ok(())
             }
             Err(OpError::Abort(cause)) => Err(self.refused(table, record, cause.reason)),

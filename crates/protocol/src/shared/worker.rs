@@ -95,7 +95,7 @@ pub trait Variant: Send {
     fn between(&mut self, _: &mut Core) {}
 
     /// Gives back what a large transaction made its scratch take.
-    fn rest(&mut self);
+    fn rest(&mut self) {}
 }
 
 type Locks<V> = <<V as Variant>::By as Origin>::Locks;

@@ -16,6 +16,7 @@ use super::access_locks::AccessLocks as _;
 use super::attempt::Attempt;
 use super::optimistic::{Optimistic, ValidationFailure};
 use super::origin::Origin;
+use super::record;
 use super::record_header::{self, Plain, TidWord};
 use super::writes::Write;
 
@@ -55,24 +56,16 @@ pub fn unlock<O: Origin>(entries: &[Write<O>], order: &[u32]) {
 }
 
 /// Installs the write set and unlocks it, record by record: `last` is called just before each is unlocked.
-/// Remembers what each entry replaced.
 #[inline(always)]
-pub fn install<O: Origin>(
-    attempt: &mut Optimistic<O>,
-    tid: Tid,
-    replaced: &mut CountedVec<usize>,
-    last: impl Fn(&Write<O>),
-) {
-    for entry in 0..attempt.base.writes.entries().len() {
-        let write = attempt.base.put_in_place(entry);
+pub fn install<O: Origin>(attempt: &Optimistic<O>, tid: Tid, last: impl Fn(&Write<O>)) {
+    for write in attempt.base.writes.entries() {
         let record_layout = &write.table().record_layout;
-        let row_version = record_header::row_version(record_layout, write.record);
-        replaced.push(row_version.load(Ordering::Relaxed) as usize);
         if !write.is_nothing() {
-            Plain.store(row_version, write.row_version as u64);
+            let published = record::put_in_place(&mut Plain, write);
+            Plain.store(record_header::row_version(record_layout, write.record), published as u64);
         }
-        last(&write);
-        let after = Attempt::after(&write, tid);
+        last(write);
+        let after = Attempt::after(write, tid);
         Plain.store(record_header::tid_word(record_layout, write.record), after.0);
     }
 }

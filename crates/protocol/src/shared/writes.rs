@@ -6,7 +6,7 @@
 //! Where a protocol repairs, each row version has the run of an operation that made it, and those of an operation can
 //! be undone.
 
-use seriatim_base::Tid;
+use seriatim_base::{Epoch, Tid};
 use seriatim_catalog::Key;
 use seriatim_memory::{CountedVec, Local, OutOfMemory};
 use seriatim_store::{RecordPtr, read_key};
@@ -40,6 +40,11 @@ pub struct Write<O = ()> {
     pub expected: TidWord,
     /// Address of the private row version with its header; zero: the row is to be absent.
     pub row_version: usize,
+    /// The row version that the commit replaces: that of `expected`, as long as the record has that TID word. For a row
+    /// inserted over a deletion, a version of that deletion, if the protocol keeps one; else zero.
+    pub before: usize,
+    /// Offset of the place in the record to which the commit copies the row version; zero: it stays where it is.
+    place: u32,
     /// How the record came into its index.
     pub link: Link,
     /// The origin of the row version.
@@ -47,12 +52,46 @@ pub struct Write<O = ()> {
 }
 
 // A protocol that does not repair pays nothing.
-const _ORIGINS_TAKE_NO_ROOM: () = assert!(size_of::<Write>() == 40);
+const _ORIGINS_TAKE_NO_ROOM: () = assert!(size_of::<Write>() == 48);
 
 // SAFETY: the record is followed while online only.
 unsafe impl<O: Origin> Send for Write<O> {}
 
 impl<O: Origin> Write<O> {
+    /// A write of a linked record, which was found with this TID word and version word.
+    #[inline(always)]
+    pub fn there(
+        table: &Table,
+        record: RecordPtr,
+        (expected, current): (TidWord, usize),
+        row_version: usize,
+        (by, horizon): (O, Epoch),
+    ) -> Write<O> {
+        let (before, place) = match expected.is_absent() {
+            true => (0, 0),
+            false => (current, record::free_place(table, record, current, expected.tid().epoch(), horizon)),
+        };
+        Write { record, table: table.into(), expected, row_version, before, place, link: Link::There, by }
+    }
+
+    /// A write that fills this record, which is linked with it.
+    #[inline(always)]
+    pub fn new(table: &Table, record: RecordPtr, row_version: usize, link: Link, by: O) -> Write<O> {
+        let (table, expected) = (table.into(), TidWord::PLACEHOLDER);
+        Write { record, table, expected, row_version, before: 0, place: 0, link, by }
+    }
+
+    /// A record that was reserved.
+    pub fn reserved(table: &Table, record: RecordPtr, expected: TidWord, by: O) -> Write<O> {
+        Write { expected, ..Write::new(table, record, 0, Link::Reserved, by) }
+    }
+
+    /// The place in the record to which the commit copies the row version, if there is one.
+    #[inline(always)]
+    pub fn place(&self) -> Option<usize> {
+        (self.place != 0).then(|| self.record.addr() + self.place as usize)
+    }
+
     #[inline]
     pub fn table<'t>(&self) -> &'t Table {
         self.table.get()
@@ -285,10 +324,10 @@ impl<O: Origin> WriteSet<O> {
         self.entries[entry].link = Link::Own;
     }
 
-    /// The row version of an entry was copied to this place, which is published.
+    /// The row version of an entry was copied to this address.
     #[inline]
-    pub fn moved(&mut self, entry: usize, place: usize) {
-        self.entries[entry].row_version = place;
+    pub fn moved(&mut self, entry: usize, row_version: usize) {
+        self.entries[entry].row_version = row_version;
     }
 
     /// Gives an entry a new row version; the old one stays readable until the end.
@@ -311,9 +350,11 @@ impl<O: Origin> WriteSet<O> {
         row_versions
     }
 
-    /// An entry builds on the version with this TID word now.
-    pub fn rebased(&mut self, entry: usize, word: TidWord) {
-        self.entries[entry].expected = word;
+    /// An entry builds on this row version, with this TID word, now. Its own is not in the worker's own memory.
+    pub fn rebased(&mut self, entry: usize, word: TidWord, newer: usize, horizon: Epoch) {
+        let Write { record, row_version, link, by, .. } = self.entries[entry];
+        let write = Write::there(self.entries[entry].table(), record, (word, newer), row_version, (by, horizon));
+        self.entries[entry] = Write { link, ..write };
         self.builds_on_absence |= word.is_absent();
     }
 
@@ -406,16 +447,16 @@ impl<O: Origin> WriteSet<O> {
         self.replaced.iter().map(|r| r.before).chain(self.undone.iter().copied())
     }
 
-    /// Promise (a): every write with its TID. `before` names the row version that the entry of this index replaced.
+    /// Promise (a): every write with its TID.
     #[inline(never)]
-    pub fn report(&self, tid: Tid, redo: &mut dyn Redo, before: impl Fn(usize) -> usize) {
-        for (entry, write) in self.entries.iter().enumerate().filter(|(_, write)| !write.is_nothing()) {
+    pub fn report(&self, tid: Tid, redo: &mut dyn Redo) {
+        for write in self.entries.iter().filter(|write| !write.is_nothing()) {
             let table = write.table();
             // SAFETY: key words of a linked record never change; we are online.
             let key = unsafe { read_key(write.record, table.class) };
             // The row that an absent record names is no longer its own.
             let before = (!write.expected.is_absent())
-                .then(|| Before { tid: write.expected.tid(), row: record::row_of(table, before(entry)) });
+                .then(|| Before { tid: write.expected.tid(), row: record::row_of(table, write.before) });
             let after = (write.row_version != 0).then(|| record::row_of(table, write.row_version));
             redo.write(table, key, tid, before, after);
         }
@@ -477,6 +518,12 @@ mod tests {
         unsafe { RecordPtr::from_raw(NonNull::new(address).expect("not null")) }
     }
 
+    /// A write of a table that nobody looks at.
+    fn unread(record: RecordPtr, row_version: usize, link: Link, by: Run) -> Write<Run> {
+        let (table, expected) = (TableRef::dangling(), TidWord::PLACEHOLDER);
+        Write { record, table, expected, row_version, before: 0, place: 0, link, by }
+    }
+
     /// Every row version of a record, oldest first, with the operation that made it.
     type Model = BTreeMap<u64, Vec<(u16, usize)>>;
 
@@ -529,14 +576,8 @@ mod tests {
                             // A record is linked once.
                             let links = rng.below(2) == 0 && !linked.contains(&number);
                             linked.extend(links.then_some(number));
-                            writes.push(Write {
-                                record: record(number),
-                                table: TableRef::dangling(),
-                                expected: TidWord::PLACEHOLDER,
-                                row_version: made,
-                                link: if links { Link::Own } else { Link::There },
-                                by: run,
-                            });
+                            let link = if links { Link::Own } else { Link::There };
+                            writes.push(unread(record(number), made, link, run));
                         }
                     }
                     model.entry(number).or_default().push((by, made));
@@ -555,9 +596,8 @@ mod tests {
         let memory = Memory::new(Options { workers_max: 1, ..Options::default() }).expect("memory");
         let mut writes = WriteSet::<Run>::new(&memory.register().expect("a free slot"));
         for iteration in 0..3 {
-            let (record, table) = (record(u64::from(iteration)), TableRef::dangling());
-            let (expected, row_version, by) = (TidWord::PLACEHOLDER, 1 + iteration as usize, Run::of(4, iteration));
-            writes.push(Write { record, table, expected, row_version, link: Link::There, by });
+            let (row_version, by) = (1 + iteration as usize, Run::of(4, iteration));
+            writes.push(unread(record(u64::from(iteration)), row_version, Link::There, by));
         }
         writes.forget(|run| run.is_of(Runs::one(4, 1)), |_, _| ());
         let left: Vec<usize> = writes.entries().iter().map(|write| write.row_version).collect();

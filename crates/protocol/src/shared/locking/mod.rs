@@ -14,7 +14,7 @@ use std::time::Duration;
 use seriatim_base::thread::Touch;
 use seriatim_base::{Backoff, Tid, abort_on_unwind};
 use seriatim_catalog::{ColumnSet, ColumnUse, Key};
-use seriatim_memory::{CountedVec, OutOfMemory};
+use seriatim_memory::OutOfMemory;
 use seriatim_store::{Cursor, Inserted as Linked, NodeVersion, RecordPtr};
 use seriatim_txn::{
     Cause, ConflictInfo, Core, Fault, Inserted, Mode, OnExists, OpError, Outcome, Phase, Priority, Reason, Redo,
@@ -22,7 +22,7 @@ use seriatim_txn::{
 };
 
 use super::attempt::Attempt;
-use super::record_header::{self, TidWord};
+use super::record_header::{self, Plain, TidWord};
 use super::writes::{Link, Write};
 use super::{gc, record};
 pub use gap::GapClaim;
@@ -37,8 +37,6 @@ const LOOKUPS_MAX: u32 = 64;
 pub struct Worker<const WAITS: bool> {
     base: Attempt,
     locks: Locks<WAITS>,
-    /// Scratch space of a commit: the row version that each entry replaced.
-    replaced: CountedVec<usize>,
     /// How often a refused lock of a record is requested again.
     steps: u32,
     wait_max: Duration,
@@ -56,8 +54,7 @@ enum Lookup {
 impl<const WAITS: bool> Worker<WAITS> {
     pub fn new(core: Core, steps: u32, wait_max: Duration) -> Worker<WAITS> {
         let locks = Locks::new(core.htm.clone(), &core.local, core.injects(Fault::YoungerWaits));
-        let replaced = core.local.counted(64);
-        Worker { base: Attempt::new(core), locks, replaced, steps, wait_max, drawn: Priority::NONE }
+        Worker { base: Attempt::new(core), locks, steps, wait_max, drawn: Priority::NONE }
     }
 
     #[cold]
@@ -225,7 +222,6 @@ impl<const WAITS: bool> Worker<WAITS> {
 impl<const WAITS: bool> seriatim_txn::Worker for Worker<WAITS> {
     fn begin(&mut self, _: Mode, priority: Priority) {
         self.base.begin();
-        self.replaced.clear();
         if WAITS && priority == Priority::NONE {
             // Without a database, which draws priorities.
             let Core { epochs, local, .. } = &self.base.core;
@@ -277,16 +273,8 @@ impl<const WAITS: bool> seriatim_txn::Worker for Worker<WAITS> {
         for _ in 0..LOOKUPS_MAX {
             let Some(other) = self.link(table, key, &staged)? else {
                 let row_version = record::row_version_of(table, staged.row);
-                let (record, expected) = (staged.record, TidWord::PLACEHOLDER);
-                self.base.seen = Seen { record: Some(record), absent: true, ..Seen::default() };
-                self.base.writes.push(Write {
-                    record,
-                    table: table.into(),
-                    expected,
-                    row_version,
-                    link: Link::Own,
-                    by: (),
-                });
+                self.base.seen = Seen { record: Some(staged.record), absent: true, ..Seen::default() };
+                self.base.writes.push(Write::new(table, staged.record, row_version, Link::Own, ()));
                 return Ok(Inserted::New);
             };
             let taken = self.take(table, other, false).and_then(|header| match header {
@@ -312,14 +300,7 @@ impl<const WAITS: bool> seriatim_txn::Worker for Worker<WAITS> {
             let row_version = record::detach(&mut self.base.core, table, staged, &mut self.base.writes.parts)?;
             match self.base.writes.find(other) {
                 Some(own) => self.base.writes.replace(own, row_version, ()),
-                None => self.base.writes.push(Write {
-                    record: other,
-                    table: table.into(),
-                    expected: header,
-                    row_version,
-                    link: Link::There,
-                    by: (),
-                }),
+                None => self.note(table, other, (header, row), row_version),
             }
             return Ok(row.map_or(Inserted::New, Inserted::Replaced));
         }
@@ -334,16 +315,7 @@ impl<const WAITS: bool> seriatim_txn::Worker for Worker<WAITS> {
         let row_version = record::copy_row(&mut self.base.core, table, before)?;
         match self.base.writes.find(record) {
             Some(own) => self.base.writes.replace(own, row_version, ()),
-            None => {
-                self.base.writes.push(Write {
-                    record,
-                    table: table.into(),
-                    expected: header,
-                    row_version,
-                    link: Link::There,
-                    by: (),
-                });
-            }
+            None => self.note(table, record, (header, Some(before)), row_version),
         }
         Ok(Some(Updating { before, after: record::row_of(table, row_version) }))
     }
@@ -354,16 +326,7 @@ impl<const WAITS: bool> seriatim_txn::Worker for Worker<WAITS> {
         self.base.writes.reserve().map_err(record::full)?;
         match self.base.writes.find(record) {
             Some(own) => self.base.writes.replace(own, 0, ()),
-            None => {
-                self.base.writes.push(Write {
-                    record,
-                    table: table.into(),
-                    expected: header,
-                    row_version: 0,
-                    link: Link::There,
-                    by: (),
-                });
-            }
+            None => self.note(table, record, (header, Some(before)), 0),
         }
         Ok(Some(before))
     }
@@ -435,8 +398,7 @@ impl<const WAITS: bool> seriatim_txn::Worker for Worker<WAITS> {
         }
         // A panic would leave records locked, and some of the writes visible.
         let tid = abort_on_unwind("a commit", || self.install(redo));
-        let Worker { base, replaced, .. } = self;
-        base.settle(tid, &GapClaim, |entry| replaced[entry]);
+        self.base.settle(tid, &GapClaim);
         self.base.finish(&GapClaim);
         Ok(Outcome::Committed(tid))
     }
@@ -457,7 +419,6 @@ impl<const WAITS: bool> seriatim_txn::Worker for Worker<WAITS> {
     fn rest(&mut self) {
         self.base.writes.rest();
         self.locks.rest();
-        self.replaced.rest();
     }
 
     fn core(&mut self) -> &mut Core {
@@ -466,18 +427,25 @@ impl<const WAITS: bool> seriatim_txn::Worker for Worker<WAITS> {
 }
 
 impl<const WAITS: bool> Worker<WAITS> {
+    /// Notes the first write of a locked record, which has this TID word and row.
+    #[inline(always)]
+    fn note(&mut self, table: &Table, record: RecordPtr, (word, row): (TidWord, Option<RowPtr>), row_version: usize) {
+        let current = row.map_or(0, |row| record::row_version_of(table, row));
+        self.base.writes.push(Write::there(table, record, (word, current), row_version, ((), self.base.horizon)));
+    }
+
     /// Makes the writes visible, has them logged and lets go of every lock.
     #[inline(always)]
     fn install(&mut self, redo: &mut dyn Redo) -> Tid {
         let tid = self.base.newest.next(self.base.core.epochs.current());
         for entry in 0..self.base.writes.entries().len() {
-            let write = self.base.put_in_place(entry);
-            let table = write.table();
-            let row_version = record_header::row_version(&table.record_layout, write.record);
-            self.replaced.push(row_version.load(Ordering::Relaxed) as usize);
+            let write = self.base.writes.entries()[entry];
             if write.is_nothing() {
                 continue;
             }
+            let table = write.table();
+            let row_version = record_header::row_version(&table.record_layout, write.record);
+            let published = record::put_in_place(&mut Plain, &write);
             let header = record_header::tid_word(&table.record_layout, write.record);
             assert!(!self.base.core.injects(Fault::PanicInCommit), "a deliberate panic with locks held");
             // For readers without a lock. ORDERING: a reader that sees the row version in
@@ -486,14 +454,13 @@ impl<const WAITS: bool> Worker<WAITS> {
             // ORDERING: pairs with the acquire of the TID word by the next holder of the lock, and with that
             // of the peek.
             crate::step(Touch::Store, row_version);
-            row_version.store(write.row_version as u64, Ordering::Release);
+            row_version.store(published as u64, Ordering::Release);
             crate::step(Touch::Store, header);
             let after = Attempt::after(&write, tid);
             header.store(after.0, Ordering::Release);
         }
-        let Worker { base, locks, replaced, .. } = self;
-        base.report(tid, redo, |entry| replaced[entry]);
-        locks.release_all();
+        self.base.report(tid, redo);
+        self.locks.release_all();
         tid
     }
 

@@ -8,8 +8,7 @@ use std::sync::Arc;
 
 use seriatim_base::word::{AtomicU64, Ordering};
 use seriatim_base::{CacheAligned, Tid};
-use seriatim_memory::CountedVec;
-use seriatim_txn::{Core, Epochs, OpError, Outcome, Redo};
+use seriatim_txn::{Epochs, OpError, Outcome, Redo};
 
 use super::optimistic::{LockBit, Optimistic};
 use super::record_header;
@@ -66,19 +65,16 @@ pub struct SnapshotNumbered {
     pub snapshot: SnapshotNumber,
     /// The snapshot a read-only transaction reads.
     pub reading: Option<View>,
-    /// Scratch of a commit.
-    installs: CountedVec<commit::Install>,
 }
 
 impl SnapshotNumbered {
-    pub fn new(core: &Core, snapshot: &SnapshotNumber) -> SnapshotNumbered {
-        SnapshotNumbered { snapshot: snapshot.clone(), reading: None, installs: core.local.counted(64) }
+    pub fn new(snapshot: &SnapshotNumber) -> SnapshotNumbered {
+        SnapshotNumbered { snapshot: snapshot.clone(), reading: None }
     }
 
     /// A transaction has begun: one that only reads shows `reading`.
     #[inline]
     pub fn begin(&mut self, reading: Option<View>) {
-        self.installs.clear();
         self.reading = reading;
     }
 
@@ -100,15 +96,6 @@ impl SnapshotNumbered {
     /// A conflict.
     #[inline(always)]
     pub fn publish(&mut self, attempt: &mut Optimistic, redo: &mut dyn Redo) -> Result<Tid, OpError> {
-        commit::publish(attempt, &mut self.installs, self.snapshot.word(), redo)
-    }
-
-    /// The next piece of the transaction is going to be published, or the last one is tried again.
-    pub fn next_piece(&mut self) {
-        self.installs.truncate(0);
-    }
-
-    pub fn rest(&mut self) {
-        self.installs.rest();
+        commit::publish(attempt, self.snapshot.word(), redo)
     }
 }
