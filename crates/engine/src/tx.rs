@@ -692,7 +692,8 @@ impl TxCore {
     pub fn savepoint(&self) -> Result<Savepoint, Abort> {
         static SERIALS: AtomicU64 = AtomicU64::new(0);
         let _call = self.call()?;
-        let position = self.position()?;
+        count(self)?;
+        let position = self.position();
         let serial = SERIALS.fetch_add(1, Ordering::Relaxed);
         self.savepoints.borrow_mut().push((serial, position));
         self.is_untidy.set(true);
@@ -716,10 +717,10 @@ impl TxCore {
         Ok(())
     }
 
-    fn position(&self) -> Result<Position, Abort> {
+    fn position(&self) -> Position {
         self.open_run.forget();
-        let savepoint = operate(self, |worker| Ok(worker.savepoint()))?;
-        Ok(Position { savepoint, logged: self.log.as_ref().map_or(0, |log| log.borrow().savepoint()) })
+        let logged = self.log.as_ref().map_or(0, |log| log.borrow().savepoint());
+        Position { savepoint: self.worker().savepoint(), logged }
     }
 
     /// Undoes every write since the position.

@@ -20,7 +20,7 @@ macro_rules! delegate {
             fn out_of_line_room(&mut self, bytes: usize) -> Result<u64, seriatim_memory::OutOfMemory>;
             fn seen(&self) -> seriatim_txn::Seen;
             fn newest(&self) -> seriatim_base::Tid;
-            fn savepoint(&mut self) -> seriatim_txn::Savepoint;
+            fn savepoint(&self) -> seriatim_txn::Savepoint;
             fn rollback_to(&mut self, savepoint: seriatim_txn::Savepoint);
             fn validate(&mut self) -> Result<(), seriatim_txn::OpError>;
             fn writes(&self) -> bool;

@@ -405,9 +405,14 @@ pub enum Peeked {
     Busy,
 }
 
-/// A position to roll back to.
+/// A position in the write set of an attempt, to roll back to. A rollback to an earlier one, or a repair, makes it invalid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Savepoint(pub usize);
+pub struct Savepoint {
+    /// The number of records written.
+    pub writes: u32,
+    /// How often a row that the attempt had written was written again.
+    pub replaced: u32,
+}
 
 /// A scan in progress; reusable.
 #[derive(Default)]
@@ -586,8 +591,8 @@ pub trait Worker: Send {
     /// it saw included. (What it saw is durable when this is.) Of the last attempt, where none is open.
     fn newest(&self) -> Tid;
 
-    /// A savepoint.
-    fn savepoint(&mut self) -> Savepoint;
+    /// A savepoint. It only names a position, and needs not be given back.
+    fn savepoint(&self) -> Savepoint;
 
     /// Undoes the writes since the savepoint. Reads stay in the read set and are still validated.
     fn rollback_to(&mut self, savepoint: Savepoint);

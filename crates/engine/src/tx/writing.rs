@@ -83,7 +83,7 @@ impl TxCore {
     /// Runs a write that can fail half-way for a reason that the body may ignore: nothing of a failed write remains.
     pub(crate) fn whole<R>(&self, write: impl FnOnce() -> Result<R, Abort>) -> Result<R, Abort> {
         let _call = self.call()?;
-        let position = self.position()?;
+        let position = self.position();
         self.keep_or_roll_back(position, write())
     }
 
@@ -113,7 +113,7 @@ impl TxCore {
         if !set.has_unique_index() {
             return self.insert_clustered(set, key, row, exists);
         }
-        let position = self.position()?;
+        let position = self.position();
         self.keep_or_roll_back(position, self.insert_clustered(set, key, row, exists))
     }
 
@@ -140,7 +140,7 @@ impl TxCore {
         columns: ColumnUse,
     ) -> Result<Option<(Updating, Option<Position>)>, Abort> {
         self.writable()?;
-        let position = if set.has_unique_index() { Some(self.position()?) } else { None };
+        let position = set.has_unique_index().then(|| self.position());
         let rows = if set.cluster.is_on() {
             self.update_clustered(set, key)?
         } else {
@@ -433,19 +433,11 @@ fn insert_row<P: Path>(
     exists: OnExists,
 ) -> Result<bool, Abort> {
     let tx = path.tx();
-    let position = match set.has_unique_index().then(|| tx.position()).transpose() {
-        Ok(position) => position,
-        Err(abort) => {
-            cold_path();
-            tx.worker().discard(&set.primary, staged);
-            return Err(abort);
-        }
-    };
-    let inserted = insert_parts(path, set, key, staged, exists);
-    match position {
-        None => inserted,
-        Some(position) => tx.keep_or_roll_back(position, inserted),
+    if !set.has_unique_index() {
+        return insert_parts(path, set, key, staged, exists);
     }
+    let position = tx.position();
+    tx.keep_or_roll_back(position, insert_parts(path, set, key, staged, exists))
 }
 
 /// Passes a staged row to the worker. If the transaction stops before that, or while it waits, the row is

@@ -389,7 +389,7 @@ impl<V: Variant> seriatim_txn::Worker for Worker<V> {
         !self.attempt.base.writes.is_empty()
     }
 
-    fn savepoint(&mut self) -> Savepoint {
+    fn savepoint(&self) -> Savepoint {
         self.attempt.base.writes.savepoint()
     }
 

@@ -2,7 +2,7 @@
 //!
 //! An entry's row version is never changed in place once it was handed out: every further update of the same row works
 //! on a new copy. So rows that a transaction holds stay as they were read until a commit. The commit may merge them
-//! into newer row versions, even if it requests a repair. A savepoint is an index into the list of replaced entries.
+//! into newer row versions, even if it requests a repair. A savepoint is a length of each list of entries.
 //! Where a protocol repairs, each row version has the run of an operation that made it, and those of an operation can
 //! be undone.
 
@@ -188,8 +188,6 @@ pub struct WriteSet<O = ()> {
     pub(super) entries: CountedVec<Write<O>>,
     own: OwnIndex,
     replaced: CountedVec<Replaced<O>>,
-    /// (entries, replaced) at each savepoint.
-    savepoints: CountedVec<(usize, usize)>,
     /// Entries undone by a rollback to a savepoint or a repair: their row versions are freed and their records
     /// unlinked at the end. Also the records that the attempt has reserved, until the end.
     pub undone: CountedVec<Write<O>>,
@@ -216,7 +214,6 @@ impl<O: Origin> WriteSet<O> {
             entries: local.counted(64),
             own: OwnIndex::new(local),
             replaced: local.counted(0),
-            savepoints: local.counted(0),
             undone: local.counted(0),
             deferred: local.counted(0),
             merged: 0,
@@ -364,23 +361,21 @@ impl<O: Origin> WriteSet<O> {
         earliest.map_or(self.entries[entry], |replaced| replaced.before)
     }
 
-    pub fn savepoint(&mut self) -> Savepoint {
-        self.savepoints.push((self.entries.len(), self.replaced.len()));
-        Savepoint(self.savepoints.len() - 1)
+    #[inline]
+    pub fn savepoint(&self) -> Savepoint {
+        Savepoint { writes: self.entries.len() as u32, replaced: self.replaced.len() as u32 }
     }
 
     /// Takes back everything since the savepoint, which stays valid; later savepoints do not.
     pub fn rollback_to(&mut self, savepoint: Savepoint) {
-        let (entries, replaced) = self.savepoints[savepoint.0];
-        self.savepoints.truncate(savepoint.0 + 1);
-        while self.replaced.len() > replaced {
+        while self.replaced.len() > savepoint.replaced as usize {
             if let Some(Replaced { entry, before }) = self.replaced.pop() {
                 let undone = std::mem::replace(&mut self.entries[entry as usize], before);
                 // The record stays linked through the entry that remains, or through that entry's own undoing.
                 self.undone.push(Write { link: Link::There, ..undone });
             }
         }
-        while self.entries.len() > entries {
+        while self.entries.len() > savepoint.writes as usize {
             if let Some(undone) = self.entries.pop() {
                 self.own.pop(undone.record.addr());
                 self.undone.push(undone);
@@ -393,7 +388,6 @@ impl<O: Origin> WriteSet<O> {
     /// savepoints become invalid. `lost` is called with each entry that lost a row version. If that was its
     /// only one, it is also called with the entry that has its index now, by that index.
     pub fn forget(&mut self, of: impl Fn(O) -> bool, mut lost: impl FnMut(usize, Option<usize>)) {
-        self.savepoints.clear();
         let WriteSet { replaced, undone, .. } = self;
         replaced.retain(|Replaced { before, entry }| {
             let stays = !of(before.by);
@@ -466,8 +460,8 @@ impl<O: Origin> WriteSet<O> {
         self.entries.clear();
         self.own.clear();
         self.builds_on_absence = false;
-        let WriteSet { replaced, savepoints, undone, deferred, parts, .. } = self;
-        let more = replaced.len() | savepoints.len() | undone.len() | deferred.len() | parts.len();
+        let WriteSet { replaced, undone, deferred, parts, .. } = self;
+        let more = replaced.len() | undone.len() | deferred.len() | parts.len();
         if more != 0 || self.is_large {
             self.clear_more();
         }
@@ -477,13 +471,12 @@ impl<O: Origin> WriteSet<O> {
     #[inline(never)]
     fn clear_more(&mut self) {
         self.replaced.clear();
-        self.savepoints.clear();
         self.undone.clear();
         self.clear_deferred();
         self.parts.clear();
         self.kept.clear();
-        let WriteSet { replaced, savepoints, undone, deferred, parts, kept, .. } = self;
-        let is_large = replaced.is_large() || savepoints.is_large() || undone.is_large();
+        let WriteSet { replaced, undone, deferred, parts, kept, .. } = self;
+        let is_large = replaced.is_large() || undone.is_large();
         self.is_large = is_large || deferred.is_large() || parts.is_large() || kept.is_large();
     }
 
@@ -492,7 +485,6 @@ impl<O: Origin> WriteSet<O> {
         self.entries.rest();
         self.own.rest();
         self.replaced.rest();
-        self.savepoints.rest();
         self.undone.rest();
         self.deferred.rest();
         self.parts.rest();

@@ -373,7 +373,7 @@ impl<const WAITS: bool> seriatim_txn::Worker for Worker<WAITS> {
         !self.base.writes.entries().iter().all(Write::is_nothing)
     }
 
-    fn savepoint(&mut self) -> Savepoint {
+    fn savepoint(&self) -> Savepoint {
         self.base.writes.savepoint()
     }
 
