@@ -60,7 +60,7 @@ use crate::durability::CommitDependency;
 use crate::engine::Inner;
 use crate::error::{Abort, AbortKind, StorageError, TransactError};
 use crate::freshness::SessionFreshness;
-use crate::operations::{CompiledWorker, Operations as _, enter, operate, read};
+use crate::operations::{CompiledWorker, Operations as _, count, enter, operate, read};
 use crate::options::Bounds;
 use crate::parking::{FORKED, Parking, TOO_OLD};
 use crate::pool::Lease;

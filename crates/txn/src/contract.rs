@@ -405,7 +405,8 @@ pub enum Peeked {
     Busy,
 }
 
-/// A position in the write set of an attempt, to roll back to. A rollback to an earlier one, or a repair, makes it invalid.
+/// A position in the write set of an attempt, to roll back to. A rollback to an earlier one makes it invalid. So does
+/// a repair.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Savepoint {
     /// The number of records written.

@@ -8,8 +8,8 @@
 //! 3. validate the read set and the node versions (lines 3–8);
 //! 4. install row version and TID word of every record written (lines 16–27).
 //!
-//! A write set entry has the row version that it replaces, and the place to which its own is copied, since its operation:
-//! a region only stores.
+//! An entry of the write set names the row version that it replaces, and the place to which its own is copied. Both are
+//! known since its operation, so a region only stores.
 //!
 //! The serialization point is the end of step 2. All written records are locked (or the region is one instant), and
 //! step 3 finds all reads unchanged.
