@@ -15,9 +15,10 @@ use seriatim_base::{Backoff, WorkerId};
 /// §6.1). 0 acts as 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Budget {
-    /// Conflicts with other threads: likely to pass. Of a body of [weight](Body::weight) 1; one of weight n
-    /// has an nth, and at least 1.
+    /// Conflicts with other threads: likely to pass.
     pub conflict: u32,
+    /// Whether a body of [weight](Body::weight) n has an nth of these conflicts, and at least 1.
+    pub divided: bool,
     /// Capacity: the measured abort rate near the limit is 90 %, so ten in a row mean the region does not fit.
     pub capacity: u32,
     /// Interrupts and page faults: the measured rate is 50 % at worst, so two in a row mean the cause stays.
@@ -27,20 +28,21 @@ pub struct Budget {
 }
 
 impl Default for Budget {
+    /// The paper's, but divided.
     fn default() -> Budget {
-        Budget::PAPER
+        Budget { divided: true, ..Budget::PAPER }
     }
 }
 
 impl Budget {
     /// As DBX has it (§6.1), which has the same number of conflicts for all bodies.
-    pub const PAPER: Budget = Budget { conflict: 100, capacity: 10, system: 2, explicit: 100 };
+    pub const PAPER: Budget = Budget { conflict: 100, divided: false, capacity: 10, system: 2, explicit: 100 };
 
     /// The budget of a body of this [`Body::weight`]. More work meets more conflicts, and loses more with each. A
     /// region that does not fit, or that events interrupt, needs as many aborts to show it, however long it is. Waiting
     /// for a lock loses nothing.
     pub(crate) fn for_weight(self, weight: u32) -> Budget {
-        Budget { conflict: self.conflict / weight.max(1), ..self }
+        Budget { conflict: self.conflict / if self.divided { weight.max(1) } else { 1 }, ..self }
     }
 }
 

@@ -37,7 +37,7 @@ pub struct Hto {
 }
 
 const OPTIONS: [Knob; 7] = {
-    let [conflict, capacity, system, held] = region::KNOBS;
+    let [conflict, _, capacity, system, held] = region::KNOBS;
     [ENDED, ALONE_AFTER, ALONE_STEPS, conflict, capacity, system, held]
 };
 

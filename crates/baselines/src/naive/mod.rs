@@ -41,7 +41,7 @@ pub struct Naive {
 }
 
 /// A region that does not fit is not tried again.
-const CAPACITY_MAX: Knob = Knob { default: 1, source: "DBX-TC, §2.2", ..region::KNOBS[1] };
+const CAPACITY_MAX: Knob = Knob { default: 1, source: "DBX-TC, §2.2", ..region::KNOBS[2] };
 
 /// How long a commit waits, for a record and for the lock.
 const LOCK_STEPS: Knob = Knob {
@@ -53,7 +53,7 @@ const LOCK_STEPS: Knob = Knob {
 };
 
 const OPTIONS: [Knob; 5] = {
-    let [conflict, _, system, held] = region::KNOBS;
+    let [conflict, _, _, system, held] = region::KNOBS;
     [LOCK_STEPS, conflict, CAPACITY_MAX, system, held]
 };
 

@@ -106,7 +106,7 @@ fn try_again(began: Instant) -> bool {
 }
 
 /// Falls back at the first abort.
-const ONE: Budget = Budget { conflict: 1, capacity: 1, system: 1, explicit: 1 };
+const ONE: Budget = Budget { conflict: 1, divided: true, capacity: 1, system: 1, explicit: 1 };
 
 fn increment(access: &mut dyn Words, word: &AtomicU64) -> Result<(), BodyError> {
     let value = access.load(word);

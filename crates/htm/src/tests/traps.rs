@@ -187,7 +187,8 @@ fn trap_2_a_hopeless_region_falls_back_within_its_budgets() {
 #[test]
 fn trap_2_long_bodies_have_less_of_conflicts_alone() {
     for (weight, conflict) in [(0, 100), (1, 100), (2, 50), (40, 2), (101, 0)] {
-        assert_eq!(Budget::PAPER.for_weight(weight), Budget { conflict, ..Budget::PAPER });
+        assert_eq!(Budget::default().for_weight(weight), Budget { conflict, ..Budget::default() });
+        assert_eq!(Budget::PAPER.for_weight(weight), Budget::PAPER, "the paper's is not divided");
     }
 }
 

@@ -31,9 +31,9 @@ pub struct Dbx {
     rebases_max: u32,
 }
 
-const OPTIONS: [Knob; 5] = {
-    let [conflict, capacity, system, held] = region::KNOBS;
-    [conflict, capacity, system, held, REBASES_MAX]
+const OPTIONS: [Knob; 6] = {
+    let [conflict, divided, capacity, system, held] = region::KNOBS;
+    [conflict, divided, capacity, system, held, REBASES_MAX]
 };
 
 impl Protocol for Dbx {

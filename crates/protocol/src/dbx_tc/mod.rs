@@ -126,10 +126,10 @@ pub const DEFER: Knob = Knob {
         (docs/decisions/0022)",
 };
 
-const OPTIONS: [Knob; 11] = {
-    let [conflict, capacity, system, held] = region::KNOBS;
+const OPTIONS: [Knob; 12] = {
+    let [conflict, divided, capacity, system, held] = region::KNOBS;
     let [interval, wanted, durable] = [SNAPSHOT_INTERVAL, SNAPSHOT_WANTED, DURABLE_SNAPSHOTS];
-    [conflict, capacity, system, held, REBASES_MAX, interval, wanted, durable, LATE_PERIOD, LATE_MAX, DEFER]
+    [conflict, divided, capacity, system, held, REBASES_MAX, interval, wanted, durable, LATE_PERIOD, LATE_MAX, DEFER]
 };
 
 const EFFECTS: [OptionEffect; 3] = [

@@ -65,8 +65,8 @@ const REPAIRS_MAX: Knob = Knob {
     source: "ours: the paper repairs until a hot record's lock cannot be had (Figure 4)",
 };
 
-const OPTIONS: [Knob; 16] = {
-    let [conflict, capacity, system, held] = region::KNOBS;
+const OPTIONS: [Knob; 17] = {
+    let [conflict, divided, capacity, system, held] = region::KNOBS;
     let (hot, period, failures, kept) = (heat::HOT, heat::PERIOD, heat::FAILURES, heat::FAILURES_KEPT);
     let max = heat::RECORDS_MAX;
     let (repairs, all) = (REPAIRS_MAX, REPAIR_ALL);
@@ -84,6 +84,7 @@ const OPTIONS: [Knob; 16] = {
         all,
         VALIDATE,
         conflict,
+        divided,
         capacity,
         system,
         held,

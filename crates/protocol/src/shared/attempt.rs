@@ -360,6 +360,10 @@ impl<O: Origin> Attempt<O> {
             let row_epoch = row_epoch(write);
             let is_in_room = room.has(write.row_version);
             debug_assert!(write.place().is_some() || !is_in_room, "the place was free at the update, and stays so");
+            if is_in_room && record::stays_inside(write) {
+                write.row_version = write.place().unwrap_or(0);
+                continue;
+            }
             if let Some(place) = write.place().filter(|_| write.row_version != 0) {
                 if !is_in_room {
                     record::release(core, write.row_version, write.table().record_layout.row_version_bytes());

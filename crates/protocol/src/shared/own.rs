@@ -12,10 +12,10 @@ use seriatim_memory::{CountedVec, Local};
 const NONE: u32 = u32::MAX;
 
 /// Entries that need no chains.
-const LINEAR_MAX: usize = 16;
+const LINEAR_MAX: usize = 32;
 
 /// Words of the filter.
-const FILTER_WORDS: usize = 4;
+const FILTER_WORDS: usize = 8;
 
 /// Slots that an index has at least, and that it has again when its worker rests.
 const SLOTS_MIN: usize = 256;
@@ -30,7 +30,7 @@ fn hash(address: usize) -> u64 {
 /// The word and the bit of the filter for a hash.
 #[inline(always)]
 fn filtered(hash: u64) -> (usize, u64) {
-    ((hash >> 62) as usize % FILTER_WORDS, 1 << (hash >> 56 & 63))
+    ((hash >> 61) as usize % FILTER_WORDS, 1 << (hash >> 55 & 63))
 }
 
 #[derive(Debug)]

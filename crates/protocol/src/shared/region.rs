@@ -39,21 +39,22 @@ const fn retries(name: &'static str, default: u32, about: &'static str, source: 
     Knob { name, unit: "aborts", default: default as u64, min: 1, max: 1_000_000, about, source }
 }
 
-/// A knob of the budget for conflicts.
-const fn by_weight(knob: Knob) -> Knob {
-    let unit = "aborts of a region of one record or range; of n an nth, and at least 1";
-    let source = "Wang et al., EuroSys 2014, §6.1, whose budget is not divided; ours by what the region touches, as a \
-        large one loses more with each";
-    Knob { unit, source, ..knob }
-}
-
 const BUDGET: Budget = Budget::PAPER;
-const CONFLICT_MAX: Knob = by_weight(retries(
+const CONFLICT_MAX: Knob = retries(
     "region_conflict_max",
     BUDGET.conflict,
     "aborts of a region by conflicts before it runs under the fallback locks",
     PAPER,
-));
+);
+const CONFLICT_DIVIDED: Knob = Knob {
+    name: "region_conflict_divided",
+    unit: "0: no; 1: yes",
+    default: 1,
+    min: 0,
+    max: 1,
+    about: "whether a region of n records and ranges may have an nth of `region_conflict_max`, and at least one",
+    source: "ours: a large region loses more with each conflict; Wang et al. do not divide (0)",
+};
 const CAPACITY_MAX: Knob = retries(
     "region_capacity_max",
     BUDGET.capacity,
@@ -74,7 +75,7 @@ const HELD_MAX: Knob = retries(
 );
 
 /// Options of a protocol that commits so.
-pub const KNOBS: [Knob; 4] = [CONFLICT_MAX, CAPACITY_MAX, SYSTEM_MAX, HELD_MAX];
+pub const KNOBS: [Knob; 5] = [CONFLICT_MAX, CONFLICT_DIVIDED, CAPACITY_MAX, SYSTEM_MAX, HELD_MAX];
 
 /// The budget of its workers' regions, those of the indexes included.
 pub fn budget(options: &Options, environment: &Environment) -> Budget {
@@ -82,6 +83,7 @@ pub fn budget(options: &Options, environment: &Environment) -> Budget {
     let database = environment.budget;
     Budget {
         conflict: given(&CONFLICT_MAX, database.conflict),
+        divided: options.given(&CONFLICT_DIVIDED).map_or(database.divided, |value| value != 0),
         capacity: given(&CAPACITY_MAX, database.capacity),
         system: given(&SYSTEM_MAX, database.system),
         explicit: given(&HELD_MAX, database.explicit),

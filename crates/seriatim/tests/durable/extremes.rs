@@ -143,10 +143,17 @@ const CASES: &[(&str, Set, Wanted)] = &[
     ("checkpoint_share 1", |b| b.checkpoint_share(1), Works),
     ("checkpoint_share 100", |b| b.checkpoint_share(100), Works),
     ("checkpoint_share MAX", |b| b.checkpoint_share(u32::MAX), Refused("checkpoint_share", "1 to 100")),
-    ("region_budget 0", |b| b.region_budget(Budget { conflict: 0, capacity: 0, system: 0, explicit: 0 }), Works),
+    (
+        "region_budget 0",
+        |b| b.region_budget(Budget { conflict: 0, divided: true, capacity: 0, system: 0, explicit: 0 }),
+        Works,
+    ),
     (
         "region_budget MAX",
-        |b| b.region_budget(Budget { conflict: u32::MAX, capacity: u32::MAX, system: u32::MAX, explicit: u32::MAX }),
+        |b| {
+            let (most, divided) = (u32::MAX, false);
+            b.region_budget(Budget { conflict: most, divided, capacity: most, system: most, explicit: most })
+        },
         Works,
     ),
 ];

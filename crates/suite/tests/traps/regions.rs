@@ -7,7 +7,7 @@ use seriatim_suite::explore::{BucketCell, Cell};
 use seriatim_suite::stress::{Load, stress_with};
 use seriatim_suite::{Setting, matrix};
 
-const TINY: Budget = Budget { conflict: 1, capacity: 1, system: 1, explicit: 1 };
+const TINY: Budget = Budget { conflict: 1, divided: true, capacity: 1, system: 1, explicit: 1 };
 
 fn emulated(seed: u64, abort_one_in: u32) -> HtmMode {
     HtmMode::Emulated(Emulation { seed, abort_one_in, yields: true })
@@ -22,7 +22,9 @@ fn settings(htm: HtmMode) -> impl Iterator<Item = Setting> {
 fn histories_hold_however_often_regions_abort() {
     let seed = seed("region aborts");
     for abort_one_in in [1, 2, 3, 8] {
-        for (name, budget) in [("tiny", TINY), ("small", Budget { conflict: 3, capacity: 2, system: 2, explicit: 3 })] {
+        for (name, budget) in
+            [("tiny", TINY), ("small", Budget { conflict: 3, divided: true, capacity: 2, system: 2, explicit: 3 })]
+        {
             let mut fallbacks = 0;
             for setting in settings(emulated(seed, abort_one_in)) {
                 let load = Load { threads: 3, transactions: 60, keys: 8, operations: 6 };

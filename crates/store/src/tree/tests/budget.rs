@@ -9,7 +9,7 @@ use seriatim_htm::{Budget, Emulation, HtmMode};
 type Small = Tree<Word8, 4, 4>;
 
 /// Only conflicts lead to the fallback, so that their number says how large the budget was.
-const BUDGET: Budget = Budget { conflict: 12, capacity: u32::MAX, system: u32::MAX, explicit: u32::MAX };
+const BUDGET: Budget = Budget { conflict: 12, divided: true, capacity: u32::MAX, system: u32::MAX, explicit: u32::MAX };
 
 /// A world in which every region aborts, with a worker of this budget and an empty tree.
 fn hopeless() -> (World, Worker, Small) {
@@ -71,7 +71,7 @@ fn splits_retry_half_as_often_as_insertions() {
 #[test]
 fn a_budget_is_never_less_than_one_try() {
     let (world, mut worker, tree) = hopeless();
-    let tiny = Budget { conflict: 1, capacity: 1, system: 1, explicit: 1 };
+    let tiny = Budget { conflict: 1, divided: true, capacity: 1, system: 1, explicit: 1 };
     worker.agent = world.htm.agent(worker.local.worker(), tiny);
     (0..40).for_each(|n| insert(&tree, &mut worker, n));
     assert!(height(&tree) > 2);
