@@ -15,8 +15,6 @@ use seriatim_htm::{
 
 use crate::measure::Length;
 
-/// One attempt, and then the fallback.
-const ONE: Budget = Budget { conflict: 1, capacity: 1, system: 1, explicit: 1 };
 /// Words of a cache line.
 pub const WORDS: usize = CACHE_LINE / size_of::<AtomicU64>();
 /// Turns between two checks of the clock.
@@ -203,7 +201,7 @@ pub fn run(work: Work, worker: u16, mode: HtmMode, seconds: f64) -> Result<Measu
 /// As [`run`], also for a number of turns.
 pub(crate) fn run_for(work: Work, worker: u16, mode: HtmMode, length: Length) -> Result<Measured, Unavailable> {
     let htm = Htm::new(mode)?;
-    let mut agent = htm.agent(WorkerId(worker), ONE);
+    let mut agent = htm.agent(WorkerId(worker), Budget::ONE);
     let mut wrong = 0;
     let (turns, seconds) = match work {
         Work::Touch { read, written, writes_first } => {

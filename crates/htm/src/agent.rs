@@ -38,6 +38,9 @@ impl Budget {
     /// As DBX has it (§6.1), which has the same number of conflicts for all bodies.
     pub const PAPER: Budget = Budget { conflict: 100, divided: false, capacity: 10, system: 2, explicit: 100 };
 
+    /// Of a body that runs under the fallback locks after its first abort.
+    pub const ONE: Budget = Budget { conflict: 1, divided: false, capacity: 1, system: 1, explicit: 1 };
+
     /// The budget of a body of this [`Body::weight`]. More work meets more conflicts, and loses more with each. A
     /// region that does not fit, or that events interrupt, needs as many aborts to show it, however long it is. Waiting
     /// for a lock loses nothing.

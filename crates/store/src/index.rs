@@ -381,12 +381,12 @@ impl Index {
                     walk.cursor.begin(Bound::Unbounded, Bound::Unbounded, Direction::Forward);
                 }
                 let begin = out.len();
-                let leaf_hint = &mut LeafHint::default();
-                let mut more = index.next_leaf(&mut walk.cursor, leaf_hint, pin);
+                let Walk { cursor, leaf_hint, .. } = walk;
+                let mut more = index.next_leaf(cursor, leaf_hint, pin);
                 let found = more;
                 while more {
-                    out.extend_from_slice(walk.cursor.records());
-                    more = out.len() - begin < CHUNK && index.next_leaf(&mut walk.cursor, leaf_hint, pin);
+                    out.extend_from_slice(cursor.records());
+                    more = out.len() - begin < CHUNK && index.next_leaf(cursor, leaf_hint, pin);
                 }
                 found
             },

@@ -13,6 +13,7 @@
 //! walk ends when it reaches the number of buckets, loaded after the last one was read.
 
 use crate::cursor::Cursor;
+use crate::tree::LeafHint;
 
 /// A walk over one index: [`Index::walk`](crate::Index::walk) moves it.
 #[derive(Debug, Default)]
@@ -20,6 +21,7 @@ pub struct Walk {
     pub(crate) begun: bool,
     /// Of a tree: the position of the scan of all keys.
     pub(crate) cursor: Cursor,
+    pub(crate) leaf_hint: LeafHint,
     /// Of a hash table: the next bucket.
     pub(crate) bucket: u64,
 }

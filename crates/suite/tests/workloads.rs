@@ -18,7 +18,7 @@ use seriatim_workload::ycsb::{self, Core, Distribution, Shares, Ycsb};
 /// The matrix, and a back end whose regions abort every other time and fall back at once; with each change, only under
 /// protocols whose commits enter regions.
 fn settings(seed: u64) -> Vec<(Setting, Budget)> {
-    let tiny = Budget { conflict: 1, divided: true, capacity: 1, system: 1, explicit: 1 };
+    let tiny = Budget::ONE;
     let htm = HtmMode::Emulated(Emulation { seed, abort_one_in: 2, yields: false });
     let hostile = protocols().iter().map(|protocol| (Setting::new(protocol, htm), tiny));
     let hostile = hostile.filter(|(setting, _)| is_nightly() || setting.is_of_each_change());

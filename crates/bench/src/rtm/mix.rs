@@ -14,9 +14,6 @@ use seriatim_workload::{Ending, Loading, Terminal, Workload, roofline};
 use super::{FATES, Setting, fates, table};
 use crate::measure::{Arm, Length, Quartiles, alternate, rate};
 
-/// Falls back at the first abort.
-const ONE: Budget = Budget { conflict: 1, capacity: 1, system: 1, explicit: 1 };
-
 /// A loaded database under `dbx`, with a thread for each terminal.
 struct Loaded {
     db: Database,
@@ -102,7 +99,7 @@ pub(super) fn beside_the_roofline(setting: &Setting) -> Result<String, Box<dyn E
         row.extend(fates(&with.db.statistics().regions.since(&begun)));
         regions.push(row);
         drop((with, without));
-        let forced = Loaded::new(setting, setting.htm, ONE, size)?;
+        let forced = Loaded::new(setting, setting.htm, Budget::ONE, size)?;
         let begun = forced.db.statistics().regions;
         forced.run(length, setting.seed);
         forced.check("falling back at the first abort")?;

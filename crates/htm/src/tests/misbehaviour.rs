@@ -1,6 +1,6 @@
 //! The emulated back end: what a seed decides, what an abort leaves, and what a region can see.
 
-use super::{ONE, Words, Worker, all, emulated, increment};
+use super::{Words, Worker, all, emulated, increment};
 use crate::{BodyError, Budget, FallbackLocks, NoLocks, Refused, RegionStatistics, SpinLock};
 use seriatim_base::thread;
 use std::cell::Cell;
@@ -160,7 +160,7 @@ fn lock_bits_alone_keep_words_together() {
             for id in 0..2 {
                 let (htm, [version, a, b]) = (&htm, &words);
                 scope.spawn(move || {
-                    let mut worker = Worker::new(htm, id, ONE);
+                    let mut worker = Worker::new(htm, id, Budget::ONE);
                     for _ in 0..times {
                         let body = |access: &mut dyn Words| {
                             // Data first, its lock afterwards: the order that needs the region's reads to
@@ -208,7 +208,7 @@ fn sets_of_locks_are_taken_in_one_order() {
             for id in 0..2 {
                 let (htm, p, q, word) = (&htm, &p, &q, &word);
                 scope.spawn(move || {
-                    let mut worker = Worker::new(htm, id, ONE);
+                    let mut worker = Worker::new(htm, id, Budget::ONE);
                     for turn in 0..times {
                         let body = |access: &mut dyn Words| increment(access, word);
                         let result = match (turn + u64::from(id)) % 4 {

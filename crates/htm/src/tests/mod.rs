@@ -105,9 +105,6 @@ fn try_again(began: Instant) -> bool {
     began.elapsed() < Duration::from_secs(60)
 }
 
-/// Falls back at the first abort.
-const ONE: Budget = Budget { conflict: 1, divided: true, capacity: 1, system: 1, explicit: 1 };
-
 fn increment(access: &mut dyn Words, word: &AtomicU64) -> Result<(), BodyError> {
     let value = access.load(word);
     access.store(word, value + 1);

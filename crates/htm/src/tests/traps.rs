@@ -1,6 +1,6 @@
 //! The traps of hardware transactions and their canaries: variants, built here only, whose damage must show.
 
-use super::{ONE, Words, Worker, all, emulated, increment, skip};
+use super::{Words, Worker, all, emulated, increment, skip};
 use crate::{Access, BodyError, Budget, FallbackLocks, Htm, HtmMode, NoLocks, Outside, SpinLock, assert_outside};
 use seriatim_base::{Backoff, panic_text, thread};
 use std::cell::Cell;
@@ -69,7 +69,7 @@ fn count(htm: &Htm, budget: Budget, times: u64) -> u64 {
 fn trap_1_no_update_is_lost_between_regions_and_fallbacks() {
     println!("seed {SEED}");
     let times = if cfg!(miri) { 50 } else { 5_000 };
-    assert_eq!(count(&emulated(SEED, 100), ONE, times), 2 * times, "one fallback in a hundred");
+    assert_eq!(count(&emulated(SEED, 100), Budget::ONE, times), 2 * times, "one fallback in a hundred");
     for htm in all() {
         assert_eq!(count(&htm, Budget::default(), times / 10), times / 5, "{htm:?}");
     }
@@ -79,7 +79,7 @@ fn trap_1_no_update_is_lost_between_regions_and_fallbacks() {
 #[test]
 fn trap_1_canary_without_subscription_loses_updates() {
     let htm = emulated(SEED, 0);
-    let (mut holder, mut other) = (Worker::new(&htm, 0, ONE), Worker::new(&htm, 1, ONE));
+    let (mut holder, mut other) = (Worker::new(&htm, 0, Budget::ONE), Worker::new(&htm, 1, Budget::ONE));
     let (lock, counter) = (SpinLock::new(), AtomicU64::new(0));
     let locks = Unsubscribed(&lock);
     let body = |access: &mut dyn Words| {
@@ -106,7 +106,7 @@ fn trap_1_subscription_keeps_the_updates_the_canary_loses() {
     let patient = Budget { explicit: u32::MAX, ..Budget::default() };
     thread::scope(|scope| {
         scope.spawn(|| {
-            Worker::new(&htm, 0, ONE).run(&lock, |access| {
+            Worker::new(&htm, 0, Budget::ONE).run(&lock, |access| {
                 outside_regions(access)?;
                 let value = access.load(&counter);
                 loaded.store(true, Ordering::Release);
@@ -133,7 +133,7 @@ fn trap_1_subscription_keeps_the_updates_the_canary_loses() {
 /// them, and last at the lock. With `early` it subscribes at its beginning too. Whether it saw them differ.
 fn torn(early: bool) -> bool {
     let htm = emulated(SEED, 0);
-    let (mut holder, mut other) = (Worker::new(&htm, 0, ONE), Worker::new(&htm, 1, ONE));
+    let (mut holder, mut other) = (Worker::new(&htm, 0, Budget::ONE), Worker::new(&htm, 1, Budget::ONE));
     // The region is to begin although the lock is held: the holder took it after the other had looked.
     other.agent.never_wait();
     let (lock, a, b, torn) = (SpinLock::new(), AtomicU64::new(0), AtomicU64::new(0), Cell::new(false));
@@ -350,7 +350,7 @@ fn readers_torn(
             }
             false
         });
-        let mut worker = Worker::new(&htm, 0, ONE);
+        let mut worker = Worker::new(&htm, 0, Budget::ONE);
         for _ in 0..regions {
             if reader.is_finished() {
                 break;

@@ -14,7 +14,7 @@ use std::sync::atomic::Ordering;
 
 use seriatim_base::thread::Touch;
 use seriatim_catalog::{Key, KeyBuf, KeyClass};
-use seriatim_store::{Cursor, Direction, LeafHint, RecordPtr, read_key};
+use seriatim_store::{Cursor, Direction, RecordPtr, read_key};
 use seriatim_txn::{OpError, Scan, Table};
 
 use super::optimistic::{NodeSetEntry, Optimistic};
@@ -163,7 +163,8 @@ impl<O: Origin> Optimistic<O> {
         let (before, len) = (node_set[*entry], node_set.len());
         let NodeSetEntry { table: id, by, .. } = before;
         let mut leaves = 0;
-        while table.index.next_leaf(cursor, &mut LeafHint::default(), pin) {
+        let leaf_hint = base.leaf_hints.of(table, &cursor.near_key(table.class));
+        while table.index.next_leaf(cursor, leaf_hint, pin) {
             again.extend_from_slice(cursor.records());
             let found = NodeSetEntry { node_version: cursor.node_version(), table: id, by };
             match leaves {

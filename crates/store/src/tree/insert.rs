@@ -319,11 +319,8 @@ impl<'a, K: NodeKind, const LEAF: usize, const FAN: usize> Insert<'_, 'a, '_, K,
             access.store(&leaf.word, state.0);
             return Ok(Some(Step::Refused { leaf }));
         }
-        // The leaf may have inherited keys of unlinked neighbours, which its own range does not include yet.
-        if let Some(range) = range
-            && leaf.range(&mut BodyLoads(&mut *access)) != range
-        {
-            leaf.set_range(access, range);
+        if let Some(range) = range {
+            leaf.extend_to(access, range);
         }
         leaf.insert(access, count, place, K::short(self.probe), self.record);
         access.store(&leaf.word, state.changed().0);
@@ -515,7 +512,7 @@ impl<'a, K: NodeKind, const LEAF: usize, const FAN: usize> Insert<'_, 'a, '_, K,
 impl<K: NodeKind> Bounds<K> {
     /// The short forms that surely lie within: a separator with an out-of-line value leaves its own on neither side.
     #[inline(always)]
-    fn range(&self) -> Range<Short<K>> {
+    pub(crate) fn range(&self) -> Range<Short<K>> {
         let low = match self.low {
             None => Some(K::Cell::MIN),
             Some(Separator { short, out_of_line: 0 }) => Some(short),

@@ -160,6 +160,15 @@ impl<K: NodeKind, const LEAF: usize> Leaf<K, LEAF> {
         self.last.store(access, range.last);
     }
 
+    /// Makes `range` its own, which a descent has found. It may have inherited keys of unlinked neighbours, which its
+    /// own range does not include yet. The leaf is latched.
+    #[inline(always)]
+    pub(crate) fn extend_to<A: Access>(&self, access: &mut A, range: Range<Short<K>>) {
+        if self.range(&mut BodyLoads(&mut *access)) != range {
+            self.set_range(access, range);
+        }
+    }
+
     /// The short form at `index`, below the count.
     #[inline(always)]
     pub(crate) fn key<L: Load>(&self, load: &mut L, index: usize) -> Short<K> {

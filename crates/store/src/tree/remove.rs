@@ -21,7 +21,7 @@
 
 use super::Tree;
 use super::cell::Cell;
-use super::descend::{self, LeafTarget, Path};
+use super::descend::{self, Bounds, LeafTarget, Path};
 use super::kind::{NodeKind, Separator};
 use super::load::{BodyLoads, Load, Patience};
 use super::node::{Interior, Leaf, Meta, Range, out_of_line_bytes_at};
@@ -169,7 +169,8 @@ unsafe impl<'a, K: NodeKind, const LEAF: usize, const FAN: usize> Body for Remov
     #[inline(always)]
     fn run<A: Access>(&mut self, access: &mut A) -> Result<Step<'a, K, LEAF>, BodyError> {
         let load = &mut BodyLoads(&mut *access);
-        let (leaf, state) = self.tree.descend(load, &LeafTarget::Key(self.probe), &mut ())?;
+        let mut bounds = Bounds::NONE;
+        let (leaf, state) = self.tree.descend(load, &LeafTarget::Key(self.probe), &mut bounds)?;
         let count = leaf.meta(load).count;
         let (place, found) = leaf.find(load, count, self.probe);
         if found != Some(self.record) {
@@ -182,6 +183,7 @@ unsafe impl<'a, K: NodeKind, const LEAF: usize, const FAN: usize> Body for Remov
             return Err(BodyError::Busy);
         }
         leaf.remove(access, count, place);
+        leaf.extend_to(access, bounds.range());
         access.store(&leaf.word, state.changed().0);
         self.left = count - 1;
         Ok(Step::Removed { leaf, before: state })

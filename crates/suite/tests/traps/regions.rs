@@ -7,8 +7,6 @@ use seriatim_suite::explore::{BucketCell, Cell};
 use seriatim_suite::stress::{Load, stress_with};
 use seriatim_suite::{Setting, matrix};
 
-const TINY: Budget = Budget { conflict: 1, divided: true, capacity: 1, system: 1, explicit: 1 };
-
 fn emulated(seed: u64, abort_one_in: u32) -> HtmMode {
     HtmMode::Emulated(Emulation { seed, abort_one_in, yields: true })
 }
@@ -22,9 +20,10 @@ fn settings(htm: HtmMode) -> impl Iterator<Item = Setting> {
 fn histories_hold_however_often_regions_abort() {
     let seed = seed("region aborts");
     for abort_one_in in [1, 2, 3, 8] {
-        for (name, budget) in
-            [("tiny", TINY), ("small", Budget { conflict: 3, divided: true, capacity: 2, system: 2, explicit: 3 })]
-        {
+        for (name, budget) in [
+            ("tiny", Budget::ONE),
+            ("small", Budget { conflict: 3, divided: true, capacity: 2, system: 2, explicit: 3 }),
+        ] {
             let mut fallbacks = 0;
             for setting in settings(emulated(seed, abort_one_in)) {
                 let load = Load { threads: 3, transactions: 60, keys: 8, operations: 6 };
@@ -49,8 +48,13 @@ fn no_region_begins_under_a_held_lock() {
     let mut started = 0;
     for abort_one_in in [2, 8] {
         for setting in settings(emulated(seed, abort_one_in)) {
-            let db =
-                setting.builder().workers(4).retry(setting.patience()).region_budget(TINY).open().expect("a database");
+            let db = setting
+                .builder()
+                .workers(4)
+                .retry(setting.patience())
+                .region_budget(Budget::ONE)
+                .open()
+                .expect("a database");
             let (cells, buckets) = (db.create::<Cell>().expect("a table"), db.create::<BucketCell>().expect("a table"));
             thread::scope(|scope| {
                 for at in 0..3u32 {
@@ -165,7 +169,7 @@ fn forced_modes_give_the_same_results() {
     let modes = modes.into_iter().chain(detect().probe_commits.then_some(HtmMode::Rtm));
     let mut outcomes: Vec<(Setting, Outcome)> = Vec::new();
     for setting in modes.flat_map(settings) {
-        for budget in [Budget::default(), TINY] {
+        for budget in [Budget::default(), Budget::ONE] {
             let builder = setting.builder().step_helpers(true).workers(2).region_budget(budget);
             let db = builder.open().unwrap_or_else(|error| panic!("{setting}: {error}"));
             let outcome = program(&db, seed);
@@ -199,7 +203,7 @@ fn a_mode_that_does_not_work_is_refused_with_the_reason() {
 #[test]
 fn counters_lose_nothing() {
     let seed = seed("counters");
-    let tiny = settings(emulated(seed, 2)).chain(settings(emulated(seed, 1))).map(|setting| (setting, TINY));
+    let tiny = settings(emulated(seed, 2)).chain(settings(emulated(seed, 1))).map(|setting| (setting, Budget::ONE));
     for (setting, budget) in matrix(seed).into_iter().map(|setting| (setting, Budget::default())).chain(tiny) {
         let db =
             setting.builder().workers(3).retry(setting.patience()).region_budget(budget).open().expect("a database");

@@ -131,7 +131,7 @@ fn never_validates(protocol: &ProtocolInfo) -> bool {
 
 /// The matrix, and back ends that fall back much more often: the trap lies in the fallback.
 fn with_fallbacks(seed: u64) -> impl Iterator<Item = (Setting, Budget)> {
-    let tiny = Budget { conflict: 1, divided: true, capacity: 1, system: 1, explicit: 1 };
+    let tiny = Budget::ONE;
     let fallbacks = protocols().iter().map(move |protocol| {
         let htm = HtmMode::Emulated(Emulation { seed, abort_one_in: 2, yields: true });
         (Setting::new(protocol, htm), tiny)

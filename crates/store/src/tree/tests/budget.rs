@@ -71,7 +71,7 @@ fn splits_retry_half_as_often_as_insertions() {
 #[test]
 fn a_budget_is_never_less_than_one_try() {
     let (world, mut worker, tree) = hopeless();
-    let tiny = Budget { conflict: 1, divided: true, capacity: 1, system: 1, explicit: 1 };
+    let tiny = Budget::ONE;
     worker.agent = world.htm.agent(worker.local.worker(), tiny);
     (0..40).for_each(|n| insert(&tree, &mut worker, n));
     assert!(height(&tree) > 2);

@@ -4,6 +4,7 @@
 use super::fixture::{TestKind, World, holds, seeded};
 use crate::node_version::NodeVersion;
 use crate::record::{RecordPtr, Word8};
+use crate::tree::load::Optimistic;
 use crate::tree::{Tree, size};
 use crate::{Cursor, Direction, Inserted, LeafHint, Unobserved};
 use seriatim_base::thread::interrupt;
@@ -271,4 +272,28 @@ fn a_leaf_that_loses_keys_to_the_head_of_a_queue_proves_their_absence_no_more_an
         assert!(!holds(after));
         fixture.tree.checked();
     }
+}
+
+/// The trap: each scan of a queue descended, for the leaf of its head did not know the keys of the leaves before it.
+#[test]
+fn a_removal_tells_its_leaf_the_keys_that_it_has_inherited() {
+    let key = |queue: u64, n: u64| queue << 32 | n;
+    let mut fixture = Fixture::of((0..29).map(|n| key(1, n)).chain((1..200).map(|n| key(2, n))));
+    let head = key(2, 0);
+    let (mut inherited, mut leaf) = (0, None);
+    for n in 1..150 {
+        fixture.remove(key(2, n));
+        let mut leaf_hint = LeafHint::default();
+        assert!(fixture.tree.get_near(head, &mut leaf_hint, fixture.worker.local.pinned()).is_err());
+        let [of_head, _] = fixture.tree.touched(&leaf_hint).expect("nothing was unlinked since");
+        let range = of_head.range(&mut Optimistic);
+        let is_new = leaf.replace(of_head.address()) != Some(of_head.address());
+        inherited += u32::from(is_new && n > 1);
+        // The leaf that a removal was unlinked with left its keys to this one, which has not changed yet.
+        assert_eq!((range.low..=range.last).contains(&head), !is_new || n == 1, "{n}");
+        // Its right neighbour takes none of them.
+        assert!(!(range.low..=range.last).contains(&key(2, 199)) && range.low > key(1, 28));
+        fixture.tree.checked();
+    }
+    assert!(inherited >= 3, "{inherited}");
 }
