@@ -1,6 +1,5 @@
-//! Rows, patches, deltas and keys as bytes: what is decoded is what was encoded, patches and deltas have what
-//! changed and nothing else, whichever of them is shorter, and bytes that were not encoded are refused or
-//! stand for a row.
+//! Rows, patches, deltas and keys as bytes: what is decoded is what was encoded. Patches and deltas have what changed
+//! and nothing else, and the shorter of them is taken. Bytes that were not encoded are refused or stand for a row.
 
 mod shared;
 
@@ -312,8 +311,8 @@ fn an_update_is_put_after_another_unless_it_used_what_that_changed() {
     assert!(counts.iter().all(|count| *count > 100), "{counts:?}");
 }
 
-/// Seed 14407470714614798494: an update that sets column 64 blindly is not put after one that changed it,
-/// since it may have read column 63, which has the same bit.
+/// Seed 14407470714614798494: an update that sets column 64 blindly is not put after one that changed it. It may have
+/// read column 63, which has the same bit.
 #[test]
 fn what_shares_a_bit_is_not_set_blindly() {
     let table = table(&vec![ColumnDef::new("n", ColumnType::U8); 65], 1);

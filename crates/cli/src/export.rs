@@ -1,7 +1,7 @@
 //! `seriatim export`: the rows of a table, or their number, as CSV or lines of JSON.
 //!
-//! The directory is read as a backup reads it, without a lock: the rows are those of one moment, all that was
-//! durable then, even while a process has the database open.
+//! The directory is read as a backup reads it, without a lock. The rows are those that were durable at one moment, even
+//! while a process has the database open.
 
 use std::io::{self, BufWriter, Write};
 use std::path::PathBuf;

@@ -1,7 +1,7 @@
 //! The only place that maps a protocol's name to its code.
 //!
-//! A closure cannot be generic over the protocol, so a session holds its worker behind `dyn Worker`: one predictable
-//! indirect call per operation (decision record 2; `docs/performance.md` has the measurement).
+//! A closure cannot be generic over the protocol, so a session holds its worker behind `dyn Worker`. That is one
+//! predictable indirect call per operation (decision record 2; `docs/performance.md` has the measurement).
 
 use std::any::TypeId;
 use std::sync::{Arc, LazyLock};

@@ -619,7 +619,7 @@ mod tests {
         }
     }
 
-    /// Between any two of its steps another transaction changes all rows, and inserts one where this one looked for
+    /// Between any two of its steps another transaction changes all rows. It also inserts one where this one looked for
     /// rows, which locks of rows do not prevent.
     #[test]
     fn a_slow_transaction_over_a_range_that_others_insert_into_all_the_time_runs_exclusively() {

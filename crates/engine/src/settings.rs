@@ -161,8 +161,8 @@ const HELPERS_MAX: usize = 8;
 /// of its own. The helpers of a recovery end before either set starts.
 const HELPER_SETS: usize = 2;
 
-/// The default bound of calls in an executor's queue: some 10 MB of small calls, and a tenth of a second or more of
-/// work for its threads.
+/// The default bound of calls in an executor's queue. That is some 10 MB of small calls, and a tenth of a second or
+/// more of work for its threads.
 const EXECUTOR_QUEUE_MAX: usize = 1 << 16;
 
 /// Where a database is stored.

@@ -135,7 +135,8 @@ fn of(round: &[Curve]) -> Curves {
 }
 
 /// The narrowest interval between two values, equally far from either end, that misses the median of their distribution
-/// with at most [`MISSED_MAX`], whatever the distribution; the interval of all values if there is none.
+/// with a probability of at most [`MISSED_MAX`]. This holds for any distribution. Where there is no such interval it is
+/// that of all values.
 fn around_the_median(mut values: Vec<f64>) -> (f64, f64) {
     values.sort_by(f64::total_cmp);
     let count = values.len();
@@ -524,8 +525,8 @@ mod tests {
         assert_eq!((said("a is ahead of b at 20 %"), said("up to 0.7 a is best")), (any, any));
     }
 
-    /// A claim that names a number or a distance has bounds that are no wider, or the inverse ones if the lower curve
-    /// is divided by the higher.
+    /// A claim that names a number or a distance has bounds that are no wider. If the lower curve is divided by the
+    /// higher it has the inverse ones.
     #[test]
     fn intervals_judge_what_claims_say() {
         for (figure, claim) in FIGURES.iter().flat_map(|figure| figure.claims.iter().map(move |claim| (figure, claim)))

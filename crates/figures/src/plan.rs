@@ -174,8 +174,8 @@ struct Scope<'a> {
 }
 
 impl Scope<'_> {
-    /// The text with all that is in braces replaced: `{name}` by a word, `{name:8}` by one whose `{}` is 8,
-    /// `{name/2}` and `{name*2}` by a number, and `{large|small}` by one of them, as the size is.
+    /// The text with all that is in braces replaced. `{name}` becomes a word, and `{name:8}` one whose `{}` is 8.
+    /// `{name/2}` and `{name*2}` become a number, and `{large|small}` becomes one of them, as the size is.
     fn fill(&self, text: &str, depth: usize) -> Result<String, String> {
         if depth > DEPTH_MAX {
             return Err(format!("the word {text:?} contains itself"));

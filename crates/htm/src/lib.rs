@@ -1,8 +1,8 @@
 //! Hardware transactional regions with fallback locks: rtm, emulated and absent back ends.
 //!
 //! A *region* is a stretch of code whose loads and stores of shared words take effect together or not at all. Hardware
-//! does not promise that one ever commits. So a region is always an *elision* of something that works without it: the
-//! fallback locks that it declares at entry, or the lock bits of the words that it touches. (Wang et al., "Using
+//! does not promise that one ever commits. So a region is always an *elision* of something that works without it. That
+//! is the fallback locks that it declares at entry, or the lock bits of the words that it touches. (Wang et al., "Using
 //! Restricted Transactional Memory to Build a Scalable In-Memory Database", EuroSys 2014, §2.1 and §6.1; called DBX
 //! below.)
 //!

@@ -1,10 +1,9 @@
 //! Which values may hold references to values of a pass: they end with the pass, so they are not kept for
 //! later ones.
 //!
-//! The columns that an operation reads are kept one by one, owned, to the end of the execution; references
-//! into them, and into arguments, are unproblematic. The value of an update's closure is kept as it is; if it
-//! may hold a reference to a variable, the procedure runs whole only. Columns of the row that an update
-//! changes never escape it.
+//! The columns that an operation reads are kept one by one, owned, to the end of the execution. References into them,
+//! and into arguments, are unproblematic. The value of an update's closure is kept as it is; if it may hold a reference
+//! to a variable, the procedure runs whole only. Columns of the row that an update changes never escape it.
 //!
 //! Likewise, whether what a loop reads of a row outlives the pass through the loop for which the row lives.
 //!

@@ -1,5 +1,5 @@
-//! Choppings of random sets of procedures against a checker of its own: it knows the sets as they were drawn, not the
-//! plans made of them, enumerates cycles of the graph of all instances, and shares no code with the analysis.
+//! Choppings of random sets of procedures against a checker that shares no code with the analysis. The checker knows
+//! the sets as they were drawn, not the plans made of them. It enumerates cycles of the graph of all instances.
 
 mod brute;
 

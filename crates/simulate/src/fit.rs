@@ -19,9 +19,9 @@ pub struct Observation<const N: usize> {
 /// Rounds of improvement; the costs of seven kinds converge long before.
 const ROUNDS: usize = 20_000;
 
-/// The costs of each kind of step, in nanoseconds, that fit the observations best. A cost that is off its
-/// `likely` value by its own size counts as much as an observation that is off by the square root of `weight`.
-/// Also returns the mean relative difference. `likely` is above zero.
+/// The costs of each kind of step, in nanoseconds, that fit the observations best. A cost may be off its `likely` value
+/// by its own size. That counts as much as an observation that is off by the square root of `weight`. Also returns the
+/// mean relative difference. `likely` is above zero.
 pub fn fit<const N: usize>(observations: &[Observation<N>], likely: &[f64; N], weight: f64) -> ([f64; N], f64) {
     // Each row in units of its time: the target is 1 everywhere.
     let rows: Vec<[f64; N]> =

@@ -2,10 +2,9 @@
 //!
 //! A call is interrupted before one of its steps: between two operations, two pieces, or a piece and the
 //! answer. There it is cancelled, grows too old, loses its client, finds no memory or a disk that fails
-//! ([`befall`]). Then it must have happened once and whole, or not at all, as its answer says: a second
-//! database without such events has the same rows. Or it stalls, while others run ([`stall::stall`]): callers
-//! that do not depend on it continue, the others wait no longer than it, and all see a state in which it is
-//! whole or absent.
+//! ([`befall`]). Then it must have happened once and whole, or not at all, as its answer says. A second database
+//! without such events has the same rows. Or it stalls, while others run ([`stall::stall`]). Callers that do not depend
+//! on it continue, and the others wait no longer than it. All see a state in which it is whole or absent.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::ErrorKind;

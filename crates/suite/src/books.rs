@@ -1,13 +1,13 @@
 //! Bookkeeping: writes of procedures to several tables belong together, for every reader at every time.
 //!
 //! Each account is of a branch, and a branch keeps the sum of its accounts' balances. Procedures deposit and
-//! transfer: what they do to accounts they answer, what they do to sums they only add, so a protocol that
-//! publishes piece by piece may do that later. Others look meanwhile, and write: snapshots, closures,
-//! explicit transactions, and, if the database is on a disk, recoveries of what is durable at some moment.
-//! For all of them each branch's sum is that of its accounts, and so is what its reserve has got: another
-//! procedure draws on that, and is the only one that reads it, so a protocol may let it wait for what the
-//! others add. Part of the sum is in a column of few bits, near an end of its range: an addition that was
-//! published late and did not fit would end the process.
+//! transfer. They answer with the balances of accounts, but only add to sums. So a protocol that publishes piece by
+//! piece may add to the sums later. Others look meanwhile, and write: snapshots, closures, explicit transactions, and,
+//! if the database is on a disk, recoveries of what is durable at some moment. In every state each branch's sum is that
+//! of its accounts, and so is the total that its reserve has received. Another procedure draws on the reserve, and is
+//! the only one that reads it. So a protocol may let it wait for the additions of the others. Part of the sum is in a
+//! column of few bits, near an end of its range. An addition that was published late and did not fit would end the
+//! process.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -380,8 +380,8 @@ fn keep_books_once(
     })
 }
 
-/// Canary: one that missed what another of its group had ended with before it began is convicted, though
-/// something was pending; and need not be if it is of another group.
+/// Canary: a transaction misses one of its own group that had ended before it began. It is convicted, although
+/// something was pending. It need not be if the other one is of another group.
 fn order_in_groups_is_judged(mut history: History) -> Option<Inconclusive> {
     let mut missed = Vec::new();
     for t in &history.transactions {
@@ -457,10 +457,9 @@ fn audit_recovered(again: &Database) -> Result<i64, String> {
 /// tries others.
 const STRIDE: u64 = 3;
 
-/// Deposits again and again, and before another step of it each time has helpers end epochs and write logs
-/// meanwhile, as far as they need not wait; then cuts the power on a copy of the disk, and once more when the
-/// deposit has ended. Whatever was durable then is whole. How many of the helpers had to wait for the
-/// deposit.
+/// Deposits again and again. Each time, before another of its steps, helpers end epochs and write logs, as far as they
+/// need not wait. Then the power is cut on a copy of the disk, and once more when the deposit has ended. Whatever was
+/// durable then is whole. How many of the helpers had to wait for the deposit.
 ///
 /// # Errors
 /// A call that was half recovered, or was lost.
@@ -508,8 +507,8 @@ pub fn cut_power_amid_deposits(setting: &Setting, seed: u64) -> Result<u32, Stri
     Ok(waited)
 }
 
-/// Between the answer of a deposit and when it is durable: how far it is, what has happened since the step
-/// before, whether what it deferred is still pending, and what a recovery has of it.
+/// A moment between the answer of a deposit and when it is durable. It says how far the deposit is and what has
+/// happened since the step before. It says whether its deferred additions are pending, and what a recovery has of it.
 type Moment = (&'static str, fn(&Database), bool, i64);
 
 const MOMENTS: [Moment; 4] = [
@@ -519,8 +518,8 @@ const MOMENTS: [Moment; 4] = [
     ("when that was flushed", |db| (0..2).for_each(|_| db.step()), false, 1),
 ];
 
-/// Deposits once, where something of it is deferred, and ends the process so at each of these moments:
-/// whatever was answered and is to be kept is there, and what is there is whole.
+/// Deposits once, with additions that are deferred, and ends the process at each of these moments. Every answered
+/// deposit that must be kept is there, and each one that is there is whole.
 ///
 /// # Errors
 /// A call that was half recovered, was lost, or was answered too early; or that nothing was pending.

@@ -358,9 +358,9 @@ fn under_no_policy_does_anybody_restart_more_often_than_its_patience_lasts() {
     }
 }
 
-/// The attempts of a transaction that reads a row which another changes all the time, and so is stale when it
-/// is to be decided: of each of the first attempts the row changes behind its back, of others too unless
-/// nothing is decided.
+/// The attempts of a transaction that reads a row which another changes all the time, so that it is stale at its
+/// decision. The row changes during each of the first attempts. It changes during others too, unless nothing is
+/// decided.
 fn attempts_of_one_that_is_stale(builder: Builder, first: u32, writes: bool) -> (u32, Statistics) {
     let (db, tables) = open(builder);
     let (ends, updates) = (AtomicBool::new(false), AtomicU64::new(0));

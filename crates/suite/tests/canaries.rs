@@ -114,8 +114,8 @@ fn caught_under_load(alarm: Alarm, protocol: &'static str, fault: Fault) -> Stri
     caught_by("broken_protocol", &format!("{protocol} {fault:?} {alarm:?}"))
 }
 
-/// Runs a workload under a broken protocol until its check finds the rule of this clause violated, one that
-/// compares the data with what the terminals committed; fails if that takes longer than [`TRIED`].
+/// Runs a workload under a broken protocol until its check finds the rule of this clause violated. The rule compares
+/// the data with what the terminals committed. Fails if that takes longer than [`TRIED`].
 fn caught_by_workload(protocol: &'static str, fault: Fault, workload: &str, clause: &str) {
     caught_by("broken_workload", &format!("{protocol} {fault:?} {workload} {clause}"));
 }
@@ -568,9 +568,9 @@ fn an_extension_of_what_was_overwritten_is_caught_by_schedules_and_histories() {
     caught_by_histories("tictoc", Fault::ExtendOverwritten);
 }
 
-/// The fourth reads X, which the first has made valid for longer; the second overwrites X and ends; the third
-/// begins, reads Y and ends; the fourth overwrites Y. It may come before the second, and so the third before
-/// both: then the order is not that of time.
+/// The fourth reads X, which the first has made valid for longer. The second overwrites X and ends. The third begins,
+/// reads Y and ends, and the fourth overwrites Y. It may come before the second, and so the third before both: then the
+/// order is not that of time.
 fn overwritten_in_the_past() -> (Spec, [usize; 11]) {
     // In runs of their own.
     const OTHER: u32 = 1;

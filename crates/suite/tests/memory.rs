@@ -1,8 +1,8 @@
 //! At the memory limit a transaction that writes more is refused, all reads and deletes continue, and space is
 //! returned.
 //!
-//! Tables of either organization, with an index of every kind and long texts, are filled until the limit refuses,
-//! looked at, emptied in every way, and filled again. A map beside the database has the expected rows.
+//! Tables of either organization, with an index of every kind and long texts, are filled until the limit refuses. They
+//! are read, emptied in every way, and filled again. A map beside the database has the expected rows.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -450,7 +450,7 @@ fn what_a_large_transaction_notes_counts_and_is_given_back() {
 }
 
 /// A transaction that reads without end is refused above the limit of rows, where a list of reads grows
-/// without end; rows that were read are locked once, so locking never gets there.
+/// without end. Rows that were read are locked once, so locking never gets there.
 #[test]
 fn a_transaction_that_only_reads_is_bounded_too() {
     const READS: u32 = 1_000_000;

@@ -59,16 +59,16 @@ fn a_failing_disk_loses_nothing_acknowledged_and_a_failed_flush_ends_acknowledge
 
 #[test]
 fn seeds_that_found_something_find_it_no_more() {
-    // What each found when it was there (the workload may have changed since; reduced tests are beside the
-    // mends): a segment without entries deleted below its checkpoint's begin; a durable epoch told of an
-    // incarnation in which nothing was durable; a directory whose name was never synced; a recovered batch
+    // Faults that each found (the workload may have changed since, and reduced tests are beside the mends). The first:
+    // a segment without entries deleted below its checkpoint's begin. The second: a durable epoch reported of an
+    // incarnation in which nothing was durable. Then a directory whose name was never synced, and a recovered batch
     // that no flush had answered for.
     for seed in [74, 1144, 263, 673] {
         Case::of(seed, Plan::Cuts).run().unwrap_or_else(|problem| panic!("{problem}"));
     }
-    // A second sync of a directory's name that lies; one of the directory of log segments, after a
-    // checkpoint's failed; a manifest whose sync failed, read by the next opening; a segment in the making,
-    // whose header was on the disk and its end was not.
+    // A second sync of a directory's name that lies, or one of the directory of log segments, after a checkpoint's
+    // failed. Then a manifest whose sync failed, read by the next opening. Last, a segment that was being made: its
+    // header was on the disk and its end was not.
     for seed in [2156, 8_932_196_089_329_265_524, 901_267_381_035_261_773, 18_356_321_145_322_667_549] {
         Case::of(seed, Plan::Faults).run().unwrap_or_else(|problem| panic!("{problem}"));
     }

@@ -4,11 +4,11 @@
 //! commit used up much of the TIDs of the epoch ([`Epochs::end_if_late`]). Every commit reads it once, after its last
 //! lock is held or inside its region. So epochs are no measure of time.
 //!
-//! Where snapshots are durable, their numbers are never reused, also by a later opening: it begins [`UNSAID_MAX`] above
-//! the newest epoch that the disk has recorded. So epochs must not be further ahead of that record. A thread that ends
-//! an epoch half as far ahead has the disk record it ([`Epochs::bound_by`]). At three quarters of the way epochs are
-//! *far*. Until the disk has recorded them, the ticker and the log end none, and no caller begins work that would. The
-//! callers that began before are fewer than the last quarter.
+//! Where snapshots are durable, their numbers are never reused, also by a later opening. That one begins [`UNSAID_MAX`]
+//! above the newest epoch that the disk has recorded. So epochs must not be further ahead of that record. A thread that
+//! ends an epoch half as far ahead has the disk record it ([`Epochs::bound_by`]). At three quarters of the way epochs
+//! are *far*. Until the disk has recorded them, the ticker and the log end none, and no caller begins work that would.
+//! The callers that began before are fewer than the last quarter.
 
 use std::sync::OnceLock;
 

@@ -1,7 +1,7 @@
 //! Partitions of a database: which one a key belongs to, and the lock that makes a thread the owner of one.
 //!
-//! Inside one process data are shared memory, so nothing is sent to an owner: **the owner of a partition is
-//! whichever thread holds its lock** (decision record 20). Locks of several are taken in ascending order.
+//! Inside one process data are shared memory, so nothing is sent to an owner. **The owner of a partition is the thread
+//! that holds its lock** (decision record 20). Locks of several are taken in ascending order.
 
 use std::fmt;
 use std::ops::Bound;

@@ -14,7 +14,7 @@
 //! Additions that were deferred in windows are published before a closing ends: see [`Deferrals`].
 //!
 //! Fair by turns. A worker that finds the windows closed notes in its word that it waits. A thread that comes to close
-//! them first lets each waiting worker have its window, and does not wait for a second one of the same worker. So a
+//! them first lets each waiting worker have its window. It does not wait for a second one of the same worker. So a
 //! worker waits at most until each other thread has closed once. A closing thread waits for at most one window of each
 //! worker. No closing thread waits for one that waits to close or to open, so there is no deadlock.
 

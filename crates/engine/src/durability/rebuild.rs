@@ -1,6 +1,6 @@
 //! Secondary indexes after a recovery: made again from the rows, by ordinary transactions. Primary keys with floats are
-//! compared with their rows meanwhile: revisions before wrote a row at -0.0, or at a NaN of any bits, where none is
-//! looked for now.
+//! compared with their rows meanwhile. Earlier revisions wrote rows at -0.0, or at a NaN of any bits, where no lookup
+//! searches now.
 //!
 //! The log does not hold them, so they cannot disagree with it. All threads work on one table at a time.
 

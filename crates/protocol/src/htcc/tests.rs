@@ -1,5 +1,5 @@
-//! Hot records step by step: which transactions are kept out or refuted when a record changes its class, which
-//! locks are released, and what makes records hot.
+//! Hot records step by step. The tests show which transactions are kept out or refuted when a record changes its class.
+//! They show which locks are released, and what makes records hot.
 
 use seriatim_base::Tid;
 use seriatim_catalog::{ColumnSet, Key, KeyBuf};

@@ -19,7 +19,7 @@ use super::reserve;
 use super::writes::{Deferred, Link, RowPart, Write, WriteSet};
 
 /// The leaves last used of ordered tables: the node buffer of DBX §6.2. Ascending keys often share all but their last
-/// column, so a table has a hint for each of a few values of the bits above a key's lower half. A hint knows its tree,
+/// column. So a table has a hint for each of a few values of the bits above a key's lower half. A hint knows its tree,
 /// so tables may share one.
 #[derive(Debug)]
 pub struct LeafHints(Box<[LeafHint; HINTS]>);
@@ -329,9 +329,9 @@ impl<O: Origin> Attempt<O> {
         self.settle_rows(tid, claim, |entry, _| (0, before(entry), tid.epoch()));
     }
 
-    /// As [`Attempt::settle`]. `replaced` gives the place in the record to which the row version was copied, or zero;
-    /// the row version that was replaced; and the epoch in which that was replaced for later readers: epoch 0 if they
-    /// cannot reach it. Parts outside of a row version may be shared with other versions.
+    /// As [`Attempt::settle`]. `replaced` gives the place in the record to which the row version was copied, or zero,
+    /// and the row version that was replaced. It also gives the epoch in which that was replaced for later readers. The
+    /// epoch is 0 if they cannot reach it. Parts outside of a row version may be shared with other versions.
     #[inline]
     pub fn settle_rows(
         &mut self,
@@ -365,8 +365,8 @@ impl<O: Origin> Attempt<O> {
         }
     }
 
-    /// How many queued records to look at after the attempt: `most`, and twice what it queued itself, so that
-    /// the queue shrinks whatever the transactions delete.
+    /// How many queued records to look at after the attempt: `most`, and twice what it queued itself. So the queue
+    /// shrinks whatever the transactions delete.
     pub fn due(&self, most: usize) -> usize {
         most.saturating_add(2 * self.queued)
     }

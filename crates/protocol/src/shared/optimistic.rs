@@ -402,8 +402,8 @@ impl<O: Origin> Optimistic<O> {
             }
             let (table, key) = (write.table(), self.base.writes.deferred[at].key());
             match self.link(table, key, record).map_err(record::full)? {
-                // An earlier row of the key needs no other note than that of the insertion: its record would
-                // not have been unlinked while this worker is online.
+                // An earlier row of the key needs no other note than that of the insertion. Its record would not have
+                // been unlinked while this worker is online.
                 Linked::Linked => self.base.writes.linked(entry),
                 Linked::Exists(_) | Linked::Refused => {
                     return Err(self.record_conflict(Phase::Lock, ValidationFailure::Write(entry)));

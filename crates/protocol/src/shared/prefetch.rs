@@ -51,9 +51,9 @@ struct Slot {
 // Every row prefetched writes one.
 const _SLOTS_ARE_SMALL: () = assert!(size_of::<Slot>() == 16);
 
-/// How far a row has come, in one word: a hint of its bucket, with bit 63, and bit 0 if the whole record is wanted; the
-/// address of its record, with bit 62 once
-/// its newest row version was requested; or one of the two constants.
+/// The state of a row's prefetch, in one word. It is a hint of its bucket, with bit 63, and bit 0 if the whole record
+/// is wanted. Or it is the address of its record, with bit 62 once its newest row version was requested, or one of the
+/// two constants.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Stage(u64);
 

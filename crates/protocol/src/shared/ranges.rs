@@ -2,10 +2,10 @@
 //! it has changed.
 //!
 //! A node version belongs to a leaf, which also holds keys outside of the scanned range, and behind the last row that
-//! was requested. So a worker that takes notes ([`super::rebase`]) notes, for each leaf that a scan reads, the part of
-//! the range in the leaf and its records. When the leaf has changed, that part is scanned again, as far as the
-//! transaction looked. If it holds the same records, the entry of the node set takes the new node version, and the
-//! commit is tried again, which decides as usual. The read set covers the contents of the records.
+//! was requested. So a worker that takes notes ([`super::rebase`]) notes each leaf that a scan reads. A note has the
+//! part of the range in the leaf and its records. When the leaf has changed, that part is scanned again, as far as the
+//! transaction looked. If it holds the same records, the entry of the node set takes the new node version. The commit
+//! is tried again, and decides as usual. The read set covers the contents of the records.
 //!
 //! Leaves that come into a part when it is scanned again are entries without notes.
 
@@ -123,10 +123,10 @@ impl<O: Origin> Optimistic<O> {
         Ok(true)
     }
 
-    /// Moves an entry of the node set to the newest node version of its leaf, if it `may` and the leaf has changed only
-    /// outside of the used part. Returns whether there was a newer one; `None` if that part has changed, or was not
-    /// noted. While the attempt does not commit yet, its scans may continue in the records that they hold of a leaf:
-    /// then all of these count as used.
+    /// Moves an entry of the node set to the newest node version of its leaf. It does so if it `may`, and if the leaf
+    /// has changed only outside of the used part. Returns whether there was a newer one; `None` if that part has
+    /// changed, or was not noted. While the attempt does not commit yet, its scans may continue in the records that
+    /// they hold of a leaf. Then all of these count as used.
     pub(super) fn rebase_range(&mut self, entry: usize, may: bool, commits: bool) -> Option<bool> {
         // SAFETY: as in `node_set_failure`.
         let word = unsafe { &*self.node_set[entry].node_version.address() };
@@ -203,8 +203,8 @@ fn up_to(next: Bound<KeyBuf>) -> Bound<KeyBuf> {
 }
 
 fn key_of<'t>(record: RecordPtr, class: KeyClass) -> Key<'t> {
-    // SAFETY: it was linked when the leaf was read, key words of a record that was linked never change, and
-    // the worker has been online since.
+    // SAFETY: it was linked when the leaf was read, and the worker has been online since. Key words of a record that
+    // was linked never change.
     unsafe { read_key(record, class) }
 }
 

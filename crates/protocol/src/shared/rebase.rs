@@ -19,8 +19,8 @@
 //! version, into which nothing was merged.
 //!
 //! An access without notes is not rebased. A worker takes notes when one of its attempts was refuted recently.
-//! It takes them for calls that leave out columns of the table that updates change, and for each read of a row
-//! that the attempt wrote.
+//! It takes them for calls that leave out columns of the table that updates change. It also takes them for each read of
+//! a row that the attempt wrote.
 
 use std::sync::atomic::Ordering;
 

@@ -27,7 +27,7 @@ pub trait Variant: Send {
     type By: Origin;
     /// Whether its attempts note which columns they use, to be rebased.
     const REBASES: bool = false;
-    /// Whether a commit copies a row version to the place in the record that was free when its row was updated, so that
+    /// Whether a commit copies a row version to the place in the record that was free when its row was updated. Then
     /// the version itself is not published.
     const COPIES: bool = false;
     /// Whether its attempts can reserve the rows that they access.

@@ -1,5 +1,5 @@
-//! Files of a database directory over time: files of an older format, user data that looks like log batches, and
-//! files of processes that ended without closing.
+//! Files of a database directory over time. They are files of an older format, user data that looks like log batches,
+//! and files of processes that ended without closing.
 
 use std::collections::BTreeSet;
 use std::io;

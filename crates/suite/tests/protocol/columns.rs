@@ -1,5 +1,5 @@
-//! Transactions at different columns of one row pass each other where a protocol says so, and additions to
-//! one column too; whatever uses what another changed is refuted.
+//! Transactions at different columns of one row commit side by side where a protocol says so, and so do additions to
+//! one column. A transaction that uses a value that another changed is refuted.
 
 use seriatim_base::Tid;
 use seriatim_catalog::{ColumnDef, ColumnId, ColumnSet, ColumnType, ColumnUse, Key, RowRef};

@@ -1,5 +1,5 @@
-//! `peek_committed`, under every protocol: a reader without a transaction sees committed versions with their
-//! own TIDs, each newer than the last, and nothing of an open transaction.
+//! `peek_committed`, under every protocol. A reader without a transaction sees committed versions with their own TIDs,
+//! each newer than the last. It sees nothing of an open transaction.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};

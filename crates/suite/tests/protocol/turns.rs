@@ -1,10 +1,10 @@
-//! What must hold of every protocol whatever another transaction does between any two steps of one: every
-//! access to the head of a record is such a step, and every lock of a gap, so reads, locks, validation and
-//! installation are cut at each place (`seriatim_base::thread::interrupt`), or by a seed's schedule of
-//! several threads (`take_turns`). Direct mode, where nothing is atomic but words.
+//! Rules that hold for every protocol, whatever another transaction does between any two steps of one. Every access to
+//! a record header is such a step, and so is every lock of a gap. So reads, locks, validation and installation are
+//! interrupted at each step (`seriatim_base::thread::interrupt`), or by a seed's schedule of several threads
+//! (`take_turns`). Direct mode, where nothing is atomic but words.
 //!
-//! Where a protocol can hold transactions, each case runs with none of them held, all, and every second one
-//! from the first or the second on.
+//! Where a protocol can hold transactions, each case runs with none of them held and with all. It also runs with every
+//! second one held, from the first or the second on.
 
 mod histories;
 mod snapshots;
@@ -362,8 +362,8 @@ fn a_locking_attempt_fails<P: Protocol>() {
     assert!(attempt(&mut slow, |worker| bench.change(worker, 0, |value| value + 1)).is_some());
 }
 
-/// A transaction that has read a row which another one has locked at access, and reads a second row in the middle of
-/// that one's commit, sees one state or is refuted.
+/// A transaction has read a row which another one has locked at access. It reads a second row in the middle of that
+/// one's commit. It sees one state or is refuted.
 fn readers_of_locked_rows<P: Protocol>() {
     if !P::INFO.capabilities.reserves {
         return;
@@ -492,9 +492,9 @@ fn fleeting_insert_skew<P: Protocol>() {
     }
 }
 
-/// One writes since a row is not there, as it finds in what a third has linked for it and then takes back; the other
-/// inserts that row, since nothing was written. A transaction that comes late in the order had read the unwritten row,
-/// if the protocol has such.
+/// One transaction writes because a row is missing. It finds that out in a record that a third has linked for the row
+/// and then takes back. The other inserts that row, since nothing was written. A transaction that comes late in the
+/// order had read the unwritten row, if the protocol has such.
 fn taken_back_insert_skew<P: Protocol>() {
     every_step(|at| {
         let bench = Bench::<P>::open(HtmMode::Absent, &[0, 0, 0]);

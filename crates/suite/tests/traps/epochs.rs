@@ -1,5 +1,5 @@
-//! The epoch of a commit is that of its commit, not of its begin, so that the
-//! transactions of all epochs up to one are a prefix of a serial order; and what was published is readable.
+//! The epoch of a commit is that of its commit, not of its begin. So the transactions of all epochs up to one are a
+//! prefix of a serial order. A published commit is readable.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;

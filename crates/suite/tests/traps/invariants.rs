@@ -1,5 +1,5 @@
-//! A body may run on values that never existed together; nothing it does then is ever reported, be it a panic, an
-//! abort of its own, a duplicate key, or a loop that does not end.
+//! A body may run on values that never existed together. Nothing that it does then is ever reported. It may be a panic,
+//! an abort of its own, a duplicate key, or a loop that does not end.
 
 use std::cell::Cell as Counter;
 use std::panic::{AssertUnwindSafe, catch_unwind};

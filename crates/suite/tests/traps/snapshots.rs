@@ -1,5 +1,5 @@
-//! A snapshot begun while writers install sees all of a transaction or nothing of it; and what a receipt says
-//! is committed is readable by every transaction that begins afterwards.
+//! A snapshot begun while writers install sees all of a transaction or nothing of it. A commit that a receipt reports
+//! is readable by every transaction that begins afterwards.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicI64, Ordering};

@@ -1,5 +1,5 @@
-//! Records that change in other columns, and ranges that change elsewhere: what passes, what a flip is then,
-//! and what notes are worth after a repair.
+//! Records that change in other columns, and ranges that change elsewhere: which attempts pass. Also what a change
+//! between hot and cold does then, and whether notes hold after a repair.
 
 use std::ops::Bound;
 

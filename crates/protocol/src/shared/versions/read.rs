@@ -87,7 +87,8 @@ fn unlinked_since<V: View>(table: &Table, view: V) -> Option<Epoch> {
     view.whole().filter(|&whole| table.unlinked.newest().epoch() > whole)
 }
 
-/// The result of the view for records that had the same key, one after the other: at most one of them has a row in it.
+/// The result of the view for records that had the same key, one after the other. At most one of them has a row in the
+/// view.
 fn shown_of<O: Origin, V: View>(
     attempt: &mut Optimistic<O>,
     table: &Table,

@@ -92,8 +92,8 @@ fn the_first_records_of_a_scan_are_few_and_the_next_are_the_rest_of_their_leaf()
     }
 }
 
-/// Whatever becomes of the leaf between the first records and the rest: the rest is as it is then, and either it comes
-/// with the node version of the first, or that does not hold any more.
+/// The leaf may change in any way between the first records and the rest. The rest is as it is then. Either it comes
+/// with the node version of the first records, or that version does not hold any more.
 #[test]
 fn a_leaf_that_changes_before_its_rest_is_shown_has_another_node_version() {
     let linked = || (0..25).map(|n| 100 + 2 * n);

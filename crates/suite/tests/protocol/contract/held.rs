@@ -1,4 +1,4 @@
-//! Held transactions: until they are decided nothing of them moves the version of a leaf or bucket, they see
+//! Held transactions. Until they are decided none of their changes moves the version of a leaf or bucket. They see
 //! their own rows all the same, and a transaction that read there can be decided first.
 
 use std::ops::Bound;
@@ -46,8 +46,8 @@ fn scan(
     Ok(rows)
 }
 
-/// One transaction holds an insertion, the other has looked where the row will be: the reader can be decided
-/// first, and then both commit; decided second it cannot.
+/// One transaction holds an insertion, and the other has looked where the row will be. If the reader is decided first,
+/// both commit. If it is decided second, it cannot commit.
 fn reader_and_inserter(look: impl Fn(&Bench<OccBatch>, &mut Held) -> Result<(), OpError>) {
     for mode in modes() {
         for inserter_is_executed_first in [true, false] {
