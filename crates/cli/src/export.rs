@@ -93,7 +93,7 @@ pub(crate) fn run(matches: &ArgMatches) -> Result<(), Failure> {
 /// Why an export ends early.
 enum Stop {
     Run(Failure),
-    /// What was to be written.
+    /// The output that could not be written.
     Output(io::Error),
 }
 

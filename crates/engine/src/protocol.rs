@@ -50,7 +50,7 @@ pub(crate) trait OpenProtocol: Send + Sync {
     /// As [`Protocol::peek_committed`].
     ///
     /// # Safety
-    /// As there.
+    /// The conditions of [`Protocol::peek_committed`].
     unsafe fn peek_committed(
         &self,
         table: &Table,
@@ -62,10 +62,10 @@ pub(crate) trait OpenProtocol: Send + Sync {
     /// As [`Recover::restore`].
     ///
     /// # Safety
-    /// As there.
+    /// The conditions of [`Recover::restore`].
     ///
     /// # Errors
-    /// As there.
+    /// The errors of [`Recover::restore`].
     unsafe fn restore(
         &self,
         core: &mut Core,
@@ -79,7 +79,7 @@ pub(crate) trait OpenProtocol: Send + Sync {
     /// As [`Recover::finish_restore`].
     ///
     /// # Safety
-    /// As there.
+    /// The conditions of [`Recover::finish_restore`].
     unsafe fn finish_restore(&self, core: &mut Core, table: &Table);
 }
 

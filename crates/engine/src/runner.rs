@@ -67,9 +67,8 @@ impl Receipt {
         self.tid.epoch()
     }
 
-    /// A snapshot's number, where durability is by snapshot (option `durable_snapshots` of `dbx-tc`). For a
-    /// read-only transaction it is the snapshot that it read. Otherwise it is the first snapshot that shows the
-    /// transaction and what it read.
+    /// A snapshot's number, if durability is by snapshot. For a read-only transaction it is the snapshot that it
+    /// read. Otherwise it is the first snapshot that shows the transaction and everything that it read.
     ///
     /// The next recovery keeps the transaction if its snapshot
     /// ([`Recovery::durable_snapshot`](crate::Recovery::durable_snapshot)) is not below this one. Later snapshots have

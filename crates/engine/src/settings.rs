@@ -32,7 +32,7 @@ pub struct Settings {
     pub hot_tables: Vec<String>,
     /// How many partitions the database has; `None` for the default.
     pub partitions: Option<usize>,
-    /// To which of them a value belongs.
+    /// The function that assigns a value to a partition.
     pub partition_by: PartitionBy,
     /// Whether commits skip the validation of reads.
     pub without_validation: bool,

@@ -1,4 +1,4 @@
-//! Whether a claim holds of what was measured.
+//! Decides whether a claim holds for the measurements.
 //!
 //! A quantity that cannot be computed, or that means nothing here, is *not shown here*, with the reason. It neither
 //! holds nor differs. Nor does one of a simulation that is *not proven*.

@@ -39,7 +39,7 @@
 //! 7. **A panic surfaces**, but only from direct mode or an emulated region: hardware swallows it. A body
 //!    that panicked in hardware runs next in direct mode.
 //!
-//! [`Whole`] runs code that keeps none of these rules, for a protocol that wants to show what comes of that.
+//! [`Whole`] runs code that keeps none of these rules, for a protocol that shows the consequences.
 //!
 //! Code outside changes a word that regions read through [`Htm::outside`] in two cases. The change is an atomic
 //! read-modify-write (such as taking a lock bit), or no lock covers the word (an epoch, a snapshot number). The plain

@@ -295,7 +295,7 @@ impl Heap {
         Ok(Span { touched: true, returned: false, ..span })
     }
 
-    /// Takes back what is left of a span, unless it is too small to keep.
+    /// Takes back the rest of a span, unless it is too small to keep.
     #[must_use]
     pub(crate) fn give_back(&self, span: Span) -> Option<Span> {
         if span.bytes < LEFTOVER_MIN {

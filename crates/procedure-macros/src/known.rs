@@ -96,7 +96,7 @@ impl Slicer<'_> {
         used.is_subset(&self.known)
     }
 
-    /// The slice does not bind what this pattern does.
+    /// The slice does not bind the variables of this pattern.
     fn leaves_out(&mut self, pattern: &Written) {
         pattern.binds().iter().for_each(|variable| {
             self.known.remove(variable);

@@ -84,7 +84,7 @@ impl HashHint {
     /// first of them.
     ///
     /// # Safety
-    /// As there.
+    /// The conditions of [`HashHint::guess`].
     #[inline(never)]
     pub unsafe fn guess_behind(self, _pin: Pinned<'_>) -> Option<RecordPtr> {
         // SAFETY: the caller's promise; the thread is pinned.

@@ -1,4 +1,4 @@
-//! Records as the store sees them: key words at the pointer, whatever the protocol likes behind them.
+//! Records as the store sees them: key words at the pointer, and the data of the protocol behind them.
 //!
 //! ```text
 //! KeyClass::Word8    +0 u64 key

@@ -342,7 +342,7 @@ pub struct Staged {
     /// The record that will hold it.
     pub record: RecordPtr,
     /// Where the row version goes. Its first word already points to `fixed` where the table has a fixed part;
-    /// all else is zero.
+    /// all other bytes are zero.
     pub row: RowPtr,
     /// Where the fixed part goes; dangling where the table has none. Zeroed.
     pub fixed: NonNull<u8>,

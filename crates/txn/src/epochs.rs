@@ -30,14 +30,14 @@ pub struct Epochs {
 /// How far epochs may be ahead of the disk's record.
 pub const UNSAID_MAX: u64 = 1 << 16;
 
-/// After this many more epochs the disk is asked again.
+/// After this many more epochs the disk records the epoch again.
 const ASK_AGAIN: u64 = UNSAID_MAX / 64;
 
 /// Takes the current epoch. Returns the newest recorded one, and has the disk record more if that is
 /// [`half`](UNSAID_MAX) as far behind as allowed.
 pub type RecordEpoch = Box<dyn Fn(Epoch) -> Epoch + Send + Sync>;
 
-/// Where that is looked at next, and from where on epochs are far.
+/// The epoch at which the distance is checked next, and the first epoch that is far.
 struct Bound {
     look: AtomicU64,
     far: AtomicU64,
@@ -148,7 +148,7 @@ impl Epochs {
     /// From now on the disk's record bounds the epochs.
     pub fn bound_by(&self, said: RecordEpoch) {
         let is_first = self.bound.said.set(said).is_ok();
-        assert!(is_first, "one disk says it");
+        assert!(is_first, "only one disk records epochs");
         self.bound.look(self.current());
     }
 
@@ -158,7 +158,7 @@ impl Epochs {
         self.bound.is_passed(|| self.current(), 0)
     }
 
-    /// An epoch was ended, perhaps.
+    /// Called after an epoch may have ended.
     #[inline]
     fn ended(&self) {
         if self.current.load(Ordering::Relaxed) >= self.bound.look.load(Ordering::Relaxed) {
@@ -166,7 +166,7 @@ impl Epochs {
         }
     }
 
-    /// Makes a snapshot; no window is open. Offers it, if none is offered only if it is to be `always`.
+    /// Makes a snapshot while no window is open. Offers it if `always`, or if another snapshot is on offer.
     fn make(&self, eventual: &Eventual, htm: &Htm, always: bool) -> TakenSnapshot {
         let made = eventual.make(htm, &self.current);
         eventual.offer(made, always);

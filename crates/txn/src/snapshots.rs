@@ -179,7 +179,7 @@ impl Eventual {
         Some(TakenSnapshot { number, whole, made })
     }
 
-    /// The newest that is offered, if one is; counts a reader of this worker that wants everything of the
+    /// Returns the newest snapshot on offer, or `None`. Counts a reader of this worker that needs all commits of the
     /// epochs up to `includes`.
     #[inline]
     pub(crate) fn look(&self, epoch: &AtomicU64, worker: WorkerId, includes: Epoch) -> Option<TakenSnapshot> {
@@ -193,8 +193,8 @@ impl Eventual {
         newest
     }
 
-    /// Makes a snapshot while no window is open. Its reader makes it online, or takes it as it is
-    /// [offered](Eventual::offer).
+    /// Makes a snapshot while no window is open. Its reader must be online here, or take the snapshot from
+    /// [an offer](Eventual::offer).
     pub(crate) fn make(&self, htm: &Htm, epoch: &AtomicU64) -> TakenSnapshot {
         let made = Instant::now().nanoseconds();
         let whole = match self.terms.ends_epochs {

@@ -83,7 +83,7 @@ impl RecordAccess<'_> {
         timestamp > self.safe && timestamp != self.now
     }
 
-    /// Looks up what this access knew of others.
+    /// Looks up what this access knows of other transactions.
     #[cold]
     fn refresh(&mut self, clock: &Clock) {
         (self.safe, self.is_fresh) = (clock.safe(), true);
@@ -103,7 +103,7 @@ impl RecordAccess<'_> {
             _ if written != ended_writer && self.is_in_the_way(written) => None,
             true if self.overwrites_readers => Some(read),
             true => (!others && !shares).then_some(read),
-            // Whether others are under way had better be known.
+            // The access should know whether other transactions are running.
             false if others => self.is_fresh.then_some(reader.max(self.now) | SHARED),
             false if shares => Some(read),
             false => Some(self.now),

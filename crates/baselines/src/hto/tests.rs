@@ -43,7 +43,7 @@ fn commit(open: &mut Open) {
     assert!(matches!(open.commit(&mut NoRedo), Ok(Outcome::Committed(_))));
 }
 
-/// Ends it, and begins anew.
+/// Ends the transaction, and begins another one.
 fn retry(open: &mut Open) {
     open.abort();
     open.begin(Mode::ReadWrite, Priority::NONE);

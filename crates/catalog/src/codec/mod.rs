@@ -43,8 +43,8 @@ impl KeyCodec {
     }
 
     /// The codec of an index's entries: the index's columns, then further ones if it is not unique. These are the
-    /// columns of the primary key that are not among the index's. So too in a unique index of distinct NULLs, but only
-    /// in entries that have one.
+    /// columns of the primary key that are not among the index's. A unique index of distinct NULLs also has
+    /// them, but only in entries with a NULL.
     pub fn for_index(index: &IndexDef, table: &TableDef) -> KeyCodec {
         let mut parts = index.parts.clone();
         if table.has_shared_keys(index) {

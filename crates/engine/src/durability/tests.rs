@@ -592,7 +592,7 @@ struct Rated {
     rate: f64,
 }
 
-/// As revisions before wrote keys: by the total order of IEEE 754.
+/// Earlier revisions encoded keys by the total order of IEEE 754.
 #[test]
 fn a_row_at_a_key_that_no_lookup_finds_is_refused_when_the_database_is_opened() {
     for rate in [-0.0, f64::from_bits(f64::NAN.to_bits() | 1), -f64::NAN, 0.0, f64::NAN, -1.0] {

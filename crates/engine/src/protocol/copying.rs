@@ -1,4 +1,4 @@
-//! The protocol that copies rows notices every row that is kept for too long.
+//! Tests of the test protocol that copies rows. It detects a row that is used after the transaction must release it.
 
 use std::ops::Bound;
 
@@ -15,7 +15,7 @@ use seriatim_txn::{
 use crate::index::read_primary;
 use crate::{DynHandle, Engine, Settings, TxCore};
 
-/// A number read from a row that is gone.
+/// A number that is read from a row after its copy was overwritten.
 const GONE: u64 = u64::from_ne_bytes([POISON; 8]);
 
 /// Cells whose values are ten times their ids, with an index by value; and a worker with an open transaction.

@@ -345,7 +345,7 @@ impl Session {
         }
     }
 
-    /// Forwards what was held, since it does not match a template.
+    /// Forwards the held messages, since they do not match a template.
     fn release_held(&mut self) {
         if let Phase::Gathering { .. } = self.phase
             && let Phase::Gathering { held, .. } = std::mem::replace(&mut self.phase, Phase::Passing)

@@ -245,7 +245,7 @@ impl Redo for Adds<'_> {
     }
 }
 
-/// Reports the updates of these sums as additions, and all else as it is.
+/// Reports the updates of these sums as additions, and other writes unchanged.
 pub(super) struct AddsTo<'a, 'r> {
     pub(super) notes: &'a [Note],
     pub(super) redo: &'r mut dyn Redo,

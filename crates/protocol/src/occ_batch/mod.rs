@@ -41,8 +41,8 @@ pub struct OccBatch {
 impl Protocol for OccBatch {
     const INFO: ProtocolInfo = ProtocolInfo {
         name: "occ-batch",
-        summary: "optimistic; a validator orders batches of executed transactions, so that those who read commit \
-            before those who write",
+        summary: "optimistic; a validator orders batches of executed transactions, so that readers commit before \
+            writers",
         source: "Ding, Kot, Gehrke, Improving Optimistic Concurrency Control Through Transaction Batching and \
             Operation Reordering, PVLDB 12(2), 2018",
         requirements: Requirements { plan: false, regions: false },

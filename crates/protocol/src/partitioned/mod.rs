@@ -64,8 +64,8 @@ const OPTIONS: [Knob; 3] = [epoch_commit::LOCK_STEPS, OWN_WAIT, COMMIT_WAIT];
 impl Protocol for Partitioned {
     const INFO: ProtocolInfo = ProtocolInfo {
         name: "partitioned",
-        summary: "a procedure owns the partitions that its arguments name, and runs alone there; all else as silo, \
-            committed by the owner of what it writes",
+        summary: "a procedure owns the partitions that its arguments name, and runs alone there; other transactions \
+            run as under silo, and commit as owners of the partitions that they write",
         source: "Jones, Abadi, Madden, Low Overhead Concurrency Control for Partitioned Main Memory Databases, SIGMOD \
             2010, §2 and §3",
         requirements: Requirements { plan: false, regions: false },

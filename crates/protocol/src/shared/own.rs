@@ -200,7 +200,7 @@ impl OwnIndex {
         self.generation = 1;
     }
 
-    /// Gives back what a large transaction made it take.
+    /// Gives back memory that a large transaction took.
     pub fn rest(&mut self) {
         self.clear();
         self.next.rest();

@@ -34,14 +34,14 @@ use super::{record, record_header};
 const BYTES_MAX: usize = 384;
 /// Most rows that wait for a wave; more are not fetched. Their lines must not drive each other out of the cache.
 const ROWS_MAX: usize = 512;
-/// Slots among which a table's next one is sought.
+/// The number of slots that are searched for the table's next one.
 const AHEAD_MAX: usize = 32;
 /// The most rows of its table with other keys that a lookup compares.
 const OTHERS_MAX: u32 = 4;
-/// How often the next slot may be passed over.
+/// How many lookups may skip the next slot.
 const PASSED_MAX: u32 = 8;
 
-/// A row on its way.
+/// A row that is being prefetched.
 #[derive(Clone, Copy, Debug)]
 struct Slot {
     table: TableRef,
@@ -112,15 +112,15 @@ pub struct Prefetched {
     slots: Box<[Slot; ROWS_MAX]>,
     /// Slots in use.
     len: usize,
-    /// Slots before this are taken.
+    /// Lookups have used the slots before this index.
     next: usize,
-    /// Slots before this had every wave.
+    /// Slots before this index have completed every wave.
     complete: usize,
-    /// Slots before this had the first advance.
+    /// Slots before this index have completed the first advance.
     advanced: usize,
     /// The tables with slots, by id modulo 64.
     tables: u64,
-    /// A slot that was the next one, and how often it was passed over.
+    /// The next slot for lookups, and how many lookups have skipped it.
     passed: (usize, u32),
 }
 
@@ -217,7 +217,7 @@ impl Prefetched {
                         self.next += 1;
                         return Some(found);
                     }
-                    // It is likely that of this key, which comes before its wave, or has no record.
+                    // This slot probably belongs to the key: its wave has not run yet, or there is no record.
                     None if stage != Stage::TAKEN => {
                         self.next += 1;
                         return None;
@@ -229,8 +229,8 @@ impl Prefetched {
         self.find_ahead(table, key.anew(), pin)
     }
 
-    /// As [`Prefetched::find`], if it is not in the next slot. Those of its table before the one that is
-    /// found are given up.
+    /// As [`Prefetched::find`], if the key is not in the next slot. Drops the slots of its table before the one that is
+    /// found.
     #[inline(never)]
     fn find_ahead(&mut self, table: &Table, key: Key<'_>, _: Pinned<'_>) -> Option<RecordPtr> {
         if self.next == self.len {
@@ -259,7 +259,7 @@ impl Prefetched {
             (Some((at, _)), _) => {
                 ahead[..=at].iter_mut().filter(of_table).for_each(|slot| slot.stage = Stage::TAKEN);
             }
-            // It is likely that of this key, which comes before its wave, or has no record.
+            // This slot probably belongs to the key: its wave has not run yet, or there is no record.
             (None, Some(at)) => ahead[at].stage = Stage::TAKEN,
             (None, None) => {}
         }

@@ -10,8 +10,9 @@
 //!
 //! Values are compared, not versions: a column that was changed and changed back makes no difference to its readers.
 //!
-//! A record that has become one that is locked at access conflicts with transactions that saw it before. Nothing is
-//! rebased on its version, as that requires its lock. Records that the attempt has locked have not changed.
+//! A protocol may begin to lock a record at access. Then the record conflicts with transactions that read it before.
+//! They are not rebased on its version, as that requires its lock. Records that the attempt has locked have not
+//! changed.
 //!
 //! Notes outlive a repair: those of entries that leave a set go with them, and the others follow their entries to their
 //! new index. If a row version of a write-set entry was undone, the notes of the entry are dropped. In an attempt that
@@ -38,7 +39,7 @@ use super::record_header::{self, TidWord};
 use super::table_ref::TableRef;
 use super::writes::Write;
 
-/// How often an attempt is rebased at most: each time another has committed.
+/// The most rebases of an attempt. Before each, another transaction has committed.
 pub const REBASES_MAX: Knob = Knob {
     name: "rebases_max",
     unit: "rebases",

@@ -87,7 +87,7 @@ impl<K: NodeKind, const LEAF: usize, const FAN: usize> Tree<K, LEAF, FAN> {
         self.insert_anywhere(cx, probe, leaf_hint, record, observer)
     }
 
-    /// As [`Tree::insert_near`], whatever it takes.
+    /// As [`Tree::insert_near`], in the cases that the fast path does not handle.
     #[inline(never)]
     fn insert_anywhere<O: Observer>(
         &self,

@@ -201,7 +201,7 @@ pub(super) struct Locks<const WAITS: bool> {
     htm: Htm,
     /// The upper bits of the transaction's priority; zero if it does not wait.
     age: u64,
-    /// The word for which it waits, or for which it was last told to wait.
+    /// The lock word for which the transaction waits, or was last told to wait.
     waiting: *const AtomicU64,
     /// Canary: every conflicting transaction waits, however young.
     all_wait: bool,
@@ -231,7 +231,7 @@ impl<const WAITS: bool> Locks<WAITS> {
         self.held.reserve_one()
     }
 
-    /// Gives back what a large transaction made it take: the worker rests.
+    /// Gives back memory that a large transaction took, as the worker is idle.
     pub(super) fn rest(&mut self) {
         self.held.rest();
         self.own.rest();
@@ -340,7 +340,8 @@ impl<const WAITS: bool> Locks<WAITS> {
         }
     }
 
-    /// The outcome of an insert that others exclude from a gap. If they have left meanwhile, it must wait as well.
+    /// The outcome of an insert into a gap that other transactions have locked. It must wait, even if they have
+    /// released the gap since.
     #[cold]
     pub(super) fn kept_out(&mut self, gap: &AtomicU64) -> Request {
         if !WAITS {

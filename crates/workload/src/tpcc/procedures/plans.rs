@@ -1,9 +1,9 @@
 //! The plans of the five procedures and their chopping, reviewed by hand. The review says which clause demands which
 //! access, and which entries of a plan no clause asks for.
 //!
-//! Of all plans: failures for want of a row are faults of the population. Every row that a key names here is loaded or
-//! was inserted. The specification asks for one abort only, New-Order's. Partitions follow the first column of a key.
-//! That of item, which would be replicated, and that of history, whose key is a surrogate, say nothing about
+//! Of all plans: failures because a row is missing are faults of the population. Every row that a key names here is
+//! loaded or was inserted. The specification asks for one abort only, New-Order's. Partitions follow the first column of
+//! a key. That of item, which would be replicated, and that of history, whose key is a surrogate, say nothing about
 //! warehouses.
 
 use super::procedures;
@@ -61,7 +61,7 @@ fn the_plan_of_payment() {
 // O_ENTRY_D, O_CARRIER_ID. #3 its lines: OL_I_ID, OL_SUPPLY_W_ID, OL_QUANTITY, OL_AMOUNT, OL_DELIVERY_D. Too
 // much: #1 may read C_BALANCE of each row that it finds, and reads that of one. Fetching that one again by number would
 // say so and cost an access. #2 takes the first row in descending order, and its range is all of the customer's orders.
-// "Control from #1" is the name that nobody has. Too little: nothing.
+// "Control from #1" is a name that no customer has. Too little: nothing.
 #[test]
 fn the_plan_of_order_status() {
     check("order_status", &expect_file!["plans/the_plan_of_order_status.txt"]);
