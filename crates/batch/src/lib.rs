@@ -55,10 +55,9 @@
 //! The graph of `V` transactions with `R` reads, `W` writes and `E` edges takes O(R + W + V²) at worst. The order takes
 //! O(E + V log V), and each algorithm states its own cost. The table has mean sizes of feedback vertex sets of the
 //! paper's microbenchmark, by Zipf's θ. In it (§5) a transaction has 5 reads and 5 writes, one read and one write of
-//! the same object, of 100,000 objects. The means are of 1000 batches of 14, 300 of 40 (the paper's size), and 100
-//! of 64.
-//! With a hundred times the steps the exact sets are no smaller. For one batch `reorder` takes 4 µs (14, θ 0.5) to 240
-//! µs (exact, 64, θ 0.9) on a shared virtual machine; at 40 and θ 0.9 sort-greedy takes about 25 µs, scc-greedy 50,
+//! the same object, of 100,000 objects. The means are of 1000 batches of 14, 300 of 40 (the paper's size), and 100 of
+//! 64. With a hundred times the steps the exact sets are no smaller. For one batch `reorder` takes 4 µs (14, θ 0.5) to
+//! 240 µs (exact, 64, θ 0.9) on a shared virtual machine; at 40 and θ 0.9 sort-greedy takes about 25 µs, scc-greedy 50,
 //! exact 75. (Objects were drawn with repetition; `seriatim bench reorder` draws nine distinct ones, as the benchmark
 //! does.)
 //!

@@ -202,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn canary_an_order_that_is_not_serial_is_told() {
+    fn canary_an_order_that_is_not_serial_is_reported() {
         let footprints = [(vec![1], vec![2]), (vec![2], vec![1])];
         let order = |order: &[usize], aborted: &[usize]| Decided {
             order: order.to_vec(),

@@ -186,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_set_and_read_or_added_to_is_not_set_blindly() {
+    fn a_column_that_is_set_and_read_or_added_to_is_not_set_blindly() {
         let column = ColumnId(3);
         let [set, added] = [ColumnUse::setting([column]), ColumnUse::adding([column])];
         let read = ColumnUse::from(ColumnSet::of(column));

@@ -277,7 +277,7 @@ mod tests {
     }
 
     #[test]
-    fn csv_tells_null_from_an_empty_text_and_keeps_every_text() {
+    fn csv_distinguishes_null_from_an_empty_text_and_keeps_every_text() {
         let texts = ["", "\"", "\"\"", ",", ",,", "\n", "\r\n", "a,\"b\"", "\\.", "NULL", " ", "ü"];
         let values: Vec<Option<String>> = texts.iter().map(|text| Some((*text).to_owned())).chain([None]).collect();
         for first in &values {

@@ -1014,7 +1014,7 @@ mod tests {
     }
 
     #[test]
-    fn what_procedures_agree_on_changes_while_no_window_is_open() {
+    fn the_agreement_of_procedures_changes_while_no_window_is_open() {
         for info in protocols().iter().filter(|info| info.capabilities.pieces) {
             let engine = Settings { protocol: info.name.to_owned(), step_helpers: true, ..Settings::default() }.open();
             let (engine, has_agreed) = (engine.expect("a protocol of this name"), AtomicBool::new(false));
@@ -1033,7 +1033,7 @@ mod tests {
     }
 
     #[test]
-    fn a_worker_is_set_aside_where_somebody_publishes_what_was_deferred() {
+    fn a_worker_is_set_aside_where_a_thread_publishes_deferred_additions() {
         let workers = |value| {
             let protocol_options = vec![("defer".to_owned(), value)];
             let settings =

@@ -452,7 +452,7 @@ mod tests {
             assert_eq!(scan.count()?, 8);
             Ok(())
         };
-        engine.runner().run(Mode::ReadWrite, Origin::Procedure, body).expect("no other transaction runs");
+        engine.runner().run(Mode::ReadWrite, Origin::Procedure, body).expect("it runs alone");
     }
 
     #[test]

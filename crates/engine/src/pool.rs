@@ -489,7 +489,7 @@ mod tests {
     }
 
     #[test]
-    fn a_session_that_is_woken_in_vain_goes_on_waiting_for_a_worker() {
+    fn a_session_that_is_woken_in_vain_waits_further_for_a_worker() {
         let engine = Settings { workers: 1, ..Settings::default() }.open().expect("in memory");
         let pool = &engine.inner().pool;
         let mut holds = engine.runner();

@@ -342,7 +342,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_available_opens_and_nothing_else_does() {
+    fn only_available_protocols_open() {
         for info in protocols() {
             let opened = Settings { protocol: info.name.to_owned(), workers: 1, ..Settings::default() }.open();
             assert_eq!(opened.is_ok(), available_protocols().contains(info), "{}", info.name);

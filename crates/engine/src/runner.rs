@@ -560,7 +560,7 @@ mod tests {
     /// Between any two of its steps others change the rows that it uses, and other rows. It gets through by locks of
     /// its rows; the others go on elsewhere all the time. If nothing is locked, the bound does not hold.
     #[test]
-    fn a_slow_transaction_over_rows_that_others_change_commits_while_they_go_on_elsewhere() {
+    fn a_slow_transaction_over_rows_that_others_change_commits_while_others_use_other_rows() {
         let retry = RetryPolicy { pause_max: Duration::ZERO, pause_first: Duration::ZERO, ..RetryPolicy::default() };
         let rounds = retry.lock_after + 1;
         for info in protocols().iter().filter(|info| info.capabilities.reserves) {

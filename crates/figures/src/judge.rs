@@ -319,7 +319,7 @@ mod tests {
 
     /// The canary of every claim: points that contradict it are reported, and points that agree are not.
     #[test]
-    fn canary_points_that_contradict_a_claim_are_told() {
+    fn canary_points_that_contradict_a_claim_are_reported() {
         for (figure, claim) in FIGURES.iter().flat_map(|figure| figure.claims.iter().map(move |claim| (figure, claim)))
         {
             let (inside, outside) = values(claim);
@@ -346,7 +346,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_said_is_not_shown_with_the_reason() {
+    fn a_claim_that_cannot_be_judged_is_not_shown_and_has_a_reason() {
         let twice = example(&claim(), 3.0);
         assert_eq!(
             verdict(&claim(), &twice).to_string(),
@@ -415,7 +415,7 @@ mod tests {
     }
 
     #[test]
-    fn what_changes_while_it_is_measured_decides_nothing() {
+    fn a_measurement_whose_throughput_changes_decides_nothing() {
         let mut shown = example(&claim(), 3.0);
         shown.unsteady = vec!["a".to_owned()];
         let said = verdict(&claim(), &shown).to_string();

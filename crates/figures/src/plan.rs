@@ -315,7 +315,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_understood_is_said() {
+    fn options_that_are_not_understood_are_reported() {
         for (line, says) in [
             ("command = '{low} {hihg}'", "there is no word {hihg}"),
             ("command = '{low'", "lacks a closing brace"),

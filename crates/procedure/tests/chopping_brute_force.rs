@@ -275,7 +275,7 @@ fn canary_a_publisher_that_takes_its_epoch_when_it_begins_is_caught() {
 }
 
 #[test]
-fn canary_a_subscriber_that_goes_on_in_another_epoch_is_caught() {
+fn canary_a_subscriber_that_continues_in_another_epoch_is_caught() {
     // One that subscribes to the first and publishes to the third, which subscribes to the first too.
     let op = |table, act| Op { table, act, needs: 0, looped: false, fails: false };
     let procedure = |operations| Procedure { operations, pure_failure: None, latest: false };

@@ -131,8 +131,7 @@ impl<P: Protocol> Bench<P> {
     pub(crate) fn state(&self, ids: &[u64]) -> Vec<i64> {
         let mut worker = self.worker();
         worker.begin(Mode::ReadWrite, Priority::NONE);
-        let state =
-            ids.iter().map(|&id| self.read(&mut worker, id).expect("nobody is about").expect("the cell exists"));
+        let state = ids.iter().map(|&id| self.read(&mut worker, id).expect("it runs alone").expect("the cell exists"));
         let state = state.collect();
         assert!(matches!(worker.commit(&mut NoRedo), Ok(Outcome::Committed(_))));
         state

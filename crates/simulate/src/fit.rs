@@ -60,7 +60,7 @@ mod tests {
     }
 
     #[test]
-    fn no_cost_is_negative_and_what_does_not_fit_is_said() {
+    fn no_cost_is_negative_and_a_bad_fit_is_reported() {
         // The second step can only be explained by a negative cost.
         let seen = [([1.0, 0.0], 10.0), ([1.0, 1.0], 6.0)];
         let (found, misfit) = fit(&seen.map(|(steps, nanoseconds)| Observation { steps, nanoseconds }), &[1.0; 2], 0.0);
@@ -69,7 +69,7 @@ mod tests {
     }
 
     #[test]
-    fn what_observations_do_not_tell_is_what_is_likely() {
+    fn a_cost_that_observations_do_not_determine_is_the_likely_one() {
         // The two kinds of step always come together.
         let seen = [1.0, 2.0, 3.0].map(|steps| Observation { steps: [steps, steps], nanoseconds: 40.0 * steps });
         let (found, misfit) = fit(&seen, &[10.0, 10.0], 0.001);

@@ -260,8 +260,8 @@ mod tests {
     }
 
     #[test]
-    fn what_stays_is_visited_whatever_comes_and_goes() {
-        let seed = rng::seed("what_stays_is_visited_whatever_comes_and_goes");
+    fn remaining_records_are_visited_whatever_others_come_and_go() {
+        let seed = rng::seed("remaining_records_are_visited_whatever_others_come_and_go");
         for kind in KINDS {
             for mode in [HtmMode::Absent, HtmMode::Emulated(Emulation { seed, abort_one_in: 4, yields: true })] {
                 walks_beside_changes(kind, mode, seed);

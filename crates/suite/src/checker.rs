@@ -241,7 +241,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_judged_is_refused() {
+    fn histories_that_cannot_be_judged_are_refused() {
         for data_model in DataModel::ALL {
             let twice = [attempt(0, 1, [write(1, 10)]), attempt(2, 3, [write(1, 10)]), attempt(4, 5, [read(1, [10])])];
             assert!(check_history(data_model, &twice, ANY_ORDER).is_err(), "{data_model:?}: a value written twice");

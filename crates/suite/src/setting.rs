@@ -226,7 +226,7 @@ impl Setting {
         let cells = db.create::<Cell>().expect("a table");
         let mut sessions = [db.session(), db.session()];
         let [first, second] = &mut sessions;
-        first.transact(|tx| tx.insert(&cells, &Cell { id: 1, value: 0 })).expect("nobody is about");
+        first.transact(|tx| tx.insert(&cells, &Cell { id: 1, value: 0 })).expect("it runs alone");
         let reader = first.begin().expect("a worker");
         let value = || reader.get(&cells, &1).map(|cell| cell.map(|cell| cell.value()));
         assert_eq!(value(), Ok(Some(0)), "{self}");
@@ -374,7 +374,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn where_one_thread_takes_all_steps_only_who_commits_in_regions_runs_on_emulated_ones() {
+    fn tests_on_one_thread_run_on_emulated_regions_only_for_protocols_that_commit_in_them() {
         let emulated = |settings: Vec<Setting>| -> Vec<&str> {
             let emulated = settings.into_iter().filter(|setting| matches!(setting.htm, HtmMode::Emulated(_)));
             emulated.map(|setting| setting.protocol).collect()
@@ -401,9 +401,9 @@ mod tests {
             let db = setting.builder().step_helpers(true).open().expect("a database");
             let cells = db.create::<Cell>().expect("a table");
             let mut session = db.session();
-            session.transact(|tx| tx.insert(&cells, &Cell { id: 1, value: 0 })).expect("nobody is about");
+            session.transact(|tx| tx.insert(&cells, &Cell { id: 1, value: 0 })).expect("it runs alone");
             let before = db.statistics().regions.started;
-            session.transact(|tx| tx.update(&cells, &1, |cell| cell.set_value(1))).expect("nobody is about");
+            session.transact(|tx| tx.update(&cells, &1, |cell| cell.set_value(1))).expect("it runs alone");
             assert_eq!(db.statistics().regions.started > before, setting.commits_in_regions(), "{setting}");
         }
     }

@@ -240,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_sent_to_nobody_is_dropped() {
+    fn a_message_without_a_receiver_is_dropped() {
         let to = inbox(Duration::ZERO, Costs::default());
         let from = to.sender();
         let message = Arc::new(());

@@ -286,7 +286,7 @@ mod tests {
     }
 
     #[test]
-    fn epochs_are_not_far_ahead_of_what_the_disk_has_said() {
+    fn epochs_are_not_far_ahead_of_the_disks_record() {
         let (epochs, htm, disk) = bound();
         let far = UNSAID_MAX / 4 * 3;
         for said in [0, 100_000] {

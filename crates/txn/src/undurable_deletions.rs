@@ -212,9 +212,9 @@ mod tests {
         let memory = Memory::new(Options { workers_max: 1, ..Options::default() }).expect("memory");
         let undurable_deletions = UndurableDeletions::new(&memory);
         let made = ByKey { durable: Epoch(1), changes: vec![0], entries: HashMap::with_capacity(1000) };
-        undurable_deletions.by_key.lock().expect("nobody panicked").insert(TableId(0), made);
+        undurable_deletions.by_key.lock().expect("no panic").insert(TableId(0), made);
         undurable_deletions.forget(WorkerId(0), Epoch(2));
         undurable_deletions.forget_keys();
-        assert_eq!(undurable_deletions.by_key.lock().expect("nobody panicked").capacity(), 0);
+        assert_eq!(undurable_deletions.by_key.lock().expect("no panic").capacity(), 0);
     }
 }

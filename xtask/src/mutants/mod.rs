@@ -571,7 +571,7 @@ mod tests {
     }
 
     #[test]
-    fn binaries_are_told_by_cargos_messages() {
+    fn binaries_are_found_by_cargos_messages() {
         let mut binaries = Binaries::default();
         let message = |kind: &str, name: &str, executable: &str| {
             format!(

@@ -103,7 +103,7 @@ impl RecordAccess<'_> {
             _ if written != ended_writer && self.is_in_the_way(written) => None,
             true if self.overwrites_readers => Some(read),
             true => (!others && !shares).then_some(read),
-            // The access should know whether other transactions are running.
+            // The access must have looked up whether other transactions are running.
             false if others => self.is_fresh.then_some(reader.max(self.now) | SHARED),
             false if shares => Some(read),
             false => Some(self.now),

@@ -85,7 +85,7 @@ mod tests {
     }
 
     #[test]
-    fn a_recovery_tells_when_a_year_of_ticks_is_left() {
+    fn a_recovery_warns_when_a_year_of_ticks_is_left() {
         assert_eq!(notice(Epoch(EPOCH_LIMIT - YEAR_OF_TICKS)), None);
         let told = notice(Epoch(EPOCH_LIMIT - YEAR_OF_TICKS / 2)).expect("less is left");
         assert!(told.contains("in 182 days"), "{told}");

@@ -129,7 +129,7 @@ fn an_index_entry_that_is_followed_after_the_next_step_leads_nowhere() {
 }
 
 #[test]
-fn what_was_peeked_is_gone_when_the_buffer_is_used_again() {
+fn a_peeked_row_is_gone_when_its_buffer_is_reused() {
     let mut bench = Bench::open();
     bench.worker.abort();
     let inner = bench.engine.inner();
@@ -176,7 +176,7 @@ impl Redo for RetainingRedo {
 }
 
 #[test]
-fn what_was_reported_is_gone_after_the_call() {
+fn a_reported_row_is_gone_after_the_call() {
     let mut bench = Bench::open();
     let places = bench.table().layout.places.clone();
     let mut gone = Vec::new();

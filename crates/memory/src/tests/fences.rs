@@ -67,7 +67,7 @@ fn lost(enter_and_load: impl Fn(&Counts, &AtomicU64) -> bool + Sync) -> (u64, u6
 }
 
 #[test]
-fn who_comes_online_and_has_a_reference_is_awaited() {
+fn a_worker_that_comes_online_and_has_a_reference_is_awaited() {
     let (lost, reached) = lost(|counts, linked| {
         let presence = counts.presence(0);
         let _ = presence.enter(presence.resume());

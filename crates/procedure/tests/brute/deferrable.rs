@@ -154,7 +154,7 @@ fn any_case() -> impl Strategy<Value = (Set, Option<u8>, u64)> {
 /// No deferred addition contradicts an order, and no other column could be deferred. An addition is deferred if it is
 /// known to be deferrable when it runs.
 #[test]
-fn what_is_deferred_contradicts_no_order_and_no_column_is_missing() {
+fn deferral_contradicts_no_order_and_covers_every_possible_column() {
     let deferring = Cell::new(0);
     sets::check(cases(), &any_case(), |(set, clustered, _)| {
         let (oracle, found) = (Oracle::new(&set, clustered), analysed(&set, clustered));

@@ -225,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn a_mark_concerns_who_uses_a_column_of_any_of_its_transactions_until_there_are_none() {
+    fn a_mark_affects_readers_of_its_columns_until_all_its_transactions_are_decided() {
         let one = Mark::NONE.with(columns(&[1]));
         let both = one.with(columns(&[2, 3]));
         assert!(one.concerns(columns(&[0, 1])) && !one.concerns(columns(&[0, 2])) && !one.concerns(ColumnSet::EMPTY));

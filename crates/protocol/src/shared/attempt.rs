@@ -449,7 +449,7 @@ mod tests {
 
     /// Records may be unlinked, and their memory be others', between two transactions.
     #[test]
-    fn what_was_prefetched_is_forgotten_with_the_transaction() {
+    fn prefetched_rows_are_forgotten_with_the_transaction() {
         let bench = Bench::<Silo>::open(HtmMode::Absent, &[1]);
         let mut attempt = Attempt::<()>::new(bench.environment.core().expect("a free slot"));
         // The first transaction does not read the rows that it prefetched.
@@ -504,7 +504,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_held_is_not_who_comes_next() {
+    fn an_attempt_does_not_inherit_that_the_last_one_was_held() {
         let bench = Bench::<Silo>::open(HtmMode::Absent, &[]);
         let mut attempt = Attempt::<()>::new(bench.environment.core().expect("a free slot"));
         attempt.begin();

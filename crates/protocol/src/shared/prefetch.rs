@@ -376,7 +376,7 @@ mod tests {
     const BOTH: [Organization; 2] = [Organization::Hash, Organization::Ordered];
 
     #[test]
-    fn each_version_is_asked_for_once() {
+    fn each_version_is_requested_once() {
         let versions = |organization| {
             let (environment, tables) = tables(organization);
             let mut attempt = Attempt::<()>::new(environment.core().expect("a free slot"));
@@ -420,7 +420,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_never_asked_for_does_not_hold_up_the_others_for_long() {
+    fn a_prefetched_row_that_is_never_read_does_not_delay_the_others_for_long() {
         let mut prefetched: Vec<_> = (0..ROWS).map(|key| (0, key)).collect();
         // Of another table, of this one, and without a row.
         prefetched.splice(5..5, [(1, 0), (1, 1)]);
@@ -436,7 +436,7 @@ mod tests {
     }
 
     #[test]
-    fn a_row_asked_for_before_its_wave_does_not_hold_up_the_others() {
+    fn a_row_read_before_its_wave_does_not_delay_the_others() {
         let (environment, tables) = tables(Organization::Hash);
         let mut attempt = Attempt::<()>::new(environment.core().expect("a free slot"));
         attempt.begin();

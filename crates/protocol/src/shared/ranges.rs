@@ -295,7 +295,7 @@ mod tests {
     }
 
     #[test]
-    fn what_changes_beside_a_range_or_behind_what_was_asked_for_refutes_nobody() {
+    fn changes_beside_a_range_or_behind_the_requested_rows_do_not_conflict() {
         use Direction::{Backward, Forward};
         for (direction, most, inserted, commits_then) in [
             (Forward, usize::MAX, 99, true),
@@ -334,7 +334,7 @@ mod tests {
     }
 
     #[test]
-    fn what_comes_after_a_leaf_was_looked_at_again_refutes_in_each_leaf_that_the_range_has_then() {
+    fn changes_after_a_leaf_was_checked_again_conflict_in_every_leaf_of_the_range() {
         for (beside, inserted) in (1..8).flat_map(|beside| [101, 104, 107].map(|id| (beside, id))) {
             let bench = bench();
             transact(&bench, |other| [103, 106].into_iter().for_each(|id| insert(&bench, other, id)));
@@ -354,7 +354,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_scan_holds_of_a_leaf_and_has_not_shown_yet_is_looked_at_when_the_attempt_validates_before_it_goes_on() {
+    fn buffered_records_of_a_scan_are_checked_when_the_attempt_validates_before_the_scan_continues() {
         let mut refuted = 0;
         for inserted in [99, 101, 105, 111, 121, 131, 155, 199, 201] {
             for count in [1, 8] {
@@ -382,7 +382,7 @@ mod tests {
     }
 
     #[test]
-    fn after_the_attempt_has_validated_what_comes_where_its_scan_goes_on_refutes_it() {
+    fn changes_ahead_of_a_scan_after_its_attempt_has_validated_conflict() {
         for (beside, inserted) in (0..9).flat_map(|beside| [105, 145, 185].map(|id| (beside, id))) {
             let (bench, mut scan) = (bench(), Scan::default());
             let both = |worker: &mut Worker| {
@@ -410,8 +410,8 @@ mod tests {
 
     /// A transaction that commits has seen what a scan finds now.
     #[test]
-    fn who_commits_has_seen_the_rows_that_are_there() {
-        let seed = rng::seed("who_commits_has_seen_the_rows_that_are_there");
+    fn a_transaction_that_commits_has_seen_the_current_rows() {
+        let seed = rng::seed("a_transaction_that_commits_has_seen_the_current_rows");
         let mut random = Rng::from_seed(seed);
         let mut outcomes = [0, 0];
         for _ in 0..300 {

@@ -535,8 +535,8 @@ mod tests {
     }
 
     #[test]
-    fn an_attempt_goes_on_from_each_newer_version_in_turn() {
-        let seed = rng::seed("an_attempt_goes_on_from_each_newer_version_in_turn");
+    fn an_attempt_continues_from_each_newer_version_in_turn() {
+        let seed = rng::seed("an_attempt_continues_from_each_newer_version_in_turn");
         let (bench, mut random) = (bench(), seriatim_base::Rng::from_seed(seed));
         // The record has a free place, so the first row version lies in the worker's own memory.
         bench.pass_time();
@@ -565,7 +565,7 @@ mod tests {
     }
 
     #[test]
-    fn what_could_not_be_merged_stays_refuted() {
+    fn a_write_that_could_not_be_merged_still_fails_validation() {
         let bench = bench();
         let (mut worker, mut other) = (begin(&bench), bench.worker());
         let used = ColumnUse::from(ColumnSet::of(SUM));

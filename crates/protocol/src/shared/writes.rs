@@ -511,7 +511,7 @@ mod tests {
     }
 
     #[test]
-    fn what_operations_wrote_is_taken_back_and_the_rest_stays() {
+    fn writes_of_chosen_operations_are_undone_and_the_rest_stays() {
         let memory = Memory::new(Options { workers_max: 1, ..Options::default() }).expect("memory");
         let local = memory.register().expect("a free slot");
         for seed in 0..500 {
@@ -551,7 +551,7 @@ mod tests {
     }
 
     #[test]
-    fn one_iteration_is_taken_back() {
+    fn one_iteration_is_undone() {
         let memory = Memory::new(Options { workers_max: 1, ..Options::default() }).expect("memory");
         let mut writes = WriteSet::<Run>::new(&memory.register().expect("a free slot"));
         for iteration in 0..3 {

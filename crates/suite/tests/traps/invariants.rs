@@ -166,7 +166,7 @@ fn a_duplicate_that_never_was_is_never_reported() {
 
 /// An error of a body about values that existed together is reported, and leaves nothing behind.
 #[test]
-fn what_did_happen_is_reported() {
+fn an_error_about_consistent_values_is_reported() {
     for setting in matrix(seed("what did happen")) {
         let world = World::new(&setting);
         let mut session = world.db.session();

@@ -181,7 +181,7 @@ fn a_prefix_begins_where_a_leaf_is_split_between_prefixes() {
 /// Nodes above lose keys when their last leaf becomes empty and its keys go to the right: a lookup on its way down must
 /// notice. Another removes the head of a queue and inserts a key before it, at each step of a lookup of that key.
 #[test]
-fn a_lookup_that_meets_the_move_of_keys_to_the_head_of_a_queue_proves_no_absence() {
+fn a_lookup_during_a_move_of_keys_to_the_head_of_a_queue_proves_no_absence() {
     type Small = Tree<Word8, 4, 4>;
     const LENGTH: u64 = 40;
     let head = 2 << 32;

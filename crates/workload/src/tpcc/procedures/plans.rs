@@ -2,8 +2,8 @@
 //! access, and which entries of a plan no clause asks for.
 //!
 //! Of all plans: failures because a row is missing are faults of the population. Every row that a key names here is
-//! loaded or was inserted. The specification asks for one abort only, New-Order's. Partitions follow the first column of
-//! a key. That of item, which would be replicated, and that of history, whose key is a surrogate, say nothing about
+//! loaded or was inserted. The specification asks for one abort only, New-Order's. Partitions follow the first column
+//! of a key. That of item, which would be replicated, and that of history, whose key is a surrogate, say nothing about
 //! warehouses.
 
 use super::procedures;
