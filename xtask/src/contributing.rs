@@ -1,7 +1,7 @@
 //! The examples of `CONTRIBUTING.md` are patches of this tree: they apply, and what they add is there and runs.
 //!
-//! A patch is a block fenced as `diff`, in unified format but for line numbers, which would not stay true: a
-//! hunk begins with `@@`, and what it takes away and leaves stands in its file exactly once.
+//! A patch is a block fenced as `diff`, in unified format but for line numbers, which would not stay true. A hunk
+//! begins with `@@`, and the lines that it removes and keeps stand in its file exactly once.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -81,8 +81,7 @@ impl Copy {
 pub(crate) fn compile(root: &Path) -> Result<(), String> {
     let mut command = Copy::make(root)?.cargo();
     // The crates that they change, without the program. A wrapper that does nothing sets crates of the
-    // workspace apart from the repository's own, as clippy's does, so that what they depend on is checked
-    // once for both.
+    // workspace apart from the repository's own, as clippy's does. So their dependencies are checked once for both.
     command.args(["check", "--quiet", "--package", "seriatim-engine", "--package", "seriatim-workload"]);
     command.env("CARGO_TARGET_DIR", target(root)).env("RUSTC_WORKSPACE_WRAPPER", "env");
     finish(command).map_err(|message| format!("with the examples of {DOCUMENT}: {message}"))

@@ -425,7 +425,7 @@ fn names_path(line: &str, path: &str) -> bool {
     })
 }
 
-/// No comment or document names a number of a list that is kept elsewhere, such as a row of a plan: a reader could not
+/// No comment or document names a number of a list that is kept elsewhere, such as a row of a plan. A reader could not
 /// look it up.
 pub(crate) fn codes(tree: &Tree) -> Vec<Finding> {
     let mut findings = Vec::new();

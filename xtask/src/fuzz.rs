@@ -1,7 +1,7 @@
 //! `cargo xtask fuzz`: every fuzz target for a while, from seeds that code makes of valid images.
 //!
 //! The targets' bodies are in the workspace, where the ordinary tests replay seeds and regressions on the
-//! stable toolchain; `fuzz/`, outside it, gives them to libFuzzer.
+//! stable toolchain. `fuzz/`, outside it, gives them to libFuzzer.
 
 use std::path::Path;
 

@@ -3,7 +3,7 @@
 //! cannot be trusted.
 //!
 //! `seriatim bench instructions` runs each portion in one function, and callgrind collects inside that function only,
-//! with a dump before it: loading counts nothing, but leaves the simulated caches as they were. Callgrind simulates one
+//! with a dump before it. Loading counts nothing, but leaves the simulated caches as they were. Callgrind simulates one
 //! level of caches for instructions and data, and a last level. The last level has the size of an L2 ([`CACHES`]), so
 //! its misses are L2 misses. There is no prefetcher in it.
 

@@ -43,7 +43,7 @@ struct Step {
 
 /// Parts of the night that take less than a minute after the tests were built: programs of the suite, in all settings.
 const PARTS: &[&str] =
-    &["isolation", "histories", "procedures", "clients", "traps", "books", "stale", "workloads", "churn"];
+    &["isolation", "histories", "procedures", "clients", "traps", "balances", "stale", "workloads", "churn"];
 
 fn steps(tree: &Tree) -> Vec<Step> {
     let step = |name, what, line: &str, more: &[String]| Step {
@@ -414,7 +414,7 @@ mod tests {
     }
 
     #[test]
-    fn what_passed_is_kept_for_its_revision() {
+    fn passed_steps_are_kept_for_their_revision() {
         let folder = std::env::temp_dir().join(format!("seriatim-nightly-{}", std::process::id()));
         std::fs::create_dir_all(&folder).expect("a folder");
         let notes = Notes { folder: folder.clone(), revision: "abc".to_owned() };

@@ -112,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn canary_what_judges_durability_and_a_sixth_test_are_refused() {
+    fn canary_tests_of_durability_and_a_sixth_test_are_refused() {
         for folder in ["redo/src", "transport/src", "base/src/disk", "cli/tests", "middle-tier/tests"] {
             let place = format!("crates/{folder}/a.rs");
             assert_one(&checked(&place, &format!("2026-11-28 {place} one It.\n")), &["never quarantined"]);

@@ -1,9 +1,9 @@
 //! `cargo xtask rtm`: everything that needs hardware regions, where they work, with a dated report in `docs/rtm.md`.
 //!
-//! Machines with RTM come rarely: so one command runs all of it, within [`MINUTES`], and every part also runs
-//! on other back ends (`--backend emulated --small --to FILE`), where its commands are tried. A part that
-//! fails, or is not done in time, is reported and fails the whole, after all parts have had their turn. Where
-//! regions do not work it says which kind of machine this is.
+//! Machines with RTM come rarely. So one command runs all of it, within [`MINUTES`]. Every part also runs on other back
+//! ends (`--backend emulated --small --to FILE`), where its commands are tried. A part that fails, or is not done in
+//! time, is reported and fails the whole, after all parts have had their turn. Where regions do not work it says which
+//! kind of machine this is.
 
 use std::fmt::Write;
 use std::path::{Path, PathBuf};

@@ -318,7 +318,7 @@ mod tests {
     }
 
     #[test]
-    fn what_only_tests_compile_is_dropped() {
+    fn code_that_only_tests_compile_is_dropped() {
         assert_eq!(
             shipped_texts("fn a() {} #[cfg(test)] mod tests { fn b() { {} } } fn c() {}"),
             "fn a ( ) { } fn c ( ) { }"
@@ -336,7 +336,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_also_shipped_stays() {
+    fn code_that_is_also_shipped_stays() {
         assert!(shipped_texts("#[cfg(not(test))] fn f() {}").contains('f'));
         assert!(shipped_texts("#[cfg(any(test, feature = \"small\"))] fn f() {}").contains('f'));
         assert!(shipped_texts("#[cfg(all(not(test), feature = \"small\"))] fn f() {}").contains('f'));

@@ -8,9 +8,8 @@
 //! | `address` | use after free, bounds, leaks of optimized code (AddressSanitizer) |
 //!
 //! ThreadSanitizer has to see the standard library's locks: where the toolchain has `rust-src` it is built
-//! anew. Otherwise what waits in them looks like a race: crates that share memory through locks are left out
-//! then, visibly, and what the rest meets of the standard library is listed in `xtask/tsan.supp`, each with
-//! its reason.
+//! anew. Otherwise what waits in them looks like a race. Crates that share memory through locks are left out then,
+//! visibly. Races of the standard library that the rest meets are listed in `xtask/tsan.supp`, each with its reason.
 
 use std::path::Path;
 use std::process::Command;

@@ -417,7 +417,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_manifest_leaves_out_of_cargo_test_is_nightly() {
+    fn a_program_that_a_manifest_leaves_out_of_cargo_test_is_nightly() {
         let manifest = "[package]\nname = \"a\"\n\n[lib]\ntest = false\n\n[[test]]\nname = \"long\"\ntest = false\n";
         let files = [
             ("crates/a/Cargo.toml", manifest),

@@ -194,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn crates_dependencies_and_test_programs_are_told_apart() {
+    fn crates_dependencies_and_test_programs_are_distinguished() {
         let rustc = OsString::from("/a/rustc");
         let said = |program: &OsString, arguments: &str, package| what(program, &words(arguments), package);
         let dependency = said(&rustc, "--crate-name tokio a.rs --cap-lints allow", "tokio");

@@ -48,7 +48,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_size_is_small_until_it_is_asked_for_as_shipped() {
+    fn a_size_is_small_unless_the_shipped_one_is_requested() {
         let size = Size::new(64, 2).times(3);
         assert!(
             size.is_within(Size::new(192, 6))

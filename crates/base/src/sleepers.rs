@@ -3,8 +3,8 @@
 //! A sleeping thread is woken for its own work. Work of a thread that is busy for too long wakes no thread. One
 //! sleeper looks for such work: the *watcher*, which sleeps for a bounded time.
 //!
-//! Invariant: when work waits for a busy thread and another thread sleeps, there is a watcher, or a thread that
-//! knows that it must appoint one. A thread learns that in one of three ways:
+//! Invariant: when work waits for a busy thread and another thread sleeps, there is a watcher. Or there is a thread
+//! that knows that it must appoint one. A thread learns that in one of three ways:
 //!
 //! - [`Sleepers::prepare_to_park`] returns that no thread watches: the caller looks for such work before it sleeps.
 //! - [`Sleepers::resign`] returns that a thread sleeps: the caller was the watcher, and appoints another.
@@ -12,7 +12,7 @@
 //!
 //! Why no thread misses another: `prepare_to_park` adds to the count of sleepers, fences, and loads the watcher.
 //! `resign` stores that there is no watcher, fences, and loads the count. If `resign` does not count the
-//! sleeper, `prepare_to_park` finds no watcher. A thread that queues work is ordered by the lock of the queue: a
+//! sleeper, `prepare_to_park` finds no watcher. A thread that queues work is ordered by the lock of the queue. A
 //! sleeper that did not find the work was counted before the work came.
 
 use crate::CacheAligned;

@@ -123,7 +123,7 @@ pub fn yield_now() {
     }
 }
 
-/// A point at which another thread may interrupt this one, and what this one is about to do. Tests decide about
+/// A point at which another thread may interrupt this one, and the next action of this one. Tests decide about
 /// interruptions ([`take_turns`], [`interrupt`]), as do simulated cores. Only builds for these call it.
 #[inline]
 pub fn step(touch: Touch, word: *const ()) {

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! TID, 60 bits:   epoch 45 | counter 15
-//! TID word, 64:   TID 60 | flags 4      (what the flags mean belongs to each protocol)
+//! TID word, 64:   TID 60 | flags 4      (each protocol defines the flags)
 //! ```
 //! 45 bits of epochs last 139 years at 8,000 a second, and 11,000 years at one every 10 ms. [`Tid::next`] checks that
 //! bound. 15 bits count 32,768 commits that depend on each other. A worker whose commit is [late](Tid::is_late) in its

@@ -1,7 +1,8 @@
 //! Code that must not be left by a panic, and texts of caught panics.
 //!
-//! A panic between two steps of a change that other threads see in part, such as locking and installing records, would
-//! leave the locks behind for ever. There is no state to roll back to. So the process aborts and reports where.
+//! A change such as locking and installing records has several steps, and other threads see a part of it. A panic
+//! between two steps would leave the locks behind for ever. There is no state to roll back to. So the process aborts
+//! and reports where.
 
 use std::any::Any;
 

@@ -78,7 +78,7 @@ pub mod model {
     /// The words that a function touches, and whether it stores to them.
     pub struct Touched(BTreeMap<usize, bool>);
 
-    /// Runs what a thread of the model is going to run, and notes the words that it touches.
+    /// Runs the code of a thread of the model, and records the words that it touches.
     pub fn rehearse(thread: impl FnOnce()) -> Touched {
         with(|model| model.noted = Some(BTreeMap::new()));
         thread();

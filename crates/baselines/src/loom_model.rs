@@ -92,7 +92,7 @@ fn race<P: Protocol, const N: usize>(parts: [Part<P>; N]) -> [Ended; N] {
     let filled = transact::<P>(&mut loader, Mode::ReadWrite, |worker| {
         (FAR - FILL..FAR).try_for_each(|key| insert(&bench, worker, key)).map(|()| 0)
     });
-    assert!(filled.is_some(), "no other transaction runs");
+    assert!(filled.is_some(), "it runs alone");
     // The TIDs of Y are above those of others.
     (0..9)
         .for_each(|_| _ = transact::<P>(&mut loader, Mode::ReadWrite, |worker| change(&bench, worker, Y).map(|()| 0)));
@@ -271,7 +271,7 @@ fn delete_again<P: Protocol>(bench: &Bench<P>, worker: &mut P::Worker, key: u64)
     collect::<P>(worker);
     insert_one(bench, worker, key);
     let delete = |worker: &mut P::Worker| worker.delete(&bench.cells, Key::Word8(key)).map(|_| 0);
-    assert!(transact::<P>(worker, Mode::ReadWrite, delete).is_some(), "no other transaction runs");
+    assert!(transact::<P>(worker, Mode::ReadWrite, delete).is_some(), "it runs alone");
 }
 
 /// Whether a reader that found this comes before the writer, if both commit.

@@ -2,9 +2,8 @@
 //! must abort. It also places transactions that have not run yet on threads.
 //!
 //! Invariant: this crate permutes or drops transactions and executes none. It imports `seriatim-base` alone,
-//! for randomness. **An order that it accepts is a serial order of the batch**: after all before it in the
-//! order, each transaction would still see what it saw, provided that all of the batch saw the same committed
-//! state.
+//! for randomness. **An order that it accepts is a serial order of the batch**, provided that all of the batch saw the
+//! same committed state. After all transactions before it in the order, each one would still see what it saw.
 //!
 //! The source is Ding, Kot, Gehrke, "Improving Optimistic Concurrency Control Through Transaction Batching
 //! and Operation Reordering", PVLDB 12(2), 2018, §3.2 and §4. How [`Batch::reorder`] decides, in the order of
@@ -53,14 +52,14 @@
 //!
 //! # Cost and quality
 //!
-//! The graph of `V` transactions with `R` reads, `W` writes and `E` edges takes O(R + W + V²) at worst, the
-//! order O(E + V log V); each algorithm states its own cost. The table has mean sizes of feedback vertex sets
-//! of the paper's microbenchmark, by Zipf's θ. In it (§5) a transaction has 5 reads and 5 writes, one read and
-//! one write of the same object, of 100,000 objects. The means are of 1000 batches of 14, 300 of 40 (the
-//! paper's size), and 100 of 64. With a hundred times the steps the exact sets are no smaller. For one batch
-//! `reorder` takes 4 µs (14, θ 0.5) to 240 µs (exact, 64, θ 0.9) on a shared virtual machine; at 40 and θ 0.9
-//! sort-greedy takes about 25 µs, scc-greedy 50, exact 75. (Objects were drawn with repetition; `seriatim
-//! bench reorder` draws nine distinct ones, as the benchmark does.)
+//! The graph of `V` transactions with `R` reads, `W` writes and `E` edges takes O(R + W + V²) at worst. The order takes
+//! O(E + V log V), and each algorithm states its own cost. The table has mean sizes of feedback vertex sets of the
+//! paper's microbenchmark, by Zipf's θ. In it (§5) a transaction has 5 reads and 5 writes, one read and one write of
+//! the same object, of 100,000 objects. The means are of 1000 batches of 14, 300 of 40 (the paper's size), and 100 of
+//! 64. With a hundred times the steps the exact sets are no smaller. For one batch `reorder` takes 4 µs (14, θ 0.5) to
+//! 240 µs (exact, 64, θ 0.9) on a shared virtual machine; at 40 and θ 0.9 sort-greedy takes about 25 µs, scc-greedy 50,
+//! exact 75. (Objects were drawn with repetition; `seriatim bench reorder` draws nine distinct ones, as the benchmark
+//! does.)
 //!
 //! | prod-degree | 14, θ 0.8 | 14, θ 0.9 | 40, θ 0.7 | 40, θ 0.8 | 40, θ 0.9 | 64, θ 0.8 | 64, θ 0.9 |
 //! |---|---|---|---|---|---|---|---|

@@ -13,7 +13,7 @@ use crate::Member;
 pub struct Policy {
     /// Its name.
     pub name: &'static str,
-    /// One line: what is aborted.
+    /// One line: the transactions that it aborts.
     pub about: &'static str,
     pub(crate) rank: fn(&Vertex, &mut Rng) -> u128,
     pub(crate) cost: fn(&Member) -> u64,

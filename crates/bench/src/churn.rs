@@ -1,6 +1,6 @@
 //! Checks that memory does not grow while rows are inserted, changed and deleted. There are long texts of
-//! changing length, indexed values that change, rows that are deleted and inserted again under the same key,
-//! and a queue with ascending keys. The number of rows stays the same.
+//! changing length, and indexed values that change. There are rows that are deleted and inserted again under the same
+//! key, and a queue with ascending keys. The number of rows stays the same.
 
 use std::error::Error;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};

@@ -547,7 +547,7 @@ mod tests {
     }
 
     #[test]
-    fn latency_is_told_in_multiples_of_the_time_between_flushes() {
+    fn latency_is_reported_in_multiples_of_the_time_between_flushes() {
         let durable_us = (1..=100).map(|at| f64::from(at) * 1000.0).collect();
         let latency = Latency::new(&Driven { committed: 100, seconds: 2.0, durable_us }, 100);
         assert_eq!((latency.flush_interval_us, latency.durable_us), (20_000.0, [51_000.0, 99_000.0, 100_000.0]));

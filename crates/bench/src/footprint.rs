@@ -1,5 +1,5 @@
-//! The memory that remains when rows are deleted, and the cost of opening a directory: resident memory as the
-//! system reports it, compared with the database's counts.
+//! The memory that remains when rows are deleted, and the cost of opening a directory. Resident memory, as the system
+//! reports it, is compared with the database's counts.
 
 use std::error::Error;
 use std::path::PathBuf;

@@ -140,7 +140,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn portions_are_said_in_the_order_in_which_they_run() {
+    fn portions_are_reported_in_the_order_in_which_they_run() {
         let text = run(&Options { transactions: 100, small: true, seed: 3 }).expect("memory");
         let names: Vec<&str> = text.lines().filter_map(|line| line.split_once(' ')).map(|(name, _)| name).collect();
         assert_eq!(names[..6], PORTIONS.map(|(name, _)| name));

@@ -1,5 +1,5 @@
-//! The benefit of prefetching by plans for whole workloads: TPC-C's full mix, and YCSB with 16 operations a
-//! transaction on a hash table and an ordered table, on one thread, with and without prefetching.
+//! The benefit of prefetching by plans for whole workloads, on one thread. They are TPC-C's full mix, and YCSB with 16
+//! operations a transaction on a hash table and an ordered table. Each runs with and without prefetching.
 //!
 //! Both arms run on one database in turn, with the same inputs in a round. One thread serves a terminal of
 //! every warehouse in turn, so the rows of all warehouses compete for the caches.

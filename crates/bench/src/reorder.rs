@@ -1,9 +1,9 @@
 //! How many transactions the algorithms of the crate `batch` abort in random batches, and how long they take,
 //! without running transactions.
 //!
-//! Each batch is drawn from a workload's distribution, reordered, and checked: in the accepted order no
-//! transaction has read an object that an earlier one writes. The paper's figures 5 and 6 (Ding, Kot, Gehrke,
-//! PVLDB 12(2), 2018, §5.1) are for the microbenchmark.
+//! Each batch is drawn from a workload's distribution, reordered, and checked. In the accepted order no transaction has
+//! read an object that an earlier one writes. The paper's figures 5 and 6 (Ding, Kot, Gehrke, PVLDB 12(2), 2018, §5.1)
+//! are for the microbenchmark.
 
 use std::collections::HashSet;
 
@@ -139,8 +139,9 @@ fn judge(footprints: &[Footprint], decided: &Decided) -> Result<(), String> {
     }
 }
 
-/// How many transactions of a batch must be aborted. A set can commit if one transaction can be last, because it has
-/// read nothing that the others write, and the others can commit without it. `None` if there are too many sets to try.
+/// How many transactions of a batch must be aborted. A set can commit if one transaction can be last and the others can
+/// commit without it. It can be last if it has read nothing that the others write. `None` if there are too many sets to
+/// try.
 fn least(footprints: &[Footprint]) -> Option<usize> {
     let n = footprints.len();
     if n > SMALLEST_MAX {
@@ -201,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn canary_an_order_that_is_not_serial_is_told() {
+    fn canary_an_order_that_is_not_serial_is_reported() {
         let footprints = [(vec![1], vec![2]), (vec![2], vec![1])];
         let order = |order: &[usize], aborted: &[usize]| Decided {
             order: order.to_vec(),

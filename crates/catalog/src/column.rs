@@ -13,7 +13,7 @@ use crate::{Bytes, ColumnLocation, ColumnType, Decimal, OutOfLineStore, OutOfMem
 ///
 /// # Safety
 /// `TYPE` and `NULLABLE` are true: `store` writes bytes that `load` of every other type with the same two
-/// accepts, and both stay within the place and its NULL bit.
+/// accepts. Both stay within the place and its NULL bit.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not the type of a column",
     label = "not a column type",
@@ -35,8 +35,8 @@ pub unsafe trait Column: Sized {
     /// Loads a value.
     ///
     /// # Safety
-    /// `block` is the block of memory of a row to which `place` refers, readable and unchanged for `'t`, where
-    /// a value of this type was stored.
+    /// `block` is the block of memory of a row to which `place` refers. It is readable and unchanged for `'t`, and a
+    /// value of this type was stored there.
     unsafe fn load<'t>(block: *const u8, place: &ColumnLocation) -> Self::Ref<'t>;
 
     /// Stores a value.

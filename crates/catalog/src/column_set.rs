@@ -7,8 +7,8 @@ use seriatim_base::ColumnId;
 /// The bit that all columns from this one on have.
 const SHARED: u16 = 63;
 
-/// A set of columns of one table: bit `min(column, 63)`. Columns from the 64th on share a bit, so that two
-/// sets may seem to intersect when they do not, and never the other way round.
+/// A set of columns of one table: bit `min(column, 63)`. Columns from the 64th on share a bit. So two sets may seem to
+/// intersect when they do not, but never the other way round.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Hash)]
 pub struct ColumnSet(u64);
 
@@ -186,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_set_and_read_or_added_to_is_not_set_blindly() {
+    fn a_column_that_is_set_and_read_or_added_to_is_not_set_blindly() {
         let column = ColumnId(3);
         let [set, added] = [ColumnUse::setting([column]), ColumnUse::adding([column])];
         let read = ColumnUse::from(ColumnSet::of(column));

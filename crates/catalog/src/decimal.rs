@@ -303,7 +303,7 @@ mod tests {
     }
 
     #[test]
-    fn what_leaves_the_range_is_an_error_and_not_a_panic() {
+    fn a_result_out_of_range_is_an_error_and_not_a_panic() {
         let (most, least) = (Decimal::<2>::from_units(i64::MAX), Decimal::<2>::from_units(i64::MIN));
         let cent = Decimal::from_units(1);
         assert_eq!(most + cent, Err(Overflow));

@@ -20,7 +20,7 @@ impl std::error::Error for OutOfMemory {}
 pub enum SchemaError {
     /// A declaration contradicts itself or leaves something out.
     Invalid {
-        /// The table, or empty if that is what is missing.
+        /// The table; empty if the table itself is missing.
         table: String,
         /// The error, and what would be right.
         problem: String,

@@ -86,8 +86,8 @@ impl KeyWriter {
         }
     }
 
-    /// Appends a byte string so that order is kept and its end is marked: 0x00 becomes 0x01 0x01, 0x01
-    /// becomes 0x01 0x02, the end is 0x00.
+    /// Appends a byte string so that order is kept and its end is marked. 0x00 becomes 0x01 0x01, 0x01 becomes 0x01
+    /// 0x02, and the end is 0x00.
     #[inline]
     pub fn escaped(&mut self, more: &[u8]) {
         if more.iter().fold(true, |plain, &byte| plain & (byte > 1)) {
@@ -122,8 +122,8 @@ impl std::fmt::Debug for KeyWriter {
 }
 
 /// The byte string that [`KeyWriter::escaped`] wrote at the start of `key`, and how many bytes it takes
-/// there. `None` if the end is missing, or an escape is none that it writes: then the bytes are no key, and
-/// not another spelling of one.
+/// there. `None` if the end is missing, or an escape is none that it writes. Then the bytes are no key, and not another
+/// spelling of one.
 pub(crate) fn unescape(key: impl Iterator<Item = u8>) -> Option<(Vec<u8>, usize)> {
     let (mut text, mut taken, mut key) = (Vec::new(), 0, key);
     loop {

@@ -18,10 +18,10 @@ use std::cmp::Reverse;
 
 use crate::{Bytes, Decimal, KeyWriter, Text, Timestamp};
 
-/// A Rust type that a column of a key can have. Descending columns have the type [`Reverse`], so that a key's
-/// order in Rust is its order in the index, but for two: NULL comes last where Rust's `None` comes first, and
-/// floats are totally ordered: -0.0 equals 0.0, and all NaNs equal each other and are greater than all numbers. The row
-/// keeps the float as it was written.
+/// A Rust type that a column of a key can have. Descending columns have the type [`Reverse`]. So a key's order in Rust
+/// is its order in the index, with two exceptions. NULL comes last where Rust's `None` comes first, and floats are
+/// totally ordered. -0.0 equals 0.0, and all NaNs equal each other and are greater than all numbers. The row keeps the
+/// float as it was written.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not the type of a key column",
     label = "not a key column's type",

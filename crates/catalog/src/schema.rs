@@ -883,7 +883,7 @@ mod tests {
     }
 
     #[test]
-    fn a_difference_is_told_in_words() {
+    fn a_difference_is_described_in_words() {
         let table = || builder().key(["a"]).index("i", [desc("b")]).finish().expect("valid");
         assert_eq!(table().difference(&TableDef { capacity: 9, ..table() }), None);
         let mut other = table();
@@ -906,7 +906,7 @@ mod tests {
     }
 
     #[test]
-    fn an_ordered_table_serves_who_finds_rows_by_whole_keys_and_a_hashed_one_nobody_who_wants_ranges() {
+    fn an_ordered_table_serves_lookups_of_whole_keys_and_a_hashed_one_serves_no_ranges() {
         let (ordered, hashed) = (builder().key(["a"]), builder().key(["a"]).hash());
         let (ordered, hashed) = (ordered.finish().expect("valid"), hashed.finish().expect("valid"));
         assert_eq!((ordered.misfit(&hashed), ordered.misfit(&ordered), hashed.misfit(&hashed)), (None, None, None));
@@ -916,7 +916,7 @@ mod tests {
     }
 
     #[test]
-    fn what_null_equals_counts_where_there_can_be_one() {
+    fn the_meaning_of_equal_nulls_counts_where_nulls_are_possible() {
         let table = |column: &'static str| {
             let index = |equal: bool| {
                 let index = builder().key(["a"]).unique_index("i", [column], Organization::Hash);

@@ -150,7 +150,7 @@ pub enum ValueError {
     Unfit {
         /// The column.
         column: String,
-        /// The given value, and what would be right.
+        /// The given value, and what would be valid.
         problem: String,
     },
     /// There are too many or too few.

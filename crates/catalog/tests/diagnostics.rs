@@ -4,7 +4,7 @@
 mod refused;
 
 #[test]
-fn mistakes_are_told_where_they_are() {
+fn mistakes_are_reported_where_they_are() {
     refused::are_refused("tests/ui", &["seriatim_catalog", "seriatim_macros"]);
 }
 

@@ -1,6 +1,5 @@
-//! Rows, patches, deltas and keys as bytes: what is decoded is what was encoded, patches and deltas have what
-//! changed and nothing else, whichever of them is shorter, and bytes that were not encoded are refused or
-//! stand for a row.
+//! Rows, patches, deltas and keys as bytes: what is decoded is what was encoded. Patches and deltas have what changed
+//! and nothing else, and the shorter of them is taken. Bytes that were not encoded are refused or stand for a row.
 
 mod shared;
 
@@ -312,10 +311,10 @@ fn an_update_is_put_after_another_unless_it_used_what_that_changed() {
     assert!(counts.iter().all(|count| *count > 100), "{counts:?}");
 }
 
-/// Seed 14407470714614798494: an update that sets column 64 blindly is not put after one that changed it,
-/// since it may have read column 63, which has the same bit.
+/// Seed 14407470714614798494: an update that sets column 64 blindly is not put after one that changed it. It may have
+/// read column 63, which has the same bit.
 #[test]
-fn what_shares_a_bit_is_not_set_blindly() {
+fn columns_that_share_a_bit_are_not_set_blindly() {
     let table = table(&vec![ColumnDef::new("n", ColumnType::U8); 65], 1);
     let numbers = |at: usize, number| -> Vec<_> {
         (0..65).map(|column| Value::from(if column == at { number } else { 0u8 })).collect()
@@ -429,7 +428,7 @@ fn told(ty: ColumnType, others: usize, before: i128, after: i128) -> Result<Upda
 }
 
 #[test]
-fn a_number_comes_back_whether_it_is_told_by_what_it_is_or_by_what_was_added() {
+fn a_number_is_recovered_from_its_value_or_from_the_added_amount() {
     let integer = || prop_oneof![any::<i64>(), -300..300i64, Just(i64::MAX), Just(i64::MIN)];
     let strategy = (0..SUMS.len(), prop_oneof![Just(0usize), 0..20usize, Just(150)], integer(), integer(), integer());
     check(1500, &strategy, |(at, others, first, second, near)| {
@@ -459,7 +458,7 @@ fn numbers_come_back_from_one_end_of_their_range_to_the_other() {
 }
 
 #[test]
-fn an_addition_is_told_where_that_is_shorter_and_fits() {
+fn an_addition_is_logged_as_an_amount_where_that_is_shorter_and_fits() {
     let form = |ty, before, after| told(ty, 0, before, after).unwrap_or_else(|problem| panic!("{problem}"));
     let (u64_max, i64_max) = (i128::from(u64::MAX), i128::from(i64::MAX));
     // Column and amount take a byte each, as do the patch's bits.
@@ -670,7 +669,7 @@ fn only_numbers_that_updates_change_are_sums() {
 }
 
 #[test]
-fn what_does_not_fit_is_named() {
+fn a_value_that_does_not_fit_is_named() {
     let row = row(&sample(), &sample_values());
     let good = encoded(&row);
     let after = |change: &dyn Fn(&mut Vec<u8>)| {

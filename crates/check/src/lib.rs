@@ -4,9 +4,9 @@
 //! repairs rely on them. An undeclared one is a fault of the analysis, or of a `#[pure]` function that is not pure.
 //!
 //! One execution by the interpreter is recorded: what each operation was given and what it gave back. Then the
-//! interpreter runs the procedure again and again without a database. Operations give back what they gave then, but one
-//! of them gives something else, and only its declared descendants may be given other keys or values. Values reach an
-//! operation through the procedure's own variables and branches only. An execution that fails because of the change
+//! interpreter runs the procedure again and again without a database. Operations give back what they gave then, except
+//! that one of them gives something else. Only its declared descendants may be given other keys or values. Values reach
+//! an operation through the procedure's own variables and branches only. An execution that fails because of the change
 //! ends early and is compared up to there.
 //!
 //! ```

@@ -1,7 +1,7 @@
 //! `seriatim export`: the rows of a table, or their number, as CSV or lines of JSON.
 //!
-//! The directory is read as a backup reads it, without a lock: the rows are those of one moment, all that was
-//! durable then, even while a process has the database open.
+//! The directory is read as a backup reads it, without a lock. The rows are those that were durable at one moment, even
+//! while a process has the database open.
 
 use std::io::{self, BufWriter, Write};
 use std::path::PathBuf;
@@ -93,7 +93,7 @@ pub(crate) fn run(matches: &ArgMatches) -> Result<(), Failure> {
 /// Why an export ends early.
 enum Stop {
     Run(Failure),
-    /// What was to be written.
+    /// The output that could not be written.
     Output(io::Error),
 }
 
@@ -277,7 +277,7 @@ mod tests {
     }
 
     #[test]
-    fn csv_tells_null_from_an_empty_text_and_keeps_every_text() {
+    fn csv_distinguishes_null_from_an_empty_text_and_keeps_every_text() {
         let texts = ["", "\"", "\"\"", ",", ",,", "\n", "\r\n", "a,\"b\"", "\\.", "NULL", " ", "ü"];
         let values: Vec<Option<String>> = texts.iter().map(|text| Some((*text).to_owned())).chain([None]).collect();
         for first in &values {

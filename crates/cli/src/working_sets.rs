@@ -123,7 +123,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn pieces_are_told_apart_by_their_order_and_regions_of_indexes_from_both() {
+    fn pieces_are_distinguished_by_their_order_and_regions_of_indexes_from_both() {
         let region = |size: usize, decides| Region { lines: [size, 1, size + 1], decides };
         let mut sets = WorkingSets::default();
         assert!(sets.json().is_null() && sets.lines("pay").is_empty());

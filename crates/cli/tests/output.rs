@@ -1,5 +1,5 @@
-//! The output of every command: a reader that goes away ends it quietly, and output that cannot be written is a
-//! failed run with one line. Neither is ever a panic.
+//! The output of every command. It ends quietly when its reader goes away. Output that cannot be written is a failed
+//! run with one line. Neither is ever a panic.
 
 #![cfg(target_os = "linux")]
 

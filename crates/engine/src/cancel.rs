@@ -106,7 +106,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_cancelled_stays_so_in_all_attempts_of_the_transaction() {
+    fn a_cancelled_transaction_stays_cancelled_in_all_attempts() {
         let deadline = Deadline::default();
         let at = |time| (deadline.is_over(time - 1), deadline.is_over(time), deadline.reason());
         deadline.set(7, true);

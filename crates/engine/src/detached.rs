@@ -60,7 +60,7 @@ impl<R> Detached<R> {
     /// continues, and runs `body` again after a conflict. Without `wait` it does not wait for a worker: this
     /// thread may hold transactions on which the worker's owner waits. It does not sleep between attempts
     /// either, as others may wait for those transactions. It stalls instead. If it has the turn
-    /// ([`RetryPolicy::lock_after`](crate::RetryPolicy::lock_after)), it makes the next attempt at once: the turn
+    /// ([`RetryPolicy::lock_after`](crate::RetryPolicy::lock_after)), it makes the next attempt at once. The turn
     /// belongs to the session, and the call may continue in another.
     ///
     /// # Panics

@@ -579,7 +579,8 @@ impl Engine {
     /// Calls `see` with each committed row of a table of any organization while transactions run. Returns their number.
     ///
     /// # Errors
-    /// [`TransactError::Excluded`] if a commit does not end for a second; no worker; a table of another database.
+    /// [`TransactError::Excluded`] if a commit does not end for a second. Also if no worker is free, or if the table
+    /// belongs to another database.
     pub fn each_committed_row(&self, set: &TableSet, see: &mut dyn FnMut(RowPtr)) -> Result<usize, TransactError> {
         self.check_listed(set)?;
         self.list(set, self.inner.helping(), see)
@@ -599,7 +600,7 @@ impl Engine {
         helping: MutexGuard<'_, ()>,
         see: &mut dyn FnMut(RowPtr),
     ) -> Result<usize, TransactError> {
-        // Publishes deferred additions. Where no transaction is open, none defers more.
+        // Publishes deferred additions. No transaction is open, so none defers further additions.
         drop(self.inner.environment.epochs.windows().close());
         durability::each_row(&self.inner, set, helping, see)
     }
@@ -607,7 +608,7 @@ impl Engine {
     /// As [`Engine::each_committed_row`], by values.
     ///
     /// # Errors
-    /// As there.
+    /// The errors of [`Engine::each_committed_row`].
     pub fn each_committed_row_dyn(
         &self,
         table: &DynHandle,
@@ -619,7 +620,7 @@ impl Engine {
     /// As [`Engine::each_row_at_rest`], by values.
     ///
     /// # Errors
-    /// As there.
+    /// The errors of [`Engine::each_row_at_rest`].
     pub fn each_row_at_rest_dyn(
         &self,
         table: &DynHandle,
@@ -911,7 +912,7 @@ impl Inner {
         self.tables().map_or_else(Vec::new, |tables| tables.sets.clone())
     }
 
-    /// Bytes at the memory limit that are free and serve only what has about the same size, if that is much of it.
+    /// Bytes at the memory limit that are free and serve only objects of about the same size, if there are many.
     pub(crate) fn unusable_bytes(&self) -> usize {
         let (free, limit) = (self.environment.memory.free_bytes(), self.memory_limit.unwrap_or(usize::MAX));
         if free >= limit / UNUSABLE_PART { free } else { 0 }
@@ -1013,7 +1014,7 @@ mod tests {
     }
 
     #[test]
-    fn what_procedures_agree_on_changes_while_no_window_is_open() {
+    fn the_agreement_of_procedures_changes_while_no_window_is_open() {
         for info in protocols().iter().filter(|info| info.capabilities.pieces) {
             let engine = Settings { protocol: info.name.to_owned(), step_helpers: true, ..Settings::default() }.open();
             let (engine, has_agreed) = (engine.expect("a protocol of this name"), AtomicBool::new(false));
@@ -1032,7 +1033,7 @@ mod tests {
     }
 
     #[test]
-    fn a_worker_is_set_aside_where_somebody_publishes_what_was_deferred() {
+    fn a_worker_is_set_aside_where_a_thread_publishes_deferred_additions() {
         let workers = |value| {
             let protocol_options = vec![("defer".to_owned(), value)];
             let settings =

@@ -218,7 +218,7 @@ impl Error for SchemaError {}
 #[must_use]
 pub struct Abort(AbortDetail);
 
-/// As large as its kind alone, as most operations return it.
+/// It is as large as its kind alone, since most operations return it.
 #[derive(Debug, Clone)]
 enum AbortDetail {
     /// The kind says all, or the session knows the rest.

@@ -633,7 +633,7 @@ struct ExecutorThread<S> {
     withheld: usize,
     /// Counts that were not passed to the queue yet.
     tally: Tally,
-    /// What it saw of the other owners of partitions, if there are any.
+    /// What it saw of the other partition owners, if there are any.
     seen: Option<Seen>,
     /// The time of its last check of the other threads.
     looked: Instant,

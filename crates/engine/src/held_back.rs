@@ -59,7 +59,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_held_back_counts_from_the_least_waste() {
+    fn memory_held_back_counts_from_the_least_waste() {
         let mut held = Bound { bytes: Some(100), least: 0 }.begin(1000, 0);
         assert!(!held.exceeds(1100));
         assert!(!held.exceeds(500) && !held.exceeds(600), "others held the waste from before");

@@ -4,8 +4,8 @@
 //! A [`TxCore`] reaches its worker through `dyn`, and looks at each operation for what only some transactions have
 //! ([`Path::HOOKS`]). A procedure's body is compiled once for that, and once for each protocol of
 //! [`for_each_compiled_protocol`]. There an operation is a direct call that knows the worker's type and the key's
-//! class, and looks for nothing: the tables of a registered procedure are of its database, it is no explicit
-//! transaction, it does not use the transaction inside an update, and a panic there is caught outside. Recorded
+//! class. It checks nothing else. The tables of a registered procedure are of its database, and it is no explicit
+//! transaction. It does not use the transaction inside an update, and a panic there is caught outside. Recorded
 //! histories and watched executions use the other kind. Each attempt chooses its kind once.
 
 use std::any::TypeId;
@@ -452,7 +452,7 @@ mod tests {
             assert_eq!(scan.count()?, 8);
             Ok(())
         };
-        engine.runner().run(Mode::ReadWrite, Origin::Procedure, body).expect("no other transaction runs");
+        engine.runner().run(Mode::ReadWrite, Origin::Procedure, body).expect("it runs alone");
     }
 
     #[test]

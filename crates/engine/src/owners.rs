@@ -134,8 +134,8 @@ impl<W> Owners<W> {
     }
 
     /// Whether shared work waits while threads sleep.
-    // ORDERING: a thread that was woken for shared work sees what its waker saw under the lock of the shared queue: the
-    // work, and all sleepers that the waker could have woken. Sleepers are counted under that lock.
+    // ORDERING: a thread that was woken for shared work sees what its waker saw under the lock of the shared queue.
+    // That is the work, and all sleepers that the waker could have woken. Sleepers are counted under that lock.
     pub(crate) fn neglects_shared(&self) -> bool {
         self.first.load(Ordering::Relaxed) != NONE && self.sleepers.are_any()
     }

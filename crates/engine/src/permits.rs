@@ -200,7 +200,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn there_are_as_many_as_were_asked_for_and_one_that_is_dropped_is_free() {
+    fn permits_are_as_many_as_configured_and_a_dropped_one_is_free() {
         let permits = Permits::new(2);
         let taken: Vec<_> = (0..2).map(|_| permits.try_take().expect("it is free")).collect();
         assert!(permits.try_take().is_none() && permits.taken() == 2);

@@ -1,7 +1,7 @@
 //! The bounded pool of workers: one per open transaction.
 //!
 //! Access rule: a slot's worker and its writer are touched only by the thread that turned `busy` from false to
-//! true, until it turns it back.
+//! true. Its access ends when it turns `busy` back.
 
 use std::cell::UnsafeCell;
 use std::collections::VecDeque;
@@ -427,8 +427,8 @@ impl Pool {
         result
     }
 
-    /// Seizes a slot without a transaction: waits for a transaction as long as a session waits for a worker, and for a
-    /// helper until it has finished.
+    /// Seizes a slot without a transaction. It waits for a transaction as long as a session waits for a worker, and for
+    /// a helper until it has finished.
     fn seize_soon(&self, slot: usize) -> bool {
         let began = Instant::now();
         while !self.slots[slot].seize() {
@@ -489,7 +489,7 @@ mod tests {
     }
 
     #[test]
-    fn a_session_that_is_woken_in_vain_goes_on_waiting_for_a_worker() {
+    fn a_session_that_is_woken_in_vain_waits_further_for_a_worker() {
         let engine = Settings { workers: 1, ..Settings::default() }.open().expect("in memory");
         let pool = &engine.inner().pool;
         let mut holds = engine.runner();

@@ -1,7 +1,7 @@
 //! The only place that maps a protocol's name to its code.
 //!
-//! A closure cannot be generic over the protocol, so a session holds its worker behind `dyn Worker`: one predictable
-//! indirect call per operation (decision record 2; `docs/performance.md` has the measurement).
+//! A closure cannot be generic over the protocol, so a session holds its worker behind `dyn Worker`. That is one
+//! predictable indirect call per operation (decision record 2; `docs/performance.md` has the measurement).
 
 use std::any::TypeId;
 use std::sync::{Arc, LazyLock};
@@ -50,7 +50,7 @@ pub(crate) trait OpenProtocol: Send + Sync {
     /// As [`Protocol::peek_committed`].
     ///
     /// # Safety
-    /// As there.
+    /// The conditions of [`Protocol::peek_committed`].
     unsafe fn peek_committed(
         &self,
         table: &Table,
@@ -62,10 +62,10 @@ pub(crate) trait OpenProtocol: Send + Sync {
     /// As [`Recover::restore`].
     ///
     /// # Safety
-    /// As there.
+    /// The conditions of [`Recover::restore`].
     ///
     /// # Errors
-    /// As there.
+    /// The errors of [`Recover::restore`].
     unsafe fn restore(
         &self,
         core: &mut Core,
@@ -79,7 +79,7 @@ pub(crate) trait OpenProtocol: Send + Sync {
     /// As [`Recover::finish_restore`].
     ///
     /// # Safety
-    /// As there.
+    /// The conditions of [`Recover::finish_restore`].
     unsafe fn finish_restore(&self, core: &mut Core, table: &Table);
 }
 
@@ -342,7 +342,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_available_opens_and_nothing_else_does() {
+    fn only_available_protocols_open() {
         for info in protocols() {
             let opened = Settings { protocol: info.name.to_owned(), workers: 1, ..Settings::default() }.open();
             assert_eq!(opened.is_ok(), available_protocols().contains(info), "{}", info.name);

@@ -1,7 +1,7 @@
 //! The queue of decisions of a protocol with a [`Validator`]: executed transactions wait in it and are decided in
 //! batches. The validator chooses an order for each batch. Its transactions are decided one by one, or at the same time
 //! if the order says that they do not conflict. The queue has no thread of its own. The first caller leads: it decides
-//! the batch while the others sleep, and hands the lead to a caller that waits by then (flat combining: Hendler, Incze,
+//! the batch while the others sleep. It hands the lead to a caller that waits by then (flat combining: Hendler, Incze,
 //! Shavit, Tzafrir, SPAA 2010). A caller that is alone pays six allocations and six locks. Each transaction also pays
 //! for the input of the order: a validation, and lists of what it accessed ([`Prepared`]).
 //!
@@ -24,11 +24,11 @@
 //! is full, or when it has nothing else to do (`Queue::advance`). Sleeping callers get the lead before threads that
 //! submit, which may be busy. A caller sleeps only while a thread leads or a batch is being decided.
 //!
-//! Access rule, which makes the pointers of this module sound: a [`Frame`] lies on the stack of a caller that does not
-//! return before its frame is done. Until then only the leader of its batch touches the frame. Exceptions are its
-//! state, its thread and the round that it must join. Its caller may also access it after claiming a piece of a round
-//! (`round`). The leader's last access sets the state. Before the frame is in a batch, a thread that has the lock of
-//! the queue may notify its caller to lead. There is one lead, and it is given up under the lock when the batch is
+//! Access rule, which makes the pointers of this module sound: a [`Frame`] lies on the stack of a caller. The caller
+//! does not return before its frame is done. Until then only the leader of its batch touches the frame. Exceptions are
+//! its state, its thread and the round that it must join. Its caller may also access it after claiming a piece of a
+//! round (`round`). The leader's last access sets the state. Before the frame is in a batch, a thread that has the lock
+//! of the queue may notify its caller to lead. There is one lead, and it is given up under the lock when the batch is
 //! taken out. So no other leader has the entry of a caller that was notified and has not led yet.
 
 use std::cell::UnsafeCell;

@@ -222,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_burst_left_is_not_there_for_ever() {
+    fn a_burst_has_no_lasting_effect() {
         for most in [Duration::from_nanos(500), Duration::from_millis(1)] {
             for rises in [true, false] {
                 let regulation = Regulation::new(most);

@@ -67,9 +67,8 @@ impl Receipt {
         self.tid.epoch()
     }
 
-    /// A snapshot's number, where durability is by snapshot (option `durable_snapshots` of `dbx-tc`). For a
-    /// read-only transaction it is the snapshot that it read. Otherwise it is the first snapshot that shows the
-    /// transaction and what it read.
+    /// A snapshot's number, if durability is by snapshot. For a read-only transaction it is the snapshot that it
+    /// read. Otherwise it is the first snapshot that shows the transaction and everything that it read.
     ///
     /// The next recovery keeps the transaction if its snapshot
     /// ([`Recovery::durable_snapshot`](crate::Recovery::durable_snapshot)) is not below this one. Later snapshots have
@@ -561,7 +560,7 @@ mod tests {
     /// Between any two of its steps others change the rows that it uses, and other rows. It gets through by locks of
     /// its rows; the others go on elsewhere all the time. If nothing is locked, the bound does not hold.
     #[test]
-    fn a_slow_transaction_over_rows_that_others_change_commits_while_they_go_on_elsewhere() {
+    fn a_slow_transaction_over_rows_that_others_change_commits_while_others_use_other_rows() {
         let retry = RetryPolicy { pause_max: Duration::ZERO, pause_first: Duration::ZERO, ..RetryPolicy::default() };
         let rounds = retry.lock_after + 1;
         for info in protocols().iter().filter(|info| info.capabilities.reserves) {
@@ -619,7 +618,7 @@ mod tests {
         }
     }
 
-    /// Between any two of its steps another transaction changes all rows, and inserts one where this one looked for
+    /// Between any two of its steps another transaction changes all rows. It also inserts one where this one looked for
     /// rows, which locks of rows do not prevent.
     #[test]
     fn a_slow_transaction_over_a_range_that_others_insert_into_all_the_time_runs_exclusively() {

@@ -32,7 +32,7 @@ pub struct Settings {
     pub hot_tables: Vec<String>,
     /// How many partitions the database has; `None` for the default.
     pub partitions: Option<usize>,
-    /// To which of them a value belongs.
+    /// The function that assigns a value to a partition.
     pub partition_by: PartitionBy,
     /// Whether commits skip the validation of reads.
     pub without_validation: bool,
@@ -161,8 +161,8 @@ const HELPERS_MAX: usize = 8;
 /// of its own. The helpers of a recovery end before either set starts.
 const HELPER_SETS: usize = 2;
 
-/// The default bound of calls in an executor's queue: some 10 MB of small calls, and a tenth of a second or more of
-/// work for its threads.
+/// The default bound of calls in an executor's queue. That is some 10 MB of small calls, and a tenth of a second or
+/// more of work for its threads.
 const EXECUTOR_QUEUE_MAX: usize = 1 << 16;
 
 /// Where a database is stored.

@@ -147,8 +147,7 @@ pub struct LogStatistics {
     pub epochs_warning: Option<String>,
     /// The newest durable epoch.
     pub durable_epoch: u64,
-    /// The number of the newest durable snapshot, where durability is by snapshot (option `durable_snapshots`
-    /// of `dbx-tc`).
+    /// The number of the newest durable snapshot, if durability is by snapshot.
     pub durable_snapshot: Option<u64>,
     /// Why commits are refused now, if they are: the log has stopped, or its disk is full.
     pub refusal: Option<String>,

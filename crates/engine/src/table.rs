@@ -72,7 +72,7 @@ fn text_bytes_max(definition: &TableDef) -> usize {
 /// As [`TableSet::dispose`].
 ///
 /// # Safety
-/// As there.
+/// The conditions of [`TableSet::dispose`].
 unsafe fn dispose(primary: seriatim_txn::Table, indexes: Vec<Secondary>, core: &mut Core) {
     for table in std::iter::once(primary).chain(indexes.into_iter().map(|index| index.table)) {
         let before = core.local.live_bytes();

@@ -443,7 +443,7 @@ mod tests {
 
     /// Each with a word that is wrong, and what the error says of it.
     #[test]
-    fn canary_a_wrong_name_is_told_with_file_figure_and_key() {
+    fn canary_a_wrong_name_is_reported_with_file_figure_and_key() {
         let with = |of: &str, wrong: &str, right: &str| of.replace(right, wrong);
         for (runs, views, claims, says) in [
             (&with(RUNS, "{rnu}", "{run}"), VIEWS, CLAIMS, "runs: there is no word {rnu}"),

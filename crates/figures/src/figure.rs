@@ -75,7 +75,7 @@ impl Figure {
         self.try_points(setting).unwrap_or_else(|why| panic!("{}: {why}", self.id()))
     }
 
-    /// The points, or which of a command's words there is not.
+    /// The points, or the first word of a command that does not exist.
     pub(crate) fn try_points(&self, setting: &Setting) -> Result<Vec<Point>, String> {
         let mut points = Vec::new();
         for plan in &self.plans {

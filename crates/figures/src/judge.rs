@@ -1,4 +1,4 @@
-//! Whether a claim holds of what was measured.
+//! Decides whether a claim holds for the measurements.
 //!
 //! A quantity that cannot be computed, or that means nothing here, is *not shown here*, with the reason. It neither
 //! holds nor differs. Nor does one of a simulation that is *not proven*.
@@ -135,7 +135,8 @@ fn of(round: &[Curve]) -> Curves {
 }
 
 /// The narrowest interval between two values, equally far from either end, that misses the median of their distribution
-/// with at most [`MISSED_MAX`], whatever the distribution; the interval of all values if there is none.
+/// with a probability of at most [`MISSED_MAX`]. This holds for any distribution. Where there is no such interval it is
+/// that of all values.
 fn around_the_median(mut values: Vec<f64>) -> (f64, f64) {
     values.sort_by(f64::total_cmp);
     let count = values.len();
@@ -318,7 +319,7 @@ mod tests {
 
     /// The canary of every claim: points that contradict it are reported, and points that agree are not.
     #[test]
-    fn canary_points_that_contradict_a_claim_are_told() {
+    fn canary_points_that_contradict_a_claim_are_reported() {
         for (figure, claim) in FIGURES.iter().flat_map(|figure| figure.claims.iter().map(move |claim| (figure, claim)))
         {
             let (inside, outside) = values(claim);
@@ -345,7 +346,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_said_is_not_shown_with_the_reason() {
+    fn a_claim_that_cannot_be_judged_is_not_shown_and_has_a_reason() {
         let twice = example(&claim(), 3.0);
         assert_eq!(
             verdict(&claim(), &twice).to_string(),
@@ -414,7 +415,7 @@ mod tests {
     }
 
     #[test]
-    fn what_changes_while_it_is_measured_decides_nothing() {
+    fn a_measurement_whose_throughput_changes_decides_nothing() {
         let mut shown = example(&claim(), 3.0);
         shown.unsteady = vec!["a".to_owned()];
         let said = verdict(&claim(), &shown).to_string();
@@ -524,8 +525,8 @@ mod tests {
         assert_eq!((said("a is ahead of b at 20 %"), said("up to 0.7 a is best")), (any, any));
     }
 
-    /// A claim that names a number or a distance has bounds that are no wider, or the inverse ones if the lower curve
-    /// is divided by the higher.
+    /// A claim that names a number or a distance has bounds that are no wider. If the lower curve is divided by the
+    /// higher it has the inverse ones.
     #[test]
     fn intervals_judge_what_claims_say() {
         for (figure, claim) in FIGURES.iter().flat_map(|figure| figure.claims.iter().map(move |claim| (figure, claim)))

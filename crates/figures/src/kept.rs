@@ -44,7 +44,7 @@ pub(crate) struct Shown {
 }
 
 impl Kept {
-    /// What is kept of measurements. A kind of cores that nothing measured stays as it was.
+    /// The measurements that are kept. A kind of cores without a new measurement keeps its old one.
     pub(crate) fn of(figure: &Figure, measured: &Measured, before: Option<Kept>) -> Kept {
         let mut before = before.filter(|before| before.size == measured.size).map(|before| before.cores);
         let mut shown = |cores: Cores| {

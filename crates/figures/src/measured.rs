@@ -339,7 +339,7 @@ mod tests {
     }
 
     #[test]
-    fn who_asked_for_no_regions_stands_in_for_nobody() {
+    fn a_run_without_regions_on_request_is_no_stand_in() {
         let absent = |command: &str| {
             let mut point = point("without", 1.0, &[Answer::Report(json!({ "htm": { "backend": "absent" } }))]);
             point.runs[0].command = command.to_owned();
@@ -377,7 +377,7 @@ mod tests {
     }
 
     #[test]
-    fn rounds_lengths_and_what_is_not_to_be_believed_are_told_apart() {
+    fn rounds_lengths_and_unreliable_numbers_are_distinguished() {
         let of = |rate: f64, seconds: f64, more: Value| {
             let mut report = json!({ "committed_per_second": rate * 1000.0, "seconds": seconds });
             if let (Some(fields), Value::Object(more)) = (report.as_object_mut(), more) {

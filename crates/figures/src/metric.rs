@@ -123,7 +123,7 @@ mod tests {
     use crate::test_support::figure;
 
     #[test]
-    fn metrics_take_what_they_say_from_a_report() {
+    fn metrics_come_from_a_report() {
         let report = json!({
             "committed": 200, "committed_per_second": 50_000.0, "conflict_aborted": 50,
             "htm": { "backend": "rtm", "started": 400, "committed": 380, "fallback": 4,

@@ -174,8 +174,8 @@ struct Scope<'a> {
 }
 
 impl Scope<'_> {
-    /// The text with all that is in braces replaced: `{name}` by a word, `{name:8}` by one whose `{}` is 8,
-    /// `{name/2}` and `{name*2}` by a number, and `{large|small}` by one of them, as the size is.
+    /// The text with all that is in braces replaced. `{name}` becomes a word, and `{name:8}` one whose `{}` is 8.
+    /// `{name/2}` and `{name*2}` become a number, and `{large|small}` becomes one of them, as the size is.
     fn fill(&self, text: &str, depth: usize) -> Result<String, String> {
         if depth > DEPTH_MAX {
             return Err(format!("the word {text:?} contains itself"));
@@ -315,7 +315,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_understood_is_said() {
+    fn options_that_are_not_understood_are_reported() {
         for (line, says) in [
             ("command = '{low} {hihg}'", "there is no word {hihg}"),
             ("command = '{low'", "lacks a closing brace"),

@@ -172,7 +172,7 @@ fn every_figure_is_drawn_and_has_its_place_on_the_page() {
 }
 
 #[test]
-fn canary_points_that_contradict_the_paper_are_told_in_file_and_page() {
+fn canary_points_that_contradict_the_paper_are_reported_in_file_and_page() {
     let says = "HTCC is ahead of all others";
     for (htcc, word, other) in [(3.0, "holds", "differs"), (0.5, "differs", "holds")] {
         let home = Home::new(&format!("contradicted-{word}"));
@@ -191,7 +191,7 @@ fn canary_points_that_contradict_the_paper_are_told_in_file_and_page() {
 }
 
 #[test]
-fn what_cannot_be_run_here_is_left_out_visibly() {
+fn commands_that_cannot_run_here_are_left_out_visibly() {
     let home = Home::new("left-out");
     let ask = |arguments: &[String]| match (option(arguments, "--simulate-cores"), option(arguments, "--protocol")) {
         (Some(_), _) => Answer::NotHere("unexpected argument '--simulate-cores' found".to_owned()),
@@ -223,7 +223,7 @@ fn what_cannot_be_run_here_is_left_out_visibly() {
 }
 
 #[test]
-fn a_point_that_fails_is_said_and_run_again_the_next_time_and_the_others_are_not() {
+fn a_failed_point_is_reported_and_only_it_is_run_again() {
     let home = Home::new("failed");
     let fails = |arguments: &[String]| {
         option(arguments, "--protocol") == Some("silo") && option(arguments, "--threads") == Some("2")
@@ -244,7 +244,7 @@ fn a_point_that_fails_is_said_and_run_again_the_next_time_and_the_others_are_not
 }
 
 #[test]
-fn a_run_that_was_interrupted_goes_on_where_it_was() {
+fn an_interrupted_run_continues_where_it_was() {
     let home = Home::new("interrupted");
     let asked = RefCell::new(0);
     let interrupted = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
@@ -292,7 +292,7 @@ fn figures_of_the_small_size_are_drawn_and_not_judged() {
 }
 
 #[test]
-fn a_page_tells_which_figures_were_not_measured() {
+fn a_page_names_the_figures_that_were_not_measured() {
     let home = Home::new("page");
     drawn(&home, &["htcc/13"], "p", &large(), |arguments| report(rate(arguments, |_| 1000.0)));
     let page = home.text("htcc.md");
@@ -348,7 +348,7 @@ fn one_kind_of_cores_is_measured_again_by_another_program_and_the_other_stays() 
 }
 
 #[test]
-fn what_was_measured_by_another_program_is_drawn_again_as_it_is() {
+fn measurements_of_another_program_are_drawn_again_unchanged() {
     let home = Home::new("again");
     let figures = find(None, &["htcc/13".to_owned()]).expect("there is one");
     let nothing = draw_again(&figures, &home.0).expect_err("there is no directory");

@@ -51,7 +51,7 @@ fn pages_and_drawings_are_those_of_their_data_and_of_the_present_claims() {
 }
 
 #[test]
-fn canary_a_page_that_is_older_than_its_data_or_claims_is_told() {
+fn canary_a_page_that_is_older_than_its_data_or_claims_is_reported() {
     let changed = |name: &str, from: &str, to: &str| {
         let mut files = files(&home());
         let text = files.get_mut(name).unwrap_or_else(|| panic!("there is no {name}"));

@@ -1,7 +1,7 @@
 //! Checkpoints: a part of any bytes is loaded as a whole, row by row as the manifest counts them, or refused.
 //!
-//! Input: a byte, whose lowest bit says: 0, the file of the only part; 1, blocks of rows, compressed here,
-//! with right headers and checksums but for what a byte of flags changes.
+//! Input: a byte, whose lowest bit says: 0, the file of the only part; 1, blocks of rows, compressed here. Their
+//! headers and checksums are right but for what a byte of flags changes.
 
 use std::path::Path;
 

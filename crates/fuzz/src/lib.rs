@@ -2,13 +2,13 @@
 //! programs that use clustered tables.
 //!
 //! Invariant of decoders: bytes are refused with an error, or stand for something that encodes to the same
-//! bytes; never a panic, and no allocation beyond a multiple of the input ([`allocation`]). `fuzz/`, outside
-//! the workspace, gives the functions to libFuzzer; `tests/replay.rs` runs them on seeds, mutations of seeds
-//! and what libFuzzer has found, with the stable toolchain.
+//! bytes. There is never a panic, and no allocation beyond a multiple of the input ([`allocation`]). `fuzz/`, outside
+//! the workspace, gives the functions to libFuzzer. `tests/replay.rs` runs them on seeds, mutations of seeds and
+//! findings of libFuzzer, with the stable toolchain.
 //!
 //! A checksum stops nearly every mutation. So most targets take the fields and payloads and compute the
-//! checksums, by the code that writes them where that is public; the first bit of the input asks for the
-//! bytes as they are.
+//! checksums, by the code that writes them where that is public. The first bit of the input asks for the bytes as they
+//! are.
 
 pub mod allocation;
 mod checkpoint;

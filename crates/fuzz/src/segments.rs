@@ -1,7 +1,7 @@
 //! Segments: a log of any bytes is read to its end, and what is handed on was durable and is checked, or it is refused.
 //!
-//! Input: a byte, whose lowest bit says: 0, the file of the first segment; 1, batches, whose headers are as
-//! they should be except for what a byte of flags changes. Their checksums are right.
+//! Input: a byte, whose lowest bit says: 0, the file of the first segment; 1, batches. Their headers are as they should
+//! be except for what a byte of flags changes. Their checksums are right.
 
 use std::path::Path;
 

@@ -2,9 +2,9 @@
 //!
 //! A reader that did not find a key cannot stand, in any serial order, between an insert of the key and the
 //! next delete. So a replay in which the reader finds the key yields a clause that every serial order
-//! satisfies: *the reader comes before that insert, or after that delete*. If every order that satisfies the
-//! clauses fails, no serial order exists. If a replay finds no such key, its order explains the history.
-//! Clauses come from replays only, so dead keys cost nothing.
+//! satisfies. It is: *the reader comes before that insert, or after that delete*. If every order that satisfies the
+//! clauses fails, no serial order exists. If a replay finds no such key, its order explains the history. Clauses come
+//! from replays only, so dead keys cost nothing.
 //!
 //! A clause is forced if the graph rules out one of its sides. Otherwise the side that moves the reader less
 //! is tried first. When a later clause has no side left, the search forgets the decisions on which the clause

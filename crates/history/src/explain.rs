@@ -1,8 +1,9 @@
 //! From a strongly connected component to a short cycle, its name and its explanation.
 //!
 //! The worst class is looked for first, because it says most about the bug. The classes are, in this order, a cycle of
-//! writes alone (G0); of writes and reads (G1c); with one anti-dependency (G-single); of dependencies (G2); and a cycle
-//! that needs a promised order. Within a class the shortest cycle is taken, as far as a bound on the work allows.
+//! writes alone (G0), one of writes and reads (G1c), and one with one anti-dependency (G-single). Then come a cycle of
+//! dependencies (G2), and one that needs a promised order. Within a class the shortest cycle is taken, as far as a
+//! bound on the work allows.
 
 use crate::anomaly::{Anomaly, Dependency, Step, Violation};
 use crate::graph::{Edge, Edges, Graph, Kind};

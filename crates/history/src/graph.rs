@@ -6,9 +6,9 @@
 //! first cut after its end; the last cut before a transaction's begin points to it.
 //!
 //! If other groups see a transaction later, there are three kinds of such chains. They go from the instants at which
-//! all see a transaction to the begins of transactions with groups; from the ends to the begins of transactions without
-//! a group; and from the ends in each group to the begins in it. Targets take 4 bytes an edge; reasons are derived
-//! again when needed.
+//! all see a transaction to the begins of transactions with groups. They go from the ends to the begins of transactions
+//! without a group, and from the ends in each group to the begins in it. Targets take 4 bytes an edge; reasons are
+//! derived again when needed.
 
 use crate::index::{Index, NONE};
 use crate::{Promises, Transaction};

@@ -6,11 +6,12 @@
 //! Reads and scans say what the *committed* state showed, beneath the transaction's own writes. A version that the
 //! transaction itself wrote may be listed and says nothing. A key that it wrote and that a scan does not list says
 //! nothing either, because its own write may have hidden the row. List the key as [`Saw::Absent`] to claim that there
-//! was no row before. If its own write covered the key during the scan and was then undone, the transaction has no
-//! write of the key: list it as [`Saw::Hidden`]. (c) An insert requires that there is no row, an update or delete that
-//! there is one: record that read. (d) A write's version is the TID that the commit gave it: above every earlier
-//! version of its key, for ever. (e) `began` is read before the first operation, `ended` after the commit was visible,
-//! all from one clock. A transaction that only its own group sees by then ([`Group`]) has a second instant.
+//! was no row before. Its own write may have covered the key during the scan and then have been undone. Then the
+//! transaction has no write of the key: list it as [`Saw::Hidden`]. (c) An insert requires that there is no row, an
+//! update or delete that there is one: record that read. (d) A write's version is the TID that the commit gave it:
+//! above every earlier version of its key, for ever. (e) `began` is read before the first operation, `ended` after the
+//! commit was visible, all from one clock. A transaction that only its own group sees by then ([`Group`]) has a second
+//! instant.
 //!
 //! Where a protocol keeps column groups apart ([`History::groups`]), facts name columns, and these rules change:
 //!

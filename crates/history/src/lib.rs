@@ -15,9 +15,9 @@
 //! 3. `order`: if there is none, a serial order that is close to the order in which transactions ended.
 //! 4. `absence`: that order is replayed. Every claim must hold in the replay, so **an accepted history comes with a
 //!    serial order that explains it**. A key that exists in the replay but was not found (a point read or a gap of a
-//!    range) gives a clause: the reader comes before the row's insert, or after its delete. Clauses are added only when
-//!    a replay needs them; they are decided by what the graph rules out, else by bounded search. A case that the bound
-//!    leaves open is a separate error: a history without a verdict does not pass.
+//!    range) gives a clause. It says that the reader comes before the row's insert, or after its delete. Clauses are
+//!    added only when a replay needs them; they are decided by what the graph rules out, else by bounded search. A case
+//!    that the bound leaves open is a separate error: a history without a verdict does not pass.
 //! 5. `explain`: the shortest cycle of the worst class (Adya's G0, G1c, G-single, G2), in words.
 //!
 //! **Column groups.** A protocol may let transactions at different columns of one row pass each other. Its

@@ -5,9 +5,9 @@
 //! components' order; the result agrees with every edge, because ranks never fall along one. The hint is when
 //! a transaction ended, so the order is close to the commit order.
 //!
-//! Adding an edge `from -> to` against the order moves what `to` reaches, up to `from`, behind `from`
-//! (Marchetti-Spaccamela, Nanni, Rohnert: Maintaining a topological order under edge insertions, IPL 1996).
-//! If `to` reaches `from`, that is a cycle.
+//! Adding an edge `from -> to` against the order moves what `to` reaches, up to `from`, behind `from`. If `to`
+//! reaches `from`, that is a cycle. (Marchetti-Spaccamela, Nanni, Rohnert: Maintaining a topological order under edge
+//! insertions, IPL 1996.)
 
 use crate::graph::Graph;
 

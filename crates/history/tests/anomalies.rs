@@ -551,7 +551,7 @@ fn session_order_when_promised() {
 }
 
 #[test]
-fn the_shortest_cycle_is_told() {
+fn the_shortest_cycle_is_reported() {
     // A ring of five write skews with a chord that makes a ring of three.
     let mut history = String::new();
     for i in 0..5 {

@@ -9,7 +9,7 @@ use std::collections::BTreeSet;
 use std::ops::Bound;
 
 /// A serial execution with overlapping times: reads and updates over `keys` rows, and a queue. The queue is
-/// filled at one end and emptied at the other by scans for its first row, so that dead keys pile up below it.
+/// filled at one end and emptied at the other by scans for its first row. So dead keys pile up below it.
 fn history(seed: u64, transactions: u64, keys: u64) -> History {
     let mut rng = Rng::from_seed(seed);
     let (rows, queue) = (TableId(0), TableId(1));

@@ -4,7 +4,7 @@
 //! too ([`Htm::outside`]). (b) A region's stores are buffered. An abort drops them. A commit replays them all in
 //! program order, including intermediate values, and lets other threads run before each. So readers outside see the
 //! states that a fallback lock holder would show them. (c) The values that a region has read existed together at one
-//! instant. Every load compares all earlier ones with memory, and aborts the region with a conflict if a plain store
+//! instant. Every load compares all earlier ones with memory. It aborts the region with a conflict if a plain store
 //! outside has changed one (as NOrec does, Dalessandro et al., PPoPP 2010). (d) A seed and the worker's id decide which
 //! regions abort in addition, at which access, and with which cause.
 //!

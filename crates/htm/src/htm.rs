@@ -235,9 +235,9 @@ impl Htm {
         Agent::new(self.clone(), worker, budget)
     }
 
-    /// Runs `f`, which changes a word that regions read: an atomic read-modify-write, or the plain store of a
-    /// word that no lock covers, such as an epoch. Emulated regions are excluded meanwhile, as hardware
-    /// excludes real ones; otherwise this is `f` alone.
+    /// Runs `f`, which changes a word that regions read. The change is an atomic read-modify-write, or the plain store
+    /// of a word that no lock covers, such as an epoch. Emulated regions are excluded meanwhile, as hardware excludes
+    /// real ones; otherwise this is `f` alone.
     ///
     /// # Panics
     /// Inside an emulated region.

@@ -1,8 +1,8 @@
 //! Hardware transactional regions with fallback locks: rtm, emulated and absent back ends.
 //!
 //! A *region* is a stretch of code whose loads and stores of shared words take effect together or not at all. Hardware
-//! does not promise that one ever commits. So a region is always an *elision* of something that works without it: the
-//! fallback locks that it declares at entry, or the lock bits of the words that it touches. (Wang et al., "Using
+//! does not promise that one ever commits. So a region is always an *elision* of something that works without it. That
+//! is the fallback locks that it declares at entry, or the lock bits of the words that it touches. (Wang et al., "Using
 //! Restricted Transactional Memory to Build a Scalable In-Memory Database", EuroSys 2014, §2.1 and §6.1; called DBX
 //! below.)
 //!
@@ -39,7 +39,7 @@
 //! 7. **A panic surfaces**, but only from direct mode or an emulated region: hardware swallows it. A body
 //!    that panicked in hardware runs next in direct mode.
 //!
-//! [`Whole`] runs code that keeps none of these rules, for a protocol that wants to show what comes of that.
+//! [`Whole`] runs code that keeps none of these rules, for a protocol that shows the consequences.
 //!
 //! Code outside changes a word that regions read through [`Htm::outside`] in two cases. The change is an atomic
 //! read-modify-write (such as taking a lock bit), or no lock covers the word (an epoch, a snapshot number). The plain

@@ -9,8 +9,8 @@
 //! The codes below [`BodyError::CODES`] are the body's; 0xFF: a fallback lock was held at subscription; 0xFE: the body
 //! was busy; 0xFD: the body panicked.
 //!
-//! An abort restores all registers and all memory of the thread and continues behind `xbegin`, so for the
-//! compiler the instruction ran once and returned a status.
+//! An abort restores all registers and all memory of the thread and continues behind `xbegin`. So for the compiler the
+//! instruction ran once and returned a status.
 
 use crate::access::{Access, Body, BodyError, Direct};
 use crate::agent::{Abort, Regions};

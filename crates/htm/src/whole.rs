@@ -9,8 +9,7 @@
 //! once, as where regions are absent.
 //!
 //! Regions that the code runs by agents of its own are part of the whole one. An inner region that aborts, or
-//! refuses, aborts the whole: then the code runs under the lock, where the inner region ends as it would
-//! anywhere.
+//! refuses, aborts the whole. Then the code runs under the lock, where the inner region ends as it would anywhere.
 
 use std::sync::Arc;
 

@@ -1,8 +1,8 @@
 //! The derive macro behind typed tables.
 //!
-//! Invariant: it only lowers tokens. Everything that needs types (widths, layout, key class, whether a setter
-//! can fail) is decided by constants and associated types of `seriatim-catalog` in the code it generates, by
-//! the same functions that lay out tables declared at run time. So an alias of a type is as good as the type.
+//! Invariant: it only lowers tokens. Widths, layout, key class and whether a setter can fail need types. They are
+//! decided by constants and associated types of `seriatim-catalog` in the code that it generates. They use the same
+//! functions that lay out tables declared at run time. So an alias of a type is as good as the type.
 
 mod generate;
 mod parse;
@@ -22,18 +22,17 @@ use syn::{DeriveInput, parse_macro_input};
 ///   values first. Required.
 /// - `name`: the table's name; without it the struct's, `OrderLine` becoming `order_line`.
 /// - `ordered` (the default) or `hash`: how rows are found by key; only ordered tables are scanned.
-/// - `cluster(...)`: the first columns of the key, but not all: rows that agree in them are kept together, in
-///   one record as far as there is room. Transactions at rows of one record conflict. The key is made of
-///   numbers, and no column is long text. In a database on disk a table that was declared otherwise is
-///   converted when it is opened by this type (`Database::table`).
+/// - `cluster(...)`: the first columns of the key, but not all. Rows that agree in them are kept together, in one
+///   record as far as there is room. Transactions at rows of one record conflict. The key is made of numbers, and no
+///   column is long text. In a database on disk a table that was declared otherwise is converted when it is opened by
+///   this type (`Database::table`).
 /// - `partition(column)`: the column of the key whose value decides the partition of a row, where the database
 ///   has several; without it the key's first. `replicated`: every partition has a copy, of a table that is
 ///   mostly read.
 /// - `capacity`: how many rows to expect, an expression of type `usize`; a hint.
 /// - `index(name = ..., columns(...))`: a secondary index, with `unique` if two rows may not agree in all its
-///   columns, and `ordered` (the default) or `hash`, which finds whole keys only. Rows with a NULL in one of
-///   the columns do not count as equal, as in SQL; with `nulls_not_distinct` NULL equals NULL. Repeat for
-///   more.
+///   columns, and `ordered` (the default) or `hash`. A `hash` index finds whole keys only. Rows with a NULL in one of
+///   the columns do not count as equal, as in SQL; with `nulls_not_distinct` NULL equals NULL. Repeat for more.
 /// - `crate = path`: where the catalog is found, if not at `::seriatim::catalog`.
 ///
 /// # On a field
@@ -47,11 +46,11 @@ use syn::{DeriveInput, parse_macro_input};
 ///
 /// # What it makes
 ///
-/// For a struct `Stock`: the implementation of `Table`; `StockRow<'t>`, a row as it was read, with a getter
-/// for each column and `to_owned()`; `StockUpdate<'u>`, a row being updated, with the same getters and, for
-/// each column that may change, `set_` and its name; a constant such as `Stock::BY_QUANTITY` for each index.
-/// A key of several columns is a tuple, a descending column in it a [`Reverse`](std::cmp::Reverse). Getters
-/// and setters are as visible as their fields.
+/// For a struct `Stock` it generates the implementation of `Table` and a constant such as `Stock::BY_QUANTITY` for each
+/// index. `StockRow<'t>` is a row as it was read, with a getter for each column and `to_owned()`. `StockUpdate<'u>` is
+/// a row being updated, with the same getters and, for each column that may change, `set_` and its name. A key of
+/// several columns is a tuple, a descending column in it a [`Reverse`](std::cmp::Reverse). Getters and setters are as
+/// visible as their fields.
 #[proc_macro_derive(Table, attributes(table, column))]
 pub fn derive_table(input: TokenStream) -> TokenStream {
     let input = parse_macro_input!(input as DeriveInput);

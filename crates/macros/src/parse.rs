@@ -491,7 +491,7 @@ mod tests {
     }
 
     #[test]
-    fn all_mistakes_are_told_at_once() {
+    fn all_mistakes_are_reported_at_once() {
         let told = mistakes(
             "#[column(immutable)] #[table(key(a, b, a))] #[table(size = 3)]
             struct T { #[table(immutable)] a: u8, #[column(fixed)] c: u8 }",

@@ -1,9 +1,9 @@
 //! A worker's own free blocks: one LIFO list a class, so that the block freed last, still in the cache, is used first.
 //!
 //! Allocating and releasing touch only the worker's own state; no atomics. A list that reaches a batch becomes
-//! the class's spare, and the spare that it displaces goes to the pool as a whole (the magazines of Bonwick
-//! and Adams, USENIX 2001). So blocks are never counted out, and a worker whose list is about full does not
-//! visit the pool each time.
+//! the class's spare. The spare that it displaces goes to the pool as a whole (the magazines of Bonwick and Adams,
+//! USENIX 2001). So blocks are never counted out, and a worker whose list is about full does not visit the pool each
+//! time.
 
 use crate::class::{CLASSES, Class};
 use crate::heap::{Batch, Block, Heap, LINE, SPAN, Span};

@@ -102,8 +102,8 @@ impl<T> CountedVec<T> {
         Ok(())
     }
 
-    /// Appends an item, whatever the bound: for lists that are as long as others, which would have been
-    /// refused before, and for items that must be noted.
+    /// Appends an item, whatever the bound. It is for lists that are as long as others, which would have been refused
+    /// before, and for items that must be noted.
     #[inline(always)]
     pub fn push(&mut self, item: T) {
         if self.items.len() == self.items.capacity() {

@@ -3,17 +3,17 @@
 //! Retired blocks are collected in the open bag. The bag is sealed (`quiescence`) when it is full, and at the end of
 //! every few transactions. If it holds something large, it is sealed at the end of this one. Sealed bags are emptied in
 //! order, a bounded number at a time, and only while their worker is offline. That is at the end of a transaction that
-//! sealed one, or of every few transactions. If no other worker is online, the bag that was sealed last is among them:
-//! the memory is still in the cache when it is reused. With others at work it is usually the one before.
+//! sealed one, or of every few transactions. If no other worker is online, the bag that was sealed last is among them.
+//! The memory is still in the cache when it is reused. With others at work it is usually the one before.
 //!
 //! Versions that commits replaced may have to wait longer than the grace period, until the epoch that replaced
 //! them is durable. Then they stay in their bag, and nothing else does. Blocks that return so late are no
-//! longer in the cache, so the blocks of a bag are prefetched before the first of them is released.
+//! longer in the cache. So the blocks of a bag are prefetched before the first of them is released.
 //!
-//! Versions that wait for an epoch come in waves: all of them are due when the durable point moves, while as
-//! many gather for the next move. So the bags of a wave are kept for the next one, but no more than once
-//! waited at the same time. Of those that stayed unused between two moves of the point, half are freed, up to
-//! [`DUE_MAX`]; when nothing waits any more, all but [`EMPTY_MAX`]. More than these count against the limit.
+//! Versions that wait for an epoch come in waves. All of them are due when the durable point moves, while as many
+//! gather for the next move. So the bags of a wave are kept for the next one, but no more than once waited at the same
+//! time. Of those that stayed unused between two moves of the point, half are freed, up to [`DUE_MAX`]; when nothing
+//! waits any more, all but [`EMPTY_MAX`]. More than these count against the limit.
 //!
 //! Bound: an idle worker keeps what its last few transactions left, unless it collects before it idles.
 //! Nothing bounds the garbage of a worker while another stays online; the engine bounds the age of

@@ -2,11 +2,10 @@
 //! another, and the limit.
 //!
 //! Memory is mapped in growing steps, handed to workers in spans, and cut by them into blocks of one class
-//! each. A block keeps its class until all memory of its window is free too (`reclaim`), or smaller ones are
-//! cut from it at the limit (`arena`). A worker that frees more than it allocates hands its surplus over in
-//! whole batches, and a worker takes a batch before it takes fresh memory. So where one worker allocates what
-//! another frees, memory is bounded by the blocks in use, two batches for each class and worker, and the
-//! pending garbage.
+//! each. A block keeps its class until all memory of its window is free too (`reclaim`). At the limit smaller ones may
+//! be cut from it before (`arena`). A worker that frees more than it allocates hands its surplus over in whole batches.
+//! A worker takes such a batch before it takes fresh memory. So memory is bounded where one worker allocates what
+//! another frees. The bound is the blocks in use, two batches for each class and worker, and the pending garbage.
 //!
 //! Access rules:
 //! 1. A block on a free list, in a batch or in a span belongs to the holder of that list, batch or span.
@@ -38,8 +37,8 @@ const STEP_MAX: usize = 64 << 20;
 /// of the limit, if that is more than this. So reads and deletes continue when no row fits any more: 16 MiB are some
 /// 600,000 reads, or 100,000 deletes, of one transaction.
 const NOTES_MIN: usize = 16 << 20;
-/// The part of the limit by which it may be exceeded, for blocks of sizes that no free block serves, while at least as
-/// much is free. Otherwise, after every second row was deleted, nodes of indexes find no room, and no row at a new key
+/// The part of the limit by which it may be exceeded for blocks of sizes that no free block serves. At least as much
+/// must be free. Without it, after every second row was deleted, nodes of indexes find no room, and no row at a new key
 /// is inserted. They take some 4 bytes for 100 of rows.
 const BEYOND_PART: usize = 16;
 /// The rest of a span returns to the heap if it has at least this many bytes; smaller rests become blocks.
@@ -296,7 +295,7 @@ impl Heap {
         Ok(Span { touched: true, returned: false, ..span })
     }
 
-    /// Takes back what is left of a span, unless it is too small to keep.
+    /// Takes back the rest of a span, unless it is too small to keep.
     #[must_use]
     pub(crate) fn give_back(&self, span: Span) -> Option<Span> {
         if span.bytes < LEFTOVER_MIN {

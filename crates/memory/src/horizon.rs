@@ -103,7 +103,7 @@ mod tests {
 
     /// A worker that comes online during a round delays the end of the next one.
     #[test]
-    fn it_waits_for_who_is_online() {
+    fn it_waits_for_online_workers() {
         let memory = memory(3);
         let (mut early, mut late, local) = (register(&memory), register(&memory), register(&memory));
         let advance = |epochs: std::ops::RangeInclusive<u64>| {
@@ -216,7 +216,7 @@ mod loom_model {
     }
 
     #[test]
-    fn loom_nobody_reads_what_is_overwritten() {
+    fn loom_a_version_that_is_overwritten_has_no_reader() {
         model(false);
     }
 

@@ -4,7 +4,7 @@
 //! 1. Only while online. A reference loaded while online stays good until the worker goes offline.
 //! 2. Memory is unlinked before it is retired: a worker that comes online afterwards cannot reach it. A kept
 //!    version can be reached by a worker that comes online when the log has stopped before its successor was
-//!    durable; then it is never freed.
+//!    durable. Then it is never freed.
 //! 3. Memory is retired once, or released once, with the bytes it was allocated with.
 
 use crate::arena::Arena;
@@ -239,8 +239,8 @@ impl Local {
     ///
     /// # Safety
     /// As [`Local::retire`], with an exception where versions are kept. Workers that come online later may then reach
-    /// it in three cases: they found the durable point final and below `epoch`, they hold it below
-    /// ([`DurablePoint::hold`]), or they read a snapshot for which it is kept.
+    /// it in three cases. They found the durable point final and below `epoch`, or they hold it below
+    /// ([`DurablePoint::hold`]). Or they read a snapshot for which it is kept.
     #[inline]
     pub unsafe fn retire_version(&mut self, start: NonNull<u8>, bytes: usize, epoch: Epoch) {
         assert_outside();
@@ -260,8 +260,8 @@ impl Local {
         self.shared.horizon.epoch().min(Epoch(released.0.saturating_add(1)))
     }
 
-    /// Up to which epoch what commits replaced is kept no more, beyond its grace period; `None` where nothing
-    /// is kept for the log or for snapshots.
+    /// The epoch up to which replaced versions are no longer kept beyond their grace period. `None` where nothing is
+    /// kept for the log or for snapshots.
     #[inline]
     pub fn released(&self) -> Option<Epoch> {
         self.shared.released()

@@ -176,7 +176,8 @@ impl Memory {
     }
 
     /// From now on keeps a retired version ([`Local::retire_version`]) until this point has reached the epoch
-    /// that replaced it and no caller holds an earlier one ([`DurablePoint::hold`]). Called at most once.
+    /// that replaced it. The version is also kept while a caller holds an earlier epoch ([`DurablePoint::hold`]).
+    /// Called at most once.
     ///
     /// # Panics
     /// If called again.

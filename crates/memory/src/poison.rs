@@ -1,6 +1,6 @@
-//! Builds with debug assertions overwrite blocks when they change owners, so that a thread that uses one too
-//! early or too late reads nonsense every time. They also recognise a block that is released twice. (Not under
-//! Miri, which detects both by itself, and refuses reads of padding.)
+//! Builds with debug assertions overwrite blocks when they change owners. So a thread that uses one too early or too
+//! late reads nonsense every time. They also recognise a block that is released twice. (Not under Miri, which detects
+//! both by itself, and refuses reads of padding.)
 
 use crate::class::Class;
 use std::ptr::NonNull;

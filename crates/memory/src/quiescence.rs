@@ -140,8 +140,8 @@ impl Counts {
         self.high.fetch_max(worker + 1, Ordering::Relaxed);
     }
 
-    /// Notes in `awaited` the workers that must go offline before memory that `worker` (or any worker, if none
-    /// is given) has unlinked until now may be freed.
+    /// Notes in `awaited` the workers that must go offline before memory that was unlinked until now may be freed. It
+    /// is memory that `worker` unlinked, or any worker if none is given.
     pub(crate) fn seal(&self, worker: Option<usize>, awaited: &mut Vec<Awaited>) {
         awaited.clear();
         #[cfg(test)]

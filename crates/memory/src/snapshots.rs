@@ -94,7 +94,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_snapshot_needs_is_kept_until_its_readers_are_gone() {
+    fn versions_of_a_snapshot_are_kept_until_its_readers_have_ended() {
         let memory = memory(3);
         memory.keep_snapshots();
         let (mut early, mut late, local) = (register(&memory), register(&memory), register(&memory));
@@ -118,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_kept_while_nobody_is_to_take_a_snapshot() {
+    fn nothing_is_kept_while_no_snapshot_can_be_taken() {
         let memory = memory(2);
         memory.keep_snapshots();
         let (mut reader, local) = (register(&memory), register(&memory));
@@ -142,7 +142,7 @@ mod tests {
 
     /// A version waits for both, the log and the snapshots; so does a place in a record.
     #[test]
-    fn what_is_kept_for_two_waits_for_both() {
+    fn a_version_kept_for_log_and_snapshots_waits_for_both() {
         let (memory, point) = (memory(1), Arc::new(DurablePoint::new(Epoch(2))));
         memory.keep_snapshots();
         memory.keep_versions(Arc::clone(&point));

@@ -1,8 +1,7 @@
 //! The platform interface to the operating system's memory: map, advise, touch, unmap.
 //!
-//! A map is aligned to a huge page when it holds one, so that the kernel can back it by huge pages from the
-//! first touch on. The crate calls nothing else of the system. Under Miri and outside Unix it uses the
-//! standard allocator instead.
+//! A map is aligned to a huge page when it holds one. So the kernel can back it by huge pages from the first touch on.
+//! The crate calls nothing else of the system. Under Miri and outside Unix it uses the standard allocator instead.
 
 use std::ptr::NonNull;
 

@@ -10,8 +10,8 @@
 //!
 //! - Authentication mechanisms with channel binding are not offered to the client. If the upstream refuses the
 //!   client because of that, its error gets a hint.
-//! - A transaction that the upstream has rolled back with a serialization failure or a deadlock is sent again,
-//!   from its beginning, if its template permits that. The answers of the failed attempt are dropped.
+//! - The upstream may roll back a transaction with a serialization failure or a deadlock. It is sent again from its
+//!   beginning, if its template permits that. The answers of the failed attempt are dropped.
 //! - If the upstream is lost, the proxy reports that to the client.
 //! - A message that violates the protocol's limits ends the session, and is not forwarded.
 //!
@@ -98,8 +98,8 @@ impl Settings {
     ///
     /// # Errors
     /// TLS on both sides without `tls_required`. A client with libpq's default settings would then silently get
-    /// a connection without TLS: SCRAM fails over TLS because of channel binding, and `sslmode=prefer` retries
-    /// without TLS.
+    /// a connection without TLS. SCRAM fails over TLS because of channel binding, and `sslmode=prefer` retries without
+    /// TLS.
     pub fn check(&self) -> Result<(), String> {
         if self.tls.is_none() || self.tls_required || !self.upstream.may_encrypt() {
             return Ok(());

@@ -129,19 +129,18 @@ impl fmt::Display for Role {
 /// Why a database cannot be opened for a partition or coordinator.
 #[derive(Debug)]
 pub enum Refused {
-    /// It is not known to be complete: its initialization was interrupted. Delete the directory and begin
-    /// again.
+    /// The database may be incomplete, as its initialization was interrupted. Delete the directory and begin again.
     Unfinished(Role),
-    /// It is initialized already.
+    /// The database is initialized already.
     Begun(Role),
-    /// It belongs to another role.
+    /// The database belongs to another role.
     Other {
         /// The role for which it was opened.
         asked: Role,
         /// The role to which it belongs.
         found: Role,
     },
-    /// It was divided into another number of partitions.
+    /// The database was divided into another number of partitions.
     Partitions {
         /// The number with which it was opened.
         asked: u32,

@@ -19,7 +19,7 @@
 //! # The promises of a partition
 //! (a) A fragment depends only on the rows of its partition and its work. Procedures use no random numbers and no time,
 //! and a fragment is not aborted for its age. (b) A fragment that fails is rolled back, as any transaction is. So is
-//! one that fails for lack of memory, or because a disk is full or slow: it leaves no record that would be run again.
+//! one that fails for lack of memory, or because a disk is full or slow. It leaves no record that would be run again.
 //! (c) Rows are restored write by write. Under `locking` there are no rows of other footprints among them. (d) Panics
 //! of procedures are caught where they run. A panic in the commit is not the procedure's and ends the owner. So do
 //! errors of the database that neither the procedure nor its arguments explain. The owner then continues from its

@@ -65,7 +65,7 @@
 //!   client (`locking`) needs a log from which others can recover it.
 //! - **Numbers are remembered by records only.** A call that failed, or that never arrived, leaves no record. After a
 //!   restart it may run if it comes again. Under `locking` a single-partition transaction and one over several
-//!   partitions with the same number refuse each other while both are active; under the other schemes both run.
+//!   partitions with the same number refuse each other while both are active. Under the other schemes both run.
 //! - **Panics in a partition** end its owner; an implementation of [`Partition`] has to catch those of users'
 //!   code.
 //! - **Locking on hot keys**: the search for deadlocks takes time quadratic in the number of transactions that

@@ -327,7 +327,7 @@ mod tests {
     /// Table 1, with its caption and §5.7: speculation is best where few have a second round or abort. Locking is best
     /// where many have several rounds, or abort and do not conflict.
     #[test]
-    fn what_is_recommended_says_why() {
+    fn a_recommendation_has_its_reason() {
         let chosen = |mix| recommend(&PAPER, &mix).scheme;
         for conflicts in [0.0, 1.0] {
             assert_eq!(chosen(Mix { conflicts, ..only(0.1) }), Speculation);

@@ -41,7 +41,7 @@ pub trait Partition {
 
     /// Runs a fragment that will not be undone, and of which its client says that it cannot fail
     /// ([`crate::Call::may_abort`]). The client may be wrong, and (b) holds here too. So an implementation may
-    /// do without undo only if it knows by itself that the work cannot fail, or finds out before it has
+    /// do without undo only if it knows by itself that the work cannot fail. It may also find that out before it has
     /// changed anything. Otherwise it keeps undo until the work has succeeded.
     ///
     /// # Errors
@@ -56,8 +56,8 @@ pub trait Partition {
         Ok(reply)
     }
 
-    /// Runs a single-partition transaction that finds no undecided one, and that will not be undone. An
-    /// implementation in which a failed fragment leaves no effect even without undo keeps none here; then it
+    /// Runs a single-partition transaction that finds no undecided one, and that will not be undone. In some
+    /// implementations a failed fragment leaves no effect even without undo. Such an implementation keeps none here: it
     /// runs the work as if it could not fail.
     ///
     /// # Errors

@@ -56,8 +56,8 @@ pub struct Server {
 }
 
 impl Server {
-    /// A new server of these binaries, in a folder named after `name` and this process, with these lines in
-    /// its `pg_hba.conf` before one that lets everybody in, and these in its configuration.
+    /// A new server of these binaries, in a folder named after `name` and this process. Its `pg_hba.conf` has these
+    /// lines before one that lets everybody in, and its configuration has the other lines.
     ///
     /// # Errors
     /// A description of the failure: a program of the server failed, or a file cannot be written.

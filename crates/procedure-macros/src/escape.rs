@@ -1,10 +1,9 @@
 //! Which values may hold references to values of a pass: they end with the pass, so they are not kept for
 //! later ones.
 //!
-//! The columns that an operation reads are kept one by one, owned, to the end of the execution; references
-//! into them, and into arguments, are unproblematic. The value of an update's closure is kept as it is; if it
-//! may hold a reference to a variable, the procedure runs whole only. Columns of the row that an update
-//! changes never escape it.
+//! The columns that an operation reads are kept one by one, owned, to the end of the execution. References into them,
+//! and into arguments, are unproblematic. The value of an update's closure is kept as it is; if it may hold a reference
+//! to a variable, the procedure runs whole only. Columns of the row that an update changes never escape it.
 //!
 //! Likewise, whether what a loop reads of a row outlives the pass through the loop for which the row lives.
 //!
@@ -112,7 +111,7 @@ impl EscapeAnalysis {
             .grow(&procedure.body)
     }
 
-    /// With what the variables of this block hold.
+    /// Adds the values that the variables of this block hold.
     fn grow(self, body: &Block) -> EscapeAnalysis {
         let mut analysis = self;
         loop {
@@ -163,7 +162,7 @@ impl EscapeAnalysis {
         visit::bound(pattern).into_iter().for_each(|variable| self.raise(variable, level));
     }
 
-    /// Binds what a loop goes over.
+    /// Binds the elements of a loop.
     fn iterate(&mut self, pattern: &Pattern, over: &Expression) {
         if let (ExpressionKind::Call(Called::Method(_, name), values), Pattern::Tuple(parts)) = (&*over.kind, pattern)
             && let [first, second] = &parts[..]
@@ -192,7 +191,7 @@ impl EscapeAnalysis {
             | ExpressionKind::Element(inner, _)
             | ExpressionKind::Dereference(_, inner) => self.level(inner).inside(),
             ExpressionKind::Some(inner) | ExpressionKind::Repeat(inner, _) => self.level(inner).around(),
-            // A `#[pure]` function may give back what it was analysis.
+            // A `#[pure]` function may return its argument.
             ExpressionKind::Call(Called::Pure(_), values)
             | ExpressionKind::Tuple(values)
             | ExpressionKind::List(values) => self.most(values).around(),

@@ -96,7 +96,7 @@ impl Slicer<'_> {
         used.is_subset(&self.known)
     }
 
-    /// The slice does not bind what this pattern does.
+    /// The slice does not bind the variables of this pattern.
     fn leaves_out(&mut self, pattern: &Written) {
         pattern.binds().iter().for_each(|variable| {
             self.known.remove(variable);
@@ -385,7 +385,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_assigned_is_not_known() {
+    fn an_assigned_variable_is_not_known() {
         let body = "for line in list { m += 1; tx.delete::<T>((m, line.id))?; tx.delete::<T>(line.id)?; }
             let mut sum = 0; sum += a; tx.delete::<T>(sum)?; Ok(a)";
         assert_eq!(sliced(body), "for{1}");
@@ -428,7 +428,7 @@ mod tests {
     }
 
     #[test]
-    fn what_no_key_needs_is_left_out() {
+    fn steps_that_no_key_needs_are_left_out() {
         assert_eq!(sliced("let b = a + 1; let c = b + 1; let d = c + 1; tx.delete::<T>(c)?; Ok(d)"), "let let 0");
         assert_eq!(sliced("for line in list { let x = line.id; } if a > 1 { let y = a; } Ok(a)"), "");
     }

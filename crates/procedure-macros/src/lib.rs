@@ -52,8 +52,8 @@ use syn::{DeriveInput, Ident, ItemFn, parse_macro_input};
 ///
 /// # Operations
 ///
-/// Each is a separate step: after `let .. =`, as a statement, in the head of an `if let`, `match` or `for`, or last in
-/// a branch of a `let`.
+/// Each is a separate step. It stands after `let .. =`, as a statement, in the head of an `if let`, `match` or `for`,
+/// or last in a branch of a `let`.
 ///
 /// | | gives |
 /// |---|---|
@@ -80,10 +80,10 @@ use syn::{DeriveInput, Ident, ItemFn, parse_macro_input};
 /// # Everything else
 ///
 /// `let` (with `else`), `if`, `match`, `for` over lists and ranges, assignments, `return`, `break`,
-/// `continue`; literals, constants, structs, variants, tuples, lists, `vec!`, `matches!`; `#[pure]` functions
-/// and a short list of methods and conversions. Arithmetic is checked: a result outside the range of its type
-/// aborts, and so does an index beyond a list's end. Anything outside of the language is refused at its token,
-/// with what to write instead.
+/// `continue`; literals, constants, structs, variants, tuples, lists, `vec!` and `matches!`. There are `#[pure]`
+/// functions and a short list of methods and conversions. Arithmetic is checked: a result outside the range of its type
+/// aborts, and so does an index beyond a list's end. Anything outside of the language is refused at its token, with
+/// what to write instead.
 #[proc_macro_attribute]
 pub fn procedure(options: TokenStream, item: TokenStream) -> TokenStream {
     let function = parse_macro_input!(item as ItemFn);

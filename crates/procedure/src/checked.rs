@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn what_leaves_the_range_is_overflow() {
+    fn a_result_out_of_range_is_overflow() {
         assert_eq!(divide(1u8, 0), Err(Overflow));
         assert_eq!(divide(i64::MIN, -1), Err(Overflow));
         assert_eq!(remainder(i8::MIN, -1), Err(Overflow));

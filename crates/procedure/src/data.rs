@@ -353,7 +353,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_fit_is_refused_with_what_would() {
+    fn a_value_that_does_not_fit_is_refused_with_the_expected_type() {
         let says = |error: EvaluationError| error.to_string();
         assert_eq!(
             says(Decimal::<2>::from_value(&Decimal::<4>::ONE.to_value()).unwrap_err()),

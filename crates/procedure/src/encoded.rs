@@ -281,13 +281,13 @@ mod tests {
 
     #[test]
     #[should_panic(expected = "a procedure in there.rs cannot be read: unknown variant `Caul`")]
-    fn a_word_of_no_variant_is_told() {
+    fn a_word_of_no_variant_is_reported() {
         encoded!(r#"{"Caul": []}"#);
     }
 
     #[test]
     #[should_panic(expected = "position 1 of a list of 1")]
-    fn a_position_beyond_a_list_is_told() {
+    fn a_position_beyond_a_list_is_reported() {
         encoded!(r#"{"Call": [{"At": 1}, []]}"#);
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! Invariant: evaluation never panics and never runs out of stack or memory, whatever the expression. Input
 //! that no front end makes, such as a variable that is read before it is bound or operands of different types,
-//! is [`EvaluationError::Type`]. Where the language has no bound of its own there are limits: on the nesting
+//! is [`EvaluationError::Type`]. Where the language has no bound of its own there are limits. They are on the nesting
 //! of expressions ([`DEPTH_MAX`]), and on the depth and size of values ([`VALUES_MAX`]).
 //!
 //! Evaluation is strict and from left to right, but for `&&`, `||`, `if` and `match`, which evaluate what they need. An

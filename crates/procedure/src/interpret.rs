@@ -15,9 +15,9 @@
 //!   read; with a limit of 0 there are none. The scan sees the transaction's writes from before it began. If the loop's
 //!   body updates a row ahead of the scan, the scan may find the old or the new row. A row that is inserted there may
 //!   be found or not. A procedure should not depend on that.
-//! - **Abort.** A user's abort, a missing required row, a duplicate key, an overflow, an element out of bounds
-//!   or any error of the database ends the procedure at that step. The caller rolls the transaction back.
-//!   Steps before it ran in full, so of two aborts the first in source order decides.
+//! - **Abort.** A user's abort, a missing required row, a duplicate key, an overflow or an element out of bounds ends
+//!   the procedure at that step. So does any error of the database. The caller rolls the transaction back. Steps before
+//!   it ran in full, so of two aborts the first in source order decides.
 //! - **Return** ends the procedure, also from within loops; its value is the result. The caller commits.
 //!
 //! It never panics: a representation that no front end makes is [`EvaluationError::Type`], with its position

@@ -96,8 +96,8 @@ pub struct TableUse {
     pub span: Span,
 }
 
-/// The leaves of a tree. There is one language with two trees: [`Decoded`], which is analysed and interpreted,
-/// and the tree from which the attribute macro emits code, which keeps the source.
+/// The leaves of a tree. There is one language with two trees. [`Decoded`] is analysed and interpreted. The attribute
+/// macro emits code from the other tree, which keeps the source.
 pub trait Notation: Copy + fmt::Debug + 'static {
     /// The position of a step, operation or expression.
     type Mark: Clone + fmt::Debug;

@@ -400,7 +400,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_listed_or_does_not_fit_is_refused() {
+    fn methods_that_are_not_listed_or_do_not_fit_are_refused() {
         assert_eq!(fails(call("unwrap", &[Value::NONE])), "procedures have no method `unwrap`");
         assert_eq!(fails(call("len", &[])), "`len` takes 1 arguments, found 0");
         assert_eq!(fails(call("units", &[7u8.to_value()])), "expected a Decimal, found a u8");

@@ -456,7 +456,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_value_is_refused_and_costs_nothing() {
+    fn bytes_that_are_no_value_are_refused_without_allocation() {
         assert!(unpack_all::<bool>(&[2]).is_err());
         assert!(unpack_all::<Text<2>>(&pack_all(&"abc".to_owned())).is_err(), "it does not fit");
         assert!(unpack_all::<String>(&[1, 0xff]).is_err(), "it is no text");

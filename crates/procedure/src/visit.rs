@@ -1,5 +1,5 @@
-//! Walking a tree of the language, whatever its leaves: the parts of steps, operations, patterns and
-//! expressions, each in source order.
+//! Visitors of the syntax tree of procedures, for any type of leaf. They return the parts of steps, operations,
+//! patterns and expressions in source order.
 
 use crate::ir::{
     BinaryOperator, Block, Callee, Decoded, Expression, ExpressionKind, KeyRange, Notation, Operation, OperationKind,

@@ -295,7 +295,7 @@ fn a_text_of_unknown_length_may_not_fit() {
 }
 
 #[test]
-fn indexes_are_kept_by_those_who_change_their_columns() {
+fn indexes_are_maintained_by_operations_that_change_their_columns() {
     let found = analysed(|b| {
         b.update("", "account", "a", "row", |b| b.assign("row.flag", "=", "b"));
         b.update("", "account", "a", "row", |b| b.assign("row.sum", "=", "b"));
@@ -312,7 +312,7 @@ fn indexes_are_kept_by_those_who_change_their_columns() {
 }
 
 #[test]
-fn keys_values_and_control_are_told_apart() {
+fn keys_values_and_control_are_distinguished() {
     let found = analysed(|b| {
         b.require("one", "account", "a");
         b.require("two", "account", "one.sum");
@@ -329,7 +329,7 @@ fn keys_values_and_control_are_told_apart() {
 }
 
 #[test]
-fn what_is_assigned_in_a_branch_depends_on_its_condition() {
+fn a_variable_assigned_in_a_branch_depends_on_the_condition() {
     let found = analysed(|b| {
         b.require("one", "account", "a");
         b.let_mut("key", "1");
@@ -341,7 +341,7 @@ fn what_is_assigned_in_a_branch_depends_on_its_condition() {
 }
 
 #[test]
-fn an_abort_is_decided_by_what_decides_whether_it_is_come_to() {
+fn an_abort_depends_on_everything_that_decides_whether_it_is_reached() {
     let found = analysed(|b| {
         b.require("one", "account", "a");
         b.if_("one.flag", |b| b.abort("1"), |_| {});
@@ -352,7 +352,7 @@ fn an_abort_is_decided_by_what_decides_whether_it_is_come_to() {
 }
 
 #[test]
-fn what_follows_in_a_table_is_run_again() {
+fn later_operations_in_a_table_are_run_again() {
     let found = analysed(|b| {
         b.update("", "account", "a", "row", |b| b.assign("row.sum", "=", "1"));
         b.require("same", "account", "b");
@@ -383,7 +383,7 @@ fn an_accumulator_pulls_all_its_definitions() {
 }
 
 #[test]
-fn what_an_iteration_leaves_reaches_the_next() {
+fn values_of_an_iteration_reach_the_next() {
     let found = analysed(|b| {
         b.let_mut("key", "a");
         b.for_("x", "list", |b| {

@@ -1,5 +1,5 @@
-//! Choppings of random sets of procedures against a checker of its own: it knows the sets as they were drawn, not the
-//! plans made of them, enumerates cycles of the graph of all instances, and shares no code with the analysis.
+//! Choppings of random sets of procedures against a checker that shares no code with the analysis. The checker knows
+//! the sets as they were drawn, not the plans made of them. It enumerates cycles of the graph of all instances.
 
 mod brute;
 
@@ -275,7 +275,7 @@ fn canary_a_publisher_that_takes_its_epoch_when_it_begins_is_caught() {
 }
 
 #[test]
-fn canary_a_subscriber_that_goes_on_in_another_epoch_is_caught() {
+fn canary_a_subscriber_that_continues_in_another_epoch_is_caught() {
     // One that subscribes to the first and publishes to the third, which subscribes to the first too.
     let op = |table, act| Op { table, act, needs: 0, looped: false, fails: false };
     let procedure = |operations| Procedure { operations, pure_failure: None, latest: false };

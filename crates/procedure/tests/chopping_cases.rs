@@ -116,7 +116,7 @@ fn columns_that_differ_do_not_conflict() {
 }
 
 #[test]
-fn who_looks_by_an_index_conflicts_with_who_moves_rows_in_it() {
+fn a_lookup_by_an_index_conflicts_with_an_update_that_moves_rows_in_it() {
     let set = [
         of("moves", |b| b.update_if("", "c", "x", "row", |b| b.assign("row.flag", "=", "y"))),
         of("counts", |b| {
@@ -133,7 +133,7 @@ fn who_looks_by_an_index_conflicts_with_who_moves_rows_in_it() {
 }
 
 #[test]
-fn who_finds_nothing_conflicts_with_who_inserts() {
+fn a_lookup_that_finds_nothing_conflicts_with_an_insertion() {
     let set = [
         of("misses", |b| {
             b.get("found", "a", "x");
@@ -184,7 +184,7 @@ fn a_loop_is_split_only_if_nothing_runs_back() {
 }
 
 #[test]
-fn what_can_fail_comes_before_or_joins() {
+fn operations_that_can_fail_come_before_the_decision_or_join_its_piece() {
     let set = [of("free", |b| {
         write(b, "a");
         b.require("row", "b", "x");
@@ -306,7 +306,7 @@ fn a_third_procedure_that_sees_both_forbids_it() {
 }
 
 #[test]
-fn what_cannot_wait_is_not_deferred() {
+fn an_update_that_cannot_wait_is_not_deferred() {
     let case = |update: &dyn Fn(&mut Build)| {
         let publisher = of("publisher", |b| {
             write(b, "a");
@@ -338,7 +338,7 @@ fn what_cannot_wait_is_not_deferred() {
 }
 
 #[test]
-fn what_also_conflicts_on_whether_there_is_a_row_is_not_deferred() {
+fn an_update_that_also_conflicts_on_the_existence_of_its_row_is_not_deferred() {
     let publisher = of("publisher", |b| {
         write(b, "a");
         add(b, "b");
@@ -349,7 +349,7 @@ fn what_also_conflicts_on_whether_there_is_a_row_is_not_deferred() {
 }
 
 #[test]
-fn a_procedure_added_later_changes_the_pieces_of_those_it_meets() {
+fn a_procedure_added_later_changes_the_pieces_of_procedures_that_conflict_with_it() {
     let set = [
         of("far", |b| {
             write(b, "c");
@@ -397,7 +397,7 @@ fn canary_a_plan_that_does_not_agree_with_itself_is_refused() {
 }
 
 #[test]
-fn canary_a_chopping_that_is_not_safe_is_told() {
+fn canary_a_chopping_that_is_not_safe_is_reported() {
     let set = [of("p", |b| {
         read(b, "b");
         b.update_if("", "a", "x", "row", |b| b.assign("row.value", "=", "got"));
@@ -560,7 +560,7 @@ fn a_sum_that_others_use_is_added_to_later_unless_something_else_joins_them() {
 
 /// An update is known by its columns when it runs.
 #[test]
-fn a_sum_is_added_to_later_by_all_who_add_to_it_or_by_none() {
+fn a_sum_is_deferred_by_all_its_adders_or_by_none() {
     let publisher = of("publisher", |b| {
         write(b, "a");
         add(b, "b");

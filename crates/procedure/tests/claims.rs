@@ -124,7 +124,7 @@ fn without_a_record_nothing_is_claimed() {
 }
 
 #[test]
-fn only_who_has_taken_the_key_has_a_claim() {
+fn only_an_operation_that_has_taken_the_key_has_a_claim() {
     let perhaps = serve_as(|b| {
         b.delete_if("", "queue", "shop, number");
         work(b);
@@ -149,7 +149,7 @@ fn only_who_has_taken_the_key_has_a_claim() {
 }
 
 #[test]
-fn others_who_use_the_rows_still_conflict() {
+fn other_users_of_the_rows_still_conflict() {
     let touch = procedure("touch", &["shop", "number"], |b| {
         b.update_if("", "item", "shop, number, 1", "row", |b| b.assign("row.state", "=", "2"));
         b.return_("1");

@@ -226,7 +226,7 @@ fn a_sum_over_partitions_is_simple_and_one_that_each_uses_is_not() {
 }
 
 #[test]
-fn what_an_earlier_iteration_found_is_elsewhere_if_the_partition_is_another() {
+fn results_of_an_earlier_iteration_in_another_partition_need_another_round() {
     let general = |rounds| TransactionClass::General { rounds };
     let write = |b: &mut Build, key: &str, value: &str| {
         b.update("", "entry", key, "target", |b| b.assign("target.sum", "+=", value));
@@ -330,7 +330,7 @@ fn an_exit_ends_later_iterations_wherever_they_are() {
 }
 
 #[test]
-fn what_an_earlier_iteration_found_is_seen_through_replicated_tables() {
+fn results_of_an_earlier_iteration_are_followed_through_replicated_tables() {
     let add = |b: &mut Build, value: &str| {
         b.update("", "entry", "x, 2", "target", |b| b.assign("target.sum", "+=", value));
     };

@@ -53,7 +53,7 @@ impl<P: Protocol> Bench<P> {
     /// As [`Bench::empty`], with further columns.
     pub(crate) fn of(mode: HtmMode, key: &[&'static str], further: impl IntoIterator<Item = ColumnDef>) -> Bench<P> {
         // Eventual snapshots are there from the first, whether readers want them or not, and sums are
-        // published late, whoever adds.
+        // published late, whichever transaction adds.
         Bench::<P>::with_options(mode, key, further, [("snapshot_wanted_min", 0), ("late_period", 0)])
     }
 
@@ -118,7 +118,7 @@ impl<P: Protocol> Bench<P> {
         Ok(row.map(|row| self.get(row)))
     }
 
-    /// Changes a cell in the worker's transaction; what it becomes.
+    /// Changes a cell in the worker's transaction. Returns its new value.
     pub(crate) fn change(&self, worker: &mut P::Worker, id: u64, f: impl Fn(i64) -> i64) -> Result<i64, OpError> {
         let updating = worker.update(&self.cells, Key::Word8(id), ColumnUse::ALL)?;
         let updating = updating.expect("the cell exists");
@@ -127,12 +127,11 @@ impl<P: Protocol> Bench<P> {
         Ok(value)
     }
 
-    /// What a transaction of its own finds in the cells.
+    /// The cells as a transaction of its own reads them.
     pub(crate) fn state(&self, ids: &[u64]) -> Vec<i64> {
         let mut worker = self.worker();
         worker.begin(Mode::ReadWrite, Priority::NONE);
-        let state =
-            ids.iter().map(|&id| self.read(&mut worker, id).expect("nobody is about").expect("the cell exists"));
+        let state = ids.iter().map(|&id| self.read(&mut worker, id).expect("it runs alone").expect("the cell exists"));
         let state = state.collect();
         assert!(matches!(worker.commit(&mut NoRedo), Ok(Outcome::Committed(_))));
         state

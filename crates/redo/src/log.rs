@@ -189,10 +189,10 @@ impl Log {
         Ok((Log { shared }, handles, loggers))
     }
 
-    /// Steps each logger on its own thread: every `interval`, when woken, and again soon while a caller waits
-    /// for an epoch that the step could not flush. The closure `epoch` gets the newest epoch that a caller
-    /// waits for ([`Log::request`]). It ends that epoch, unless it is over, and returns the current epoch. A
-    /// logger calls it only between two flushes, so epochs end no faster than the disk flushes them.
+    /// Steps each logger on its own thread, every `interval` and when woken. It steps again soon while a caller waits
+    /// for an epoch that the step could not flush. The closure `epoch` gets the newest epoch that a caller waits for
+    /// ([`Log::request`]). It ends that epoch, unless it is over, and returns the current epoch. A logger calls it only
+    /// between two flushes, so epochs end no faster than the disk flushes them.
     ///
     /// # Errors
     /// When the operating system refuses another thread.

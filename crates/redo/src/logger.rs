@@ -3,11 +3,11 @@
 //! Invariant: a batch is written only after the batch before it was flushed. Progress is published only after
 //! the flush.
 //!
-//! A step: (1) find the epochs in which no writer can write any more, *before* reading the streams; (2) take
-//! the contents of the streams, which include all entries of those epochs; (3) write them as one batch and
-//! flush it; (4) publish the progress, which moves the durable point. Nothing is written if there is nothing to
-//! record: see the module `log`. Between (3) and (4) the logger checks that its segment and directory are where
-//! a recovery would look for them. That takes two or three system calls beside the flush.
+//! A step: (1) find the epochs in which no writer can write any more, *before* reading the streams. (2) Take the
+//! contents of the streams, which include all entries of those epochs. (3) Write them as one batch and flush it. (4)
+//! Publish the progress, which moves the durable point. Nothing is written if there is nothing to record: see the
+//! module `log`. Between (3) and (4) the logger checks that its segment and directory are where a recovery would look
+//! for them. That takes two or three system calls beside the flush.
 //!
 //! In DBX (§5) workers hand over full buffers, and the logger computes the smallest snapshot number. In Silo
 //! (§4.10) loggers publish the smallest epoch of their workers, minus one. Here the logger reads the streams.

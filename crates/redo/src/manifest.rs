@@ -276,8 +276,8 @@ impl Manifest {
         let file = prepare().map_err(untouched)?;
         let lost = |source| NotWritten { error: LogError::io(what)(source), is_final: true };
         // Some file systems allocate space at the sync and report a full disk there. This sync is not repeated,
-        // so bytes that the kernel dropped do no harm: nothing relies on this file, and the next attempt writes
-        // another one.
+        // so bytes that the kernel dropped do no harm. Nothing relies on this file, and the next attempt writes another
+        // one.
         let unless_full = |source: Error| if is_full(&source) { untouched(source) } else { lost(source) };
         file.sync_data().map_err(unless_full)?;
         disk.rename(&new, &path).map_err(unless_full)?;

@@ -11,8 +11,8 @@
 //! ```
 //! Access rules:
 //! 1. The consumer reads the bytes of a chunk below the published point, the producer writes those above it.
-//! 2. The producer writes the `next` of a chunk before it publishes anything beyond the chunk, and when it takes the
-//!    chunk from the front of the chain. It takes only chunks before `tail`.
+//! 2. The producer writes the `next` of a chunk before it publishes anything beyond the chunk. It also does so when it
+//!    takes the chunk from the front of the chain. It takes only chunks before `tail`.
 //! 3. The consumer moves `tail`, after its last read of the chunk that it leaves.
 //! 4. The producer uses `first`. It is shared so that whichever end is dropped last can free the chain.
 

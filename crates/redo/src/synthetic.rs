@@ -1,5 +1,5 @@
 //! Handmade logs and rows for the tests of replay, checkpoints and backups. There is a table of accounts on a
-//! simulated disk, a writer of arbitrary batches, and a keeper of rows that restores rows as protocols must.
+//! simulated disk, and a writer of arbitrary batches. A keeper of rows restores rows as protocols must.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};

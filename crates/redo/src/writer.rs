@@ -120,8 +120,8 @@ impl Writer {
     ///
     /// # Errors
     /// Nothing was announced on an error. [`LogError::Stopped`] after a failure of the log,
-    /// [`LogError::Closed`] after closing, [`LogError::Full`] while the disk is full, [`LogError::Backlogged`]
-    /// when this writer is too far ahead of the disk.
+    /// [`LogError::Closed`] after closing, and [`LogError::Full`] while the disk is full. [`LogError::Backlogged`] when
+    /// this writer is too far ahead of the disk.
     #[inline]
     pub fn begin(&mut self, current: Epoch) -> Result<(), LogError> {
         if self.shared.refuses() {

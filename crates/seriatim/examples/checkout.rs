@@ -1,4 +1,4 @@
-//! A shop's checkout: a basket is sold as a whole or not at all, and a coupon is redeemed at most as often as it
+//! A shop's checkout. A basket is sold as a whole or not at all, and a coupon is redeemed at most as often as it
 //! allows.
 //!
 //! `cargo run -p seriatim --example checkout`. What to look at:

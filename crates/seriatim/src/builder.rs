@@ -179,12 +179,12 @@ impl Builder {
     /// **Deleted rows** can be reclaimed once all transactions that were open at the deletion have ended. The worker
     /// that deleted them reclaims them after its own next transactions, or when it is idle. Under `dbx` with a log,
     /// the deletion must also be durable. Reclaimed memory is reused for objects of about the same size, in steps of
-    /// an eighth; blocks of 32 KiB and more are reused for any size. A piece of 64 KiB in which everything was
-    /// deleted is also reused for any size, after a second or two. Free memory returns to the system when it exceeds
-    /// both 64 MiB and an eighth of the memory in use. Leave room below the limit for the new versions of one open
-    /// transaction. A busy worker also keeps 256 KiB of free blocks of each size. If at least a sixteenth of the limit
-    /// is free and unusable for other sizes, nodes of indexes may take a sixteenth more. If that is not enough, the
-    /// error says how much is free.
+    /// an eighth. Blocks of 32 KiB and more are reused for any size. A piece of 64 KiB in which everything was deleted
+    /// is also reused for any size, after a second or two. Free memory returns to the system when it exceeds both 64
+    /// MiB and an eighth of the memory in use. Leave room below the limit for the new versions of one open transaction.
+    /// A busy worker also keeps 256 KiB of free blocks of each size. If at least a sixteenth of the limit is free and
+    /// unusable for other sizes, nodes of indexes may take a sixteenth more. If that is not enough, the error says how
+    /// much is free.
     ///
     /// **Opening** a database ignores the limit: every acknowledged row is recovered. Recovery may need more memory
     /// than the database had used, for example for rows that the log inserts and deletes again. Afterwards the limit
@@ -467,9 +467,9 @@ impl Builder {
     /// Sets the percentage of time, 1 to 100, for which each thread of a checkpoint works while transactions run. The
     /// checkpoint takes correspondingly longer. It also uses processors that transactions leave idle. Default 10.
     ///
-    /// The share grows if the log does: whenever it has grown by [`Builder::checkpoint_bytes`] since the checkpoint
-    /// began, or by the bytes in memory if that is more. The checkpoint then works for twice the share, then three
-    /// times, and so on.
+    /// The share grows with the log: each time the log has grown by a certain number of bytes since the checkpoint
+    /// began. The number is [`Builder::checkpoint_bytes`], or the bytes in memory if these are more. The checkpoint
+    /// then works for twice the share, then three times, and so on.
     pub fn checkpoint_share(mut self, percent: u32) -> Builder {
         self.settings.checkpoint_share = percent;
         self

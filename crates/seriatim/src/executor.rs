@@ -48,8 +48,7 @@ use crate::{
 /// **Partitions.** Under a protocol with partitions each thread owns some of them: of `n` threads, partition `p`
 /// belongs to thread `p mod n`. A call whose arguments determine its partitions runs on the owner of the first of
 /// them. [`Executor::transact_at`] also runs on the owner, all other work on any thread. Calls with an owner and
-/// other work do not overtake each other: a thread begins neither while an earlier one of the other kind waits for
-/// it.
+/// other work do not overtake each other. A thread begins neither while an earlier one of the other kind waits for it.
 ///
 /// A long call only delays other calls of its own partitions. Idle threads take over the calls behind it in other
 /// partitions after about 2 ms. Busy threads do so after 128 calls of their own. Owners only improve the use of

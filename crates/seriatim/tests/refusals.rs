@@ -5,11 +5,11 @@
 mod refused;
 
 #[test]
-fn refusals_are_told_where_they_are() {
+fn refusals_are_reported_where_they_are() {
     refused::are_refused("tests/procedures/ui", &["seriatim"]);
 }
 
 #[test]
-fn what_a_declaration_rules_out_does_not_compile() {
+fn code_that_a_declaration_rules_out_does_not_compile() {
     refused::are_refused("tests/ui", &["seriatim"]);
 }

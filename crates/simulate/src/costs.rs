@@ -109,9 +109,9 @@ impl Work {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Machine {
-    /// The additional cost of a touch of a line that another core wrote last, or of a write to a line that
-    /// others have read since. It is charged where the core has to wait for the line: at an exchange, and at
-    /// the first look after a wait.
+    /// The additional cost of touching a line that another core wrote last. Or that of a write to a line that others
+    /// have read since. It is charged where the core has to wait for the line: at an exchange, and at the first look
+    /// after a wait.
     pub transfer: f64,
     /// The same where the core continues meanwhile: all other loads and stores.
     pub overlapped: f64,
@@ -132,9 +132,8 @@ pub struct Machine {
 ///
 /// - Calls: estimates from the hashes and probes of a row (`seriatim bench reorder`: 25 µs for 400 accesses, 2 GHz).
 /// - Decisions: the order of `occ-batch`, its tables included, takes 16 ns for each of the 24 accesses of YCSB's
-///   transactions, in batches of 4 and 8, on an AMD EPYC, and `seriatim bench reorder` some 5 ns for each vertex or
-///   edge, within a factor of 2. Times 2.4: a batch that takes 25 µs on the machine of the table of costs takes 10.5
-///   there.
+///   transactions, (batches of 4 and 8, AMD EPYC). `seriatim bench reorder` takes some 5 ns for each vertex or edge,
+///   within a factor of 2. Times 2.4: a batch that takes 25 µs on the machine of the table of costs takes 10.5 there.
 pub(crate) fn of_batch_work(work: BatchWork) -> Duration {
     Duration::from_nanos(match work {
         BatchWork::FootprintRow => 20,

@@ -19,9 +19,9 @@ pub struct Observation<const N: usize> {
 /// Rounds of improvement; the costs of seven kinds converge long before.
 const ROUNDS: usize = 20_000;
 
-/// The costs of each kind of step, in nanoseconds, that fit the observations best. A cost that is off its
-/// `likely` value by its own size counts as much as an observation that is off by the square root of `weight`.
-/// Also returns the mean relative difference. `likely` is above zero.
+/// The costs of each kind of step, in nanoseconds, that fit the observations best. A cost may be off its `likely` value
+/// by its own size. That counts as much as an observation that is off by the square root of `weight`. Also returns the
+/// mean relative difference. `likely` is above zero.
 pub fn fit<const N: usize>(observations: &[Observation<N>], likely: &[f64; N], weight: f64) -> ([f64; N], f64) {
     // Each row in units of its time: the target is 1 everywhere.
     let rows: Vec<[f64; N]> =
@@ -60,7 +60,7 @@ mod tests {
     }
 
     #[test]
-    fn no_cost_is_negative_and_what_does_not_fit_is_said() {
+    fn no_cost_is_negative_and_a_bad_fit_is_reported() {
         // The second step can only be explained by a negative cost.
         let seen = [([1.0, 0.0], 10.0), ([1.0, 1.0], 6.0)];
         let (found, misfit) = fit(&seen.map(|(steps, nanoseconds)| Observation { steps, nanoseconds }), &[1.0; 2], 0.0);
@@ -69,7 +69,7 @@ mod tests {
     }
 
     #[test]
-    fn what_observations_do_not_tell_is_what_is_likely() {
+    fn a_cost_that_observations_do_not_determine_is_the_likely_one() {
         // The two kinds of step always come together.
         let seen = [1.0, 2.0, 3.0].map(|steps| Observation { steps: [steps, steps], nanoseconds: 40.0 * steps });
         let (found, misfit) = fit(&seen, &[10.0, 10.0], 0.001);

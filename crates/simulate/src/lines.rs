@@ -1,8 +1,8 @@
 //! Which core wrote a cache line last, and which cores have read it since.
 //!
 //! Only lines that a simulated core has written are known; other lines cost no transfer. A line leaves a
-//! core's caches when the core has brought in as many other lines as they hold: then it is as far from that
-//! core as from another. Lines are found by address, and nothing depends on the order of addresses.
+//! core's caches when the core has brought in as many other lines as they hold. Then it is as far from that core as
+//! from another. Lines are found by address, and nothing depends on the order of addresses.
 
 use std::collections::{HashMap, HashSet};
 use std::hash::{BuildHasherDefault, Hasher};

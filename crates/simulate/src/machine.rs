@@ -9,8 +9,8 @@
 //! (d) State that belongs to the thread and not to the core must not change hands. A core that unwinds from a
 //!     panic keeps the thread until the panic has been caught, since the count of panics is the thread's.
 //! (e) No core waits in the system. A core that does holds the thread, and the watchdog reports it. A core
-//!     that waits for an event that never comes lets virtual time pass, and the run ends at its limit, or when
-//!     all cores wait to be woken.
+//! that waits for an event that never comes lets virtual time pass. The run ends at its limit, or when all cores wait
+//! to be woken.
 
 use std::cell::{Cell, RefCell};
 use std::fmt;

@@ -41,8 +41,8 @@ pub fn machine() -> Machine {
     Machine { transfer, overlapped, pause, yields, sleep: sleep.max(0.0), region: REGION, abort: ABORT }
 }
 
-/// The additional cost of loading a word that another core has changed, where nothing waits for it: many words
-/// are loaded, in an order that processors cannot predict. As [`transfer`], zero without a second processor.
+/// The additional cost of loading a word that another core has changed, where nothing waits for it. Many words are
+/// loaded, in an order that processors cannot predict. As [`transfer`], zero without a second processor.
 fn overlapped() -> f64 {
     const LINES: usize = 256;
     // Odd, so that all words are reached.

@@ -185,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn a_region_that_is_lost_is_told_at_its_next_access() {
+    fn a_lost_region_aborts_at_its_next_access() {
         let told = |regions: &mut Regions| {
             regions.touch(1, 1, true);
             assert_eq!(regions.access(0, 9, false), Err(Lost::Conflict));

@@ -90,8 +90,8 @@ fn ratio(rows: &[Compared], regions: &str, one: &str, other: &str) -> f64 {
     errors.reduce(f64::max).unwrap_or(f64::INFINITY)
 }
 
-/// The proven protocols in a mode of regions, in the order of the rows; of several largest sets the one with
-/// the least sum of errors. A single protocol has no ratios, and is not proven.
+/// The proven protocols in a mode of regions, in the order of the rows. Of several largest sets it is the one with the
+/// least sum of errors. A single protocol has no ratios, and is not proven.
 pub fn proven<'r>(rows: &'r [Compared], regions: &str) -> Vec<&'r str> {
     let mut near: Vec<&str> = Vec::new();
     for row in rows.iter().filter(|row| row.regions == regions) {

@@ -62,7 +62,7 @@ fn simulate(run: (&str, HtmMode), fault: Fault, cores: usize, transactions: u32,
     let fill =
         |tx: &seriatim::Tx| (0..ACCOUNTS as u32).try_for_each(|id| tx.insert(&accounts, &Account { id, balance: 0 }));
     // Before the cores begin, by their clocks.
-    at(Duration::ZERO, || db.session().transact(fill)).expect("nobody is in the way");
+    at(Duration::ZERO, || db.session().transact(fill)).expect("no conflict");
     let left = std::cell::Cell::new(cores);
     let work = |number: usize| {
         let (db, accounts, left) = (&db, &accounts, &left);

@@ -68,7 +68,7 @@ fn steps_and_waits_are_charged_and_lines_that_others_wrote_cost_more() {
         begin()
     };
     let ended = run(&COSTS, guard(), vec![Role::new("first", first), Role::new("second", second)]).expect("it ends");
-    let times: Vec<u64> = ended.results.into_iter().map(|time| time.expect("nobody panics")).collect();
+    let times: Vec<u64> = ended.results.into_iter().map(|time| time.expect("no panic")).collect();
     assert_eq!(times, [50_950 + 150_000 + (5 + 60) + (15 + 60), 60_000 + (20 + 60) + (20 + 7) + 3]);
     let [first, second] = &ended.cores[..] else { panic!("two cores") };
     assert_eq!((first.transfers, second.transfers), (2, 2));
@@ -145,7 +145,7 @@ fn a_core_that_holds_the_thread_is_reported() {
     let (released, said) = (Arc::new(AtomicBool::new(false)), Arc::new(Mutex::new(String::new())));
     let (release, says) = (Arc::clone(&released), Arc::clone(&said));
     let tell = move |reason| {
-        *says.lock().expect("nobody panics") = reason;
+        *says.lock().expect("no panic") = reason;
         release.store(true, Ordering::Relaxed);
     };
     let guard = Guard { longest: Duration::from_secs(1), held: Duration::from_secs(1), report: Box::new(tell) };
@@ -155,7 +155,7 @@ fn a_core_that_holds_the_thread_is_reported() {
         }
     };
     run(&COSTS, guard, vec![Role::new("ends", || ()), Role::new("holds", holds)]).expect("it was let go");
-    let said = said.lock().expect("nobody panics");
+    let said = said.lock().expect("no panic");
     assert!(said.contains("core holds has held the thread for 1.0 s"), "{said}");
 }
 

@@ -84,7 +84,7 @@ impl HashHint {
     /// first of them.
     ///
     /// # Safety
-    /// As there.
+    /// The conditions of [`HashHint::guess`].
     #[inline(never)]
     pub unsafe fn guess_behind(self, _pin: Pinned<'_>) -> Option<RecordPtr> {
         // SAFETY: the caller's promise; the thread is pinned.
@@ -314,10 +314,11 @@ impl Index {
         Ok(())
     }
 
-    /// Moves `cursor` to the next records of its scan: those of one leaf within the bounds, read at one time, with the
-    /// leaf's node version and gap word. Every leaf that could hold a key of the range is shown, so also leaves without
-    /// a record. Of the first leaf with records the first few are shown, and the others by the next call: with the node
-    /// version that the leaf has then. `false` when there are none left; the cursor then still shows the last ones.
+    /// Moves `cursor` to the next records of its scan. They are those of one leaf within the bounds, read at one time,
+    /// with the leaf's node version and gap word. Every leaf that could hold a key of the range is shown, so also
+    /// leaves without a record. Of the first leaf with records the first few are shown. The next call shows the others,
+    /// with the node version that the leaf has then. `false` when there are none left; the cursor then still shows the
+    /// last ones.
     ///
     /// Keys that stay linked are shown exactly once, whatever splits and unlinks happen between calls. The leaf becomes
     /// that of `leaf_hint`.

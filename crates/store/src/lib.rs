@@ -1,13 +1,13 @@
 //! Maps keys to records: a B+-tree and a hash table whose membership has versions that can be validated (DBX §4).
 //!
-//! Invariant: every change of membership of a leaf or bucket changes its node version, which can be validated
+//! Invariant: every change of membership of a leaf or bucket changes its node version. It can be validated
 //! ([`NodeVersion`]) or locked (the gap word beside it). Nothing here matches on a protocol.
 //!
 //! Rules that the `unsafe` of this crate relies on:
 //! 1. A record's key words (and the out-of-line value they name) do not change from before it is linked until its
 //!    memory is reused.
-//! 2. A thread that unlinks a record or node retires it through `memory`; a thread that reads the structure is online
-//!    ([`Pinned`](seriatim_memory::Pinned)), so everything it reached stays allocated.
+//! 2. A thread that unlinks a record or node retires it through `memory`. A thread that reads the structure is online
+//!    ([`Pinned`](seriatim_memory::Pinned)). So everything that it reached stays allocated.
 //! 3. A node's words are only ever accessed as atomics; a node is private to its creator until a latched node
 //!    points to it.
 //! 4. A reader acts on what it read from a node only after the node's word proved unchanged; a writer holds the latch.

@@ -37,8 +37,7 @@ pub trait Observer {
 
     /// This leaf's or bucket's word went from `before` to `after` by this operation and nothing else: a
     /// transaction that noted `before` may continue with `after`. Not called for a leaf that was unlinked
-    /// because it became empty: its keys belong to another leaf now, and a transaction that noted it must
-    /// fail.
+    /// because it became empty. Its keys belong to another leaf now, and a transaction that noted it must fail.
     fn changed(&mut self, word: &AtomicU64, before: u64, after: u64) {
         let _ = (word, before, after);
     }

@@ -1,4 +1,4 @@
-//! Records as the store sees them: key words at the pointer, whatever the protocol likes behind them.
+//! Records as the store sees them: key words at the pointer, and the data of the protocol behind them.
 //!
 //! ```text
 //! KeyClass::Word8    +0 u64 key
@@ -87,8 +87,7 @@ pub(crate) const fn out_of_line_block_bytes(len: usize) -> usize {
 ///
 /// # Safety
 /// No other thread can reach `record`. It has room for the key words. For a byte key, `out_of_line` is a block
-/// aligned to 8 of [`out_of_line_bytes`]`(key)` bytes that lives as long as the record; for word keys it is
-/// ignored.
+/// aligned to 8 of [`out_of_line_bytes`]`(key)` bytes that lives as long as the record. For word keys it is ignored.
 ///
 /// # Panics
 /// If the key is a byte key and `out_of_line` is `None`.

@@ -9,8 +9,8 @@
 //! so to a higher number, and nothing else moves a record to another bucket. Suppose that a record was in no
 //! chain when that chain was read. Then its bucket was beyond each bucket at the time when that bucket was
 //! read. It was beyond the first, since it was not there. If it was beyond bucket `b` then, it was at or
-//! beyond `b + 1` when that was read, and not there. So it is beyond the last bucket, which is impossible: the
-//! walk ends when it reaches the number of buckets, loaded after the last one was read.
+//! beyond `b + 1` when that was read, and not there. So it is beyond the last bucket, which is impossible. The walk
+//! ends when it reaches the number of buckets, which is loaded after the last bucket was read.
 
 use crate::cursor::Cursor;
 use crate::tree::LeafHint;
@@ -196,7 +196,7 @@ mod tests {
         }
     }
 
-    /// Records stay while a thread links and unlinks others by phases, so that leaves split and empty, chains grow and
+    /// Records stay while a thread links and unlinks others by phases. So leaves split and empty, chains grow and
     /// shrink, and a hash table doubles. Another thread walks.
     fn walks_beside_changes(kind: (Organization, KeyClass), mode: HtmMode, seed: u64) {
         const STAY: u64 = 400;
@@ -262,8 +262,8 @@ mod tests {
     }
 
     #[test]
-    fn what_stays_is_visited_whatever_comes_and_goes() {
-        let seed = rng::seed("what_stays_is_visited_whatever_comes_and_goes");
+    fn remaining_records_are_visited_whatever_others_come_and_go() {
+        let seed = rng::seed("remaining_records_are_visited_whatever_others_come_and_go");
         for kind in KINDS {
             for mode in [HtmMode::Absent, HtmMode::Emulated(Emulation { seed, abort_one_in: 4, yields: true })] {
                 walks_beside_changes(kind, mode, seed);

@@ -1,11 +1,10 @@
 //! Events in the middle of a call, and their effect on the call and on other callers.
 //!
-//! A call is interrupted before one of its steps: between two operations, two pieces, or a piece and the
-//! answer. There it is cancelled, grows too old, loses its client, finds no memory or a disk that fails
-//! ([`befall`]). Then it must have happened once and whole, or not at all, as its answer says: a second
-//! database without such events has the same rows. Or it stalls, while others run ([`stall::stall`]): callers
-//! that do not depend on it continue, the others wait no longer than it, and all see a state in which it is
-//! whole or absent.
+//! A call is interrupted before one of its steps: between two operations, two pieces, or a piece and the answer. There
+//! it is cancelled, grows too old, loses its client, finds no memory or a disk that fails ([`interrupt_calls`]). Then
+//! it must have happened once and whole, or not at all, as its answer says. A second database without such events has
+//! the same rows. Or it stalls, while others run ([`stall::stall`]). Callers that do not depend on it continue, and the
+//! others wait no longer than it. All see a state in which it is whole or absent.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::ErrorKind;
@@ -43,7 +42,7 @@ pub enum Event {
     Disconnected,
     /// Its age is over.
     TooOld,
-    /// Others take all memory that there is.
+    /// Other transactions take all free memory.
     OutOfMemory,
     /// Code of the procedure's panics when it is run next ([`ledger::priced`]).
     Panics,
@@ -65,26 +64,26 @@ impl Event {
 /// The outcomes of calls.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Tally {
-    /// Calls that something befell.
+    /// Calls during which an event occurred.
     pub struck: u32,
-    /// Those that were refused, and left nothing.
+    /// Calls that were refused, and left nothing.
     pub refused: u32,
-    /// That ended without saying what they did.
+    /// Calls that ended without a known outcome.
     pub unknown: u32,
-    /// Whether each procedure was gone through to its last steps.
+    /// Whether each procedure was interrupted up to its last steps.
     pub is_through: bool,
 }
 
 /// How a call ended.
 enum Ending {
     Done(Value),
-    /// It has no effect.
+    /// The call has no effect.
     Refused(String),
-    /// It may have one.
+    /// The call may have an effect.
     Unknown(String),
 }
 
-/// Takes what memory there is.
+/// A row that fills the remaining memory.
 #[derive(Table, Clone, Debug)]
 #[table(name = "ballast", key(id), hash)]
 struct Ballast {
@@ -100,7 +99,7 @@ const LONG_STRIDE: usize = 25;
 /// The rest of memory, in rows of [`Ballast`].
 const ROOM: u64 = 40;
 
-/// Longer than anything takes that comes at all.
+/// Longer than any event takes that occurs at all.
 const LONG: Duration = Duration::from_secs(60);
 
 /// How long a call waits for the disk.
@@ -200,8 +199,8 @@ fn fill_memory(db: &Database) -> Result<(), String> {
 /// the other.
 ///
 /// # Errors
-/// A call that left a part of itself, or not what it says.
-pub fn befall(
+/// A call that left a part of its effects, or other effects than its answer says.
+pub fn interrupt_calls(
     setting: &Setting,
     world: &World<'_>,
     event: Event,
@@ -260,7 +259,7 @@ pub fn befall(
     Ok(tally)
 }
 
-/// Until it is seen that there is space again.
+/// Waits until the database has noticed that there is space again.
 fn flush(db: &Database) -> Result<(), TransactError> {
     let began = Instant::now();
     loop {

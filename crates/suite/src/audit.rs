@@ -51,7 +51,7 @@ pub fn versions_rise(history: &History) -> Result<(), String> {
 }
 
 /// No dependency between transactions that wrote leads to an earlier epoch. Looks at versions overwritten and
-/// read; if the protocol `orders_epochs`, also at those overwritten after they were read: then the
+/// read. If the protocol `orders_epochs`, it also looks at those overwritten after they were read. Then the
 /// transactions of the epochs up to any one are a prefix of a serial order.
 ///
 /// # Errors

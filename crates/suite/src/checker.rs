@@ -4,8 +4,8 @@
 //! [`seriatim_history`] sees versions by their TIDs, as the database reports them. This checker sees only
 //! invocations and answers, and infers the order of versions from unique values. So it also notices a database
 //! that records one thing and answers another. Registers show little of their order, so it may assume what the
-//! promise under test implies: a value that a transaction read is older than the one that it then wrote. Where
-//! the order is strict, values follow each other as the transactions that knew them do in real time.
+//! promise under test implies. A value that a transaction read is older than the one that it then wrote. Where the
+//! order is strict, values follow each other as the transactions that knew them do in real time.
 //!
 //! Snapshots that may be stale are left out of the judgement of real time; everything must be serializable together.
 //!
@@ -241,7 +241,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_judged_is_refused() {
+    fn histories_that_cannot_be_judged_are_refused() {
         for data_model in DataModel::ALL {
             let twice = [attempt(0, 1, [write(1, 10)]), attempt(2, 3, [write(1, 10)]), attempt(4, 5, [read(1, [10])])];
             assert!(check_history(data_model, &twice, ANY_ORDER).is_err(), "{data_model:?}: a value written twice");

@@ -2,12 +2,11 @@
 //! [`checker`](crate::checker) judges. The database's own recorder is off, except where the transactions are
 //! registered procedures.
 //!
-//! Every attempt is an operation of its own, because an aborted attempt must leave nothing that another sees;
-//! the retry loop is here and not the session's. Values are unique in a history, so that a read identifies the
-//! transaction that wrote its value. Invocations and answers draw tickets from one counter, the former before
-//! the transaction begins, the latter after it ended: an answer with a lower ticket than an invocation came
-//! before it in real time. Keys are few and skewed; lists are abandoned for fresh keys as they grow, so that
-//! absent keys are as common as long lists.
+//! Every attempt is an operation of its own, because an aborted attempt must leave nothing that another sees. The retry
+//! loop is here and not the session's. Values are unique in a history, so that a read identifies the transaction that
+//! wrote its value. Invocations and answers draw tickets from one counter, the former before the transaction begins,
+//! the latter after it ended. An answer with a lower ticket than an invocation came before it in real time. Keys are
+//! few and skewed; lists are abandoned for fresh keys as they grow, so that absent keys are as common as long lists.
 //!
 //! Some reads are made by a write that is undone at once, in a savepoint: its old value counts as read.
 //!
@@ -124,8 +123,8 @@ pub enum DataModel {
     ListsInRows,
     /// A list; writing appends. As [`DataModel::ListsInRows`], of a clustered table: elements of a list share records.
     ListsInRuns,
-    /// A list; writing appends. A list is a column of a row of a hash table, with another in the next column:
-    /// an anomaly of columns is one of keys here.
+    /// A list; writing appends. A list is a column of a row of a hash table, with another list in the next column. An
+    /// anomaly of columns is one of keys here.
     ListsInColumns,
 }
 

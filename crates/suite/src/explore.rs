@@ -1,9 +1,8 @@
 //! Runs the steps of a few sessions in every interleaving and demands that each result is that of a serial order.
 //!
 //! Steps run on one thread through explicit transactions, so a schedule is exact. The committed programs must
-//! match some serial order, in everything that they observed and in the final state; where the protocol
-//! promises it, an order that agrees with real time. The recorded history goes to the independent checker as
-//! well.
+//! match some serial order, in everything that they observed and in the final state. Where the protocol promises it,
+//! the order agrees with real time. The recorded history goes to the independent checker as well.
 
 use std::ops::RangeInclusive;
 
@@ -246,9 +245,9 @@ pub fn explore(
     Ok(())
 }
 
-/// Runs every interleaving of the specification in the setting. Helpers do their work between steps. Where
-/// commits within one epoch are special, as their order need not agree with real time or transactions may
-/// commit in the past, each interleaving also runs without the helpers.
+/// Runs every interleaving of the specification in the setting. Helpers do their work between steps. Commits within one
+/// epoch may be special: their order need not agree with real time, or transactions may commit in the past. There each
+/// interleaving also runs without the helpers.
 ///
 /// # Errors
 /// As [`explore`].

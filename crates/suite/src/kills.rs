@@ -1,16 +1,16 @@
 //! Real kills: a child process under load on real files, ended by SIGKILL, and an oracle outside of it.
 //!
 //! The child reports each acknowledged transaction through a pipe, which outlives it. The parent, which killed
-//! it, opens the directory and checks it. Every reported transaction is there, each thread's transactions are
-//! there without a gap, the sum of all balances is unchanged, a clustered table has the last transactions of
-//! each thread, and indexes agree with tables. Then the next child continues in the same directory. A kill
-//! loses the memory of the process and nothing that it wrote: [`crate::power`] tests what power cuts lose.
+//! it, opens the directory and checks it. Every reported transaction is there, and each thread's transactions are there
+//! without a gap. The sum of all balances is unchanged. A clustered table has the last transactions of each thread, and
+//! indexes agree with tables. Then the next child continues in the same directory. A kill loses the memory of the
+//! process and nothing that it wrote: [`crate::power`] tests what power cuts lose.
 //!
 //! Another load calls chopped procedures ([`Load::Calls`]): acknowledged calls are there whole, and no call is
 //! there by half.
 //!
-//! A child ends by SIGKILL and in no other way, and in each directory at least one lives until a transaction
-//! is acknowledged: a child that fails, or makes no progress, is a fault.
+//! A child ends by SIGKILL and in no other way. In each directory at least one lives until a transaction is
+//! acknowledged. A child that fails, or makes no progress, is a fault.
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Write};

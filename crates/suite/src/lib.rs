@@ -9,7 +9,7 @@
 
 pub mod amid;
 pub mod audit;
-pub mod books;
+pub mod balances;
 pub mod checker;
 pub mod clients;
 pub mod epochs;

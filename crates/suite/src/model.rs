@@ -139,7 +139,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_rollback_takes_back_writes_and_not_observations() {
+    fn a_rollback_undoes_writes_and_not_reads() {
         let mut state = State::from([(1, 1), (2, 2)]);
         let program = [
             Op::Savepoint,

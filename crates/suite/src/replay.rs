@@ -191,8 +191,8 @@ impl<'m> Recorded<'m> {
         Ok(repairs)
     }
 
-    /// Runs calls with repairs of the changes of another call that came in between: both calls must have the
-    /// results and effects of running one after the other. Returns the number of such repairs.
+    /// Runs calls with repairs of the changes of another call that came in between. Both calls must have the results
+    /// and effects of running one after the other. Returns the number of such repairs.
     ///
     /// # Errors
     /// The first result that differs, or how the rows do.

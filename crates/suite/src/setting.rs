@@ -50,9 +50,9 @@ const ADAPTS: [(&str, u64); 2] = [("snapshot_wanted_min", 2), ("late_period", 2)
 /// The option of protocols that publish additions later (deferred execution).
 const DEFER: &str = "defer";
 
-/// Options of protocols that lock hot records and repair: which are hot, that those that are contended become
-/// so as soon as can be, and cold again, and that every call can be repaired: whatever it takes where all are
-/// hot, else where that is worth while.
+/// Options of protocols that lock hot records and repair. They say which records are hot. Contended records become hot
+/// as soon as can be, and cold again. Every call can be repaired: at any cost where all are hot, else where that is
+/// worth while.
 const HOT: &str = "hot";
 /// All of them, and where one thread has several transactions it would wait for itself.
 const HOT_ALL: [(&str, u64); 4] = [(HOT, 2), ("lock_steps", 6), ("repair_from", 0), ("repair_share_max", 100)];
@@ -138,8 +138,8 @@ impl Setting {
         self.that_defers()?.with_durable_snapshots()
     }
 
-    /// The same with transactions that lock what they access after their first failed attempt, if the protocol can:
-    /// in regions if its commits enter them, or else without.
+    /// The same with transactions that lock the rows that they access after their first failed attempt, if the protocol
+    /// can. It does so in regions if its commits enter them, or else without.
     pub fn that_locks(&self) -> Option<Setting> {
         let can = self.is_of(|protocol| protocol.capabilities.reserves);
         let is_here = self.commits_in_regions() != (self.htm == HtmMode::Absent);
@@ -214,7 +214,7 @@ impl Setting {
     }
 
     /// Whether a transaction continues to see rows as they were at its first read, whatever has been committed
-    /// to them since: it comes before those commits, and may commit as well.
+    /// to them since. It comes before those commits, and may commit as well.
     pub fn reads_the_past(&self) -> bool {
         static FOUND: Mutex<BTreeMap<&str, bool>> = Mutex::new(BTreeMap::new());
         let mut found = FOUND.lock().unwrap_or_else(PoisonError::into_inner);
@@ -226,7 +226,7 @@ impl Setting {
         let cells = db.create::<Cell>().expect("a table");
         let mut sessions = [db.session(), db.session()];
         let [first, second] = &mut sessions;
-        first.transact(|tx| tx.insert(&cells, &Cell { id: 1, value: 0 })).expect("nobody is about");
+        first.transact(|tx| tx.insert(&cells, &Cell { id: 1, value: 0 })).expect("it runs alone");
         let reader = first.begin().expect("a worker");
         let value = || reader.get(&cells, &1).map(|cell| cell.map(|cell| cell.value()));
         assert_eq!(value(), Ok(Some(0)), "{self}");
@@ -305,9 +305,9 @@ fn matrix_of_nights(seed: u64) -> Vec<Setting> {
     backends.iter().flat_map(|&htm| each(htm)).chain(present).chain(durable).collect()
 }
 
-/// As [`matrix`], for tests in which one thread takes all steps: on emulated regions only two of the
-/// protocols that commit in them, which the seed draws, those that run nowhere else, and not with all records hot.
-/// Otherwise the indexes alone enter regions with something to do, which are the same under all. Steps in emulated
+/// As [`matrix`], for tests in which one thread takes all steps. On emulated regions there are only those that run
+/// nowhere else, and two of the protocols that commit in them, which the seed draws. They do not run with all records
+/// hot. Otherwise the indexes alone enter regions with something to do, which are the same under all. Steps in emulated
 /// regions take their time, and protocols are many.
 pub fn matrix_of_steps(seed: u64) -> Vec<Setting> {
     let (mut emulated, mut settings): (Vec<_>, Vec<_>) =
@@ -321,8 +321,8 @@ pub fn matrix_of_steps(seed: u64) -> Vec<Setting> {
     settings
 }
 
-/// The back end of `SERIATIM_HTM`, if that is set: tests that run on all then run on this one, and those that
-/// run on one, too.
+/// The back end of `SERIATIM_HTM`, if that is set. Tests that run on all then run on this one, and so do those that run
+/// on one.
 ///
 /// # Panics
 /// If it is set to an unknown value.
@@ -356,8 +356,8 @@ fn backends(seed: u64, given: Option<HtmMode>, detection: &Detection) -> Vec<Htm
     }
 }
 
-/// Attempts of transactions that conflict with others on threads and must commit: on a busy machine the holder
-/// of a lock may be descheduled for long.
+/// Attempts of transactions that conflict with others on threads and must commit. On a busy machine the holder of a
+/// lock may be descheduled for long.
 pub fn patience() -> RetryPolicy {
     RetryPolicy { attempts_max: 100_000, ..RetryPolicy::default() }
 }
@@ -374,7 +374,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn where_one_thread_takes_all_steps_only_who_commits_in_regions_runs_on_emulated_ones() {
+    fn tests_on_one_thread_run_on_emulated_regions_only_for_protocols_that_commit_in_them() {
         let emulated = |settings: Vec<Setting>| -> Vec<&str> {
             let emulated = settings.into_iter().filter(|setting| matches!(setting.htm, HtmMode::Emulated(_)));
             emulated.map(|setting| setting.protocol).collect()
@@ -401,9 +401,9 @@ mod tests {
             let db = setting.builder().step_helpers(true).open().expect("a database");
             let cells = db.create::<Cell>().expect("a table");
             let mut session = db.session();
-            session.transact(|tx| tx.insert(&cells, &Cell { id: 1, value: 0 })).expect("nobody is about");
+            session.transact(|tx| tx.insert(&cells, &Cell { id: 1, value: 0 })).expect("it runs alone");
             let before = db.statistics().regions.started;
-            session.transact(|tx| tx.update(&cells, &1, |cell| cell.set_value(1))).expect("nobody is about");
+            session.transact(|tx| tx.update(&cells, &1, |cell| cell.set_value(1))).expect("it runs alone");
             assert_eq!(db.statistics().regions.started > before, setting.commits_in_regions(), "{setting}");
         }
     }

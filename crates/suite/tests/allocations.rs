@@ -38,8 +38,8 @@ fn allocations(protocol: &str, workload: &dyn Workload) -> u64 {
     (0..TRANSACTIONS / WAVE).map(wave).sum()
 }
 
-/// Allocations that may be made when a database's lists grow; where what is replaced is kept for readers of
-/// the past, also by a wave that is larger than those before: fewer than three for each.
+/// Allocations that may be made when a database's lists grow: fewer than three for each. Replaced versions may be kept
+/// for readers of the past. There a list may also grow by a wave that is larger than those before.
 fn growth(protocol: &ProtocolInfo) -> u64 {
     let waves = if protocol.capabilities.snapshots.is_bounded() { TRANSACTIONS / WAVE } else { 0 };
     2 + 3 * waves

@@ -6,7 +6,7 @@ use seriatim::rng::{seed, tries};
 use seriatim::{Builder, Database, Durability, Fault, LogFault, protocols};
 use seriatim_base::thread::interrupt;
 use seriatim_suite::Setting;
-use seriatim_suite::amid::{Event, Tally, World, befall, ledger, stall};
+use seriatim_suite::amid::{Event, Tally, World, interrupt_calls, ledger, stall};
 use seriatim_suite::replay::Recorded;
 use seriatim_suite::terminals::load;
 use seriatim_workload::Workload;
@@ -52,7 +52,7 @@ fn all(world: &World<'_>, settings: &[Setting], events: &[Event], mode: Executio
     let mut tallies = Vec::new();
     for setting in settings {
         for event in events {
-            let tally = befall(setting, world, *event, mode, seed);
+            let tally = interrupt_calls(setting, world, *event, mode, seed);
             let tally = tally.unwrap_or_else(|found| panic!("{setting}, {event:?}: {found}"));
             eprintln!("{setting}, {event:?}, {mode:?}: {tally:?}");
             assert!(tally.struck > 0, "{setting}, {event:?}");
@@ -78,7 +78,7 @@ fn a_call_to_which_something_happens_has_happened_once_or_not_at_all() {
 
 #[test]
 #[ignore = "nightly: seconds"]
-fn a_call_amid_which_the_disk_fails_has_happened_once_or_not_at_all() {
+fn a_call_during_which_the_disk_fails_has_happened_once_or_not_at_all() {
     let seed = seed("amid disks");
     let world = World { open: &ledger::open, calls: ledger::calls(seed, 60) };
     all(&world, &settings(&["dbx-tc"]), &DISKS, ExecutionMode::Whole, seed);
@@ -203,7 +203,7 @@ fn examples_to_which_something_happens_have_happened_once_or_not_at_all() {
 }
 
 #[test]
-fn a_call_that_stands_still_holds_up_those_who_must_not_meet_half_of_it_and_nobody_else() {
+fn a_stalled_call_delays_only_callers_that_must_not_see_half_of_it() {
     let seed = seed("stalls");
     let calls: [(&str, Value, i64); 3] = [
         ("deposit", (0u32, 0u32, 5i64).to_value(), 5),
@@ -258,7 +258,7 @@ fn canary_an_answer_that_does_not_wait_for_the_log_is_noticed() {
         let found = (0..RUNS_MAX).find_map(|run| {
             let seed = seed.wrapping_add(run);
             let world = World { open: &early, calls: ledger::calls(seed, 60) };
-            befall(&setting, &world, Event::DiskFails(Durability::Group), ExecutionMode::Whole, seed).err()
+            interrupt_calls(&setting, &world, Event::DiskFails(Durability::Group), ExecutionMode::Whole, seed).err()
         });
         let found = found.expect("it is noticed");
         // A checkpoint may have taken note of what was acknowledged: then recovery misses it.
@@ -277,7 +277,7 @@ const CHILDREN: usize = 12;
 /// An internal panic during publication would keep windows open for ever. So the process ends, and recovery finds
 /// nothing of the call, or all of it.
 #[test]
-fn a_panic_amid_a_call_ends_the_call_or_the_process() {
+fn a_panic_during_a_call_ends_the_call_or_the_process() {
     let seed = seed("panics amid a call");
     let tests = std::env::current_exe().expect("the tests are a program");
     let (mut caught, mut aborted) = (0, 0);

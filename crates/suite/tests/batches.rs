@@ -156,7 +156,7 @@ fn in_one_batch(builder: Builder, bodies: &[Body]) -> (Vec<u32>, Statistics) {
 }
 
 #[test]
-fn who_reads_and_who_writes_both_commit_at_once_whichever_came_first() {
+fn a_reader_and_a_writer_both_commit_at_once_in_either_order() {
     for builder in builders() {
         for (what, _, writes, reads) in PAIRS {
             for bodies in [[writes, reads], [reads, writes]] {
@@ -339,7 +339,7 @@ fn worst_restarts(builder: &Builder, patience: u64) -> [u32; 7] {
 }
 
 #[test]
-fn who_was_left_out_often_is_spared_by_the_policies_for_that() {
+fn a_transaction_left_out_often_is_spared_by_the_policies_for_that() {
     /// Of `rct` and `rdeg`, with as many transactions at a time as a batch has: see the README of the protocol.
     const RESTARTS_MAX: u32 = 8 + 6;
     for builder in builders() {
@@ -358,9 +358,9 @@ fn under_no_policy_does_anybody_restart_more_often_than_its_patience_lasts() {
     }
 }
 
-/// The attempts of a transaction that reads a row which another changes all the time, and so is stale when it
-/// is to be decided: of each of the first attempts the row changes behind its back, of others too unless
-/// nothing is decided.
+/// The attempts of a transaction that reads a row which another changes all the time, so that it is stale at its
+/// decision. The row changes during each of the first attempts. It changes during others too, unless nothing is
+/// decided.
 fn attempts_of_one_that_is_stale(builder: Builder, first: u32, writes: bool) -> (u32, Statistics) {
     let (db, tables) = open(builder);
     let (ends, updates) = (AtomicBool::new(false), AtomicU64::new(0));
@@ -403,14 +403,14 @@ fn attempts_of_one_that_is_stale(builder: Builder, first: u32, writes: bool) -> 
 }
 
 #[test]
-fn who_is_stale_again_and_again_is_executed_while_nothing_else_is_decided() {
+fn a_transaction_that_is_stale_again_and_again_is_executed_while_nothing_else_is_decided() {
     for builder in builders() {
         is_executed_alone(&builder, true);
     }
 }
 
 #[test]
-fn who_only_reads_and_is_stale_again_and_again_is_executed_while_nothing_else_is_decided() {
+fn a_reader_that_is_stale_again_and_again_is_executed_while_nothing_else_is_decided() {
     for builder in builders() {
         is_executed_alone(&builder, false);
     }
@@ -541,7 +541,7 @@ fn a_thread_without_work_decides_the_batch_of_one_that_has_some() {
 /// One is refused when the next has been executed: before it sleeps and is executed again, that one is
 /// decided, and its caller told.
 #[test]
-fn what_a_thread_holds_is_decided_before_it_sleeps() {
+fn held_transactions_of_a_thread_are_decided_before_it_sleeps() {
     const PAUSE: Duration = Duration::from_millis(1);
     let retry = RetryPolicy { immediate: 0, pause_first: PAUSE, pause_max: PAUSE, ..RetryPolicy::default() };
     for builder in builders() {
@@ -571,7 +571,7 @@ fn what_a_thread_holds_is_decided_before_it_sleeps() {
 }
 
 #[test]
-fn a_batch_waits_for_company_as_long_as_it_is_told_to() {
+fn a_batch_waits_for_further_calls_as_long_as_configured() {
     const WAIT: Duration = Duration::from_millis(200);
     for builder in builders() {
         let (db, tables) = open(builder.protocol_option("batch_wait_us", WAIT.as_micros() as u64));

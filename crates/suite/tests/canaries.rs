@@ -7,7 +7,7 @@ use std::time::Duration;
 use seriatim::htm::HtmMode;
 use seriatim::rng::seed;
 use seriatim::{Database, Fault, Reason, clock, thread};
-use seriatim_suite::books::{self, Judge, keep_books};
+use seriatim_suite::balances::{self, Judge, audit_balances};
 use seriatim_suite::clients::{self, DataModel, Route, interrogate_declared, interrogate_with};
 use seriatim_suite::explore::{Cell, Program, Spec, Tables, explore_with, follow};
 use seriatim_suite::model::Observed;
@@ -21,7 +21,7 @@ use seriatim_workload::tpcc::{self, Scale, Tpcc};
 use seriatim_workload::twelve_key::{self, Rounds, TwelveKey};
 use seriatim_workload::{Loading, Workload};
 
-/// A protocol as it promises to be: one that is not strict is not caught by its order.
+/// A protocol with its promises. A protocol that is not strict is not convicted for its order.
 fn setting(protocol: &str) -> Setting {
     let (name, hot) = protocol.strip_suffix(HOT).map_or((protocol, false), |name| (name, true));
     let known = seriatim::protocols().iter().find(|known| known.name == name).expect("a known protocol");
@@ -34,7 +34,7 @@ fn setting(protocol: &str) -> Setting {
 const HOT: &str = "/hot";
 const HTCC_HOT: &str = "htcc/hot";
 
-/// The names of all protocols, and of htcc with all records hot, which goes other ways.
+/// The names of all protocols, and of htcc with all records hot, which runs other code.
 fn protocols() -> impl Iterator<Item = &'static str> {
     seriatim::protocols().iter().map(|known| known.name).chain([HTCC_HOT])
 }
@@ -49,7 +49,7 @@ enum Alarm {
     /// Both, of registered procedures.
     Procedures(Route),
     /// Sums that belong together, and are published in several steps.
-    Books(Judge),
+    Balances(Judge),
 }
 
 impl Alarm {
@@ -64,8 +64,8 @@ impl Alarm {
         Alarm::Procedures(Route::InPieces),
         Alarm::Procedures(Route::Interpreted),
         Alarm::Procedures(Route::Batched),
-        Alarm::Books(Judge::Auditors),
-        Alarm::Books(Judge::Checker),
+        Alarm::Balances(Judge::Auditors),
+        Alarm::Balances(Judge::Checker),
     ];
 
     /// Loads the broken protocol once.
@@ -84,18 +84,18 @@ impl Alarm {
                 let declared = (DataModel::Registers, route);
                 interrogate_declared(setting, declared, &load, seed, |builder| builder.canary(fault)).map(drop)
             }
-            Alarm::Books(judge) => {
-                let load = books::Load { callers: 2, calls: 500, writes: false, squeezes: false, judge };
-                keep_books(setting, &load, seed, |builder| builder.canary(fault))
+            Alarm::Balances(judge) => {
+                let load = balances::Load { callers: 2, calls: 500, writes: false, squeezes: false, judge };
+                audit_balances(setting, &load, seed, |builder| builder.canary(fault))
             }
         }
     }
 }
 
-/// For so long a broken protocol is tried: threads have to meet, which they do rarely where the machine is busy.
+/// How long a broken protocol is tried. Its threads must conflict, which is rare on a busy machine.
 const TRIED: Duration = Duration::from_secs(300);
 
-/// So often what was caught is looked at for a verdict: others may notice first.
+/// How many findings are searched for a verdict, as other checks may notice the fault first.
 const CAUGHT_MAX: usize = 100;
 
 /// Loads a broken protocol until its history is refuted.
@@ -103,7 +103,7 @@ fn caught_by_histories(protocol: &'static str, fault: Fault) {
     caught_under_load(Alarm::Histories, protocol, fault);
 }
 
-/// Only a verdict convicts: a crash says nothing about the checker, so what crashes is loaded again.
+/// Only a verdict convicts. A crash says nothing about the checker, so the run is repeated after a crash.
 fn convicted_by_clients(data_model: DataModel, protocol: &'static str, fault: Fault) {
     let mut said = (0..CAUGHT_MAX).map(|_| caught_under_load(Alarm::Clients(data_model), protocol, fault));
     assert!(said.any(|said| said.contains("False of ")), "{protocol} with {fault:?} was never convicted");
@@ -114,8 +114,8 @@ fn caught_under_load(alarm: Alarm, protocol: &'static str, fault: Fault) -> Stri
     caught_by("broken_protocol", &format!("{protocol} {fault:?} {alarm:?}"))
 }
 
-/// Runs a workload under a broken protocol until its check finds the rule of this clause violated, one that
-/// compares the data with what the terminals committed; fails if that takes longer than [`TRIED`].
+/// Runs a workload under a broken protocol until its check finds the rule of this clause violated. The rule compares
+/// the data with what the terminals committed. Fails if that takes longer than [`TRIED`].
 fn caught_by_workload(protocol: &'static str, fault: Fault, workload: &str, clause: &str) {
     caught_by("broken_workload", &format!("{protocol} {fault:?} {workload} {clause}"));
 }
@@ -140,7 +140,7 @@ fn caught_by(test: &str, canary: &str) -> String {
     said
 }
 
-/// Says what a child is to break: protocol, fault, and what is to notice.
+/// The variable that names the task of a child: protocol, fault, and the check that must notice it.
 const CHILD: &str = "SERIATIM_CANARY";
 
 /// The fault of a child and the check that must notice it, from [`CHILD`]; nothing if this process is no child.
@@ -218,7 +218,7 @@ fn crossed(builder: seriatim::Builder) -> u64 {
     let db = builder.workers(2).retry(patience()).open().expect("a database");
     let cells = db.create::<Cell>().expect("a valid table");
     let load = db.session().transact(|tx| (0..2).try_for_each(|id| tx.put(&cells, &Cell { id, value: 0 })));
-    load.expect("nobody is about");
+    load.expect("it runs alone");
     let both_have_written = std::sync::Barrier::new(2);
     thread::scope(|scope| {
         let (db, cells, both_have_written) = (&db, &cells, &both_have_written);
@@ -274,14 +274,14 @@ fn phantom() -> Spec {
     Spec { initial: vec![], programs: vec![program(2, 4, 9), program(8, 9, 3)], tables: Tables::Ordered }
 }
 
-/// Write skew through an update that is taken back.
+/// Write skew through an update that is rolled back.
 fn rolled_back_update() -> Spec {
     let rollbacks = [Savepoint, Change(1, |_, value| value + 10), RollbackTo(0), Put(2, |seen| -seen[1].value())];
     let other = Program::new([Get(2), Change(1, |seen, _| seen[0].value() - 1)]);
     Spec { initial: vec![(1, 1), (2, 1)], programs: vec![Program::new(rollbacks), other], tables: Tables::Any }
 }
 
-/// Write skew through an insert that meets a duplicate, which is ignored: that its own key was absent.
+/// Write skew through an insert that finds a duplicate, which is ignored: the absence of its own key was read.
 fn ignored_duplicate() -> Spec {
     let ignores = [Insert(1, 3), Put(2, |seen| if matches!(seen[0], Observed::Duplicate(_)) { 20 } else { 30 })];
     let other = Program::new([Get(2), Insert(1, 10)]);
@@ -313,7 +313,7 @@ fn rollbacks_that_forget_are_caught_by_schedules_and_histories() {
 }
 
 #[test]
-fn what_clients_see_of_rollbacks_that_forget_convicts_them() {
+fn rollbacks_that_forget_reads_are_detected_from_answers_to_clients() {
     for protocol in ["dbx", "silo", "htcc"] {
         for data_model in [DataModel::Registers, DataModel::Lists] {
             convicted_by_clients(data_model, protocol, Fault::ForgetRolledBack);
@@ -335,40 +335,40 @@ fn skipped_validation_is_caught_by_schedules_and_histories() {
 }
 
 #[test]
-fn snapshots_that_are_not_whole_are_caught_by_books_and_by_their_histories() {
+fn snapshots_that_are_not_whole_are_caught_by_balances_and_by_their_histories() {
     for fault in [Fault::SnapshotAmidWindows, Fault::UnwholeSnapshot] {
         for (judge, verdict) in [(Judge::Auditors, "its accounts"), (Judge::Checker, " (G")] {
-            let mut said = (0..CAUGHT_MAX).map(|_| caught_under_load(Alarm::Books(judge), "dbx-tc", fault));
+            let mut said = (0..CAUGHT_MAX).map(|_| caught_under_load(Alarm::Balances(judge), "dbx-tc", fault));
             assert!(said.any(|said| said.contains(verdict)), "{judge:?} did not notice {fault:?}");
         }
     }
 }
 
 #[test]
-fn chains_that_others_meet_half_of_are_caught_by_books_and_by_their_histories() {
+fn chains_of_which_others_see_half_are_caught_by_balances_and_by_their_histories() {
     // Only a verdict convicts.
     for (judge, verdict) in [(Judge::Auditors, "its accounts"), (Judge::Checker, " (G")] {
-        let mut said = (0..CAUGHT_MAX).map(|_| caught_under_load(Alarm::Books(judge), "dbx-tc", Fault::NoWindows));
+        let mut said = (0..CAUGHT_MAX).map(|_| caught_under_load(Alarm::Balances(judge), "dbx-tc", Fault::NoWindows));
         assert!(said.any(|said| said.contains(verdict)), "{judge:?} did not notice");
     }
 }
 
 #[test]
-fn what_is_deferred_and_published_late_or_in_part_is_caught_by_books() {
+fn additions_published_late_or_in_part_are_caught_by_balances() {
     for fault in [Fault::PublishDeferredLate, Fault::ForgetDeferred] {
-        let mut said = (0..CAUGHT_MAX).map(|_| caught_under_load(Alarm::Books(Judge::Auditors), "dbx-tc", fault));
+        let mut said = (0..CAUGHT_MAX).map(|_| caught_under_load(Alarm::Balances(Judge::Auditors), "dbx-tc", fault));
         let is_verdict = |said: String| said.contains("its accounts") || said.contains(" is not ");
         assert!(said.any(is_verdict), "nobody noticed {fault:?}");
     }
     // Recoveries often notice first.
-    let mut said =
-        (0..CAUGHT_MAX).map(|_| caught_under_load(Alarm::Books(Judge::Checker), "dbx-tc", Fault::PublishDeferredLate));
+    let mut said = (0..CAUGHT_MAX)
+        .map(|_| caught_under_load(Alarm::Balances(Judge::Checker), "dbx-tc", Fault::PublishDeferredLate));
     assert!(said.any(|said| said.contains(" (G")), "its histories are serializable");
 }
 
 /// Whole execution validates nothing.
 #[test]
-fn what_clients_see_of_whole_procedures_that_do_not_share_a_lock_convicts_them() {
+fn whole_procedures_that_do_not_share_a_lock_are_detected_from_answers_to_clients() {
     let alarm = Alarm::Procedures(Route::Called);
     let mut said = (0..CAUGHT_MAX).map(|_| caught_under_load(alarm, "naive", Fault::UnsharedLock));
     assert!(said.any(|said| said.contains("False of ")), "it was never convicted");
@@ -376,7 +376,7 @@ fn what_clients_see_of_whole_procedures_that_do_not_share_a_lock_convicts_them()
 
 /// A transaction that owns its partitions validates nothing.
 #[test]
-fn what_clients_see_of_partitions_that_several_own_convicts_them() {
+fn partitions_with_several_owners_are_detected_from_answers_to_clients() {
     let alarm = Alarm::Procedures(Route::Called);
     for fault in [Fault::UnsharedLock, Fault::FewPartitions] {
         let mut said = (0..CAUGHT_MAX).map(|_| caught_under_load(alarm, "partitioned", fault));
@@ -393,7 +393,7 @@ fn commits_in_partitions_of_others_are_seen_by_their_owners() {
         let db = builder.open().expect("a database");
         let cells = db.create::<Cell>().expect("a table");
         let (mut owner, mut other) = (db.session(), db.session());
-        owner.transact(|tx| tx.insert(&cells, &Cell { id: 1, value: 1 })).expect("nobody is about");
+        owner.transact(|tx| tx.insert(&cells, &Cell { id: 1, value: 1 })).expect("it runs alone");
         let seen = owner.at(1).transact(|tx| {
             let read = || tx.require(&cells, &1).map(|cell| cell.value());
             let first = read()?;
@@ -420,15 +420,15 @@ fn write_timestamps_below_those_of_readers_are_caught_by_schedules_and_histories
 }
 
 #[test]
-fn what_clients_see_of_hot_records_read_without_a_lock_convicts_them() {
-    // Rows that are never changed tell nothing.
+fn hot_records_read_without_a_lock_are_detected_from_answers_to_clients() {
+    // Rows that are never changed reveal nothing.
     for data_model in [DataModel::Registers, DataModel::Lists, DataModel::ListsInColumns] {
         convicted_by_clients(data_model, HTCC_HOT, Fault::ReadHotUnlocked);
     }
 }
 
 #[test]
-fn commits_that_go_on_regardless_are_caught_by_clients_and_sums() {
+fn commits_rebased_regardless_of_changes_are_caught_by_clients_and_sums() {
     for protocol in ["dbx", "silo", "htcc"] {
         convicted_by_clients(DataModel::ListsInColumns, protocol, Fault::RebaseRegardless);
         caught_by_workload(protocol, Fault::RebaseRegardless, "tpcc", "3.3.2.1");
@@ -471,7 +471,7 @@ fn an_epoch_read_at_begin_is_caught_in_every_protocol() {
     }
 }
 
-/// Runs a test in a process of its own, which a panic that says all of this is to end; how it ended.
+/// Runs a test in a process of its own, which a panic with all of these words must end. Returns how it ended.
 fn ended_by_panic(test: &str, protocol: &str, fault: Fault, wanted: &[&str]) -> ExitStatus {
     let tests = std::env::current_exe().expect("the tests are a program");
     let canary = format!("{protocol} {fault:?} -");
@@ -490,7 +490,7 @@ fn ended_by_panic(test: &str, protocol: &str, fault: Fault, wanted: &[&str]) -> 
 
 /// A panic in the middle of a commit would leave records locked for ever, so the process ends and says why.
 #[test]
-fn a_panic_amid_a_commit_aborts_the_process_in_every_protocol() {
+fn a_panic_during_a_commit_aborts_the_process_in_every_protocol() {
     for protocol in protocols() {
         let wanted = ["a deliberate panic with locks held", "a panic during a commit", "is aborted"];
         let status = ended_by_panic("panic_amid_a_commit", protocol, Fault::PanicInCommit, &wanted);
@@ -510,7 +510,7 @@ fn panic_amid_a_commit() {
     eprintln!("it went on: {}", caught.is_err());
 }
 
-/// A reaper that does not look whether a transaction is in a call ends it under its owner's hands.
+/// A reaper that does not check whether a transaction is in a call ends it during the call.
 #[test]
 fn a_transaction_ended_in_a_call_is_noticed_in_every_protocol() {
     for protocol in protocols() {
@@ -568,18 +568,18 @@ fn an_extension_of_what_was_overwritten_is_caught_by_schedules_and_histories() {
     caught_by_histories("tictoc", Fault::ExtendOverwritten);
 }
 
-/// The fourth reads X, which the first has made valid for longer; the second overwrites X and ends; the third
-/// begins, reads Y and ends; the fourth overwrites Y. It may come before the second, and so the third before
-/// both: then the order is not that of time.
+/// The fourth reads X, which the first has made valid for longer. The second overwrites X and ends. The third begins,
+/// reads Y and ends, and the fourth overwrites Y. It may come before the second, and so the third before both. Then the
+/// order is not that of real time.
 fn overwritten_in_the_past() -> (Spec, [usize; 11]) {
-    // In runs of their own.
+    // In separate runs.
     const OTHER: u32 = 1;
     const X: u32 = 9;
     const Y: u32 = 17;
     const ONE_MORE: fn(&[Observed], i64) -> i64 = |_, value| value + 1;
     let first = Program::new([Get(X), Change(OTHER, ONE_MORE)]);
     let (second, third) = (Program::new([Change(X, ONE_MORE)]), Program::new([Get(Y)]));
-    // It has its worker before the first, so that it is not the same.
+    // It takes its worker before the first, so that they differ.
     let fourth = Program::new([Get(Y), Get(X), Change(Y, ONE_MORE)]);
     let initial = vec![(OTHER, 0), (X, 0), (Y, 0)];
     let programs = vec![first, second, third, fourth];
@@ -606,7 +606,7 @@ fn an_order_that_is_not_that_of_time_is_caught_where_it_is_promised() {
 }
 
 #[test]
-fn what_clients_see_of_skipped_validation_convicts_it() {
+fn skipped_validation_is_detected_from_answers_to_clients() {
     for protocol in ["dbx", "silo", "htcc"] {
         for data_model in DataModel::ALL {
             convicted_by_clients(data_model, protocol, Fault::SkipValidation);
@@ -615,26 +615,26 @@ fn what_clients_see_of_skipped_validation_convicts_it() {
 }
 
 #[test]
-fn what_clients_see_of_dropped_node_versions_convicts_them_in_every_protocol() {
+fn dropped_node_versions_are_detected_from_answers_to_clients_in_every_protocol() {
     for protocol in protocols() {
         convicted_by_clients(DataModel::ListsInRows, protocol, Fault::DropNodeVersion);
     }
 }
 
 #[test]
-fn what_clients_see_of_reused_tids_convicts_them() {
+fn reused_tids_are_detected_from_answers_to_clients() {
     convicted_by_clients(DataModel::Registers, "dbx", Fault::ReuseTid);
 }
 
 #[test]
-fn what_clients_see_of_missing_and_late_subscription_convicts_it() {
+fn missing_and_late_subscription_is_detected_from_answers_to_clients() {
     for fault in [Fault::NoSubscription, Fault::LateSubscription] {
         convicted_by_clients(DataModel::Registers, "dbx", fault);
     }
 }
 
 #[test]
-fn what_clients_see_of_early_publication_convicts_it() {
+fn early_publication_is_detected_from_answers_to_clients() {
     convicted_by_clients(DataModel::Registers, "dbx", Fault::PublishEarly);
 }
 

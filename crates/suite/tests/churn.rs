@@ -13,14 +13,14 @@ use seriatim_suite::{Setting, matrix, rounds};
 const SLACK: usize = 128 << 10;
 
 /// Stretches of churn, of which one must leave memory where it was. One thread that is not scheduled in the
-/// middle of a transaction holds back what all others delete, and indexes that grow around it stay as large;
-/// a leak shows in every stretch.
+/// middle of a transaction holds back the rows that all others delete. Indexes that grow around it stay as large. A
+/// leak shows in every stretch.
 const STRETCHES_MAX: usize = 3;
 
 /// A table under test.
 trait TestTable: for<'t> Table<Key = u32> + Sized + Send + Sync + 'static {
-    /// Ordered indexes over values that move about: their leaves take a while to become as sparse as they
-    /// get, and split around entries that wait for their grace period.
+    /// Ordered indexes over values that move about. Their leaves take a while to become as sparse as they get, and
+    /// split around entries that wait for their grace period.
     const SPARSE: usize = 0;
     fn new(id: u32, rng: &mut Rng) -> Self;
     fn change(update: &mut Self::Update<'_>, rng: &mut Rng);

@@ -87,7 +87,7 @@ fn recorded_reads_and_writes_name_their_columns() {
     let cells = db.create::<Pair>().expect("a table");
     let mut session = db.session();
     let mut run = |body: &dyn Fn(&seriatim::Tx) -> Result<(), seriatim::Abort>| {
-        session.transact(|tx| body(tx)).expect("nobody is about");
+        session.transact(|tx| body(tx)).expect("it runs alone");
     };
     run(&|tx| tx.insert(&cells, &Pair { id: 1, left: 0, right: 0 }));
     run(&|tx| tx.update_columns(&cells, &1, PairRow::LEFT, |pair| pair.set_left(5)).map(drop));
@@ -155,7 +155,7 @@ fn histories_have_the_columns_that_updates_may_change() {
 /// A row that a scan did not list because of its transaction's own write, which was undone later, existed nevertheless.
 /// A row that it did not list after that did not exist.
 #[test]
-fn scans_between_writes_that_are_taken_back_say_what_they_saw() {
+fn scans_between_undone_writes_are_recorded_as_they_were() {
     for setting in matrix(seed("scans between writes")) {
         let db = setting.builder().record_history(true).open().expect("a database");
         let cells = db.create::<Cell>().expect("a table");
@@ -180,7 +180,7 @@ fn scans_between_writes_that_are_taken_back_say_what_they_saw() {
             drop(rows);
             Ok([during, seen, ids(tx)?])
         });
-        assert_eq!(*scanned.expect("nobody is about"), [vec![0, 2, 3, 7], vec![1, 2], vec![0, 1, 2, 3]], "{setting}");
+        assert_eq!(*scanned.expect("it runs alone"), [vec![0, 2, 3, 7], vec![1, 2], vec![0, 1, 2, 3]], "{setting}");
         let mut history = db.take_history().expect("it records");
         check(&history, &Promises::STRICT).unwrap_or_else(|violation| panic!("{setting}: {violation}"));
         let [during, seen, after] = &history.transactions[1].scans[..] else { panic!("three scans") };

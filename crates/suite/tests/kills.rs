@@ -30,8 +30,8 @@ fn survives(test: &str, load: Load) -> Vec<String> {
 }
 
 #[test]
-fn what_was_acknowledged_survives_sigkill() {
-    let settings = survives("what_was_acknowledged_survives_sigkill", Load::Transfers);
+fn acknowledged_transactions_survive_sigkill() {
+    let settings = survives("acknowledged_transactions_survive_sigkill", Load::Transfers);
     for protocol in protocols().iter().map(|protocol| protocol.name) {
         let is_of = |setting: &String| setting.split([',', ' ']).any(|word| word == protocol);
         assert!(settings.iter().any(is_of), "{protocol} is not among {settings:?}");
@@ -46,9 +46,9 @@ fn calls_that_are_cut_survive_sigkill_whole() {
 
 #[test]
 #[ignore = "nightly: seconds"]
-fn what_sigkill_leaves_is_a_snapshot_as_its_readers_saw_it() {
+fn sigkill_leaves_a_snapshot_as_its_readers_saw_it() {
     let (seed, program) =
-        (seed("what_sigkill_leaves_is_a_snapshot_as_its_readers_saw_it"), Path::new(env!("CARGO_BIN_EXE_soak")));
+        (seed("sigkill_leaves_a_snapshot_as_its_readers_saw_it"), Path::new(env!("CARGO_BIN_EXE_soak")));
     // A reader may lag, and miss the last before the kill.
     for more in 1..5 {
         let kills = 3 * more * Load::Snapshots.settings();

@@ -1,8 +1,8 @@
 //! At the memory limit a transaction that writes more is refused, all reads and deletes continue, and space is
 //! returned.
 //!
-//! Tables of either organization, with an index of every kind and long texts, are filled until the limit refuses,
-//! looked at, emptied in every way, and filled again. A map beside the database has the expected rows.
+//! Tables of either organization, with an index of every kind and long texts, are filled until the limit refuses. They
+//! are read, emptied in every way, and filled again. A map beside the database has the expected rows.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -256,7 +256,7 @@ fn goes_on<T: TestTable>(setting: &Setting, rng: &mut Rng) {
 
 #[test]
 #[ignore = "nightly: minutes"]
-fn an_ordered_table_goes_on_at_the_limit() {
+fn an_ordered_table_works_at_the_memory_limit() {
     let seed = seed("the limit of an ordered table");
     for setting in matrix(seed) {
         goes_on::<Ordered>(&setting, &mut Rng::from_seed(seed));
@@ -264,7 +264,7 @@ fn an_ordered_table_goes_on_at_the_limit() {
 }
 
 #[test]
-fn a_hash_table_goes_on_at_the_limit() {
+fn a_hash_table_works_at_the_memory_limit() {
     let seed = seed("the limit of a hash table");
     for setting in matrix(seed) {
         goes_on::<Hashed>(&setting, &mut Rng::from_seed(seed));
@@ -329,7 +329,7 @@ fn at_once<T: TestTable>(setting: &Setting, seed: u64) {
 
 #[test]
 #[ignore = "nightly: minutes"]
-fn sessions_go_on_beside_each_other_at_the_limit() {
+fn sessions_work_beside_each_other_at_the_memory_limit() {
     let seed = seed("sessions at the limit");
     let settings = matrix(seed);
     for (at, setting) in settings.iter().enumerate() {
@@ -399,7 +399,7 @@ fn a_table_that_does_not_fit_is_refused_and_leaves_nothing() {
 /// when the transactions after it are small, but not after the first of them, or when there are none.
 #[test]
 #[ignore = "nightly: minutes"]
-fn what_a_large_transaction_notes_counts_and_is_given_back() {
+fn notes_of_a_large_transaction_count_and_are_given_back() {
     const ROWS: u64 = 6000;
     for setting in matrix(seed("what large transactions note")) {
         let builder = setting.builder().workers(1).step_helpers(true).operations_max(1 << 20);
@@ -450,7 +450,7 @@ fn what_a_large_transaction_notes_counts_and_is_given_back() {
 }
 
 /// A transaction that reads without end is refused above the limit of rows, where a list of reads grows
-/// without end; rows that were read are locked once, so locking never gets there.
+/// without end. Rows that were read are locked once, so locking never gets there.
 #[test]
 fn a_transaction_that_only_reads_is_bounded_too() {
     const READS: u32 = 1_000_000;

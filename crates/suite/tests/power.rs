@@ -48,8 +48,8 @@ fn window(test: &str, plan: Plan) {
 }
 
 #[test]
-fn what_was_acknowledged_survives_power_cuts_and_kills() {
-    window("what_was_acknowledged_survives_power_cuts_and_kills", Plan::Cuts);
+fn acknowledged_transactions_survive_power_cuts_and_kills() {
+    window("acknowledged_transactions_survive_power_cuts_and_kills", Plan::Cuts);
 }
 
 #[test]
@@ -59,16 +59,16 @@ fn a_failing_disk_loses_nothing_acknowledged_and_a_failed_flush_ends_acknowledge
 
 #[test]
 fn seeds_that_found_something_find_it_no_more() {
-    // What each found when it was there (the workload may have changed since; reduced tests are beside the
-    // mends): a segment without entries deleted below its checkpoint's begin; a durable epoch told of an
-    // incarnation in which nothing was durable; a directory whose name was never synced; a recovered batch
+    // Faults that each found (the workload may have changed since, and reduced tests are beside the mends). The first:
+    // a segment without entries deleted below its checkpoint's begin. The second: a durable epoch reported of an
+    // incarnation in which nothing was durable. Then a directory whose name was never synced, and a recovered batch
     // that no flush had answered for.
     for seed in [74, 1144, 263, 673] {
         Case::of(seed, Plan::Cuts).run().unwrap_or_else(|problem| panic!("{problem}"));
     }
-    // A second sync of a directory's name that lies; one of the directory of log segments, after a
-    // checkpoint's failed; a manifest whose sync failed, read by the next opening; a segment in the making,
-    // whose header was on the disk and its end was not.
+    // A second sync of a directory's name that lies, or one of the directory of log segments, after a checkpoint's
+    // failed. Then a manifest whose sync failed, read by the next opening. Last, a segment that was being made: its
+    // header was on the disk and its end was not.
     for seed in [2156, 8_932_196_089_329_265_524, 901_267_381_035_261_773, 18_356_321_145_322_667_549] {
         Case::of(seed, Plan::Faults).run().unwrap_or_else(|problem| panic!("{problem}"));
     }
@@ -107,8 +107,8 @@ fn durable_snapshots(seed: u64, plan: Plan) -> impl Iterator<Item = Case> {
 }
 
 #[test]
-fn what_is_recovered_is_a_snapshot_as_its_readers_saw_it() {
-    let seed = seed("what_is_recovered_is_a_snapshot_as_its_readers_saw_it");
+fn a_recovery_gives_a_snapshot_as_its_readers_saw_it() {
+    let seed = seed("a_recovery_gives_a_snapshot_as_its_readers_saw_it");
     for plan in [Plan::Cuts, Plan::Faults] {
         let counts: [Count; 3] = [
             ("snapshot that was read", |tally| tally.snapshots),
@@ -133,8 +133,8 @@ fn canary_epochs_without_snapshots_and_answers_before_theirs_is_durable_are_caug
 
 /// With durability by epoch and by snapshot.
 #[test]
-fn what_was_deferred_is_recovered_with_who_deferred_it() {
-    let seed = seed("what_was_deferred_is_recovered_with_who_deferred_it");
+fn deferred_additions_are_recovered_with_their_transaction() {
+    let seed = seed("deferred_additions_are_recovered_with_their_transaction");
     let by_epoch: fn(&Setting) -> bool = |setting| setting.defers && !setting.durable_snapshots;
     for plan in [Plan::Cuts, Plan::Faults] {
         for are in [by_epoch, |setting| setting.defers && setting.durable_snapshots] {
@@ -150,8 +150,8 @@ fn what_was_deferred_is_recovered_with_who_deferred_it() {
 }
 
 #[test]
-fn canary_what_was_deferred_and_is_lost_is_caught() {
-    let seed = seed("canary_what_was_deferred_and_is_lost_is_caught");
+fn canary_lost_deferred_additions_are_caught() {
+    let seed = seed("canary_lost_deferred_additions_are_caught");
     let deferring = cases_in(seed, Plan::Cuts, |setting| setting.defers);
     let alarms = [WRONG_ROWS, "alone it comes to", "a snapshot"];
     caught_among(deferring, (Fault::ForgetDeferred, LogFault::None), &alarms);
@@ -182,8 +182,8 @@ fn a_recovery_can_be_cut_short_at_each_operation() {
 }
 
 #[test]
-fn damage_is_told_or_harmless() {
-    let seed = seed("damage_is_told_or_harmless");
+fn damage_is_reported_or_harmless() {
+    let seed = seed("damage_is_reported_or_harmless");
     let mut rng = Rng::from_seed(seed);
     use directory::Damaged::{Harmless, Refused, TakenForTorn};
     let mut outcomes = Vec::new();

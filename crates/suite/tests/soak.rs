@@ -9,7 +9,7 @@ fn soak(arguments: &[&str]) -> (Option<i32>, String) {
 }
 
 #[test]
-fn minutes_that_are_over_too_early_are_told_and_fail() {
+fn minutes_that_are_over_too_early_are_reported_and_fail() {
     let wanted = ["--cuts", "1000", "--kills", "3", "--minutes", "0", "--seed", "1"];
     let (code, talk) = soak(&wanted);
     assert_eq!(code, Some(1), "{talk}");
@@ -19,14 +19,14 @@ fn minutes_that_are_over_too_early_are_told_and_fail() {
 }
 
 #[test]
-fn cuts_too_few_to_test_anything_are_told_and_fail() {
+fn cuts_too_few_to_test_anything_are_reported_and_fail() {
     let (code, talk) = soak(&["--cuts", "1", "--kills", "0", "--threads", "1", "--seed", "1"]);
     assert_eq!(code, Some(1), "{talk}");
     assert!(talk.contains("Cuts tested too little") && talk.contains("no checkpoint"), "{talk}");
 }
 
 #[test]
-fn what_was_asked_for_and_done_is_success() {
+fn a_soak_that_did_all_requested_work_succeeds() {
     let (code, talk) = soak(&["--cuts", "0", "--kills", "1", "--seed", "1"]);
     assert_eq!(code, Some(0), "{talk}");
 }

@@ -1,6 +1,6 @@
 //! The list of deleted records that a worker still has to unlink may name a record that another worker has
-//! unlinked since: its key was inserted and deleted again. In a binary of its own, for it ends in a crash
-//! where it does not hold.
+//! unlinked since. Its key was inserted and deleted again. In a binary of its own, for it ends in a crash where it does
+//! not hold.
 
 use std::time::Duration;
 

@@ -15,8 +15,8 @@ use seriatim_workload::tpcc::{self, Scale, Tpcc};
 use seriatim_workload::twelve_key::{self, Rounds, TwelveKey};
 use seriatim_workload::ycsb::{self, Core, Distribution, Shares, Ycsb};
 
-/// The matrix, and a back end whose regions abort every other time and fall back at once; with each change, only under
-/// protocols whose commits enter regions.
+/// The matrix, and a back end whose regions abort every other time and fall back at once. With each change it runs only
+/// under protocols whose commits enter regions.
 fn settings(seed: u64) -> Vec<(Setting, Budget)> {
     let tiny = Budget::ONE;
     let htm = HtmMode::Emulated(Emulation { seed, abort_one_in: 2, yields: false });

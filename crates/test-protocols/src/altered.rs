@@ -1,4 +1,4 @@
-//! A protocol with one difference: all else is that of the protocol it is made of.
+//! A protocol that differs from an existing one in one behaviour.
 
 use std::marker::PhantomData;
 use std::sync::Arc;

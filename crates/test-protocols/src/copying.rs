@@ -62,7 +62,7 @@ fn copy(table: &Table, row: RowPtr, buffer: &mut RowBuffer) -> RowPtr {
     buffer.fill(POISON);
     let copy = buffer.room(table);
     // SAFETY: the inner protocol's row is of this table, and readable until the transaction ends or the worker goes
-    // offline; the buffer has room for it.
+    // offline. The buffer has room for it.
     unsafe { copy.copy_from_nonoverlapping(row, table.record_layout.row) };
     copy
 }

@@ -3,11 +3,11 @@
 //! Invariants:
 //!
 //! (a) Messages are in the inbox in the order in which they are due. This is the order in which they were sent, as all
-//! take the same time. (b) A receiver that sleeps has noted itself and the time until which it sleeps, under the lock
-//! under which it saw that nothing was due. A sender of a message that is due earlier takes that note and wakes the
-//! receiver, so there is one wake-up for a sleep. (c) An inbox is closed when its senders are gone. Senders are not
-//! told that a receiver is gone: their messages are dropped. (d) The lock is held for a few moves of memory, never
-//! during a wait or a charge.
+//! take the same time. (b) A receiver that sleeps has noted itself and the time until which it sleeps. It did so under
+//! the lock under which it saw that nothing was due. A sender of a message that is due earlier takes that note and
+//! wakes the receiver, so there is one wake-up for a sleep. (c) An inbox is closed when its senders are gone. Senders
+//! are not told that a receiver is gone: their messages are dropped. (d) The lock is held for a few moves of memory,
+//! never during a wait or a charge.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -240,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_sent_to_nobody_is_dropped() {
+    fn a_message_without_a_receiver_is_dropped() {
         let to = inbox(Duration::ZERO, Costs::default());
         let from = to.sender();
         let message = Arc::new(());

@@ -38,8 +38,8 @@ pub struct Running<A: Application> {
     coordinator: Option<JoinHandle<CoordinatorEnd>>,
 }
 
-/// Connects all roles. `make` makes a partition in its initial state; it is called again when an owner has
-/// panicked, and the records are then run on the result. A partition that keeps its own state
+/// Connects all roles. `make` makes a partition in its initial state. It is called again when an owner has panicked,
+/// and the records are then run on the result. A partition that keeps its own state
 /// ([`Partition::left`](seriatim_partition::Partition::left)) is made in the state that it has kept. It needs
 /// coordinators that keep theirs ([`deploy_with`]): here it is gone, and its [`OwnerEnd`] says why.
 ///

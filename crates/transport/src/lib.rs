@@ -24,7 +24,7 @@
 //! (c) **The number of messages is bounded**: a [`Port`] has at most [`Options::outstanding_max`] unanswered
 //!     calls. Every other queued message belongs to one of these, a constant number of messages for each round
 //!     of each.
-//! (d) **Every call is answered**, if need be with [`Ended::Lost`]: its owner or coordinator died, or is late,
+//!     (d) **Every call is answered**, if need be with [`Ended::Lost`]. Then its owner or coordinator died, or is late,
 //!     and the transaction may have committed or not.
 //!
 //! # When something panics
@@ -38,8 +38,8 @@
 //!
 //! A panic in the coordinator ends its incarnation. (Procedures are caught, so it comes from code of users that is
 //! dropped.) Owners undo the transactions that have not voted. The new incarnation begins at once, also without
-//! records: the outputs of a message leave together or not at all, and reach owners that are alive. So all
-//! owners know the decisions of the dead one.
+//! records. The outputs of a message leave together or not at all, and reach owners that are alive. So all owners know
+//! the decisions of the dead one.
 //!
 //! A coordinator or partition that cannot begin is gone. Calls of a coordinator that is gone end as
 //! [`Ended::Lost`]; transactions that it let partitions vote for wait there. Under `locking` its panics are in
@@ -56,8 +56,8 @@
 //! partitions wait as long again. The role stays alive, and continues when the disk takes its writes. At the
 //! end nothing waits for a late role: its next incarnation sends what it has not sent.
 //!
-//! A client that goes away, in a panic or not, leaves calls that end without it; under `locking`, where it
-//! coordinates them itself, they are aborted.
+//! A client that goes away, in a panic or not, leaves calls that end without it. Under `locking`, where it coordinates
+//! them itself, they are aborted.
 //!
 //! # Known limits
 //!

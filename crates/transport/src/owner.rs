@@ -351,7 +351,7 @@ impl<A: Application> RunningOwner<A> {
 }
 
 /// Whether a message says that a coordinator has ended or begun again. No sender repeats it, so it must outlive the
-/// owner. If the owner has died of it, it is handled once more: perhaps the panic came from work that it allowed to
+/// owner. If the owner has died of it, it is handled once more. The panic may have come from work that it allowed to
 /// run, which is lost. Senders are notified of all other lost messages.
 fn is_notice<W>(message: &ToOwner<W>) -> bool {
     matches!(message, ToOwner::CoordinatorDown { .. } | ToOwner::Coordinator(FromCoordinator::Recovered { .. }))

@@ -81,7 +81,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_holds_is_late_once_in_each_while_and_no_more_when_something_leaves() {
+    fn a_holder_is_late_once_in_each_interval_until_it_sends_something() {
         let mut holding = Holding::default();
         assert!(!holding.becomes_late(Duration::ZERO) && holding.look().is_none(), "nothing is held");
         holding.note(true);

@@ -18,16 +18,16 @@
 //! of their hot columns. Copies of transient steps are in [`Scan::buffer`]. All others are in memory of the
 //! attempt, which counts against the memory limit and is returned when the transaction ends. A row's fixed
 //! part and its out-of-line values never change, and are not copied. A row that is read without a transaction
-//! may be in a buffer of the caller ([`Protocol::peek_committed`]), or in one that is gone after the call
+//! may be in a buffer of the caller ([`Protocol::peek_committed`]). Or it is in one that is gone after the call
 //! ([`Redo::write`]). Decision record 12 has the alternatives.
 //!
 //! Rules for columns. A call names the columns whose values the transaction uses, or sets in an update; an
-//! insertion or deletion uses all. A protocol may exclude changes of other columns from its validation, and in
-//! the row these may have any value that was ever committed to them. The existence of the row is always used,
-//! even where no column is named. An update also names the other columns of each index that may have to follow
-//! it. Separately it names the columns to which it only adds: a protocol may add to another sum than the one
-//! that it showed. In builds with debug assertions the typed interface checks that no other column is read or
-//! set (`seriatim_catalog::RowRef::only`).
+//! insertion or deletion uses all. A protocol may exclude changes of other columns from its validation. In the row
+//! these may have any value that was ever committed to them. The existence of the row is always used, even where no
+//! column is named. An update also names the other columns of each index that may have to follow it. Separately it
+//! names the columns to which it only adds: a protocol may add to another sum than the one that it showed. In builds
+//! with debug assertions the typed interface checks that no other column is read or set
+//! (`seriatim_catalog::RowRef::only`).
 
 use std::ptr::NonNull;
 use std::sync::Arc;
@@ -107,8 +107,8 @@ pub struct Capabilities {
     pub tid_order: bool,
     /// Histories are judged by columns, one for each column that an update may change by itself, and not by whole rows.
     /// Transactions at different columns of one row may pass each other, unless one of them inserts or deletes it. They
-    /// conflict nevertheless in three cases: if conflicts have been rare; if the protocol locks the row because it was
-    /// contended; and, except for sums, if the row has no fixed part that identifies it.
+    /// conflict nevertheless if conflicts have been rare, or if the protocol locks the row because it was contended.
+    /// Except for sums, they also do if the row has no fixed part that identifies it.
     pub column_groups: bool,
     /// An attempt can lock each row that it accesses ([`Worker::reserve_next`]).
     pub reserves: bool,
@@ -289,7 +289,7 @@ pub trait Protocol: Sized + Send + Sync + 'static {
     }
 
     /// For reports: the records that are hot now, where the protocol finds out which to lock when they are
-    /// accessed; `None` where it keeps no such set.
+    /// accessed. `None` where it keeps no such set.
     fn hot_records(&self) -> Option<Vec<HotRecord>> {
         None
     }
@@ -342,7 +342,7 @@ pub struct Staged {
     /// The record that will hold it.
     pub record: RecordPtr,
     /// Where the row version goes. Its first word already points to `fixed` where the table has a fixed part;
-    /// all else is zero.
+    /// all other bytes are zero.
     pub row: RowPtr,
     /// Where the fixed part goes; dangling where the table has none. Zeroed.
     pub fixed: NonNull<u8>,
@@ -488,14 +488,14 @@ pub trait Worker: Send {
     fn begin(&mut self, mode: Mode, priority: Priority);
 
     /// Where snapshots are of the past ([`Freshness::Past`]): the next transaction, if it only reads, comes
-    /// after those at this place ([`Worker::place`]) and before, whatever that costs it; `u64::MAX`: after
+    /// after those at this place ([`Worker::place`]) and before. It does so at any cost. With `u64::MAX` it comes after
     /// all that have ended. It need not be called.
     fn come_after(&mut self, _place: u64) {}
 
-    /// The next attempt locks each row before it reads or writes it, and holds the locks until it ends, or until its
-    /// first piece is published. So changes by
-    /// others to rows cannot refute it; insertions where it found no row still can. At most one attempt of a
-    /// database does this at a time. For protocols that can ([`Capabilities::reserves`]); others do nothing.
+    /// The next attempt locks each row before it reads or writes it, and holds the locks. It releases them when it
+    /// ends, or when its first piece is published. So changes by others to rows cannot refute it; insertions where it
+    /// found no row still can. At most one attempt of a database does this at a time. For protocols that can
+    /// ([`Capabilities::reserves`]); others do nothing.
     fn reserve_next(&mut self) {}
 
     /// For protocols whose snapshots are of the past: the position of the transaction that is open, or ended
@@ -770,7 +770,7 @@ pub struct Ordered {
 /// thread may make the decision.
 pub trait Detach {
     /// The transaction that has just begun will be held. Until the decision none of its changes moves the
-    /// version of a leaf or bucket, so that a transaction that read there can still commit before it.
+    /// version of a leaf or bucket. So a transaction that read there can still commit before it.
     fn hold(&mut self);
 
     /// Its reads may wait, within a bound, for held transactions that will write the same rows. This thread holds none

@@ -126,7 +126,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_workers_counted_stays_when_they_are_gone() {
+    fn counts_of_workers_stay_when_the_workers_are_gone() {
         let census = Arc::<Census>::default();
         let (mut one, mut other) = (Counts::new(&census), Counts::new(&census));
         one.add(TableId(3), 5, 500);

@@ -2,8 +2,8 @@
 //! pending from its window on until the windows are closed, for whatever reason.
 //!
 //! Access rules of pending additions:
-//! 1. A worker's list is touched by that worker while its window is open, and by the thread that holds the
-//!    turn while no window is open.
+//! 1. A worker's list is touched by that worker while its window is open. While no window is open, the thread that
+//!    holds the turn may touch it.
 //! 2. The turn is taken by one of the threads that have closed the windows. Each of them waits until nothing
 //!    is pending, so that [`Windows::close`](crate::Windows::close) returns when everything is published.
 //!    Nothing becomes pending before the last of them opens the windows again.

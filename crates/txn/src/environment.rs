@@ -270,8 +270,8 @@ impl Core {
         self.undurable_deletions.under(table, key, durable)
     }
 
-    /// As [`Core::undurable_deletions`], optionally of one key, for the reader of an eventual snapshot that
-    /// shows all deletions of epochs up to `whole`, while other transactions delete.
+    /// As [`Core::undurable_deletions`], optionally of one key, while other transactions delete. It is for the reader
+    /// of an eventual snapshot that shows all deletions of epochs up to `whole`.
     pub fn later_deletions(&self, table: &Table, key: Option<Key<'_>>, whole: Epoch) -> Vec<RecordPtr> {
         self.undurable_deletions.later(table, key, whole)
     }

@@ -4,11 +4,11 @@
 //! commit used up much of the TIDs of the epoch ([`Epochs::end_if_late`]). Every commit reads it once, after its last
 //! lock is held or inside its region. So epochs are no measure of time.
 //!
-//! Where snapshots are durable, their numbers are never reused, also by a later opening: it begins [`UNSAID_MAX`] above
-//! the newest epoch that the disk has recorded. So epochs must not be further ahead of that record. A thread that ends
-//! an epoch half as far ahead has the disk record it ([`Epochs::bound_by`]). At three quarters of the way epochs are
-//! *far*. Until the disk has recorded them, the ticker and the log end none, and no caller begins work that would. The
-//! callers that began before are fewer than the last quarter.
+//! Where snapshots are durable, their numbers are never reused, also by a later opening. That one begins [`UNSAID_MAX`]
+//! above the newest epoch that the disk has recorded. So epochs must not be further ahead of that record. A thread that
+//! ends an epoch half as far ahead has the disk record it ([`Epochs::bound_by`]). At three quarters of the way epochs
+//! are *far*. Until the disk has recorded them, the ticker and the log end none, and no caller begins work that would.
+//! The callers that began before are fewer than the last quarter.
 
 use std::sync::OnceLock;
 
@@ -30,14 +30,14 @@ pub struct Epochs {
 /// How far epochs may be ahead of the disk's record.
 pub const UNSAID_MAX: u64 = 1 << 16;
 
-/// After this many more epochs the disk is asked again.
+/// After this many more epochs the disk records the epoch again.
 const ASK_AGAIN: u64 = UNSAID_MAX / 64;
 
 /// Takes the current epoch. Returns the newest recorded one, and has the disk record more if that is
 /// [`half`](UNSAID_MAX) as far behind as allowed.
 pub type RecordEpoch = Box<dyn Fn(Epoch) -> Epoch + Send + Sync>;
 
-/// Where that is looked at next, and from where on epochs are far.
+/// The epoch at which the distance is checked next, and the first epoch that is far.
 struct Bound {
     look: AtomicU64,
     far: AtomicU64,
@@ -148,7 +148,7 @@ impl Epochs {
     /// From now on the disk's record bounds the epochs.
     pub fn bound_by(&self, said: RecordEpoch) {
         let is_first = self.bound.said.set(said).is_ok();
-        assert!(is_first, "one disk says it");
+        assert!(is_first, "only one disk records epochs");
         self.bound.look(self.current());
     }
 
@@ -158,7 +158,7 @@ impl Epochs {
         self.bound.is_passed(|| self.current(), 0)
     }
 
-    /// An epoch was ended, perhaps.
+    /// Called after an epoch may have ended.
     #[inline]
     fn ended(&self) {
         if self.current.load(Ordering::Relaxed) >= self.bound.look.load(Ordering::Relaxed) {
@@ -166,7 +166,7 @@ impl Epochs {
         }
     }
 
-    /// Makes a snapshot; no window is open. Offers it, if none is offered only if it is to be `always`.
+    /// Makes a snapshot while no window is open. Offers it if `always`, or if another snapshot is on offer.
     fn make(&self, eventual: &Eventual, htm: &Htm, always: bool) -> TakenSnapshot {
         let made = eventual.make(htm, &self.current);
         eventual.offer(made, always);
@@ -286,7 +286,7 @@ mod tests {
     }
 
     #[test]
-    fn epochs_are_not_far_ahead_of_what_the_disk_has_said() {
+    fn epochs_are_not_far_ahead_of_the_disks_record() {
         let (epochs, htm, disk) = bound();
         let far = UNSAID_MAX / 4 * 3;
         for said in [0, 100_000] {

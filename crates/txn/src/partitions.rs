@@ -1,7 +1,7 @@
 //! Partitions of a database: which one a key belongs to, and the lock that makes a thread the owner of one.
 //!
-//! Inside one process data are shared memory, so nothing is sent to an owner: **the owner of a partition is
-//! whichever thread holds its lock** (decision record 20). Locks of several are taken in ascending order.
+//! Inside one process data are shared memory, so nothing is sent to an owner. **The owner of a partition is the thread
+//! that holds its lock** (decision record 20). Locks of several are taken in ascending order.
 
 use std::fmt;
 use std::ops::Bound;
@@ -129,7 +129,7 @@ pub type PartitionFunction = Arc<dyn Fn(&PartitionValue, usize) -> usize + Send 
 /// Which partitions the keys of a table or index belong to.
 #[derive(Clone, Debug)]
 pub enum Placement {
-    /// That of the value that they have here.
+    /// The partition of the value that these columns have here.
     Value(KeyPlace),
     /// In all of them: a replicated table, or an index without the column by which its table is partitioned.
     /// The owner of a partition may read it, the owner of all partitions may write it.
@@ -160,7 +160,8 @@ impl Partitions {
     /// The number of partitions of a database for which none is configured.
     pub const DEFAULT: usize = 4;
 
-    /// So many, by this function; by default integers are taken modulo the count, and all else is hashed.
+    /// This many partitions, by this function. By default integers are taken modulo the count, and other values are
+    /// hashed.
     ///
     /// # Panics
     /// If they are none or more than [`Partitions::MAX`].

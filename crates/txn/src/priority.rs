@@ -84,7 +84,7 @@ mod tests {
     }
 
     #[test]
-    fn a_worker_that_draws_more_than_a_period_holds_goes_on() {
+    fn a_worker_that_draws_more_timestamps_than_a_period_has_continues() {
         let mut last = Priority::NONE;
         for _ in 0..(1 << Priority::COUNTER_BITS) + 3000 {
             let next = last.next(1, 4095);

@@ -8,10 +8,10 @@ use crate::{RowPtr, Table};
 /// Receives the writes of a commit, each with the TID that orders it among all versions of its key. Called between the
 /// serialization point and the answer, once every write is installed, never inside a region.
 ///
-/// The written records may be unlocked before these calls: dbx and silo unlock each as they install it, nowait and
-/// wait-die all of them after the last call. So another transaction may have read a write, and reported its own writes,
-/// before the first write is reported. So a log that groups by epoch must count each worker with a commit in progress,
-/// which may still report writes of the epoch in which it began.
+/// The written records may be unlocked before these calls. Dbx and silo unlock each as they install it, nowait and
+/// wait-die unlock all of them after the last call. So another transaction may have read a write, and reported its own
+/// writes, before the first write is reported. So a log that groups by epoch must count each worker with a commit in
+/// progress. It may still report writes of the epoch in which it began.
 pub trait Redo {
     /// The row of `key` became `after`, from `before`, the version just below `tid`; `None`: no row. Not both are
     /// `None`. The rows are readable during the call; they may be copies that are gone when it returns.

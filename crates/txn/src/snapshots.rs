@@ -18,13 +18,12 @@
 //!
 //! **Snapshots are offered while they are wanted.** For later readers, writers keep a version of each record for each
 //! snapshot. Its memory is cold when it is reused. This is their most expensive work. So each worker counts two classes
-//! of readers: those that could read the helper's snapshot, and those that make their own because their session needs a
-//! newer one. The helper *withdraws* the offer unless, since its last turn, there were enough of the first class and
-//! more than of the second. Then S stands still, each reader makes a snapshot for itself, and replaced versions are
-//! kept for a grace period. The word of the offered epoch then says that there is none. A reader checks that word when
-//! it is online, so memory that seals its counts after the withdrawal waits for all readers that took the offer. Memory
-//! keeps what an offer needs before S is advanced for it
-//! ([`Memory::resume_snapshots`](seriatim_memory::Memory::resume_snapshots)).
+//! of readers. One could read the helper's snapshot. The other makes its own because its session needs a newer one. The
+//! helper *withdraws* the offer unless, since its last turn, there were enough of the first class and more than of the
+//! second. Then S stands still, each reader makes a snapshot for itself, and replaced versions are kept for a grace
+//! period. The word of the offered epoch then says that there is none. A reader checks that word when it is online. So
+//! memory that seals its counts after the withdrawal waits for all readers that took the offer. Memory keeps what an
+//! offer needs before S is advanced for it ([`Memory::resume_snapshots`](seriatim_memory::Memory::resume_snapshots)).
 //!
 //! **Durable snapshots** (§5). Where durability is by snapshot, S is E, one word ([`SnapshotTerms::ends_epochs`]). So
 //! each end of an epoch makes a snapshot, whichever thread ends it, and each snapshot ends an epoch. Snapshot n has
@@ -180,7 +179,7 @@ impl Eventual {
         Some(TakenSnapshot { number, whole, made })
     }
 
-    /// The newest that is offered, if one is; counts a reader of this worker that wants everything of the
+    /// Returns the newest snapshot on offer, or `None`. Counts a reader of this worker that needs all commits of the
     /// epochs up to `includes`.
     #[inline]
     pub(crate) fn look(&self, epoch: &AtomicU64, worker: WorkerId, includes: Epoch) -> Option<TakenSnapshot> {
@@ -194,8 +193,8 @@ impl Eventual {
         newest
     }
 
-    /// Makes a snapshot while no window is open. Its reader makes it online, or takes it as it is
-    /// [offered](Eventual::offer).
+    /// Makes a snapshot while no window is open. Its reader must be online here, or take the snapshot from
+    /// [an offer](Eventual::offer).
     pub(crate) fn make(&self, htm: &Htm, epoch: &AtomicU64) -> TakenSnapshot {
         let made = Instant::now().nanoseconds();
         let whole = match self.terms.ends_epochs {

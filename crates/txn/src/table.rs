@@ -187,7 +187,7 @@ pub struct Wire {
 
 /// The newest TID of the records ever unlinked from a table. A key that is not found may have been deleted
 /// with any TID up to this one. So a transaction that finds a key absent, or gives it its first record, is
-/// ordered above this TID: TIDs of a key never go back although nothing is left of it.
+/// ordered above this TID. TIDs of a key never go back although nothing is left of it.
 ///
 /// A worker writes it before it unlinks a deleted record, if that is the newest so far; it is read after the
 /// absence was seen. A worker unlinks its deleted records oldest first, so a commit that deleted moves it at

@@ -27,7 +27,7 @@ use seriatim_store::{RecordPtr, read_key};
 
 use crate::Table;
 
-/// The undurable deletions of a database, by the worker that unlinked them: the lock of a list is its worker's alone
+/// The undurable deletions of a database, by the worker that unlinked them. The lock of a list is its worker's alone
 /// until the durable epoch is read.
 #[derive(Debug)]
 pub struct UndurableDeletions {
@@ -137,8 +137,8 @@ impl UndurableDeletions {
         found
     }
 
-    /// Gives the maps by key back: the notes they were made of are durable, or others, or few snapshots of
-    /// the durable epoch will want them.
+    /// Gives the maps by key back. The notes that they were made of are durable or replaced, or few snapshots of the
+    /// durable epoch will need them.
     pub fn forget_keys(&self) {
         drop(std::mem::take(&mut *self.by_key.lock().unwrap_or_else(PoisonError::into_inner)));
     }
@@ -212,9 +212,9 @@ mod tests {
         let memory = Memory::new(Options { workers_max: 1, ..Options::default() }).expect("memory");
         let undurable_deletions = UndurableDeletions::new(&memory);
         let made = ByKey { durable: Epoch(1), changes: vec![0], entries: HashMap::with_capacity(1000) };
-        undurable_deletions.by_key.lock().expect("nobody panicked").insert(TableId(0), made);
+        undurable_deletions.by_key.lock().expect("no panic").insert(TableId(0), made);
         undurable_deletions.forget(WorkerId(0), Epoch(2));
         undurable_deletions.forget_keys();
-        assert_eq!(undurable_deletions.by_key.lock().expect("nobody panicked").capacity(), 0);
+        assert_eq!(undurable_deletions.by_key.lock().expect("no panic").capacity(), 0);
     }
 }

@@ -14,7 +14,7 @@
 //! Additions that were deferred in windows are published before a closing ends: see [`Deferrals`].
 //!
 //! Fair by turns. A worker that finds the windows closed notes in its word that it waits. A thread that comes to close
-//! them first lets each waiting worker have its window, and does not wait for a second one of the same worker. So a
+//! them first lets each waiting worker have its window. It does not wait for a second one of the same worker. So a
 //! worker waits at most until each other thread has closed once. A closing thread waits for at most one window of each
 //! worker. No closing thread waits for one that waits to close or to open, so there is no deadlock.
 
@@ -162,7 +162,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_closes_them_meets_all_of_a_window_or_nothing() {
+    fn a_thread_that_closes_the_windows_sees_all_of_a_window_or_nothing() {
         let (windows, steps, done) = (Windows::default(), [AtomicU64::new(0), AtomicU64::new(0)], AtomicU32::new(0));
         windows.allow(3);
         thread::scope(|scope| {
@@ -192,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn who_waits_for_a_window_has_it_before_others_close_them() {
+    fn a_worker_that_waits_for_a_window_opens_it_before_others_close_the_windows() {
         let windows = Windows::default();
         windows.allow(2);
         drop(windows.open(WorkerId(1)));
@@ -223,7 +223,7 @@ mod tests {
 
     /// Some thread always keeps them closed.
     #[test]
-    fn who_closes_them_over_and_over_keeps_nobody_out() {
+    fn threads_that_close_the_windows_again_and_again_keep_no_worker_out() {
         let (windows, done) = (Windows::default(), AtomicU64::new(0));
         windows.allow(1);
         thread::scope(|scope| {
@@ -243,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn where_nobody_opens_windows_nobody_waits() {
+    fn no_thread_waits_where_no_windows_are_opened() {
         let windows = Windows::default();
         windows.allow(1);
         let _first = windows.close();

@@ -1,7 +1,7 @@
 //! Decodes whole messages with the codecs of `pgwire`, after checking their bounds.
 //!
 //! A codec of `pgwire` panics on a body that is too short, and reserves memory for as many elements as a count
-//! claims. So [`decode`] accepts only messages that implement [`Layout`]: a walk over the body that reads each
+//! claims. So [`decode`] accepts only messages that implement [`Layout`]. That is a walk over the body that reads each
 //! field within its bounds, and must end where the body ends. The codec runs only after the walk has succeeded.
 //!
 //! The source of the layouts is the PostgreSQL 15 documentation, §55.7, "Message Formats".

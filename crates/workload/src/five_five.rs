@@ -1,6 +1,6 @@
 //! The validator microbenchmark of Ding, Kot and Gehrke ("Improving Optimistic Concurrency Control Through
-//! Transaction Batching and Operation Reordering", PVLDB 12(2), 2018, section 5): 100 K objects; each
-//! transaction reads five and writes five, drawn by Zipf's law; one of the objects read is also written.
+//! Transaction Batching and Operation Reordering", PVLDB 12(2), 2018, section 5). There are 100 K objects. Each
+//! transaction reads five and writes five, drawn by Zipf's law, and one of the objects read is also written.
 //!
 //! Departure: the paper leaves values undefined. Here the object that is read and written counts its writes by
 //! its old value, so that a lost update shows. Every write stores a value that no other transaction writes, so

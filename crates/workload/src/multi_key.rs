@@ -1,5 +1,5 @@
 //! The multi-key microbenchmark of HTCC (Wu and Tan, "Scalable In-Memory Transaction Processing with HTM",
-//! USENIX ATC 2016, section 2, figure 1): a hash map of a million records, each transaction updates ten of
+//! USENIX ATC 2016, section 2, figure 1). There is a hash map of a million records, and each transaction updates ten of
 //! them, drawn by Zipf's law.
 //!
 //! Where the paper is silent: the ten records differ, the hottest have the lowest keys, and an update adds to

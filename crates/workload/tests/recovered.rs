@@ -43,7 +43,7 @@ fn run(db: &Database, workload: &dyn Workload, transactions: usize) {
 }
 
 #[test]
-fn a_recovered_database_is_recognized_consistent_and_goes_on() {
+fn a_recovered_database_is_recognized_consistent_and_usable() {
     for entry in WORKLOADS {
         let home = std::env::temp_dir().join(format!("seriatim-recovered-{}-{}", entry.name, std::process::id()));
         let _ = std::fs::remove_dir_all(&home);

@@ -10,15 +10,15 @@
 //! - if self.confirms(hash, vacancy) {
 //! + if MUTANT || self.confirms(hash, vacancy) {
 //! ```
-//! An entry ends with an empty line; `#` begins a comment line. The lines after `-` are what stands in the
-//! file, exactly once, or where `after TEXT` is given, for the first time behind that text, which occurs
-//! once. Runs of white space are equal, so lists survive a new indentation. The lines after `+` replace it;
-//! `MUTANT` in them is true when the mutant is switched on, so that one build serves all. `build` marks a
-//! rewrite that needs a build of its own: constants, types. `quick` marks what CI runs: those of memory,
-//! whose tests are built and run in a minute. `equivalent REASON` says why no test can catch it. An entry
-//! that begins with `group NAME` instead has tests alone; `tests NAME` stands for all of them in the entries
-//! behind it. Tests are named `CRATE path` (of its library), `CRATE/TARGET path` (of an integration test),
-//! `loom:CRATE path`; a path that ends with `*` names all that begin so. They run in their order.
+//! An entry ends with an empty line; `#` begins a comment line. The lines after `-` stand in the file exactly once.
+//! Where `after TEXT` is given, they are the first such lines behind that text, which occurs once. Runs of white space
+//! are equal, so lists survive a new indentation. The lines after `+` replace it; `MUTANT` in them is true when the
+//! mutant is switched on, so that one build serves all. `build` marks a rewrite that needs a build of its own:
+//! constants, types. `quick` marks what CI runs: those of memory, whose tests are built and run in a minute.
+//! `equivalent REASON` says why no test can catch it. An entry that begins with `group NAME` instead has tests alone;
+//! `tests NAME` stands for all of them in the entries behind it. Tests are named `CRATE path` (of its library),
+//! `CRATE/TARGET path` (of an integration test), `loom:CRATE path`; a path that ends with `*` names all that begin so.
+//! They run in their order.
 
 use std::collections::BTreeMap;
 use std::ops::Range;

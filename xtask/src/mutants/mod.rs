@@ -1,8 +1,8 @@
 //! `cargo xtask mutants`: whether the tests notice when a mechanism of safety is missing.
 //!
 //! A mutant is a rewrite of one place in the sources ([`list`]). All of them are applied at once to a copy of the
-//! repository below `target/mutants`, each behind a switch that the environment turns on, so that one build serves all
-//! and the sources stay clean. For each mutant its tests run in their order until one fails; a test that takes far
+//! repository below `target/mutants`. Each is behind a switch that the environment turns on, so that one build serves
+//! all and the sources stay clean. For each mutant its tests run in their order until one fails. A test that takes far
 //! longer than it does without the mutant has caught it too. Verdicts are kept by the mutant's text and the revision of
 //! the sources, so a run continues where another stopped. A mutant that no test catches fails the run, unless the list
 //! says why nothing can.
@@ -571,7 +571,7 @@ mod tests {
     }
 
     #[test]
-    fn binaries_are_told_by_cargos_messages() {
+    fn binaries_are_found_by_cargos_messages() {
         let mut binaries = Binaries::default();
         let message = |kind: &str, name: &str, executable: &str| {
             format!(

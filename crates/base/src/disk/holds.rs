@@ -1,6 +1,6 @@
 //! The held directories of one disk.
 //!
-//! Invariant: while a directory is held, its path and every path below it lead to that directory, and not to
+//! Invariant: while a directory is held, its path and every path below it lead to that directory. They do not lead to
 //! another one that gets its name.
 
 use std::fmt::Debug;

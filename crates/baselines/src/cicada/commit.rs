@@ -5,8 +5,9 @@
 //! 1. Lock the write set, latest wts first, since recently written records are likely to be written again. Each
 //!    record gets a pending version. A pending version below the timestamp is waited for, with a bound; one
 //!    above it aborts the attempt.
-//! 2. If a later timestamp has seen a version that will be replaced, or the absence of a key that gets its first row,
-//!    draw a timestamp above it. Then check again, a few times at most. The reads must be what the last timestamp sees.
+//! 2. A later timestamp may have seen a version that will be replaced, or the absence of a key that gets its first row.
+//!    Then draw a timestamp above it. Then check again, a few times at most. The reads must be what the last timestamp
+//!    sees.
 //! 3. Pass the timestamp, fence, read E. The TID is above every TID that was read or overwritten, in E.
 //! 4. Raise the rts of each version that was read, and announce the used absences. Fence. Check that the timestamp
 //!    still sees each version, and that each node version is unchanged.

@@ -143,7 +143,7 @@ impl Versions for Cicada {
 pub struct State {
     absences: Arc<Absences>,
     under_way: Arc<UnderWay>,
-    /// How often a snapshot checks whether it may see what it must follow.
+    /// How often a snapshot checks whether it may see the transactions that it must follow.
     wait_steps: u32,
     early_checks: u32,
     /// How many further commits check early whether they can succeed.

@@ -566,8 +566,8 @@ fn a_write_to_an_unlinked_record_fails_validation() {
     abort(fills);
 }
 
-/// A transaction that commits in a later epoch than the one that overwrote its reads would be earlier in the
-/// serial order and later in the log.
+/// A transaction may commit in a later epoch than the one that overwrote its reads. It would be earlier in the serial
+/// order and later in the log.
 #[test]
 fn no_reader_commits_in_a_later_epoch_than_the_overwriter() {
     for (before, after, writes, commits) in

@@ -11,9 +11,9 @@
 //! 1. Both change inside a region that found LOCKED clear, or while the changing thread has set LOCKED by
 //!    compare-and-swap. It is set for the length of one access, where regions are absent or did not commit, and of one
 //!    unlinking. A timestamp is replaced by a lower one only if no transaction for which it was set is active.
-//! 2. A timestamp *conflicts* with a transaction if it is above the safe timestamp, not its own, and not that of a
-//!    transaction known to have ended. A read passes if the writer's timestamp does not conflict, and raises the
-//!    reader's to its own. A write passes if neither conflicts, and sets the writer's.
+//! 2. A timestamp *conflicts* with a transaction if it is above the safe timestamp and not the transaction's own. It
+//!    does not conflict if its transaction is known to have ended. A read passes if the writer's timestamp does not
+//!    conflict, and raises the reader's to its own. A write passes if neither conflicts, and sets the writer's.
 //! 3. SHARED: when a transaction read, another reader's timestamp was in its way. So others with lower
 //!    timestamps may be active, and the end of the newest is not enough. A reader that shares does not pass as
 //!    a writer. Where the newest reader's timestamp is not in the way, none is.
@@ -21,8 +21,8 @@
 //!    version word. While a reader's does, no transaction changes them. So a transaction that passes reads a complete
 //!    version that is never undone.
 //!
-//! So an access needs no list of reads: a timestamp is in the way of others until its transaction has ended,
-//! and for a while after.
+//! So an access needs no list of reads. A timestamp conflicts with others until its transaction has ended, and for a
+//! while after.
 
 use std::sync::Arc;
 
@@ -83,7 +83,7 @@ impl RecordAccess<'_> {
         timestamp > self.safe && timestamp != self.now
     }
 
-    /// Looks up what this access knew of others.
+    /// Looks up what this access knows of other transactions.
     #[cold]
     fn refresh(&mut self, clock: &Clock) {
         (self.safe, self.is_fresh) = (clock.safe(), true);
@@ -103,7 +103,7 @@ impl RecordAccess<'_> {
             _ if written != ended_writer && self.is_in_the_way(written) => None,
             true if self.overwrites_readers => Some(read),
             true => (!others && !shares).then_some(read),
-            // Whether others are under way had better be known.
+            // The access must have looked up whether other transactions are running.
             false if others => self.is_fresh.then_some(reader.max(self.now) | SHARED),
             false if shares => Some(read),
             false => Some(self.now),

@@ -9,10 +9,10 @@
 //! |  count           |  worker  | flag of the word that it is in |
 //! ```
 //! Access rules:
-//! 1. A worker first stores in its word what the counter is, and then draws: the timestamp that it gets is no lower,
+//! 1. A worker first stores the counter in its word, and then draws: the timestamp that it gets is no lower,
 //!    whatever comes between. It stores [`IDLE`] when nothing of the transaction is under way any more.
 //! 2. A thread that computes the safe timestamp loads the counter first, and then the words. A transaction with a
-//!    timestamp below that counter has drawn it before, and the draw released its word: the thread sees that value,
+//!    timestamp below that counter has drawn it before, and the draw released its word. So the thread sees that value,
 //!    or a later one.
 //!
 //! So a safe timestamp does not pass a transaction that is stalled between the store and the draw, and later

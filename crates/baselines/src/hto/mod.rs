@@ -44,8 +44,8 @@ const OPTIONS: [Knob; 7] = {
 impl Protocol for Hto {
     const INFO: ProtocolInfo = ProtocolInfo {
         name: "hto",
-        summary: "timestamp ordering; each access is one small region, or locks the record for its length; conflicts \
-            with all that is not yet safe",
+        summary: "timestamp ordering; each access is one small region, or locks the record while it lasts; aborts if a \
+            record has a later timestamp, or one whose transaction may still be running",
         source: "Leis, Kemper, Neumann, Exploiting Hardware Transactional Memory in Main-Memory Databases, ICDE 2014",
         requirements: Requirements { plan: false, regions: false },
         capabilities: Capabilities {

@@ -43,7 +43,7 @@ fn commit(open: &mut Open) {
     assert!(matches!(open.commit(&mut NoRedo), Ok(Outcome::Committed(_))));
 }
 
-/// Ends it, and begins anew.
+/// Ends the transaction, and begins another one.
 fn retry(open: &mut Open) {
     open.abort();
     open.begin(Mode::ReadWrite, Priority::NONE);
@@ -87,7 +87,7 @@ fn a_write_is_refused_while_a_reader_is_under_way_and_below_its_timestamp_also_a
 
 /// One that is left open holds the safe timestamp back.
 #[test]
-fn what_has_ended_is_not_in_the_way_of_an_older_transaction_unless_that_is_wanted() {
+fn an_ended_transaction_does_not_conflict_with_an_older_one_unless_configured() {
     for looks_up in [false, true] {
         let mut bench = Bench::<Hto>::empty(HtmMode::Absent, &["id"]);
         let clock = Clock::new(&bench.environment.memory, [10, 10], looks_up);
@@ -132,7 +132,7 @@ fn a_reader_among_others_does_not_become_a_writer() {
 }
 
 #[test]
-fn what_is_written_is_not_seen_by_reads_and_scans_before_its_commit() {
+fn writes_are_not_seen_by_reads_and_scans_before_their_commit() {
     for mode in modes() {
         let bench = Bench::open(mode, &[10, 20]);
         let mut writer = begin(&bench);

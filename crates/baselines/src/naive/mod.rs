@@ -33,7 +33,7 @@ pub struct Naive {
     htm: Htm,
     /// The budget of whole procedures.
     budget: Budget,
-    /// Held by a procedure that does not run in a region, and by the commits of all else.
+    /// Held by a procedure that does not run in a region, and by the commit of every other transaction.
     lock: Arc<SpinLock>,
     lock_steps: u32,
     /// Deliberately broken: each thread has a lock of its own.
@@ -60,8 +60,8 @@ const OPTIONS: [Knob; 5] = {
 impl Protocol for Naive {
     const INFO: ProtocolInfo = ProtocolInfo {
         name: "naive",
-        summary: "a whole procedure in one region, or under one lock of the database if that does not commit; all \
-            else as silo, committed under the lock",
+        summary: "runs a whole procedure in one region, or under one lock of the database if that does not commit; \
+            other transactions run as under silo and commit under the lock",
         source: "Wang et al., Using Restricted Transactional Memory to Build a Scalable In-Memory Database, EuroSys \
             2014, §7.3.2; DBX-TC, §2.2",
         requirements: Requirements { plan: false, regions: true },

@@ -25,7 +25,7 @@ fn begin(bench: &Bench<Naive>) -> Open {
 }
 
 fn change(bench: &Bench<Naive>, open: &mut Open, key: u64) -> i64 {
-    bench.change(open, key, |value| value + 1).expect("nobody holds it")
+    bench.change(open, key, |value| value + 1).expect("no transaction holds it")
 }
 
 fn insert(bench: &Bench<Naive>, open: &mut Open, key: u64) {
@@ -62,7 +62,7 @@ fn noted(open: &mut Open) -> [usize; 2] {
 }
 
 #[test]
-fn what_runs_whole_notes_nothing_until_it_ends() {
+fn a_transaction_that_runs_whole_notes_nothing_until_it_ends() {
     for mode in all_modes() {
         let bench = Bench::<Naive>::open(mode, &[10, 20]);
         let touch = |open: &mut Open| {
@@ -70,7 +70,7 @@ fn what_runs_whole_notes_nothing_until_it_ends() {
             let mut scan = Scan::default();
             let (low, high) = (Bound::Unbounded, Bound::Unbounded);
             bench.cells.index.scan(low, high, Direction::Forward, &mut scan.cursor).expect("ordered");
-            while open.scan_next(&bench.cells, &mut scan, ColumnSet::ALL).expect("nobody holds it").is_some() {}
+            while open.scan_next(&bench.cells, &mut scan, ColumnSet::ALL).expect("no transaction holds it").is_some() {}
             let savepoint = open.savepoint();
             change(&bench, open, Y);
             open.rollback_to(savepoint);
@@ -101,7 +101,7 @@ fn what_runs_whole_notes_nothing_until_it_ends() {
 
 /// It could not find out: it validates nothing.
 #[test]
-fn nobody_commits_a_write_while_a_transaction_runs_whole() {
+fn no_transaction_commits_a_write_while_another_runs_whole() {
     for mode in all_modes() {
         let bench = Bench::<Naive>::open(mode, &[10, 20]);
         let [begun, committed] = [const { AtomicBool::new(false) }; 2];
@@ -140,7 +140,7 @@ fn nobody_commits_a_write_while_a_transaction_runs_whole() {
 
 /// Write skew, of which the other transaction is refuted.
 #[test]
-fn what_others_read_they_validate_against_what_ran_whole() {
+fn readers_validate_against_a_transaction_that_ran_whole() {
     for mode in all_modes() {
         let bench = Bench::<Naive>::open(mode, &[10, 20]);
         let mut other = begin(&bench);
@@ -162,7 +162,7 @@ fn what_others_read_they_validate_against_what_ran_whole() {
 
 /// That it has changed since is no reason to run it again.
 #[test]
-fn what_a_rolled_back_procedure_saw_held_together() {
+fn reads_of_a_rolled_back_procedure_were_consistent() {
     for mode in all_modes() {
         let bench = Bench::<Naive>::open(mode, &[10, 20]);
         let (mut whole, mut open) = (bench.protocol.whole().expect("it has it"), begin(&bench));

@@ -37,7 +37,7 @@ const LOCK_STEPS: Knob = Knob {
 impl Protocol for NoWait {
     const INFO: ProtocolInfo = ProtocolInfo {
         name: "nowait",
-        summary: "strict two-phase locking; aborts instead of waiting; locks the gaps of what it scans",
+        summary: "strict two-phase locking; aborts instead of waiting; locks the gaps of its scans",
         source: "Bernstein, Hadzilacos, Goodman 1987, ch. 3; Yu et al., Staring into the Abyss, VLDB 2014",
         requirements: Requirements { plan: false, regions: false },
         capabilities: Capabilities { ad_hoc: true, strict: true, epoch_order: true, ..Capabilities::NONE },

@@ -1,4 +1,4 @@
-//! Commit: lock, draw the timestamp, leave it at what was read, validate, install.
+//! Commit: lock the write set, draw the timestamp, leave it in the records that were read, validate, install.
 //!
 //! 1. Lock the records to be written in address order. A record that changed since it was read ends the
 //!    attempt at once.

@@ -47,8 +47,8 @@ const LOCK_STEPS: Knob = Knob {
 impl Protocol for Occ {
     const INFO: ProtocolInfo = ProtocolInfo {
         name: "occ",
-        summary: "optimistic; validates under the locks of its write set; timestamps lie above those of all readers \
-            of what is overwritten",
+        summary: "optimistic; validates under the locks of its write set; a commit's timestamp lies above those \
+            of all readers of the rows that it overwrites",
         source: "Kung and Robinson, On Optimistic Methods for Concurrency Control, TODS 1981; the baseline of Wu and \
             Tan, HTCC, USENIX ATC 2016",
         requirements: Requirements { plan: false, regions: false },

@@ -56,7 +56,7 @@ fn delete(bench: &Bench<Occ>, open: &mut Worker<State>, key: u64) {
 fn commit(mut open: Worker<State>) -> (Tid, Worker<State>) {
     match open.commit(&mut NoRedo) {
         Ok(Outcome::Committed(tid)) => (tid, open),
-        other => panic!("nobody is in its way: {other:?}"),
+        other => panic!("no conflict: {other:?}"),
     }
 }
 
@@ -70,7 +70,7 @@ fn far_ahead(bench: &Bench<Occ>, mut open: Worker<State>, writes: bool) -> Tid {
 }
 
 #[test]
-fn who_overwrites_comes_after_all_readers() {
+fn a_transaction_that_overwrites_comes_after_all_readers() {
     for writes in [false, true] {
         let bench = bench();
         let mut reader = begin(&bench);
@@ -84,7 +84,7 @@ fn who_overwrites_comes_after_all_readers() {
 
 /// A node version proves the absence.
 #[test]
-fn who_inserts_comes_after_all_who_found_the_key_absent() {
+fn an_insertion_comes_after_all_that_found_the_key_absent() {
     for writes in [false, true] {
         let bench = bench();
         let mut reader = begin(&bench);
@@ -98,7 +98,7 @@ fn who_inserts_comes_after_all_who_found_the_key_absent() {
 
 /// The key was found absent before another linked a placeholder, which the insertion fills.
 #[test]
-fn who_fills_a_placeholder_of_another_comes_after_all_who_found_the_key_absent() {
+fn an_insertion_into_a_foreign_placeholder_comes_after_all_that_found_the_key_absent() {
     let bench = bench();
     let mut reader = begin(&bench);
     assert_eq!(read(&bench, &mut reader, ABSENT), None);
@@ -114,7 +114,7 @@ fn who_fills_a_placeholder_of_another_comes_after_all_who_found_the_key_absent()
 /// The absence was read in a record: a tombstone that is unlinked, or the placeholder of an insertion that is
 /// taken back.
 #[test]
-fn who_inserts_comes_after_all_who_read_a_record_that_was_unlinked() {
+fn an_insertion_comes_after_all_readers_of_a_record_that_was_unlinked() {
     for deleted in [false, true] {
         let bench = bench();
         let key = if deleted { Y } else { ABSENT };
@@ -145,7 +145,7 @@ fn who_inserts_comes_after_all_who_read_a_record_that_was_unlinked() {
 
 /// A row that a transaction inserted and deleted again leaves no version: the transaction only found the key absent.
 #[test]
-fn who_inserts_comes_after_an_insertion_that_came_to_nothing() {
+fn an_insertion_comes_after_an_insertion_that_was_undone() {
     let bench = bench();
     let mut nothing = begin(&bench);
     insert(&bench, &mut nothing, ABSENT);
@@ -158,7 +158,7 @@ fn who_inserts_comes_after_an_insertion_that_came_to_nothing() {
 
 /// One absence alone is read at the newest deletion that was unlinked, which may be above what an insertion has seen.
 #[test]
-fn an_insertion_comes_after_one_who_read_its_placeholder_alone() {
+fn an_insertion_comes_after_a_transaction_that_read_only_its_placeholder() {
     let bench = bench();
     let mut inserts = begin(&bench);
     insert(&bench, &mut inserts, ABSENT);

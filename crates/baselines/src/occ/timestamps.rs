@@ -1,6 +1,6 @@
 //! Read timestamps: which transactions, by their commit timestamps, have read the newest version of a record.
 //!
-//! The word is the protocol's own one of the record header: the newest TID at which a transaction read the
+//! The word is the protocol's own one of the record header. It is the newest TID at which a transaction read the
 //! record, or found its key absent there. Access rules:
 //! 1. Any thread may raise it; it never falls, and is not reset with a new version, whose TID is above it.
 //! 2. A reader raises it first, fences, and then finds the TID word unchanged and not locked by another. A

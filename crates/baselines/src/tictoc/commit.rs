@@ -5,7 +5,7 @@
 //!    overwritten versions, above this worker's last, and in E. If a key is given its first row, it is above
 //!    the timestamps of transactions that relied on absences.
 //! 3. Validate: once the timestamp is announced, node versions have their values. Every version read is valid at the
-//!    commit timestamp: this was known when it was read, or it is still current and is extended to it.
+//!    commit timestamp. This was known when it was read, or it is still current and is extended to it.
 //! 4. Install, open and unlock, record by record: the new version's TID and read timestamp are the commit timestamp.
 //!
 //! A transaction that wrote nothing does step 3 at the newest TID that it saw.

@@ -47,8 +47,8 @@ const LOCK_STEPS: Knob = Knob {
 impl Protocol for TicToc {
     const INFO: ProtocolInfo = ProtocolInfo {
         name: "tictoc",
-        summary: "optimistic; commits where all that was read is valid, by read timestamps that are extended at \
-            commit; not in real-time order",
+        summary: "optimistic; commits at a timestamp at which all its reads are valid, and extends read timestamps for \
+            that; not in real-time order",
         source: "Yu et al., TicToc: Time Traveling Optimistic Concurrency Control, SIGMOD 2016",
         requirements: Requirements { plan: false, regions: false },
         capabilities: Capabilities {

@@ -42,7 +42,7 @@ impl Stage {
         let mut open = self.begin();
         self.read(&mut open, X);
         self.change(&mut open, HOT);
-        self.commit(open).0.expect("nobody is about")
+        self.commit(open).0.expect("it runs alone")
     }
 
     fn is_serializable(&self) -> bool {
@@ -148,7 +148,7 @@ fn a_record_that_is_claimed_is_closed_until_it_is_given_back() {
 /// A transaction that wrote nothing, and one that gives up (promise g), have seen versions that are valid at
 /// one timestamp.
 #[test]
-fn what_a_reader_saw_stays_valid_up_to_the_newest_of_it() {
+fn reads_stay_valid_up_to_the_newest_timestamp_among_them() {
     for gives_up in [false, true] {
         let mut stage = Stage::new();
         stage.promise_x();
@@ -174,7 +174,7 @@ fn what_a_reader_saw_stays_valid_up_to_the_newest_of_it() {
 /// An absence that a node version proves, and X as it was: T found the key absent and overwrote X. So a transaction
 /// that inserts the key comes after T, and cannot have seen X before.
 #[test]
-fn an_insertion_comes_after_those_who_found_its_key_absent() {
+fn an_insertion_comes_after_transactions_that_found_its_key_absent() {
     let mut stage = Stage::new();
     stage.promise_x();
     let mut inserts = stage.begin();
@@ -190,7 +190,7 @@ fn an_insertion_comes_after_those_who_found_its_key_absent() {
 
 /// The same, where the key was deleted: its record is found by the one, and unlinked before the other.
 #[test]
-fn an_insertion_comes_after_those_who_read_a_record_that_was_unlinked() {
+fn an_insertion_comes_after_readers_of_a_record_that_was_unlinked() {
     let mut stage = Stage::new();
     stage.promise_x();
     let mut deletes = stage.begin();
@@ -216,7 +216,7 @@ fn an_insertion_comes_after_those_who_read_a_record_that_was_unlinked() {
 
 /// The same, where the record is the placeholder of an insertion that is taken back.
 #[test]
-fn an_insertion_comes_after_those_who_read_a_placeholder_that_was_unlinked() {
+fn an_insertion_comes_after_readers_of_a_placeholder_that_was_unlinked() {
     let mut stage = Stage::new();
     stage.promise_x();
     let mut inserts = stage.begin();
@@ -236,7 +236,7 @@ fn an_insertion_comes_after_those_who_read_a_placeholder_that_was_unlinked() {
 
 /// The same, where the one finds the key absent before a placeholder is linked, and the other finds the placeholder.
 #[test]
-fn an_insertion_into_the_placeholder_of_another_comes_after_those_who_found_the_key_absent() {
+fn an_insertion_into_a_foreign_placeholder_comes_after_transactions_that_found_the_key_absent() {
     let mut stage = Stage::new();
     stage.promise_x();
     let mut inserts = stage.begin();

@@ -97,7 +97,7 @@ pub(super) fn is_valid(core: &Core, read: &Read<ValidUpTo>, at: Tid, is_own: imp
 }
 
 /// The same, for a version on which a write builds. It must be current and not locked. If its record was unlinked, or
-/// is being unlinked, the transaction no longer finds its own write, and may have written a second record for the key.
+/// is being unlinked, the transaction no longer finds its own write. It may have written a second record for the key.
 pub(super) fn is_current(core: &Core, table: &Table, record: RecordPtr, seen: TidWord, at: Tid) -> bool {
     let tid_word = record_header::tid_word(&table.record_layout, record);
     // ORDERING: the record is looked up before; the lock is taken before it is unlinked.

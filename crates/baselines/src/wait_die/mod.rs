@@ -1,8 +1,8 @@
 //! Wait-die strict two-phase locking with gap locks: an older transaction waits for younger ones, a younger one dies.
 //!
 //! Source: Rosenkrantz, Stearns, Lewis, System Level Concurrency Control for Distributed Database Systems,
-//! TODS 1978, §4; locking as in Bernstein, Hadzilacos, Goodman, Concurrency Control and Recovery in Database
-//! Systems, 1987, ch. 3. `README.md` beside this file has the argument.
+//! TODS 1978, §4. Locking as in Bernstein, Hadzilacos, Goodman, Concurrency Control and Recovery in Database Systems,
+//! 1987, ch. 3. `README.md` beside this file has the argument.
 
 use std::sync::atomic::Ordering;
 use std::time::Duration;

@@ -2,8 +2,8 @@
 //!
 //! Branch and bound. Some vertex of a shortest cycle must be removed: its vertices are tried one after
 //! another, and those tried before are kept. Cycles that share no vertex give a lower bound on the cost: each
-//! loses at least its cheapest vertex. The search begins with SCC greedy's set, and ends with the best set so
-//! far when its steps are used up, so it is never worse.
+//! loses at least its cheapest vertex. The search begins with SCC greedy's set. It ends with the best set so far when
+//! its steps are used up, so it is never worse.
 //!
 //! A component fits into the bits of a word. One step takes O(V³ / 64), and there are 2^V steps at worst. So
 //! [`Settings::search_steps_max`](crate::Settings::search_steps_max) bounds them.

@@ -131,7 +131,7 @@ fn a_reader_and_a_writer_both_commit() {
 }
 
 #[test]
-fn writes_that_nobody_read_do_not_conflict() {
+fn writes_without_readers_do_not_conflict() {
     let batch = at_rows(&[(&[], &[1, 2]), (&[], &[2, 1]), (&[3], &[1]), (&[], &[1])]);
     for settings in all_settings() {
         let decided = batch.reorder(&settings);

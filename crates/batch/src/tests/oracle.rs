@@ -87,8 +87,8 @@ fn latest_first(decided: &Decided) -> Vec<usize> {
     order
 }
 
-/// Checks a decision. Each transaction occurs once; those that commit are in a serial order; the edges run
-/// forward in it and allow no order that is not serial.
+/// Checks a decision. Each transaction occurs once, and those that commit are in a serial order. The edges run forward
+/// in it and allow no order that is not serial.
 pub(super) fn check(state: &State, batch: &[Executed], decided: &Decided) -> Result<(), String> {
     let mut all = [&decided.order[..], &decided.aborted, &decided.stale].concat();
     replay(state, batch, &decided.order)?;

@@ -1,5 +1,5 @@
 //! SmallBank as in the paper (§5.2). Its transactions are a customer's balance, a deposit, a transfer from checking to
-//! savings, a transfer to another customer, and a withdrawal, all with equal frequency.
+//! savings, a transfer to another customer, and a withdrawal. All have equal frequency.
 //!
 //! A withdrawal checks both accounts, and withdraws nothing if their sum is too small. The number of changed rows tells
 //! which, so the final sum of the bank is known exactly. (The original SmallBank overdraws, with a penalty.)

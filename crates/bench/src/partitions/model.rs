@@ -1,6 +1,6 @@
 //! Measures the model's times by the benchmark, and compares the model with measurements.
 //!
-//! | time | run | what is taken |
+//! | time | run | measured value |
 //! |---|---|---|
 //! | `single` (`tsp`) | no transaction over two partitions, no undo, `blocking` | an owner's time a transaction |
 //! | `single_speculated` (`tspS`) | the same with undo | the same |

@@ -169,11 +169,11 @@ fn canary_a_carrier_out_of_order_is_noticed() {
     }
 }
 
-/// Prints the figures of `costs`: `cargo test --release -p seriatim-bench --lib what_an_owner -- --ignored
+/// Prints the figures of `costs`: `cargo test --release -p seriatim-bench --lib time_of_an_owner -- --ignored
 /// --nocapture`.
 #[test]
 #[ignore = "a measurement, for a quiet machine"]
-fn what_an_owner_takes() {
+fn time_of_an_owner() {
     use super::store::{Act, FragmentValues, Work};
     use seriatim_base::clock::Instant;
     use seriatim_partition::{

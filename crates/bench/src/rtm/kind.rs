@@ -71,7 +71,7 @@ mod tests {
     }
 
     #[test]
-    fn the_three_kinds_are_told_apart_and_nothing_else_is_taken_for_one() {
+    fn the_three_kinds_are_distinguished_and_nothing_else_is_taken_for_one() {
         assert_eq!(ends("exit 0"), Ok(RtmKind::Commits));
         assert_eq!(ends("exit 3"), Ok(RtmKind::Aborts));
         assert_eq!(ends("kill -ILL $$"), Ok(RtmKind::Faults));
@@ -81,7 +81,7 @@ mod tests {
     }
 
     #[test]
-    fn the_kind_is_said_in_lines() {
+    fn the_kind_is_reported_in_lines() {
         let hidden =
             Detection { cpuid_rtm: false, always_abort: false, probe_commits: false, reason: "hidden".to_owned() };
         let said = text(&hidden, Some(RtmKind::Aborts));

@@ -42,9 +42,9 @@ impl KeyCodec {
         KeyCodec::new(table, &table.key)
     }
 
-    /// The codec of an index's entries: the index's columns, then, if it is not unique, those columns of the
-    /// primary key that are not among them. So too in a unique index of distinct NULLs, but only in entries
-    /// that have one.
+    /// The codec of an index's entries: the index's columns, then further ones if it is not unique. These are the
+    /// columns of the primary key that are not among the index's. A unique index of distinct NULLs also has
+    /// them, but only in entries with a NULL.
     pub fn for_index(index: &IndexDef, table: &TableDef) -> KeyCodec {
         let mut parts = index.parts.clone();
         if table.has_shared_keys(index) {
@@ -214,8 +214,8 @@ impl KeyCodec {
         KeyRange::of_parts(prefix, self.format)
     }
 
-    /// The range of keys between two bounds on their first columns: an included bound takes in every key that begins
-    /// with it, an excluded one none. With one bound, of a value, there is no NULL in the range: see
+    /// The range of keys between two bounds on their first columns. An included bound takes in every key that begins
+    /// with it, an excluded one takes in none. With one bound, of a value, there is no NULL in the range: see
     /// [`KeyCodec::leave_out_nulls`].
     #[inline]
     pub fn range_between<P: KeyParts>(&self, low: Bound<&P>, high: Bound<&P>) -> KeyRange {

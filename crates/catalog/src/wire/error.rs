@@ -68,7 +68,7 @@ impl std::error::Error for Malformed {}
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum DecodeError {
-    /// They are not what they should be.
+    /// They differ from the expected bytes.
     Malformed(Malformed),
     /// Memory for a long text could not be had.
     OutOfMemory(OutOfMemory),

@@ -206,8 +206,8 @@ impl Field {
         Some(Added { amount: i64::try_from(after - before).ok()?, value_bytes })
     }
 
-    /// The amount by which the new value exceeds the old one, the value to which it is to be added, and the
-    /// range of the column. `None` if amounts cannot be added to the column.
+    /// The amount by which the new value exceeds the old one and the value to which it is to be added. Also the range
+    /// of the column. `None` if amounts cannot be added to the column.
     ///
     /// # Safety
     /// As [`Field::put`], of all blocks.

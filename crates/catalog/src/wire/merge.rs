@@ -7,7 +7,7 @@ use super::RowWire;
 use super::field::Field;
 use crate::{ColumnLocation, ColumnSet, ColumnUse, NoOutOfLine, RowPart, RowRef, RowWriter};
 
-/// The amount that `after` adds to a sum of `base`, and a quarter of the column's range, if `newer` is that
+/// The amount that `after` adds to a sum of `base`, and a quarter of the column's range. `None` unless `newer` is that
 /// far away from the end towards which the amount leads.
 ///
 /// # Safety
@@ -26,8 +26,8 @@ unsafe fn amount_with_room(field: &Field, [base, newer, after]: [*const u8; 3]) 
 }
 
 impl RowWire {
-    /// Whether two row versions of the table belong to one row, by its fixed part if it has one, and have the
-    /// same values in these columns.
+    /// Whether two row versions of the table belong to one row and have the same values in these columns. The fixed
+    /// part identifies the row, if there is one.
     ///
     /// # Safety
     /// Rules 1 to 3 of `RowRef`.
@@ -39,7 +39,7 @@ impl RowWire {
 
     /// Whether `newer` has room for the amounts that `after` adds to `sums` of `base`. At most `adders`
     /// transactions at a time, this one among them, may find room in the same way. The value must be a quarter
-    /// of the column's range away from its end, and the amount no more than the adder's share of that quarter.
+    /// of the column's range away from its end. The amount must be no more than the adder's share of that quarter.
     ///
     /// # Safety
     /// As [`RowWire::merge`].
@@ -60,9 +60,9 @@ impl RowWire {
     }
 
     /// Calls `see` with the amount that `after` adds to each of `sums` of `base`. It also passes the most that one of
-    /// at most `adders` may add in that direction until all of it is added up: its share of a quarter of the column's
-    /// range. Returns false if `see` does, if amounts cannot be added to a column, or if `newer` is less than a quarter
-    /// away from the end towards which the amount leads.
+    /// at most `adders` may add in that direction until all of it is added up. That is its share of a quarter of the
+    /// column's range. Returns false if `see` does, or if amounts cannot be added to a column. It also does if `newer`
+    /// is less than a quarter away from the end towards which the amount leads.
     ///
     /// # Safety
     /// As [`RowWire::merge`].
@@ -118,8 +118,8 @@ impl RowWire {
     /// of `newer`, another update of `base`. Columns to which it only adds get its amounts on top of `newer`'s sum. The
     /// other changed columns are as in `newer`, except for those that it has set blindly.
     ///
-    /// False if it would not be the same update: `newer` has another value in a column that it used, another
-    /// fixed part, or a sum that leaves its range. Then `after` may have changed in part.
+    /// False if it would not be the same update. Then `newer` has another value in a column that it used, another fixed
+    /// part, or a sum that leaves its range. Then `after` may have changed in part.
     ///
     /// # Safety
     /// Rules 1 to 3 of `RowRef` for all three; `after` is private to the caller, and in all columns but those

@@ -336,7 +336,7 @@ impl RowWire {
         end_of(rest)
     }
 
-    /// Adds to a column of an updated row what an encoded delta says.
+    /// Adds the amount of an encoded delta to a column of an updated row.
     ///
     /// # Errors
     /// As [`RowWire::decode_row`], or if the sum does not fit the column; then the row is as it was.
@@ -461,7 +461,7 @@ impl Iterator for SetBits {
 /// Rows differ in a column that no update changes.
 struct NotUpdatable;
 
-/// In which of the updatable columns two rows differ.
+/// The updatable columns in which two rows differ.
 #[derive(Clone, Copy)]
 enum Differing<'f> {
     Nowhere,

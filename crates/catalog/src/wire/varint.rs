@@ -1,4 +1,4 @@
-//! Integers in as few bytes as they need: LEB128, seven bits a byte, low bits first, the top bit set on all
+//! Integers in as few bytes as they need (LEB128). A byte has seven bits, low bits first, and the top bit is set on all
 //! bytes but the last.
 //!
 //! One number has one encoding: a last byte of zero after others, or bits beyond the 64th, are refused.

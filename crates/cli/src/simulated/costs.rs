@@ -1,9 +1,9 @@
 //! `seriatim simulate costs`: measures the costs of steps on this machine.
 //!
-//! Every protocol runs small workloads twice: on one thread of a plain build, for the time of a transaction,
-//! and on one simulated core, for its steps. The costs are those by which steps explain times best ([`fit`]).
-//! Then each workload of the registry is measured in the same way, with and without regions, and the costs of
-//! first touches are scaled to its time.
+//! Every protocol runs small workloads twice. The run on one thread of a plain build gives the time of a transaction,
+//! and the one on a simulated core gives its steps. The costs are those by which steps explain times best ([`fit`]).
+//! Then each workload of the registry is measured in the same way, with and without regions. The costs of first touches
+//! are scaled to its time.
 //!
 //! Threads run first, in rounds through all protocols, so that a temporary disturbance of the machine affects
 //! all protocols alike. Times are processor times, and the shortest of all rounds counts. Steps do not depend

@@ -1,8 +1,8 @@
 //! How long the epochs of a database last.
 //!
-//! TIDs have 45 bits for the epoch, and a database never reuses an epoch. The ticker ends one every 10 ms, and so does
-//! each flush that a caller awaits: at 8,000 flushes a second the epochs of a new database last 139 years. When they
-//! are used up the log stops, and the database can only be inspected.
+//! TIDs have 45 bits for the epoch, and a database never reuses an epoch. The ticker ends one every 10 ms, and each
+//! flush that a caller awaits ends one. At 8,000 flushes a second the epochs of a new database last 139 years. When
+//! they are used up the log stops, and the database can only be inspected.
 
 use std::time::Duration;
 
@@ -85,7 +85,7 @@ mod tests {
     }
 
     #[test]
-    fn a_recovery_tells_when_a_year_of_ticks_is_left() {
+    fn a_recovery_warns_when_a_year_of_ticks_is_left() {
         assert_eq!(notice(Epoch(EPOCH_LIMIT - YEAR_OF_TICKS)), None);
         let told = notice(Epoch(EPOCH_LIMIT - YEAR_OF_TICKS / 2)).expect("less is left");
         assert!(told.contains("in 182 days"), "{told}");

@@ -207,7 +207,7 @@ mod tests {
         let mut runner = db.runner();
         for id in 0..20 {
             let item = Item { id, tag: 100 + id, group: id as u32 % 3, shelf: id as u32 % 4 };
-            runner.transact(|tx| tx.insert(&items, &item)).expect("nobody is in the way");
+            runner.transact(|tx| tx.insert(&items, &item)).expect("no conflict");
         }
         assert_eq!(db.check_indexes().expect("nothing is wrong yet")[0].rows, 20);
         let set = db.inner().find("item").expect("it is there");
@@ -218,7 +218,7 @@ mod tests {
             let row = unsafe { RowRef::from_raw(row.as_ptr()) };
             index.table.codec.encode_row(row, |entry| corrupt(tx, index, entry))
         });
-        corrupted.expect("nobody is in the way");
+        corrupted.expect("no conflict");
         db.check_indexes().expect_err("something is wrong now")
     }
 

@@ -32,8 +32,9 @@ enum State<'w> {
 
 /// The epoch in which the current checkpoint began.
 ///
-/// Invariant: until the checkpoint ends, commits of that epoch or a later one log a whole row if the old version is of
-/// an earlier epoch. So a row with a version of that epoch or a later one is in the log from there on as a whole.
+/// Invariant: until the checkpoint ends, commits of that epoch or a later one may log whole rows. They do so if the old
+/// version is of an earlier epoch. So a row with a version of that epoch or a later one is in the log from there on as
+/// a whole.
 #[derive(Debug, Default)]
 pub(crate) struct WholeBefore(CacheAligned<AtomicU64>);
 

@@ -53,8 +53,8 @@ pub(crate) struct Home {
     locks: Mutex<Option<Locks>>,
 }
 
-/// The directories of a database, held and locked. Its own directory is locked, and the file `LOCK` in it, as
-/// older versions and some file systems lock only that; also the directories of its logs.
+/// The directories of a database, held and locked. Its own directory is locked, and the directories of its logs. The
+/// file `LOCK` is locked too, as older versions and some file systems lock only that.
 struct Locks {
     /// By canonical path.
     directories: BTreeMap<PathBuf, Option<Box<dyn DiskLock>>>,
@@ -317,9 +317,9 @@ fn empty() -> Manifest {
 /// Creates the directory and its missing parents, durably.
 ///
 /// Each is made durable before anything is put into it. So among existing directories only the last may have a
-/// name that is not durable, as its creator was killed: it is synced in any case. Its parents are durable, or
-/// their creators are responsible for them. A new directory whose sync fails is removed: a second sync of the
-/// same name may report a false success.
+/// name that is not durable, as its creator was killed. It is synced in any case. Its parents are durable, or their
+/// creators are responsible for them. A new directory whose sync fails is removed: a second sync of the same name may
+/// report a false success.
 fn create_directory(disk: &dyn Disk, directory: &Path) -> Result<(), OpenError> {
     let create = || {
         let mut missing = Vec::new();

@@ -1,8 +1,9 @@
-//! Secondary indexes after a recovery: made again from the rows, by ordinary transactions. Primary keys with floats are
-//! compared with their rows meanwhile: revisions before wrote a row at -0.0, or at a NaN of any bits, where none is
-//! looked for now.
+//! Secondary indexes after a recovery. Ordinary transactions build them again from the rows. They also compare primary
+//! keys that contain floats with their rows. Earlier revisions stored rows at the keys -0.0 and NaN with any bits.
+//! Lookups no longer search there.
 //!
-//! The log does not hold them, so they cannot disagree with it. All threads work on one table at a time.
+//! The log has no entries of secondary indexes, so they cannot disagree with it. All threads work on one table at a
+//! time.
 
 use std::sync::Arc;
 use std::time::Duration;

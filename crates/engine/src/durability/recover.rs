@@ -35,8 +35,8 @@ use crate::table::TableSet;
 pub struct Recovery {
     /// The database has every transaction of an epoch up to this one, and no effect of a later one.
     pub durable_epoch: u64,
-    /// The number of the recovered snapshot, where durability is by snapshot (option `durable_snapshots` of
-    /// `dbx-tc`). The database has all that this snapshot showed, and nothing else.
+    /// The number of the recovered snapshot, if durability is by snapshot. The database has everything that this
+    /// snapshot showed, and nothing else.
     pub durable_snapshot: Option<u64>,
     /// Rows loaded from the checkpoint.
     pub checkpoint_rows: u64,

@@ -93,7 +93,7 @@ fn a_database_that_has_few_ids_of_tables_left_tells_so_before_they_are_used_up()
 
 /// Commits late in the range of epochs survive a power cut like others, and an opening tells that few are left.
 #[test]
-fn a_database_near_the_last_epoch_recovers_and_tells_how_many_are_left() {
+fn a_database_near_the_last_epoch_recovers_and_reports_how_many_are_left() {
     let disk = FaultyDisk::new(3);
     let mut first = EPOCH_LIMIT - 2_000;
     for id in 1..=4 {
@@ -202,7 +202,7 @@ fn a_checkpoint_and_a_check_have_helpers_at_the_same_time_beside_all_workers() {
 }
 
 #[test]
-fn a_logger_ends_the_epoch_of_who_waits_and_of_nobody_else() {
+fn a_logger_ends_an_epoch_only_if_a_caller_waits_for_it() {
     for durability in [Durability::Group, Durability::Sync] {
         let disk = FaultyDisk::new(31);
         let db = Settings { durability: Some(durability), ..repairing_on(&disk) }.open().expect("it opens");
@@ -445,7 +445,7 @@ fn a_checkpoint_leaves_out_what_has_changed_since_it_began() {
             let written = db.runner().transact(|tx| {
                 ids.clone().try_for_each(|id| tx.update(notes, &id, |row| row.set_other(Some(mark))).map(drop))
             });
-            written.expect("nobody is in the way");
+            written.expect("no conflict");
             db.flush().expect("the disk works");
             bytes() - before
         };
@@ -458,7 +458,7 @@ fn a_checkpoint_leaves_out_what_has_changed_since_it_began() {
                 let second = logged(&db, &notes, 0..ROWS, "b");
                 assert!(second < first / 4, "{}: patches, not {second} bytes of rows", protocol.name);
                 let inserted = |tx: &TxCore| (1000..1200).try_for_each(|id| tx.insert(&notes, &note(id, 10)));
-                db.runner().transact(inserted).expect("nobody is in the way");
+                db.runner().transact(inserted).expect("no conflict");
             }
         });
         let checkpoint = take(&db, 50, None, &watch).expect("the disk works");
@@ -526,7 +526,7 @@ fn a_checkpoint_that_waits_holds_no_memory_back_and_sees_what_is_there_all_the_t
                 1 => tx.put(&notes, &Note { text: text.clone(), ..note(id, 0) }).map(drop),
                 _ => tx.put(&notes, &Note { text: text.clone(), ..note(id + 60, 0) }).map(drop),
             });
-            changed.expect("nobody is in the way");
+            changed.expect("no conflict");
             db.step();
         });
         let checkpoint = take(&db, 100, Some(1 << 20), &watch).expect("the disk works");
@@ -592,7 +592,7 @@ struct Rated {
     rate: f64,
 }
 
-/// As revisions before wrote keys: by the total order of IEEE 754.
+/// Earlier revisions encoded keys by the total order of IEEE 754.
 #[test]
 fn a_row_at_a_key_that_no_lookup_finds_is_refused_when_the_database_is_opened() {
     for rate in [-0.0, f64::from_bits(f64::NAN.to_bits() | 1), -f64::NAN, 0.0, f64::NAN, -1.0] {
@@ -602,7 +602,7 @@ fn a_row_at_a_key_that_no_lookup_finds_is_refused_when_the_database_is_opened() 
         let bits = rate.to_bits();
         let before = Key::Word8(if bits >> 63 == 0 { bits | 1 << 63 } else { !bits });
         let insert = |tx: &TxCore| tx.insert_at(&table.set, before, |row| Rated { rate }.encode(row), OnExists::Refuse);
-        assert!(*db.runner().transact(insert).expect("nobody is about"));
+        assert!(*db.runner().transact(insert).expect("it runs alone"));
         drop(table);
         db.close().expect("the disk works");
         let opened = on(&disk).open();
@@ -629,7 +629,7 @@ fn tables_that_are_not_created_give_their_memory_back() {
     let finished = |table: TableBuilder| table.finish().expect("a table");
     let lines = db.create(finished(table("line"))).expect("the disk works");
     let absent = db.runner().transact(|tx| Ok(tx.get_at(&lines, Key::Word16(0), ColumnSet::ALL)?.is_none()));
-    assert!(*absent.expect("nobody is about"));
+    assert!(*absent.expect("it runs alone"));
     drop(lines);
     let inner = db.inner();
     let kept = || (inner.environment.memory.in_use_bytes(), inner.environment.census.bytes());

@@ -44,7 +44,7 @@ impl ExecutorSession for Runner {
 }
 
 #[test]
-fn a_watcher_that_goes_on_with_work_that_had_stalled_has_another_thread_watch() {
+fn a_watcher_that_resumes_stalled_work_appoints_another_watcher() {
     let engine = Settings::default().open().expect("in memory");
     let (shared, sessions) = (Arc::new(shared::<Runner>(2)), engine.clone());
     let owners = shared.owners.as_ref().expect("threads own partitions");

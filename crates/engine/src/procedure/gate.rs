@@ -201,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn who_waits_is_let_in_before_those_who_come_later_on_the_side_that_is_open() {
+    fn a_waiter_enters_before_later_arrivals_of_the_open_side() {
         for side in [Side::Chains, Side::Others] {
             let gate = Gate::default();
             assert!(gate.enter(side, PATIENT), "the gate is free");
@@ -223,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn who_gives_up_holds_nobody_back() {
+    fn a_waiter_that_gives_up_holds_no_other_back() {
         let gate = Gate::default();
         let open = gate.chain().expect("the gate is free");
         thread::scope(|scope| {

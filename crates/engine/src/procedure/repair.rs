@@ -354,7 +354,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_known_by_its_record_may_have_met_any() {
+    fn a_run_without_known_records_may_conflict_with_any() {
         let of = |touches: &'static [(u32, Option<usize>)]| {
             let touched: Touched<'_> = &|_, visit| touches.iter().for_each(|(at, record)| visit(*at, *record));
             repairs().after(&[Runs::one(0, 1)], touched)[0].clone()

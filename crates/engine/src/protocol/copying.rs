@@ -1,4 +1,4 @@
-//! The protocol that copies rows notices every row that is kept for too long.
+//! Tests of the test protocol that copies rows. It detects a row that is used after the transaction must release it.
 
 use std::ops::Bound;
 
@@ -15,7 +15,7 @@ use seriatim_txn::{
 use crate::index::read_primary;
 use crate::{DynHandle, Engine, Settings, TxCore};
 
-/// A number read from a row that is gone.
+/// A number that is read from a row after its copy was overwritten.
 const GONE: u64 = u64::from_ne_bytes([POISON; 8]);
 
 /// Cells whose values are ten times their ids, with an index by value; and a worker with an open transaction.
@@ -129,7 +129,7 @@ fn an_index_entry_that_is_followed_after_the_next_step_leads_nowhere() {
 }
 
 #[test]
-fn what_was_peeked_is_gone_when_the_buffer_is_used_again() {
+fn a_peeked_row_is_gone_when_its_buffer_is_reused() {
     let mut bench = Bench::open();
     bench.worker.abort();
     let inner = bench.engine.inner();
@@ -176,7 +176,7 @@ impl Redo for RetainingRedo {
 }
 
 #[test]
-fn what_was_reported_is_gone_after_the_call() {
+fn a_reported_row_is_gone_after_the_call() {
     let mut bench = Bench::open();
     let places = bench.table().layout.places.clone();
     let mut gone = Vec::new();

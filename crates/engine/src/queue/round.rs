@@ -4,7 +4,7 @@
 //! Edges say which decision comes before which. They point forward in the order, so the first decision that is not made
 //! can always be made. Each caller is notified to join, and makes its own decision when all decisions before it are
 //! made. The leader makes its own decision. It also makes those of threads that submitted, which have other work, and
-//! of callers that do not come: it does not wait for a sleeping caller. A recheck has nothing before it.
+//! of callers that do not come. It does not wait for a sleeping caller. A recheck has nothing before it.
 //!
 //! ```text
 //!            the last one before it is made           claim

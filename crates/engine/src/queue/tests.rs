@@ -92,14 +92,14 @@ fn a_full_batch_is_decided_in_the_order_that_was_chosen() {
             scope.spawn(move || {
                 let prepared = Prepared { writes: vec![n], ..Prepared::default() };
                 let decision = || {
-                    decided.lock().expect("nobody panics").push(n);
+                    decided.lock().expect("no panic").push(n);
                     n * 10
                 };
                 assert_eq!(queue.decide(prepared, decision), n * 10);
             });
         }
     });
-    assert_eq!(decided.into_inner().expect("nobody panics"), [3, 2, 1, 0]);
+    assert_eq!(decided.into_inner().expect("no panic"), [3, 2, 1, 0]);
     assert_eq!(untimed(&queue), counted(4, 1, 0));
 }
 
@@ -262,7 +262,7 @@ fn a_full_batch_is_ordered_while_the_one_before_is_decided() {
         }
         queue.state().led = false;
         queue.hand_on(queue.state());
-        assert!(callers.map(|caller| caller.join().expect("nobody panics")).iter().all(|&met| met));
+        assert!(callers.map(|caller| caller.join().expect("no panic")).iter().all(|&met| met));
     });
     let counted = queue.statistics();
     assert_eq!((counted.decisions, counted.batches, counted.orders_failed), (6, 3, 0));
@@ -327,14 +327,14 @@ impl Turn for Rechecks<'_> {
     }
 
     fn decide(self, refused: Option<Cause>) -> Option<Cause> {
-        self.decided.lock().expect("nobody panics").push(self.at);
+        self.decided.lock().expect("no panic").push(self.at);
         refused
     }
 }
 
 /// One transaction is stale, and another is ordered by its new input.
 #[test]
-fn what_a_caller_finds_in_its_own_recheck_counts() {
+fn the_result_of_a_callers_own_recheck_counts() {
     // The first in the order is decided before the second.
     let (queue, done, decided) = (knowing(3, vec![(0, 1)]), AtomicUsize::new(0), Mutex::default());
     let refused = thread::scope(|scope| {
@@ -345,15 +345,15 @@ fn what_a_caller_finds_in_its_own_recheck_counts() {
             let (queue, turn) = (&queue, Rechecks { at, done: &done, decided: &decided });
             scope.spawn(move || queue.decide(number(at + 1), turn))
         });
-        callers.map(|caller| caller.join().expect("nobody panics"))
+        callers.map(|caller| caller.join().expect("no panic"))
     });
     assert_eq!(refused, [None, Some(STALE), None]);
-    assert_eq!(decided.into_inner().expect("nobody panics"), [2, 0, 1]);
+    assert_eq!(decided.into_inner().expect("no panic"), [2, 0, 1]);
     assert_eq!(queue.statistics().stale, 1);
 }
 
 #[test]
-fn those_that_are_refused_are_told_last() {
+fn refused_callers_get_their_answers_last() {
     let queue = queue_of(Refuses);
     let (notify, notified) = mpsc::channel();
     (0..4).for_each(|n| queue.submit(Prepared::default(), Tells(n, notify.clone())));
@@ -492,7 +492,7 @@ fn decisions_without_an_edge_between_them_are_made_at_the_same_time() {
                 })
             })
         });
-        assert_eq!(callers.map(|caller| caller.join().expect("nobody panics")), [CALLERS; CALLERS]);
+        assert_eq!(callers.map(|caller| caller.join().expect("no panic")), [CALLERS; CALLERS]);
     });
     assert_eq!((queue.statistics().decisions, queue.statistics().batches), (CALLERS as u64, 1));
 }
@@ -518,7 +518,7 @@ fn a_decision_is_made_when_those_before_it_have_been_made() {
                 let begun = clock.fetch_add(1, SeqCst);
                 (0..at % 4).for_each(|_| thread::yield_now());
                 let made = (begun, clock.fetch_add(1, SeqCst));
-                assert_eq!(times[at].lock().expect("nobody panics").replace(made), None);
+                assert_eq!(times[at].lock().expect("no panic").replace(made), None);
             }
         };
         (0..submitted).for_each(|at| queue.submit(number(at), decision(at)));
@@ -529,7 +529,7 @@ fn a_decision_is_made_when_those_before_it_have_been_made() {
             }
         });
         let times: Vec<(usize, usize)> =
-            times.iter().map(|times| times.lock().expect("nobody panics").expect("each is made")).collect();
+            times.iter().map(|times| times.lock().expect("no panic").expect("each is made")).collect();
         for &(first, second) in edges.iter().filter(|(first, second)| first < second && *second < size) {
             assert!(times[first].1 < times[second].0, "round {round}: {second} before {first}: {times:?}");
         }
@@ -542,7 +542,7 @@ fn a_decision_is_made_when_those_before_it_have_been_made() {
 fn a_round_is_joined_after_the_notification_and_not_before() {
     let head = Head::new();
     let round = Arc::new(Round::new([Some(head.caller.clone())].into_iter(), []));
-    *head.joins.lock().expect("nobody panics") = Some(Joins { round, at: 0, what: DECIDES });
+    *head.joins.lock().expect("no panic") = Some(Joins { round, at: 0, what: DECIDES });
     assert!(head.joins(RECHECKS).is_none());
     assert!(head.joins(DECIDES).is_some() && head.joins(DECIDES).is_none());
 }
@@ -557,7 +557,7 @@ fn no_caller_is_gone_while_it_is_being_notified() {
             Box::new(move || queue.decide(number(at), move || at))
         };
         let ended = thread::take_turns(seed, 6, vec![call(0), call(1)]);
-        assert!(ended.into_iter().map(|end| end.expect("nobody panics")).eq(0..2), "seed {seed}");
+        assert!(ended.into_iter().map(|end| end.expect("no panic")).eq(0..2), "seed {seed}");
     }
     let met = notify::MET.load(SeqCst);
     assert!(met > 10, "{met} callers looked while they were being notified");
@@ -577,7 +577,7 @@ fn a_panic_among_decisions_that_are_made_at_the_same_time_is_that_of_its_caller(
 }
 
 #[test]
-fn a_panic_is_that_of_its_caller_and_nobody_elses() {
+fn a_panic_reaches_only_its_own_caller() {
     let queue = queue(2, LONG);
     let outcomes = thread::scope(|scope| {
         let run = |n: u32| {
@@ -597,7 +597,7 @@ fn a_batch_that_does_not_fill_is_decided_all_the_same() {
 
 /// Decisions that a full batch has left behind have waited while other batches were under way.
 #[test]
-fn who_is_left_behind_does_not_wait_anew() {
+fn a_decision_left_behind_by_a_full_batch_does_not_wait_again() {
     const WAIT: Duration = Duration::from_millis(20);
     let queue = queue(4, WAIT);
     let (notify, notified) = mpsc::channel();

@@ -94,7 +94,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn turns_are_taken_one_at_a_time_in_the_order_in_which_they_were_asked_for() {
+    fn turns_are_taken_one_at_a_time_in_the_order_of_their_requests() {
         const THREADS: usize = 4;
         // No thread loses a turn that it holds, however long it gets no processor.
         let held = Duration::from_secs(600);
@@ -106,14 +106,14 @@ mod tests {
                     for round in 0..200 {
                         let turn = turns.take((round % 7 == 0).then_some(held));
                         assert_eq!(inside.fetch_add(1, SeqCst), 0);
-                        order.lock().expect("nobody panics").push(turn);
+                        order.lock().expect("no panic").push(turn);
                         inside.fetch_sub(1, SeqCst);
                         turns.end(turn);
                     }
                 });
             }
         });
-        assert!(order.into_inner().expect("nobody panics").into_iter().eq(0..THREADS as u64 * 200));
+        assert!(order.into_inner().expect("no panic").into_iter().eq(0..THREADS as u64 * 200));
     }
 
     #[test]

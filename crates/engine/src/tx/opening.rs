@@ -305,7 +305,7 @@ impl TxCore {
         }
     }
 
-    /// Takes away what an attempt left, and takes over bounds that were set since.
+    /// Removes everything that an attempt left, and takes over bounds that were set since.
     #[cold]
     fn tidy(&self) {
         self.is_untidy.set(false);

@@ -130,7 +130,7 @@ impl TxCore {
         }
     }
 
-    /// The row to change, of a table with runs or of an update that changes an index, and the position to roll back to
+    /// The row to change, of a table with runs or of an update that changes an index. Also the position to roll back to
     /// if its index entries cannot be updated.
     #[inline(never)]
     fn begin_update(

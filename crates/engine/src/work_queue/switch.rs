@@ -95,7 +95,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_seen_in_batches_says_nothing_and_it_is_measured_again_without() {
+    fn measurements_in_batches_are_discarded_and_repeated_without_batches() {
         assert_eq!(says(&[200, 0, 200, 0, 200]), [true, false, true, false, true]);
         assert_eq!(says(&[200, 900, 0, 0]), [true, false, false, false], "they do not pay any more");
     }
@@ -106,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn it_says_when_it_is_switched_on_and_not_when_it_goes_on() {
+    fn it_reports_when_it_is_switched_on_and_not_when_it_continues() {
         let mut switch = Switch::new(8);
         assert!(!switch.ended(WINDOW_CALLS - 1, 5000) && !switch.is_on());
         assert!(switch.ended(1, 0) && switch.is_on());

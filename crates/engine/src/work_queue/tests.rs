@@ -369,7 +369,7 @@ fn a_footprint_without_rows_or_with_too_many_is_not_used() {
 }
 
 #[test]
-fn rows_are_told_apart_by_table_and_key() {
+fn rows_are_distinguished_by_table_and_key() {
     let row = |table: &str, key: Key<'_>| {
         let mut footprint = Footprint::default();
         footprint.add(table, key, true);
@@ -385,7 +385,7 @@ fn rows_are_told_apart_by_table_and_key() {
 }
 
 #[test]
-fn what_is_removed_is_begun_by_no_thread_and_is_in_the_way_of_nothing() {
+fn removed_work_is_begun_by_no_thread_and_blocks_no_other() {
     let mut queue = WorkQueue::new(2, 4);
     let call = |row| {
         let mut footprint = Footprint::default();

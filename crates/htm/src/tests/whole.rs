@@ -98,7 +98,7 @@ fn a_panic_surfaces_and_gives_the_lock_back() {
 }
 
 #[test]
-fn what_does_not_fit_is_tried_once() {
+fn a_region_that_exceeds_capacity_is_tried_once() {
     let Ok(htm) = Htm::new(HtmMode::Rtm) else {
         skip("no hardware regions");
         return;

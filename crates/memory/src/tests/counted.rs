@@ -15,7 +15,7 @@ fn fill(list: &mut crate::CountedVec<u64>, items: usize) {
 }
 
 #[test]
-fn what_a_list_grew_by_counts_until_it_is_dropped() {
+fn the_growth_of_a_list_counts_until_it_is_dropped() {
     let memory = memory(1);
     let local = register(&memory);
     let mut list = local.counted::<u64>(64);
@@ -90,7 +90,7 @@ fn fill_anyway(list: &mut crate::CountedVec<u64>) {
 }
 
 #[test]
-fn what_a_large_transaction_retired_counts_until_it_is_freed() {
+fn memory_retired_by_a_large_transaction_counts_until_it_is_freed() {
     let memory = memory(2);
     let (mut local, mut other, mut outside) = (register(&memory), register(&memory), Outside::claim());
     other.enter();
@@ -127,7 +127,7 @@ fn where_memory_was_refused_a_large_list_is_given_back_by_the_next_transaction()
 }
 
 #[test]
-fn what_a_large_transaction_retired_comes_back_to_a_worker_that_goes_on() {
+fn memory_retired_by_a_large_transaction_comes_back_to_its_busy_worker() {
     let (memory, point) = (memory(1), Arc::new(DurablePoint::new(Epoch(4))));
     memory.keep_versions(Arc::clone(&point));
     let (mut local, mut outside) = (register(&memory), Outside::claim());

@@ -26,7 +26,8 @@ fn meet(mine: &AtomicU64, others: &AtomicU64, round: u64) {
     }
 }
 
-/// In how many rounds a reader that is online has a reference and no seal awaits it; and in how many it had one at all.
+/// In how many rounds a reader that is online has a reference and no seal awaits it. Also, in how many it had one at
+/// all.
 fn lost(enter_and_load: impl Fn(&Counts, &AtomicU64) -> bool + Sync) -> (u64, u64) {
     let counts = Counts::new(2);
     (0..2).for_each(|worker| counts.admit(worker));
@@ -66,7 +67,7 @@ fn lost(enter_and_load: impl Fn(&Counts, &AtomicU64) -> bool + Sync) -> (u64, u6
 }
 
 #[test]
-fn who_comes_online_and_has_a_reference_is_awaited() {
+fn a_worker_that_comes_online_and_has_a_reference_is_awaited() {
     let (lost, reached) = lost(|counts, linked| {
         let presence = counts.presence(0);
         let _ = presence.enter(presence.resume());

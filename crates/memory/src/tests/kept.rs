@@ -56,7 +56,7 @@ fn a_version_comes_back_when_its_successor_is_durable_and_not_before() {
 }
 
 #[test]
-fn a_version_is_kept_for_who_holds_an_epoch_before_its_successors() {
+fn a_version_is_kept_for_a_holder_of_an_epoch_before_its_successors() {
     let (memory, point) = with_log();
     let (mut local, mut outside) = (register(&memory), Outside::claim());
     let hold = point.hold();
@@ -70,7 +70,7 @@ fn a_version_is_kept_for_who_holds_an_epoch_before_its_successors() {
 }
 
 #[test]
-fn what_replaced_nothing_waits_for_its_grace_period_alone() {
+fn a_retired_block_that_replaced_nothing_waits_only_for_its_grace_period() {
     let (memory, _point) = with_log();
     let (mut local, mut outside) = (register(&memory), Outside::claim());
     local.enter();
@@ -114,7 +114,7 @@ fn nothing_else_waits_for_the_durable_point() {
 }
 
 #[test]
-fn a_worker_that_goes_on_gives_back_what_a_large_commit_replaced() {
+fn a_busy_worker_gives_back_versions_that_a_large_commit_replaced() {
     let (memory, point) = with_log();
     let (mut local, mut outside) = (register(&memory), Outside::claim());
     replace(&mut local, &mut outside, 1000 * BAG.get(), 5);
@@ -153,7 +153,7 @@ fn without_a_log_the_grace_period_is_all() {
 }
 
 #[test]
-fn who_inherits_garbage_keeps_it_as_long() {
+fn a_worker_that_inherits_garbage_keeps_it_as_long() {
     let (memory, point) = with_log();
     let (mut heir, mut outside) = (register(&memory), Outside::claim());
     let mut leaving = register(&memory);

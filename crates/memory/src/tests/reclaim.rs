@@ -36,7 +36,7 @@ fn maintain(memory: &Memory, local: &mut Local) -> usize {
 }
 
 #[test]
-fn what_was_released_goes_back_beyond_the_reserve_and_serves_any_class_again() {
+fn released_memory_goes_back_beyond_the_reserve_and_serves_any_class() {
     let memory = memory(1);
     let (mut local, mut outside) = (register(&memory), Outside::claim());
     for round in 0..3 {
@@ -58,8 +58,8 @@ fn what_was_released_goes_back_beyond_the_reserve_and_serves_any_class_again() {
 }
 
 #[test]
-fn what_is_in_use_stays() {
-    let mut rng = seeded("what_is_in_use_stays");
+fn memory_in_use_stays() {
+    let mut rng = seeded("memory_in_use_stays");
     let memory = memory(2);
     let (mut locals, mut outside) = ([register(&memory), register(&memory)], Outside::claim());
     let mut live: Vec<Filled> = Vec::new();

@@ -166,7 +166,7 @@ fn a_deferred_item_comes_back_once_after_its_grace_period_in_order() {
 }
 
 #[test]
-fn what_was_ready_when_its_worker_went_is_done_by_another() {
+fn tasks_that_were_ready_when_their_worker_left_are_done_by_another() {
     let memory = memory(2);
     let (mut leaving, mut heir) = (register(&memory), register(&memory));
     leaving.enter();
@@ -180,8 +180,8 @@ fn what_was_ready_when_its_worker_went_is_done_by_another() {
 }
 
 #[test]
-fn what_a_dropped_worker_leaves_is_freed_and_done_by_those_who_remain() {
-    let mut rng = seeded("what_a_dropped_worker_leaves_is_freed_and_done_by_those_who_remain");
+fn garbage_and_tasks_of_a_dropped_worker_are_handled_by_the_remaining_workers() {
+    let mut rng = seeded("garbage_and_tasks_of_a_dropped_worker_are_handled_by_the_remaining_workers");
     let memory = memory(3);
     let (mut reader, mut heir) = (register(&memory), register(&memory));
     let (mut outside, link) = (Outside::claim(), Link::default());

@@ -100,8 +100,8 @@ mod tests {
 
     use super::*;
 
-    /// Compares with a model of all pairs: running transactions do not conflict, all run in the end, and of two
-    /// that conflict the earlier one runs first.
+    /// Compares with a model of all pairs. Running transactions do not conflict, and all run in the end. Of two that
+    /// conflict the earlier one runs first.
     #[test]
     fn conflicting_transactions_run_one_after_another_in_their_order() {
         for seed in 0..300 {

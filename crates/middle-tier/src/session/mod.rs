@@ -7,8 +7,8 @@
 //! until it may run ([`Session::go`]).
 //!
 //! Invariant: a transaction is sent again only after the upstream has reported its rollback for
-//! serializability, and before the client has got any of its answers. If the client or the network interferes,
-//! the client gets the upstream's last answer.
+//! serializability. The client must not have got any of its answers. If the client or the network interferes, the
+//! client gets the upstream's last answer.
 
 #[cfg(test)]
 mod tests;
@@ -345,7 +345,7 @@ impl Session {
         }
     }
 
-    /// Forwards what was held, since it does not match a template.
+    /// Forwards the held messages, since they do not match a template.
     fn release_held(&mut self) {
         if let Phase::Gathering { .. } = self.phase
             && let Phase::Gathering { held, .. } = std::mem::replace(&mut self.phase, Phase::Passing)

@@ -179,7 +179,7 @@ pub(crate) fn loaded() -> Database {
         tx.insert(&latest, &Latest { id: 0, client: CLIENTS, number: 0 })?;
         (0..ACCOUNTS).try_for_each(|id| tx.insert(&accounts, &account(id)))
     });
-    load.expect("nobody is about");
+    load.expect("it runs alone");
     db
 }
 
@@ -204,7 +204,7 @@ pub(crate) fn contents(db: &Database) -> Vec<String> {
             let rows = tx.scan_dyn(&table, &[])?.map(|row| Ok(format!("{name}{}", shown(row?.values()))));
             rows.collect::<Result<Vec<_>, Abort>>()
         });
-        all.extend(rows.expect("nobody is about").into_value());
+        all.extend(rows.expect("it runs alone").into_value());
     }
     all
 }

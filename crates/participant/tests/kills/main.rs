@@ -534,8 +534,8 @@ fn is_noticed<K: Kind>(mistake: Fault, scheme: Scheme, kill_every: u64, calls: u
     panic!("{mistake:?} is not noticed under {}, only {others:?}", scheme.name());
 }
 
-/// At the end half of a transaction exists, a client was told something else, the state differs, a sum is wrong, or a
-/// coordinator raises an alarm.
+/// At the end half of a transaction exists, a client was told something else, or the state differs. Or a sum is wrong,
+/// or a coordinator raises an alarm.
 const WORDS: [&str; 3] = ["half of", "assertion", "is not done at"];
 
 /// Faults of owners, which these runs must notice.

@@ -1,5 +1,5 @@
-//! Owners and coordinators that can die: in memory, where their records are in a list, and with databases on
-//! disks of their own, whose power is cut.
+//! Owners and coordinators that can die. In memory their records are in a list. Others have databases on disks of their
+//! own, whose power is cut.
 
 use std::any::Any;
 use std::collections::{BTreeMap, VecDeque};

@@ -97,7 +97,7 @@ fn canary_a_late_notice_that_is_believed_is_noticed() {
 }
 
 #[test]
-fn canary_a_vote_that_is_taken_back_is_noticed() {
+fn canary_work_undone_after_its_vote_is_noticed() {
     for scheme in Scheme::ALL {
         is_noticed(Fault::VotedUndone, scheme, true, &["is at {"]);
     }

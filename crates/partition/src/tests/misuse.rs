@@ -99,7 +99,7 @@ fn a_number_that_came_through_another_coordinator_is_refused_and_its_decisions_a
 }
 
 #[test]
-fn a_commit_without_a_vote_is_not_done_and_its_coordinator_is_told() {
+fn a_commit_without_a_vote_is_not_done_and_its_coordinator_is_notified() {
     for scheme in Scheme::ALL {
         let mut p = owner(scheme);
         fragment(&mut p, K, 1, 0, add(1), false);
@@ -140,7 +140,7 @@ fn recorded_work_is_not_done_again() {
 
 /// A record of a single-partition transaction stays when one over several by the same number is prepared, or aborts.
 #[test]
-fn records_of_one_number_for_two_kinds_of_transaction_are_told_apart() {
+fn records_of_one_number_for_two_kinds_of_transaction_are_distinguished() {
     let records = [
         OwnerRecord::Prepared { transaction: id(1), coordinator: K, works: vec![add(1)], after: None },
         OwnerRecord::Executed { transaction: id(2), work: add(10), after: Some(id(1)) },
@@ -154,7 +154,7 @@ fn records_of_one_number_for_two_kinds_of_transaction_are_told_apart() {
 }
 
 #[test]
-fn a_coordinator_answers_a_call_that_comes_twice_and_goes_on_with_the_first() {
+fn a_coordinator_answers_a_repeated_call_and_continues_with_the_first() {
     let program = || Program::new(Kind::Simple(vec![(P, add(1)), (PartitionId(1), add(1))]));
     let mut k = Coordinator::<Program>::new(K, [P, PartitionId(1)]);
     let mut deliver = |message| {

@@ -314,7 +314,7 @@ fn scripted(rounds: Vec<Next<Work, (), Failed>>) -> (Outcome<(), Failed>, Vec<(u
 }
 
 #[test]
-fn a_procedure_that_breaks_a_rule_is_aborted_everywhere_and_the_client_is_told_the_rule() {
+fn a_procedure_that_breaks_a_rule_is_aborted_everywhere_and_the_client_gets_the_rule() {
     let (q, nowhere, work) = (PartitionId(1), PartitionId(3), Vec::new);
     let round = |parts: &[FragmentRequest<Work>]| Next::Round(parts.to_vec());
     let two = || round(&[FragmentRequest::more(P, work()), FragmentRequest::last(q, work())]);
@@ -400,7 +400,7 @@ fn a_response_that_depends_on_a_void_one_is_void() {
 }
 
 #[test]
-fn transactions_over_a_partition_that_is_down_are_answered_and_others_go_on() {
+fn transactions_over_a_partition_that_is_down_are_answered_and_others_continue() {
     let mut k = Coordinator::<Program>::new(K, (0..3).map(PartitionId));
     let mut deliver = |message| {
         let mut out = Vec::new();

@@ -1,8 +1,8 @@
 //! Prefetching in straight code: the rows of keys that are known before they are needed are fetched together,
 //! wave by wave.
 //!
-//! A wave waits for the addresses that the one before it fetched, so waves pay when many keys share the wait,
-//! or other work lies between:
+//! A wave waits for the addresses that the one before it fetched. So waves pay when many keys share the wait, or other
+//! work lies between:
 //! - *Entry.* All keys that depend on the arguments alone, also those in loops over arguments. Buckets are fetched at
 //!   the procedure's entry. Records and row versions are spread over the steps before the first loop over such keys, or
 //!   before the last of them. The operation that follows at once is left out, unless it is in a loop. All are left out
@@ -132,10 +132,9 @@ fn fetch(code: &Code<'_>, operation: &Operation) -> TokenStream {
     quote!(#library::support::prefetch(#operations, &#handles.#table, &#key, #handles.#columns[#id]);)
 }
 
-/// The positions of the entry's waves in a body that fetches these operations. The first is at its begin; the
-/// others are after two and four fifths of the steps with operations that come before the keys are needed.
-/// Measured on TPC-C's New-Order, where five steps come before the loop: after two and four of them 4 % faster
-/// than after one and three.
+/// The positions of the entry's waves in a body that fetches these operations. The first is at its begin. The others
+/// are after two and four fifths of the steps with operations that come before the keys are needed. Measured on TPC-C's
+/// New-Order, where five steps come before the loop: after two and four of them 4 % faster than after one and three.
 fn waves(steps: &[Step], fetched: &BTreeSet<usize>) -> [usize; 3] {
     let ends = |at: usize| steps[at + 1..].iter().find_map(first_operation).unwrap_or(usize::MAX);
     let needs_them =

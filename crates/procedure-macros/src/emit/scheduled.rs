@@ -217,7 +217,7 @@ impl Rows {
 
 struct Emitter<'p> {
     procedure: &'p Procedure,
-    /// Emits what is as in straight code.
+    /// Emits the steps that are the same as in straight code.
     straight: Straight<'p>,
     /// The code that computes keys ahead of an operation.
     keys: Code<'p>,

@@ -33,7 +33,7 @@ pub(super) enum Reach {
     /// To their ends.
     Whole,
     /// It covers the first iterations of each loop. Lines that are fetched further ahead have left the cache when they
-    /// are needed, and an exit that the slice does not know may end the loop at once.
+    /// are needed. An exit that the slice does not know may end the loop at once.
     Near,
     /// Into the next iterations of the loop that the slice is of, and the first ones of each loop in it.
     Batch,

@@ -65,7 +65,7 @@ fn attributes(function: &ItemFn) -> Result<()> {
     }
 }
 
-/// The attributes in what is visited.
+/// The attributes in the visited syntax.
 #[derive(Default)]
 pub(crate) struct Attributes<'a>(pub(crate) Vec<&'a Attribute>);
 

@@ -4,9 +4,9 @@
 //! Such an execution keeps, for each variable, whether it has its value. A step whose variables have their
 //! values runs as usual. A step that lacks a value is skipped with its blocks, and then every variable that
 //! they would have assigned has no value either. If the skipped steps could have left the loop or the
-//! procedure, it is unknown whether later steps are reached ([`Exit`]), and these are skipped as well. So each
-//! step that runs has the values of an execution from top to bottom, whatever is missing. This is found step
-//! by step, without relying on data flow analysis.
+//! procedure, it is unknown whether later steps are reached ([`Exit`]). These are skipped as well. So each step that
+//! runs has the values of an execution from top to bottom, whatever is missing. This is found step by step, without
+//! relying on data flow analysis.
 
 use crate::ir::{Block, OperationKind, Procedure, Step, StepId, StepKind, VariableId};
 use crate::visit;

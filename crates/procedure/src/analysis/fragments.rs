@@ -3,8 +3,8 @@
 //! Operations whose partition is the same symbol run at one partition. An operation on a replicated table that the
 //! procedure only reads runs where its result is needed. An operation on a replicated table that the procedure changes
 //! runs everywhere, so no partition needs its result from another. A round ends where an operation needs a result of
-//! another partition. So the round of an operation is above that of any operation that it needs from another partition,
-//! and at least that of any other that it needs. The result of an earlier iteration is elsewhere if the value that
+//! another partition. So the round of an operation is above that of any operation that it needs from another partition.
+//! It is at least that of any other that it needs. The result of an earlier iteration is elsewhere if the value that
 //! names the partition varies between iterations. A loop that passes a result from one partition to another in each
 //! iteration has as many rounds as iterations.
 //!

@@ -7,12 +7,12 @@
 //!
 //! - a step that runs in a later pass;
 //! - a variable that is bound or assigned from a late operation or variable, or where control is late;
-//! - control inside a late branch or loop, and after an early exit there: after `return` and abort
-//!   everything, and every loop around; after `break` and `continue` the rest of the loop, and all of it in
-//!   further iterations.
+//! - control inside a late branch or loop, and after an early exit there. After `return` and abort that is everything,
+//!   and every loop around. After `break` and `continue` it is the rest of the loop, and all of it in further
+//!   iterations.
 //!
-//! Nothing late may fail. Late operations only read and require no row; late expressions have a value for all
-//! operands; and an operation of the first transaction is not late itself.
+//! Nothing late may fail. Late operations only read and require no row, and late expressions have a value for all
+//! operands. An operation of the first transaction is not late itself.
 
 use std::collections::BTreeMap;
 use std::fmt;

@@ -2,7 +2,7 @@
 //!
 //! The plan decides about the pieces of operations. The pass of the steps around operations follows from their uses,
 //! which flow analysis knows. A step runs in the first pass after which all results that it uses are known. Passes must
-//! have no visible effect. Steps that assign a variable keep their order with those that read or assign it; inside a
+//! have no visible effect. Steps that assign a variable keep their order with those that read or assign it. Inside a
 //! loop that the variable outlives they share a pass. The body of a loop over a scan shares the scan's pass. A
 //! procedure for which this is impossible runs in one pass.
 
@@ -108,7 +108,8 @@ fn leaves_loop(exit: &StepFlow, places: &[StepFlow]) -> bool {
 }
 
 /// Adds control to the uses of each step. These are the steps around it, since a skipped step is skipped with its
-/// blocks, and the exits before it or in a loop with it. Exits that only leave a loop count inside that loop only.
+/// blocks. They are also the exits before it or in a loop with it. Exits that only leave a loop count inside that loop
+/// only.
 fn control(places: &mut [StepFlow]) {
     let around = |place: &StepFlow| {
         let around = || places.iter().filter(|other| place.around.contains(&other.step));

@@ -86,8 +86,8 @@ impl Plan {
 
     /// The operations to run again when the result of `operation` has changed, in source order. These are the operation
     /// and all that need it directly or indirectly (HTCC §4.3, Figure 9). They also include operations that follow one
-    /// of those in its table and may share a row with it. A variable is a unit: an operation that reads one that is
-    /// assigned repeatedly needs all operations whose results are assigned to it.
+    /// of those in its table and may share a row with it. A variable that is assigned repeatedly is a unit: an
+    /// operation that reads it needs all operations whose results are assigned to it.
     pub fn descendants(&self, operation: usize) -> BTreeSet<usize> {
         let mut found = BTreeSet::from([operation]);
         loop {
@@ -105,7 +105,7 @@ impl Plan {
         }
     }
 
-    /// The rows it touches as far as they are known before it runs.
+    /// The rows that the procedure accesses, as far as they are known before it runs.
     pub fn footprint(&self) -> Footprint {
         let touches = self
             .operations

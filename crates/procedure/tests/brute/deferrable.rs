@@ -1,10 +1,10 @@
 //! The additions of random sets that dbx-tc may publish later ([`deferrable`]). The oracle knows the sets as they were
 //! drawn, and runs by intervals.
 //!
-//! A run has its transactions one after another, each whole and at once, but for what it defers: that is
-//! pending until all that is gets published, at some moment between two transactions. A serial order must
-//! remain that has transactions of one interval before those of the next, and those of one group as they ran.
-//! As in [`runs`](super::runs), every table has one row.
+//! A run has its transactions one after another, each whole and at once, except for deferred additions. These are
+//! pending until all of them are published, at some moment between two transactions. A serial order must remain that
+//! has transactions of one interval before those of the next, and those of one group as they ran. As in
+//! [`runs`](super::runs), every table has one row.
 
 use std::cell::Cell;
 use std::collections::BTreeSet;
@@ -151,10 +151,10 @@ fn any_case() -> impl Strategy<Value = (Set, Option<u8>, u64)> {
     (sets::any_adding_set(4, 4), prop::option::weighted(0.2, 0..3_u8), any::<u64>())
 }
 
-/// Nothing is deferred that contradicts an order, and no column could be that is not; what is deferred is
-/// what is known to be when it runs.
+/// No deferred addition contradicts an order, and no other column could be deferred. An addition is deferred if it is
+/// known to be deferrable when it runs.
 #[test]
-fn what_is_deferred_contradicts_no_order_and_no_column_is_missing() {
+fn deferral_contradicts_no_order_and_covers_every_possible_column() {
     let deferring = Cell::new(0);
     sets::check(cases(), &any_case(), |(set, clustered, _)| {
         let (oracle, found) = (Oracle::new(&set, clustered), analysed(&set, clustered));

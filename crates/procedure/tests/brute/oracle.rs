@@ -1,7 +1,7 @@
 //! Checks choppings by enumeration.
 //!
 //! The graph has a vertex for every piece of every instance. Two pieces of an instance are joined by an
-//! S-edge whatever lies between them, two pieces of different instances by a C-edge if any of their
+//! S-edge whatever lies between them. Two pieces of different instances are joined by a C-edge if any of their
 //! operations conflict. A depth-first search lists simple cycles until one has edges of both kinds.
 
 use std::collections::BTreeSet;
@@ -304,8 +304,8 @@ pub(super) fn drawn(set: &Set) -> Vec<usize> {
     (0..set.0.len()).filter(|number| !set.0[*number].is_read_only() || set.0[*number].latest).collect()
 }
 
-/// Whether within an epoch every subscriber can precede every publisher: lists simple cycles of instances,
-/// over conflicts in any direction and from subscriber to publisher, until one has an arc of the latter kind.
+/// Whether within an epoch every subscriber can precede every publisher. Lists simple cycles of instances until one has
+/// an arc from subscriber to publisher. The cycles go over conflicts in any direction and over such arcs.
 pub(crate) fn deferrals(set: &Set, deferred: &BTreeSet<(usize, usize)>, options: Options) -> Result<(), Wrong> {
     let drawn = if options.snapshots { drawn(set) } else { (0..set.0.len()).collect() };
     let instances: Vec<(usize, usize)> = drawn.into_iter().flat_map(|number| [(number, 0), (number, 1)]).collect();

@@ -5,10 +5,10 @@
 //! the change or after the publication; others continue. Additions deferred in the second epoch are published at the
 //! end.
 //!
-//! An instance is of the epoch in which its decisive piece commits. Were it that in which it begins, as
-//! DBX-TC's text can be read, then of two publishers the first to commit could be of the second epoch, and a
-//! subscriber would see the other alone. For the same reason a subscriber whose epoch has changed when it
-//! comes to its decisive piece begins anew.
+//! An instance is of the epoch in which its decisive piece commits. DBX-TC's text can be read so that it is the epoch
+//! in which the transaction begins. Then of two publishers the first to commit could be of the second epoch, and a
+//! subscriber would see the other alone. For the same reason a subscriber whose epoch has changed when it comes to its
+//! decisive piece begins anew.
 //!
 //! An instance may fail at an operation that can, in its decisive piece or before. Its changes are gone, but it
 //! answers. Its reads up to there, including a sum too small for a subtraction, must fit into the order.

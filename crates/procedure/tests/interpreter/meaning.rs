@@ -284,7 +284,7 @@ fn the_first_abort_in_source_order_decides() {
 }
 
 #[test]
-fn what_no_front_end_makes_is_refused_with_its_place() {
+fn a_tree_that_no_front_end_makes_is_refused_with_its_position() {
     assert_eq!(refused(vec![]), "test.rs:1:1: procedure `test` ends without return or abort");
     assert_eq!(
         refused(vec![step(StepKind::Break)]),

@@ -260,7 +260,7 @@ fn sum_until() -> Procedure {
 }
 
 #[test]
-fn a_scan_goes_on_as_its_loop_does() {
+fn a_scan_continues_as_its_loop_does() {
     let lines = || {
         let toy = Toy::default().with("line", 2, &["order", "number", "value"]);
         let row = |toy: Toy, order: u32, number: u32, value: u32| {

@@ -1,7 +1,7 @@
 //! Random intermediate representations, many of them nonsense: the interpreter and the printer must come back.
 //!
-//! To get beyond the first step, procedures begin by giving every variable a value, and conditions, keys and
-//! headers of loops are mostly of the right type.
+//! To get beyond the first step, procedures begin by giving every variable a value. Conditions, keys and headers of
+//! loops are mostly of the right type.
 
 use std::sync::Arc;
 

@@ -114,7 +114,7 @@ fn does_the_same(procedure: &Procedure, passes: &[u16], rng: &mut Rng) {
 }
 
 #[test]
-fn whatever_pieces_are_asked_for_what_is_let_through_does_what_the_whole_does() {
+fn permitted_pieces_have_the_effect_of_the_whole_procedure() {
     let apart = Cell::new(0_u64);
     cases(3000, |rng| {
         let procedure = program::any("p", rng, 5);
@@ -269,7 +269,7 @@ fn chopped_sets_in_any_interleaving_answer_and_leave_what_some_serial_order_does
 }
 
 #[test]
-fn what_an_operation_gives_reaches_only_what_the_plan_says() {
+fn results_of_an_operation_reach_only_the_descendants_that_the_plan_names() {
     cases(3000, |rng| {
         let procedure = program::any("p", rng, 6);
         replay::check(&procedure, &planned(&procedure), rng);

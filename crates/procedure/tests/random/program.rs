@@ -1,5 +1,5 @@
-//! Random procedures: loops that are left early, also out of two, `return` and abort anywhere, lists and
-//! counters that loops hand on, and keys, aborts and results made of all of these.
+//! Random procedures. They have loops that are left early, also out of two, and `return` and abort anywhere. Loops hand
+//! on lists and counters, and keys, aborts and results are made of all of these.
 
 use seriatim_base::Rng;
 use seriatim_procedure::analysis::Schema;

@@ -1,6 +1,6 @@
 //! Whether dependencies are all there: an execution is recorded and repeated with one operation giving
-//! something else. Only operations that the plan says depend on it may then be given other keys and values,
-//! or run more or less often, and only an abort that it decides over may come.
+//! something else. Only operations that depend on it by the plan may then be given other keys and values, or run more
+//! or less often. Only an abort that it decides over may come.
 
 use std::cell::RefCell;
 use std::collections::BTreeSet;

@@ -1,6 +1,6 @@
 //! A database for tests: maps in memory, no transactions. Keys are integers; a log tells what was done. A
-//! scan sees its table as it is when it begins: what the body of a loop over it does to rows ahead may be
-//! seen or not.
+//! scan sees its table as it is when it begins. The body of a loop over it may change rows ahead, and the scan may see
+//! these changes or not.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;

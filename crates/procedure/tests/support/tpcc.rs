@@ -198,8 +198,8 @@ pub(crate) fn delivery() -> Procedure {
     delivery_as(true)
 }
 
-/// Delivery with nothing that fails after the order is taken from the queue: rows that are not there are
-/// passed over, and the sum is taken by a function of its own.
+/// Delivery in which nothing fails after the order is taken from the queue. Missing rows are passed over, and a
+/// function of its own takes the sum.
 pub(crate) fn delivery_without_failures() -> Procedure {
     delivery_as(false)
 }

@@ -213,8 +213,8 @@ impl Late {
         }
     }
 
-    /// Whether sums are published after the rest: always, or for some procedures after one that published everything at
-    /// once failed validation, or if a sum has changed and could not be merged without notes.
+    /// Whether sums are published after the rest. Some procedures always do so. Others do so after one that published
+    /// everything at once failed validation, or if a sum has changed and could not be merged without notes.
     pub(super) fn goes_last(&mut self, are_noted: bool) -> bool {
         let is_called_for = self.period == 0 || self.left > 0 || !are_noted && self.are_changed();
         self.left = self.left.saturating_sub(1);
@@ -245,7 +245,7 @@ impl Redo for Adds<'_> {
     }
 }
 
-/// Reports the updates of these sums as additions, and all else as it is.
+/// Reports the updates of these sums as additions, and other writes unchanged.
 pub(super) struct AddsTo<'a, 'r> {
     pub(super) notes: &'a [Note],
     pub(super) redo: &'r mut dyn Redo,

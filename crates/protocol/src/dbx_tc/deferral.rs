@@ -102,7 +102,7 @@ impl Late {
         })
     }
 
-    /// Takes what was weighed out of the write set.
+    /// Removes the deferred additions from the write set.
     fn set_aside(&mut self, attempt: &mut Optimistic) {
         for note in self.deferring.iter() {
             let last = attempt.base.writes.entries().len() - 1;

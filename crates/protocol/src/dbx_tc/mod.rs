@@ -141,8 +141,8 @@ const EFFECTS: [OptionEffect; 3] = [
 impl Protocol for DbxTc {
     const INFO: ProtocolInfo = ProtocolInfo {
         name: "dbx-tc",
-        summary: "as dbx; sums that procedures only add to are published after the rest while commits with them are \
-            refuted, snapshots made every 20 ms while readers want them",
+        summary: "as dbx; publishes sums that procedures only add to after the other rows while commits with these \
+            sums fail validation; makes snapshots every 20 ms while there are readers of them",
         source: "HTM with transaction chopping and eventual snapshots for in-memory transactions (DBX-TC)",
         requirements: Requirements { plan: false, regions: false },
         capabilities: Capabilities {

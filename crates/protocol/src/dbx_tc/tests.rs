@@ -65,7 +65,7 @@ fn procedure_with_notes(bench: &Bench<DbxTc>) -> Worker {
 fn try_to_add(bench: &Bench<DbxTc>, worker: &mut Worker, id: u64, units: i64) -> Added {
     // SAFETY: the column's type.
     let addition = unsafe { Addition::new(SUM, ColumnType::I64, units.into()) };
-    worker.add(&bench.cells, Key::Word8(id), addition).expect("nobody is about")
+    worker.add(&bench.cells, Key::Word8(id), addition).expect("it runs alone")
 }
 
 fn add(bench: &Bench<DbxTc>, worker: &mut Worker, id: u64, units: i64) {
@@ -75,7 +75,7 @@ fn add(bench: &Bench<DbxTc>, worker: &mut Worker, id: u64, units: i64) {
 /// Uses a column that others change.
 fn touch(bench: &Bench<DbxTc>, worker: &mut Worker, id: u64) {
     let updating = worker.update(&bench.cells, Key::Word8(id), ColumnUse::from(ColumnSet::of(OTHER)));
-    assert!(updating.expect("nobody is about").is_some());
+    assert!(updating.expect("it runs alone").is_some());
 }
 
 /// The key and TID of each write.
@@ -92,7 +92,7 @@ impl Redo for Written {
 /// The TIDs of the writes, by key; the last is the transaction's.
 fn commit(worker: &mut Worker) -> Vec<Tid> {
     let mut written = Written::default();
-    let Ok(Outcome::Committed(tid)) = worker.commit(&mut written) else { panic!("nobody is in its way") };
+    let Ok(Outcome::Committed(tid)) = worker.commit(&mut written) else { panic!("no conflict") };
     assert_eq!(written.0.iter().map(|(_, tid)| *tid).max(), Some(tid));
     written.0.sort_unstable();
     written.0.into_iter().map(|(_, tid)| tid).collect()
@@ -121,7 +121,7 @@ fn additions_of_procedures_are_published_after_the_rest_in_its_epoch() {
 
 /// The one word may have been read while a chain was under way, and what it began with seen by others before.
 #[test]
-fn what_is_no_procedure_and_read_one_row_validates_it() {
+fn a_transaction_outside_procedures_that_read_one_row_validates_it() {
     for bench in benches(&[0]) {
         let (mut worker, mut chain) = (bench.worker(), procedure(&bench));
         worker.begin(Mode::ReadWrite, Priority::NONE);
@@ -208,7 +208,7 @@ fn amid<T: Send>(worker: &mut Worker, key: u64, meanwhile: impl FnOnce(&dyn Fn()
         }
         let waits = !other.is_finished();
         release.send(()).expect("it is held");
-        assert!(commits.join().expect("no panic"), "nobody is in its way");
+        assert!(commits.join().expect("no panic"), "no conflict");
         (other.join().expect("no panic"), waits)
     })
 }
@@ -217,13 +217,13 @@ fn amid<T: Send>(worker: &mut Worker, key: u64, meanwhile: impl FnOnce(&dyn Fn()
 fn chain(bench: &Bench<DbxTc>) -> Worker {
     let mut worker = procedure(bench);
     add(bench, &mut worker, 1, 5);
-    bench.change(&mut worker, 0, |value| value + 1).expect("nobody is about");
+    bench.change(&mut worker, 0, |value| value + 1).expect("it runs alone");
     worker
 }
 
 /// Reads both rows of a chain.
 fn both(bench: &Bench<DbxTc>, worker: &mut Worker) -> [i64; 2] {
-    [0, 1].map(|id| bench.read(worker, id).expect("nobody is about").expect("it is there"))
+    [0, 1].map(|id| bench.read(worker, id).expect("it runs alone").expect("it is there"))
 }
 
 fn shows_all_of_it(bench: &Bench<DbxTc>, has_seen: &dyn Fn()) -> bool {
@@ -245,7 +245,7 @@ fn is_refused(bench: &Bench<DbxTc>, has_seen: &dyn Fn(), end: impl FnOnce(&mut W
 }
 
 #[test]
-fn who_must_not_meet_half_of_a_chain_waits_for_its_end() {
+fn a_transaction_that_must_not_see_half_of_a_chain_waits_for_its_end() {
     type Options = [(&'static str, u64); 2];
     type Meanwhile = fn(&Bench<DbxTc>, &dyn Fn()) -> bool;
     const OFFERED: Options = [("snapshot_wanted_min", 0), ("late_period", 0)];
@@ -380,7 +380,7 @@ fn rows_that_are_added_to_twice_are_published_with_the_rest() {
 
 /// That it would have left its range depends on the sum.
 #[test]
-fn a_procedure_that_was_told_of_an_overflow_publishes_at_once() {
+fn a_procedure_that_met_an_overflow_publishes_at_once() {
     for bench in benches(&[0, 5]) {
         let mut worker = procedure(&bench);
         assert_eq!(try_to_add(&bench, &mut worker, 1, i64::MAX), Added::Overflow);
@@ -392,7 +392,7 @@ fn a_procedure_that_was_told_of_an_overflow_publishes_at_once() {
 }
 
 #[test]
-fn what_was_taken_back_is_not_published() {
+fn rolled_back_writes_are_not_published() {
     for bench in benches(&[0, 0, 0]) {
         let mut worker = procedure(&bench);
         touch(&bench, &mut worker, 0);
@@ -411,10 +411,10 @@ fn an_addition_to_a_row_that_was_deleted_meanwhile_refutes_all_of_it() {
     for bench in benches(&[0, 0]) {
         let mut worker = procedure(&bench);
         add(&bench, &mut worker, 1, 5);
-        bench.change(&mut worker, 0, |value| value + 1).expect("nobody is about");
+        bench.change(&mut worker, 0, |value| value + 1).expect("it runs alone");
         let mut other = bench.worker();
         other.begin(Mode::ReadWrite, Priority::NONE);
-        assert!(other.delete(&bench.cells, Key::Word8(1)).expect("nobody is about").is_some());
+        assert!(other.delete(&bench.cells, Key::Word8(1)).expect("it runs alone").is_some());
         assert!(matches!(other.commit(&mut NoRedo), Ok(Outcome::Committed(_))));
         assert!(worker.commit(&mut NoRedo).is_err(), "its row is gone");
         worker.abort();
@@ -423,7 +423,7 @@ fn an_addition_to_a_row_that_was_deleted_meanwhile_refutes_all_of_it() {
 }
 
 #[test]
-fn what_procedures_agree_on_no_more_is_published_with_the_rest() {
+fn sums_that_procedures_no_longer_agree_on_are_published_with_the_rest() {
     for bench in benches(&[0, 0]) {
         let mut worker = procedure(&bench);
         add(&bench, &mut worker, 1, 5);
@@ -436,7 +436,7 @@ fn what_procedures_agree_on_no_more_is_published_with_the_rest() {
 
 /// Of a row that it adds to a procedure looks at what others change.
 #[test]
-fn what_is_read_of_a_row_that_is_added_to_is_validated() {
+fn reads_of_a_row_that_is_added_to_are_validated() {
     for bench in benches(&[0, 0]) {
         let (mut worker, mut other) = (procedure(&bench), procedure(&bench));
         add(&bench, &mut worker, 1, 5);
@@ -455,8 +455,8 @@ fn a_chain_whose_first_piece_is_refuted_leaves_nothing() {
     for bench in benches(&[0, 0]) {
         let (mut worker, mut other) = (procedure(&bench), procedure(&bench));
         add(&bench, &mut worker, 1, 5);
-        bench.change(&mut worker, 0, |value| value + 1).expect("nobody is about");
-        bench.change(&mut other, 0, |value| value + 10).expect("nobody is about");
+        bench.change(&mut worker, 0, |value| value + 1).expect("it runs alone");
+        bench.change(&mut other, 0, |value| value + 10).expect("it runs alone");
         commit(&mut other);
         assert!(worker.commit(&mut NoRedo).is_err(), "what it changed was changed");
         worker.abort();
@@ -477,7 +477,7 @@ fn snapshots_show_all_of_a_chain_or_nothing() {
         before.begin(Mode::ReadOnly, Priority::NONE);
         let mut worker = procedure(&bench);
         add(&bench, &mut worker, 1, 5);
-        bench.change(&mut worker, 0, |value| value + 1).expect("nobody is about");
+        bench.change(&mut worker, 0, |value| value + 1).expect("it runs alone");
         commit(&mut worker);
         let mut after = bench.worker();
         after.begin(Mode::ReadOnly, Priority::NONE);
@@ -519,7 +519,7 @@ fn insert(bench: &Bench<DbxTc>, worker: &mut Worker, id: u64, value: i64) {
 
 fn change(bench: &Bench<DbxTc>, worker: &mut Worker, id: u64, value: i64) {
     worker.begin(Mode::ReadWrite, Priority::NONE);
-    bench.change(worker, id, |_| value).expect("nobody is about");
+    bench.change(worker, id, |_| value).expect("it runs alone");
     commit(worker);
 }
 
@@ -587,7 +587,7 @@ fn an_eventual_snapshot_shows_what_was_there_when_it_was_made() {
 
 /// The report of an absence is no deletion that a later version followed.
 #[test]
-fn a_key_that_was_deleted_twice_is_absent_since_nobody_knows_when() {
+fn a_key_that_was_deleted_twice_has_no_known_time_of_its_deletion() {
     for bench in benches(&[10, 11]) {
         let mut worker = bench.worker();
         for value in 0..2 {
@@ -706,7 +706,7 @@ fn while_no_snapshots_are_wanted_writers_keep_nothing_for_them() {
 
 /// Each end of an epoch makes a snapshot, for which writers keep a version until there are newer ones.
 #[test]
-fn what_only_older_durable_snapshots_need_is_let_go_of() {
+fn versions_that_only_older_durable_snapshots_need_are_released() {
     for bench in benches_with(&[0, 0], [("durable_snapshots", 1), ("late_period", 0)]) {
         keeps_no_more_each_turn(&bench, |_| bench.environment.end_epoch());
     }
@@ -750,7 +750,7 @@ fn a_version_has_the_number_of_its_epoch_where_snapshots_are_durable() {
 /// Readers of an offer that is renewed before the epoch has ended follow no version that was deleted and freed while
 /// nothing was kept.
 #[test]
-fn what_was_freed_between_two_offers_is_not_looked_for() {
+fn versions_freed_between_two_offers_are_not_followed() {
     for bench in benches_wanting(&[10, 11, 12], 2) {
         let mut worker = bench.worker();
         let wanted = || (0..2).for_each(|_| assert_eq!(bench.read(&mut reader(&bench), 0), Ok(Some(10))));
@@ -779,7 +779,7 @@ fn what_was_freed_between_two_offers_is_not_looked_for() {
 
 /// Offers come and go, and a reader that has taken one continues to read it.
 #[test]
-fn an_offer_is_taken_by_those_who_come_while_it_stands() {
+fn readers_that_begin_while_a_snapshot_is_on_offer_take_it() {
     for bench in benches_wanting(&[0], 2) {
         let mut worker = bench.worker();
         let value =
@@ -824,12 +824,12 @@ fn sums_are_published_late_for_a_while_after_they_could_not_be_merged() {
             worker.begin(Mode::ReadWrite, Priority::NONE);
             worker.pieces().expect("it has them").follow();
             add(&bench, &mut worker, 1, 5);
-            bench.change(&mut worker, 0, |value| value + 1).expect("nobody is about");
+            bench.change(&mut worker, 0, |value| value + 1).expect("it runs alone");
             if meets != Other::Nothing {
                 let mut other = procedure(&bench);
                 add(&bench, &mut other, 1, 100);
                 if meets == Other::Touches {
-                    bench.change(&mut other, 0, |value| value + 1).expect("nobody is about");
+                    bench.change(&mut other, 0, |value| value + 1).expect("it runs alone");
                 }
                 commit(&mut other);
                 sum += 100;

@@ -52,7 +52,7 @@ impl region::Rules<Entry> for Rules<'_> {
         write.expected.is_hot()
     }
 
-    /// A record stays what it is. Without a row it is cold.
+    /// A hot record stays hot and a cold one cold. A record without a row is cold.
     #[inline(always)]
     fn after(&self, write: &Write<Entry>, tid: Tid) -> TidWord {
         let after = Attempt::after(write, tid);

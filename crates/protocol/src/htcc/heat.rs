@@ -1,11 +1,11 @@
-//! Which records are hot: failures are counted in the records, and a helper makes those hot that had many,
-//! and cold again those that had few (§3.1).
+//! Which records are hot (§3.1). Failures are counted in the records. A helper makes those hot that had many, and cold
+//! again those that had few.
 //!
-//! A failure is an access or a validation that conflicted: a wait for a hot record's lock, or a cold record
-//! that was locked or changed. Failures are counted by periods of several epochs: the lock word has the count
-//! and the last bits of the number of its period. The transaction that makes a count reach the bound puts the
-//! key on a list. The helper is no thread: in each period the first worker between two transactions does its
-//! work. It looks up the keys on the list and those of hot records, so it holds no record.
+//! A failure is an access or a validation that conflicted. That is a wait for a hot record's lock, or a cold record
+//! that was locked or changed. Failures are counted by periods of several epochs: the lock word has the count and the
+//! last bits of the number of its period. The transaction that makes a count reach the bound puts the key on a list.
+//! The helper is no thread: in each period the first worker between two transactions does its work. It looks up the
+//! keys on the list and those of hot records, so it holds no record.
 //!
 //! A flip changes the TID word of a record. For a cold record it is a compare-and-swap from an unlocked word, as at the
 //! begin of a commit. For a hot record it happens under its lock. So every transaction that saw the record before it,

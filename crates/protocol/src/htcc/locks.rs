@@ -7,8 +7,8 @@
 //! | WRITER | readers  | period   | failures  |
 //! ```
 //! Access rules:
-//! 1. WRITER and readers change by atomic read-modify-write. They count for hot records only: a transaction
-//!    that has got the lock checks the TID word, and releases the lock if the record is not hot.
+//! 1. WRITER and readers change by atomic read-modify-write. They count for hot records only. A transaction that has
+//!    got the lock checks the TID word, and releases the lock if the record is not hot.
 //! 2. Only its WRITER changes the TID word of a hot record. So the word does not change for holders of the
 //!    lock, in either mode, until their end. A transaction that saw the record before it became hot, or cold,
 //!    finds another TID word.

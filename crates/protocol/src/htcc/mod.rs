@@ -1,7 +1,7 @@
 //! HTCC: hot records are locked when they are accessed, cold ones validated and installed in one region at commit.
 //!
-//! Source: Wu and Tan, Scalable In-Memory Transaction Processing with HTM, USENIX ATC 2016, §3; `README.md`
-//! beside this file gives what was built, the departures and why it is right.
+//! Source: Wu and Tan, Scalable In-Memory Transaction Processing with HTM, USENIX ATC 2016, §3. `README.md` beside this
+//! file gives what was built, the departures and why it is right.
 
 mod commit;
 mod heat;

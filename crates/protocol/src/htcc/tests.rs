@@ -1,5 +1,5 @@
-//! Hot records step by step: which transactions are kept out or refuted when a record changes its class, which
-//! locks are released, and what makes records hot.
+//! Hot records step by step. The tests show which transactions are kept out or refuted when a record changes its class.
+//! They show which locks are released, and what makes records hot.
 
 use seriatim_base::Tid;
 use seriatim_catalog::{ColumnSet, Key, KeyBuf};
@@ -90,7 +90,7 @@ fn nothing_is_held(cells: &Cells) {
 }
 
 #[test]
-fn a_flip_is_a_conflict_for_who_read_and_who_overwrites() {
+fn a_change_between_hot_and_cold_conflicts_with_readers_and_writers() {
     for mode in modes() {
         for hot in [true, false] {
             type Step = fn(&Cells, &mut Of) -> Result<(), OpError>;
@@ -178,7 +178,7 @@ fn a_flip_before_any_access_loses_nothing() {
 }
 
 #[test]
-fn who_reads_a_hot_record_keeps_writers_out_and_who_writes_keeps_all_out() {
+fn a_reader_of_a_hot_record_excludes_writers_and_a_writer_excludes_all() {
     for mode in modes() {
         let cells = Cells::open(mode, &VALUES);
         assert!(flip(&cells, 0, true));
@@ -203,7 +203,7 @@ fn who_reads_a_hot_record_keeps_writers_out_and_who_writes_keeps_all_out() {
 }
 
 #[test]
-fn what_is_locked_is_given_back_whatever_the_end() {
+fn locks_are_released_whatever_the_end() {
     for mode in modes() {
         let cells = Cells::open(mode, &VALUES);
         assert!(flip(&cells, 0, true) && flip(&cells, 1, true));
@@ -406,7 +406,7 @@ fn records_with_many_failures_in_a_period_become_hot_and_with_few_cold() {
 
 /// The first failure of a period takes the place of those that were counted in the one before.
 #[test]
-fn what_fails_before_the_helper_comes_by_stays_hot() {
+fn a_record_with_a_failure_before_the_helpers_next_pass_stays_hot() {
     let cells = Cells::open(HtmMode::Absent, &VALUES);
     let mut workers = [cells.worker(), cells.worker()];
     let next_period = || (0..heat::PERIOD.default).for_each(|_| cells.environment.advance_epoch());
@@ -489,7 +489,7 @@ fn records_of_named_tables_are_hot_and_no_others() {
 }
 
 #[test]
-fn without_validation_what_was_read_is_believed_and_no_update_is_lost() {
+fn without_validation_reads_are_not_checked_and_no_update_is_lost() {
     for mode in modes() {
         let cells = Cells::open(mode, &VALUES);
         let options = Options::default().without_validation(&Htcc::INFO).expect("it can do without");
@@ -522,7 +522,7 @@ fn without_validation_what_was_read_is_believed_and_no_update_is_lost() {
 
 /// The set of columns has no say.
 #[test]
-fn a_scan_locks_the_hot_records_that_it_meets() {
+fn a_scan_locks_the_hot_records_that_it_reads() {
     let cells = Cells::open(HtmMode::Absent, &VALUES);
     assert!(flip(&cells, 1, true));
     let mut worker = begin(&cells);
@@ -531,7 +531,7 @@ fn a_scan_locks_the_hot_records_that_it_meets() {
     let index = &cells.cells.index;
     index.scan(all.0, all.1, seriatim_store::Direction::Forward, &mut scan.cursor).expect("ordered");
     let mut sum = 0;
-    while let Some(row) = worker.scan_next(&cells.cells, &mut scan, ColumnSet::ALL).expect("nobody is about") {
+    while let Some(row) = worker.scan_next(&cells.cells, &mut scan, ColumnSet::ALL).expect("it runs alone") {
         sum += cells.get(row);
     }
     assert_eq!((sum, KEYS.map(|id| held(&cells, id))), (1111, [false, true, false, false]));

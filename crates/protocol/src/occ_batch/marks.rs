@@ -1,4 +1,4 @@
-//! Storage batching: which records held transactions are going to write, and reads that wait for those.
+//! Storage batching: records are marked that held transactions will write, and reads wait for these transactions.
 //!
 //! A word of the record header is the protocol's own, its *mark*:
 //!
@@ -10,13 +10,13 @@
 //! 1. An executed transaction marks the records that it will write, and removes its marks when it has been decided or
 //!    refused. It sets and removes each mark once, by compare-and-swap, while its worker is online. Without
 //!    transactions there are no marked columns.
-//! 2. A mark is advice. No decision looks at one, so one that is missing or left costs aborts or time and nothing else.
+//! 2. A mark is advice, and no decision uses it. A mark that is missing or was not removed costs only aborts or time.
 //! 3. A read waits while columns that it uses are marked, for at most [`WAIT_STEPS`] in all the transaction's
 //!    reads; then it reads the current version. The waiting transaction has marked nothing yet, so no other
 //!    waits for it. Its thread has no held transaction and no turn of the queue
 //!    ([`seriatim_txn::Detach::may_wait`]), so no transaction for which it waits needs its thread.
 //!
-//! Source: Ding, Kot, Gehrke, PVLDB 12(2), 2018, §3.1: of an object the writes first, then the reads.
+//! Source: Ding, Kot, Gehrke, PVLDB 12(2), 2018, §3.1: the writes of an object come first, then the reads.
 
 use seriatim_base::Backoff;
 use seriatim_base::thread::Touch;
@@ -225,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn a_mark_concerns_who_uses_a_column_of_any_of_its_transactions_until_there_are_none() {
+    fn a_mark_affects_readers_of_its_columns_until_all_its_transactions_are_decided() {
         let one = Mark::NONE.with(columns(&[1]));
         let both = one.with(columns(&[2, 3]));
         assert!(one.concerns(columns(&[0, 1])) && !one.concerns(columns(&[0, 2])) && !one.concerns(ColumnSet::EMPTY));

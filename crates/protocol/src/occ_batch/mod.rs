@@ -2,8 +2,8 @@
 //! them is ordered so that few conflict; those few are left out, and the others are decided in that order.
 //!
 //! Source: Ding, Kot, Gehrke, "Improving Optimistic Concurrency Control Through Transaction Batching and
-//! Operation Reordering", PVLDB 12(2), 2018, §3 and §4; `README.md` beside this file gives the departures and
-//! the argument. Software only.
+//! Operation Reordering", PVLDB 12(2), 2018, §3 and §4. `README.md` beside this file gives the departures and the
+//! argument. Software only.
 
 mod marks;
 mod validator;
@@ -41,8 +41,8 @@ pub struct OccBatch {
 impl Protocol for OccBatch {
     const INFO: ProtocolInfo = ProtocolInfo {
         name: "occ-batch",
-        summary: "optimistic; a validator orders batches of executed transactions, so that those who read commit \
-            before those who write",
+        summary: "optimistic; a validator orders batches of executed transactions, so that readers commit before \
+            writers",
         source: "Ding, Kot, Gehrke, Improving Optimistic Concurrency Control Through Transaction Batching and \
             Operation Reordering, PVLDB 12(2), 2018",
         requirements: Requirements { plan: false, regions: false },

@@ -80,7 +80,7 @@ fn decide(mut batch: Vec<Held>) -> (Vec<usize>, Vec<usize>) {
 }
 
 #[test]
-fn who_reads_and_who_writes_both_commit() {
+fn a_batch_commits_a_reader_and_a_writer() {
     let bench = bench();
     let writer = Held::begin(&bench).change(&bench, X);
     let reader = Held::begin(&bench).read(&bench, X).change(&bench, Y);
@@ -89,7 +89,7 @@ fn who_reads_and_who_writes_both_commit() {
 }
 
 #[test]
-fn who_scans_and_who_inserts_into_the_range_both_commit() {
+fn a_batch_commits_a_scan_and_an_insertion_into_its_range() {
     let bench = bench();
     let inserter = Held::begin(&bench).insert(&bench, ABSENT);
     let reader = Held::begin(&bench).scan(&bench).change(&bench, Y);
@@ -98,7 +98,7 @@ fn who_scans_and_who_inserts_into_the_range_both_commit() {
 }
 
 #[test]
-fn who_finds_a_key_absent_and_who_inserts_it_both_commit() {
+fn a_reader_of_an_absent_key_and_its_inserter_both_commit() {
     let bench = bench();
     let inserter = Held::begin(&bench).insert(&bench, ABSENT);
     let reader = Held::begin(&bench).read(&bench, ABSENT).change(&bench, Y);
@@ -107,7 +107,7 @@ fn who_finds_a_key_absent_and_who_inserts_it_both_commit() {
 }
 
 #[test]
-fn of_two_who_read_what_the_other_writes_one_is_left_out() {
+fn one_of_two_transactions_that_read_each_others_writes_is_left_out() {
     let bench = bench();
     let one = Held::begin(&bench).read(&bench, X).change(&bench, Y);
     let other = Held::begin(&bench).read(&bench, Y).change(&bench, X);
@@ -197,7 +197,7 @@ impl Held {
 
 /// As Payments of one warehouse, which add to its sum and read its name.
 #[test]
-fn who_adds_to_a_row_and_reads_what_never_changes_is_in_nobodys_way() {
+fn additions_to_a_row_with_reads_of_immutable_columns_do_not_conflict() {
     let bench = wide();
     let batch = (0..8).map(|_| Held::begin(&bench).adding(&bench, X)).collect();
     assert_eq!(decide(batch), ((0..8).collect(), vec![]));
@@ -206,7 +206,7 @@ fn who_adds_to_a_row_and_reads_what_never_changes_is_in_nobodys_way() {
 
 /// Each reads a column of the row of which the other changes another.
 #[test]
-fn who_uses_other_columns_than_are_changed_is_in_nobodys_way() {
+fn a_reader_of_unchanged_columns_does_not_conflict() {
     let bench = wide();
     let one = |reads, writes| {
         let held = Held::begin(&bench).using(&bench, reads, ColumnSet::of(OTHER));
@@ -217,7 +217,7 @@ fn who_uses_other_columns_than_are_changed_is_in_nobodys_way() {
 
 /// Two change one column each, and two read one each: each reader comes before its writer.
 #[test]
-fn who_uses_a_column_comes_before_who_changes_it_where_others_change_others() {
+fn a_reader_of_a_column_comes_before_its_writer_while_others_change_other_columns() {
     let bench = wide();
     let write = |column| Held::begin(&bench).changing(&bench, X, ColumnSet::of(column).into());
     let read = |column: ColumnId| {
@@ -311,7 +311,7 @@ fn a_mark_is_taken_off_when_its_transaction_is_refused() {
 }
 
 #[test]
-fn who_has_waited_for_long_enough_reads_what_is_there_and_commits_before_the_writer() {
+fn a_reader_that_has_waited_its_bound_reads_the_current_version_and_commits_before_the_writer() {
     let bench = batching(bench());
     let mut writer = begin_marking(&bench);
     let mut reader = begin_waiting(&bench);
@@ -353,7 +353,7 @@ fn others_do_not_wait() {
 
 /// A worker that waited, or could have, does not wait in its next transaction unless that may.
 #[test]
-fn who_may_wait_is_not_who_comes_next() {
+fn permission_to_wait_does_not_pass_to_the_next_transaction() {
     let bench = batching(bench());
     let mut writer = begin_marking(&bench);
     let mut held = begin_waiting(&bench);
@@ -375,7 +375,7 @@ fn who_may_wait_is_not_who_comes_next() {
 }
 
 #[test]
-fn without_storage_batching_nothing_is_marked_and_nobody_waits() {
+fn without_storage_batching_nothing_is_marked_and_no_reader_waits() {
     let mut bench = bench();
     bench.protocol.storage_batching = false;
     let writer = begin_marking(&bench);
@@ -388,14 +388,14 @@ fn without_storage_batching_nothing_is_marked_and_nobody_waits() {
 /// Transactions that find a mark and wait until it is removed see the new version, and commit after it.
 #[cfg(feature = "steps")]
 #[test]
-fn who_waits_reads_what_was_waited_for() {
+fn a_reader_that_waited_reads_the_new_version() {
     let mut met = 0;
     for seed in 0..200 {
         let bench = batching(bench());
         let writer = Held::begin(&bench).change(&bench, X);
         let reader = begin_waiting(&bench);
         let (mut writer, mut reader) = (writer.0, reader.0);
-        let _ = writer.detach().expect("it holds").prepare().expect("nobody is about");
+        let _ = writer.detach().expect("it holds").prepare().expect("it runs alone");
         let bench = &bench;
         let writes: Box<dyn FnOnce() -> (bool, i64) + Send> = Box::new(move || {
             assert!(matches!(writer.commit(&mut NoRedo), Ok(Outcome::Committed(_))));
@@ -420,7 +420,7 @@ fn who_waits_reads_what_was_waited_for() {
 
 /// The order is known for conflicting transactions only: the others can be decided at the same time.
 #[test]
-fn edges_are_those_between_who_reads_and_who_writes() {
+fn edges_lead_from_readers_to_writers() {
     let bench = wide();
     let writer = Held::begin(&bench).changing(&bench, X, ColumnSet::of(VALUE).into());
     let reader = |own| Held::begin(&bench).using(&bench, X, ColumnSet::of(VALUE)).adding(&bench, own);
@@ -436,7 +436,7 @@ fn edges_are_those_between_who_reads_and_who_writes() {
 
 /// Those that restarted most come first in the graph, and so have other places there.
 #[test]
-fn what_is_said_of_a_batch_is_said_by_its_places() {
+fn an_order_names_transactions_by_their_position_in_the_batch() {
     let of = |reads: &[usize], writes: &[usize], restarts| Prepared {
         reads: reads.iter().map(|&record| (record, seriatim_base::Tid::ZERO)).collect(),
         writes: writes.to_vec(),
@@ -452,7 +452,7 @@ fn what_is_said_of_a_batch_is_said_by_its_places() {
 /// One transaction checks whether it is stale before another changes a column that it does not use, and one after. An
 /// older version says nothing about the used columns.
 #[test]
-fn who_saw_an_older_version_is_not_stale_by_that() {
+fn a_transaction_that_saw_an_older_version_is_not_stale_for_that() {
     let bench = wide();
     let reads = || Held::begin(&bench).using(&bench, X, ColumnSet::of(OTHER)).adding(&bench, Y);
     let (mut before, mut behind) = (reads(), reads());

@@ -1,9 +1,9 @@
 //! Partitioned: a procedure owns the partitions that its arguments name, and runs in them without concurrency control.
 //!
-//! Source: Jones, Abadi, Madden, SIGMOD 2010, §2 and §3; `README.md` beside this file gives the departures,
-//! most of which follow from one process having one memory, and the argument. The locks of its partitions keep
-//! out the commits of others there, so a procedure notes and validates nothing (`shared/exclusive.rs`). All
-//! other transactions are Silo's, and commit under the locks of the partitions that they write.
+//! Source: Jones, Abadi, Madden, SIGMOD 2010, §2 and §3. `README.md` beside this file gives the departures and the
+//! argument. Most departures follow from one process having one memory. The locks of its partitions keep out the
+//! commits of others there, so a procedure notes and validates nothing (`shared/exclusive.rs`). All other transactions
+//! are Silo's, and commit under the locks of the partitions that they write.
 
 #[cfg(test)]
 mod tests;
@@ -64,8 +64,8 @@ const OPTIONS: [Knob; 3] = [epoch_commit::LOCK_STEPS, OWN_WAIT, COMMIT_WAIT];
 impl Protocol for Partitioned {
     const INFO: ProtocolInfo = ProtocolInfo {
         name: "partitioned",
-        summary: "a procedure owns the partitions that its arguments name, and runs alone there; all else as silo, \
-            committed by the owner of what it writes",
+        summary: "a procedure owns the partitions that its arguments name, and runs alone there; other transactions \
+            run as under silo, and commit as owners of the partitions that they write",
         source: "Jones, Abadi, Madden, Low Overhead Concurrency Control for Partitioned Main Memory Databases, SIGMOD \
             2010, §2 and §3",
         requirements: Requirements { plan: false, regions: false },

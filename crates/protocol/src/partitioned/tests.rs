@@ -70,7 +70,7 @@ fn reason<R: std::fmt::Debug>(result: Result<R, OpError>) -> Reason {
 }
 
 #[test]
-fn what_owns_a_partition_notes_nothing_and_touches_no_other() {
+fn a_transaction_that_owns_a_partition_notes_nothing_and_accesses_no_other() {
     let bench = bench();
     let elsewhere: [fn(&Bench<Partitioned>, &mut Open) -> Reason; 6] = [
         |bench, open| reason(bench.read(open, Y)),
@@ -101,7 +101,7 @@ fn what_owns_a_partition_notes_nothing_and_touches_no_other() {
 }
 
 #[test]
-fn what_owns_several_or_all_touches_those() {
+fn a_transaction_that_owns_several_or_all_partitions_accesses_those() {
     let bench = bench();
     let both = PartitionSet::one(0).union(PartitionSet::one(1));
     let mut open = begin_in(&bench, both);
@@ -119,7 +119,7 @@ fn what_owns_several_or_all_touches_those() {
 
 /// It could not find out: it validates nothing.
 #[test]
-fn nobody_commits_a_write_in_a_partition_that_another_owns() {
+fn no_transaction_commits_a_write_in_a_partition_that_another_owns() {
     let bench = bench();
     let (partitions, wait) = bench.protocol.partitions().expect("it has them");
     assert_eq!((partitions.count(), wait), (Partitions::DEFAULT, Duration::from_secs(1)));
@@ -181,7 +181,7 @@ fn a_commit_owns_all_that_it_writes() {
 
 /// Write skew, of which the other transaction is refuted.
 #[test]
-fn what_others_read_they_validate_against_what_ran_alone() {
+fn readers_validate_against_a_transaction_that_ran_alone() {
     let bench = bench();
     let mut other = begin(&bench);
     assert_eq!((bench.read(&mut other, X), bench.read(&mut other, ABSENT)), (Ok(Some(10)), Ok(None)));
@@ -196,7 +196,7 @@ fn what_others_read_they_validate_against_what_ran_alone() {
 
 /// That it has changed since is no reason to run it again.
 #[test]
-fn what_a_rolled_back_procedure_saw_held_together() {
+fn reads_of_a_rolled_back_procedure_were_consistent() {
     let bench = bench();
     let mut alone = begin_in(&bench, PartitionSet::one(0));
     assert!(change(&bench, &mut alone, X).is_ok());

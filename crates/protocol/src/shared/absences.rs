@@ -68,7 +68,7 @@ impl Absences {
         }
     }
 
-    /// The newest timestamp of transactions that relied on absences in these tables, and perhaps in others:
+    /// The newest timestamp of transactions that relied on absences in these tables, and perhaps in others. It takes
     /// one walk over the workers, whose words are a line each.
     pub fn newest(&self, tables: Lanes) -> u64 {
         if tables.0 == 0 {

@@ -145,7 +145,7 @@ pub trait AccessLocks: Send {
     #[inline(always)]
     fn release(&mut self, _core: &Core) {}
 
-    /// Gives back what a large transaction made the lists take: the worker rests.
+    /// Gives back memory that a large transaction took for the lists, as the worker is idle.
     fn rest(&mut self) {}
 }
 

@@ -19,7 +19,7 @@ use super::reserve;
 use super::writes::{Deferred, Link, RowPart, Write, WriteSet};
 
 /// The leaves last used of ordered tables: the node buffer of DBX §6.2. Ascending keys often share all but their last
-/// column, so a table has a hint for each of a few values of the bits above a key's lower half. A hint knows its tree,
+/// column. So a table has a hint for each of a few values of the bits above a key's lower half. A hint knows its tree,
 /// so tables may share one.
 #[derive(Debug)]
 pub struct LeafHints(Box<[LeafHint; HINTS]>);
@@ -385,8 +385,8 @@ impl<O: Origin> Attempt<O> {
         }
     }
 
-    /// How many queued records to look at after the attempt: `most`, and twice what it queued itself, so that
-    /// the queue shrinks whatever the transactions delete.
+    /// How many queued records to look at after the attempt: `most`, and twice what it queued itself. So the queue
+    /// shrinks whatever the transactions delete.
     pub fn due(&self, most: usize) -> usize {
         most.saturating_add(2 * self.queued)
     }
@@ -453,7 +453,7 @@ mod tests {
 
     /// Records may be unlinked, and their memory be others', between two transactions.
     #[test]
-    fn what_was_prefetched_is_forgotten_with_the_transaction() {
+    fn prefetched_rows_are_forgotten_with_the_transaction() {
         let bench = Bench::<Silo>::open(HtmMode::Absent, &[1]);
         let mut attempt = Attempt::<()>::new(bench.environment.core().expect("a free slot"));
         // The first transaction does not read the rows that it prefetched.
@@ -508,7 +508,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_held_is_not_who_comes_next() {
+    fn an_attempt_does_not_inherit_that_the_last_one_was_held() {
         let bench = Bench::<Silo>::open(HtmMode::Absent, &[]);
         let mut attempt = Attempt::<()>::new(bench.environment.core().expect("a free slot"));
         attempt.begin();

@@ -1,8 +1,8 @@
 //! The commit of Silo (Tu et al., SOSP 2013, §4.4 and Figure 2): lock, read the epoch, validate, assign the
 //! TID, install.
 //!
-//! 1. Lock the records to be written in address order. Ordered locking cannot deadlock; each wait is bounded
-//!    all the same (promise d), and a record that changed since it was read ends the attempt at once.
+//! 1. Lock the records to be written in address order. Ordered locking cannot deadlock, but each wait is bounded all
+//!    the same (promise d). A record that changed since it was read ends the attempt at once.
 //! 2. Fence, read E, fence: the serialization point.
 //! 3. Validate: every record read has its word unchanged and is not locked by another; every node version has
 //!    its value.

@@ -42,7 +42,8 @@ impl<const PARTITIONED: bool> Exclusive<PARTITIONED> {
         self.owned = PartitionSet::NONE;
     }
 
-    /// Whether there is nothing to look at: it has all, or is not whole, and looks at what it writes when it commits.
+    /// Whether an access checks no owner. The transaction owns all partitions, or it does not run whole and checks its
+    /// writes when it commits.
     #[inline(always)]
     fn is_anywhere(&self) -> bool {
         self.owned.is_all() || self.owned.is_empty()

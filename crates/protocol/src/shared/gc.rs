@@ -53,8 +53,8 @@ fn collect_ready(core: &mut Core, claim: &impl Claim, most: usize) {
             core.local.defer([table, address, word]);
             return;
         }
-        // SAFETY: `later` put them there. Tables outlive workers; the record is not retired, because only the
-        // party that QUEUED stands for unlinks it, and that is this entry (rule 5 of `record_header`).
+        // SAFETY: `later` put them there. Tables outlive workers. The record is not retired, because only the party
+        // that QUEUED stands for unlinks it, and that is this entry (rule 5 of `record_header`).
         let (table, record) =
             unsafe { (&*(table as *const Table), RecordPtr::from_raw(NonNull::new_unchecked(address as *mut u8))) };
         core.local.enter();
@@ -67,8 +67,8 @@ fn collect_ready(core: &mut Core, claim: &impl Claim, most: usize) {
 }
 
 /// Takes the look that the caller owes a record. It unlinks the record if its key is gone in the state `expected`, and
-/// clears the mark if the key is live. If this cannot be decided yet, it queues the record (again) and returns `false`:
-/// the record or its leaf is held, or its key was deleted again.
+/// clears the mark if the key is live. It queues the record (again) and returns `false` if this cannot be decided yet.
+/// Then the record or its leaf is held, or its key was deleted again.
 pub fn look(core: &mut Core, table: &Table, target: RecordPtr, expected: TidWord, claim: &impl Claim) -> bool {
     let Some(word) = claim.take(core, table, target) else {
         later(core, table, target, expected);

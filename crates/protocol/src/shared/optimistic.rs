@@ -2,7 +2,7 @@
 //! node version of their bucket or leaf. Writes are private until commit.
 //!
 //! A read needs no region: TID word, version word and TID word again, unchanged, are one version (Algorithm 2
-//! takes a region for that). Whether it still is the newest at commit, validation decides (promise c).
+//! takes a region for that). Validation checks at commit that the version is still the newest (promise c).
 
 use std::ptr::NonNull;
 
@@ -162,7 +162,7 @@ impl<O: Origin> Optimistic<O> {
         self.node_set.clear();
     }
 
-    /// Gives back what a large transaction made it take: the worker rests.
+    /// Gives back memory that a large transaction took, as the worker is idle.
     pub fn rest(&mut self) {
         self.reads.rest();
         self.node_set.rest();
@@ -401,8 +401,8 @@ impl<O: Origin> Optimistic<O> {
             }
             let (table, key) = (write.table(), self.base.writes.deferred[at].key());
             match self.link(table, key, record).map_err(record::full)? {
-                // An earlier row of the key needs no other note than that of the insertion: its record would
-                // not have been unlinked while this worker is online.
+                // An earlier row of the key needs no other note than that of the insertion. Its record would not have
+                // been unlinked while this worker is online.
                 Linked::Linked => self.base.writes.linked(entry),
                 Linked::Exists(_) | Linked::Refused => {
                     return Err(self.record_conflict(Phase::Lock, ValidationFailure::Write(entry)));
@@ -702,7 +702,7 @@ impl<O: Origin> Optimistic<O> {
         }
     }
 
-    /// Has others know what the executed attempt, of which this was prepared, is going to write.
+    /// Announces the writes of the executed attempt from which this was prepared to other transactions.
     pub fn announce(&mut self, prepared: &Prepared) {
         if self.locks.has_announced() {
             return;

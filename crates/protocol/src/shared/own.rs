@@ -4,8 +4,8 @@
 //! hash to older ones, so entries can be popped from the end (savepoints). An entry can also be removed from the
 //! middle. The last entry takes its number and its place in the chain, so that later entries can be popped as before.
 //!
-//! The first `LINEAR_MAX` entries are in no chain: a filter of their addresses answers most questions, and a search
-//! from the newest to the oldest the rest. The next entry has all of them enter their chains.
+//! The first `LINEAR_MAX` entries are in no chain. A filter of their addresses answers most questions, and a search
+//! from the newest to the oldest answers the rest. The next entry has all of them enter their chains.
 
 use seriatim_memory::{CountedVec, Local};
 
@@ -200,7 +200,7 @@ impl OwnIndex {
         self.generation = 1;
     }
 
-    /// Gives back what a large transaction made it take.
+    /// Gives back memory that a large transaction took.
     pub fn rest(&mut self) {
         self.clear();
         self.next.rest();

@@ -34,14 +34,14 @@ use super::{record, record_header};
 const BYTES_MAX: usize = 384;
 /// Most rows that wait for a wave; more are not fetched. Their lines must not drive each other out of the cache.
 const ROWS_MAX: usize = 512;
-/// Slots among which a table's next one is sought.
+/// The number of slots that are searched for the table's next one.
 const AHEAD_MAX: usize = 32;
 /// The most rows of its table with other keys that a lookup compares.
 const OTHERS_MAX: u32 = 4;
-/// How often the next slot may be passed over.
+/// How many lookups may skip the next slot.
 const PASSED_MAX: u32 = 8;
 
-/// A row on its way.
+/// A row that is being prefetched.
 #[derive(Clone, Copy, Debug)]
 struct Slot {
     table: TableRef,
@@ -51,7 +51,7 @@ struct Slot {
 // Every row prefetched writes one.
 const _SLOTS_ARE_SMALL: () = assert!(size_of::<Slot>() == 16);
 
-/// How far a row has come, in one word, which is one of these:
+/// The state of a row's prefetch, in one word, which is one of these:
 /// - a hint of its bucket, with bit 63, and with bit 0 if the whole record is wanted;
 /// - the address of its record, with bit 62 once its newest row version was requested;
 /// - one of the two constants.
@@ -113,15 +113,15 @@ pub struct Prefetched {
     slots: Box<[Slot; ROWS_MAX]>,
     /// Slots in use.
     len: usize,
-    /// Slots before this are taken.
+    /// Lookups have used the slots before this index.
     next: usize,
-    /// Slots before this had every wave.
+    /// Slots before this index have completed every wave.
     complete: usize,
-    /// Slots before this had the first advance.
+    /// Slots before this index have completed the first advance.
     advanced: usize,
     /// The tables with slots, by id modulo 64.
     tables: u64,
-    /// A slot that was the next one, and how often it was passed over.
+    /// The next slot for lookups, and how many lookups have skipped it.
     passed: (usize, u32),
 }
 
@@ -218,7 +218,7 @@ impl Prefetched {
                         self.next += 1;
                         return Some(found);
                     }
-                    // It is likely that of this key, which comes before its wave, or has no record.
+                    // This slot probably belongs to the key: its wave has not run yet, or there is no record.
                     None if stage != Stage::TAKEN => {
                         self.next += 1;
                         return None;
@@ -230,8 +230,8 @@ impl Prefetched {
         self.find_ahead(table, key.anew(), pin)
     }
 
-    /// As [`Prefetched::find`], if it is not in the next slot. Those of its table before the one that is
-    /// found are given up.
+    /// As [`Prefetched::find`], if the key is not in the next slot. Drops the slots of its table before the one that is
+    /// found.
     #[inline(never)]
     fn find_ahead(&mut self, table: &Table, key: Key<'_>, _: Pinned<'_>) -> Option<RecordPtr> {
         if self.next == self.len {
@@ -260,7 +260,7 @@ impl Prefetched {
             (Some((at, _)), _) => {
                 ahead[..=at].iter_mut().filter(of_table).for_each(|slot| slot.stage = Stage::TAKEN);
             }
-            // It is likely that of this key, which comes before its wave, or has no record.
+            // This slot probably belongs to the key: its wave has not run yet, or there is no record.
             (None, Some(at)) => ahead[at].stage = Stage::TAKEN,
             (None, None) => {}
         }
@@ -377,7 +377,7 @@ mod tests {
     const BOTH: [Organization; 2] = [Organization::Hash, Organization::Ordered];
 
     #[test]
-    fn each_version_is_asked_for_once() {
+    fn each_version_is_requested_once() {
         let versions = |organization| {
             let (environment, tables) = tables(organization);
             let mut attempt = Attempt::<()>::new(environment.core().expect("a free slot"));
@@ -421,7 +421,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_never_asked_for_does_not_hold_up_the_others_for_long() {
+    fn a_prefetched_row_that_is_never_read_does_not_delay_the_others_for_long() {
         let mut prefetched: Vec<_> = (0..ROWS).map(|key| (0, key)).collect();
         // Of another table, of this one, and without a row.
         prefetched.splice(5..5, [(1, 0), (1, 1)]);
@@ -437,7 +437,7 @@ mod tests {
     }
 
     #[test]
-    fn a_row_asked_for_before_its_wave_does_not_hold_up_the_others() {
+    fn a_row_read_before_its_wave_does_not_delay_the_others() {
         let (environment, tables) = tables(Organization::Hash);
         let mut attempt = Attempt::<()>::new(environment.core().expect("a free slot"));
         attempt.begin();

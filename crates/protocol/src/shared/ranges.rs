@@ -2,10 +2,10 @@
 //! it has changed.
 //!
 //! A node version belongs to a leaf, which also holds keys outside of the scanned range, and behind the last row that
-//! was requested. So a worker that takes notes ([`super::rebase`]) notes, for each leaf that a scan reads, the part of
-//! the range in the leaf and its records. When the leaf has changed, that part is scanned again, as far as the
-//! transaction looked. If it holds the same records, the entry of the node set takes the new node version, and the
-//! commit is tried again, which decides as usual. The read set covers the contents of the records.
+//! was requested. So a worker that takes notes ([`super::rebase`]) notes each leaf that a scan reads. A note has the
+//! part of the range in the leaf and its records. When the leaf has changed, that part is scanned again, as far as the
+//! transaction looked. If it holds the same records, the entry of the node set takes the new node version. The commit
+//! is tried again, and decides as usual. The read set covers the contents of the records.
 //!
 //! Leaves that come into a part when it is scanned again are entries without notes.
 
@@ -123,10 +123,10 @@ impl<O: Origin> Optimistic<O> {
         Ok(true)
     }
 
-    /// Moves an entry of the node set to the newest node version of its leaf, if it `may` and the leaf has changed only
-    /// outside of the used part. Returns whether there was a newer one; `None` if that part has changed, or was not
-    /// noted. While the attempt does not commit yet, its scans may continue in the records that they hold of a leaf:
-    /// then all of these count as used.
+    /// Moves an entry of the node set to the newest node version of its leaf. It does so if it `may`, and if the leaf
+    /// has changed only outside of the used part. Returns whether there was a newer one; `None` if that part has
+    /// changed, or was not noted. While the attempt does not commit yet, its scans may continue in the records that
+    /// they hold of a leaf. Then all of these count as used.
     pub(super) fn rebase_range(&mut self, entry: usize, may: bool, commits: bool) -> Option<bool> {
         // SAFETY: as in `node_set_failure`.
         let word = unsafe { &*self.node_set[entry].node_version.address() };
@@ -204,8 +204,8 @@ fn up_to(next: Bound<KeyBuf>) -> Bound<KeyBuf> {
 }
 
 fn key_of<'t>(record: RecordPtr, class: KeyClass) -> Key<'t> {
-    // SAFETY: it was linked when the leaf was read, key words of a record that was linked never change, and
-    // the worker has been online since.
+    // SAFETY: it was linked when the leaf was read, and the worker has been online since. Key words of a record that
+    // was linked never change.
     unsafe { read_key(record, class) }
 }
 
@@ -296,7 +296,7 @@ mod tests {
     }
 
     #[test]
-    fn what_changes_beside_a_range_or_behind_what_was_asked_for_refutes_nobody() {
+    fn changes_beside_a_range_or_behind_the_requested_rows_do_not_conflict() {
         use Direction::{Backward, Forward};
         for (direction, most, inserted, commits_then) in [
             (Forward, usize::MAX, 99, true),
@@ -335,7 +335,7 @@ mod tests {
     }
 
     #[test]
-    fn what_comes_after_a_leaf_was_looked_at_again_refutes_in_each_leaf_that_the_range_has_then() {
+    fn changes_after_a_leaf_was_checked_again_conflict_in_every_leaf_of_the_range() {
         for (beside, inserted) in (1..8).flat_map(|beside| [101, 104, 107].map(|id| (beside, id))) {
             let bench = bench();
             transact(&bench, |other| [103, 106].into_iter().for_each(|id| insert(&bench, other, id)));
@@ -355,7 +355,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_scan_holds_of_a_leaf_and_has_not_shown_yet_is_looked_at_when_the_attempt_validates_before_it_goes_on() {
+    fn buffered_records_of_a_scan_are_checked_when_the_attempt_validates_before_the_scan_continues() {
         let mut refuted = 0;
         for inserted in [99, 101, 105, 111, 121, 131, 155, 199, 201] {
             for count in [1, 8] {
@@ -383,7 +383,7 @@ mod tests {
     }
 
     #[test]
-    fn after_the_attempt_has_validated_what_comes_where_its_scan_goes_on_refutes_it() {
+    fn changes_ahead_of_a_scan_after_its_attempt_has_validated_conflict() {
         for (beside, inserted) in (0..9).flat_map(|beside| [105, 145, 185].map(|id| (beside, id))) {
             let (bench, mut scan) = (bench(), Scan::default());
             let both = |worker: &mut Worker| {
@@ -411,8 +411,8 @@ mod tests {
 
     /// A transaction that commits has seen what a scan finds now.
     #[test]
-    fn who_commits_has_seen_the_rows_that_are_there() {
-        let seed = rng::seed("who_commits_has_seen_the_rows_that_are_there");
+    fn a_transaction_that_commits_has_seen_the_current_rows() {
+        let seed = rng::seed("a_transaction_that_commits_has_seen_the_current_rows");
         let mut random = Rng::from_seed(seed);
         let mut outcomes = [0, 0];
         for _ in 0..300 {

@@ -10,8 +10,9 @@
 //!
 //! Values are compared, not versions: a column that was changed and changed back makes no difference to its readers.
 //!
-//! A record that has become one that is locked at access conflicts with transactions that saw it before. Nothing is
-//! rebased on its version, as that requires its lock. Records that the attempt has locked have not changed.
+//! A protocol may begin to lock a record at access. Then the record conflicts with transactions that read it before.
+//! They are not rebased on its version, as that requires its lock. Records that the attempt has locked have not
+//! changed.
 //!
 //! Notes outlive a repair: those of entries that leave a set go with them, and the others follow their entries to their
 //! new index. If a row version of a write-set entry was undone, the notes of the entry are dropped. In an attempt that
@@ -19,8 +20,8 @@
 //! version, into which nothing was merged.
 //!
 //! An access without notes is not rebased. A worker takes notes when one of its attempts was refuted recently.
-//! It takes them for calls that leave out columns of the table that updates change, and for each read of a row
-//! that the attempt wrote.
+//! It takes them for calls that leave out columns of the table that updates change. It also takes them for each read of
+//! a row that the attempt wrote.
 
 use std::sync::atomic::Ordering;
 
@@ -38,7 +39,7 @@ use super::record_header::{self, TidWord};
 use super::table_ref::TableRef;
 use super::writes::Write;
 
-/// How often an attempt is rebased at most: each time another has committed.
+/// The most rebases of an attempt. Before each, another transaction has committed.
 pub const REBASES_MAX: Knob = Knob {
     name: "rebases_max",
     unit: "rebases",
@@ -534,8 +535,8 @@ mod tests {
     }
 
     #[test]
-    fn an_attempt_goes_on_from_each_newer_version_in_turn() {
-        let seed = rng::seed("an_attempt_goes_on_from_each_newer_version_in_turn");
+    fn an_attempt_continues_from_each_newer_version_in_turn() {
+        let seed = rng::seed("an_attempt_continues_from_each_newer_version_in_turn");
         let (bench, mut random) = (bench(), seriatim_base::Rng::from_seed(seed));
         // The record has a free place, so the first row version lies in the worker's own memory.
         bench.pass_time();
@@ -564,7 +565,7 @@ mod tests {
     }
 
     #[test]
-    fn what_could_not_be_merged_stays_refuted() {
+    fn a_write_that_could_not_be_merged_still_fails_validation() {
         let bench = bench();
         let (mut worker, mut other) = (begin(&bench), bench.worker());
         let used = ColumnUse::from(ColumnSet::of(SUM));

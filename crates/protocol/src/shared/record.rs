@@ -355,8 +355,8 @@ pub fn is_inline(table: &Table, record: RecordPtr, row_version: usize) -> bool {
 /// Whether the place may be overwritten. The commit that made `current`, or an earlier one, replaced its contents. Or
 /// they are the row of an insertion that was too late for that commit, and whose attempt has been online since before
 /// it. So it may be overwritten if `made`, the epoch of that commit, is before the horizon
-/// ([`Local::horizon`](seriatim_memory::Local::horizon)); and this stays true until the record has another TID. Not for
-/// a record without a row: there an insertion of this attempt may be in its place, and TID zero is before any horizon.
+/// ([`Local::horizon`](seriatim_memory::Local::horizon)). This stays true until the record has another TID. Not for a
+/// record without a row: there an insertion of this attempt may be in its place, and TID zero is before any horizon.
 #[inline]
 pub fn free_place(table: &Table, record: RecordPtr, current: usize, made: Epoch, horizon: Epoch) -> u32 {
     let record_layout = &table.record_layout;

@@ -16,7 +16,7 @@
 //!             unlinks it ▼                                                     ▼ unlinks it
 //!                     REMOVED: unlinked; its memory is reused a grace period later
 //! ```
-//! Words of a protocol's own follow the TID word and the version word ([`bytes`], [`own`]); decision record 4 says why
+//! Words of a protocol's own follow the TID word and the version word ([`bytes`], [`own`]). Decision record 4 says why
 //! they are not in the TID word.
 //!
 //! Access rules for the two words every header begins with:
@@ -29,8 +29,8 @@
 //!    that may be retired already. (A protocol that locks elsewhere, as `nowait` does in a third word, also
 //!    holds that lock, and sets LOCKED only while it installs, for [`peek`].)
 //! 4. REMOVED is final: the record left its index. Its TID word never changes again, so validation of ABSENT fails.
-//! 5. QUEUED: exactly one party, the attempt that linked the record or an entry of a garbage list, owes it a
-//!    look, and holds its address until then. Only that party unlinks it, so the address stays valid. A
+//! 5. QUEUED: exactly one party must still visit the record, and holds its address until then. It is the attempt that
+//!    linked the record, or an entry of a garbage list. Only that party unlinks it, so the address stays valid. A
 //!    transaction that revives or deletes the record meanwhile leaves the mark and does not queue it again.
 //! 6. REMOVED without ABSENT means HOT under `htcc`: a contended row. A word has no bit to spare. A transaction
 //!    that changes the word of a hot record also holds its lock (`htcc/locks.rs`). The bit is part of the

@@ -2,8 +2,8 @@
 //! software path.
 //!
 //! Steps, numbered as the protocols' READMEs argue them:
-//! 1. lock every record to be written, from exactly the TID word on which its write builds (lines 9–14 of the paper,
-//!    and the early subscription to the fallback's locks);
+//! 1. lock every record to be written, from the TID word on which its write builds
+//!    (lines 9–14 of the paper, and early subscription to fallback locks);
 //! 2. read the epoch E, and the protocol's other words, once, together;
 //! 3. validate the read set and the node versions (lines 3–8);
 //! 4. install row version and TID word of every record written (lines 16–27).
@@ -310,7 +310,7 @@ impl<O: Origin, R: Rules<O>> Commit<'_, O, R> {
 }
 
 // SAFETY: header and version words belong to records noted while the worker was online, which it is until the
-// commit returns; E lives as long as the database, and so does what `Rules::now` reads.
+// commit returns. E lives as long as the database, and so does what `Rules::now` reads.
 unsafe impl<O: Origin, R: Rules<O>> Body for Commit<'_, O, R> {
     type Output = Tid;
     const DECIDES: bool = true;

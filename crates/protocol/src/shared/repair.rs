@@ -79,8 +79,8 @@ impl<O: Origin> Optimistic<O> {
         }
     }
 
-    /// Notes, for undone entries from there on, that records that this attempt linked have no rows: for each
-    /// run that noted a node version of their table.
+    /// Notes, for undone entries from there on, that records that this attempt linked have no rows. It notes this for
+    /// each run that noted a node version of their table.
     #[cold]
     fn note_absent_still(&mut self, undone: usize) {
         let noted: BTreeSet<_> = self.node_set.iter().map(|entry| (entry.table, entry.by.run())).collect();
@@ -104,9 +104,9 @@ impl<O: Origin> Optimistic<O> {
     }
 
     /// Calls `visit` with each record that runs of an operation touched, by address, and with the iteration. It passes
-    /// `None` instead of an address if they saw an absence or a range, or if the record has left its index or may be
-    /// leaving it: another record may have its key. It also does so for a record that will be written, while it has no
-    /// row: only records that this attempt has linked are safe from removal by others.
+    /// `None` instead of an address if they saw an absence or a range. It also does so if the record has left its index
+    /// or may be leaving it. Another record may have its key. It also does so for a record that will be written, while
+    /// it has no row. Only records that this attempt has linked are safe from removal by others.
     pub fn touched(&self, operation: u16, visit: &mut dyn FnMut(u32, Option<usize>)) {
         let of = |by: O| by.run().filter(|run| run.0 == operation).map(|run| run.1);
         for touch in self.touches.iter() {

@@ -1,4 +1,4 @@
-//! An attempt that locks what it accesses, for a transaction that others have refuted again and again.
+//! An attempt that locks the rows that it accesses, for a transaction that has failed validation again and again.
 //!
 //! Algorithm. Before the attempt reads or writes a row, it reserves the row: it sets the RESERVED mark of the TID word
 //! (rule 7 of [`record_header`](super::record_header)). Other transactions still read the row. A transaction

@@ -67,7 +67,7 @@ pub use crate::recovers;
 /// As [`seriatim_txn::Recover::restore`].
 ///
 /// # Safety
-/// As there.
+/// The conditions of [`seriatim_txn::Recover::restore`].
 pub unsafe fn restore(
     versions: &impl Versions,
     core: &mut Core,
@@ -98,7 +98,7 @@ pub unsafe fn restore(
 /// As [`seriatim_txn::Recover::finish_restore`].
 ///
 /// # Safety
-/// As there.
+/// The conditions of [`seriatim_txn::Recover::finish_restore`].
 pub unsafe fn finish(core: &mut Core, table: &Table, claim: &impl Claim) {
     let mut tombstones = Vec::new();
     // SAFETY: the caller's promise: no other thread uses the table.

@@ -27,7 +27,7 @@ pub trait Variant: Send {
     type By: Origin;
     /// Whether its attempts note which columns they use, to be rebased.
     const REBASES: bool = false;
-    /// Whether a commit copies a row version to the place in the record that was free when its row was updated, so that
+    /// Whether a commit copies a row version to the place in the record that was free when its row was updated. Then
     /// the version itself is not published.
     const COPIES: bool = false;
     /// Whether its attempts can reserve the rows that they access.
@@ -54,7 +54,7 @@ pub trait Variant: Send {
         Ok(())
     }
 
-    /// The transaction that has begun publishes what others have deferred.
+    /// The transaction that has begun publishes the additions that others have deferred.
     fn publish_deferred(&mut self) {}
 
     /// A row that the attempt wrote is looked at.
@@ -94,7 +94,7 @@ pub trait Variant: Send {
     #[inline(always)]
     fn between(&mut self, _: &mut Core) {}
 
-    /// Gives back what a large transaction made its scratch take.
+    /// Gives back memory that a large transaction took as scratch.
     fn rest(&mut self) {}
 }
 

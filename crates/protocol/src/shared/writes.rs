@@ -1,6 +1,6 @@
 //! The write set: private row versions until commit, with savepoints.
 //!
-//! An entry's row version is never changed in place once it was handed out: every further update of the same row works
+//! An entry's row version is never changed in place once it was handed out. Every further update of the same row works
 //! on a new copy. So rows that a transaction holds stay as they were read until a commit. The commit may merge them
 //! into newer row versions, even if it requests a repair. A savepoint is a length of each list of entries.
 //! Where a protocol repairs, each row version has the run of an operation that made it, and those of an operation can
@@ -191,9 +191,9 @@ pub struct WriteSet<O = ()> {
     /// Entries undone by a rollback to a savepoint or a repair: their row versions are freed and their records
     /// unlinked at the end. Also the records that the attempt has reserved, until the end.
     pub undone: CountedVec<Write<O>>,
-    /// Inserted rows whose records are to be linked at the decision: `merged` by table and key, and behind
-    /// them the latest, by table and key too. The latest are at most as many as the square root of all, so
-    /// that an insertion in any order moves few, and only merging moves all.
+    /// Inserted rows whose records are to be linked at the decision: `merged` by table and key. Behind them are the
+    /// latest, by table and key too. There are at most as many of the latest as the square root of all. So an insertion
+    /// in any order moves few, and only merging moves all.
     pub deferred: CountedVec<Deferred>,
     merged: usize,
     /// Where row versions are that will not be published themselves.
@@ -550,7 +550,7 @@ mod tests {
     }
 
     #[test]
-    fn what_operations_wrote_is_taken_back_and_the_rest_stays() {
+    fn writes_of_chosen_operations_are_undone_and_the_rest_stays() {
         let memory = Memory::new(Options { workers_max: 1, ..Options::default() }).expect("memory");
         let local = memory.register().expect("a free slot");
         for seed in 0..500 {
@@ -584,7 +584,7 @@ mod tests {
     }
 
     #[test]
-    fn one_iteration_is_taken_back() {
+    fn one_iteration_is_undone() {
         let memory = Memory::new(Options { workers_max: 1, ..Options::default() }).expect("memory");
         let mut writes = WriteSet::<Run>::new(&memory.register().expect("a free slot"));
         for iteration in 0..3 {

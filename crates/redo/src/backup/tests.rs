@@ -223,7 +223,7 @@ fn a_copy_that_was_cut_short_is_no_database() {
 
 /// Another program puts a file into the directory of the copy, which then fails.
 #[test]
-fn what_a_copy_did_not_make_stays_when_it_fails() {
+fn a_failed_copy_leaves_files_that_it_did_not_make() {
     let database = with_epochs(10..=12);
     let (disk, theirs) = (database.disk.clone(), Path::new(TO).join("notes"));
     let add = || {
@@ -394,7 +394,7 @@ fn tables_created_meanwhile_do_not_interrupt_a_backup() {
 }
 
 #[test]
-fn damage_that_no_recovery_needs_is_told_and_copied() {
+fn damage_that_no_recovery_needs_is_reported_and_copied() {
     let mut database = Database::new(1, 1);
     let commit = |epoch: u64| [(tid(epoch, 1), vec![Write::Row(2 * epoch as u32, (1, 1))])];
     let (path, offset) = database.batch((1, 0), 10, 9, &commit(10));

@@ -225,7 +225,7 @@ fn only_files_that_the_manifest_does_not_need_are_deleted() {
 }
 
 #[test]
-fn flushing_a_part_tells_how_far_all_parts_are_ahead_of_the_rate() {
+fn flushing_a_part_returns_how_far_all_parts_are_ahead_of_the_rate() {
     let database = Database::new(8, 1);
     let disk: Arc<dyn Disk> = Arc::new(database.disk.clone());
     let writer = CheckpointWriter::begin(disk, &database.directory, DATABASE, Epoch(11), Some(1)).unwrap();

@@ -453,7 +453,7 @@ fn a_power_cut_while_the_disk_is_full_loses_nothing_that_was_durable() {
 }
 
 #[test]
-fn where_space_is_short_a_log_opens_and_goes_on_in_small_segments() {
+fn where_space_is_short_a_log_opens_and_continues_in_small_segments() {
     let options = || LogOptions { segment_bytes: 256 * PAGE as u64, ..options(1) };
     let (usual, small) = (options().segment_bytes, options().small_segment_bytes());
     assert!(small < usual / 4);

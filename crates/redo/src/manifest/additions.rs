@@ -198,8 +198,8 @@ fn record_at(bytes: &[u8], salt: Salt) -> Option<(u64, Option<&[u8]>)> {
     Some((number, json))
 }
 
-/// Whether a power cut can have left what is at `at` instead of a sound record: it is not there, or the file ends
-/// within it, or one of its sectors has no byte of it.
+/// Whether a power cut can have left the bytes at `at` in place of a sound record. Then the record is missing, the file
+/// ends within it, or one of its sectors has no byte of it.
 fn is_torn(bytes: &[u8], at: usize, salt: Salt) -> bool {
     let rest = &bytes[at..];
     // Where only the header's length is known, the JSON does not count.

@@ -1,6 +1,6 @@
-//! The JSON form of the manifest: the same fields, some of them renamed, so that the types of the manifest do
-//! not depend on the file. Columns and their types are the catalog's own. An unknown or missing field is an
-//! error. So a new field raises the format, unless its absence keeps the former meaning.
+//! The JSON form of the manifest: the same fields, some of them renamed. So the types of the manifest do not depend on
+//! the file. Columns and their types are the catalog's own. An unknown or missing field is an error. So a new field
+//! raises the format, unless its absence keeps the former meaning.
 
 use std::path::{Path, PathBuf};
 

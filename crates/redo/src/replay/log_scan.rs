@@ -1,10 +1,10 @@
 //! Finds the end of each logger's log from the headers of its batches.
 //!
-//! A batch is written only after the batch before it was flushed. So a batch that fails its checksums is a
-//! **torn tail** if no batch of a higher number has a sound header in the rest of its segment or in later ones.
-//! It was never acknowledged, and the log ends there. Otherwise it had been flushed, and is **damaged**. A
-//! header is sufficient evidence, since it fits into one sector. Here the payload is read of the last batch
-//! only. Earlier payloads are read when they are needed, and must then be sound.
+//! A batch is written only after the batch before it was flushed. So a batch that fails its checksums may be a **torn
+//! tail**. It is one if no batch of a higher number has a sound header in the rest of its segment or in later ones. It
+//! was never acknowledged, and the log ends there. Otherwise it had been flushed, and is **damaged**. A header is
+//! sufficient evidence, since it fits into one sector. Here the payload is read of the last batch only. Earlier
+//! payloads are read when they are needed, and must then be sound.
 //!
 //! **A segment that was cut or is missing** is damage too, whatever it held. A segment is complete before its
 //! first batch is written, and states its length. A filled segment ends in a link to the next. The first
@@ -19,7 +19,7 @@
 //!
 //! After a checkpoint the oldest segments of its incarnation are deleted, so that log may begin late. It begins with a
 //! batch that states that every earlier entry is of an epoch before the checkpoint. The remains of the log before such
-//! a batch do not matter, even with gaps: a deletion whose sync failed may be undone although later ones lasted.
+//! a batch do not matter, even with gaps. A deletion whose sync failed may be undone although later ones lasted.
 //!
 //! Two cases cannot be distinguished: the last batches of a log were overwritten after a flush, or they were torn or
 //! never written. They can be distinguished if something that was written later states the durable epoch. A checkpoint,

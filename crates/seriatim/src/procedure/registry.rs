@@ -549,7 +549,7 @@ mod tests {
         db.create::<Label>().expect("a valid table");
         db.register(crate::procedures![count_until]).expect("a sound set");
         let (executor, _bodies) = crate::Executor::apart(&db, 1).expect("valid");
-        let registry = db.procedures().write().expect("nobody panicked");
+        let registry = db.procedures().write().expect("no panic");
         let mut all = Some((db.clone(), executor));
         seriatim_base::process::in_fork(|| {
             let called = db.session().call(count_until, &Vec::new());
@@ -591,7 +591,7 @@ mod tests {
     }
 
     #[test]
-    fn what_only_reads_does_so_from_a_snapshot_unless_that_is_switched_off() {
+    fn a_procedure_that_only_reads_runs_on_a_snapshot_unless_that_is_switched_off() {
         for (wanted, mode) in [(None, Mode::ReadOnly), (Some(true), Mode::ReadOnly), (Some(false), Mode::ReadWrite)] {
             let builder = Database::builder().protocol("dbx");
             let builder = wanted.into_iter().fold(builder, Builder::procedure_snapshots);

@@ -321,7 +321,7 @@ mod tests {
 
     #[test]
     #[should_panic(expected = "often than in the pass in which it ran")]
-    fn what_was_not_kept_does_not_come_again() {
+    fn results_that_were_not_kept_do_not_return() {
         let results = Results::new();
         results.keep(1);
         results.keep(2);

@@ -267,7 +267,7 @@ fn each_caller_gets_its_own_outcome_and_a_panic_is_its_callers() {
 }
 
 #[test]
-fn what_does_not_change_or_tells_no_key_or_too_many_is_not_batched() {
+fn procedures_that_only_read_or_have_no_key_or_too_many_are_not_batched() {
     let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
     each(|setting| {
         let (db, items) = open(setting, Batch::Size(8));
@@ -292,7 +292,7 @@ fn what_does_not_change_or_tells_no_key_or_too_many_is_not_batched() {
 }
 
 #[test]
-fn calls_that_conflict_where_their_arguments_do_not_tell_are_right() {
+fn calls_with_conflicts_that_arguments_do_not_show_have_correct_results() {
     each(|setting| {
         let (db, items) = open(setting, Batch::Size(8));
         let (executor, gates) = held_up(&db, 3);

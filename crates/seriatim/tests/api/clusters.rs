@@ -325,7 +325,7 @@ fn rows_that_were_given_out_stay_as_they_were_read() {
 }
 
 #[test]
-fn who_counts_the_rows_of_a_prefix_conflicts_with_who_inserts_one() {
+fn a_count_of_the_rows_of_a_prefix_conflicts_with_an_insertion() {
     for rows in [30, 0, 1].into_iter().take(tries(2, 3) as usize) {
         each(|setting| {
             let db = setting.open();
@@ -359,7 +359,7 @@ fn who_counts_the_rows_of_a_prefix_conflicts_with_who_inserts_one() {
 }
 
 #[test]
-fn who_misses_a_row_conflicts_with_who_inserts_it() {
+fn a_lookup_that_misses_a_row_conflicts_with_its_insertion() {
     for rows in [30, 0, 1].into_iter().take(tries(2, 3) as usize) {
         each(|setting| {
             let db = setting.open();
@@ -389,7 +389,7 @@ fn who_misses_a_row_conflicts_with_who_inserts_it() {
 }
 
 #[test]
-fn what_cannot_be_clustered_is_refused() {
+fn a_table_that_cannot_be_clustered_is_refused() {
     let column = |name: &'static str, ty| ColumnDef::new(name, ty);
     let table = || {
         let table = TableDef::builder("line").column(column("a", ColumnType::U32)).column(column("b", ColumnType::U32));

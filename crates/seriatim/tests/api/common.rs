@@ -63,7 +63,7 @@ pub(crate) fn in_batches(batch_max: u64, wait: Duration) -> impl Iterator<Item =
     })
 }
 
-/// Runs a test under every protocol, on the default back end and on emulated regions with random aborts; with each
+/// Runs a test under every protocol, on the default back end and on emulated regions with random aborts. With each
 /// change, only protocols whose commits enter regions run on emulated ones. A protocol with hot records also runs with
 /// all records hot.
 pub(crate) fn each(test: impl Fn(&Setting)) {

@@ -56,7 +56,7 @@ fn a_conflict_is_counted_at_its_row_with_both_transactions() {
 
 /// With these options one conflict makes a row hot, and two epochs without conflicts make it cold again.
 #[test]
-fn hot_rows_are_told_where_the_protocol_finds_out_which_are() {
+fn hot_rows_are_reported_where_the_protocol_detects_them() {
     each(|setting| {
         let finds_out = setting.protocol.name == "htcc" && !setting.hot;
         let options = [("hot_period", 1), ("hot_failures", 1)].into_iter().filter(|_| finds_out);
@@ -96,7 +96,7 @@ fn hot_rows_are_told_where_the_protocol_finds_out_which_are() {
 }
 
 #[test]
-fn names_of_hot_tables_that_are_not_there_are_told() {
+fn names_of_missing_hot_tables_are_reported() {
     let db = Database::builder().protocol("htcc").hot_tables(["counter", "countre"]).open().expect("valid");
     assert_eq!(db.statistics().hot_tables_missing, ["counter", "countre"]);
     db.create::<Counter>().expect("valid");
@@ -104,7 +104,7 @@ fn names_of_hot_tables_that_are_not_there_are_told() {
 }
 
 #[test]
-fn nothing_is_tracked_unless_it_is_asked_for() {
+fn nothing_is_tracked_unless_it_is_requested() {
     each(|setting| {
         let (db, people, mut session) = setting.people();
         session.transact(|tx| tx.insert(&people, &person(1, 1))).expect("a new key");

@@ -63,7 +63,7 @@ fn one_caller_has_many_transactions_under_way_and_each_runs_once() {
 }
 
 #[test]
-fn a_panic_is_its_callers_and_the_executor_goes_on() {
+fn a_panic_reaches_its_caller_and_the_executor_continues() {
     each(|setting| {
         let (db, counters) = counter(setting);
         let executor = db.executor(1).expect("a thread");
@@ -113,7 +113,7 @@ impl Wake for Woken {
 }
 
 #[test]
-fn as_a_future_it_wakes_who_polled_it() {
+fn as_a_future_it_wakes_the_task_that_polled_it() {
     each(|setting| {
         let (db, counters) = counter(setting);
         let executor = db.executor(1).expect("a thread");
@@ -274,7 +274,7 @@ fn transactions_of_one_thread_that_are_in_each_others_way_are_run_again() {
 
 /// Two threads of transactions that each read two rows and change one of them.
 #[test]
-fn what_an_executor_ran_is_serializable() {
+fn transactions_of_an_executor_are_serializable() {
     each(|setting| {
         let db = setting.builder().record_history(true).open().expect("a valid setting");
         let counters = db.create::<Counter>().expect("a valid table");
@@ -364,7 +364,7 @@ fn errors_and_panics_of_transactions_are_their_callers() {
 
 /// The thread first has everything queued before decided and acknowledged.
 #[test]
-fn what_runs_by_itself_may_wait_for_what_was_given_before() {
+fn a_function_that_an_executor_runs_may_wait_for_earlier_transactions() {
     each(|setting| {
         let (db, counters) = counter(setting);
         let executor = db.executor(1).expect("a thread");
@@ -445,7 +445,7 @@ fn held_up(db: &Database) -> (Executor, mpsc::Sender<()>) {
 }
 
 #[test]
-fn an_executor_outlives_panics_of_answers_that_nobody_wants_and_of_wakers() {
+fn an_executor_outlives_panics_of_dropped_answers_and_of_wakers() {
     each(|setting| {
         let db = setting.open();
         let (executor, go) = held_up(&db);
@@ -650,7 +650,7 @@ fn answered_beside_a_long_body(db: &Database, counters: &Handle<Counter>, is_bus
 }
 
 #[test]
-fn what_a_thread_has_executed_is_decided_and_answered_while_it_runs_another_body() {
+fn an_executed_transaction_is_decided_and_answered_while_its_thread_runs_another_body() {
     for builder in in_batches(8, Duration::ZERO) {
         for is_busy in [false, true] {
             println!("busy: {is_busy}");
@@ -662,7 +662,7 @@ fn what_a_thread_has_executed_is_decided_and_answered_while_it_runs_another_body
 }
 
 #[test]
-fn what_waits_for_the_disk_is_answered_while_its_thread_runs_another_body() {
+fn a_call_that_waits_for_the_disk_is_answered_while_its_thread_runs_another_body() {
     let directory = std::env::temp_dir().join(format!("seriatim-executor-{}", std::process::id()));
     for is_busy in [false, true] {
         let _ = std::fs::remove_dir_all(&directory);
@@ -731,7 +731,7 @@ fn a_queue_without_room_is_refused_and_one_without_bound_works() {
 }
 
 #[test]
-fn what_is_cancelled_before_it_begins_is_not_run_and_makes_room_at_once() {
+fn a_call_cancelled_before_it_begins_is_not_run_and_makes_room_at_once() {
     let (db, counters, executor, plug) = with_room_for_two();
     let ran = Arc::new(AtomicU32::new(0));
     let [cancelled, kept] = std::array::from_fn(|id| {
@@ -776,7 +776,7 @@ fn work_by_itself_that_is_cancelled_before_it_begins_is_not_run() {
 }
 
 #[test]
-fn what_is_cancelled_does_not_stay_in_the_queue() {
+fn cancelled_calls_do_not_stay_in_the_queue() {
     let of_partitions = Database::builder().executor_queue_max(2).partitions(2).open().expect("valid settings");
     let (_plain, _, executor, plug) = with_room_for_two();
     let (owned, plugs) = plugged(&of_partitions, 1);
@@ -826,7 +826,7 @@ fn work_by_itself_that_is_cancelled_runs_no_further_transaction() {
 }
 
 #[test]
-fn what_is_cancelled_while_it_runs_ends_and_the_next_in_its_session_does_not() {
+fn a_call_cancelled_while_it_runs_ends_and_the_next_of_its_session_does_not() {
     let db = Database::builder().open().expect("in memory");
     let counters = db.create::<Counter>().expect("a valid table");
     let executor = db.executor(1).expect("a thread");
@@ -861,7 +861,7 @@ fn what_is_cancelled_while_it_runs_ends_and_the_next_in_its_session_does_not() {
 }
 
 #[test]
-fn what_has_not_begun_when_the_database_is_closed_is_not_run_and_told_so() {
+fn calls_that_have_not_begun_when_the_database_is_closed_fail_as_closed() {
     let directory = std::env::temp_dir().join(format!("seriatim-executor-closed-{}", std::process::id()));
     let _ = std::fs::remove_dir_all(&directory);
     let db = Database::open(&directory).expect("a new directory");

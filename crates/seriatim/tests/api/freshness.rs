@@ -93,7 +93,7 @@ fn a_session_that_need_not_see_what_it_did_takes_the_newest_snapshot() {
 }
 
 #[test]
-fn a_session_that_reads_after_a_receipt_sees_what_that_is_of() {
+fn a_session_that_reads_after_a_receipt_sees_its_transaction() {
     each(|db, counters, is_eventual| {
         let (mut writer, mut reader) = (db.session(), db.session());
         assert_eq!(counted(&mut reader, counters), 0);
@@ -167,7 +167,7 @@ fn beside_chains_a_snapshot_shows_all_that_has_committed() {
 
 /// Another caller's work may have been acknowledged before: the executor's transactions see it.
 #[test]
-fn what_an_executor_runs_sees_what_committed_before() {
+fn transactions_of_an_executor_see_earlier_commits() {
     each(|db, counters, _| {
         let executor = db.executor(1).expect("a thread");
         let mut session = db.session();

@@ -93,7 +93,7 @@ fn an_abort_from_before_the_limit_was_reached_keeps_its_cause() {
 
 #[test]
 #[ignore = "nightly: seconds of every protocol"]
-fn at_the_limit_reads_and_deletes_go_on_and_space_comes_back() {
+fn at_the_limit_reads_and_deletes_succeed_and_space_comes_back() {
     each(|setting| {
         let db = setting.builder().memory_limit(LIMIT).open().expect("valid");
         let table = db.create::<Bulky>().expect("valid");
@@ -198,8 +198,8 @@ fn a_long_text_that_does_not_fit_stops_its_transaction() {
 }
 
 #[test]
-fn deletes_go_on_where_rows_share_the_key_of_a_hash_index() {
-    sampled("deletes_go_on_where_rows_share_the_key_of_a_hash_index", |setting| {
+fn deletes_continue_where_rows_share_the_key_of_a_hash_index() {
+    sampled("deletes_continue_where_rows_share_the_key_of_a_hash_index", |setting| {
         let db = setting.builder().memory_limit(LIMIT).open().expect("valid");
         let table = db.create::<Listed>().expect("valid");
         let mut session = db.session();
@@ -229,7 +229,7 @@ fn a_burst_of_deletes_empties_a_table_at_the_limit() {
 /// Little stays mapped for a table that was large once.
 #[test]
 #[ignore = "nightly: seconds of every protocol"]
-fn what_was_deleted_goes_back_to_the_system() {
+fn memory_of_deleted_rows_returns_to_the_system() {
     each(|setting| {
         let db = setting.builder().step_helpers(true).open().expect("valid");
         let (bulkies, hasheds) = (db.create::<Bulky>().expect("valid"), db.create::<Hashed>().expect("valid"));

@@ -27,7 +27,7 @@ fn checked(tx: &ReadTx, people: &Handle<Person>) -> Result<Vec<Person>, Abort> {
 }
 
 #[test]
-fn a_savepoint_takes_back_inserts_updates_deletes_and_index_entries() {
+fn a_savepoint_undoes_inserts_updates_deletes_and_index_entries() {
     each(|setting| {
         let (db, people, mut session) = setting.people();
         let key = |number| (1, Reverse(number));
@@ -170,7 +170,7 @@ fn a_savepoint_that_is_gone_is_refused() {
 }
 
 #[test]
-fn what_was_taken_back_is_free_for_others_and_its_memory_is_too() {
+fn rolled_back_keys_and_their_memory_are_free_for_others() {
     each(|setting| {
         let (db, people, mut session) = setting.people();
         session.transact(|tx| tx.insert(&people, &person(1, 1))).expect("a new key");
@@ -210,7 +210,7 @@ fn what_was_taken_back_is_free_for_others_and_its_memory_is_too() {
 
 /// Regression: optimistic protocols forgot the reads of a write that was undone, and committed write skew.
 #[test]
-fn what_a_write_saw_stays_read_when_it_is_taken_back() {
+fn reads_of_a_write_that_is_rolled_back_are_validated() {
     each(|setting| {
         for duplicate in [false, true] {
             let (db, people, mut session) = setting.people();

@@ -77,7 +77,7 @@ fn many_sessions_share_few_workers() {
 }
 
 #[test]
-fn when_every_worker_stays_busy_the_session_is_told() {
+fn a_session_gets_an_error_when_every_worker_stays_busy() {
     // One wait up to the limit is enough: the pool does not depend on protocols or back ends.
     let db = Database::builder().workers(1).open().expect("valid");
     let people = db.create().expect("valid");

@@ -119,7 +119,7 @@ fn a_transaction_that_stops_in_the_middle_of_an_insertion_leaves_no_memory_behin
 }
 
 #[test]
-fn an_explicit_transaction_commits_when_told_and_rolls_back_otherwise() {
+fn an_explicit_transaction_commits_on_request_and_rolls_back_otherwise() {
     each(|setting| {
         let (db, people, mut session) = setting.people();
         let mut other = db.session();
@@ -369,7 +369,7 @@ fn a_read_only_transaction_cannot_write_by_its_type() {
 
 /// The error that `?` returns from a function with an explicit transaction.
 #[test]
-fn an_abort_of_an_explicit_transaction_tells_table_and_key_by_itself() {
+fn an_abort_of_an_explicit_transaction_names_table_and_key() {
     each(|setting| {
         let (_db, people, mut session) = setting.people();
         let by_badge = people.index(Person::BY_BADGE);

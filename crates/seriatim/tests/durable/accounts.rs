@@ -65,7 +65,7 @@ pub(crate) fn rows(db: &Database) -> Vec<Account> {
 }
 
 #[test]
-fn what_was_acknowledged_is_there_again() {
+fn acknowledged_transactions_are_there_again() {
     for protocol in names() {
         for checkpointed in [false, true] {
             let disk = FaultyDisk::new(7);
@@ -137,7 +137,7 @@ fn two_cannot_open_it() {
 }
 
 #[test]
-fn what_a_recovery_found_survives_a_power_cut_although_its_flush_was_never_answered() {
+fn recovered_data_survives_a_power_cut_although_its_flush_was_never_answered() {
     // A process is killed between the write of a batch and its flush. The next process reads the batch from the page
     // cache and reports it as durable; then the power fails.
     for n in 1..40 {
@@ -214,7 +214,7 @@ mod strict {
 }
 
 #[test]
-fn what_null_equals_is_kept_with_the_table() {
+fn the_meaning_of_equal_nulls_is_kept_with_the_table() {
     for protocol in names() {
         let disk = FaultyDisk::new(1);
         let open = || small(protocol, &disk).durability(Durability::Async).open().expect("a database");

@@ -37,7 +37,7 @@ fn snapshots_and_epochs_have_one_interval() {
 }
 
 #[test]
-fn receipts_statistics_and_recoveries_tell_snapshots() {
+fn receipts_statistics_and_recoveries_name_snapshots() {
     let disk = FaultyDisk::new(102);
     for mode in [Durability::Async, Durability::Group, Durability::Sync] {
         let db = by_snapshot(&disk).durability(mode).open().expect("it opens");
@@ -86,7 +86,7 @@ fn receipts_statistics_and_recoveries_tell_snapshots() {
 /// No caller waits for the interval: a caller that wants an acknowledgement ends the epoch, and so makes the
 /// snapshot.
 #[test]
-fn who_is_told_makes_the_snapshot() {
+fn a_caller_that_waits_for_an_acknowledgement_makes_the_snapshot() {
     let hour = Duration::from_secs(3600);
     for mode in [Durability::Group, Durability::Sync] {
         let disk = FaultyDisk::new(103);
@@ -210,7 +210,7 @@ fn while_the_disk_takes_nothing_snapshots_do_not_get_far() {
 
 /// The log records the snapshot numbers before readers have to wait.
 #[test]
-fn the_disk_is_asked_to_say_how_far_snapshots_are() {
+fn the_disk_records_how_far_snapshots_are() {
     let hour = Duration::from_secs(3600);
     let disk = FaultyDisk::new(108);
     let builder = by_snapshot(&disk).protocol_option("durable_snapshots", 2).step_helpers(false);

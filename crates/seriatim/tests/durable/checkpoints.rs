@@ -75,7 +75,7 @@ fn the_log_that_recovery_read_counts() {
 }
 
 #[test]
-fn a_failed_checkpoint_is_told_and_tried_again_after_a_growing_pause() {
+fn a_failed_checkpoint_is_reported_and_tried_again_after_a_growing_pause() {
     let disk = FaultyDisk::new(33);
     let db =
         small("auto", &disk).checkpoint_bytes(Some(10_000)).durability(Durability::Async).open().expect("it opens");
@@ -224,7 +224,7 @@ fn opening_deletes_checkpoints_that_do_not_count_wherever_one_was_cut_off() {
 }
 
 #[test]
-fn a_checkpoint_that_the_manifest_does_not_come_to_name_is_deleted() {
+fn a_checkpoint_that_the_manifest_never_names_is_deleted() {
     for (operation, number, kind) in [
         // The syncs of the names of the parts, then of the checkpoint's name.
         (Operation::SyncDir, 1, ErrorKind::Other),
@@ -284,7 +284,7 @@ fn both_checkpoints_stay_while_it_is_not_known_which_of_them_counts() {
 }
 
 #[test]
-fn what_cannot_be_deleted_fails_no_checkpoint_and_keeps_nothing_else() {
+fn a_file_that_cannot_be_deleted_fails_no_checkpoint_and_keeps_no_other_file() {
     let disk = FaultyDisk::new(38);
     let db = small("auto", &disk).log_directories(["/old"]).open().expect("a new database opens");
     let accounts = db.create::<Account>().expect("the table is created");
@@ -347,7 +347,7 @@ fn a_database_that_opened_takes_checkpoints_whichever_sync_failed_meanwhile() {
 }
 
 #[test]
-fn what_is_not_named_exactly_as_a_checkpoint_is_nobodys_to_delete() {
+fn only_files_named_exactly_as_a_checkpoint_are_deleted() {
     let disk = FaultyDisk::new(39);
     let options = || small("auto", &disk).log_directories(["checkpoint-log"]);
     let db = options().open().expect("a new database opens");

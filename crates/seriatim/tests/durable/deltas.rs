@@ -54,7 +54,7 @@ fn add(session: &mut Session, accounts: &Handle<Account>, id: u64, amount: i64) 
 }
 
 #[test]
-fn what_was_added_to_a_number_is_logged_and_comes_back() {
+fn additions_to_a_number_are_logged_and_recovered() {
     for protocol in names() {
         let disk = FaultyDisk::new(61);
         let db = small(protocol, &disk).open().expect("a new database opens");
@@ -122,7 +122,7 @@ fn what_was_added_to_a_number_is_logged_and_comes_back() {
 }
 
 #[test]
-fn what_was_added_before_and_after_a_checkpoint_counts_once() {
+fn additions_before_and_after_a_checkpoint_count_once() {
     for protocol in names() {
         let disk = FaultyDisk::new(62);
         let options = || small(protocol, &disk).log_directories([".", "."]).durability(Durability::Async);
@@ -163,7 +163,7 @@ fn what_was_added_before_and_after_a_checkpoint_counts_once() {
 }
 
 #[test]
-fn what_threads_add_while_checkpoints_are_taken_counts_once() {
+fn additions_of_threads_during_checkpoints_count_once() {
     const THREADS: u64 = 3;
     const CHECKPOINTS: usize = 5;
     for protocol in names() {

@@ -115,7 +115,7 @@ fn a_failed_flush_or_write_ends_acknowledgement_for_good() {
 }
 
 #[test]
-fn what_a_failed_flush_left_in_the_page_cache_is_durable_once_it_was_recovered() {
+fn bytes_of_a_failed_flush_in_the_page_cache_are_durable_once_recovered() {
     let mut recovered = 0;
     for seed in 0..50 {
         let disk = FaultyDisk::new(seed);

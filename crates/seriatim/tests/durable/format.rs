@@ -1,5 +1,5 @@
-//! Files of a database directory over time: files of an older format, user data that looks like log batches, and
-//! files of processes that ended without closing.
+//! Files of a database directory over time. They are files of an older format, user data that looks like log batches,
+//! and files of processes that ended without closing.
 
 use std::collections::BTreeSet;
 use std::io;
@@ -181,7 +181,7 @@ fn last_batch(disk: &FaultyDisk) -> (PathBuf, u64, Vec<u8>) {
 /// A row contains a batch header at the beginning of a page. Users can know every field of it except the nonce. A
 /// power cut tears the write of the row.
 #[test]
-fn what_a_user_stores_is_not_taken_for_a_batch() {
+fn a_row_that_looks_like_a_batch_is_not_taken_for_one() {
     let disk = FaultyDisk::new(9);
     let open = || small("auto", &disk).open();
     let db = open().expect("a new database opens");

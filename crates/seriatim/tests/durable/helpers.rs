@@ -55,7 +55,7 @@ fn a_database_opens_with_all_workers_and_helpers_while_a_checkpoint_is_due() {
 }
 
 #[test]
-fn opening_checkpoints_and_checks_go_on_with_the_threads_that_are_granted() {
+fn opening_checkpoints_and_checks_use_the_threads_that_are_granted() {
     let disk = FaultyDisk::new(42);
     let open = || eight(&disk).durability(Durability::Async).open().expect("fewer threads will do");
     let db = open();

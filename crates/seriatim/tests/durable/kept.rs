@@ -81,9 +81,9 @@ fn refused_transactions_take_no_memory_while_the_disk_is_full() {
 /// A worker that is never idle, but does little, reclaims a large deletion once it is durable.
 #[test]
 #[ignore = "nightly: seconds"]
-fn memory_of_a_large_deletion_comes_back_to_a_worker_that_goes_on() {
+fn memory_of_a_large_deletion_comes_back_to_its_busy_worker() {
     const ROWS: u64 = 20_000;
-    let seed = seed("memory_of_a_large_deletion_comes_back_to_a_worker_that_goes_on");
+    let seed = seed("memory_of_a_large_deletion_comes_back_to_its_busy_worker");
     for info in sample(available_protocols(), 3, seed) {
         let (protocol, disk) = (info.name, FaultyDisk::new(73));
         let builder = small(protocol, &disk).workers(1);

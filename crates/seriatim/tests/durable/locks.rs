@@ -223,7 +223,7 @@ fn a_database_is_verified_and_looked_at_on_a_disk_that_takes_no_writes() {
 }
 
 #[test]
-fn a_look_while_somebody_writes_needs_no_lock_and_a_writer_waits_for_none_of_it() {
+fn an_inspection_beside_a_writer_needs_no_lock_and_does_not_delay_the_writer() {
     let disk = FaultyDisk::new(5);
     let db = small("auto", &disk).open().expect("a new database opens");
     let accounts = db.create::<Account>().expect("the table is created");

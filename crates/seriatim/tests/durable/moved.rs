@@ -48,7 +48,7 @@ fn fill(db: &Database, ids: std::ops::Range<u64>) {
 const LOGS: [&[&str]; 3] = [&[], &[".", "inner"], &["/log", "inner"]];
 
 #[test]
-fn a_database_whose_directory_is_moved_goes_on_in_it() {
+fn a_database_whose_directory_is_moved_continues_in_it() {
     for logs in LOGS {
         let disk = FaultyDisk::new(11);
         let db = with_account(open(&disk, "/db", logs), 0);
@@ -222,7 +222,7 @@ fn a_copy_is_not_made_inside_a_directory_that_was_moved() {
 }
 
 #[test]
-fn what_is_answered_at_once_is_refused_when_the_loss_is_noticed() {
+fn calls_that_are_answered_at_once_are_refused_when_the_loss_is_noticed() {
     let disk = FaultyDisk::new(16);
     let builder = small("auto", &disk).durability(Durability::Async);
     let db = with_account(builder.open().expect("a new database opens"), 1);
@@ -397,7 +397,7 @@ fn beside_another_process(name: &str, change: impl FnOnce(&Path, &Path) -> Optio
 }
 
 #[test]
-fn another_process_goes_on_in_a_directory_that_was_moved() {
+fn another_process_continues_in_a_directory_that_was_moved() {
     let change = |db: &Path, moved: &Path| {
         std::fs::rename(db, moved).expect("it is there");
         None

@@ -83,7 +83,7 @@ fn neither_indexes_that_are_made_again_nor_their_check_go_through_the_queue_of_d
 
 /// The executor acknowledges transactions when they are durable, and recovery finds them.
 #[test]
-fn what_an_executor_was_given_is_durable_when_it_is_told() {
+fn transactions_of_an_executor_are_durable_when_acknowledged() {
     let home = Home::new("executor");
     for (round, protocol) in ["dbx", "occ-batch"].into_iter().enumerate() {
         let ids = round as u64 * 100..round as u64 * 100 + 100;
@@ -117,7 +117,7 @@ fn deposit(tx: &Tx, id: u64) -> Result<i64, Abort> {
 /// The database is closed when a part of a batch has run. Each caller gets the result of its own call, and recovery
 /// finds what was acknowledged.
 #[test]
-fn a_database_that_is_closed_during_a_batch_keeps_what_it_told() {
+fn a_database_that_is_closed_during_a_batch_keeps_the_acknowledged_transactions() {
     let home = Home::new("closed-batch");
     for round in 0..4 {
         let path = home.at(&format!("db{round}"));
@@ -160,7 +160,7 @@ fn a_database_that_is_closed_during_a_batch_keeps_what_it_told() {
 }
 
 #[test]
-fn recovery_tells_how_far_it_is_in_order_and_how_many_rows_it_indexed() {
+fn recovery_reports_its_progress_in_order_and_how_many_rows_it_indexed() {
     let home = Home::new("progress");
     {
         let db = Database::open(home.at("db")).expect("the database opens");

@@ -26,7 +26,7 @@ fn has(db: &Database, id: u64) -> bool {
 }
 
 #[test]
-fn what_a_recovery_kept_survives_the_next_power_cut() {
+fn recovered_data_survives_the_next_power_cut() {
     for seed in 0..40 {
         println!("seed {seed}");
         let disk = FaultyDisk::new(seed);
@@ -158,7 +158,7 @@ impl<F: FnMut(&Path) + Send> Around for Meddling<F> {
 }
 
 #[test]
-fn who_looks_at_a_database_in_use_sees_a_state_without_gaps() {
+fn a_reader_of_a_database_in_use_sees_a_state_without_gaps() {
     let mut restarts = 0;
     for at in 1..40 {
         let disk = FaultyDisk::new(7);
@@ -301,7 +301,7 @@ fn a_piece_that_only_reads_does_not_need_the_log() {
 }
 
 #[test]
-fn reads_go_on_while_the_disk_is_full() {
+fn reads_succeed_while_the_disk_is_full() {
     let disk = FaultyDisk::new(7);
     let db = small("auto", &disk).open().expect("a new database opens");
     let accounts = db.create::<Account>().expect("the table is created");

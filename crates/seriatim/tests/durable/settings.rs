@@ -84,7 +84,7 @@ fn an_empty_path_is_refused_wherever_a_directory_is_named() {
 }
 
 #[test]
-fn a_log_directory_that_is_missing_is_told_of() {
+fn a_missing_log_directory_is_reported() {
     let disk = FaultyDisk::new(42);
     let db = small("auto", &disk).log_directories(["/mounted"]).open().expect("it opens");
     let accounts = db.create::<Account>().expect("the table is created");
@@ -122,7 +122,7 @@ fn an_opening_may_be_cut_off_anywhere_again_and_again() {
 }
 
 #[test]
-fn two_databases_in_one_log_directory_are_told_of() {
+fn two_databases_in_one_log_directory_are_reported() {
     let disk = FaultyDisk::new(46);
     let on = |path: &str| Database::builder().workers(2).step_helpers(true).path(path).disk(Arc::new(disk.mount()));
     let first = on("/one").log_directories(["/log"]).open().expect("it opens");
@@ -140,7 +140,7 @@ fn two_databases_in_one_log_directory_are_told_of() {
 }
 
 #[test]
-fn who_only_looks_changes_nothing_and_may_call_procedures() {
+fn an_inspection_changes_nothing_and_may_call_procedures() {
     for protocol in available_protocols() {
         let disk = FaultyDisk::new(43);
         let db = small(protocol.name, &disk).open().expect("it opens");

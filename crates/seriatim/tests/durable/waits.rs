@@ -117,7 +117,7 @@ fn a_snapshot_does_not_wait_for_a_full_disk() {
 }
 
 #[test]
-fn a_snapshot_of_the_durable_epoch_stays_what_it_is_when_the_disk_goes_on() {
+fn a_snapshot_of_the_durable_epoch_does_not_change_when_the_disk_continues() {
     for protocol in available_protocols().iter().filter(|protocol| has_snapshots(protocol.name)) {
         let (disk, db, accounts) = filled(protocol.name, true);
         let (mut writer, mut reader) = (db.session(), db.session());

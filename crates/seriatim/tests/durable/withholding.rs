@@ -152,7 +152,7 @@ fn every_end_of_a_transaction_that_saw_something_waits_for_it() {
 }
 
 #[test]
-fn a_panic_waits_for_what_it_may_tell_of() {
+fn a_panic_waits_until_the_state_that_it_reveals_is_durable() {
     for protocol in available_protocols() {
         let disk = FaultyDisk::new(22);
         let (db, accounts) = committed(protocol.name, &disk);
@@ -224,7 +224,7 @@ fn a_chain_of_pieces_waits_for_all_of_them_and_survives() {
 }
 
 #[test]
-fn what_waits_for_nothing_is_answered_at_once() {
+fn a_call_that_waits_for_nothing_is_answered_at_once() {
     let disk = FaultyDisk::new(24);
     let (db, accounts) = committed("auto", &disk);
     db.flush().expect("the disk works");
@@ -274,7 +274,7 @@ fn without_ticks(disk: &FaultyDisk, durability: Durability) -> Database {
 }
 
 #[test]
-fn who_waits_waits_for_the_disk_and_not_for_a_timer() {
+fn a_waiting_caller_waits_for_the_disk_and_not_for_a_timer() {
     for durability in [Durability::Group, Durability::Sync] {
         let db = without_ticks(&FaultyDisk::new(29), durability);
         let accounts = db.create::<Account>().expect("the table is created");
@@ -377,7 +377,7 @@ fn the_last_that_keeps_a_database_may_be_dropped_by_its_own_logger() {
 }
 
 #[test]
-fn a_receipt_tells_when_an_asynchronous_result_is_durable() {
+fn a_receipt_shows_when_an_asynchronous_result_is_durable() {
     let disk = FaultyDisk::new(27);
     let db = small("auto", &disk).durability(Durability::Async).open().expect("it opens");
     let accounts = db.create::<Account>().expect("the table is created");

@@ -296,7 +296,7 @@ fn follow(tx: &Tx, shop: u32) -> Result<i64, Abort> {
 }
 
 #[test]
-fn what_cannot_be_divided_is_refused_with_the_reason() {
+fn a_procedure_that_cannot_be_divided_is_refused_with_the_reason() {
     let db = declare(2);
     db.register(procedures![endless, follow, refill, hand_on_here]).expect("sound procedures");
     let refused = db.divide().expect_err("these cannot").to_string();
@@ -611,8 +611,8 @@ impl SinglePartition {
 /// Promises (c) and (e) of a partition: a fragment may stay when another one with which its locks do not conflict is
 /// undone. It has not seen the effects of that one.
 #[test]
-fn fragments_whose_locks_do_not_conflict_do_not_notice_that_one_is_taken_back() {
-    let seed = seed("fragments_whose_locks_do_not_conflict_do_not_notice_that_one_is_taken_back");
+fn fragments_whose_locks_do_not_conflict_do_not_notice_that_one_is_undone() {
+    let seed = seed("fragments_whose_locks_do_not_conflict_do_not_notice_that_one_is_undone");
     let mut rng = Rng::from_seed(seed);
     let (mut both, mut one) = (SinglePartition::new(), SinglePartition::new());
     let mut met = 0;
@@ -776,7 +776,7 @@ fn conflict(some: &[Lock], others: &[Lock]) -> bool {
 }
 
 #[test]
-fn a_key_that_the_footprint_does_not_tell_is_locked_with_all_of_its_value() {
+fn a_key_that_the_footprint_does_not_name_is_locked_with_all_keys_of_its_value() {
     let divided = only(1, procedures![look, raise]);
     let raised = locks_of(&divided, raise, &(1, 2));
     assert!(conflict(&raised, &locks_of(&divided, look, &(1, 5))), "{raised:?}");
@@ -802,7 +802,7 @@ fn a_round_locks_what_runs_in_it_and_nothing_else() {
 }
 
 #[test]
-fn what_every_partition_has_is_changed_in_all_and_locked_if_some_procedure_does() {
+fn replicated_rows_are_changed_in_all_partitions_and_locked_if_a_procedure_changes_them() {
     let divided = only(2, procedures![price_of, set_price]);
     assert_eq!(divided.call(set_price, &(5, 2)).expect("it goes everywhere").rounds, [0b11]);
     let set = locks_of(&divided, set_price, &(5, 2));

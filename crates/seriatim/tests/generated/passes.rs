@@ -486,7 +486,7 @@ fn random_calls_mean_what_the_code_does() {
 }
 
 #[test]
-fn what_may_refer_to_variables_runs_whole_and_registration_says_so() {
+fn a_body_with_references_to_variables_runs_whole_and_registration_says_so() {
     for execution_mode in [ExecutionMode::Whole, ExecutionMode::Pieces] {
         let (db, mut session) = open(Database::builder().execution_mode(execution_mode));
         let registration = db.register(procedures![lends]).expect("a sound procedure");

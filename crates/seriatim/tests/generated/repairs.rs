@@ -586,7 +586,7 @@ fn repairs_under_locks_give_and_leave_what_full_executions_do() {
 /// The first two operations on a place write its tombstone. Before the third one the garbage collector unlinks it,
 /// and the key gets another record.
 #[test]
-fn what_was_put_over_a_tombstone_is_followed_by_all_of_its_key() {
+fn an_insertion_over_a_tombstone_is_followed_by_all_operations_on_its_key() {
     let (db, mut session) = open(whatever_it_takes().htm(HtmMode::Absent).step_helpers(true));
     let marks = db.table::<Mark>().expect("it is there");
     session.transact(|tx| tx.insert(&marks, &Mark { id: 3, left: 0 })).expect("it is empty");
@@ -673,7 +673,7 @@ fn of_a_loop_the_iterations_run_again_that_are_stale() {
 }
 
 #[test]
-fn what_comes_to_a_row_in_a_repair_finds_it_as_it_was_before_later_writes() {
+fn an_operation_that_reaches_a_row_in_a_repair_sees_it_before_later_writes() {
     let (db, mut session) = open(whatever_it_takes().htm(HtmMode::Absent));
     let (links, other) = (db.table::<Link>().expect("it is there"), db.clone());
     let change = move || {
@@ -725,7 +725,7 @@ fn ends(options: &[(&str, u64)], changed: &[u32]) -> (u64, u32) {
 
 /// A procedure of which a repair would run most again runs again as a whole.
 #[test]
-fn what_is_little_less_than_all_is_not_repaired() {
+fn a_procedure_whose_repair_would_run_almost_all_is_not_repaired() {
     let ends = |share: u64, changed: &[u32]| ends(&[("repair_share_max", share)], changed);
     // Two operations in each of four iterations.
     assert_eq!(ends(50, &[3]), (1, 1));
@@ -783,7 +783,7 @@ fn calls_keep_nothing_for_repairs_that_are_refused() {
 
 /// A scan is one run, but counts as much work as the rows that it reads.
 #[test]
-fn a_wide_scan_is_kept_where_what_comes_behind_it_is_stale() {
+fn a_wide_scan_is_kept_where_later_operations_are_stale() {
     let (db, mut session) = open(Database::builder().protocol(NAME).htm(HtmMode::Absent));
     let (links, other) = (db.table::<Link>().expect("it is there"), db.clone());
     let relink = move || {

@@ -27,7 +27,7 @@ fn a_registered_procedure_is_called_by_type_and_by_name() {
 }
 
 #[test]
-fn what_is_not_registered_is_said_with_what_is() {
+fn a_procedure_that_is_not_registered_is_refused_with_the_registered_ones() {
     let db = Database::in_memory().expect("memory");
     let mut session = db.session();
     let error = session.call(balance, &0).expect_err("nothing is registered");
@@ -38,7 +38,7 @@ fn what_is_not_registered_is_said_with_what_is() {
 }
 
 #[test]
-fn wrong_arguments_are_said_and_nothing_runs() {
+fn wrong_arguments_are_reported_and_nothing_runs() {
     let (db, mut session) = bank::open(Database::builder(), &[100, 0]);
     for wrong in [Value::UNIT, Value::Tuple(vec![unsigned(0), unsigned(1)]), Value::Text("0".to_owned())] {
         let error = session.call_by_name("transfer", &wrong).expect_err("wrong arguments");

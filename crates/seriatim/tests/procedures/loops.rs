@@ -91,7 +91,7 @@ fn open(builder: seriatim::Builder) -> (Database, Session) {
 }
 
 #[test]
-fn what_a_loop_makes_of_rows_is_the_same_however_it_runs() {
+fn a_loop_over_rows_has_the_same_result_however_it_runs() {
     each(|setting| {
         let (_db, mut straight) = open(setting.builder());
         let (_db, mut checked) = open(setting.builder().check_plans(true));

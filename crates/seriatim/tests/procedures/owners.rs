@@ -142,7 +142,7 @@ fn hold_up(executor: &Executor, partition: usize) -> Stuck {
 }
 
 #[test]
-fn what_is_in_a_partition_runs_on_the_thread_that_owns_it() {
+fn calls_in_a_partition_run_on_the_thread_that_owns_it() {
     let (db, _) = purses(false);
     for threads in [1, 2, 3] {
         let executor = db.executor(threads).expect("threads");
@@ -181,7 +181,7 @@ fn an_owner_that_is_held_up_holds_up_calls_in_its_partition_only() {
 /// A call panics in a partition. Calls that wait behind it there, and in other partitions of the same thread, run as
 /// usual.
 #[test]
-fn a_panic_in_a_partition_is_its_callers_and_its_owner_goes_on() {
+fn a_panic_in_a_partition_reaches_its_caller_and_the_owner_continues() {
     fn panicked<R>(running: Running<R>) -> bool {
         let panic = catch_unwind(AssertUnwindSafe(|| drop(wait_for(running)))).expect_err("it panics");
         panic.downcast_ref::<&str>().is_some_and(|said| *said == "deliberately")
@@ -298,7 +298,7 @@ fn dropping_it_waits_for_calls_on_all_owners() {
 
 /// Two executors assign owners differently, and sessions use any thread: only locks keep them apart.
 #[test]
-fn where_a_call_runs_is_not_what_makes_it_right() {
+fn correctness_does_not_depend_on_where_a_call_runs() {
     for seed in [1, 2, 3] {
         println!("seed {seed}");
         let (db, purses) = purses(true);

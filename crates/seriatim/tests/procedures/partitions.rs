@@ -274,7 +274,7 @@ fn a_closure_at_a_partition_keeps_to_it() {
 }
 
 #[test]
-fn what_cannot_be_is_not_opened() {
+fn impossible_partition_settings_are_refused() {
     let refused = |builder: seriatim::Builder| builder.open().expect_err("it cannot be").to_string();
     assert_eq!(refused(Database::builder().partitions(0)), "the setting partitions is 0; it can be 1 to 64");
     assert_eq!(refused(Database::builder().partitions(65)), "the setting partitions is 65; it can be 1 to 64");
@@ -386,7 +386,7 @@ fn procedures_closures_and_explicit_transactions_together_keep_the_total() {
 
 /// The wait exceeds its limit, and the waiting caller gets an error.
 #[test]
-fn who_waits_for_too_long_is_told() {
+fn a_caller_that_waits_for_too_long_gets_an_error() {
     let builder = Database::builder().partitions(2).protocol_option("own_wait_us", 1000);
     let bank = bank(builder.retry(seriatim::RetryPolicy { attempts_max: 2, ..seriatim::RetryPolicy::default() }));
     bank.db.register(procedures![deposit]).expect("a sound set");

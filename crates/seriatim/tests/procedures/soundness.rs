@@ -14,9 +14,9 @@ use crate::bank::{self, Handles, balance, transfer};
 use crate::common::each;
 
 #[test]
-fn what_the_plans_declare_is_all_that_depends() {
+fn the_plans_declare_all_dependencies() {
     each(|setting| {
-        let seed = seed("what_the_plans_declare_is_all_that_depends");
+        let seed = seed("the_plans_declare_all_dependencies");
         let (db, mut session) = bank::open(setting.builder(), &[100, 200]);
         let mut rng = Rng::from_seed(seed);
         for _ in 0..10 {

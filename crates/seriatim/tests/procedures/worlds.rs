@@ -250,7 +250,7 @@ fn there_is_one_zero_and_one_nan_among_keys() {
 }
 
 #[test]
-fn an_overflow_is_told_of_at_the_line_of_the_arithmetic() {
+fn an_overflow_is_reported_at_the_line_of_the_arithmetic() {
     let db = Database::in_memory().expect("memory");
     let (_, mut session) = open(&db);
     let place = |ended: Result<(), TransactError>| match ended.expect_err("it overflows") {

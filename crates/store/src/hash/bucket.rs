@@ -5,13 +5,13 @@
 //! Overflow +0 slots: 7                       +56 next          comes and goes; retired when emptied
 //! slot:    0 empty, else  1 | tag 15 | address of the record 48
 //! ```
-//! Access rules (with those of the crate): (a) `slots` and `next` of a whole chain change only while the word of its
-//! bucket is latched, or in a region that latches it. (b) *Compact*: only the last line of a chain has empty slots,
-//! behind its occupied ones; no overflow line is empty. (c) *Linked means linked*: whatever slot a reader finds, at the
-//! time of its load that record was linked. A moving record is stored in its new slot before or while its old bucket is
-//! latched. A record's slot is overwritten before its removal returns, and an overflow line is cleared before it is cut
-//! off. So a hit needs no validation. (d) A miss needs validation by the word: the record may have moved from behind
-//! the reader's back to before it.
+//! Access rules (with those of the crate): (a) `slots` and `next` of a whole chain change only under the latch of its
+//! bucket. The word of the bucket is latched, or a region latches it. (b) *Compact*: only the last line of a chain has
+//! empty slots, behind its occupied ones; no overflow line is empty. (c) *Linked means linked*: whatever slot a reader
+//! finds, at the time of its load that record was linked. A moving record is stored in its new slot before or while its
+//! old bucket is latched. A record's slot is overwritten before its removal returns, and an overflow line is cleared
+//! before it is cut off. So a hit needs no validation. (d) A miss needs validation by the word: the record may have
+//! moved from behind the reader's back to before it.
 
 use super::hasher::HashValue;
 use crate::node_version::{self, State};
@@ -117,8 +117,8 @@ impl Line<'_> {
     }
 }
 
-/// A hint for the lookup of a hashed key: its bucket at that time, and in the upper bits the head of its slot, as in a
-/// slot.
+/// A hint for the lookup of a hashed key. It is its bucket at that time, and in the upper bits the head of its slot, as
+/// in a slot.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Hint(u64);
 

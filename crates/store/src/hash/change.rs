@@ -80,7 +80,7 @@ pub(super) struct Change<'a, G> {
 }
 
 // SAFETY: the words belong to buckets, directory and overflow lines. The first two live as long as the table. The lines
-// were reached by a thread that is online until `run` has returned (rule 2 of the crate), which retires the lines that
+// were reached by a thread that is online until `run` has returned (rule 2 of the crate). `run` retires the lines that
 // it cuts off.
 unsafe impl<G: Gate> Body for Change<'_, G> {
     type Output = ();

@@ -7,7 +7,7 @@
 //! evenly filled buckets and uses no more memory than requested.
 //!
 //! Access rules: (a) Only the holder of the table's growth lock changes the extent and the directory. (b) A section is
-//! in the directory, and the directory is published, before the extent reaches its buckets; readers load the extent
+//! in the directory, and the directory is published, before the extent reaches its buckets. Readers load the extent
 //! first, then the directory. (c) Sections never move, and live as long as the table. So do replaced directories, which
 //! have at most the size of one in total. Finding a bucket needs no grace period. (d) Bucket `b` is split only while
 //! its word is latched, and the extent advances meanwhile. So a thread that reads an unlatched word and *then* the

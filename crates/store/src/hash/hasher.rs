@@ -1,4 +1,4 @@
-//! Hash values of keys, and which of their bits decide what.
+//! Hash values of keys, and the uses of their bits.
 //!
 //! ```text
 //! 63           32 31        17 16        0
@@ -70,7 +70,7 @@ impl HashValue {
     pub(super) const TAG_BITS: u32 = 15;
     /// Level bits that are tag bits too.
     pub(super) const TAG_LEVELS: u32 = 8;
-    /// Level bits there are: no table doubles more often.
+    /// The number of level bits. A table doubles at most as often.
     pub(super) const LEVELS: u32 = Self::TAG_LEVELS + Self::TAG_SHIFT;
     /// One key in this many is counted.
     pub(super) const SAMPLING: u64 = 16;
@@ -94,7 +94,8 @@ impl HashValue {
         tag & ((1 << Self::TAG_LEVELS) - 1) | rest << Self::TAG_LEVELS
     }
 
-    /// Whether this key is one of those counted. A property of the key, so that linking and unlinking agree for ever.
+    /// Whether this key belongs to the sample that is counted. It depends on the key alone, so that linking and
+    /// unlinking agree.
     #[inline(always)]
     pub(super) fn is_counted(self) -> bool {
         self.0 >> 8 & (Self::SAMPLING - 1) == 0

@@ -13,7 +13,7 @@ const STEP_BUCKETS: u64 = 256;
 
 impl<K: Hashed> Hash<K> {
     /// Appends the records of the buckets from `next` on to `out`, until there are `enough` or the limit of
-    /// buckets for a step is reached; `next` is then the bucket from which to continue. `false` at the end.
+    /// buckets for a step is reached. `next` is then the bucket from which to continue. `false` at the end.
     pub(crate) fn walk(&self, next: &mut u64, enough: usize, _pin: Pinned<'_>, out: &mut Vec<RecordPtr>) -> bool {
         // Loaded after the buckets before `next` were read: if this is the end, no record went beyond it before.
         if *next >= self.directory.extent().buckets() {

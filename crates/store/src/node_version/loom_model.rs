@@ -1,10 +1,9 @@
 //! loom runs the latch and version word in every interleaving, and under every reordering that the memory model allows.
 //! The models are a leaf with two slots, and a parent with two leaves.
 //!
-//! Words are read, latched, stored and looked at again by the functions that ship: [`Optimistic`] for readers
-//! of trees, `word` and [`is_still`] for readers of hash tables, `word` for writers in direct mode. The
-//! leaves are the model's own. Run by `RUSTFLAGS="--cfg loom" cargo test -p seriatim-store --release --lib
-//! loom`.
+//! Words are read, latched, stored and looked at again by the functions that ship. These are [`Optimistic`] for readers
+//! of trees, `word` and [`is_still`] for readers of hash tables, and `word` for writers in direct mode. The leaves are
+//! the model's own. Run by `RUSTFLAGS="--cfg loom" cargo test -p seriatim-store --release --lib loom`.
 
 use super::{State, is_still};
 use crate::tree::load::{Load, Optimistic};

@@ -5,13 +5,14 @@ use seriatim_base::word::AtomicU64;
 use seriatim_htm::Access;
 use std::fmt::Debug;
 
-/// The cell of a key in a node. Two words may be torn; the node's word reveals it.
+/// The cell of a key in a node. A load of two words may be torn. The node's version word has then changed, and the
+/// reader tries again.
 pub(crate) trait Cell: Send + Sync + 'static {
-    /// The integer it holds.
+    /// The integer that the cell holds.
     type Value: Copy + Ord + Debug;
-    /// The smallest.
+    /// The smallest value.
     const MIN: Self::Value;
-    /// The largest.
+    /// The largest value.
     const MAX: Self::Value;
 
     fn load<L: Load>(&self, load: &mut L) -> Self::Value;
@@ -20,7 +21,7 @@ pub(crate) trait Cell: Send + Sync + 'static {
     fn less(a: Self::Value, b: Self::Value) -> bool;
     /// The value above `below`, and at most `above`, that ends with the most zero bits. `below` is less than `above`.
     fn roundest(below: Self::Value, above: Self::Value) -> Self::Value;
-    /// With how many zero bits it ends.
+    /// The number of zero bits at the end of the value.
     fn zeros(value: Self::Value) -> u32;
     /// The next smaller value.
     fn before(value: Self::Value) -> Option<Self::Value>;

@@ -2,8 +2,8 @@
 //!
 //! Optimistic lock coupling (Leis et al., "The ART of Practical Synchronization", 2016): a child's word is
 //! read before the parent's word is checked again. If the latter is unchanged, the child was the right one at
-//! the instant its word was read. A node loses keys only when its word changes, so the child is the right one
-//! for as long as its own word does not change.
+//! the instant its word was read. A node loses keys only when its word changes. So the child is the right one for as
+//! long as its own word does not change.
 
 use super::kind::{NodeKind, Separator};
 use super::load::Load;
@@ -142,7 +142,7 @@ impl<K: NodeKind, const LEAF: usize, const FAN: usize> Tree<K, LEAF, FAN> {
         let root = load.follow(&*self.root);
         let Root { mut address, level } = Root::unpack(root);
         let mut state = self.state_of(load, address, level);
-        // The root's word was read; it was the root then if it still is, for an address is never the root's twice while
+        // The root's word was read, and it was the root then if it still is. An address is never the root's twice while
         // this thread is online.
         if !load.unchanged(&self.root, root) || !state.is_usable() {
             return Err(Disturbed);

@@ -9,7 +9,7 @@
 //! loads leave full leaves. A descending run splits before itself, and any other insertion in the middle.
 //!
 //! The separator is the roundest value between the two keys. Where they differ in a prefix, a scan of the greater
-//! prefix then begins in the leaf of its first key, and not in that of the last key before.
+//! prefix then begins in the leaf of its first key. It does not begin in that of the last key before.
 
 use super::Root;
 use super::cell::Cell;
@@ -87,7 +87,7 @@ impl<K: NodeKind, const LEAF: usize, const FAN: usize> Tree<K, LEAF, FAN> {
         self.insert_anywhere(cx, probe, leaf_hint, record, observer)
     }
 
-    /// As [`Tree::insert_near`], whatever it takes.
+    /// As [`Tree::insert_near`], in the cases that the fast path does not handle.
     #[inline(never)]
     fn insert_anywhere<O: Observer>(
         &self,

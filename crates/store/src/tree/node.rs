@@ -11,8 +11,8 @@
 //! Which thread may touch what (rule 3: always as atomics):
 //! 1. All fields but `word` and `gap` change only while the word is latched; `level` never changes.
 //! 2. While a node is latched, its slots are filled before `count` includes them. So a reader that follows `count`
-//!    finds in each slot below it a record, child or out-of-line value that was linked when it read the node's word, or
-//!    later. It is safe to access, but only valid once the word proves unchanged.
+//!    finds a record, child or out-of-line value in each slot below it. It was linked when the reader read the node's
+//!    word, or later. It is safe to access, but only valid once the word proves unchanged.
 //! 3. `low..=last` are short forms that belong to the leaf. They may be fewer than those that do: neighbours unlinked
 //!    leave their keys to the leaf without touching it. A leaf never loses keys without its word changing.
 //! 4. `gap` belongs to the protocol; see [`Observer`](crate::Observer).

@@ -7,8 +7,8 @@
 //!
 //! The less round of the separators beside the leaf is dropped, so that prefixes begin where leaves begin. The one on
 //! the right of a last child is further up: all nodes from there on are latched, and change. First the separator on the
-//! left is made as round as the keys of the left neighbour admit, so that the head of a queue gets a leaf of its own.
-//! The left neighbour loses keys by that, and its word changes.
+//! left is made as round as the keys of the left neighbour admit. So the head of a queue gets a leaf of its own. The
+//! left neighbour loses keys by that, and its word changes.
 //!
 //! Where memory is scarce, a half-empty leaf is merged with a neighbour below the same parent, if one leaf can hold
 //! their records. Parent and both leaves are latched. The left leaf takes the records, and its word changes. The right
@@ -250,9 +250,9 @@ impl<'a, K: NodeKind, const LEAF: usize, const FAN: usize> Remove<'a, '_, K, LEA
         Ok(Step::Unlinked { leaf, branch: fork + 1, out_of_line })
     }
 
-    /// Takes the branch below step `fork` out, with the less round separator beside it: the one on its left, or the one
-    /// on its right, which is at step `edge`. If they are equal, the left one. All steps from the higher of the two on
-    /// are latched. Gives the out-of-line value of the separator.
+    /// Takes the branch below step `fork` out, with the less round separator beside it. That is the one on its left, or
+    /// the one on its right, which is at step `edge`. If they are equal, the left one. All steps from the higher of the
+    /// two on are latched. Gives the out-of-line value of the separator.
     fn unlink<A: Access>(access: &mut A, path: &Path<'a, K, FAN>, edge: Option<usize>, fork: usize) -> u64 {
         let step = path.step(fork);
         let Some(left) = step.index.checked_sub(1) else { return step.node.remove(access, step.count, 0, 0) };
@@ -274,8 +274,8 @@ impl<'a, K: NodeKind, const LEAF: usize, const FAN: usize> Remove<'a, '_, K, LEA
         dropped.out_of_line
     }
 
-    /// Lowers the separator on the left of a leaf that goes, if there is one behind the last key on its left that is
-    /// rounder by a byte: only then can a prefix begin there. The left neighbour has no record between the two, but
+    /// Lowers the separator on the left of a leaf that is removed. A separator behind the last key on its left must be
+    /// rounder by a byte, as only then a prefix can begin there. The left neighbour has no record between the two, but
     /// loses these keys: its word changes. It keeps them if its gap is held, for they are held with it. The parent is
     /// latched.
     fn round_left<A: Access>(access: &mut A, parent: descend::Step<'a, K, FAN>) {

@@ -2,7 +2,7 @@
 //!
 //! The bounds of a leaf come from the separators on the way down, or are its own range. When its word was read, the
 //! leaf held all keys between them, and more if a neighbour was just unlinked. So a scan continues at its bound, or
-//! behind the last record that it showed if that is further: the leaf's word covers the keys between.
+//! behind the last record that it showed if that is further. The leaf's word covers the keys between.
 //!
 //! The first records of a scan are few, for many scans end there. The scan then continues behind the last of them, as
 //! it would in another leaf. What it shows of the leaf next, it shows with the node version that the leaf has then. If

@@ -70,8 +70,8 @@ const CLOSING: (&str, Act) = ("closing", |db| {
     Ok(0)
 });
 
-/// How long waiting callers have to end while the call is stalled; longer if on a busy machine some that need
-/// not wait have not run.
+/// How long waiting callers have to end while the call is stalled. They have longer if some that need not wait have not
+/// run yet on a busy machine.
 pub const STANDS: [Duration; 4] =
     [Duration::from_millis(10), Duration::from_millis(50), Duration::from_millis(500), Duration::from_secs(5)];
 
@@ -134,7 +134,7 @@ fn refused(error: &TransactError) -> bool {
 /// time.
 ///
 /// # Errors
-/// A caller that waited for the call and need not have, or for ever; one that saw half of it; rows that are
+/// A caller that waited for the call without need, or for ever. Or one that saw half of the call, or rows that are
 /// missing at the end.
 pub fn stall(
     setting: &Setting,

@@ -1,5 +1,5 @@
-//! The clients' transactions as registered procedures: the same steps, once as code that takes all of them
-//! and once as code that only reads, for each data model.
+//! The clients' transactions as registered procedures, for each data model. The same steps are code that takes all of
+//! them, and code that only reads.
 
 use std::fmt;
 

@@ -625,8 +625,8 @@ impl CrashRun<'_> {
         Some(log.durable_epoch)
     }
 
-    /// Reads everything of a database whose log has stopped: the durable epoch where there are snapshots;
-    /// elsewhere the newest state if that is durable, or nothing.
+    /// Reads everything of a database whose log has stopped. It reads the durable epoch where there are snapshots.
+    /// Elsewhere it reads the newest state if that is durable, or nothing.
     fn look_at_stopped(&mut self) -> Result<(), String> {
         let Some(durable) = self.stopped_at() else { return Ok(()) };
         self.tally.stopped += 1;

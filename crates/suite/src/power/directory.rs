@@ -143,7 +143,7 @@ impl Stage<'_> {
 }
 
 /// Damages a random range of a random file, cuts it off, often at a page, or removes it. In words what was
-/// done, and whether it may have erased a batch without a trace: a file that is cut or gone is always told.
+/// done, and whether it may have erased a batch without a trace. A file that is cut or gone is always reported.
 fn damage_a_file(disk: &FaultyDisk, rng: &mut Rng) -> std::io::Result<(String, bool)> {
     let mut files = Vec::new();
     list(disk, Path::new(DIRECTORY), &mut files)?;

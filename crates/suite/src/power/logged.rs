@@ -25,7 +25,7 @@ struct Counter(Mutex<Changes>);
 
 impl Apply for Counter {
     fn apply(&self, _: usize, version: &Version<'_>) -> Result<Outcome, LogError> {
-        let mut counts = self.0.lock().expect("nobody panicked");
+        let mut counts = self.0.lock().expect("no panic");
         for change in version.changes {
             match change {
                 Change::Patch(_) => counts.patches += 1,
@@ -47,5 +47,5 @@ pub(super) fn changes(disk: &FaultyDisk) -> Result<Changes, LogError> {
     let manifest = Manifest::read(&disk, directory)?;
     let counter = Counter::default();
     Replay::look(&disk, directory, &manifest)?.run(&disk, 1, &counter, &|_| {})?;
-    Ok(counter.0.into_inner().expect("nobody panicked"))
+    Ok(counter.0.into_inner().expect("no panic"))
 }

@@ -1,9 +1,9 @@
 //! Simulated power cuts: a database lives through several, and an oracle says each time what must be there.
 //!
 //! **A case** is a seed and a setting. The seed draws tables, sessions, loggers, the mode, sizes, a disk
-//! ([`FaultyDisk`]) and a workload. For each incarnation it draws when and how it ends. It ends by a power cut
-//! at an operation of the disk (while opening, recovering, committing, declaring a table, taking a checkpoint,
-//! closing) or between two, by a kill that loses only the process, or in order. Everything runs on one thread,
+//! ([`FaultyDisk`]) and a workload. For each incarnation it draws when and how it ends. It ends by a power cut, by a
+//! kill that loses only the process, or in order. The power is cut between two operations of the disk or at one (while
+//! opening, recovering, committing, declaring a table, taking a checkpoint, closing). Everything runs on one thread,
 //! which also does the work of helper threads, so a seed repeats exactly.
 //!
 //! **What must hold** after each recovery, by an oracle (`model`) that is independent of the engine. The

@@ -1,9 +1,9 @@
 //! The oracle: the contents of the tables after each commit, in plain maps that share nothing with the engine.
 //!
 //! One thread runs everything, so commits have an order, and their epochs agree with it. A commit is kept with
-//! its undo until a recovery has confirmed it. For everything that can be observed (a row, the holder of a
-//! tag, the members of a group, a whole table) the oracle knows the commit that last changed it: a result
-//! depends on the newest of those that it saw, its own included.
+//! its undo until a recovery has confirmed it. Observed are a row, the holder of a tag, the members of a group, and a
+//! whole table. For each the oracle knows the commit that last changed it. A result depends on the newest of those that
+//! it saw, its own included.
 //!
 //! Deferred operations of a call are pending until they are published, as a commit of the same epoch.
 

@@ -1,5 +1,5 @@
-//! Write skew through reads whose writes were taken back: what an update, an insert or a delete saw stays
-//! read, whether a rollback to a savepoint undid it or a duplicate that the program ignores.
+//! Write skew through reads whose writes were taken back. What an update, an insert or a delete saw stays read. A
+//! rollback to a savepoint may have undone it, or a duplicate that the program ignores.
 
 use seriatim_suite::explore::{Program, Spec, Tables};
 use seriatim_suite::model::Observed;

@@ -1,5 +1,5 @@
-//! Transactions at different columns of one row pass each other where a protocol says so, and additions to
-//! one column too; whatever uses what another changed is refuted.
+//! Transactions at different columns of one row commit side by side where a protocol says so, and so do additions to
+//! one column. A transaction that uses a value that another changed is refuted.
 
 use seriatim_base::Tid;
 use seriatim_catalog::{ColumnDef, ColumnId, ColumnSet, ColumnType, ColumnUse, Key, RowRef};
@@ -105,7 +105,7 @@ fn during<P: Protocol>(first: Work<'_, P>, others: &[Work<'_, P>]) -> (bool, [i6
             for work in others {
                 other.begin(Mode::ReadWrite, Priority::NONE);
                 let steps_of_other = work(&columns, &mut other);
-                newest = commits(&mut other, steps_of_other).expect("nobody is in its way");
+                newest = commits(&mut other, steps_of_other).expect("no conflict");
                 // If nothing was written, each continues from the one before.
                 if validates && steps.is_ok() && !worker.writes() {
                     steps = worker.validate();
@@ -141,7 +141,7 @@ fn an_addition_of_a_sum_out_of_range_is_refuted<P: Protocol>() {
 }
 
 /// A column is set whatever was in it, unless it may not have been set, or was also added to.
-fn what_is_set_blindly_is_used_by_nobody_but_who_adds_to_it<P: Protocol>() {
+fn a_column_that_is_set_blindly_conflicts_only_with_additions_to_it<P: Protocol>() {
     let sets = |by: i64| {
         move |columns: &Columns<P>, worker: &mut P::Worker| columns.change(worker, SUM, ColumnUse::setting([SUM]), by)
     };
@@ -165,7 +165,7 @@ fn what_is_set_blindly_is_used_by_nobody_but_who_adds_to_it<P: Protocol>() {
 }
 
 /// That a sum left its range, or did not on the way, was found by looking at it.
-fn what_an_addition_tells_is_used<P: Protocol>() {
+fn the_result_of_an_addition_counts_as_a_read<P: Protocol>() {
     let room = i128::from(i64::MAX) - 5;
     let fill = |columns: &Columns<P>, worker: &mut P::Worker| columns.add(worker, room);
     let overflows = |columns: &Columns<P>, worker: &mut P::Worker| {
@@ -239,7 +239,7 @@ fn other_columns_pass<P: Protocol>() {
     assert_eq!(during::<P>(&read_and_change, &[&add]), (true, [8, 105]));
 }
 
-fn what_was_used_is_refuted<P: Protocol>() {
+fn a_change_of_a_used_column_fails_validation<P: Protocol>() {
     let change = |columns: &Columns<P>, worker: &mut P::Worker| columns.change(worker, VALUE, set(&[VALUE]), 1);
     let add = |columns: &Columns<P>, worker: &mut P::Worker| columns.add(worker, 5);
     let read = |columns: &Columns<P>, worker: &mut P::Worker| {
@@ -304,7 +304,7 @@ fn a_row_that_went_away_is_refuted<P: Protocol>() {
     assert_eq!(during::<P>(&add, &[&reborn]), (false, [7, 0]));
 }
 
-fn what_is_taken_back_leaves_no_addition<P: Protocol>() {
+fn a_rolled_back_update_leaves_no_addition<P: Protocol>() {
     let add = |columns: &Columns<P>, worker: &mut P::Worker| columns.add(worker, 5);
     let taken_back = |columns: &Columns<P>, worker: &mut P::Worker| {
         columns.add(worker, 1)?;
@@ -364,11 +364,11 @@ macro_rules! under_all {
 under_all! {
     additions_to_one_column_all_count
     an_addition_of_a_sum_out_of_range_is_refuted
-    what_an_addition_tells_is_used
-    what_is_set_blindly_is_used_by_nobody_but_who_adds_to_it
+    the_result_of_an_addition_counts_as_a_read
+    a_column_that_is_set_blindly_conflicts_only_with_additions_to_it
     rows_written_stay_until_commit
     other_columns_pass
-    what_was_used_is_refuted
+    a_change_of_a_used_column_fails_validation
     a_row_that_went_away_is_refuted
-    what_is_taken_back_leaves_no_addition
+    a_rolled_back_update_leaves_no_addition
 }

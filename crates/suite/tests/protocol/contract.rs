@@ -62,13 +62,13 @@ macro_rules! under_every_protocol {
                     }
 
                     #[test]
-                    fn a_lock_that_is_let_go_is_for_who_waits() {
-                        waiting::a_lock_that_is_let_go_is_for_who_waits::<$protocol>();
+                    fn a_released_lock_is_reserved_for_the_waiter() {
+                        waiting::a_released_lock_is_reserved_for_the_waiter::<$protocol>();
                     }
 
                     #[test]
-                    fn who_waits_no_more_reserves_nothing() {
-                        waiting::who_waits_no_more_reserves_nothing::<$protocol>();
+                    fn a_waiter_that_has_left_reserves_nothing() {
+                        waiting::a_waiter_that_has_left_reserves_nothing::<$protocol>();
                     }
 
                     #[test]
@@ -82,12 +82,12 @@ macro_rules! under_every_protocol {
                     }
 
                     #[test]
-                    fn what_a_rolled_back_update_saw_stays_read() {
+                    fn reads_of_a_rolled_back_update_are_validated() {
                         savepoints::rolled_back_update::<$protocol>();
                     }
 
                     #[test]
-                    fn what_a_rolled_back_delete_saw_stays_read() {
+                    fn reads_of_a_rolled_back_delete_are_validated() {
                         savepoints::rolled_back_delete::<$protocol>();
                     }
 
@@ -107,12 +107,12 @@ macro_rules! under_every_protocol {
                     }
 
                     #[test]
-                    fn who_finds_a_key_absent_comes_after_its_delete() {
+                    fn a_reader_that_finds_a_key_absent_comes_after_its_delete() {
                         tids::reader_of_an_absence::<$protocol>();
                     }
 
                     #[test]
-                    fn what_was_seen_has_a_bound() {
+                    fn the_tids_that_an_attempt_saw_have_a_bound() {
                         tids::bound_of_what_was_seen::<$protocol>();
                     }
 
@@ -167,13 +167,13 @@ macro_rules! under_every_protocol {
                     }
 
                     #[test]
-                    fn who_is_online_keeps_its_row() {
-                        places::who_is_online_keeps_its_row::<$protocol>();
+                    fn an_online_worker_keeps_its_row() {
+                        places::an_online_worker_keeps_its_row::<$protocol>();
                     }
 
                     #[test]
-                    fn who_inserted_keeps_its_row() {
-                        places::who_inserted_keeps_its_row::<$protocol>();
+                    fn an_inserter_keeps_its_row() {
+                        places::an_inserter_keeps_its_row::<$protocol>();
                     }
 
                     #[test]

@@ -1,5 +1,5 @@
-//! `peek_committed`, under every protocol: a reader without a transaction sees committed versions with their
-//! own TIDs, each newer than the last, and nothing of an open transaction.
+//! `peek_committed`, under every protocol. A reader without a transaction sees committed versions with their own TIDs,
+//! each newer than the last. It sees nothing of an open transaction.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -228,7 +228,7 @@ fn hammer<P: Protocol>(mode: HtmMode, seed: u64, deletes: bool, look: Look<P>) -
     core.local.enter();
     for (id, newest) in newest {
         match at(&bench, &core, id, peek, &mut buffers[0]) {
-            Some(peeked) => assert_eq!(version(&bench, peeked), Some(newest), "nobody is about: key {id}"),
+            Some(peeked) => assert_eq!(version(&bench, peeked), Some(newest), "it runs alone: key {id}"),
             None => assert_eq!(newest.1, None, "only what is deleted is unlinked: key {id}"),
         }
     }
@@ -256,7 +256,7 @@ macro_rules! under_every_protocol {
                     }
 
                     #[test]
-                    fn what_is_peeked_was_committed_and_never_goes_back() {
+                    fn a_peeked_version_was_committed_and_never_goes_back() {
                         let seed = rng::seed(stringify!($name));
                         for mode in modes(seed) {
                             for deletes in [false, true] {

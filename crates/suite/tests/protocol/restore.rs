@@ -205,7 +205,7 @@ impl<W: Worker> OutOfLineStore for OutOfLineValues<'_, W> {
 fn commit<W: Worker>(worker: &mut W) -> Tid {
     match worker.commit(&mut NoRedo) {
         Ok(Outcome::Committed(tid)) => tid,
-        other => panic!("nobody is about: {other:?}"),
+        other => panic!("it runs alone: {other:?}"),
     }
 }
 
@@ -501,7 +501,7 @@ macro_rules! under_every_protocol {
                     }
 
                     #[test]
-                    fn what_transactions_left_can_be_restored_over() {
+                    fn rows_can_be_restored_over_the_remains_of_transactions() {
                         crate::restore::over_what_is_there::<$protocol>();
                     }
                 }

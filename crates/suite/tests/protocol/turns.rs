@@ -1,10 +1,10 @@
-//! What must hold of every protocol whatever another transaction does between any two steps of one: every
-//! access to the head of a record is such a step, and every lock of a gap, so reads, locks, validation and
-//! installation are cut at each place (`seriatim_base::thread::interrupt`), or by a seed's schedule of
-//! several threads (`take_turns`). Direct mode, where nothing is atomic but words.
+//! Rules that hold for every protocol, whatever another transaction does between any two steps of one. Every access to
+//! a record header is such a step, and so is every lock of a gap. So reads, locks, validation and installation are
+//! interrupted at each step (`seriatim_base::thread::interrupt`), or by a seed's schedule of several threads
+//! (`take_turns`). Direct mode, where nothing is atomic but words.
 //!
-//! Where a protocol can hold transactions, each case runs with none of them held, all, and every second one
-//! from the first or the second on.
+//! Where a protocol can hold transactions, each case runs with none of them held and with all. It also runs with every
+//! second one held, from the first or the second on.
 
 mod histories;
 mod snapshots;
@@ -25,7 +25,7 @@ use seriatim_txn::{
     Inserted, Mode, NoRedo, OnExists, OpError, Outcome, Peeked, Priority, Protocol, RowBuffer, Scan, Worker,
 };
 
-/// Which of the transactions that a thread begins are held.
+/// The transactions of a thread that are held.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Held {
     No,
@@ -37,7 +37,7 @@ enum Held {
 const HELD: [Held; 4] = [Held::No, Held::All, Held::Odd, Held::Even];
 
 thread_local! {
-    /// Which are held on this thread, and how many it has begun.
+    /// The held transactions of this thread, and the number that it has begun.
     static BEGUN: Cell<(Held, u32)> = const { Cell::new((Held::No, 0)) };
 }
 
@@ -46,7 +46,7 @@ fn hold(held: Held) {
     BEGUN.set((held, 0));
 }
 
-/// Runs a case with none held, and where the protocol holds, in the other ways.
+/// Runs a case with none held. If the protocol can hold transactions, it also runs in the other ways.
 fn however_held<P: Protocol>(case: impl Fn()) {
     let ways = if P::INFO.capabilities.detach { &HELD[..] } else { &HELD[..1] };
     for &held in ways {
@@ -57,8 +57,8 @@ fn however_held<P: Protocol>(case: impl Fn()) {
     hold(Held::No);
 }
 
-/// Holds the transaction that has just begun, if it is its turn: whether it does. Its reads may wait for
-/// others that are held.
+/// Holds the transaction that has just begun, if it is its turn, and returns whether it does. Its reads may wait for
+/// other held transactions.
 fn begin<W: Worker>(worker: &mut W, mode: Mode) -> bool {
     worker.begin(mode, Priority::NONE);
     let (held, begun) = BEGUN.get();
@@ -95,9 +95,9 @@ fn attempt<W: Worker, R>(worker: &mut W, body: impl FnOnce(&mut W) -> Result<R, 
     result.ok()
 }
 
-/// Until it commits.
+/// Repeats the transaction until it commits.
 fn commit<W: Worker, R>(worker: &mut W, body: impl Fn(&mut W) -> Result<R, OpError>) -> (Tid, R) {
-    (0..100).find_map(|_| attempt(worker, &body)).expect("nobody is in its way for ever")
+    (0..100).find_map(|_| attempt(worker, &body)).expect("no conflict for ever")
 }
 
 fn put<P: Protocol>(bench: &Bench<P>, worker: &mut P::Worker, id: u64, value: i64) -> Result<(), OpError> {
@@ -121,7 +121,7 @@ fn sum<P: Protocol>(bench: &Bench<P>, worker: &mut P::Worker, low: u64, high: u6
     Ok(sum)
 }
 
-/// Everything is put away: what is linked is what is there.
+/// Unlinks all deleted records: only existing rows remain linked.
 fn cleared<P: Protocol>(bench: &Bench<P>, workers: &mut [&mut P::Worker]) {
     for _ in 0..8 {
         // Readers of the past keep what helpers have not passed.
@@ -139,7 +139,7 @@ fn cleared<P: Protocol>(bench: &Bench<P>, workers: &mut [&mut P::Worker]) {
     assert_eq!((linked, sound), (rows, Ok(())), "records are linked for which there is no row, or the reverse");
 }
 
-/// No snapshot that begins later is of a moment before this one.
+/// Advances the snapshots: none that begins later is of an earlier moment.
 fn passed<P: Protocol>(bench: &Bench<P>) {
     (0..2).for_each(|_| bench.environment.advance_epoch());
 }
@@ -202,7 +202,7 @@ fn reads_across_a_commit<P: Protocol>() {
     }
 }
 
-/// A reader that looks while a commit installs sees what was before, or what came, or that it is busy.
+/// A reader that reads while a commit installs sees the old state or the new one, or that the record is locked.
 fn looks_amid_a_commit<P: Protocol>() {
     every_step(|at| {
         let bench = Bench::<P>::open(HtmMode::Absent, &[5, -5]);
@@ -362,8 +362,8 @@ fn a_locking_attempt_fails<P: Protocol>() {
     assert!(attempt(&mut slow, |worker| bench.change(worker, 0, |value| value + 1)).is_some());
 }
 
-/// A transaction that has read a row which another one has locked at access, and reads a second row in the middle of
-/// that one's commit, sees one state or is refuted.
+/// A transaction has read a row which another one has locked at access. It reads a second row in the middle of that
+/// one's commit. It sees one state or is refuted.
 fn readers_of_locked_rows<P: Protocol>() {
     if !P::INFO.capabilities.reserves {
         return;
@@ -408,7 +408,7 @@ fn readers_of_locked_rows<P: Protocol>() {
     });
 }
 
-/// Each of two writes its row only if it has not seen the other's: not both may.
+/// Each of two transactions writes its row only if it has not seen the other's row. Not both may commit.
 fn skew<P: Protocol>(
     values: &[i64],
     own: impl Fn(&Bench<P>, &mut P::Worker) -> Result<bool, OpError>,
@@ -465,8 +465,8 @@ fn insert_skew<P: Protocol>() {
     }
 }
 
-/// One writes since it could insert a row, which it deletes again; the other inserts that row since nothing
-/// was written.
+/// One transaction writes because it could insert a row, which it deletes again. The other inserts that row because
+/// nothing was written.
 fn fleeting_insert_skew<P: Protocol>() {
     for inserts_another in [false, true] {
         let own = |bench: &Bench<P>, worker: &mut P::Worker| {
@@ -492,9 +492,9 @@ fn fleeting_insert_skew<P: Protocol>() {
     }
 }
 
-/// One writes since a row is not there, as it finds in what a third has linked for it and then takes back; the other
-/// inserts that row, since nothing was written. A transaction that comes late in the order had read the unwritten row,
-/// if the protocol has such.
+/// One transaction writes because a row is missing. It finds that out in a record that a third has linked for the row
+/// and then takes back. The other inserts that row, since nothing was written. A transaction that comes late in the
+/// order had read the unwritten row, if the protocol has such.
 fn taken_back_insert_skew<P: Protocol>() {
     every_step(|at| {
         let bench = Bench::<P>::open(HtmMode::Absent, &[0, 0, 0]);
@@ -533,7 +533,7 @@ fn taken_back_insert_skew<P: Protocol>() {
     });
 }
 
-/// One writes since a row is deleted; the other unlinks what is left of it and inserts the row anew, since
+/// One transaction writes because a row is deleted. The other unlinks the record and inserts the row again, because
 /// nothing was written.
 fn rebirth_skew<P: Protocol>() {
     let own = |bench: &Bench<P>, worker: &mut P::Worker| {
@@ -578,7 +578,7 @@ fn rebirth_skew<P: Protocol>() {
     }
 }
 
-/// A row that is deleted, inserted anew and deleted again stays until all that may see it have left.
+/// A row that is deleted, inserted and deleted again stays until its readers have ended.
 fn deleted_anew<P: Protocol>() {
     let bench = Bench::<P>::open(HtmMode::Absent, &[1, 2, 3]);
     let (mut writer, mut reader) = (bench.worker(), bench.worker());
@@ -606,7 +606,7 @@ fn deleted_anew<P: Protocol>() {
     assert!(!linked());
 }
 
-/// A deleted record is unlinked although others hold it when its turn comes.
+/// A deleted record is unlinked later if other transactions hold it when its turn comes.
 fn looks_that_come_too_early<P: Protocol>() {
     every_step(|at| {
         let bench = Bench::<P>::open(HtmMode::Absent, &[1, 2, 3]);
@@ -628,8 +628,8 @@ fn looks_that_come_too_early<P: Protocol>() {
     });
 }
 
-/// One fills rows whose keys another has linked, and which the other takes back. It may miss its own rows then, but
-/// does not tell so (promise g). A held transaction links no record that others could find.
+/// One transaction fills rows whose keys another has linked, and which the other rolls back. It may miss its own rows
+/// then, but does not report it (promise g). A held transaction links no record that others could find.
 fn own_rows_that_are_unlinked<P: Protocol>() {
     const ABSENT: [u64; 2] = [8, 9];
     every_step(|at| {
@@ -639,7 +639,7 @@ fn own_rows_that_are_unlinked<P: Protocol>() {
             begin(worker, Mode::ReadWrite);
             ABSENT.iter().try_for_each(|&id| put(&bench, worker, id, 1))
         };
-        put(&mut gives_up).expect("nobody is about");
+        put(&mut gives_up).expect("it runs alone");
         let filled = put(&mut fills);
         let turn = || {
             if filled.is_ok() && ABSENT.iter().any(|&id| bench.read(&mut fills, id) == Ok(None)) {
@@ -662,7 +662,7 @@ fn own_order<P: Protocol>() {
     }
     let (first, _) = commit(&mut one, |worker| bench.change(worker, 0, |value| value + 1));
     let (second, _) = commit(&mut one, |worker| bench.change(worker, 1, |value| value + 1));
-    // Others order by what transactions share; Silo promises it (§4.2).
+    // Other protocols order conflicting transactions only; Silo promises this order (§4.2).
     if P::INFO.name == "silo" {
         assert!(second > first, "{second:?} after {first:?}");
     }
@@ -702,7 +702,7 @@ fn turns_by_seeds<P: Protocol>(seeds: u64) {
                             put(bench, worker, from, value)
                         })
                         .map(drop),
-                        // One row goes from here to there.
+                        // One row moves from one key to another.
                         2 => attempt(&mut worker, |worker| {
                             let (here, there) = (10 + 2 * me, 11 + 2 * me);
                             let (gone, new) = if delete(bench, worker, here)? { (here, there) } else { (there, here) };
@@ -716,7 +716,7 @@ fn turns_by_seeds<P: Protocol>(seeds: u64) {
                         })
                         .map(drop),
                     };
-                    *committed.lock().expect("nobody panics with it") += i32::from(done.is_some());
+                    *committed.lock().expect("no panic with it") += i32::from(done.is_some());
                     worker.collect_garbage(4);
                 }
             });
@@ -725,7 +725,7 @@ fn turns_by_seeds<P: Protocol>(seeds: u64) {
         let ended = take_turns(seed, 3, (0..3).map(body).collect());
         assert!(ended.iter().all(Result::is_ok), "{}: seed {seed}", P::INFO.name);
         assert_eq!(bench.state(&[0, 1, 2, 3]).iter().sum::<i64>(), 10 * CELLS as i64, "seed {seed}");
-        assert!(committed.into_inner().expect("nobody panics with it") > 3, "seed {seed}: nothing commits");
+        assert!(committed.into_inner().expect("no panic with it") > 3, "seed {seed}: nothing commits");
         cleared(&bench, &mut [&mut bench.worker()]);
     }
 }
@@ -742,12 +742,12 @@ macro_rules! under_every_protocol {
                 }
 
                 #[test]
-                fn who_looks_amid_a_commit_sees_what_was_or_what_comes() {
+                fn a_reader_within_a_commit_sees_the_old_or_the_new_state() {
                     crate::turns::however_held::<Protocol>(crate::turns::looks_amid_a_commit::<Protocol>);
                 }
 
                 #[test]
-                fn a_snapshot_taken_amid_a_commit_is_of_one_state() {
+                fn a_snapshot_taken_during_a_commit_is_of_one_state() {
                     crate::turns::however_held::<Protocol>(crate::turns::snapshots::taken_amid_a_commit::<Protocol>);
                 }
 
@@ -772,22 +772,22 @@ macro_rules! under_every_protocol {
                 }
 
                 #[test]
-                fn of_two_who_write_unless_the_other_did_one_does() {
+                fn only_one_of_two_transactions_writes_if_each_writes_unless_the_other_did() {
                     crate::turns::however_held::<Protocol>(crate::turns::write_skew::<Protocol>);
                 }
 
                 #[test]
-                fn of_two_who_insert_unless_the_other_did_one_does() {
+                fn only_one_of_two_transactions_inserts_if_each_inserts_unless_the_other_did() {
                     crate::turns::however_held::<Protocol>(crate::turns::insert_skew::<Protocol>);
                 }
 
                 #[test]
-                fn of_two_of_which_one_inserts_and_deletes_what_the_other_inserts_one_writes() {
+                fn only_one_of_two_transactions_writes_if_one_inserts_and_deletes_the_row_of_the_other() {
                     crate::turns::however_held::<Protocol>(crate::turns::fleeting_insert_skew::<Protocol>);
                 }
 
                 #[test]
-                fn of_two_of_which_one_inserts_what_a_third_takes_back_one_writes() {
+                fn only_one_of_two_transactions_writes_if_one_inserts_a_row_that_a_third_took_back() {
                     crate::turns::however_held::<Protocol>(crate::turns::taken_back_insert_skew::<Protocol>);
                 }
 
@@ -797,17 +797,17 @@ macro_rules! under_every_protocol {
                 }
 
                 #[test]
-                fn a_row_deleted_anew_waits_for_those_who_may_see_it() {
+                fn a_row_deleted_again_stays_until_its_readers_have_ended() {
                     crate::turns::however_held::<Protocol>(crate::turns::deleted_anew::<Protocol>);
                 }
 
                 #[test]
-                fn what_is_held_when_it_should_be_unlinked_is_unlinked_later() {
+                fn a_record_locked_when_it_should_be_unlinked_is_unlinked_later() {
                     crate::turns::however_held::<Protocol>(crate::turns::looks_that_come_too_early::<Protocol>);
                 }
 
                 #[test]
-                fn who_misses_its_own_row_does_not_tell() {
+                fn a_transaction_that_misses_its_own_row_does_not_report_it() {
                     crate::turns::own_rows_that_are_unlinked::<Protocol>();
                 }
 
@@ -831,7 +831,7 @@ macro_rules! under_every_protocol {
 }
 for_each_protocol!(under_every_protocol);
 
-/// As the others, with every record hot.
+/// The same cases, with every record hot.
 mod hot {
     under_every_protocol! { htcc => seriatim_test_protocols::all_hot::AllHot, }
 }

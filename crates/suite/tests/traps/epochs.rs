@@ -1,5 +1,5 @@
-//! The epoch of a commit is that of its commit, not of its begin, so that the
-//! transactions of all epochs up to one are a prefix of a serial order; and what was published is readable.
+//! The epoch of a commit is that of its commit, not of its begin. So the transactions of all epochs up to one are a
+//! prefix of a serial order. A published commit is readable.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -25,7 +25,7 @@ fn a_commit_belongs_to_the_epoch_in_which_it_commits() {
 }
 
 #[test]
-fn who_overwrites_what_another_read_is_of_no_earlier_epoch() {
+fn a_transaction_that_overwrites_a_read_version_has_no_earlier_epoch_than_the_reader() {
     for setting in matrix(seed("epoch of the one that overwrites")) {
         let checked = epochs::follow_what_was_read(&setting, |builder| builder);
         assert!(checked.as_ref().is_ok_and(|&checked| checked > 0), "{setting}: {checked:?}");

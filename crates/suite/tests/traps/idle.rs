@@ -44,11 +44,11 @@ impl World {
                     tx.put(&self.cells, &Cell { id, value: i64::from(round) })?;
                     tx.put(&self.pages, &Page { id, text: "p".repeat(100 + (round as usize * 37 + id as usize) % 50) })
                 };
-                session.transact(put).expect("nobody is in the way");
+                session.transact(put).expect("no conflict");
                 if (id + round) % 3 == 0 {
                     let delete =
                         |tx: &Tx| tx.delete_if(&self.cells, &id).and_then(|_| tx.delete_if(&self.pages, &id)).map(drop);
-                    session.transact(delete).expect("nobody is in the way");
+                    session.transact(delete).expect("no conflict");
                 }
             }
             if round % 4 == 0 {
@@ -79,9 +79,9 @@ fn idle_workers_do_not_stall_reclamation() {
         let mut open: Vec<_> = idle.iter_mut().take(4).map(|session| session.begin().expect("a worker")).collect();
         for (at, tx) in open.iter().enumerate() {
             let id = 1000 + at as u32;
-            tx.insert(&world.pages, &Page { id, text: "idle".repeat(20) }).expect("nobody is in the way");
+            tx.insert(&world.pages, &Page { id, text: "idle".repeat(20) }).expect("no conflict");
         }
-        open.drain(..).for_each(|tx| tx.commit().map(drop).expect("nobody is in the way"));
+        open.drain(..).for_each(|tx| tx.commit().map(drop).expect("no conflict"));
         let before = world.rest(&mut session);
         world.churn(&mut session, 60);
         let after = world.rest(&mut session);
@@ -109,12 +109,12 @@ fn a_parked_transaction_holds_memory_only_while_it_is_open() {
             };
             if snapshot {
                 let tx = parked.begin_snapshot().expect("a worker");
-                assert!(tx.get(&world.pages, &7000).expect("nobody is in the way").is_some());
+                assert!(tx.get(&world.pages, &7000).expect("no conflict").is_some());
                 churn();
                 drop(tx);
             } else {
                 let tx = parked.begin().expect("a worker");
-                assert!(tx.get(&world.pages, &7000).expect("nobody is in the way").is_some());
+                assert!(tx.get(&world.pages, &7000).expect("no conflict").is_some());
                 churn();
                 tx.rollback();
             }
@@ -141,7 +141,7 @@ fn a_parked_transaction_keeps_its_rows() {
         session.transact(|tx| tx.put(&world.pages, &Page { id: 7000, text: text.clone() })).expect("alone");
         let mut parked = world.db.session();
         let tx = parked.begin().expect("a worker");
-        let row = tx.get(&world.pages, &7000).expect("nobody is in the way").expect("there");
+        let row = tx.get(&world.pages, &7000).expect("no conflict").expect("there");
         let mut other = world.db.session();
         let gone = crate::try_once(&world.db, |tx| tx.delete_if(&world.pages, &7000).map(drop));
         world.churn(&mut other, 12);
@@ -163,7 +163,7 @@ fn an_over_age_parked_transaction_ends_as_too_old() {
             let tx = parked.begin().expect("a worker");
             let snapshot = reading.begin_snapshot().expect("a worker");
             assert!(unless_conflict(tx.get(&world.cells, &3000)).is_some());
-            tx.insert(&world.cells, &Cell { id: 3000, value: 1 }).expect("nobody is in the way");
+            tx.insert(&world.cells, &Cell { id: 3000, value: 1 }).expect("no conflict");
             // At its greatest age it still works.
             (0..5).for_each(|_| world.db.step());
             assert!(tx.get(&world.cells, &3000).expect("within its age").is_some(), "{setting}");
@@ -182,10 +182,10 @@ fn an_over_age_parked_transaction_ends_as_too_old() {
         let put = |tx: &Tx| {
             Ok((tx.get(&world.cells, &3000)?.is_none(), tx.try_insert(&world.cells, &Cell { id: 3000, value: 2 })?))
         };
-        let put = parked.transact(put).expect("nobody is in the way");
+        let put = parked.transact(put).expect("no conflict");
         assert_eq!(*put, (true, true), "{setting}");
         reading.read_after(put.receipt).expect("it is of this database");
-        assert!(reading.snapshot(|tx| Ok(tx.get(&world.cells, &3000)?.is_some())).expect("nobody is in the way").value);
+        assert!(reading.snapshot(|tx| Ok(tx.get(&world.cells, &3000)?.is_some())).expect("no conflict").value);
         // A closure that takes too long gets the same error.
         let db = &world.db;
         let slow = session.transact(|tx| {
@@ -224,8 +224,8 @@ fn memory_beside_a_parked_transaction_is_bounded() {
         unless_conflict(rival.put(&world.cells, &Cell { id: 7000, value: 5 }));
         (0..8).for_each(|_| world.db.step());
         // Its locks are free, and the row that it read can go.
-        session.transact(|tx| tx.put(&world.cells, &Cell { id: 7000, value: 2 })).expect("nobody is in the way");
-        session.transact(|tx| tx.delete(&world.pages, &7000)).expect("nobody is in the way");
+        session.transact(|tx| tx.put(&world.cells, &Cell { id: 7000, value: 2 })).expect("no conflict");
+        session.transact(|tx| tx.delete(&world.pages, &7000)).expect("no conflict");
         let mut peak = 0;
         for _ in 0..5 {
             world.churn(&mut session, 20);
@@ -248,7 +248,7 @@ fn memory_beside_a_parked_transaction_is_bounded() {
         assert!(matches!(tx.commit(), Err(TransactError::TooOld)), "{setting}: it committed");
         assert!(matches!(snapshot.finish(), Err(TransactError::TooOld)), "{setting}: it finished");
         let value = session.transact(|tx| Ok(tx.get(&world.cells, &7000)?.map(|row| row.value())));
-        assert_eq!(*value.expect("nobody is in the way"), Some(2), "{setting}");
+        assert_eq!(*value.expect("no conflict"), Some(2), "{setting}");
         parked.transact(|tx| tx.put(&world.cells, &Cell { id: 7000, value: 3 })).expect("the session goes on");
     }
 }
@@ -260,7 +260,7 @@ fn a_transaction_in_a_call_is_not_ended_but_counted() {
         let world = World::new(&setting, aged);
         let (mut open, mut session) = (world.db.session(), world.db.session());
         world.churn(&mut session, 1);
-        session.transact(|tx| tx.put(&world.cells, &Cell { id: 1, value: 7 })).expect("nobody is in the way");
+        session.transact(|tx| tx.put(&world.cells, &Cell { id: 1, value: 7 })).expect("no conflict");
         let wait = || {
             (0..9).for_each(|_| world.db.step());
             world.db.statistics().overdue
@@ -283,7 +283,7 @@ fn a_transaction_in_a_call_is_not_ended_but_counted() {
         world.db.step();
         assert_eq!(world.db.statistics().overdue, 0, "{setting}");
         let value = session.transact(|tx| Ok(tx.get(&world.cells, &1)?.map(|row| row.value())));
-        assert_eq!(*value.expect("nobody is in the way"), Some(7), "{setting}");
+        assert_eq!(*value.expect("no conflict"), Some(7), "{setting}");
     }
 }
 
@@ -299,7 +299,7 @@ fn leaked_transactions_end_with_the_next_of_their_session() {
             world.rest(&mut session)
         };
         let tx = leaking.begin().expect("a worker");
-        tx.insert(&buckets, &BucketCell { id: 1, value: 1 }).expect("nobody is in the way");
+        tx.insert(&buckets, &BucketCell { id: 1, value: 1 }).expect("no conflict");
         std::mem::forget(tx);
         world.churn(&mut session, 10);
         assert!(*leaking.transact(|tx| Ok(tx.get(&buckets, &1)?.is_none())).expect("alone"), "{setting}");
@@ -311,7 +311,7 @@ fn leaked_transactions_end_with_the_next_of_their_session() {
 
 /// Helpers unlink the records that a worker deleted before it went idle, not only its own next transaction.
 #[test]
-fn what_an_idle_worker_deleted_is_cleared_away() {
+fn records_that_an_idle_worker_deleted_are_unlinked() {
     const MANY: u32 = 3000;
     for setting in matrix(seed("idle after a large delete")) {
         let db = setting.builder().workers(3).epoch_interval(Duration::from_millis(1)).open().expect("a database");

@@ -1,5 +1,5 @@
-//! A body may run on values that never existed together; nothing it does then is ever reported, be it a panic, an
-//! abort of its own, a duplicate key, or a loop that does not end.
+//! A body may run on values that never existed together. Nothing that it does then is ever reported. It may be a panic,
+//! an abort of its own, a duplicate key, or a loop that does not end.
 
 use std::cell::Cell as Counter;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -166,7 +166,7 @@ fn a_duplicate_that_never_was_is_never_reported() {
 
 /// An error of a body about values that existed together is reported, and leaves nothing behind.
 #[test]
-fn what_did_happen_is_reported() {
+fn an_error_about_consistent_values_is_reported() {
     for setting in matrix(seed("what did happen")) {
         let world = World::new(&setting);
         let mut session = world.db.session();

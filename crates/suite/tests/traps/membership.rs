@@ -1,5 +1,5 @@
-//! Keys that appear in, or leave, what a transaction scanned or missed, at every fill level of the nodes around them;
-//! and the transaction's own splits, which must neither abort it nor blind it.
+//! Keys that appear in, or leave, the ranges that a transaction scanned or missed, at every fill level of the nodes
+//! around them. The transaction's own splits must neither abort it nor hide other changes from it.
 
 use seriatim::rng::seed;
 use seriatim::{Abort, Handle, ReadTx, Table, Tx};

@@ -1,5 +1,5 @@
-//! A key is deleted, its record unlinked, and the key inserted again; its versions rise for ever, and no
-//! transaction that saw it before commits as if nothing had happened.
+//! A key is deleted, its record unlinked, and the key inserted again. Its versions rise for ever, and no transaction
+//! that saw it before commits as if nothing had happened.
 
 use std::time::Duration;
 
@@ -116,8 +116,8 @@ struct Outcomes {
     refused: usize,
 }
 
-/// A reader finds a tombstone; the record is unlinked and the key comes back with a new one, together with a
-/// cell that the reader sees. So there is no order in which the key was absent.
+/// A reader finds a tombstone. The record is unlinked and the key comes back with a new one, together with a cell that
+/// the reader sees. So there is no order in which the key was absent.
 fn tombstone<C: Cells<Key = u32>>(setting: &Setting, [before, after]: [u32; 2], delayed: bool, met: &mut Outcomes) {
     let db = stepped(setting);
     let cells = db.create::<C>().expect("a table");

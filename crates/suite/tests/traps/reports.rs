@@ -128,7 +128,7 @@ fn report(setting: &Setting, kind: &Kind, way: Way, writes_first: bool) -> bool 
         tx.insert(&cells, &Cell { id: x, value: 0 })?;
         kind.before.map_or(Ok(()), |value| tx.insert(&cells, &Cell { id: y, value }))
     });
-    loaded.expect("nobody is about");
+    loaded.expect("it runs alone");
     let mut session = db.session();
     let first = session.begin().expect("a worker");
     let read = unless_conflict(value(&first, &cells, x));
@@ -175,7 +175,7 @@ fn report(setting: &Setting, kind: &Kind, way: Way, writes_first: bool) -> bool 
 }
 
 #[test]
-fn what_a_body_reports_existed_together() {
+fn values_that_a_body_reports_existed_together() {
     let settings = matrix_of_steps(seed("reports"));
     for kind in &KINDS {
         let ways: &[Way] = if kind.is_an_error { &[Way::Closure, Way::Explicit] } else { &[Way::Closure] };

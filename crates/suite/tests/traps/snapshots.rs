@@ -1,5 +1,5 @@
-//! A snapshot begun while writers install sees all of a transaction or nothing of it; and what a receipt says
-//! is committed is readable by every transaction that begins afterwards.
+//! A snapshot begun while writers install sees all of a transaction or nothing of it. A commit that a receipt reports
+//! is readable by every transaction that begins afterwards.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicI64, Ordering};
@@ -140,7 +140,7 @@ fn with_fallbacks(seed: u64) -> impl Iterator<Item = (Setting, Budget)> {
 }
 
 #[test]
-fn snapshots_amid_installs_see_pairs_and_what_was_acknowledged() {
+fn snapshots_during_installs_see_pairs_and_acknowledged_commits() {
     const KEYS: u32 = 4;
     let seed = seed("pairs under snapshots");
     for (setting, budget) in with_fallbacks(seed) {

@@ -180,7 +180,7 @@ fn first(port: &mut Port<OnDisks>) -> Vec<i64> {
 }
 
 #[test]
-fn an_owner_whose_disk_takes_nothing_says_so_and_goes_on_when_it_does() {
+fn an_owner_whose_disk_is_full_reports_it_and_continues_when_there_is_space() {
     for scheme in [Scheme::Blocking, Scheme::Speculation, Scheme::Locking] {
         let (disk, sound) = (Disk::new(), Disk::new());
         let ends = run(scheme, &disk, &sound, |mut ports| {
@@ -204,7 +204,7 @@ fn an_owner_whose_disk_takes_nothing_says_so_and_goes_on_when_it_does() {
 }
 
 #[test]
-fn a_coordinator_whose_disk_takes_nothing_says_so_and_goes_on_when_it_does() {
+fn a_coordinator_whose_disk_is_full_reports_it_and_continues_when_there_is_space() {
     for scheme in [Scheme::Blocking, Scheme::Speculation, Scheme::Locking] {
         let (disk, sound) = (Disk::new(), Disk::new());
         let ends = run(scheme, &sound, &disk, |mut ports| {
@@ -229,7 +229,7 @@ fn a_coordinator_whose_disk_takes_nothing_says_so_and_goes_on_when_it_does() {
 
 /// No role waits for a disk when all clients are gone.
 #[test]
-fn who_is_late_at_the_end_is_not_waited_for() {
+fn a_late_disk_does_not_delay_the_end() {
     for scheme in [Scheme::Speculation, Scheme::Locking] {
         for fills in [[true, false], [false, true]] {
             let (owner, coordinator) = (Disk::new(), Disk::new());
@@ -249,7 +249,7 @@ fn who_is_late_at_the_end_is_not_waited_for() {
 
 /// It dies while its disk takes no writes: it is gone until it can begin again.
 #[test]
-fn who_cannot_begin_for_a_while_is_gone_for_that_while() {
+fn a_role_whose_disk_fails_is_gone_until_it_can_begin_again() {
     for scheme in [Scheme::Blocking, Scheme::Speculation, Scheme::Locking] {
         let (owner, coordinator) = (Disk::new(), Disk::new());
         let ends = run(scheme, &owner, &coordinator, |mut ports| {

@@ -267,7 +267,7 @@ fn waiting_in_a_circle_over_partitions_ends_by_ticks() {
 }
 
 #[test]
-fn a_client_that_goes_away_stops_nobody() {
+fn a_client_that_disconnects_stops_no_other() {
     for scheme in Scheme::ALL {
         let options = Options { outstanding_max: 20, ..options(scheme) };
         let (running, mut ports) = deploy::<Amounts>(&options, |_| Store::new()).start().expect("threads");

@@ -49,7 +49,7 @@ fn clients(options: &Options, ports: &mut [Port<Amounts>], calls: u64, every: u6
 
 /// In virtual time, where a missing answer is found at once.
 #[test]
-fn deaths_on_simulated_cores_are_told() {
+fn deaths_on_simulated_cores_are_reported() {
     for scheme in Scheme::ALL {
         let options = Options { costs: super::COSTS, delay: Duration::from_micros(2), ..options(scheme) };
         let calls = |mut port: Port<Amounts>, seed, options: &Options| client(&mut port, seed, 200, 50, options);
@@ -63,7 +63,7 @@ fn deaths_on_simulated_cores_are_told() {
 /// The sum says that each transaction is at both of its partitions or at none, and that all answered ones are
 /// there.
 #[test]
-fn an_owner_that_panics_goes_on_from_its_records() {
+fn an_owner_that_panics_continues_from_its_records() {
     for scheme in Scheme::ALL {
         let options = options(scheme);
         let (running, mut ports) = deploy::<Amounts>(&options, |_| Store::new()).start().expect("threads");
@@ -81,7 +81,7 @@ fn an_owner_that_panics_goes_on_from_its_records() {
 }
 
 #[test]
-fn without_records_the_partition_is_gone_and_the_others_go_on() {
+fn without_records_the_partition_is_gone_and_the_others_continue() {
     for scheme in Scheme::ALL {
         let options = Options { records: false, ..options(scheme) };
         let (running, mut ports) = deploy::<Amounts>(&options, |_| Store::new()).start().expect("threads");
@@ -160,7 +160,7 @@ fn an_owner_that_dies_of_one_notice_twice_is_gone() {
 
 /// A procedure that panics when it is dropped ends the coordinator, which continues in a new incarnation.
 #[test]
-fn a_coordinator_that_panics_goes_on_also_without_records() {
+fn a_coordinator_that_panics_continues_also_without_records() {
     for (scheme, records) in [
         (Scheme::Blocking, true),
         (Scheme::LocalSpeculation, false),

@@ -83,21 +83,21 @@ fn model(closers: usize, defers: bool) {
 }
 
 #[test]
-fn loom_who_closes_windows_meets_none_that_is_open() {
+fn loom_a_thread_that_closed_the_windows_finds_none_open() {
     model(1, false);
 }
 
 #[test]
-fn loom_several_who_close_windows_let_one_that_waits_be_opened() {
+fn loom_several_threads_that_close_windows_let_a_waiting_worker_open_one() {
     model(2, false);
 }
 
 #[test]
-fn loom_who_closes_windows_finds_published_what_was_deferred_in_them() {
+fn loom_a_thread_that_closes_windows_finds_deferred_additions_published() {
     model(1, true);
 }
 
 #[test]
-fn loom_several_who_close_windows_find_published_what_was_deferred_in_them() {
+fn loom_several_threads_that_close_windows_find_deferred_additions_published() {
     model(2, true);
 }

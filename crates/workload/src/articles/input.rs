@@ -1,5 +1,5 @@
-//! Inputs of the four transactions as plain data, and their generator: articles and users by Zipf's law, the
-//! first the hottest, and texts of a hundred characters.
+//! Inputs of the four transactions as plain data, and their generator. Articles and users are drawn by Zipf's law, the
+//! first the hottest, and texts have a hundred characters.
 
 use super::load::LINE;
 use super::options::Options;

@@ -1,7 +1,7 @@
-//! Articles: a site where articles are read and commented on (the benchmark `articles` of H-Store, also the
-//! one of section 6.7 of DBX-TC), with the four transactions and the mix 40:20:30:10 of its first version.
+//! Articles: a site where articles are read and commented on. It is the benchmark `articles` of H-Store, also the one
+//! of section 6.7 of DBX-TC. It has the four transactions and the mix 40:20:30:10 of its first version.
 //!
-//! Departures: GetArticles shows a page of articles, not all that follow; GetArticle shows the newest comments of an
+//! Departures: GetArticles shows a page of articles, not all that follow. GetArticle shows the newest comments of an
 //! article, not all, so that its cost does not grow with the run. Columns that no transaction and no loader sets are
 //! left out, and there are few comments at the start. Skew is Zipf's law with theta below 1, where H-Store has 1.0001.
 //! Users count the changes of their information, so that lost updates show.

@@ -50,7 +50,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn strings_have_the_lengths_and_characters_asked_for() {
+    fn strings_have_the_requested_lengths_and_characters() {
         let mut rng = Rng::from_seed(3);
         let mut lengths = std::collections::BTreeSet::new();
         for _ in 0..500 {

@@ -196,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn distinct_ranks_differ_and_come_to_every_rank_there_is() {
+    fn distinct_ranks_differ_and_reach_every_rank() {
         for theta in [0.0, 0.99] {
             let (zipfian, mut rng) = (Zipfian::new(10, theta), Rng::from_seed(8));
             let mut first = [0u32; 10];

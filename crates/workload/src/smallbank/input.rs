@@ -1,7 +1,7 @@
 //! Inputs of the six transactions as plain data, and their generator.
 //!
-//! Amounts are H-Store's constants. Customers come from the hotspot or from outside it, both of a transfer
-//! from the same side, or by Zipf's law; the two of a transfer differ.
+//! Amounts are H-Store's constants. Customers come from the hotspot or from outside it, or are drawn by Zipf's law. The
+//! two of a transfer differ, and come from the same side of the hotspot.
 
 use super::options::Keys;
 use super::schema::{Money, Name, name};

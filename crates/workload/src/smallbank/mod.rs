@@ -1,9 +1,10 @@
-//! SmallBank: customers with a savings and a checking account each, and short transactions that move money (Alomari,
-//! Cahill, Fekete and Röhm, "The Cost of Serializability on Platforms That Use Snapshot Isolation", ICDE 2008), with
-//! SendPayment and the mix of its versions in H-Store and OLTP-Bench (Difallah et al., "OLTP-Bench", VLDB 2013).
+//! SmallBank: customers with a savings and a checking account each, and short transactions that move money.
+//! (Alomari, Cahill, Fekete and Röhm, "The Cost of Serializability on Platforms That Use Snapshot Isolation", ICDE
+//! 2008.) SendPayment and the mix are those of its versions in H-Store and OLTP-Bench (Difallah et al., "OLTP-Bench",
+//! VLDB 2013).
 //!
-//! Departures: money is exact, in cents; TransactSavings deposits as often as it withdraws, where H-Store
-//! always withdraws, so that savings neither grow nor run dry, however long the run.
+//! Departures: money is exact, in cents. TransactSavings deposits as often as it withdraws, where H-Store always
+//! withdraws. So savings neither grow nor run dry, however long the run.
 //!
 //! Terminals keep ledgers of the money their committed transactions brought in, took out and moved, so that
 //! lost updates show.

@@ -55,8 +55,8 @@ fn delete_call_forwarding() {
 }
 
 /// Numbers lead to the same subscribers for ever and special facilities are never added or removed, so those
-/// look-ups stand before the rest. Rollbacks are safe: UPDATE_SUBSCRIBER_DATA writes twice and may fail after
-/// either, so both are in the piece that decides; all others roll back before they write or where they do.
+/// look-ups stand before the rest. Rollbacks are safe. UPDATE_SUBSCRIBER_DATA writes twice and may fail after either,
+/// so both are in the piece that decides. All others roll back before they write or in the piece that writes.
 #[test]
 fn the_default_graph() {
     expect_file!["plans/the_default_graph.txt"].assert_eq(&plans().chopping(plan::Options::DEFAULT));

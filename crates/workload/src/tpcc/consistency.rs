@@ -1,10 +1,10 @@
 //! The consistency conditions (clauses 3.3.2.1 to 3.3.2.12), and more that hold of this population and these
 //! transactions.
 //!
-//! A check collects totals part by part and compares them at the end: [`check`] collects all parts in one transaction,
-//! so it may run beside writers wherever the protocol gives snapshots; [`check_in_parts`] gives each part its own, so
-//! that a protocol without snapshots has a bounded read set to validate, and wants the database at rest. Workload and
-//! auditor are different code: nothing here is shared with the transactions but the schema.
+//! A check collects totals part by part and compares them at the end. [`check`] collects all parts in one transaction,
+//! so it may run beside writers wherever the protocol gives snapshots. [`check_in_parts`] gives each part its own, so
+//! that a protocol without snapshots has a bounded read set to validate. It needs a database without writers. Workload
+//! and auditor are different code: nothing here is shared with the transactions but the schema.
 
 use std::collections::BTreeMap;
 

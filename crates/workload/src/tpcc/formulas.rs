@@ -76,8 +76,8 @@ pub fn is_original(text: &str) -> bool {
     false
 }
 
-/// The position, from 0, of the customer that a last name means: of the n with this name, by first name, the
-/// one at n/2 rounded up (clauses 2.5.2.2, 2.6.2.2).
+/// The position, from 0, of the customer that a last name means. Of the n with this name, by first name, it is the one
+/// at n/2 rounded up (clauses 2.5.2.2, 2.6.2.2).
 #[pure(total)]
 #[inline]
 pub fn middle(n: usize) -> usize {

@@ -1,9 +1,9 @@
 //! TPC-C revision 5.11: the schema, the population, the five transactions and the consistency conditions, in
 //! process and without terminals' keying and think times.
 //!
-//! Departures from the specification, as every engine paper takes them: no think times; a terminal chooses
-//! its district anew each time; Delivery runs at once and delivers its ten districts in one transaction;
-//! prices and the like are integers.
+//! Departures from the specification, as every engine paper takes them: no think times, and a terminal chooses its
+//! district anew each time. Delivery runs at once and delivers its ten districts in one transaction. Prices and the
+//! like are integers.
 
 mod consistency;
 pub mod formulas;

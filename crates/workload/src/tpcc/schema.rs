@@ -1,8 +1,8 @@
 //! The nine tables of TPC-C clause 1.3, with its column names and sizes.
 //!
-//! Keys: every primary key fits eight bytes, so that all primary indexes compare integers: (w u16, d u8, c
-//! u32) is 7, (w u16, d u8, o u32, ol u8) is 8. History has no key in the specification; it gets a surrogate,
-//! see [`History::h_id`].
+//! Keys: every primary key fits eight bytes, so that all primary indexes compare integers. (w u16, d u8, c u32) has 7
+//! bytes, and (w u16, d u8, o u32, ol u8) has 8. History has no key in the specification; it gets a surrogate, see
+//! [`History::h_id`].
 //!
 //! Organization: tables reached by point access are hashed. Queues, and tables read in ranges, are ordered;
 //! so is history, because a terminal then appends at one place.

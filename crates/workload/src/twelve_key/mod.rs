@@ -10,8 +10,8 @@
 //! transactions (5.4) read in a first round what they write in a second.
 //!
 //! Departures: a value is a counter of eight bytes, not four, so that lost updates show. A general transaction also
-//! writes the sum of all its reads into each row, so that its second round depends on the first at both partitions.
-//! Where the database has no partitions, the numbers only part the keys.
+//! writes the sum of all its reads into each row. So its second round depends on the first at both partitions. Where
+//! the database has no partitions, the numbers only part the keys.
 
 mod consistency;
 mod input;
@@ -107,7 +107,7 @@ impl TwelveKey {
     /// The workload with these options.
     ///
     /// # Panics
-    /// If there is no partition or no client; if several partitions are wanted and there is one; or if conflicts are
+    /// If there is no partition or no client, or if several partitions are wanted and there is one. Or if conflicts are
     /// wanted and every client has its own partition.
     pub fn new(options: Options) -> TwelveKey {
         assert!(options.partitions > 0 && options.clients > 0);

@@ -1,5 +1,5 @@
 //! YCSB: single-table reads and writes by skewed keys (Cooper et al., "Benchmarking Cloud Serving Systems with YCSB",
-//! SoCC 2010): the core workloads A to F, and free mixes with any number of operations per transaction.
+//! SoCC 2010). It has the core workloads A to F, and free mixes with any number of operations per transaction.
 //!
 //! Departures: keys are the numbers 0, 1, 2, …, not hashed strings. Every row has a counter of its writes, so that lost
 //! updates show. A value is one letter repeated, so that torn values show.

@@ -13,8 +13,8 @@
 //!
 //! This is what POSIX permits, and worse than a journalling file system (Pillai et al., "All File Systems Are
 //! Not Created Equal", OSDI 2014, table 1). A program that survives it relies on nothing but syncs. Not
-//! simulated: old contents of other files in newly allocated sectors, damage to sectors at rest unless
-//! requested ([`FaultyDisk::flip_bit`], [`FaultyDisk::zero`]), and disks that lie about a sync.
+//! simulated: old contents of other files in newly allocated sectors, and damage to sectors at rest unless requested
+//! ([`FaultyDisk::flip_bit`], [`FaultyDisk::zero`]). Nor are disks that lie about a sync.
 //!
 //! **The failed sync** decides at once, by the seed, which changes reached the disk. The others are still read,
 //! but no later sync makes them durable unless they are written again (Rebello et al., USENIX ATC 2020). Names

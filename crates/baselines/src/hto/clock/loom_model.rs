@@ -59,7 +59,7 @@ fn stalled_draws() -> bool {
 }
 
 #[test]
-fn loom_what_safe_transactions_left_is_seen() {
+fn loom_effects_of_safe_transactions_are_seen() {
     check(3, &[(safe_timestamps, &[])]);
     assert!(!holds(stalled_draws, 3, &[]), "a worker that stores nothing is passed");
 }

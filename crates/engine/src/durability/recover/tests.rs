@@ -26,7 +26,7 @@ fn keys() -> u64 {
 
 #[derive(seriatim_macros::Table, Clone, Debug, PartialEq)]
 #[table(name = "named", key(name), hash, crate = "seriatim_catalog")]
-struct Named {
+struct HashedByName {
     name: String,
     count: u64,
     text: String,
@@ -34,7 +34,7 @@ struct Named {
 
 #[derive(seriatim_macros::Table, Clone, Debug, PartialEq)]
 #[table(name = "numbered", key(id), hash, crate = "seriatim_catalog")]
-struct Numbered {
+struct HashedById {
     id: u64,
     count: u64,
     text: String,
@@ -42,7 +42,7 @@ struct Numbered {
 
 #[derive(seriatim_macros::Table, Clone, Debug, PartialEq)]
 #[table(name = "sorted", key(name), ordered, crate = "seriatim_catalog")]
-struct Sorted {
+struct OrderedByName {
     name: String,
     count: u64,
     text: String,
@@ -61,16 +61,16 @@ fn text(count: u64) -> String {
     "x".repeat(count as usize % 50)
 }
 
-fn named(id: u64, count: u64) -> Named {
-    Named { name: name(id), count, text: text(count) }
+fn hashed_by_name(id: u64, count: u64) -> HashedByName {
+    HashedByName { name: name(id), count, text: text(count) }
 }
 
-fn numbered(id: u64, count: u64) -> Numbered {
-    Numbered { id, count, text: text(count) }
+fn hashed_by_id(id: u64, count: u64) -> HashedById {
+    HashedById { id, count, text: text(count) }
 }
 
-fn sorted(id: u64, count: u64) -> Sorted {
-    Sorted { name: name(id), count, text: text(count) }
+fn ordered_by_name(id: u64, count: u64) -> OrderedByName {
+    OrderedByName { name: name(id), count, text: text(count) }
 }
 
 /// A change, as the log has it.
@@ -132,28 +132,28 @@ fn change<T: Table>(
 
 /// The tables, their rows by id, and the number of rows.
 struct Three {
-    named: Handle<Named>,
-    numbered: Handle<Numbered>,
-    sorted: Handle<Sorted>,
+    hashed_by_name: Handle<HashedByName>,
+    hashed_by_id: Handle<HashedById>,
+    ordered_by_name: Handle<OrderedByName>,
 }
 
-type Rows = Vec<(Option<Named>, Option<Numbered>, Option<Sorted>)>;
+type Rows = Vec<(Option<HashedByName>, Option<HashedById>, Option<OrderedByName>)>;
 
 impl Three {
     fn create(db: &Engine) -> Three {
         let created = "it is declared once";
         Three {
-            named: db.make().expect(created),
-            numbered: db.make().expect(created),
-            sorted: db.make().expect(created),
+            hashed_by_name: db.make().expect(created),
+            hashed_by_id: db.make().expect(created),
+            ordered_by_name: db.make().expect(created),
         }
     }
 
     fn rows(&self, db: &Engine) -> Rows {
         let row = |tx: &TxCore, id: u64| {
-            let named = tx.get(&self.named, &name(id))?;
-            let numbered = tx.get(&self.numbered, &id)?;
-            Ok::<_, Abort>((named, numbered, tx.get(&self.sorted, &name(id))?))
+            let hashed_by_name = tx.get(&self.hashed_by_name, &name(id))?;
+            let hashed_by_id = tx.get(&self.hashed_by_id, &id)?;
+            Ok::<_, Abort>((hashed_by_name, hashed_by_id, tx.get(&self.ordered_by_name, &name(id))?))
         };
         let read = db.runner().transact(|tx| (0..keys()).map(|id| row(tx, id)).collect::<Result<Rows, _>>());
         read.expect("no conflict").into_value()
@@ -170,9 +170,21 @@ impl Three {
                 let made = db.runner().transact(|tx| {
                     let (rng, mut made) = (&mut Rng::from_seed(seed), Vec::new());
                     for id in (0..THREADS as u64).chain(first..(first + KEYS_A_TRANSACTION).min(keys())) {
-                        made.extend(change(tx, &self.named, (id, &name(id), &named(id, count)), tid, rng)?);
-                        made.extend(change(tx, &self.numbered, (id, &id, &numbered(id, count)), tid, rng)?);
-                        made.extend(change(tx, &self.sorted, (id, &name(id), &sorted(id, count)), tid, rng)?);
+                        made.extend(change(
+                            tx,
+                            &self.hashed_by_name,
+                            (id, &name(id), &hashed_by_name(id, count)),
+                            tid,
+                            rng,
+                        )?);
+                        made.extend(change(tx, &self.hashed_by_id, (id, &id, &hashed_by_id(id, count)), tid, rng)?);
+                        made.extend(change(
+                            tx,
+                            &self.ordered_by_name,
+                            (id, &name(id), &ordered_by_name(id, count)),
+                            tid,
+                            rng,
+                        )?);
                     }
                     Ok(made)
                 });
@@ -186,7 +198,7 @@ impl Three {
 /// As [`Apply::apply_all`], with the guess of another row of the table for each. That happens if two keys
 /// differ only in bits that the bucket does not keep: once in many thousands.
 fn wrong_guesses(applier: &Applier<'_>, thread: usize, versions: &[Version<'_>], outcomes: &mut Vec<Outcome>) {
-    let mut hand = applier.hands[thread].lock().expect("nobody panicked");
+    let mut hand = applier.hands[thread].lock().expect("no panic");
     let hand = &mut *hand;
     hand.core.local.enter();
     let of_tables = versions.iter().map(|version| (applier.table(version), version));
@@ -278,7 +290,7 @@ fn threads_that_restore_by_guesses_while_tables_grow_make_what_was_there() {
         assert_eq!(three.rows(&restored), rows, "{}", protocol.name);
         restored.check_structure().unwrap_or_else(|fault| panic!("{}: {fault}", protocol.name));
         let count: u64 = restored.check_indexes().expect("there are none").iter().map(|table| table.rows).sum();
-        let there = |row: &(Option<Named>, Option<Numbered>, Option<Sorted>)| {
+        let there = |row: &(Option<HashedByName>, Option<HashedById>, Option<OrderedByName>)| {
             u64::from(row.0.is_some()) + u64::from(row.1.is_some()) + u64::from(row.2.is_some())
         };
         assert_eq!(count, rows.iter().map(there).sum::<u64>(), "{}: no row is there twice", protocol.name);

@@ -1,8 +1,8 @@
 //! C-edges: what two operations conflict on (DBX-TC §3.1).
 //!
-//! Two accesses to one table, or to one index, conflict if one changes the set of keys, which every access reads, also
-//! a miss and a scan. They also conflict if one changes a column that the other uses or changes. Two additions to a
-//! column commute. Keys are not compared: the rows of an operation are not known before it runs.
+//! Two accesses to one table, or to one index, conflict if one changes the set of keys. Every access reads that set,
+//! also a miss and a scan. They also conflict if one changes a column that the other uses or changes. Two additions to
+//! a column commute. Keys are not compared: the rows of an operation are not known before it runs.
 
 use crate::plan::{Access, Columns, Conflict, End, Existence, Ground, Plan};
 

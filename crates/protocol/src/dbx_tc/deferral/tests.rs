@@ -38,7 +38,7 @@ fn publish(bench: &Bench<DbxTc>, worker: &mut Worker, rows: &[PendingRow]) {
     let wire = bench.cells.wire.as_ref().expect("it is logged");
     for row in rows {
         let columns = ColumnUse::adding(row.sums.iter().map(|sum| sum.column));
-        let updating = worker.update(row.table(), row.key.as_key(), columns).expect("nobody is about").expect("a row");
+        let updating = worker.update(row.table(), row.key.as_key(), columns).expect("it runs alone").expect("a row");
         for sum in &row.sums {
             // SAFETY: a private row version of the table.
             assert!(unsafe { wire.rows.add(updating.after.as_ptr(), sum.column, sum.up - sum.down) }, "there is room");
@@ -64,7 +64,7 @@ fn benches(values: &[i64], options: [(&str, u64); 2]) -> Vec<(&'static Bench<Dbx
         let worker = Mutex::new(bench.worker());
         bench.environment.epochs.windows().deferrals().apply_by(Box::new(move |rows| {
             published.fetch_add(1, Ordering::Relaxed);
-            publish(bench, &mut worker.lock().expect("nobody panicked"), &rows);
+            publish(bench, &mut worker.lock().expect("no panic"), &rows);
         }));
         (bench, published)
     };
@@ -94,7 +94,7 @@ fn add_to(bench: &Bench<DbxTc>, worker: &mut Worker, id: u64, column: ColumnId, 
 /// Uses a column that others change.
 fn touch(bench: &Bench<DbxTc>, worker: &mut Worker, id: u64) {
     let updating = worker.update(&bench.cells, Key::Word8(id), ColumnUse::from(ColumnSet::of(OTHER)));
-    assert!(updating.expect("nobody is about").is_some());
+    assert!(updating.expect("it runs alone").is_some());
 }
 
 fn commit(worker: &mut Worker) -> bool {
@@ -120,7 +120,7 @@ fn defer(bench: &Bench<DbxTc>, worker: &mut Worker, id: u64, units: i64) {
 /// The values that a procedure without writes finds.
 fn present(bench: &Bench<DbxTc>, id: u64) -> i64 {
     let mut worker = procedure(bench);
-    let value = bench.read(&mut worker, id).expect("nobody is about").expect("it is there");
+    let value = bench.read(&mut worker, id).expect("it runs alone").expect("it is there");
     assert!(commit(&mut worker));
     value
 }
@@ -130,14 +130,14 @@ fn close(bench: &Bench<DbxTc>) {
 }
 
 #[test]
-fn what_was_deferred_is_published_by_whoever_closes_the_windows() {
+fn deferred_additions_are_published_by_the_thread_that_closes_the_windows() {
     type Options = [(&'static str, u64); 2];
     type Closer = fn(&Bench<DbxTc>) -> bool;
     const PRESENT: Options = [("snapshot_interval_ms", 0), ("late_period", 0)];
     let reads = |bench: &Bench<DbxTc>| {
         let mut reader = bench.worker();
         reader.begin(Mode::ReadOnly, Priority::NONE);
-        bench.read(&mut reader, 1).expect("nobody is about") == Some(12)
+        bench.read(&mut reader, 1).expect("it runs alone") == Some(12)
     };
     let closers: [(&str, Options, Closer); 7] = [
         ("the end of an epoch", OFFERED, |bench| bench.environment.epochs.advance(&bench.environment.htm) == Epoch(2)),
@@ -156,7 +156,7 @@ fn what_was_deferred_is_published_by_whoever_closes_the_windows() {
         ("one that only reads, and met what is published now", OFFERED, |bench| {
             let mut other = bench.worker();
             other.begin(Mode::ReadWrite, Priority::NONE);
-            bench.read(&mut other, 1).expect("nobody is about") == Some(7) && !commit(&mut other)
+            bench.read(&mut other, 1).expect("it runs alone") == Some(7) && !commit(&mut other)
         }),
         ("a validation", OFFERED, |bench| {
             let mut other = bench.worker();
@@ -227,8 +227,8 @@ fn a_procedure_that_is_refuted_defers_nothing() {
     for (bench, published) in benches(&[0, 7], OFFERED) {
         let (mut worker, mut other) = (procedure(bench), procedure(bench));
         add_to(bench, &mut worker, 1, SUM, 5);
-        bench.change(&mut worker, 0, |value| value + 1).expect("nobody is about");
-        bench.change(&mut other, 0, |value| value + 10).expect("nobody is about");
+        bench.change(&mut worker, 0, |value| value + 1).expect("it runs alone");
+        bench.change(&mut other, 0, |value| value + 10).expect("it runs alone");
         assert!(commit(&mut other) && !commit(&mut worker));
         close(bench);
         assert_eq!((present(bench, 1), published.load(Ordering::Relaxed)), (7, 0));
@@ -280,7 +280,7 @@ fn a_sum_without_room_is_added_to_at_once() {
 
 /// All workers add as much as they may, and one sets the sum meanwhile, to what is nearest to an end.
 #[test]
-fn what_is_pending_always_fits() {
+fn pending_amounts_always_fit() {
     for (bench, published) in benches(&[0, i64::MAX - i64::MAX / 2], OFFERED) {
         let share = i64::MAX / 2 / WORKERS;
         let mut workers: Vec<Worker> = (0..WORKERS - 4).map(|_| bench.worker()).collect();
@@ -292,11 +292,11 @@ fn what_is_pending_always_fits() {
 }
 
 #[test]
-fn who_sets_a_sum_near_its_end_has_what_is_pending_published_first() {
+fn an_assignment_near_the_end_of_a_range_publishes_pending_amounts_first() {
     let sets = |bench: &Bench<DbxTc>, value: i64| {
         let mut worker = procedure(bench);
         let set = ColumnUse::setting([SUM]);
-        let updating = worker.update(&bench.cells, Key::Word8(1), set).expect("nobody is about").expect("a row");
+        let updating = worker.update(&bench.cells, Key::Word8(1), set).expect("it runs alone").expect("a row");
         bench.set(updating.after, value);
         commit(&mut worker)
     };
@@ -343,7 +343,7 @@ fn memory_is_set_aside_for_each_row_that_is_pending_and_not_for_each_addition() 
 }
 
 #[test]
-fn what_began_before_the_tables_were_told_is_published_at_once() {
+fn updates_that_began_before_deferral_was_agreed_are_published_at_once() {
     for (told, deferred) in [(vec![SUM, SMALL], false), (vec![], false)] {
         for (bench, _) in benches(&[0, 7], OFFERED) {
             let mut worker = procedure(bench);
@@ -380,7 +380,7 @@ fn an_addition_of_which_more_is_used_is_published_at_once() {
 
 /// A thread that closes the windows while another publishes waits for that.
 #[test]
-fn nobody_has_closed_the_windows_before_all_is_published() {
+fn the_windows_are_closed_only_after_all_additions_are_published() {
     for (bench, published) in benches(&[0, 0], OFFERED) {
         let mut worker = bench.worker();
         for round in 1..50 {
@@ -399,7 +399,7 @@ fn nobody_has_closed_the_windows_before_all_is_published() {
 }
 
 #[test]
-fn who_does_not_defer_has_nothing_pending() {
+fn a_transaction_that_does_not_defer_leaves_nothing_pending() {
     let bench = Bench::<DbxTc>::open(modes()[0], &[0]);
     let windows = bench.environment.epochs.windows();
     assert!(!windows.deferrals().are_allowed());

@@ -1,5 +1,5 @@
-//! Records that change in other columns, and ranges that change elsewhere: what passes, what a flip is then,
-//! and what notes are worth after a repair.
+//! Records that change in other columns, and ranges that change elsewhere: which attempts pass. Also what a change
+//! between hot and cold does then, and whether notes hold after a repair.
 
 use std::ops::Bound;
 
@@ -67,7 +67,7 @@ fn changed(cells: &Cells, id: u64) {
 /// Value and sum of a cell.
 fn both(cells: &Cells, id: u64) -> [i64; 2] {
     let mut worker = begin(cells);
-    let both = [VALUE, SUM].map(|column| look(cells, &mut worker, id, column).expect("nobody is about"));
+    let both = [VALUE, SUM].map(|column| look(cells, &mut worker, id, column).expect("it runs alone"));
     assert!(commit(&mut worker).is_ok());
     both
 }
@@ -113,7 +113,7 @@ fn that_a_record_became_hot_is_no_change_of_other_columns() {
 /// A transaction that overwrites a hot record has locked it. While it is written by its holder, one that saw it cold
 /// adds to it.
 #[test]
-fn who_has_not_locked_a_hot_record_does_not_write_it() {
+fn a_transaction_without_the_lock_of_a_hot_record_does_not_write_it() {
     for mode in modes() {
         let cells = cells(mode);
         let (mut worker, mut holder) = (noting(&cells), begin(&cells));
@@ -155,7 +155,7 @@ fn locked_records_need_no_notes_and_others_have_theirs() {
 /// A change from which a commit can continue is no failure. If such a record were locked at access, it would block all
 /// transactions.
 #[test]
-fn what_passes_makes_no_record_hot() {
+fn a_commit_that_continues_makes_no_record_hot() {
     let cells = cells(HtmMode::Absent);
     let mut worker = cells.worker();
     for _ in 0..2 * heat::FAILURES.default {
@@ -181,7 +181,7 @@ fn what_passes_makes_no_record_hot() {
 /// The transaction that blocks a commit has changed nothing yet. There is nothing to repair, and the locks of hot
 /// records are released.
 #[test]
-fn what_others_hold_is_not_taken_for_changed() {
+fn records_that_others_hold_are_not_taken_for_changed() {
     for mode in modes() {
         let cells = cells(mode);
         assert!(flip(&cells, 1, true));
@@ -209,7 +209,7 @@ fn what_others_hold_is_not_taken_for_changed() {
 }
 
 #[test]
-fn runs_are_asked_for_that_cannot_go_on_and_notes_of_the_others_outlive_a_repair() {
+fn runs_that_cannot_continue_are_requested_and_notes_of_the_others_outlive_a_repair() {
     for mode in modes() {
         let cells = cells(mode);
         let mut worker = noting(&cells);
@@ -274,7 +274,7 @@ fn looks_at_own_rows_follow_their_entries() {
 
 /// An update that was merged is the only one of its row no longer, when a run of the next pass updates it as well.
 #[test]
-fn an_update_that_was_merged_is_asked_for_where_another_is_built_on_it() {
+fn a_merged_update_is_repaired_where_another_builds_on_it() {
     for mode in modes() {
         let cells = cells(mode);
         let mut worker = noting(&cells);
@@ -304,7 +304,7 @@ fn an_update_that_was_merged_is_asked_for_where_another_is_built_on_it() {
 
 /// An attempt that was rebased as often as permitted is repaired where it could otherwise continue.
 #[test]
-fn what_was_rebased_so_often_is_asked_for() {
+fn a_read_that_was_rebased_too_often_is_repaired() {
     let cells = cells(HtmMode::Absent);
     let options = Options::new(&Htcc::INFO, &[("rebases_max".to_owned(), 2)]).expect("in range");
     let protocol = Htcc::open(&options, &cells.environment);
@@ -334,7 +334,7 @@ fn what_was_rebased_so_often_is_asked_for() {
 /// A repair undoes the later of two updates of a row. The remaining row has the changes of other transactions, or they
 /// are requested as well.
 #[test]
-fn what_others_did_is_not_lost_with_an_update_that_is_taken_back() {
+fn changes_of_others_are_not_lost_with_an_update_that_is_undone() {
     for mode in modes() {
         let cells = cells(mode);
         let mut worker = noting(&cells);
@@ -366,7 +366,7 @@ fn what_others_did_is_not_lost_with_an_update_that_is_taken_back() {
 
 /// The note of an update that is taken back is not taken for that of another, which uses more.
 #[test]
-fn an_update_that_is_left_is_not_taken_for_one_that_was_taken_back() {
+fn a_remaining_update_is_not_taken_for_one_that_was_undone() {
     for mode in modes() {
         let cells = cells(mode);
         let mut worker = noting(&cells);
@@ -397,7 +397,7 @@ fn scan(cells: &Cells, worker: &mut Of, (low, high): (u64, u64), most: usize) ->
     let mut scan = Scan::default();
     let (low, high) = (Bound::Included(Key::Word8(low)), Bound::Excluded(Key::Word8(high)));
     cells.cells.index.scan(low, high, Direction::Forward, &mut scan.cursor).expect("ordered");
-    let next = || worker.scan_next(&cells.cells, &mut scan, ColumnSet::EMPTY).expect("nobody is in its way");
+    let next = || worker.scan_next(&cells.cells, &mut scan, ColumnSet::EMPTY).expect("no conflict");
     std::iter::from_fn(next).take(most).count()
 }
 
@@ -446,7 +446,7 @@ fn ranges_are_looked_at_again_before_and_after_a_repair() {
 
 /// A run that is dropped leaves the record that it linked in a range that another has scanned.
 #[test]
-fn a_range_is_refuted_by_who_fills_what_a_dropped_run_has_linked() {
+fn a_range_conflicts_with_an_insertion_into_a_record_that_a_dropped_run_linked() {
     for mode in modes() {
         for (fills, beside) in [(false, false), (false, true), (true, false), (true, true)] {
             let cells = cells(mode);
@@ -483,7 +483,7 @@ fn a_range_is_refuted_by_who_fills_what_a_dropped_run_has_linked() {
 
 /// A transaction that writes nothing has also ended: its scan does not continue.
 #[test]
-fn who_only_reads_has_looked_as_far_as_it_did() {
+fn a_read_only_transaction_is_validated_as_far_as_it_scanned() {
     for mode in modes() {
         for (most, passes) in [(1, true), (usize::MAX, false)] {
             let cells = cells(mode);

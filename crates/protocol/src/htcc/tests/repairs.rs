@@ -27,7 +27,7 @@ pub(super) fn asks(worker: &mut Of, runs: &[Runs]) {
 }
 
 #[test]
-fn what_is_stale_is_asked_for_each_run_once() {
+fn stale_runs_are_requested_once_each() {
     for mode in modes() {
         let cells = Cells::open(mode, &VALUES);
         let mut worker = begin(&cells);
@@ -67,7 +67,7 @@ fn what_is_stale_is_asked_for_each_run_once() {
 }
 
 #[test]
-fn all_runs_are_asked_for_if_that_is_wanted() {
+fn all_runs_are_requested_if_configured() {
     let cells = Cells::open(HtmMode::Absent, &VALUES);
     let options = Options::new(&Htcc::INFO, &[("repair_all".to_owned(), 1)]).expect("in range");
     let protocol = Htcc::open(&options, &cells.environment);
@@ -173,7 +173,7 @@ fn locks_of_records_that_runs_left_are_given_back() {
 
 /// The insertion of a dropped run stays linked, and another run can fill it without a change of its node version.
 #[test]
-fn an_absence_is_refuted_by_who_fills_what_a_dropped_run_has_linked() {
+fn an_absence_conflicts_with_an_insertion_into_a_record_that_a_dropped_run_linked() {
     for mode in modes() {
         for fills in [false, true] {
             let cells = Cells::open(mode, &VALUES);
@@ -206,7 +206,7 @@ fn an_absence_is_refuted_by_who_fills_what_a_dropped_run_has_linked() {
 }
 
 #[test]
-fn runs_tell_the_records_that_they_touched() {
+fn runs_name_the_records_that_they_accessed() {
     let cells = Cells::open(HtmMode::Absent, &VALUES);
     let mut worker = begin(&cells);
     for (iteration, id) in [(0, 0), (1, 1), (2, 0), (3, ABSENT)] {
@@ -265,12 +265,12 @@ fn runs_tell_the_records_that_they_touched() {
 fn again(cells: &Cells, worker: &mut Of, operation: u16, id: u64) -> (Option<i64>, u64) {
     repair(worker).forget(Runs::one(operation, 0), true);
     run(worker, operation, 0);
-    let found = cells.read(worker, id).expect("nobody is in its way");
+    let found = cells.read(worker, id).expect("no conflict");
     (found, repair(worker).lookups_saved())
 }
 
 #[test]
-fn what_was_found_is_not_looked_up_again() {
+fn records_that_were_found_are_not_looked_up_again() {
     for mode in modes() {
         let cells = Cells::open(mode, &VALUES);
         let mut worker = begin(&cells);
@@ -302,7 +302,7 @@ fn what_was_found_is_not_looked_up_again() {
 }
 
 #[test]
-fn what_was_unlinked_and_put_in_again_is_looked_up() {
+fn a_record_that_was_unlinked_and_inserted_again_is_looked_up() {
     let cells = Cells::open(HtmMode::Absent, &VALUES);
     let mut other = begin(&cells);
     assert!(other.delete(&cells.cells, Key::Word8(3)).is_ok_and(|row| row.is_some()) && commit(&mut other).is_ok());
@@ -324,7 +324,7 @@ fn what_was_unlinked_and_put_in_again_is_looked_up() {
 }
 
 #[test]
-fn what_is_no_run_is_not_repaired() {
+fn a_read_that_belongs_to_no_run_is_not_repaired() {
     let cells = Cells::open(HtmMode::Absent, &VALUES);
     let mut worker = begin(&cells);
     assert!(cells.read(&mut worker, 0).is_ok() && add(&cells, &mut worker, 1).is_ok());

@@ -1,9 +1,9 @@
 //! Gap locks: a scan holds the gap word of every leaf that it read, shared. An insert links only where no
 //! other transaction does.
 //!
-//! Why an insert need not keep a gap lock: the record that it links is exclusively locked until the end, so a later
-//! scan finds it locked. The two cannot miss each other. The insert checks the gap word while it holds the leaf's
-//! latch. The scan takes the gap word first, and then checks that the leaf's word is unlatched and unchanged.
+//! Why an insert need not keep a gap lock: the record that it links is exclusively locked until the end. A later scan
+//! finds it locked. The two cannot miss each other. The insert checks the gap word while it holds the leaf's latch. The
+//! scan takes the gap word first, and then checks that the leaf's word is unlatched and unchanged.
 
 use seriatim_base::word::{AtomicU64, Ordering, fence};
 use seriatim_store::{Observer, RecordPtr};

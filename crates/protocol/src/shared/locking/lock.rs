@@ -6,17 +6,16 @@
 //! ```
 //! No-wait: a lock that is not free is a reason to abort. `WAITED` and `age` stay zero.
 //!
-//! Wait-die: `age` is at most the rounded priority of every holder and of the waiter (it is not raised when
-//! the oldest reader leaves before others). A conflicting request waits if it is older than `age`, which it
-//! then lowers to its own, and sets `WAITED`; otherwise it dies. So there is one waiter, the oldest request:
-//! an older one replaces it, and it dies when it looks again. A lock that is released while a transaction
-//! waits for it is reserved: no younger request gets it, nor joins its readers.
+//! Wait-die: `age` is at most the rounded priority of every holder and of the waiter. (It is not raised when the oldest
+//! reader leaves before others.) A conflicting request waits if it is older than `age`, which it then lowers to its
+//! own, and sets `WAITED`; otherwise it dies. So there is one waiter, the oldest request: an older one replaces it, and
+//! it dies when it looks again. A lock that is released while a transaction waits for it is reserved: no younger
+//! request gets it, nor joins its readers.
 //!
 //! Why no cycle of waits forms. A waiter is older than the holder was when it began to wait. Every later holder of the
 //! lock is older than the waiter, and the waiter then dies. So in a cycle of waits all would have the same rounded age.
 //! The last of them that began to wait found a lock held by another of them, and was not older: it died. (A reader that
-//! waits to become the only one compares with its own `age`; that is why a request as old as `age` does not join
-//! readers.)
+//! waits to become the only one compares with its own `age`. So a request as old as `age` does not join readers.)
 
 use std::ptr;
 
@@ -202,7 +201,7 @@ pub(super) struct Locks<const WAITS: bool> {
     htm: Htm,
     /// The upper bits of the transaction's priority; zero if it does not wait.
     age: u64,
-    /// The word for which it waits, or for which it was last told to wait.
+    /// The lock word for which the transaction waits, or was last told to wait.
     waiting: *const AtomicU64,
     /// Canary: every conflicting transaction waits, however young.
     all_wait: bool,
@@ -232,7 +231,7 @@ impl<const WAITS: bool> Locks<WAITS> {
         self.held.reserve_one()
     }
 
-    /// Gives back what a large transaction made it take: the worker rests.
+    /// Gives back memory that a large transaction took, as the worker is idle.
     pub(super) fn rest(&mut self) {
         self.held.rest();
         self.own.rest();
@@ -341,7 +340,8 @@ impl<const WAITS: bool> Locks<WAITS> {
         }
     }
 
-    /// The outcome of an insert that others exclude from a gap. If they have left meanwhile, it must wait as well.
+    /// The outcome of an insert into a gap that other transactions have locked. It must wait, even if they have
+    /// released the gap since.
     #[cold]
     pub(super) fn kept_out(&mut self, gap: &AtomicU64) -> Request {
         if !WAITS {

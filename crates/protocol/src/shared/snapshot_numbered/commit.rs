@@ -1,7 +1,7 @@
 //! Commit: the additions to [the region](crate::shared::region), which are the versions that snapshots read.
 //!
 //! The snapshot number S is read right before E (step 2 there). Headers of row versions are filled with guesses of both
-//! before a region begins; after a wrong guess it fills them again, which is private memory.
+//! before a region begins. After a wrong guess it fills them again, which is private memory.
 
 use seriatim_base::word::{AtomicU64, Ordering};
 use seriatim_base::{Epoch, Tid};

@@ -4,11 +4,11 @@
 //!
 //! Each version has its local snapshot number, with a deletion mark in bit 0; that never changes. When a row version is
 //! installed, the previous one is retired, so it lives until all readers that began before have left. A reader that
-//! begins later has a number at least as high as the new row version's and does not follow the pointer, with two
+//! begins later has a number at least as high as the new row version's. It does not follow the pointer, with two
 //! exceptions. A reader of the durable epoch continues to the versions of that epoch. They live until the row version's
 //! own epoch is durable and no reader holds an earlier one (dbx's README, "Durability"). A reader of an eventual
-//! snapshot may begin later and continue to the previous version: that lives until no snapshot that needs it is read
-//! ([`seriatim_memory::Memory::pass_snapshot`]).
+//! snapshot may begin later and continue to the previous version. That one lives until no snapshot that needs it is
+//! read ([`seriatim_memory::Memory::pass_snapshot`]).
 
 use seriatim_base::word::{AtomicU64, Ordering, fence};
 use seriatim_base::{Epoch, Tid};

@@ -48,7 +48,7 @@ pub fn read<O: Origin, V: View>(
     read_found(attempt, table, key, view, found)
 }
 
-/// As [`read`], of what a lookup found.
+/// As [`read`], of the record that a lookup found.
 #[inline(never)]
 fn read_found<O: Origin, V: View>(
     attempt: &mut Optimistic<O>,
@@ -87,7 +87,8 @@ fn unlinked_since<V: View>(table: &Table, view: V) -> Option<Epoch> {
     view.whole().filter(|&whole| table.unlinked.newest().epoch() > whole)
 }
 
-/// The result of the view for records that had the same key, one after the other: at most one of them has a row in it.
+/// The result of the view for records that had the same key, one after the other. At most one of them has a row in the
+/// view.
 fn shown_of<O: Origin, V: View>(
     attempt: &mut Optimistic<O>,
     table: &Table,
@@ -113,7 +114,7 @@ fn read_undurable_deletions<O: Origin, V: View>(
     view: V,
     epoch: Epoch,
 ) -> Result<Option<RowPtr>, OpError> {
-    // As far as snapshots are eventual, what was deleted after that is wanted too.
+    // Where snapshots are eventual, rows that were deleted after that are wanted too.
     let epoch = view.whole().map_or(epoch, |whole| whole.min(epoch));
     let records = attempt.base.core.undurable_deletions_of(table, key, epoch);
     shown_of(attempt, table, records, view)

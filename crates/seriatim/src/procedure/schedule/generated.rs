@@ -226,8 +226,8 @@ fn is_fissioned(plan: &Plan, passes: &Passes) -> bool {
 }
 
 #[test]
-fn in_any_legal_pieces_it_is_what_it_is_from_top_to_bottom() {
-    let seed = seed("in_any_legal_pieces_it_is_what_it_is_from_top_to_bottom");
+fn any_legal_pieces_have_the_result_of_a_run_from_top_to_bottom() {
+    let seed = seed("any_legal_pieces_have_the_result_of_a_run_from_top_to_bottom");
     let mut rng = Rng::from_seed(seed);
     let (mut apart, mut fissioned) = (BTreeSet::new(), BTreeSet::new());
     for protocol in sample(crate::available_protocols(), 3, seed) {

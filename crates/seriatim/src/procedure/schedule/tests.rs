@@ -238,7 +238,7 @@ fn a_chain_of_which_a_piece_is_visible_is_not_cancelled() {
 }
 
 #[test]
-fn a_later_piece_that_always_meets_conflicts_ends_the_chain() {
+fn a_later_piece_that_always_conflicts_ends_the_chain() {
     let (_db, counters, mut session) = open("dbx");
     let (runs, passes) = (Default::default(), Passes::new([0, 1, 1].into()));
     let conflict = Cause { phase: Phase::Execute, reason: Reason::RecordChanged };

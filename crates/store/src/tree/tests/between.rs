@@ -317,7 +317,7 @@ impl Access for Contended {
 }
 
 #[test]
-fn an_operation_that_meets_a_latch_leaves_none() {
+fn an_operation_that_finds_a_latch_leaves_none_behind() {
     const KEYS: u64 = 60;
     let world = World::new(HtmMode::Absent);
     let mut worker = world.worker();

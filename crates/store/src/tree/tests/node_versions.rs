@@ -181,8 +181,8 @@ fn a_held_gap_keeps_its_leaf_and_is_copied_by_splits() {
 }
 
 #[test]
-fn where_no_leaf_is_to_be_empty_its_last_record_stays_until_the_gap_is_let_go() {
-    let (seed, _) = seeded("where_no_leaf_is_to_be_empty_its_last_record_stays_until_the_gap_is_let_go");
+fn where_no_leaf_may_be_empty_its_last_record_stays_until_the_gap_is_released() {
+    let (seed, _) = seeded("where_no_leaf_may_be_empty_its_last_record_stays_until_the_gap_is_released");
     for mode in modes(seed) {
         let world = World::new(mode);
         let mut worker = world.worker();

@@ -93,8 +93,8 @@ fn the_first_records_of_a_scan_are_few_and_the_next_are_the_rest_of_their_leaf()
     }
 }
 
-/// Whatever becomes of the leaf between the first records and the rest: the rest is as it is then, and either it comes
-/// with the node version of the first, or that does not hold any more.
+/// The leaf may change in any way between the first records and the rest. The rest is as it is then. Either it comes
+/// with the node version of the first records, or that version does not hold any more.
 #[test]
 fn a_leaf_that_changes_before_its_rest_is_shown_has_another_node_version() {
     let linked = || (0..25).map(|n| 100 + 2 * n);
@@ -182,7 +182,7 @@ fn a_prefix_begins_where_a_leaf_is_split_between_prefixes() {
 /// Nodes above lose keys when their last leaf becomes empty and its keys go to the right: a lookup on its way down must
 /// notice. Another removes the head of a queue and inserts a key before it, at each step of a lookup of that key.
 #[test]
-fn a_lookup_that_meets_the_move_of_keys_to_the_head_of_a_queue_proves_no_absence() {
+fn a_lookup_during_a_move_of_keys_to_the_head_of_a_queue_proves_no_absence() {
     type Small = Tree<Word8, 4, 4>;
     const LENGTH: u64 = 40;
     let head = 2 << 32;

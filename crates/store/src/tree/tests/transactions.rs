@@ -119,8 +119,8 @@ fn each_of_two_that_saw_the_other_absent_is_stopped() {
 }
 
 #[test]
-fn a_leaf_that_was_unlinked_stops_all_who_saw_it() {
-    let (seed, _) = seeded("a_leaf_that_was_unlinked_stops_all_who_saw_it");
+fn an_unlinked_leaf_fails_all_transactions_that_read_it() {
+    let (seed, _) = seeded("an_unlinked_leaf_fails_all_transactions_that_read_it");
     for mode in modes(seed) {
         let world = World::new(mode);
         let mut worker = world.worker();

@@ -101,7 +101,7 @@ pub(crate) fn refused_insertions_over_a_deleted_row<P: Protocol>() {
             assert_eq!(bench.read(&mut worker, 1), Ok(None));
             assert!(worker.seen().record.is_some(), "what is left of the row is linked");
             assert_eq!(insert(&bench, &mut worker, 1, 5), Ok(Inserted::New));
-            bench.change(&mut worker, 0, |value| value + 1).expect("nobody is in the way");
+            bench.change(&mut worker, 0, |value| value + 1).expect("no conflict");
             other.begin(Mode::ReadWrite, Priority::NONE);
             let changed = bench.change(&mut other, 0, |value| value + 1);
             match commits(&mut other, changed) {

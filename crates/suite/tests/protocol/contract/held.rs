@@ -1,4 +1,4 @@
-//! Held transactions: until they are decided nothing of them moves the version of a leaf or bucket, they see
+//! Held transactions. Until they are decided none of their changes moves the version of a leaf or bucket. They see
 //! their own rows all the same, and a transaction that read there can be decided first.
 
 use std::ops::Bound;
@@ -46,8 +46,8 @@ fn scan(
     Ok(rows)
 }
 
-/// One transaction holds an insertion, the other has looked where the row will be: the reader can be decided
-/// first, and then both commit; decided second it cannot.
+/// One transaction holds an insertion, and the other has looked where the row will be. If the reader is decided first,
+/// both commit. If it is decided second, it cannot commit.
 fn reader_and_inserter(look: impl Fn(&Bench<OccBatch>, &mut Held) -> Result<(), OpError>) {
     for mode in modes() {
         for inserter_is_executed_first in [true, false] {
@@ -60,8 +60,8 @@ fn reader_and_inserter(look: impl Fn(&Bench<OccBatch>, &mut Held) -> Result<(), 
                 if inserter_is_executed_first {
                     execute(&mut inserter);
                 }
-                look(&bench, &mut reader).expect("nobody is in the way");
-                bench.change(&mut reader, 0, |value| value + 1).expect("nobody is in the way");
+                look(&bench, &mut reader).expect("no conflict");
+                bench.change(&mut reader, 0, |value| value + 1).expect("no conflict");
                 if !inserter_is_executed_first {
                     execute(&mut inserter);
                 }
@@ -210,7 +210,7 @@ fn run(bench: &Bench<OccBatch>, seed: u64, held: bool) -> Vec<String> {
                     let staged = worker.stage(&bench.cells).expect("memory");
                     bench.set(staged.row, value);
                     let exists = if rng.below(2) == 0 { OnExists::Refuse } else { OnExists::Replace };
-                    let inserted = worker.insert(&bench.cells, key, staged, exists).expect("nobody is about");
+                    let inserted = worker.insert(&bench.cells, key, staged, exists).expect("it runs alone");
                     match inserted {
                         Inserted::New => "new".to_owned(),
                         Inserted::Exists(row) => format!("exists {}", bench.get(row)),
@@ -219,14 +219,14 @@ fn run(bench: &Bench<OccBatch>, seed: u64, held: bool) -> Vec<String> {
                 }
                 4 => format!("{:?}", bench.read(&mut worker, id)),
                 5 => {
-                    let updating = worker.update(&bench.cells, key, ColumnUse::ALL).expect("nobody is about");
+                    let updating = worker.update(&bench.cells, key, ColumnUse::ALL).expect("it runs alone");
                     updating.map_or("missing".to_owned(), |updating| {
                         bench.set(updating.after, value);
                         format!("updated {}", bench.get(updating.before))
                     })
                 }
                 6 | 7 => {
-                    let row = worker.delete(&bench.cells, key).expect("nobody is about");
+                    let row = worker.delete(&bench.cells, key).expect("it runs alone");
                     format!("deleted {:?}", row.map(|row| bench.get(row)))
                 }
                 8 | 9 => {
@@ -297,7 +297,7 @@ fn memory_of_what_was_given_up_comes_back() {
 
 /// A batcher orders by its input: each record that was read, also by writing it, and each that is written.
 #[test]
-fn what_is_prepared_is_all_that_was_read_and_written() {
+fn a_prepared_transaction_lists_all_its_reads_and_writes() {
     for mode in modes() {
         let bench = Bench::<OccBatch>::open(mode, &VALUES);
         let mut worker = begin(&bench);

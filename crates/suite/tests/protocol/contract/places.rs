@@ -103,7 +103,7 @@ pub(crate) fn take_no_memory<P: Protocol>() {
 
 /// An online worker reads the version that it has found, whatever is committed meanwhile; also one that came
 /// online in the middle.
-pub(crate) fn who_is_online_keeps_its_row<P: Protocol>() {
+pub(crate) fn an_online_worker_keeps_its_row<P: Protocol>() {
     for (mode, two) in modes().into_iter().flat_map(|mode| [(mode, false), (mode, true)]) {
         let bench = bench::<P>(mode, two);
         let mut worker = bench.worker();
@@ -163,7 +163,7 @@ pub(crate) fn wait_for_the_durable_point<P: Protocol>() {
 
 /// A row that was inserted lies in the first place. Another that has the key committed before does not take
 /// that from it.
-pub(crate) fn who_inserted_keeps_its_row<P: Protocol>() {
+pub(crate) fn an_inserter_keeps_its_row<P: Protocol>() {
     for (mode, two) in modes().into_iter().flat_map(|mode| [(mode, false), (mode, true)]) {
         let bench = bench::<P>(mode, two);
         let (mut late, mut other) = (bench.worker(), bench.worker());

@@ -1,6 +1,6 @@
-//! Rows that appear in a range while a scan is in it. Scans read few rows of a leaf first and the rest of it later, and
-//! may begin in a leaf that has no row of the range. Wherever the row appears: either the scan shows it, or not both
-//! transactions commit.
+//! Rows that appear in a range while a scan is in it. Scans read few rows of a leaf first and the rest of it later.
+//! They may begin in a leaf that has no row of the range. Wherever the row appears: either the scan shows it, or not
+//! both transactions commit.
 
 use std::ops::Bound;
 

@@ -1,6 +1,6 @@
-//! `rollback_to` undoes writes and no reads. The schedules are write skew: one transaction's only look at a
-//! cell is a write that it takes back, the other reads what the first writes and then writes that cell. At
-//! most one of them may commit.
+//! `rollback_to` undoes writes and no reads. The schedules are write skew. One transaction's only look at a cell is a
+//! write that it takes back. The other reads what the first writes and then writes that cell. At most one of them may
+//! commit.
 
 use seriatim_catalog::Key;
 use seriatim_txn::{Inserted, Mode, OpError, Priority, Protocol, Worker};

@@ -1,5 +1,5 @@
 //! A commit's TID lies above that of every delete whose effect it saw, also where nothing is left of the
-//! deleted record; and of what an attempt saw, rows and absences, `newest` is a bound before it commits.
+//! deleted record. Before an attempt commits, `newest` is a bound for all rows and absences that it saw.
 
 use std::ops::Bound;
 

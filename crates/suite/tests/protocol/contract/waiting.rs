@@ -58,7 +58,7 @@ pub(crate) fn an_insert_into_a_gap_keeps_its_row_and_the_gap_is_reserved<P: Prot
     });
 }
 
-pub(crate) fn a_lock_that_is_let_go_is_for_who_waits<P: Protocol>() {
+pub(crate) fn a_released_lock_is_reserved_for_the_waiter<P: Protocol>() {
     open::<P>(|bench, [mut older, mut younger, mut youngest]| {
         assert_eq!(bench.change(&mut younger, 0, |value| value + 1), Ok(2));
         assert_eq!(bench.read(&mut older, 0), Err(WAIT));
@@ -70,7 +70,7 @@ pub(crate) fn a_lock_that_is_let_go_is_for_who_waits<P: Protocol>() {
     });
 }
 
-pub(crate) fn who_waits_no_more_reserves_nothing<P: Protocol>() {
+pub(crate) fn a_waiter_that_has_left_reserves_nothing<P: Protocol>() {
     open::<P>(|bench, [mut older, mut younger, mut youngest]| {
         assert_eq!(bench.change(&mut younger, 0, |value| value + 1), Ok(2));
         assert_eq!(bench.read(&mut older, 0), Err(WAIT));

@@ -148,7 +148,7 @@ impl<P: Protocol> Program<'_, P> {
 fn loaded<P: Protocol>(bench: &Bench<P>) -> BTreeMap<seriatim_history::Key, u64> {
     let mut worker = bench.worker();
     worker.begin(Mode::ReadWrite, Priority::NONE);
-    let mut row = |id: u64| bench.read(&mut worker, id).expect("nobody is about").map(|_| (id.into(), worker.seen()));
+    let mut row = |id: u64| bench.read(&mut worker, id).expect("it runs alone").map(|_| (id.into(), worker.seen()));
     let versions = (0..KEYS).filter_map(&mut row).map(|(key, seen)| (key, seen.tid.bits())).collect();
     worker.abort();
     versions
@@ -230,7 +230,7 @@ pub(crate) fn random_programs<P: Protocol>(seeds: u64) {
                         Ok(Outcome::Committed(tid)) => {
                             program.seen.ended = clock.fetch_add(1, Ordering::SeqCst);
                             program.seen.writes = redo.0;
-                            done.lock().expect("nobody panics with it").push((tid, program.seen));
+                            done.lock().expect("no panic with it").push((tid, program.seen));
                         }
                         Ok(Outcome::Repair(_)) => unreachable!("no protocol here repairs"),
                         Err(_) => worker.abort(),
@@ -246,7 +246,7 @@ pub(crate) fn random_programs<P: Protocol>(seeds: u64) {
         };
         let ended = take_turns(seed, 3, (0..THREADS).map(body).collect());
         assert!(ended.iter().all(Result::is_ok), "{}: seed {seed}", P::INFO.name);
-        let done = done.into_inner().expect("nobody panics with it");
+        let done = done.into_inner().expect("no panic with it");
         committed += done.len();
         if P::INFO.capabilities.tid_order {
             let in_order = done.iter().map(|(tid, transaction)| (*tid, transaction)).collect();

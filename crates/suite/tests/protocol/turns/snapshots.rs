@@ -10,9 +10,8 @@ use seriatim_txn::{Freshness, Mode, NoRedo, Peeked, Priority, Protocol, RowBuffe
 use crate::common::Bench;
 use crate::turns::{attempt, cleared, every_step, passed};
 
-/// The reader begins before any step of a commit, in an epoch of its own, and reads one of the two rows at
-/// once if that is not locked. Both are of one state, and the commit is of the epoch in which it had its
-/// locks.
+/// The reader begins before any step of a commit, in an epoch of its own. It reads one of the two rows at once if that
+/// is not locked. Both are of one state, and the commit is of the epoch in which it had its locks.
 pub(crate) fn taken_amid_a_commit<P: Protocol>() {
     if P::INFO.capabilities.snapshots == Freshness::None {
         return;

@@ -1,10 +1,10 @@
-//! The plans of the five procedures and their chopping, reviewed by hand: which clause demands which access,
-//! and what a plan has that no clause asks for.
+//! The plans of the five procedures and their chopping, reviewed by hand. The review says which clause demands which
+//! access, and which entries of a plan no clause asks for.
 //!
-//! Of all plans: failures for want of a row are faults of the population, since every row that a key names
-//! here is loaded or was inserted; the specification asks for one abort only, New-Order's. Partitions follow
-//! the first column of a key: that of item, which would be replicated, and that of history, whose key is a
-//! surrogate, say nothing about warehouses.
+//! Of all plans: failures because a row is missing are faults of the population. Every row that a key names here is
+//! loaded or was inserted. The specification asks for one abort only, New-Order's. Partitions follow the first column
+//! of a key. That of item, which would be replicated, and that of history, whose key is a surrogate, say nothing about
+//! warehouses.
 
 use super::procedures;
 use crate::tpcc::Tables;
@@ -48,9 +48,9 @@ fn the_plan_of_new_order() {
 // customers with C_LAST, by C_FIRST; of them the one in the middle, by number. #3 what the terminal shows of the
 // customer; C_BALANCE, which is shown, falls, C_YTD_PAYMENT and C_PAYMENT_CNT grow; C_DATA is read and replaced where
 // C_CREDIT is BC. #4 a row of HISTORY; H_DATA is made of W_NAME and D_NAME, so it needs #0 and #1. Too much: #3 names
-// C_DATA for every customer, and says that it may not fit, as the length of a function's text is unknown; it is cut to
-// its 500 characters. #2 may read C_ID of each row it finds: one is read. Too little: nothing. #3's key is known at
-// entry when the input has the number, as 40 of 100 have; the plan speaks of all cases, and so does prefetching.
+// C_DATA for every customer. It says that the text may not fit, as the length of a function's text is unknown. It is
+// cut to its 500 characters. #2 may read C_ID of each row it finds: one is read. Too little: nothing. #3's key is known
+// at entry when the input has the number, as 40 of 100 have; the plan speaks of all cases, and so does prefetching.
 #[test]
 fn the_plan_of_payment() {
     check("payment", &expect_file!["plans/the_plan_of_payment.txt"]);
@@ -59,9 +59,9 @@ fn the_plan_of_payment() {
 // Clause 2.6.2.2, by operation: #0 or #1 C_BALANCE, C_FIRST, C_MIDDLE, C_LAST, by number or by name as in
 // Payment. C_ID is shown (2.6.3.3). #2 of the customer's orders the one with the largest O_ID: O_ID,
 // O_ENTRY_D, O_CARRIER_ID. #3 its lines: OL_I_ID, OL_SUPPLY_W_ID, OL_QUANTITY, OL_AMOUNT, OL_DELIVERY_D. Too
-// much: #1 may read C_BALANCE of each row it finds, and reads that of one; fetching that one again by number
-// would say so and cost an access. #2 takes the first row in descending order, and its range is all of the
-// customer's orders. "Control from #1" is the name that nobody has. Too little: nothing.
+// much: #1 may read C_BALANCE of each row that it finds, and reads that of one. Fetching that one again by number would
+// say so and cost an access. #2 takes the first row in descending order, and its range is all of the customer's orders.
+// "Control from #1" is a name that no customer has. Too little: nothing.
 #[test]
 fn the_plan_of_order_status() {
     check("order_status", &expect_file!["plans/the_plan_of_order_status.txt"]);
@@ -88,10 +88,10 @@ fn the_plan_of_stock_level() {
     check("stock_level", &expect_file!["plans/the_plan_of_stock_level.txt"]);
 }
 
-// As docs/chopping-tpcc.md derives it, but for Order-Status: there the customer's row is fetched by number
-// after the search by name, and the search is a piece of its own; here the row is the one that was found,
-// which saves an access and puts C_BALANCE into the search. The C-edges are those of the table there, edge by
-// edge; Order-Status has its customer twice (#0, #1).
+// As docs/chopping-tpcc.md derives it, but for Order-Status. There the customer's row is fetched by number after the
+// search by name, and the search is a piece of its own. Here the row is the one that was found. That saves an access
+// and puts C_BALANCE into the search. The C-edges are those of the table there, edge by edge; Order-Status has its
+// customer twice (#0, #1).
 #[test]
 fn the_default_chopping() {
     expect_file!["plans/the_default_chopping.txt"]
@@ -99,9 +99,10 @@ fn the_default_chopping() {
 }
 
 // As docs/chopping-tpcc.md derives it for a Delivery that requires its rows: one piece, and no deferral, because a
-// missing customer could not be reported later. That Delivery goes step by step through lists has a price here: nothing
-// is claimed of its orders and lines, whose keys are those taken from the queue. It would cost pieces in a Delivery
-// that passes over missing rows. dbx-tc runs it whole, and may nevertheless publish its additions to customers later.
+// missing customer could not be reported later. Delivery goes step by step through lists, which has a price here.
+// Nothing is claimed of its orders and lines, whose keys are those taken from the queue. It would cost pieces in a
+// Delivery that passes over missing rows. dbx-tc runs it whole, and may nevertheless publish its additions to customers
+// later.
 #[test]
 fn the_optimized_chopping() {
     expect_file!["plans/the_optimized_chopping.txt"]

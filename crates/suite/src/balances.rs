@@ -1,13 +1,13 @@
-//! Bookkeeping: writes of procedures to several tables belong together, for every reader at every time.
+//! Accounts and sums of their branches: every reader finds balances that agree, at every time.
 //!
 //! Each account is of a branch, and a branch keeps the sum of its accounts' balances. Procedures deposit and
-//! transfer: what they do to accounts they answer, what they do to sums they only add, so a protocol that
-//! publishes piece by piece may do that later. Others look meanwhile, and write: snapshots, closures,
-//! explicit transactions, and, if the database is on a disk, recoveries of what is durable at some moment.
-//! For all of them each branch's sum is that of its accounts, and so is what its reserve has got: another
-//! procedure draws on that, and is the only one that reads it, so a protocol may let it wait for what the
-//! others add. Part of the sum is in a column of few bits, near an end of its range: an addition that was
-//! published late and did not fit would end the process.
+//! transfer. They answer with the balances of accounts, but only add to sums. So a protocol that publishes piece by
+//! piece may add to the sums later. Snapshots, closures and explicit transactions read meanwhile, and
+//! write. If the database is on a disk, its durable state is recovered at some moments. In every state each branch's
+//! sum is that of its accounts, and so is the total that its reserve has received. Another procedure draws on the
+//! reserve, and is the only one that reads it. So a protocol may let it wait for the additions of the others. Part of
+//! the sum is in a column of few bits, near an end of its range. An addition that was published late and did not fit
+//! would end the process.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -24,7 +24,7 @@ use seriatim_history::{Anomaly, History, Promises, Saw, Transaction, check};
 
 use crate::Setting;
 
-/// Of one branch: that of its number modulo [`BRANCHES`].
+/// An account belongs to the branch with its number modulo [`BRANCHES`].
 #[derive(Table, Clone, Debug)]
 #[table(name = "account", key(id), hash)]
 struct Account {
@@ -39,7 +39,7 @@ struct Branch {
     id: u32,
     #[column(immutable)]
     opened: u32,
-    /// Changed by those that are no procedures only.
+    /// Only transactions outside procedures change it.
     fee: i64,
     total: i64,
     visits: u32,
@@ -47,13 +47,13 @@ struct Branch {
     tight: i16,
 }
 
-/// Has got the sum of the balances of a branch's accounts, of which some was drawn.
+/// The reserve of a branch. It receives the sum of the balances of the accounts, and amounts are drawn from it.
 #[derive(Table, Clone, Debug)]
 #[table(name = "reserve", key(id), hash)]
 struct Reserve {
     id: u32,
     amount: i64,
-    /// As [`Branch::tight`], of what was put in and may not fit.
+    /// As [`Branch::tight`], of amounts that were put in and may not fit.
     tight: i16,
     drawn: i64,
 }
@@ -63,7 +63,7 @@ const BRANCHES: u32 = 2;
 
 /// [`Branch::tight`] in the beginning: a quarter of the range below the end, where there just is room for all.
 const TIGHT: i16 = i16::MAX / 2;
-/// Workers of the database: each may add so large a part of a quarter at a time.
+/// The number of workers. Each may add this part of a quarter of the range at a time.
 const WORKERS: usize = 8;
 
 /// The accounts of a branch.
@@ -71,7 +71,7 @@ fn accounts_of(branch: u32) -> impl Iterator<Item = u32> {
     (branch..ACCOUNTS).step_by(BRANCHES as usize)
 }
 
-/// Adds to an account; its balance after the branch's fee.
+/// Adds to an account. Returns its balance after the branch's fee.
 #[procedure]
 fn deposit(tx: &Tx, account: u32, branch: u32, amount: i64) -> Result<i64, Abort> {
     let balance = tx.update::<Account>(account, |account| {
@@ -99,7 +99,7 @@ fn squeeze(tx: &Tx, account: u32, branch: u32, amount: i16) -> Result<i64, Abort
     Ok(balance)
 }
 
-/// Draws on the reserve of a branch, and moves what does not fit well: what is left.
+/// Draws on the reserve of a branch, and moves the amount that does not fit well. Returns the rest.
 #[procedure]
 fn draw(tx: &Tx, branch: u32, amount: i64) -> Result<i64, Abort> {
     let left = tx.update::<Reserve>(branch, |reserve| {
@@ -111,7 +111,7 @@ fn draw(tx: &Tx, branch: u32, amount: i64) -> Result<i64, Abort> {
     Ok(left)
 }
 
-/// Moves an amount from one account to another, perhaps of the same branch; the balance of the first.
+/// Moves an amount from one account to another, perhaps of the same branch. Returns the balance of the first.
 #[procedure]
 fn transfer(tx: &Tx, from: u32, from_branch: u32, to: u32, to_branch: u32, amount: i64) -> Result<i64, Abort> {
     let balance = tx.update::<Account>(from, |account| {
@@ -126,7 +126,7 @@ fn transfer(tx: &Tx, from: u32, from_branch: u32, to: u32, to_branch: u32, amoun
     Ok(balance)
 }
 
-/// How much is done.
+/// The size of a run.
 #[derive(Clone, Copy, Debug)]
 pub struct Load {
     /// Threads that call procedures.
@@ -135,7 +135,7 @@ pub struct Load {
     pub calls: u32,
     /// Whether the auditors also write.
     pub writes: bool,
-    /// Whether callers add what may not fit.
+    /// Whether callers add amounts that may not fit.
     pub squeezes: bool,
     /// The judge of the run.
     pub judge: Judge,
@@ -156,13 +156,13 @@ struct Tables {
     reserves: Handle<Reserve>,
 }
 
-/// The books of a branch: its sum, and that of its accounts. Or the amount of its reserve, if that differs.
+/// The balances of a branch: its sum, and that of its accounts. Or the amount of its reserve, if that differs.
 fn look(tx: &ReadTx, tables: &Tables, branch: u32) -> Result<(i64, i64), Abort> {
     let mut balances = 0;
     for id in accounts_of(branch) {
         balances += tx.get(&tables.accounts, &id)?.map_or(0, |account| account.balance());
     }
-    // Others have their turn between the two, on few processors too.
+    // Other threads run between the two, on few processors too.
     thread::yield_now();
     let sum = tx.get(&tables.branches, &branch)?.map_or(0, |branch| branch.total() + i64::from(branch.tight()));
     let reserve = tx.get(&tables.reserves, &branch)?;
@@ -212,7 +212,7 @@ impl Auditor<'_> {
                 };
                 ("an explicit transaction", explicit())
             }
-            // The newest that was made, where they are made every so often.
+            // The newest snapshot, where snapshots are made at intervals.
             4 => {
                 let any = TransactionOptions::new().own_commits(false);
                 ("a snapshot of the past", session.snapshot_with(&any, |tx| look(tx, tables, branch)).map(value))
@@ -271,23 +271,23 @@ fn call(session: &mut Session, rng: &mut Rng, squeezes: bool) -> Result<(), Stri
     }
 }
 
-/// Why a run is repeated that found nothing: what it is for has not happened.
+/// The reason to repeat a run that found nothing: the events under test did not occur.
 enum Inconclusive {
     /// The reason lies in the scheduling of conflicts.
     Late,
-    /// Of so many canaries each could be known to others.
+    /// The number of canaries, each of which could be known to others.
     Missed(usize),
 }
 
-/// Runs in which threads may not be in each other's way, at most.
+/// The most runs in which no threads conflict.
 const RUNS_MAX: u64 = 20;
 
-/// Runs callers and auditors under a protocol, and has what is durable recovered meanwhile. Again, if what is
-/// looked for has not happened.
+/// Runs callers and auditors under a protocol, and recovers the durable state meanwhile. Repeats the run if the events
+/// under test did not occur.
 ///
 /// # Errors
-/// An auditor whose books do not balance; or none of the events occurred that are under test.
-pub fn keep_books(
+/// The sums of an auditor do not balance, or none of the events under test occurred.
+pub fn audit_balances(
     setting: &Setting,
     load: &Load,
     seed: u64,
@@ -295,7 +295,7 @@ pub fn keep_books(
 ) -> Result<(), String> {
     let mut lacks = None;
     for run in 0..RUNS_MAX {
-        lacks = keep_books_once(setting, load, seed ^ run << 32, &prepare)?;
+        lacks = audit_balances_once(setting, load, seed ^ run << 32, &prepare)?;
         if lacks.is_none() {
             break;
         }
@@ -307,8 +307,8 @@ pub fn keep_books(
     }
 }
 
-/// As [`keep_books`], once; what it lacks.
-fn keep_books_once(
+/// As [`audit_balances`], once. Returns the events that did not occur.
+fn audit_balances_once(
     setting: &Setting,
     load: &Load,
     seed: u64,
@@ -317,7 +317,7 @@ fn keep_books_once(
     let disk = FaultyDisk::new(seed);
     let open = |disk: FaultyDisk| {
         let builder = prepare(setting.builder()).record_history(load.judge == Judge::Checker);
-        open_books(builder.durability(Durability::Async), disk)
+        open_bank(builder.durability(Durability::Async), disk)
     };
     let db = open(disk.mount())?;
     let tables = fill(&db)?;
@@ -380,8 +380,8 @@ fn keep_books_once(
     })
 }
 
-/// Canary: one that missed what another of its group had ended with before it began is convicted, though
-/// something was pending; and need not be if it is of another group.
+/// Canary: a transaction misses one of its own group that had ended before it began. It is convicted, although
+/// something was pending. It need not be if the other one is of another group.
 fn order_in_groups_is_judged(mut history: History) -> Option<Inconclusive> {
     let mut missed = Vec::new();
     for t in &history.transactions {
@@ -407,10 +407,10 @@ fn order_in_groups_is_judged(mut history: History) -> Option<Inconclusive> {
     (!is_judged).then_some(Inconclusive::Missed(missed.len()))
 }
 
-/// Tried until one is convicted for its group alone.
+/// Repeated until one is convicted for its group alone.
 const CANARIES: usize = 500;
 
-fn open_books(builder: Builder, disk: FaultyDisk) -> Result<Database, String> {
+fn open_bank(builder: Builder, disk: FaultyDisk) -> Result<Database, String> {
     // Each recovery makes some segments of a log.
     let builder = builder.segment_bytes(32 << 10).huge_pages(false).workers(WORKERS);
     builder.path(DIRECTORY).disk(Arc::new(disk)).open().map_err(|error| error.to_string())
@@ -436,7 +436,7 @@ fn fill(db: &Database) -> Result<Tables, String> {
     Ok(tables)
 }
 
-/// Compares the books of a database that was recovered, if they are there: the sum of all of them.
+/// Checks the balances of a recovered database, if its tables exist. Returns the sum of all balances.
 fn audit_recovered(again: &Database) -> Result<i64, String> {
     let (Ok(accounts), Ok(branches), Ok(reserves)) =
         (again.table::<Account>(), again.table::<Branch>(), again.table::<Reserve>())
@@ -453,21 +453,20 @@ fn audit_recovered(again: &Database) -> Result<i64, String> {
     Ok(all)
 }
 
-/// Of so many steps of a deposit the power is cut before one: all of them would take long, and another run
-/// tries others.
+/// The power is cut before one in this many steps of a deposit, as all of them would take long. Another run takes
+/// others.
 const STRIDE: u64 = 3;
 
-/// Deposits again and again, and before another step of it each time has helpers end epochs and write logs
-/// meanwhile, as far as they need not wait; then cuts the power on a copy of the disk, and once more when the
-/// deposit has ended. Whatever was durable then is whole. How many of the helpers had to wait for the
-/// deposit.
+/// Deposits again and again. Each time, before another of its steps, helpers end epochs and write logs, as far as they
+/// need not wait. Then the power is cut on a copy of the disk, and once more when the deposit has ended. Whatever was
+/// durable then is whole. How many of the helpers had to wait for the deposit.
 ///
 /// # Errors
 /// A call that was half recovered, or was lost.
 pub fn cut_power_amid_deposits(setting: &Setting, seed: u64) -> Result<u32, String> {
     let disk = FaultyDisk::new(seed);
     let builder = || setting.builder().step_helpers(true).durability(Durability::Async);
-    let open = |disk: FaultyDisk| open_books(builder(), disk);
+    let open = |disk: FaultyDisk| open_bank(builder(), disk);
     let db = open(disk.mount())?;
     fill(&db)?;
     let mut session = db.session();
@@ -508,8 +507,8 @@ pub fn cut_power_amid_deposits(setting: &Setting, seed: u64) -> Result<u32, Stri
     Ok(waited)
 }
 
-/// Between the answer of a deposit and when it is durable: how far it is, what has happened since the step
-/// before, whether what it deferred is still pending, and what a recovery has of it.
+/// A moment between the answer of a deposit and when it is durable. It says how far the deposit is and what has
+/// happened since the step before. It says whether its deferred additions are pending, and what a recovery has of it.
 type Moment = (&'static str, fn(&Database), bool, i64);
 
 const MOMENTS: [Moment; 4] = [
@@ -519,8 +518,8 @@ const MOMENTS: [Moment; 4] = [
     ("when that was flushed", |db| (0..2).for_each(|_| db.step()), false, 1),
 ];
 
-/// Deposits once, where something of it is deferred, and ends the process so at each of these moments:
-/// whatever was answered and is to be kept is there, and what is there is whole.
+/// Deposits once, with additions that are deferred, and ends the process at each of these moments. Every answered
+/// deposit that must be kept is there, and each one that is there is whole.
 ///
 /// # Errors
 /// A call that was half recovered, was lost, or was answered too early; or that nothing was pending.
@@ -533,7 +532,7 @@ pub fn cut_before_publication(
     for cut in 0..MOMENTS.len() {
         let disk = FaultyDisk::new(seed);
         let builder = || prepare(setting.builder()).step_helpers(true).durability(mode);
-        let db = open_books(builder(), disk.mount())?;
+        let db = open_bank(builder(), disk.mount())?;
         fill(&db)?;
         db.flush().map_err(|error| error.to_string())?;
         let mut session = db.session();
@@ -554,7 +553,7 @@ pub fn cut_before_publication(
         ends(&disk);
         drop((answer, session, db));
         disk.reboot();
-        let all = audit_recovered(&open_books(builder(), disk.mount())?)?;
+        let all = audit_recovered(&open_bank(builder(), disk.mount())?)?;
         if all != kept {
             return Err(format!("{moment}: a recovery has {all}"));
         }
@@ -565,5 +564,5 @@ pub fn cut_before_publication(
 /// Recoveries of one run.
 const RECOVERIES: u64 = 4;
 
-/// Of the database, on a disk that is none.
-const DIRECTORY: &str = "/books";
+/// The directory of the database, on a simulated disk.
+const DIRECTORY: &str = "/balances";

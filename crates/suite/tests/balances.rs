@@ -1,33 +1,33 @@
-//! Rows that belong together are seen together by every reader: [`seriatim_suite::books`].
+//! Rows that belong together are seen together by every reader: [`seriatim_suite::balances`].
 
 use seriatim::rng::seed;
 use seriatim::{Durability, Fault};
 use seriatim_base::disk::FaultyDisk;
-use seriatim_suite::books::{Judge, Load, cut_before_publication, cut_power_amid_deposits, keep_books};
+use seriatim_suite::balances::{Judge, Load, audit_balances, cut_before_publication, cut_power_amid_deposits};
 use seriatim_suite::matrix;
 
 #[test]
-fn what_procedures_publish_belongs_together_for_all_who_look() {
+fn rows_that_procedures_publish_are_consistent_for_every_reader() {
     let (seed, load) =
-        (seed("books"), Load { callers: 2, calls: 120, writes: true, squeezes: true, judge: Judge::Auditors });
+        (seed("balances"), Load { callers: 2, calls: 120, writes: true, squeezes: true, judge: Judge::Auditors });
     for setting in matrix(seed) {
-        keep_books(&setting, &load, seed, |builder| builder).unwrap_or_else(|found| panic!("{setting}: {found}"));
+        audit_balances(&setting, &load, seed, |builder| builder).unwrap_or_else(|found| panic!("{setting}: {found}"));
     }
 }
 
 /// Of protocols that publish late, and of one that does not.
 #[test]
-fn what_procedures_read_wrote_and_added_has_a_serial_order() {
+fn reads_writes_and_additions_of_procedures_have_a_serial_order() {
     let (seed, load) =
-        (seed("books"), Load { callers: 3, calls: 300, writes: true, squeezes: true, judge: Judge::Checker });
+        (seed("balances"), Load { callers: 3, calls: 300, writes: true, squeezes: true, judge: Judge::Checker });
     let settings = matrix(seed).into_iter().filter(|setting| setting.gives_pieces() || setting.protocol == "dbx");
     for setting in settings {
-        keep_books(&setting, &load, seed, |builder| builder).unwrap_or_else(|found| panic!("{setting}: {found}"));
+        audit_balances(&setting, &load, seed, |builder| builder).unwrap_or_else(|found| panic!("{setting}: {found}"));
     }
 }
 
 #[test]
-fn what_a_power_cut_amid_a_procedure_leaves_is_all_of_it_or_nothing() {
+fn a_power_cut_within_a_procedure_leaves_all_of_it_or_nothing() {
     let seed = seed("power cuts amid deposits");
     // Always late.
     let settings = matrix(seed).into_iter().filter(|setting| !setting.adapts);
@@ -39,7 +39,7 @@ fn what_a_power_cut_amid_a_procedure_leaves_is_all_of_it_or_nothing() {
 
 #[test]
 #[ignore = "nightly: in settings that defer"]
-fn what_is_pending_when_the_power_goes_is_lost_with_who_deferred_it() {
+fn pending_additions_are_lost_with_their_transaction_at_a_power_cut() {
     let seed = seed("power cuts before publication");
     for setting in matrix(seed).into_iter().filter(|setting| setting.defers) {
         for mode in [Durability::Async, Durability::Group] {
@@ -53,7 +53,7 @@ fn what_is_pending_when_the_power_goes_is_lost_with_who_deferred_it() {
 
 #[test]
 #[ignore = "nightly: in settings that defer"]
-fn canary_what_is_published_late_or_never_is_recovered_by_halves() {
+fn canary_additions_published_late_or_never_are_recovered_by_halves() {
     let seed = seed("publications that fail");
     for setting in matrix(seed).into_iter().filter(|setting| setting.defers) {
         for fault in [Fault::PublishDeferredLate, Fault::ForgetDeferred] {
