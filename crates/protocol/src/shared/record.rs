@@ -335,8 +335,8 @@ pub fn counting<R>(core: &mut Core, table: &Table, change: impl FnOnce(&mut Core
     result
 }
 
-/// Whether an update that is in the worker's own memory changes nothing outside the record: the row before lies in it,
-/// and rows have no out-of-line values. (The fixed part of such an update is that of the row before.)
+/// Whether an update in the worker's own memory changes nothing outside the record. Then the row before lies in the
+/// record, and rows have no out-of-line values. (The fixed part of such an update is that of the row before.)
 #[inline(always)]
 pub fn stays_inside<O: Origin>(write: &Write<O>) -> bool {
     let table = write.table();

@@ -99,13 +99,13 @@ impl Guess {
     }
 }
 
-/// The header of the version that a write replaces, if there is one: epoch and snapshot number in which it was made,
-/// and the version before it.
+/// The version that a write replaces, if there is one: the epoch and snapshot number in which it was made, and the
+/// version before it.
 #[inline(always)]
 fn replaced(write: &Write) -> Option<(Guess, usize)> {
     (write.before != 0).then(|| {
-        // SAFETY: it was the record's when the write was noted, or is a deletion's of this commit: readable until we
-        // leave.
+        // SAFETY: it was the record's when the write was noted, or this commit made it for a deletion. Both are readable
+        // until we leave.
         let version = unsafe { VersionHeader::of(write.before) };
         (Guess { epoch: version.tid.epoch().0, snapshot: version.kept.snapshot() }, version.previous)
     })
