@@ -104,8 +104,8 @@ impl Guess {
 #[inline(always)]
 fn replaced(write: &Write) -> Option<(Guess, usize)> {
     (write.before != 0).then(|| {
-        // SAFETY: it was the record's when the write was noted, or this commit made it for a deletion. Both are readable
-        // until we leave.
+        // SAFETY: it was the record's when the write was noted, or this commit made it for a deletion. Both are
+        // readable until we leave.
         let version = unsafe { VersionHeader::of(write.before) };
         (Guess { epoch: version.tid.epoch().0, snapshot: version.kept.snapshot() }, version.previous)
     })
