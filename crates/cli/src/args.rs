@@ -13,7 +13,7 @@ use seriatim_bench::commands;
 use seriatim_figures::PAPERS;
 use seriatim_workload::{Entry, Values, WORKLOADS};
 
-use crate::{Failure, below, middle_tier, partitions, protocols, reorder, upstream};
+use crate::{Failure, below, middle_tier, partitions, protocols, reorder, terminal, upstream};
 
 /// The meanings of exit codes, as docs/command-line.md lists them.
 pub(crate) const EXIT_CODES: &str = "\
@@ -25,20 +25,20 @@ Exit codes:
 
 const EXAMPLES: &str = "\
 Examples:
-  seriatim bench tpcc --warehouses 1 --seconds 10      TPC-C's full mix, with its consistency conditions checked
+  seriatim bench tpcc --warehouses 1 --seconds 10      TPC-C's full mix; its consistency is checked
   seriatim bench ycsb --core A --threads 2             YCSB workload A
   seriatim bench partitions --scheme speculation --multi 0.1
-                                                       partitions with one owner each; a tenth of transactions use two
-  seriatim bench roofline                              TPC-C over plain arrays: the speed of light on this machine
+                                                       partitions; a tenth of transactions use two
+  seriatim bench roofline                              TPC-C over plain arrays: the speed of light
   seriatim plan tpcc new_order                         the plan of TPC-C's New-Order
-  seriatim graph tpcc --optimized --format svg         TPC-C's procedures chopped into pieces, as a drawing
+  seriatim graph tpcc --optimized --format svg         TPC-C's procedures in pieces, as a drawing
   seriatim bench tpcc --durability group --data DIR    the same, with every result durable, in DIR
-  seriatim check DIR                                   checks it: checksums, indexes, consistency conditions
+  seriatim check DIR                                   checks checksums, indexes and consistency
   seriatim backup DIR TO                               a copy of it, even while it is open
-  seriatim export DIR --table warehouse --out FILE     the rows of a table as CSV; --count: how many there are
-  seriatim figures htcc --out DIR                      the figures of the HTCC paper, drawn from runs of this program
+  seriatim export DIR --table warehouse --out FILE     the rows of a table as CSV
+  seriatim figures htcc --out DIR                      the figures of the HTCC paper, measured here
   seriatim middle-tier --upstream postgres://localhost --templates FILE
-                                                       a proxy for PostgreSQL that orders conflicting transactions
+                                                       a proxy that orders conflicting transactions
   seriatim protocols                                   the concurrency-control protocols
   seriatim protocols htcc                              one of them, with its options";
 
@@ -46,7 +46,7 @@ Examples:
 pub(crate) const PROCEDURE: &str = "<procedure>";
 
 pub(crate) fn command() -> Command {
-    take_negatives(all())
+    take_negatives(all()).term_width(terminal::columns().min(terminal::COLUMNS))
 }
 
 /// Accepts a negative number as a value and not as an option, so that the error states the permitted values.
@@ -640,6 +640,25 @@ mod tests {
             }
             check(&args);
         }
+    }
+
+    /// The lines of the help of a command and of those below it.
+    fn look_at_help(command: &mut Command, seen: &mut usize) {
+        for help in [command.render_help(), command.render_long_help()] {
+            for line in help.to_string().lines() {
+                assert!(line.chars().count() <= terminal::COLUMNS, "{}: {line}", command.get_name());
+            }
+        }
+        *seen += 1;
+        command.get_subcommands_mut().for_each(|below| look_at_help(below, seen));
+    }
+
+    #[test]
+    fn no_line_of_any_help_is_wider_than_a_hundred_columns() {
+        let (mut command, mut seen) = (command(), 0);
+        command.build();
+        look_at_help(&mut command, &mut seen);
+        assert!(seen > 50, "{seen} commands");
     }
 
     fn fault(args: &[&str]) -> String {

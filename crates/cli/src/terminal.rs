@@ -2,8 +2,8 @@
 
 use console::Term;
 
-/// The width if standard output is not a terminal.
-const COLUMNS: usize = 100;
+/// The width if standard output is not a terminal, and the most for the help of commands.
+pub(crate) const COLUMNS: usize = 100;
 /// Narrower terminals break lines themselves.
 const COLUMNS_MIN: usize = 40;
 
