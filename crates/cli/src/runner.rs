@@ -417,6 +417,7 @@ pub(crate) fn drive<I: Send, C>(
         let (mut second, mut before) = (0u64, 0u64);
         let (mut windows, mut windowed, mut settled) = (Vec::new(), 0, None);
         let (mut middle, mut first_half) = (f64::INFINITY, None);
+        let (mut half, mut warmed) = (Memory { seconds: 0.0, bytes: base.0.memory_bytes }, 0.0);
         let mut from = begin;
         loop {
             let now = begin.elapsed().as_secs_f64();
@@ -435,9 +436,13 @@ pub(crate) fn drive<I: Send, C>(
             if first_half.is_none() && now >= middle {
                 first_half = Some(sum());
             }
+            if plan.touches && half.seconds == 0.0 && (plan.warmup / 2.0..warm).contains(&now) {
+                half = Memory { seconds: now, bytes: db.statistics().memory_bytes };
+            }
             if now >= warm && phase.load(Ordering::Relaxed) == WARM_UP {
+                warmed = now;
                 if plan.touches {
-                    touch(db, &base.0, plan.seconds / now);
+                    touch(db, half, now, plan.seconds);
                 }
                 warm = begin.elapsed().as_secs_f64();
                 end = warm + plan.seconds;
@@ -448,7 +453,7 @@ pub(crate) fn drive<I: Send, C>(
                 unmeasured = each().collect();
             }
             if middle.is_infinite() && phase.load(Ordering::Relaxed) == MEASURE && plan.seconds >= HALVES_MIN {
-                middle = warm.min(now) + plan.seconds / 2.0;
+                middle = warm + plan.seconds / 2.0;
             }
             let mut threads = running.iter().zip(each().zip(&unmeasured));
             let has_measured =
@@ -459,8 +464,8 @@ pub(crate) fn drive<I: Send, C>(
                 break;
             }
             let mut next = ((second + 1) as f64).min(end);
-            if now < warm {
-                next = next.min(warm);
+            for at in [plan.warmup / 2.0, warm].into_iter().filter(|at| now < *at) {
+                next = next.min(at);
             }
             let pause = if now < end { Duration::from_secs_f64((next - now).max(0.0)) } else { LOOK_INTERVAL };
             thread::sleep(pause.min(SIGNAL_INTERVAL));
@@ -479,7 +484,7 @@ pub(crate) fn drive<I: Send, C>(
             |thread: thread::ScopedJoinHandle<'_, ThreadResults>| thread.join().expect("a terminal does not panic");
         let unmeasured = unmeasured.iter().sum::<u64>();
         let halves = first_half.map(|count| [count - unmeasured, sum() - count]);
-        let warmup = (if is_measured { warm } else { 0.0 }, settled);
+        let warmup = (if is_measured { warmed } else { 0.0 }, settled);
         (running.into_iter().map(join).collect::<Vec<_>>(), base, (seconds, warmup, halves))
     });
     let (statistics, counted) = base;
@@ -492,11 +497,18 @@ pub(crate) fn drive<I: Send, C>(
 /// Memory grows by at most this factor of the estimate from the warm-up.
 const MARGIN: f64 = 1.25;
 
-/// Touches the memory that a measurement needs, so that transactions do not wait for fresh pages. The
-/// measurement is `times` as long as the warm-up, and `before` was counted before the warm-up.
-fn touch(db: &Database, before: &Statistics, times: f64) {
-    let grown = db.statistics().memory_bytes.saturating_sub(before.memory_bytes);
-    let mib = growth(grown as f64, times, Machine::here().memory_bytes) >> 20;
+/// Memory in use at a time of the warm-up.
+#[derive(Clone, Copy)]
+struct Memory {
+    seconds: f64,
+    bytes: usize,
+}
+
+/// Touches the memory that a measurement needs, so that transactions do not wait for fresh pages. `half` is from the
+/// middle of the warm-up, and `now` is its end.
+fn touch(db: &Database, half: Memory, now: f64, seconds: f64) {
+    let end = Memory { seconds: now, bytes: db.statistics().memory_bytes };
+    let mib = growth(half, end, seconds, Machine::here().memory_bytes) >> 20;
     if mib > 0 {
         talk!("touching {mib} MiB");
         if let Err(error) = db.prefault(mib << 20) {
@@ -505,10 +517,11 @@ fn touch(db: &Database, before: &Statistics, times: f64) {
     }
 }
 
-/// Bytes that a run needs which is `times` as long as one that grew by `grown` bytes. At most half of the
-/// machine's memory.
-fn growth(grown: f64, times: f64, memory: Option<u64>) -> usize {
-    (grown * times * MARGIN).min(memory.unwrap_or(4 << 30) as f64 / 2.0) as usize
+/// Bytes that a run of `seconds` needs if memory grows as in the second half of the warm-up. The first half has the
+/// pools and versions that every run has once. At most half of the machine's memory.
+fn growth(half: Memory, end: Memory, seconds: f64, memory: Option<u64>) -> usize {
+    let (grown, period) = (end.bytes.saturating_sub(half.bytes) as f64, (end.seconds - half.seconds).max(1e-3));
+    (grown / period * seconds * MARGIN).min(memory.unwrap_or(4 << 30) as f64 / 2.0) as usize
 }
 
 /// A counter on its own cache lines.
@@ -544,10 +557,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn memory_is_expected_to_grow_as_in_the_warm_up_and_by_half_of_the_machines_at_most() {
-        let mib = f64::from(1 << 20);
-        assert_eq!(growth(56.0 * mib, 5.0, Some(8 << 30)), 350 << 20);
-        assert_eq!(growth(0.0, 5.0, Some(8 << 30)), 0);
-        assert_eq!(growth(4096.0 * mib, 5.0, Some(8 << 30)), 4 << 30);
+    fn memory_is_expected_to_grow_as_in_the_second_half_of_the_warm_up() {
+        let at = |seconds, mib: usize| Memory { seconds, bytes: mib << 20 };
+        let grows = |half, end| growth(half, end, 10.0, Some(8 << 30)) >> 20;
+        assert_eq!(grows(at(1.0, 100), at(2.0, 128)), 350);
+        assert_eq!(grows(at(1.0, 100), at(2.0, 100)), 0, "whatever the first half took");
+        assert_eq!(grows(at(1.0, 100), at(2.0, 90)), 0);
+        assert_eq!(grows(at(0.0, 0), at(2.0, 4096)), 4096);
     }
 }

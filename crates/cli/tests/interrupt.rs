@@ -2,6 +2,7 @@
 
 use std::io::{BufRead, BufReader, Read};
 use std::process::{Child, Command, ExitStatus, Stdio};
+use std::time::Instant;
 
 use serde_json::Value;
 
@@ -106,6 +107,22 @@ fn a_signal_in_the_warm_up_reports_nothing_and_leaves_nothing() {
     let left = std::fs::read_dir(&home).expect("it is there").count();
     std::fs::remove_dir_all(&home).expect("it is there");
     assert_eq!(left, 0);
+}
+
+/// Memory is touched between the warm-up and the measurement.
+#[test]
+fn the_reported_warm_up_ends_before_memory_is_touched() {
+    let began = Instant::now();
+    let tpcc = ["tpcc", "--scale", "small", "--warmup", "0.5", "--seconds", "20", "--format", "json"];
+    let mut run = Run::start(&tpcc);
+    run.says("touching ");
+    let most = began.elapsed().as_secs_f64();
+    run.signal("INT");
+    let (status, printed, said) = run.end();
+    let report: Value = serde_json::from_str(&printed).unwrap_or_else(|error| panic!("{error}: {printed}: {said}"));
+    let warmup = report["warmup"]["seconds"].as_f64().expect("a number");
+    assert_eq!(status.code(), Some(130), "{said}");
+    assert!(0.5 <= warmup && warmup <= most, "{warmup} s of warm-up, touching began before {most} s");
 }
 
 #[test]
