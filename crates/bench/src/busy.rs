@@ -11,13 +11,13 @@ use std::io::Read;
 use std::process::{Child, Command, Stdio};
 
 use clap::Args;
-use serde_json::json;
+use serde_json::{Value, json};
 use seriatim::{Database, thread};
 use seriatim_base::clock::Instant;
 use seriatim_base::talk;
 use seriatim_workload::{Ending, LoadError, Terminal, Workload};
 
-use crate::measure::{Arm, Length, alternate};
+use crate::measure::{Arm, Length, alternate, until_signal};
 use crate::report::Report;
 use crate::setting::{self, Setting};
 
@@ -141,27 +141,26 @@ fn report<L>(
         let _loops = start().expect("they were started before");
         run()
     };
-    let mut report = Report::new("busy", ["beside", "alone"], setting);
+    let mut report = Report::new(["beside", "alone"], setting)?;
     let run = |length, seed| transactions(&db, &workload, threads, length, seed).expect("the tables are there");
     let counting = |length, _| counts(threads, length);
-    for (name, work) in [("tpcc", &run as &dyn Fn(Length, u64) -> f64), ("counting", &counting)] {
+    for (name, work) in until_signal([("tpcc", &run as &dyn Fn(Length, u64) -> f64), ("counting", &counting)]) {
         talk!("{name}");
         let mut with = |length, seed| beside(&|| work(length, seed));
         let mut without = |length, seed| work(length, seed);
         let arms: &mut [Arm<'_>] = &mut [&mut with, &mut without];
         let rates = alternate(arms, setting.rounds, setting.length, setting.seed);
         let case = json!({ "workload": name, "threads": threads, "warehouses": warehouses });
-        report.add(&format!("{name}, {threads} threads"), case, [&rates[0], &rates[1]]);
+        report.add(&format!("{name}, {threads} threads"), case, [&rates[0], &rates[1]])?;
     }
     Ok(report)
 }
 
 /// Measures and prints the results.
-pub(crate) fn run(options: Options) -> Result<(), Box<dyn Error>> {
+pub(crate) fn run(options: Options) -> Result<Value, Box<dyn Error>> {
     let Options { setting, threads, warehouses, loops } = options;
-    let (setting, loops) = (Setting::try_from(setting)?, loops.map_or_else(thread::processors, usize::from));
-    talk!("{} rounds, {threads} threads, {loops} busy loops, protocol {}", setting.rounds, setting.protocol);
-    Ok(report(&setting, (threads, warehouses), || Loops::start(loops))?.finish()?)
+    let loops = loops.map_or_else(thread::processors, usize::from);
+    Ok(report(&Setting::try_from(setting)?, (threads, warehouses), || Loops::start(loops))?.json())
 }
 
 #[cfg(test)]

@@ -7,9 +7,12 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use clap::Args;
+use serde_json::{Value, json};
 use seriatim::{Database, Handle, Session, Table, TransactError};
 use seriatim_base::clock::Instant;
-use seriatim_base::{Rng, say, talk, thread};
+use seriatim_base::{Rng, interrupt, thread};
+
+use crate::report::{Format, Rows};
 
 /// Options of the run.
 #[derive(Args, Clone, Debug)]
@@ -32,8 +35,13 @@ pub(crate) struct Options {
     /// The seed of the changes
     #[arg(long, default_value_t = 1)]
     seed: u64,
+    /// The format of standard output
+    #[arg(long, value_enum, default_value_t = Format::Text)]
+    format: Format,
 }
 
+/// How often a wait for the next line looks for a signal.
+const LOOK_INTERVAL: Duration = Duration::from_millis(50);
 /// The longest text, in bytes.
 const TEXT_MAX: u64 = 400;
 /// The number of values of the indexed column.
@@ -135,13 +143,14 @@ fn open(protocol: &str, step_helpers: bool) -> Result<Database, Box<dyn Error>> 
 }
 
 /// Runs, and prints a line for each interval.
-pub(crate) fn run(options: &Options) -> Result<(), Box<dyn Error>> {
+pub(crate) fn run(options: &Options) -> Result<Value, Box<dyn Error>> {
     let db = open(&options.protocol, false)?;
-    let (threads, rows, seed) = (options.threads, options.rows, options.seed);
-    let churners = (0..threads).map(|thread| Churner::load(&db, thread, rows, seed));
+    let (size, seed) = (options.rows, options.seed);
+    let churners = (0..options.threads).map(|thread| Churner::load(&db, thread, size, seed));
     let churners = churners.collect::<Result<Vec<_>, _>>()?;
-    talk!("{threads} threads, twice {rows} rows each, protocol {}, seed {seed}", db.protocol().name);
-    say!("{:>8} {:>14} {:>14} {:>14}\n", "seconds", "transactions", "memory_bytes", "reserved_bytes")?;
+    let heads = format!("{:>8} {:>14} {:>14} {:>14}", "seconds", "transactions", "memory_bytes", "reserved_bytes");
+    let mut rows = Rows::new(options.format, &heads)?;
+    let table = &mut rows;
     let (done, stop) = (AtomicU64::new(0), AtomicBool::new(false));
     let (done, stop) = (&done, &stop);
     let samples = thread::scope(|scope| -> Result<Vec<(f64, usize)>, Box<dyn Error>> {
@@ -160,13 +169,20 @@ pub(crate) fn run(options: &Options) -> Result<(), Box<dyn Error>> {
         let (mut samples, mut said) = (Vec::new(), Ok(()));
         while said.is_ok()
             && begin.elapsed().as_secs_f64() < options.seconds as f64
+            && !interrupt::is_requested()
             && working.iter().all(|thread| !thread.is_finished())
         {
             let next = Duration::from_secs(options.interval.min(options.seconds / 10) * (samples.len() as u64 + 1));
-            thread::sleep(next.saturating_sub(begin.elapsed()));
+            while begin.elapsed() < next && !interrupt::is_requested() {
+                thread::sleep(next.saturating_sub(begin.elapsed()).min(LOOK_INTERVAL));
+            }
             let (seconds, statistics) = (begin.elapsed().as_secs_f64(), db.statistics());
             let (memory, reserved) = (statistics.memory_bytes, statistics.reserved_bytes);
-            said = say!("{seconds:>8.1} {:>14} {memory:>14} {reserved:>14}\n", done.load(Ordering::Relaxed));
+            let transactions = done.load(Ordering::Relaxed);
+            let row = json!({
+                "seconds": seconds, "transactions": transactions, "memory_bytes": memory, "reserved_bytes": reserved,
+            });
+            said = table.add(&format!("{seconds:>8.1} {transactions:>14} {memory:>14} {reserved:>14}"), row);
             samples.push((seconds, memory));
         }
         stop.store(true, Ordering::Relaxed);
@@ -182,11 +198,14 @@ pub(crate) fn run(options: &Options) -> Result<(), Box<dyn Error>> {
         let (sum, count) = inside.fold((0.0, 0), |(sum, count), (_, memory)| (sum + *memory as f64, count + 1));
         (count > 0).then(|| sum / f64::from(count))
     };
-    if let (Some(early), Some(late)) = (mean(tenth), mean(9.0 * tenth)) {
-        say!("memory in the last tenth is {:.3} times that in the second\n", late / early)?;
+    let times = mean(tenth).zip(mean(9.0 * tenth)).map(|(early, late)| late / early);
+    if let Some(times) = times {
+        options.format.line(&format!("memory in the last tenth is {times:.3} times that in the second"))?;
     }
     db.check_structure()?;
-    Ok(())
+    let mut object = rows.json();
+    object["last_tenth_over_second"] = json!(times);
+    Ok(object)
 }
 
 #[cfg(test)]

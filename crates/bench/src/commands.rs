@@ -2,24 +2,27 @@
 //! transactions over an index and over a map, of dispatch, and of declared procedures over handwritten ones. Others
 //! measure durability, hardware regions, long readers, the benefit of prefetching by plans, and the growth of memory.
 //!
-//! Each is one module with a small size that runs as a test and checks relations, never times. Data goes to
-//! standard output, messages to standard error. Compared arms run in alternating pairs, and medians have
-//! quartiles, since the machine's speed varies more than most differences.
+//! Each is one module with a small size that runs as a test and checks relations, never times. This file prints the
+//! first line, which says the conditions, and the last, which is the verdict. A signal ends a measurement after the
+//! current round or row. Data goes to standard output, messages to standard error. Compared arms run in alternating
+//! pairs, and medians have quartiles, since the machine's speed varies more than most differences.
 
 use std::error::Error;
+use std::io;
 
 use clap::{ArgMatches, Args, Command, FromArgMatches, Subcommand};
-use seriatim_base::say;
+use serde_json::{Map, Value, json};
+use seriatim_base::{interrupt, say};
 
-use crate::measure::Length;
-use crate::setting::{Options, Setting};
+use crate::report::Format;
+use crate::setting::{Options, Setting, resolve};
 use crate::{
     busy, churn, disk, dispatch, durability, embedded, footprint, instructions, prefetch, procedures, raw_index,
     reader, rtm,
 };
 
 #[derive(Subcommand)]
-enum Measurement {
+enum Kind {
     /// Compares one-operation transactions, 80 % reads and 20 % read-modify-writes, with the same operations on
     /// the bare index
     RawIndex {
@@ -107,6 +110,9 @@ pub(crate) struct Pairs {
     /// The seed of rows and inputs
     #[arg(long, default_value_t = 1)]
     pub(crate) seed: u64,
+    /// The format of standard output; with JSON, the table is on standard error
+    #[arg(long, value_enum, default_value_t = Format::Text)]
+    pub(crate) format: Format,
 }
 
 pub(crate) fn seconds(text: &str) -> Result<f64, String> {
@@ -116,53 +122,118 @@ pub(crate) fn seconds(text: &str) -> Result<f64, String> {
     }
 }
 
-/// Runs a comparison under the setting of the options.
-fn compare(options: Options, run: impl FnOnce(&Setting) -> Result<(), Box<dyn Error>>) -> Result<(), Box<dyn Error>> {
-    run(&Setting::try_from(options)?)
-}
-
 /// Adds the measurements to the commands of `bench`.
 pub fn add(bench: Command) -> Command {
-    Measurement::augment_subcommands(bench)
+    Kind::augment_subcommands(bench)
 }
 
-/// Runs the requested measurement, which prints its results. Returns `None` for any other command.
-///
-/// # Errors
-/// The failure of the measurement; an [`io::Error`](std::io::Error) if its output could not be written.
-pub fn run(bench: &ArgMatches) -> Option<Result<(), Box<dyn Error>>> {
-    bench.subcommand_name().filter(|name| Measurement::has_subcommand(name))?;
-    Some(Measurement::from_arg_matches(bench).map_err(Into::into).and_then(measure))
+/// Options that have their own places in the conditions, or none.
+const SAID: [&str; 6] = ["protocol", "threads", "seed", "format", "kind", "probe"];
+
+/// A measurement with its options.
+pub struct Measurement<'m> {
+    name: &'m str,
+    options: &'m ArgMatches,
+    kind: Kind,
 }
 
-/// Runs a measurement, which prints its results.
-fn measure(measurement: Measurement) -> Result<(), Box<dyn Error>> {
-    match measurement {
-        Measurement::RawIndex { pairs, keys, protocol } => {
-            raw_index::run(&protocol, keys, pairs.pairs, Length::Seconds(pairs.seconds), pairs.seed)
+impl<'m> Measurement<'m> {
+    /// The requested measurement; `None` for any other command.
+    ///
+    /// # Errors
+    /// The arguments are invalid.
+    pub fn find(bench: &'m ArgMatches) -> Option<Result<Measurement<'m>, clap::Error>> {
+        let (name, options) = bench.subcommand().filter(|(name, _)| Kind::has_subcommand(name))?;
+        Some(Kind::from_arg_matches(bench).map(|kind| Measurement { name, options, kind }))
+    }
+
+    /// An option as it was given, or its default.
+    fn given(&self, option: &str) -> Option<String> {
+        let values = self.options.try_get_raw(option).ok()??;
+        Some(values.map(|value| value.to_string_lossy()).collect::<Vec<_>>().join(","))
+    }
+
+    /// Whether it has conditions, a table and a verdict, and ends early at a signal. Otherwise other programs read
+    /// its output.
+    pub fn is_reported(&self) -> bool {
+        let is_asked = |flag| self.given(flag).is_some_and(|given| given == "true");
+        !matches!(self.kind, Kind::Instructions(_) | Kind::BusyLoop) && !is_asked("kind") && !is_asked("probe")
+    }
+
+    /// Runs it, and prints its results. `place` is the machine and the revision, and `more` has them as fields.
+    ///
+    /// # Errors
+    /// The failure of the measurement; an [`io::Error`] if its output could not be written.
+    pub fn run(self, place: &str, more: Map<String, Value>) -> Result<(), Box<dyn Error>> {
+        if !self.is_reported() {
+            return measure(self.kind).map(drop);
         }
-        Measurement::Dispatch { pairs, keys } => {
-            dispatch::run(keys, pairs.pairs, Length::Seconds(pairs.seconds), pairs.seed)
+        let format = if self.given("format").as_deref() == Some("json") { Format::Json } else { Format::Text };
+        let (name, number) = (self.name, |option| self.given(option)?.parse::<u64>().ok());
+        let protocol = self.given("protocol").map(|name| resolve(&name)).transpose()?;
+        let (threads, durability) = match self.kind {
+            Kind::Durability(_) => (2, "off, group and sync"),
+            Kind::Disk(_) => (1, "a flush for each batch"),
+            Kind::Footprint(_) if self.given("data").is_some() => (1, "off, then group"),
+            Kind::Reader(_) | Kind::Rtm(_) => (2, "off"),
+            _ => (number("threads").unwrap_or(1), "off"),
+        };
+        let under = protocol.map_or_else(String::new, |protocol| format!(" under {protocol}"));
+        let all = add(Command::new("bench"));
+        let options = all.find_subcommand(name).into_iter().flat_map(Command::get_arguments);
+        let names = options.map(|option| option.get_id().as_str()).filter(|name| !SAID.contains(name));
+        let options = names.filter_map(|name| Some(format!("{name} {}", self.given(name)?))).collect::<Vec<_>>();
+        let seed = number("seed");
+        let threaded = if threads == 1 { "1 thread".to_owned() } else { format!("{threads} threads") };
+        format.line(&format!(
+            "conditions     {name}{under}, {threaded}, durability {durability}; {}; {place}{}",
+            options.join(", "),
+            seed.map_or_else(String::new, |seed| format!("; seed {seed}"))
+        ))?;
+        let object = match measure(self.kind) {
+            Err(error) if format == Format::Text && !error.is::<io::Error>() => {
+                say!("verdict        failed: {error}\n")?;
+                return Err(error);
+            }
+            measured => measured?,
+        };
+        let is_interrupted = interrupt::is_requested();
+        if format == Format::Text {
+            let early = if is_interrupted { "; interrupted, so some rows or rounds are missing" } else { "" };
+            return Ok(say!("verdict        passed: no operation failed{early}\n")?);
         }
-        Measurement::Embedded { pairs, entries, accounts, protocol } => {
-            let length = Length::Seconds(pairs.seconds);
-            embedded::run(&protocol, (entries, accounts), pairs.pairs, length, pairs.seed)
+        let mut report = json!({
+            "measurement": name, "protocol": protocol, "threads": threads, "durability": durability, "seed": seed,
+            "interrupted": is_interrupted, "verdict": "passed",
+        });
+        if let (Some(report), Value::Object(object)) = (report.as_object_mut(), object) {
+            report.extend(object.into_iter().chain(more));
         }
-        Measurement::Procedures { options, warehouses } => {
-            compare(options, |setting| procedures::run(warehouses, setting))
+        Ok(say!("{report}\n")?)
+    }
+}
+
+/// Runs a measurement, which prints its table. Returns its results as an object.
+fn measure(kind: Kind) -> Result<Value, Box<dyn Error>> {
+    match kind {
+        Kind::RawIndex { pairs, keys, protocol } => raw_index::run(&protocol, keys, &pairs),
+        Kind::Dispatch { pairs, keys } => dispatch::run(keys, &pairs),
+        Kind::Embedded { pairs, entries, accounts, protocol } => embedded::run(&protocol, (entries, accounts), &pairs),
+        Kind::Procedures { options, warehouses } => {
+            Ok(procedures::report(warehouses, &Setting::try_from(options)?)?.json())
         }
-        Measurement::Prefetch { options, warehouses } => {
-            compare(options, |setting| prefetch::run(&warehouses, setting))
+        Kind::Prefetch { options, warehouses } => {
+            Ok(prefetch::report(&warehouses, &Setting::try_from(options)?)?.json())
         }
-        Measurement::Busy(options) => busy::run(options),
-        Measurement::BusyLoop => busy::spin(),
-        Measurement::Reader(options) => reader::run(options),
-        Measurement::Churn(options) => churn::run(&options),
-        Measurement::Footprint(options) => footprint::run(&options),
-        Measurement::Disk(options) => disk::run(&options),
-        Measurement::Durability(options) => durability::run(options),
-        Measurement::Instructions(options) => instructions::run(&options).and_then(|text| Ok(say!("{text}")?)),
-        Measurement::Rtm(options) => rtm::run(&options).and_then(|text| Ok(say!("{text}")?)),
+        Kind::Busy(options) => busy::run(options),
+        Kind::BusyLoop => busy::spin(),
+        Kind::Reader(options) => reader::run(options),
+        Kind::Churn(options) => churn::run(&options),
+        Kind::Footprint(options) => footprint::run(&options),
+        Kind::Disk(options) => disk::run(&options),
+        Kind::Durability(options) => durability::run(options),
+        Kind::Instructions(options) => Ok(say!("{}", instructions::run(&options)?).map(|()| Value::Null)?),
+        Kind::Rtm(options) => Ok(say!("{}", rtm::run(&options)?).map(|()| Value::Null)?),
     }
 }
 

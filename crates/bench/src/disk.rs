@@ -12,9 +12,8 @@ use seriatim::rng;
 use seriatim_base::clock::Instant;
 use seriatim_base::disk::{self, Disk, Opening};
 
-use crate::measure::Length;
-use crate::report::Format;
-use seriatim_base::say;
+use crate::measure::{Length, until_signal};
+use crate::report::{Format, Rows};
 
 /// The options.
 #[derive(Args, Clone, Debug)]
@@ -108,24 +107,15 @@ impl Rate {
 }
 
 /// Measures and prints the results.
-pub(crate) fn run(options: &Options) -> Result<(), Box<dyn Error>> {
-    let rates =
-        options.batch.iter().map(|&kib| measure(&options.data, kib as usize * 1024, Length::Seconds(options.seconds)));
-    let rates = rates.collect::<Result<Vec<_>, _>>()?;
-    match options.format {
-        Format::Json => {
-            let rates: Vec<Value> = rates.iter().map(Rate::json).collect();
-            say!("{}\n", json!({ "measurement": "disk", "data": options.data, "rates": rates }))?;
-        }
-        Format::Text => {
-            say!("{:>10} {:>10} {:>24}\n", "batch, KiB", "MiB/s", "flush µs: p50, p99, max")?;
-            for Rate { batch_bytes, bytes_per_second, flush_us: [p50, p99, max] } in rates {
-                let (kib, rate) = (batch_bytes / 1024, bytes_per_second / f64::from(1 << 20));
-                say!("{kib:>10} {rate:>10.1} {:>24}\n", format!("{p50:.0}, {p99:.0}, {max:.0}"))?;
-            }
-        }
+pub(crate) fn run(options: &Options) -> Result<Value, Box<dyn Error>> {
+    let heads = format!("{:>10} {:>10} {:>24}", "batch, KiB", "MiB/s", "flush µs: p50, p99, max");
+    let mut rows = Rows::new(options.format, &heads)?;
+    for &kib in until_signal(&options.batch) {
+        let rate = measure(&options.data, kib as usize * 1024, Length::Seconds(options.seconds))?;
+        let ([p50, p99, max], mib) = (rate.flush_us, rate.bytes_per_second / f64::from(1 << 20));
+        rows.add(&format!("{kib:>10} {mib:>10.1} {:>24}", format!("{p50:.0}, {p99:.0}, {max:.0}")), rate.json())?;
     }
-    Ok(())
+    Ok(json!({ "data": options.data, "rates": rows.json()["rows"] }))
 }
 
 #[cfg(test)]

@@ -6,8 +6,9 @@
 use std::error::Error;
 use std::hint::black_box;
 
+use serde_json::{Value, json};
 use seriatim::{Database, Handle, Session};
-use seriatim_base::{Rng, TableId, say, talk};
+use seriatim_base::{Rng, TableId, talk};
 use seriatim_catalog::{ColumnSet, Key, NoOutOfLine, RowRef, RowWriter, TableKey};
 use seriatim_engine::for_each_protocol;
 use seriatim_htm::{Budget, Htm, HtmMode};
@@ -16,7 +17,9 @@ use seriatim_txn::{
     Environment, Inserted, Mode, NoRedo, OnExists, OpError, Outcome, Priority, Protocol, Table, Worker,
 };
 
-use crate::measure::{Length, Quartiles, alternate, rate};
+use crate::commands::Pairs;
+use crate::measure::{Length, Quartiles, alternate, rate, until_signal};
+use crate::report::Rows;
 use crate::row::{Hashed, Record};
 
 /// A number that depends on a row's value.
@@ -169,26 +172,31 @@ fn opens(name: &str) -> bool {
 }
 
 /// Measures and prints the results.
-pub(crate) fn run(keys: u64, rounds: u32, length: Length, seed: u64) -> Result<(), Box<dyn Error>> {
-    talk!("single-read transactions over {keys} records of a hash table, {rounds} rounds, 1 thread, seed {seed}");
-    say!(
-        "nanoseconds a transaction, and what calls through `dyn Worker` and the session add to the worker's own type\n"
-    )?;
-    say!("{:8} {:>22} {:>22} {:>22} {:>10} {:>10}\n", "protocol", "session", "dyn worker", "worker", "dyn", "session")?;
-    for (name, compare) in COMPARISONS {
+pub(crate) fn run(keys: u64, pairs: &Pairs) -> Result<Value, Box<dyn Error>> {
+    let what =
+        "nanoseconds a transaction, and what calls through `dyn Worker` and the session add to the worker's type";
+    let arms = format!("{:8} {:>22} {:>22} {:>22}", "protocol", "session", "dyn worker", "worker");
+    let mut rows = Rows::new(pairs.format, &format!("{what}\n{arms} {:>10} {:>10}", "dyn", "session"))?;
+    for (name, compare) in until_signal(COMPARISONS) {
         if !opens(name) {
             talk!("{name} needs regions, and the processor has none");
             continue;
         }
-        let Compared { rates, .. } = compare(name, keys, rounds, length, seed)?;
+        let Compared { rates, .. } = compare(name, keys, pairs.pairs, Length::Seconds(pairs.seconds), pairs.seed)?;
         let [session, indirect, direct] =
             rates.map(|rates| rates.into_iter().map(|rate| 1e9 / rate).collect::<Vec<_>>());
         let added = |arm: &[f64]| Quartiles::of(arm.iter().zip(&direct).map(|(arm, direct)| arm - direct)).median;
         let (by_dyn, by_session) = (added(&indirect), added(&session));
         let [session, indirect, direct] = [&session, &indirect, &direct].map(|arm| Quartiles::of(arm.iter().copied()));
-        say!("{name:8} {session:>22.1} {indirect:>22.1} {direct:>22.1} {by_dyn:>+10.1} {by_session:>+10.1}\n")?;
+        let line =
+            format!("{name:8} {session:>22.1} {indirect:>22.1} {direct:>22.1} {by_dyn:>+10.1} {by_session:>+10.1}");
+        let row = json!({
+            "protocol": name, "session_ns": session.json(), "dyn_worker_ns": indirect.json(),
+            "worker_ns": direct.json(), "dyn_adds_ns": by_dyn, "session_adds_ns": by_session,
+        });
+        rows.add(&line, row)?;
     }
-    Ok(())
+    Ok(rows.json())
 }
 
 #[cfg(test)]

@@ -19,7 +19,7 @@ use clap::Args;
 use serde_json::{Map, Value, json};
 use seriatim::{Builder, Database, Durability, LogStatistics, Recovery, RecoveryPhase, StorageError, thread};
 use seriatim_base::clock::Instant;
-use seriatim_base::{disk, say, talk};
+use seriatim_base::disk;
 use seriatim_redo::entry::Change;
 use seriatim_redo::manifest::Manifest;
 use seriatim_redo::replay::{Apply, Outcome, Replay, Version};
@@ -27,7 +27,6 @@ use seriatim_workload::{Ending, Loading, Submitted, Workload};
 
 use crate::disk::{Rate, measure, percentiles};
 use crate::measure::{Arm, Length, Quartiles, alternate};
-use crate::report::Format;
 use crate::setting::{self, Setting};
 
 /// The options.
@@ -412,8 +411,7 @@ impl Measured {
     }
 
     fn json(&self) -> Value {
-        let quartiles = |of: Quartiles| json!({ "lower": of.lower, "median": of.median, "upper": of.upper });
-        let rates = |rates: &[f64]| quartiles(Quartiles::of(rates.iter().copied()));
+        let rates = |rates: &[f64]| Quartiles::of(rates.iter().copied()).json();
         let each = |sum: u64| sum as f64 / self.committed.max(1) as f64;
         let flush = self.log.flush_time / u32::try_from(self.log.flushes.max(1)).unwrap_or(u32::MAX);
         let micros = |time: Duration| time.as_secs_f64() * 1e6;
@@ -426,7 +424,7 @@ impl Measured {
             .collect();
         let seconds = self.recovery.duration.as_secs_f64();
         let object = json!({
-            "measurement": "durability", "threads": THREADS, "ratio": quartiles(self.ratio()),
+            "ratio": self.ratio().json(),
             "off_per_second": rates(&self.off), "group_per_second": rates(&self.group),
             "disk": self.disk.json(), "disk_allows_per_second": self.disk_allows(),
             "log": {
@@ -484,18 +482,12 @@ impl Measured {
 }
 
 /// Measures and prints the results.
-pub(crate) fn run(options: Options) -> Result<(), Box<dyn Error>> {
+pub(crate) fn run(options: Options) -> Result<Value, Box<dyn Error>> {
     let Options { setting, data, warehouses, outstanding } = options;
     let setting = Setting::try_from(setting)?;
     let measured = measure_all(&data, warehouses, outstanding as usize, &setting)?;
-    match setting.format {
-        Format::Json => {
-            talk!("{}", measured.text());
-            say!("{}\n", measured.json())?;
-        }
-        Format::Text => say!("{}\n", measured.text())?,
-    }
-    Ok(())
+    setting.format.line(&measured.text())?;
+    Ok(measured.json())
 }
 
 #[cfg(test)]

@@ -7,10 +7,13 @@ use std::error::Error;
 use std::hint::black_box;
 use std::sync::{Mutex, PoisonError};
 
+use serde_json::{Value, json};
 use seriatim::{Abort, Database, Handle, Session, Table, Tx, procedure, procedures};
-use seriatim_base::{Rng, say, talk};
+use seriatim_base::Rng;
 
-use crate::measure::{Arm, Length, Quartiles, alternate, rate};
+use crate::commands::Pairs;
+use crate::measure::{Arm, Length, Quartiles, alternate, rate, until_signal};
+use crate::report::Rows;
 
 /// The initial balance of an account, which is enough for any transfer.
 const BALANCE: i64 = 1_000_000_000;
@@ -172,18 +175,11 @@ fn compare(embedded: &Embedded, maps: &Maps, work: Work, rounds: u32, length: Le
 }
 
 /// Measures and prints the results.
-pub(crate) fn run(
-    protocol: &str,
-    rows: (u64, u64),
-    rounds: u32,
-    length: Length,
-    seed: u64,
-) -> Result<(), Box<dyn Error>> {
-    talk!("{} entries, {} accounts, {rounds} rounds, 1 thread, protocol {protocol}, seed {seed}", rows.0, rows.1);
-    let (embedded, maps) = (Embedded::load(protocol, rows)?, Maps::load(rows));
-    say!("{:24} {:>24} {:>24}\n", "", "nanoseconds", "times the map")?;
-    for (work, name) in [(Work::Read, "read"), (Work::Transfer, "transfer")] {
-        let rates = compare(&embedded, &maps, work, rounds, length, seed);
+pub(crate) fn run(protocol: &str, sizes: (u64, u64), pairs: &Pairs) -> Result<Value, Box<dyn Error>> {
+    let (embedded, maps) = (Embedded::load(protocol, sizes)?, Maps::load(sizes));
+    let mut rows = Rows::new(pairs.format, &format!("{:24} {:>24} {:>24}", "", "nanoseconds", "times the map"))?;
+    for (work, name) in until_signal([(Work::Read, "read"), (Work::Transfer, "transfer")]) {
+        let rates = compare(&embedded, &maps, work, pairs.pairs, Length::Seconds(pairs.seconds), pairs.seed);
         for (form, rates_of) in FORMS.iter().zip(&rates) {
             let nanoseconds = Quartiles::of(rates_of.iter().map(|rate| 1e9 / rate));
             let times = Quartiles::of_ratios(&rates[0], rates_of);
@@ -192,10 +188,13 @@ pub(crate) fn run(
                 Form::Closure => "closure",
                 Form::Procedure => "procedure",
             };
-            say!("{:24} {nanoseconds:>24.0} {times:>24.2}\n", format!("{name}, {form}"))?;
+            let row = json!({
+                "operation": name, "form": form, "nanoseconds": nanoseconds.json(), "times_the_map": times.json(),
+            });
+            rows.add(&format!("{:24} {nanoseconds:>24.0} {times:>24.2}", format!("{name}, {form}")), row)?;
         }
     }
-    Ok(())
+    Ok(rows.json())
 }
 
 #[cfg(test)]

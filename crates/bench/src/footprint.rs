@@ -6,9 +6,13 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Args;
+use serde_json::{Value, json};
 use seriatim::{Database, Handle, Table, TransactError};
 use seriatim_base::clock::Instant;
-use seriatim_base::{machine, say, thread};
+use seriatim_base::{interrupt, machine, thread};
+
+use crate::measure::until_signal;
+use crate::report::{Format, Rows};
 
 /// Options of the run.
 #[derive(Args, Clone, Debug)]
@@ -25,6 +29,9 @@ pub(crate) struct Options {
     /// Concurrency-control protocol
     #[arg(long, default_value = "auto")]
     protocol: String,
+    /// The format of standard output
+    #[arg(long, value_enum, default_value_t = Format::Text)]
+    format: Format,
 }
 
 /// Rows in a transaction.
@@ -46,18 +53,19 @@ fn event(id: u64) -> Event {
     Event { id, source: (id * 7919) as u32, text: "x".repeat(60 + id as usize % 60) }
 }
 
-/// Prints a line about a stage.
-fn print_stage(stage: &str, db: &Database, began: Instant) -> std::io::Result<()> {
+/// Adds a row about a stage.
+fn print_stage(table: &mut Rows, stage: &str, db: &Database, began: Instant) -> std::io::Result<()> {
     let statistics = db.statistics();
-    let mib = |bytes: usize| bytes >> 20;
     let rows: u64 = statistics.tables.iter().map(|table| table.rows).sum();
     let resident = machine::memory_resident().map_or(0, |bytes| bytes as usize);
-    let (in_use, reserved) = (mib(statistics.memory_bytes), mib(statistics.reserved_bytes));
-    say!(
-        "{stage:<26} {rows:>12} {in_use:>10} {reserved:>10} {:>10} {:>8.1}",
-        mib(resident),
-        began.elapsed().as_secs_f64()
-    )
+    let (in_use, reserved, seconds) =
+        (statistics.memory_bytes, statistics.reserved_bytes, began.elapsed().as_secs_f64());
+    let [used, kept, here] = [in_use, reserved, resident].map(|bytes| bytes >> 20);
+    let row = json!({
+        "stage": stage, "rows": rows, "memory_bytes": in_use, "reserved_bytes": reserved,
+        "resident_bytes": resident, "seconds": seconds,
+    });
+    table.add(&format!("{stage:<26} {rows:>12} {used:>10} {kept:>10} {here:>10} {seconds:>8.1}"), row)
 }
 
 /// Inserts rows in batches until there are `rows` or memory is refused. Returns the number of rows.
@@ -84,43 +92,43 @@ fn delete(db: &Database, events: &Handle<Event>, rows: u64) -> Result<(), Transa
 }
 
 /// Runs, and prints a line for each stage.
-pub(crate) fn run(options: &Options) -> Result<(), Box<dyn Error>> {
-    say!("{:<26} {:>12} {:>10} {:>10} {:>10} {:>8}", "stage", "rows", "in use", "reserved", "resident", "seconds")?;
-    let began = Instant::now();
+pub(crate) fn run(options: &Options) -> Result<Value, Box<dyn Error>> {
+    let [in_use, reserved, resident] = ["in use", "reserved", "resident"];
+    let heads =
+        format!("{:<26} {:>12} {in_use:>10} {reserved:>10} {resident:>10} {:>8}", "stage, MiB", "rows", "seconds");
+    let (mut rows, began) = (Rows::new(options.format, &heads)?, Instant::now());
+    let table = &mut rows;
     {
         let db = Database::builder().protocol(&options.protocol).open()?;
         let events = db.create::<Event>()?;
-        print_stage("empty", &db, began)?;
-        for round in 1..=2 {
+        print_stage(table, "empty", &db, began)?;
+        for round in until_signal(1..=2) {
             let rows = fill(&db, &events, options.rows)?;
-            print_stage(&format!("{round}: loaded"), &db, began)?;
+            print_stage(table, &format!("{round}: loaded"), &db, began)?;
             delete(&db, &events, rows)?;
-            print_stage(&format!("{round}: deleted"), &db, began)?;
+            print_stage(table, &format!("{round}: deleted"), &db, began)?;
             thread::sleep(Duration::from_secs(REST));
-            print_stage(&format!("{round}: {REST} seconds later"), &db, began)?;
+            print_stage(table, &format!("{round}: {REST} seconds later"), &db, began)?;
         }
     }
-    let Some(directory) = &options.data else { return Ok(()) };
+    let Some(directory) = options.data.as_ref().filter(|_| !interrupt::is_requested()) else { return Ok(rows.json()) };
     let open = || {
         let limit = usize::try_from(options.limit << 20).unwrap_or(usize::MAX);
         Database::builder().protocol(&options.protocol).path(directory).memory_limit(limit).open()
     };
     let db = open()?;
     let events = db.create_or_open::<Event>()?;
-    let rows = fill(&db, &events, u64::MAX)?;
-    print_stage("filled to the limit", &db, began)?;
+    let count = fill(&db, &events, u64::MAX)?;
+    print_stage(table, "filled to the limit", &db, began)?;
     drop((events, db));
     let before = machine::memory_resident();
     let db = open()?;
-    print_stage("opened again", &db, began)?;
-    let peak = machine::memory_resident_max().map_or(0, |bytes| bytes >> 20);
-    say!(
-        "{rows} rows; resident before opening {} MiB, at most so far {peak} MiB",
-        before.map_or(0, |bytes| bytes >> 20)
-    )?;
+    print_stage(table, "opened again", &db, began)?;
+    let [before, peak] = [before, machine::memory_resident_max()].map(|bytes| bytes.map_or(0, |bytes| bytes >> 20));
+    options.format.line(&format!("{count} rows; resident before opening {before} MiB, at most so far {peak} MiB"))?;
     db.checkpoint()?;
-    print_stage("checkpoint taken", &db, began)?;
-    Ok(())
+    print_stage(table, "checkpoint taken", &db, began)?;
+    Ok(rows.json())
 }
 
 #[cfg(test)]
@@ -130,9 +138,15 @@ mod tests {
     #[test]
     fn rows_come_and_go_and_come_again_from_a_directory() {
         let data = std::env::temp_dir().join(format!("seriatim-footprint-{}", std::process::id()));
-        let options = Options { rows: 3000, data: Some(data.clone()), limit: 4, protocol: "auto".to_owned() };
-        let result = run(&options).map_err(|error| error.to_string());
+        let options = Options {
+            rows: 3000,
+            data: Some(data.clone()),
+            limit: 4,
+            protocol: "auto".to_owned(),
+            format: Format::Json,
+        };
+        let result = run(&options).map(|object| object["rows"].as_array().map(Vec::len));
         std::fs::remove_dir_all(&data).expect("it was made");
-        assert_eq!(result, Ok(()));
+        assert_eq!(result.map_err(|error| error.to_string()), Ok(Some(10)));
     }
 }

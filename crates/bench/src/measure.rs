@@ -1,9 +1,10 @@
 //! Runs arms in turn, and summarizes their rates.
 
-use seriatim_base::talk;
 use std::fmt;
 
+use serde_json::{Value, json};
 use seriatim_base::clock::Instant;
+use seriatim_base::{interrupt, talk};
 
 /// How long an arm runs.
 #[derive(Clone, Copy, Debug)]
@@ -51,11 +52,17 @@ pub(crate) fn rate(length: Length, mut operation: impl FnMut()) -> f64 {
 /// One arm of a comparison: returns its rate for a length and a seed.
 pub(crate) type Arm<'a> = &'a mut dyn FnMut(Length, u64) -> f64;
 
+/// The items until a signal asks the measurement to end; at least the first.
+pub(crate) fn until_signal<I: IntoIterator>(items: I) -> impl Iterator<Item = I::Item> {
+    let items = items.into_iter().enumerate();
+    items.take_while(|(at, _)| *at == 0 || !interrupt::is_requested()).map(|(_, item)| item)
+}
+
 /// Runs the arms in turn, in reverse order in every other round, each round with its own seed. Returns the
-/// rates of each arm. Reports its progress.
+/// rates of each arm. Reports its progress. A signal ends it after the current round.
 pub(crate) fn alternate(arms: &mut [Arm<'_>], rounds: u32, length: Length, seed: u64) -> Vec<Vec<f64>> {
     let mut rates = vec![Vec::new(); arms.len()];
-    for round in 0..u64::from(rounds) {
+    for round in until_signal(0..u64::from(rounds)) {
         let mut turn: Vec<_> = arms.iter_mut().zip(&mut rates).collect();
         if round % 2 == 1 {
             turn.reverse();
@@ -91,6 +98,10 @@ impl Quartiles {
         let numbers: Vec<f64> = numbers.into_iter().collect();
         let at = |part| quantile(&numbers, part).expect("at least one");
         Quartiles { lower: at(0.25), median: at(0.5), upper: at(0.75) }
+    }
+
+    pub(crate) fn json(self) -> Value {
+        json!({ "lower": self.lower, "median": self.median, "upper": self.upper })
     }
 
     /// Of the ratios of paired numbers.

@@ -8,10 +8,10 @@ use std::error::Error;
 
 use serde_json::json;
 use seriatim::Database;
-use seriatim_base::talk;
+use seriatim_base::{interrupt, talk};
 use seriatim_workload::{Ending, LoadError, Terminal, Workload};
 
-use crate::measure::{Arm, alternate, rate};
+use crate::measure::{Arm, alternate, rate, until_signal};
 use crate::report::Report;
 use crate::setting::{Setting, Skew, index};
 
@@ -71,37 +71,31 @@ fn compare(
 }
 
 /// Compares all cases.
-fn report(warehouses: &[u16], setting: &Setting) -> Result<Report, Box<dyn Error>> {
-    let mut report = Report::new("prefetch", ["on", "off"], setting);
-    for &warehouses in warehouses {
+pub(crate) fn report(warehouses: &[u16], setting: &Setting) -> Result<Report, Box<dyn Error>> {
+    let mut report = Report::new(["on", "off"], setting)?;
+    for &warehouses in until_signal(warehouses) {
         talk!("TPC-C, warehouses: {warehouses}");
         let workload = setting.tpcc(warehouses);
         let db = setting.load(&workload)?;
         setting.prefault(&db, 2)?;
         let Compared { rates: [on, off], .. } = compare(&db, &workload, warehouses, setting)?;
         let case = json!({ "workload": "tpcc", "warehouses": warehouses, "items": (setting.scale)(warehouses).items });
-        report.add(&format!("tpcc, warehouses: {warehouses}"), case, [&on, &off]);
+        report.add(&format!("tpcc, warehouses: {warehouses}"), case, [&on, &off])?;
     }
-    for is_ordered in [false, true] {
+    for is_ordered in [false, true].into_iter().take_while(|_| !interrupt::is_requested()) {
         let index = index(is_ordered);
         let workloads = Skew::ALL.map(|skew| (skew, setting.ycsb(is_ordered, skew)));
         let db = setting.load(&workloads[0].1)?;
-        for (skew, workload) in &workloads {
+        for (skew, workload) in until_signal(&workloads) {
             talk!("YCSB, {index}, {}", skew.name());
             let Compared { rates: [on, off], .. } = compare(&db, workload, 1, setting)?;
             let case = json!({
                 "workload": "ycsb", "records": setting.records, "index": index, "theta": skew.theta(),
             });
-            report.add(&format!("ycsb {index}, {}", skew.name()), case, [&on, &off]);
+            report.add(&format!("ycsb {index}, {}", skew.name()), case, [&on, &off])?;
         }
     }
     Ok(report)
-}
-
-/// Measures and prints the results.
-pub(crate) fn run(warehouses: &[u16], setting: &Setting) -> Result<(), Box<dyn Error>> {
-    talk!("{} rounds, 1 thread, protocol {}, seed {}", setting.rounds, setting.protocol, setting.seed);
-    Ok(report(warehouses, setting)?.finish()?)
 }
 
 #[cfg(test)]

@@ -8,13 +8,16 @@
 use std::error::Error;
 use std::hint::black_box;
 
+use serde_json::{Value, json};
 use seriatim::{Database, Handle, Session};
-use seriatim_base::{Rng, say, talk};
+use seriatim_base::Rng;
 use seriatim_catalog::Organization;
 use seriatim_htm::HtmMode;
 
+use crate::commands::Pairs;
 use crate::index::{self, Options, Way};
-use crate::measure::{Length, Quartiles, alternate, rate};
+use crate::measure::{Length, Quartiles, alternate, rate, until_signal};
+use crate::report::Rows;
 use crate::row::{Hashed, Ordered, Record, VALUE_BYTES};
 
 /// The percentage of operations that write.
@@ -109,10 +112,12 @@ fn compare<T: Record>(
 }
 
 /// Measures and prints the results.
-pub(crate) fn run(protocol: &str, keys: u64, pairs: u32, length: Length, seed: u64) -> Result<(), Box<dyn Error>> {
-    talk!("{keys} records, {pairs} pairs, 1 thread, protocol {protocol}, seed {seed}");
-    say!("{:8} {:>24} {:>24} {:>24}\n", "index", "million tx/s", "million bare/s", "ratio")?;
-    for organization in [Organization::Hash, Organization::Ordered] {
+pub(crate) fn run(protocol: &str, keys: u64, pairs: &Pairs) -> Result<Value, Box<dyn Error>> {
+    let heads = format!("{:8} {:>24} {:>24} {:>24}", "index", "million tx/s", "million bare/s", "ratio");
+    let mut rows = Rows::new(pairs.format, &heads)?;
+    let &Pairs { pairs, seconds, seed, .. } = pairs;
+    let length = Length::Seconds(seconds);
+    for organization in until_signal([Organization::Hash, Organization::Ordered]) {
         let (name, compared) = match organization {
             Organization::Hash => ("hash", compare::<Hashed>(protocol, organization, keys, pairs, length, seed)?),
             Organization::Ordered => {
@@ -120,11 +125,14 @@ pub(crate) fn run(protocol: &str, keys: u64, pairs: u32, length: Length, seed: u
             }
         };
         let [with, without] = &compared;
-        let millions = |rates: &[f64]| Quartiles::of(rates.iter().map(|rate| rate / 1e6));
-        let (ratio, with, without) = (Quartiles::of_ratios(with, without), millions(with), millions(without));
-        say!("{name:8} {with:>24.2} {without:>24.2} {ratio:>24.3}\n")?;
+        let scaled = |by: f64| [with, without].map(|rates| Quartiles::of(rates.iter().map(|rate| rate / by)));
+        let (ratio, [with, without], [many, bare]) = (Quartiles::of_ratios(with, without), scaled(1e6), scaled(1.0));
+        let row = json!({
+            "index": name, "per_second": many.json(), "bare_per_second": bare.json(), "ratio": ratio.json(),
+        });
+        rows.add(&format!("{name:8} {with:>24.2} {without:>24.2} {ratio:>24.3}"), row)?;
     }
-    Ok(())
+    Ok(rows.json())
 }
 
 #[cfg(test)]

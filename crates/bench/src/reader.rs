@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use clap::Args;
-use serde_json::json;
+use serde_json::{Value, json};
 use seriatim::{Abort, Bytes, Database, Handle, Table, thread};
 use seriatim_base::clock::Instant;
 use seriatim_base::{Rng, talk};
@@ -177,7 +177,7 @@ fn report(
     let mut without = |length, seed| write(length, seed, &mut |stop| idle(stop));
     let arms: &mut [Arm<'_>] = &mut [&mut with, &mut without];
     let rates = alternate(arms, setting.rounds, setting.length, setting.seed);
-    let mut report = Report::new("reader", ["beside", "idle"], setting);
+    let mut report = Report::new(["beside", "idle"], setting)?;
     let ReaderResults { snapshots, sums, version_bytes, ages, .. } = found;
     // The bound in the protocol's README: one version for each update, during two intervals and the age of the
     // oldest transaction.
@@ -195,12 +195,12 @@ fn report(
         "{snapshots} snapshots, {sums} sums; at most {version_bytes} bytes of versions, bound {bound_bytes:.0}; {}",
         case["age_us"]
     );
-    report.add(&format!("transfers between {accounts} accounts"), case, [&rates[0], &rates[1]]);
+    report.add(&format!("transfers between {accounts} accounts"), case, [&rates[0], &rates[1]])?;
     Ok(report)
 }
 
 /// Measures and prints the results.
-pub(crate) fn run(options: Options) -> Result<(), Box<dyn Error>> {
+pub(crate) fn run(options: Options) -> Result<Value, Box<dyn Error>> {
     let Options { setting, accounts, held, options } = options;
     let setting = Setting::try_from(setting)?;
     if setting.length.seconds().is_some_and(|seconds| seconds < held) {
@@ -208,8 +208,7 @@ pub(crate) fn run(options: Options) -> Result<(), Box<dyn Error>> {
             format!("a round must last at least as long as a snapshot is held, {held} s: increase --seconds").into()
         );
     }
-    talk!("{} rounds, snapshots of {held} s, protocol {}", setting.rounds, setting.protocol);
-    Ok(report(&setting, (accounts, held), &options)?.finish()?)
+    Ok(report(&setting, (accounts, held), &options)?.json())
 }
 
 #[cfg(test)]

@@ -37,9 +37,6 @@ pub(crate) struct Options {
     /// Memory to touch beforehand, in MiB; by default the expected growth of TPC-C, but at most 6144
     #[arg(long, value_name = "MIB")]
     prefault: Option<usize>,
-    /// The format of standard output; with JSON, the table is on standard error
-    #[arg(long, value_enum, default_value_t = Format::Text)]
-    format: Format,
 }
 
 /// Rows of a warehouse.
@@ -49,6 +46,11 @@ enum Rows {
     Spec,
     /// A hundredth.
     Small,
+}
+
+/// The name of the protocol that a name chooses.
+pub(crate) fn resolve(protocol: &str) -> Result<&'static str, OpenError> {
+    Ok(Database::builder().protocol(protocol).open()?.protocol().name)
 }
 
 /// The setting of a comparison.
@@ -72,13 +74,14 @@ impl TryFrom<Options> for Setting {
 
     /// Resolves the protocol's name.
     fn try_from(options: Options) -> Result<Setting, OpenError> {
-        let Options { pairs, protocol, scale, records, prefault, format } = options;
-        let protocol = Database::builder().protocol(&protocol).open()?.protocol().name.to_owned();
+        let Options { pairs, protocol, scale, records, prefault } = options;
+        let protocol = resolve(&protocol)?.to_owned();
         let scale = match scale {
             Rows::Spec => Scale::spec,
             Rows::Small => Scale::small,
         };
-        let (rounds, length, seed) = (pairs.pairs, Length::Seconds(pairs.seconds), pairs.seed);
+        let Pairs { pairs: rounds, seconds, seed, format } = pairs;
+        let length = Length::Seconds(seconds);
         Ok(Setting { protocol, rounds, length, seed, format, scale, records, prefault })
     }
 }

@@ -9,8 +9,9 @@ use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::json;
 use seriatim::htm::{Emulation, HtmMode};
 use seriatim::{Batch, Database, Durability, Statistics, rng};
+use seriatim_base::clock::Instant;
 use seriatim_base::{interrupt as requests, say, talk};
-use seriatim_bench::commands;
+use seriatim_bench::commands::Measurement;
 use seriatim_workload::{Entry, LoadError, Loading, Workload, roofline};
 
 use crate::machine::{self, Machine};
@@ -22,12 +23,8 @@ use crate::{Failure, args, below, callers, interrupt, partitions, reorder, upstr
 const MIB: usize = 1 << 20;
 
 pub(crate) fn run(matches: &ArgMatches) -> Result<(), Failure> {
-    if let Some(done) = commands::run(matches) {
-        // Distinguishes an error of the output from an error of the measurement.
-        return done.map_err(|error| match error.downcast::<std::io::Error>() {
-            Ok(error) => Failure::from(*error),
-            Err(error) => Failure::run(error),
-        });
+    if let Some(measurement) = Measurement::find(matches) {
+        return measure(measurement.map_err(Failure::usage)?);
     }
     let Some((name, matches)) = matches.subcommand() else { unreachable!("clap requires a workload") };
     let seed = matches.get_one::<u64>("seed").copied().unwrap_or_else(rng::entropy);
@@ -41,6 +38,22 @@ pub(crate) fn run(matches: &ArgMatches) -> Result<(), Failure> {
         ("reorder", _) => reorder::run(matches, seed),
         _ => speed_of_light(matches, seed),
     }
+}
+
+/// Runs a measurement below the workloads.
+fn measure(measurement: Measurement) -> Result<(), Failure> {
+    if measurement.is_reported() {
+        interrupt::catch()?;
+    }
+    let began = Instant::now();
+    let more = [("revision", json!(machine::revision())), ("machine", json!(Machine::here()))];
+    let more = more.map(|(name, value)| (name.to_owned(), value)).into_iter().collect();
+    // Distinguishes an error of the output from an error of the measurement.
+    measurement.run(&machine::place(), more).map_err(|error| match error.downcast::<std::io::Error>() {
+        Ok(error) => Failure::from(*error),
+        Err(error) => Failure::run(error),
+    })?;
+    interrupt::conclude(began.elapsed().as_secs_f64())
 }
 
 /// The plan of a run, from the options that the command has.

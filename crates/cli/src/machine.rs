@@ -48,8 +48,13 @@ fn field(text: &str, name: &str) -> Option<String> {
 
 /// The first line of a report as text: the measurement and the machine.
 pub(crate) fn conditions(what: &str, seed: u64) -> String {
+    format!("conditions     {what}; {}; seed {seed}\n", place())
+}
+
+/// The machine and the build.
+pub(crate) fn place() -> String {
     let build = if cfg!(debug_assertions) { ", not optimized" } else { "" };
-    format!("conditions     {what}; {}; revision {}{build}; seed {seed}\n", Machine::here(), revision())
+    format!("{}; revision {}{build}", Machine::here(), revision())
 }
 
 /// The revision from which this binary was built, if known.

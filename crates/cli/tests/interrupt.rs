@@ -136,3 +136,31 @@ fn measurements_below_the_workloads_end_early_too() {
         assert!(printed.starts_with("conditions     "), "{printed}");
     }
 }
+
+/// Rows of measurements until the signal are printed, and the exit code says that some are missing.
+#[test]
+fn measurements_in_rounds_and_rows_end_early_with_what_they_have() {
+    let endless = ["--pairs", "1000000", "--seconds", "0.001"];
+    let raw_index = [&["raw-index", "--keys", "100"][..], &endless].concat();
+    let embedded = [&["embedded", "--entries", "100", "--accounts", "10"][..], &endless].concat();
+    let churn = ["churn", "--rows", "50", "--seconds", "80000", "--threads", "1"].to_vec();
+    for (arguments, wanted, rows) in [(raw_index, "round 2 of", 1), (embedded, "round 2 of", 3), (churn, "Ctrl-C", 0)] {
+        for format in ["text", "json"] {
+            let mut run = Run::start(&[&arguments[..], &["--format", format]].concat());
+            run.says(wanted);
+            run.signal("INT");
+            let (status, printed, said) = run.end();
+            assert_eq!(status.code(), Some(130), "{said}");
+            assert!(said.contains("seriatim: interrupted: the figures are of the first"), "{said}");
+            if format == "json" {
+                let report: Value = serde_json::from_str(&printed).expect("JSON");
+                assert_eq!(report["interrupted"], true, "{report}");
+                assert!(report["rows"].as_array().map(Vec::len) >= Some(rows), "{report}");
+            } else {
+                let last = printed.lines().last().unwrap_or_default();
+                assert!(printed.starts_with("conditions     ") && printed.lines().count() >= 3 + rows, "{printed}");
+                assert!(last.starts_with("verdict        passed: ") && last.contains("; interrupted"), "{printed}");
+            }
+        }
+    }
+}

@@ -7,6 +7,7 @@ use std::fs::OpenOptions;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
+use serde_json::Value;
 use seriatim::rng;
 
 /// A directory that is removed at the end.
@@ -27,7 +28,7 @@ impl Drop for Home {
 const SHORT: [&str; 8] = ["--scale", "small", "--seconds", "0.05", "--warmup", "0", "--prefault", "0"];
 
 /// Every measurement below the workloads that prints by itself, as small as possible.
-const MEASUREMENTS: [&str; 12] = [
+const MEASUREMENTS: [&str; 13] = [
     "raw-index --keys 100 --pairs 1 --seconds 0.001",
     "dispatch --keys 100 --pairs 1 --seconds 0.001",
     "embedded --entries 100 --accounts 10 --pairs 1 --seconds 0.001",
@@ -37,6 +38,7 @@ const MEASUREMENTS: [&str; 12] = [
     "reader --accounts 10 --held 0.001 --pairs 1 --seconds 0.001 --scale small --records 200 --prefault 0",
     "busy --warehouses 1 --loops 1 --pairs 1 --seconds 0.001 --scale small --records 200 --prefault 0",
     "churn --seconds 10 --rows 50",
+    "footprint --rows 50",
     "instructions --small --transactions 100",
     "rtm --kind",
     "rtm --backend absent --small",
@@ -136,6 +138,52 @@ fn standard_error_without_a_reader_changes_nothing() {
             assert_eq!(child.expect("the binary starts").status.code(), Some(code), "{arguments:?}");
         }
     }
+}
+
+/// Runs a measurement in both formats, and checks what all have in common.
+fn conditions_and_verdict(line: &str) {
+    let run = |more: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_seriatim"));
+        let output = command.arg("bench").args(line.split(' ')).args(more).output().expect("the binary starts");
+        assert!(output.status.success(), "{line}: {}", String::from_utf8_lossy(&output.stderr));
+        String::from_utf8(output.stdout).expect("UTF-8")
+    };
+    let (text, name) = (run(&[]), line.split(' ').next().expect("a name"));
+    let first = text.lines().next().unwrap_or_default();
+    assert!(first.starts_with(&format!("conditions     {name}")), "{text}");
+    assert!([" thread", ", durability off", "; revision "].iter().all(|part| first.contains(part)), "{text}");
+    assert_eq!(text.lines().last(), Some("verdict        passed: no operation failed"), "{text}");
+    assert!(text.lines().count() > 3, "{text}");
+    if name != "rtm" {
+        let json = run(&["--format", "json"]);
+        let report: Value = serde_json::from_str(&json).unwrap_or_else(|error| panic!("{error}: {json}"));
+        assert_eq!((&report["measurement"], &report["interrupted"]), (&name.into(), &false.into()), "{report}");
+        assert!(report["machine"]["cores"].is_u64() && report["revision"].is_string(), "{report}");
+        let rows = report["rows"].as_array().or(report["comparisons"].as_array()).expect("a list");
+        assert!(!rows.is_empty() && rows.iter().all(Value::is_object), "{report}");
+    }
+}
+
+/// The measurements whose output is for people, and whether they take seconds.
+fn for_people() -> impl Iterator<Item = (&'static str, bool)> {
+    let is_for_people = |line: &&str| !["instructions", "rtm --kind"].iter().any(|start| line.starts_with(start));
+    let all = MEASUREMENTS.into_iter().filter(is_for_people).filter(|line| !line.contains("--format"));
+    all.map(|line| (line, ["churn", "footprint", "rtm"].iter().any(|start| line.starts_with(start))))
+}
+
+#[test]
+fn measurements_begin_with_their_conditions_and_end_with_their_verdict() {
+    for_people().filter(|(_, is_long)| !is_long).for_each(|(line, _)| conditions_and_verdict(line));
+    let short = ["bench", "reader", "--seconds", "0.5", "--held", "1"];
+    let failed = Command::new(env!("CARGO_BIN_EXE_seriatim")).args(short).output().expect("the binary starts");
+    let last = String::from_utf8_lossy(&failed.stdout).lines().last().map(str::to_owned).unwrap_or_default();
+    assert!(failed.status.code() == Some(1) && last.starts_with("verdict        failed: a round must"), "{failed:?}");
+}
+
+#[test]
+#[ignore = "nightly: tens of seconds"]
+fn long_measurements_begin_with_their_conditions_and_end_with_their_verdict() {
+    for_people().filter(|(_, is_long)| *is_long).for_each(|(line, _)| conditions_and_verdict(line));
 }
 
 #[test]

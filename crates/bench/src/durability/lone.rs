@@ -62,11 +62,10 @@ impl SingleClientRates {
     }
 
     pub(super) fn json(&self) -> Value {
-        let quartiles = |of: Quartiles| json!({ "lower": of.lower, "median": of.median, "upper": of.upper });
-        let rates = |rates: &[f64]| quartiles(Quartiles::of(rates.iter().copied()));
+        let rates = |rates: &[f64]| Quartiles::of(rates.iter().copied()).json();
         json!({
             "group_per_second": rates(&self.group), "sync_per_second": rates(&self.sync),
-            "ratio": quartiles(self.ratio()),
+            "ratio": self.ratio().json(),
         })
     }
 

@@ -11,13 +11,14 @@ mod ycsb;
 
 use std::error::Error;
 use std::hint::black_box;
+use std::io;
 
 use serde_json::{Value, json};
 use seriatim::{Committed, Database, Session, TransactError};
-use seriatim_base::talk;
+use seriatim_base::{interrupt, talk};
 use seriatim_workload::ycsb::{HashOne, OrderedOne};
 
-use crate::measure::{Arm, Length, alternate};
+use crate::measure::{Arm, Length, alternate, until_signal};
 use crate::report::Report;
 use crate::setting::{Setting, Skew, index};
 
@@ -59,48 +60,43 @@ fn compare(db: &Database, setting: &Setting, run: impl Fn(&mut Session, Form, Le
 }
 
 /// Adds the comparisons of one transaction.
-fn add(report: &mut Report, name: &str, case: &Value, rates: &[Vec<f64>]) {
+fn add(report: &mut Report, name: &str, case: &Value, rates: &[Vec<f64>]) -> io::Result<()> {
     for (prefetch, [closure, procedure]) in COMPARISONS {
         let mut case = case.clone();
         case["prefetch"] = prefetch.into();
-        report.add(&format!("{name}, prefetch: {prefetch}"), case, [&rates[closure], &rates[procedure]]);
+        report.add(&format!("{name}, prefetch: {prefetch}"), case, [&rates[closure], &rates[procedure]])?;
     }
+    Ok(())
 }
 
 fn add_ycsb<T: ycsb::OneField>(report: &mut Report, setting: &Setting, is_ordered: bool) -> Result<(), Box<dyn Error>> {
     let index = index(is_ordered);
     let bench = ycsb::Bench::<T>::load(setting, is_ordered)?;
-    for skew in Skew::ALL {
+    for skew in Skew::ALL.into_iter().take_while(|_| !interrupt::is_requested()) {
         talk!("YCSB, {index}, {}", skew.name());
         let rates = bench.compare(setting, &setting.ycsb(is_ordered, skew));
         let case = json!({ "workload": "ycsb", "records": setting.records, "index": index, "theta": skew.theta() });
-        add(report, &format!("ycsb {index}, {}", skew.name()), &case, &rates);
+        add(report, &format!("ycsb {index}, {}", skew.name()), &case, &rates)?;
     }
     Ok(())
 }
 
 /// Compares all transactions.
-fn report(warehouses: u16, setting: &Setting) -> Result<Report, Box<dyn Error>> {
-    let mut report = Report::new("procedures", ["closure", "procedure"], setting);
+pub(crate) fn report(warehouses: u16, setting: &Setting) -> Result<Report, Box<dyn Error>> {
+    let mut report = Report::new(["closure", "procedure"], setting)?;
     talk!("TPC-C, warehouses: {warehouses}");
     let bench = tpcc::Bench::load(setting, warehouses)?;
-    for (name, kind) in tpcc::KINDS {
+    for (name, kind) in until_signal(tpcc::KINDS) {
         talk!("{name}");
         let rates = bench.compare(kind, setting)?;
         let case = json!({ "workload": "tpcc", "transaction": name, "warehouses": warehouses,
         "items": (setting.scale)(warehouses).items });
-        add(&mut report, name, &case, &rates);
+        add(&mut report, name, &case, &rates)?;
     }
     drop(bench);
     add_ycsb::<HashOne>(&mut report, setting, false)?;
     add_ycsb::<OrderedOne>(&mut report, setting, true)?;
     Ok(report)
-}
-
-/// Measures and prints the results.
-pub(crate) fn run(warehouses: u16, setting: &Setting) -> Result<(), Box<dyn Error>> {
-    talk!("{} rounds, 1 thread, protocol {}, seed {}", setting.rounds, setting.protocol, setting.seed);
-    Ok(report(warehouses, setting)?.finish()?)
 }
 
 #[cfg(test)]

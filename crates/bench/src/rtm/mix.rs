@@ -12,7 +12,7 @@ use seriatim_workload::tpcc::{self, Scale, Tpcc};
 use seriatim_workload::{Ending, Loading, Terminal, Workload, roofline};
 
 use super::{FATES, Setting, fates, table};
-use crate::measure::{Arm, Length, Quartiles, alternate, rate};
+use crate::measure::{Arm, Length, Quartiles, alternate, rate, until_signal};
 
 /// A loaded database under `dbx`, with a thread for each terminal.
 struct Loaded {
@@ -70,7 +70,7 @@ fn run_one(terminal: &mut dyn Terminal, session: &mut Session) {
 /// Rates beside the roofline, and the outcomes of regions.
 pub(super) fn beside_the_roofline(setting: &Setting) -> Result<String, Box<dyn Error>> {
     let (mut rates, mut regions) = (Vec::new(), Vec::new());
-    for size in [(1, 1), (2, 2), (2, 1)] {
+    for size in until_signal([(1, 1), (2, 2), (2, 1)]) {
         let with = Loaded::new(setting, setting.htm, Budget::default(), size)?;
         let without = Loaded::new(setting, HtmMode::Absent, Budget::default(), size)?;
         talk!("TPC-C, {}", with.name());

@@ -15,6 +15,8 @@ use clap::Args;
 use seriatim_base::talk;
 use seriatim_htm::{Backend, Emulation, Htm, HtmMode, RegionStatistics, detect};
 
+use crate::measure::until_signal;
+
 /// Options of the run.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct Options {
@@ -94,7 +96,7 @@ fn fates(regions: &RegionStatistics) -> Vec<String> {
     cells
 }
 
-/// Measures and prints the results.
+/// The results as text.
 pub(crate) fn run(options: &Options) -> Result<String, Box<dyn Error>> {
     if options.probe {
         kind::probe();
@@ -110,11 +112,12 @@ pub(crate) fn run(options: &Options) -> Result<String, Box<dyn Error>> {
 fn measure(setting: &Setting) -> Result<String, Box<dyn Error>> {
     let htm = Htm::new(setting.htm)?;
     talk!("regions {}, seed {}", htm.backend(), setting.seed);
-    let mut text = format!("Back end: {}. Detection: {}. Seed {}.\n\n", htm.backend(), detect().reason, setting.seed);
+    let mut text = format!("\nBack end: {}. Detection: {}. Seed {}.\n\n", htm.backend(), detect().reason, setting.seed);
     if htm.backend() != Backend::Rtm {
         text += "**Not a measurement of hardware regions**: the back end was chosen to try the measurements.\n\n";
     }
-    for part in [regions::cost, regions::capacity, regions::duration, regions::forced, mix::beside_the_roofline] {
+    let parts = [regions::cost, regions::capacity, regions::duration, regions::forced, mix::beside_the_roofline];
+    for part in until_signal(parts) {
         text += &part(setting)?;
     }
     Ok(text)
