@@ -161,7 +161,7 @@ fn loads_of_microsecond(loads: u64) -> f64 {
 }
 
 /// Runs a body on one thread for a length. Returns turns and seconds.
-fn repeat<B: Body>(
+pub(crate) fn repeat<B: Body>(
     agent: &mut Agent,
     length: Length,
     body: &mut B,

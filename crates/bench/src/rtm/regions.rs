@@ -8,13 +8,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use seriatim_base::clock::Instant;
 use seriatim_base::{CACHE_LINE, Rng, WorkerId, talk, thread};
-use seriatim_htm::{
-    Access, Body, BodyError, Budget, FallbackLocks, Htm, HtmMode, NoLocks, Outside, RegionStatistics, SpinLock,
-};
+use seriatim_htm::{Access, Body, BodyError, Budget, FallbackLocks, Htm, HtmMode, Outside, RegionStatistics, SpinLock};
 
 use super::{FATES, Setting, fates, percent, table};
 use crate::measure::Length;
-use crate::regions::{Measured, Work, run_for};
+use crate::regions::{Measured, Work, repeat, run_for};
 
 type Section = Result<String, Box<dyn Error>>;
 
@@ -44,16 +42,14 @@ unsafe impl Body for Increment<'_> {
     }
 }
 
-/// Runs the body `times` times on one thread. Returns nanoseconds for each, and the outcomes of regions.
-fn repeat<B: Body>(htm: &Htm, count: u32, body: &mut B) -> (f64, RegionStatistics) {
-    let (mut agent, mut outside) = (htm.agent(WorkerId(0), Budget::default()), Outside::claim());
+/// Runs the body `count` times on one thread. Returns nanoseconds for each, and the outcomes of regions.
+fn timed<B: Body>(htm: &Htm, count: u32, body: &mut B) -> (f64, RegionStatistics) {
+    let mut agent = htm.agent(WorkerId(0), Budget::default());
     // The first run warms up code and data.
-    let _ = agent.run(&mut outside, &NoLocks, body);
-    let (before, began) = (agent.statistics(), Instant::now());
-    for _ in 0..count {
-        let _ = black_box(agent.run(&mut outside, &NoLocks, body));
-    }
-    (began.elapsed().as_secs_f64() * 1e9 / f64::from(count), agent.statistics().since(&before))
+    repeat(&mut agent, Length::Operations(1), body, |_, _| {});
+    let before = agent.statistics();
+    let (turns, seconds) = repeat(&mut agent, Length::Operations(count.into()), body, |_, done| drop(black_box(done)));
+    (seconds * 1e9 / turns as f64, agent.statistics().since(&before))
 }
 
 /// Two threads increment one word, which a lock guards when regions fall back. Each thread takes the lock itself in one
@@ -98,10 +94,10 @@ pub(super) fn cost(setting: &Setting) -> Section {
     talk!("begin and commit");
     let htm = Htm::new(setting.htm)?;
     let without = Htm::new(HtmMode::Absent)?;
-    let (empty, begun) = repeat(&htm, setting.regions, &mut Empty);
-    let (direct, direct_begun) = repeat(&without, setting.regions, &mut Empty);
+    let (empty, begun) = timed(&htm, setting.regions, &mut Empty);
+    let (direct, direct_begun) = timed(&without, setting.regions, &mut Empty);
     let word = AtomicU64::new(0);
-    let (one, one_begun) = repeat(&htm, setting.regions, &mut Increment(&word));
+    let (one, one_begun) = timed(&htm, setting.regions, &mut Increment(&word));
     let (two, two_begun, lost) = contend(&htm, setting.regions, None, setting.seed);
     kept("two threads on one word", lost)?;
     let row = |what: &str, nanoseconds: f64, regions: &RegionStatistics| {
