@@ -41,7 +41,7 @@ const STEPS: &[Step] = &[
     Step::nightly("examples", "the examples of CONTRIBUTING.md compile", contributing::compile),
     Step::nightly("loom", "model-checked state words", loom),
     Step::nightly("mutants", "tests notice missing mechanisms: those that take a moment", mutants),
-    Step::nightly("fuzz", "the fuzz targets compile", fuzz::check),
+    Step::nightly("fuzz", "the fuzz targets and the comparison with other databases compile", fuzz::check),
     Step::nightly("simulate", "the command line on simulated cores, which is another build", simulate),
     Step::nightly("figures", "every figure at its small size, by the program of `simulate`", figures),
 ];

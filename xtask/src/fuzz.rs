@@ -59,18 +59,29 @@ fn copy_versions(root: &Path) -> Result<(), String> {
     copied.map(drop).map_err(|error| format!("fuzz/Cargo.lock: {error}"))
 }
 
-/// The fuzz targets compile. They are outside the workspace, so no other step compiles them.
+/// The fuzz targets and the comparison with other databases compile. They are outside the workspace, so no other step
+/// compiles them.
 ///
 /// # Errors
 /// One does not.
 pub(crate) fn check(root: &Path) -> Result<(), String> {
     copy_versions(root)?;
-    let mut command = cargo(root);
-    command.args(["check", "--quiet", "--manifest-path", "fuzz/Cargo.toml", "--bins", "--target-dir"]);
-    command.arg(folder_of(root, "fuzz"));
-    // Nothing is linked, so libFuzzer is not compiled: any file stands for it.
-    command.env("CUSTOM_LIBFUZZER_PATH", root.join("Cargo.toml"));
-    finish(command)
+    for folder in ["fuzz", "compare"] {
+        let mut command = cargo(root);
+        command.args([
+            "check",
+            "--quiet",
+            "--manifest-path",
+            &format!("{folder}/Cargo.toml"),
+            "--bins",
+            "--target-dir",
+        ]);
+        command.arg(folder_of(root, folder));
+        // Nothing is linked, so libFuzzer is not compiled: any file stands for it.
+        command.env("CUSTOM_LIBFUZZER_PATH", root.join("Cargo.toml"));
+        finish(command)?;
+    }
+    Ok(())
 }
 
 fn parse(arguments: &[String]) -> Result<(u32, Vec<String>), String> {

@@ -11,7 +11,7 @@ use crate::tidy::Finding;
 pub(crate) const LAYERS: &[(&str, &[&str])] = &[
     ("chores", &["xtask"]),
     ("apps", &["cli"]),
-    ("tests and tooling", &["suite", "fuzz", "figures", "bench", "check", "simulate", "workload"]),
+    ("tests and tooling", &["suite", "compare", "fuzz", "figures", "bench", "check", "simulate", "workload"]),
     ("services", &["server", "client", "participant", "middle-tier", "wire", "postgres"]),
     ("languages", &["sql"]),
     ("engine", &["seriatim", "engine"]),

@@ -72,7 +72,7 @@ fn steps(tree: &Tree) -> Vec<Step> {
         ci("mutants", "tests notice missing mechanisms: those that take a moment"),
         ci("simulate", "the command line on simulated cores"),
         ci("figures", "every figure is drawn, at its small size"),
-        ci("fuzz", "the fuzz targets compile"),
+        ci("fuzz", "the fuzz targets and the comparison compile"),
         step("soak", "power cuts and kills in optimized code", "xtask soak --cuts 20000 --kills 60 --minutes 12", &[]),
     ];
     if !programs.is_empty() {
