@@ -371,13 +371,21 @@ pub fn free_place(table: &Table, record: RecordPtr, current: usize, made: Epoch,
 /// address to be published. The caller has the record's lock, whatever that is under its protocol, or is in its region.
 #[inline(always)]
 pub fn put_in_place<A: Access, O: Origin>(access: &mut A, write: &Write<O>) -> usize {
-    match write.place() {
+    let published = match write.place() {
         Some(place) if write.row_version != 0 => {
             copy_to_place(access, write.table().record_layout.row_version_bytes(), write.row_version, place);
             place
         }
         _ => write.row_version,
-    }
+    };
+    debug_assert!(
+        A::REGION || write.expected.is_absent() || {
+            let current =
+                record_header::row_version(&write.table().record_layout, write.record).load(Ordering::Relaxed);
+            [write.before, published].contains(&(current as usize))
+        }
+    );
+    published
 }
 
 #[inline(always)]
@@ -484,7 +492,15 @@ pub fn release_out_of_line(core: &mut Core, table: &Table, candidates: &[usize],
 
 /// Frees the private row versions of an attempt that are not installed, and the parts no installed row version refers
 /// to. `installed`: the transaction committed and the row versions of `writes.entries()` belong to their records now.
+#[inline(always)]
 pub fn free_private<O: Origin>(core: &mut Core, writes: &mut WriteSet<O>, installed: bool) {
+    if !installed || writes.has_more() {
+        free_each(core, writes, installed);
+    }
+}
+
+#[inline(never)]
+fn free_each<O: Origin>(core: &mut Core, writes: &mut WriteSet<O>, installed: bool) {
     let free = |core: &mut Core, room: &RowRoom, write: Write<O>| {
         let (table, row_version) = (write.table(), write.row_version);
         if row_version != 0 && !is_inline(table, write.record, row_version) && !room.has(row_version) {

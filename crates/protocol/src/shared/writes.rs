@@ -460,11 +460,16 @@ impl<O: Origin> WriteSet<O> {
         self.entries.clear();
         self.own.clear();
         self.builds_on_absence = false;
-        let WriteSet { replaced, undone, deferred, parts, .. } = self;
-        let more = replaced.len() | undone.len() | deferred.len() | parts.len();
-        if more != 0 || self.is_large {
+        if self.has_more() || self.is_large {
             self.clear_more();
         }
+    }
+
+    /// Whether a list has entries that most transactions leave empty.
+    #[inline(always)]
+    pub fn has_more(&self) -> bool {
+        let WriteSet { replaced, undone, deferred, parts, .. } = self;
+        replaced.len() | undone.len() | deferred.len() | parts.len() != 0
     }
 
     /// Clears the lists that most transactions leave empty.
