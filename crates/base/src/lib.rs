@@ -29,6 +29,7 @@ mod tid;
 mod turns;
 mod unwind;
 mod waiter;
+mod waiting_list;
 pub mod word;
 
 pub use align::{CACHE_LINE, CacheAligned};
@@ -41,3 +42,4 @@ pub use rng::Rng;
 pub use sleepers::Sleepers;
 pub use tid::{Epoch, Tid};
 pub use unwind::{abort_on_unwind, panic_text};
+pub use waiting_list::WaitingList;

@@ -4,15 +4,14 @@
 //! true. Its access ends when it turns `busy` back.
 
 use std::cell::UnsafeCell;
-use std::collections::VecDeque;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use seriatim_base::CacheAligned;
 use seriatim_base::clock::Instant;
 use seriatim_base::thread::{self, Thread};
+use seriatim_base::{CacheAligned, WaitingList};
 use seriatim_htm::RegionStatistics;
 use seriatim_redo::Writer;
 use seriatim_txn::{Environment, Priority, Worker};
@@ -27,16 +26,14 @@ use crate::statistics::{Counters, Statistics};
 /// How long a session waits for a worker before it reports that all are busy.
 const WAIT_MAX: Duration = Duration::from_secs(1);
 
-/// How long a session that waits for a worker sleeps at a time. It may miss a worker that is given back as it begins to
-/// wait, for at most this time.
+/// How long a session that waits for a worker sleeps at a time. [`Pool::give_back`] may miss a session that begins to
+/// wait at that moment. By design that session finds the worker after at most this time.
 const WAIT_SLICE: Duration = Duration::from_millis(10);
 
 pub(crate) struct Pool {
     slots: Box<[CacheAligned<Slot>]>,
     /// Sessions that wait for a worker.
-    waiting: AtomicUsize,
-    /// Those of them that were not woken since they last looked, in order.
-    waiters: Mutex<VecDeque<Thread>>,
+    waiting: WaitingList<Thread>,
     /// The explicit transaction of each slot, if there is one. It is kept apart from the slots because the ticker reads
     /// it.
     parked: Box<[Mutex<Option<Arc<Parking>>>]>,
@@ -81,11 +78,11 @@ unsafe impl Sync for Slot {}
 impl Slot {
     #[inline]
     fn seize(&self) -> bool {
-        // ORDERING: acquire pairs with the release in `give_back`.
+        // ORDERING: acquire pairs with the releases in `Pool::give_back` and `Pool::release`.
         !self.busy.load(Ordering::Relaxed) && !self.busy.swap(true, Ordering::Acquire)
     }
 
-    /// Makes the worker of a seized slot if there is none yet; releases the slot if none can be made.
+    /// Makes the worker of a seized slot if there is none yet. Returns `false` if none can be made.
     ///
     /// # Safety
     /// The access rule: the caller has seized the slot.
@@ -95,7 +92,6 @@ impl Slot {
         let worker = unsafe { &mut *self.worker.get() };
         if worker.is_none() {
             *worker = environment.core().map(|core| protocol.worker(core));
-            self.busy.store(worker.is_some(), Ordering::Release);
         }
         worker.is_some()
     }
@@ -131,8 +127,7 @@ impl Pool {
         };
         Pool {
             slots: (0..workers).map(&mut slot).collect(),
-            waiting: AtomicUsize::new(0),
-            waiters: Mutex::default(),
+            waiting: WaitingList::default(),
             parked: (0..workers).map(|_| Mutex::default()).collect(),
             watched: Mutex::new(vec![Watched::default(); workers]),
             overdue: AtomicUsize::new(0),
@@ -303,9 +298,13 @@ impl Pool {
         wait: bool,
     ) -> Option<Lease> {
         let slot = &self.slots[preferred];
-        let seized = if slot.seize() { Some(&**slot) } else { self.seize_any(wait) };
+        let slot = if slot.seize() { slot } else { self.seize_any(wait)? };
         // SAFETY: the access rule: we seized the slot.
-        seized.filter(|slot| unsafe { slot.has_worker(protocol, environment) }).map(|slot| Lease(NonNull::from(slot)))
+        if unsafe { slot.has_worker(protocol, environment) } {
+            return Some(Lease(NonNull::from(slot)));
+        }
+        self.release(slot);
+        None
     }
 
     #[cold]
@@ -317,15 +316,10 @@ impl Pool {
         if !wait {
             return None;
         }
-        let (began, own) = (Instant::now(), thread::current());
-        self.waiting.fetch_add(1, Ordering::SeqCst);
+        let (began, own) = (Instant::now(), self.waiting.enter(thread::current()));
         let found = loop {
-            let mut waiters = self.waiters();
-            if !waiters.iter().any(|waiter| waiter.id() == own.id()) {
-                waiters.push_back(own.clone());
-            }
-            drop(waiters);
-            // This thread is listed, so a session that gives a worker back from here on wakes it.
+            self.waiting.list(&own);
+            // This thread is listed, so `release` wakes it from here on, and `give_back` mostly does.
             let found = free();
             let left = WAIT_MAX.saturating_sub(began.elapsed());
             if found.is_some() || left.is_zero() {
@@ -333,13 +327,9 @@ impl Pool {
             }
             thread::park_timeout(left.min(WAIT_SLICE));
         };
-        self.waiters().retain(|waiter| waiter.id() != own.id());
-        self.waiting.fetch_sub(1, Ordering::SeqCst);
+        let is_free = || self.slots.iter().any(|slot| !slot.busy.load(Ordering::Relaxed));
+        wake(self.waiting.leave(&own, is_free));
         found
-    }
-
-    fn waiters(&self) -> MutexGuard<'_, VecDeque<Thread>> {
-        self.waiters.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Gives a worker back; its transaction has ended.
@@ -356,18 +346,19 @@ impl Pool {
         }
         // ORDERING: pairs with the acquire in `seize`.
         slot.busy.store(false, Ordering::Release);
-        // ORDERING: no fence, as each transaction would pay for it. So this load may pass the store, and miss a session
-        // that has just found the slot busy. That session looks again after `WAIT_SLICE`.
-        if self.waiting.load(Ordering::Relaxed) > 0 {
-            self.wake_one();
-        }
+        // ORDERING: by design no fence, as each transaction would pay for it. The partner is the fence in
+        // `WaitingList::list`, between a session's entry and its look at `busy`. Without a fence here the load of the
+        // count may pass the store, and miss a session that has found the slot busy. That session looks again after
+        // `WAIT_SLICE`.
+        wake(self.waiting.to_wake_if_seen());
     }
 
-    /// Wakes a session that waits for a worker.
-    #[cold]
-    fn wake_one(&self) {
-        let first = self.waiters().pop_front();
-        first.into_iter().for_each(|first| first.unpark());
+    /// Releases a slot that was seized for something else than a transaction. A waiting session is not missed: this is
+    /// rare enough for a fence.
+    fn release(&self, slot: &Slot) {
+        // ORDERING: pairs with the acquire in `seize`.
+        slot.busy.store(false, Ordering::Release);
+        wake(self.waiting.to_wake());
     }
 
     /// Commits and conflicts of all workers until now.
@@ -413,7 +404,7 @@ impl Pool {
             if let Some(writer) = unsafe { &mut *self.slots[slot].writer.get() } {
                 writer.rest();
             }
-            self.slots[slot].busy.store(false, Ordering::Release);
+            self.release(&self.slots[slot]);
         }
     }
 
@@ -421,9 +412,7 @@ impl Pool {
     pub(crate) fn quietly<R>(&self, f: impl FnOnce() -> R) -> Option<R> {
         let seized = (0..self.slots.len()).take_while(|&slot| self.seize_soon(slot)).count();
         let result = (seized == self.slots.len()).then(f);
-        for slot in &self.slots[..seized] {
-            slot.busy.store(false, Ordering::Release);
-        }
+        self.slots[..seized].iter().for_each(|slot| self.release(slot));
         result
     }
 
@@ -450,11 +439,19 @@ impl Pool {
                 if let Some(worker) = unsafe { &mut *slot.worker.get() } {
                     statistics.regions += worker.core().agent.statistics();
                 }
-                slot.busy.store(false, Ordering::Release);
+                self.release(slot);
             } else {
                 statistics.regions += *slot.regions.lock().unwrap_or_else(PoisonError::into_inner);
             }
         }
+    }
+}
+
+/// Wakes this session, which waits for a worker.
+#[inline]
+fn wake(waiting: Option<Arc<Thread>>) {
+    if let Some(waiting) = waiting {
+        waiting.unpark();
     }
 }
 
@@ -501,9 +498,8 @@ mod tests {
             });
             let mut woken = 0;
             while woken < 2 * WAIT_MAX.as_millis() / WAIT_SLICE.as_millis() && !waits.is_finished() {
-                let is_listed = !pool.waiters().is_empty();
-                if is_listed {
-                    pool.wake_one();
+                if let Some(listed) = pool.waiting.to_wake() {
+                    listed.unpark();
                     woken += 1;
                 }
                 thread::yield_now();
@@ -515,6 +511,29 @@ mod tests {
                 (Err(error), _) => panic!("{error}"),
             }
         });
-        assert!(pool.waiters().is_empty() && pool.waiting.load(Ordering::Relaxed) == 0);
+        assert!(pool.waiting.is_empty());
+    }
+
+    #[test]
+    fn whoever_frees_a_worker_wakes_a_session_that_waits_for_one() {
+        let engine = Settings { workers: 1, step_helpers: true, ..Settings::default() }.open().expect("in memory");
+        let pool = &engine.inner().pool;
+        let waits = pool.waiting.enter(thread::current());
+        let releases: [(&str, &dyn Fn()); 4] = [
+            ("a transaction", &|| _ = engine.runner().transact(|_| Ok(())).expect("the worker is free")),
+            ("a helper", &|| pool.collect_garbage()),
+            ("a check of the structure", &|| assert_eq!(pool.quietly(|| ()), Some(()))),
+            ("statistics", &|| pool.add_to(&mut Statistics::default())),
+        ];
+        for (who, release) in releases {
+            pool.waiting.list(&waits);
+            release();
+            assert!(pool.waiting.to_wake().is_none(), "{who} wakes nobody");
+        }
+        // Whoever leaves while a worker is free wakes the next one.
+        let other = pool.waiting.enter(thread::current());
+        pool.waiting.list(&other);
+        assert!(pool.waiting.leave(&waits, || true).is_some_and(|next| Arc::ptr_eq(&next, &other)));
+        assert!(pool.waiting.leave(&other, || true).is_none() && pool.waiting.is_empty());
     }
 }

@@ -9,7 +9,6 @@ use std::time::Duration;
 
 use seriatim::procedure::divided::{Call, Divided};
 use seriatim::{Abort, Database, Durability, Table, TransactError, Tx, procedure, procedures};
-use seriatim_base::clock::Instant;
 use seriatim_base::disk::FaultyDisk;
 use seriatim_base::thread;
 use seriatim_participant::{Caller, Deployed, Participant, Program, Role, begin, coordinator, highest, single};
@@ -146,15 +145,8 @@ impl Disks {
 
     /// Calls pairs until one commits.
     fn until_committed(&mut self, port: &mut Port<Marks>) {
-        let mut latest = String::new();
-        let began = Instant::now();
-        while began.elapsed() < LONG {
-            let ended = self.pair(port);
-            latest = match &ended {
-                Ended::Multi(outcome) => format!("{outcome:?}"),
-                _ => "lost".to_owned(),
-            };
-            match ended {
+        loop {
+            match self.pair(port) {
                 Ended::Multi(Outcome::Committed(_)) => return,
                 Ended::Multi(
                     Outcome::UserAborted(TransactError::DiskFull { .. } | TransactError::DiskBehind { .. })
@@ -166,7 +158,6 @@ impl Disks {
                 Ended::Single(other) => panic!("{other:?}"),
             }
         }
-        panic!("it does not go on under {}: {latest}", self.of.scheme.name());
     }
 
     /// Calls pairs until one is lost.
@@ -216,9 +207,6 @@ fn are_of_disks<'p>(panics: impl IntoIterator<Item = &'p String>) -> usize {
     let of = |said: &String| assert!(words.iter().any(|words| said.contains(words)), "{said}");
     panics.into_iter().map(of).count()
 }
-
-/// Longer than any answer takes.
-const LONG: Duration = Duration::from_secs(120);
 
 const SCHEMES: [Scheme; 3] = [Scheme::Blocking, Scheme::Speculation, Scheme::Locking];
 

@@ -382,7 +382,7 @@ fn attempts_of_one_that_is_stale(builder: Builder, first: u32, writes: bool) -> 
             // A transaction that reads one row alone reads it as it was at some time.
             tx.get(&tables.rows, &1)?;
             tx.get(&tables.rows, &2)?;
-            let patience = if attempt.get() <= first { Duration::from_secs(60) } else { Duration::from_millis(3) };
+            let patience = if attempt.get() <= first { Duration::MAX } else { Duration::from_millis(3) };
             // The first of two may have been decided before the row was read.
             let (before, began) = (updates.load(SeqCst), clock::Instant::now());
             while updates.load(SeqCst) < before + 2 && began.elapsed() < patience && !ends.load(SeqCst) {
@@ -438,14 +438,17 @@ fn is_executed_alone(builder: &Builder, writes: bool) {
 /// No other transaction is open: a batch does not wait for more.
 #[test]
 fn a_lone_client_does_not_wait_for_company() {
+    const WAIT: Duration = Duration::from_secs(1);
     for builder in builders() {
-        let (db, tables) = open(builder.protocol_option("batch_wait_us", 1_000_000));
-        let (mut session, began) = (db.session(), clock::Instant::now());
-        for _ in 0..20 {
+        let (db, tables) = open(builder.protocol_option("batch_wait_us", WAIT.as_micros() as u64));
+        let mut session = db.session();
+        let mut is_prompt = || {
+            let began = clock::Instant::now();
             session.transact(|tx| add(tx, &tables, 1)).expect("alone");
-        }
-        // Half of what they would wait together.
-        assert!(began.elapsed() < Duration::from_secs(10), "20 batches of one waited: {:?}", began.elapsed());
+            began.elapsed() < WAIT
+        };
+        // A batch that waits takes at least that time, on any machine. So this ends only if batches do not wait.
+        (0..20).for_each(|_| while !is_prompt() {});
     }
 }
 
@@ -492,11 +495,9 @@ fn a_thread_without_work_decides_the_batch_of_one_that_has_some() {
             let (begun, pushed) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)));
             let awaits = |flag: Arc<AtomicBool>| {
                 move || {
-                    let began = clock::Instant::now();
-                    while !flag.load(SeqCst) && began.elapsed() < Duration::from_secs(60) {
+                    while !flag.load(SeqCst) {
                         thread::sleep(Duration::from_millis(1));
                     }
-                    flag.load(SeqCst)
                 }
             };
             let other = (!is_asleep).then(|| {
@@ -520,19 +521,19 @@ fn a_thread_without_work_decides_the_batch_of_one_that_has_some() {
                 let (tables, begun, is_told) = (tables.clone(), Arc::clone(&begun), awaits(Arc::clone(&told)));
                 executor.transact(move |tx| {
                     begun.store(true, SeqCst);
-                    let is_told = is_told();
-                    add(tx, &tables, 2).map(|()| is_told)
+                    is_told();
+                    add(tx, &tables, 2)
                 })
             };
             pushed.store(true, SeqCst);
-            assert!(awaits(begun)());
+            awaits(begun)();
             if let Some(other) = other {
                 leaves.wait();
                 let _ = other.wait();
             }
             assert_eq!(first.wait().expect("no conflict").attempts, 1);
             told.store(true, SeqCst);
-            assert!(second.wait().expect("no conflict").into_value(), "asleep: {is_asleep}");
+            second.wait().expect("no conflict");
             drop(company);
         }
     }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use seriatim::htm::HtmMode;
 use seriatim::rng::seed;
-use seriatim::{Database, Fault, Reason, clock, thread};
+use seriatim::{Database, Fault, Reason, thread};
 use seriatim_suite::balances::{self, Judge, audit_balances};
 use seriatim_suite::clients::{self, DataModel, Route, interrogate_declared, interrogate_with};
 use seriatim_suite::explore::{Cell, Program, Spec, Tables, explore_with, follow};
@@ -92,9 +92,6 @@ impl Alarm {
     }
 }
 
-/// How long a broken protocol is tried. Its threads must conflict, which is rare on a busy machine.
-const TRIED: Duration = Duration::from_secs(300);
-
 /// How many findings are searched for a verdict, as other checks may notice the fault first.
 const CAUGHT_MAX: usize = 100;
 
@@ -109,13 +106,14 @@ fn convicted_by_clients(data_model: DataModel, protocol: &'static str, fault: Fa
     assert!(said.any(|said| said.contains("False of ")), "{protocol} with {fault:?} was never convicted");
 }
 
-/// Loads a broken protocol until the alarm rings and says what was found; fails if that takes longer than [`TRIED`].
+/// Loads a broken protocol until the alarm rings, and says what was found. It has no limit: threads have to meet, which
+/// they do rarely where the machine is busy.
 fn caught_under_load(alarm: Alarm, protocol: &'static str, fault: Fault) -> String {
     caught_by("broken_protocol", &format!("{protocol} {fault:?} {alarm:?}"))
 }
 
 /// Runs a workload under a broken protocol until its check finds the rule of this clause violated. The rule compares
-/// the data with what the terminals committed. Fails if that takes longer than [`TRIED`].
+/// the data with what the terminals committed.
 fn caught_by_workload(protocol: &'static str, fault: Fault, workload: &str, clause: &str) {
     caught_by("broken_workload", &format!("{protocol} {fault:?} {workload} {clause}"));
 }
@@ -154,34 +152,29 @@ fn broken() -> Option<(String, Setting, Fault)> {
     Some((notice.to_owned(), deferring.unwrap_or(setting), fault))
 }
 
-/// A child of `caught_under_load`: ends well only if the fault stays unnoticed for [`TRIED`].
+/// A child of `caught_under_load`: ends when the fault is noticed.
 #[test]
 #[ignore = "run by the other tests, in a process of its own"]
 fn broken_protocol() {
     let Some((alarm, setting, fault)) = broken() else { return };
     let alarm = Alarm::ALL.into_iter().find(|known| format!("{known:?}") == alarm).expect("a known alarm");
     let seed = seed(&format!("{setting:?} {fault:?} {alarm:?}"));
-    let begin = clock::Instant::now();
     for round in 0.. {
         if let Err(found) = alarm.listen(&setting, fault, seed + round) {
             eprintln!("caught in round {round}: {}", found.replace('\n', " "));
             std::process::exit(3);
         }
-        if begin.elapsed() >= TRIED {
-            return;
-        }
     }
 }
 
-/// A child of `caught_by_workload`: ends well only if the fault stays unnoticed for [`TRIED`].
+/// A child of `caught_by_workload`: ends when the fault is noticed.
 #[test]
 #[ignore = "run by the other tests, in a process of its own"]
 fn broken_workload() {
     let Some((notice, setting, fault)) = broken() else { return };
     let (name, clause) = notice.split_once(' ').expect("a workload and a rule of its check");
     let seed = seed(&format!("{setting:?} {fault:?} {notice}"));
-    let begin = clock::Instant::now();
-    while begin.elapsed() < TRIED {
+    loop {
         let workload: Box<dyn Workload> = match name {
             "smallbank" => Box::new(SmallBank::new(smallbank::Options::new(2, seed))),
             "twelve-key" => {

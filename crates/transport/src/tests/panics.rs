@@ -6,7 +6,6 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use seriatim_base::Rng;
-use seriatim_base::clock::Instant;
 use seriatim_partition::{Coordinator, CoordinatorRecord, HoldingCoordinator, Journal, Outcome, PartitionId, Scheme};
 
 use super::store::{Amounts, Op, Program, Store, VALUE};
@@ -91,7 +90,7 @@ fn without_records_the_partition_is_gone_and_the_others_continue() {
             "{answers:?}"
         );
         let port = &mut ports[0];
-        let began = Instant::now();
+        // Nobody waits for what is gone: otherwise an answer would not come.
         let both = |a, b| vec![(PartitionId(a), vec![Op::Add(0, 1)]), (PartitionId(b), vec![Op::Add(0, -1)])];
         port.call(PartitionId(0), vec![Op::Add(0, 0)], false).expect("there is room");
         assert!(matches!(
@@ -105,7 +104,6 @@ fn without_records_the_partition_is_gone_and_the_others_continue() {
         ));
         port.run(Program::new(both(1, 2))).expect("there is room");
         assert!(matches!(port.receive(None).expect("an answer").ended, Ended::Multi(Outcome::Committed(2))));
-        assert!(began.elapsed() < Duration::from_secs(60), "nobody waits for what is gone");
         drop(ports);
         let ends = running.join().expect("roles end");
         assert!(ends.owners[0].owner.is_none() && ends.owners[0].panics.len() == 1);
@@ -128,7 +126,7 @@ fn after_a_client_that_goes(part: Vec<Op>, alone: Vec<Op>) -> (Vec<Ended<Amounts
     let (running, _) = deployment.start().expect("threads");
     let call = |_| {
         stays.call(PartitionId(0), vec![Op::Add(0, 0)], false).expect("there is room");
-        let answer = stays.receive(Some(Instant::now().after(Duration::from_secs(120))));
+        let answer = stays.receive(None);
         answer.expect("what nobody decides any more holds no locks").ended
     };
     // A call may end with the death of its owner, once for each death.

@@ -2,9 +2,7 @@
 //! on a key, in the order of their TIDs, form one chain without a gap, whichever worker made them.
 
 use std::collections::BTreeMap;
-use std::time::Duration;
 
-use seriatim_base::clock::Instant;
 use seriatim_base::{Rng, Tid, rng, thread};
 use seriatim_catalog::{ColumnUse, Key};
 use seriatim_txn::{Before, Mode, OnExists, OpError, Outcome, Priority, Protocol, Redo, RowPtr, Table, Worker};
@@ -13,8 +11,6 @@ use crate::common::{Bench, modes};
 
 const KEYS: u64 = 6;
 const TRANSACTIONS: u64 = 1500;
-/// After which time nothing will commit.
-const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A reported write: TID, row before with its TID, row after.
 type Reported = (Tid, Option<(Tid, i64)>, Option<i64>);
@@ -59,9 +55,8 @@ fn change<P: Protocol>(bench: &Bench<P>, worker: &mut P::Worker, rng: &mut Rng, 
 /// none could, as another may stand still with all that it has locked.
 fn run<P: Protocol>(bench: &Bench<P>, rng: &mut Rng, number: i64, log: &mut Log<'_, P>) -> u64 {
     let (mut worker, mut committed) = (bench.worker(), 0);
-    let began = Instant::now();
     for round in 0.. {
-        if round >= TRANSACTIONS && (committed > 0 || began.elapsed() > PATIENCE) {
+        if round >= TRANSACTIONS && committed > 0 {
             break;
         }
         worker.begin(Mode::ReadWrite, Priority::NONE);
