@@ -113,6 +113,8 @@ enum Way {
     Closure,
     /// Its caller is notified at once.
     Explicit,
+    /// A thread of an executor runs it. Another thread may decide it.
+    Executor,
 }
 
 /// A first transaction reads X and writes Y, a second changes X, and a body that sees the latter and not the former
@@ -137,17 +139,22 @@ fn report(setting: &Setting, kind: &Kind, way: Way, writes_first: bool) -> bool 
     if try_once(&db, |tx| tx.update(&cells, &x, |cell| cell.set_value(1)).map(drop)).is_none() {
         return false;
     }
-    let fails = |tx: &Tx| match value(tx, &cells, x)? {
+    let (of_body, fail) = (cells.clone(), kind.fail);
+    let fails = move |tx: &Tx| match value(tx, &of_body, x)? {
         0 => Ok(false),
-        _ => (kind.fail)(tx, &cells, y).map(|()| true),
+        _ => fail(tx, &of_body, y).map(|()| true),
     };
-    let run = || {
-        let mut session = db.session();
-        if way == Way::Closure {
-            return session.transact(fails).map(|done| *done);
+    let run = || match way {
+        Way::Closure => db.session().transact(fails).map(|done| *done),
+        Way::Explicit => {
+            let mut session = db.session();
+            let open = session.begin()?;
+            fails(&open).map_err(|abort| open.explain(&abort))
         }
-        let open = session.begin()?;
-        fails(&open).map_err(|abort| open.explain(&abort))
+        Way::Executor => {
+            let executor = db.executor(1).expect("a thread");
+            executor.transact(fails).wait().map(|done| *done)
+        }
     };
     // A panic ends its thread.
     let result = std::thread::scope(|scope| scope.spawn(run).join());
@@ -178,8 +185,10 @@ fn report(setting: &Setting, kind: &Kind, way: Way, writes_first: bool) -> bool 
 fn values_that_a_body_reports_existed_together() {
     let settings = matrix_of_steps(seed("reports"));
     for kind in &KINDS {
-        let ways: &[Way] = if kind.is_an_error { &[Way::Closure, Way::Explicit] } else { &[Way::Closure] };
-        for (&way, writes_first) in ways.iter().flat_map(|way| [(way, true), (way, false)]) {
+        // A panic in an explicit transaction is its caller's own.
+        let ways = [Way::Closure, Way::Executor, Way::Explicit];
+        let ways = ways.into_iter().filter(|&way| kind.is_an_error || way != Way::Explicit);
+        for (way, writes_first) in ways.flat_map(|way| [(way, true), (way, false)]) {
             let reported = settings.iter().filter(|setting| report(setting, kind, way, writes_first)).count();
             // Under protocols that lock what they read, X is not changed.
             assert!(reported > settings.len() / 4, "{}, in {reported} settings only", kind.name);
