@@ -371,21 +371,13 @@ pub fn free_place(table: &Table, record: RecordPtr, current: usize, made: Epoch,
 /// address to be published. The caller has the record's lock, whatever that is under its protocol, or is in its region.
 #[inline(always)]
 pub fn put_in_place<A: Access, O: Origin>(access: &mut A, write: &Write<O>) -> usize {
-    let published = match write.place() {
+    match write.place() {
         Some(place) if write.row_version != 0 => {
             copy_to_place(access, write.table().record_layout.row_version_bytes(), write.row_version, place);
             place
         }
         _ => write.row_version,
-    };
-    debug_assert!(
-        A::REGION || write.expected.is_absent() || {
-            let current =
-                record_header::row_version(&write.table().record_layout, write.record).load(Ordering::Relaxed);
-            [write.before, published].contains(&(current as usize))
-        }
-    );
-    published
+    }
 }
 
 #[inline(always)]
