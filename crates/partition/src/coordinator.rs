@@ -168,13 +168,7 @@ impl<C: Procedure> Coordinator<C> {
                 }
             }
         }
-        for &to in &coordinator.partitions {
-            let committed = coordinator.unacknowledged(to);
-            out.push(CoordinatorOutput::Send {
-                to,
-                message: FromCoordinator::Recovered { coordinator: id, incarnation, committed },
-            });
-        }
+        coordinator.say_what_committed(out);
         coordinator
     }
 
@@ -217,6 +211,29 @@ impl<C: Procedure> Coordinator<C> {
         }
         while let Some(transaction) = self.ready.pop_front() {
             self.advance(transaction, out);
+        }
+    }
+
+    /// Leaves: the last message for each partition decides every transaction that its owner may still have in doubt.
+    ///
+    /// No abort is acknowledged, so an idle coordinator does not know whether owners have its aborts. An owner may die
+    /// with one in its inbox, and would then ask a coordinator that is gone. The carrier must deliver this message to
+    /// the owner's later incarnations too. No other call follows, and nothing that owners send needs an answer.
+    ///
+    /// # Panics
+    /// If a transaction is undecided: the message would deny it.
+    pub fn leave(&self, out: &mut Vec<OutputOf<C>>) {
+        assert!(self.pending.is_empty() && self.early.is_empty(), "a coordinator leaves when it has decided");
+        self.say_what_committed(out);
+    }
+
+    /// Sends each partition the commits that it has not acknowledged. All other transactions that it knows are aborted.
+    fn say_what_committed(&self, out: &mut Vec<OutputOf<C>>) {
+        let (coordinator, incarnation) = (self.id, self.incarnation);
+        for &to in &self.partitions {
+            let committed = self.unacknowledged(to);
+            let message = FromCoordinator::Recovered { coordinator, incarnation, committed };
+            out.push(CoordinatorOutput::Send { to, message });
         }
     }
 

@@ -176,6 +176,15 @@ impl<C: Procedure> HoldingCoordinator<C> {
         &self.coordinator
     }
 
+    /// Leaves, as [`Coordinator::leave`].
+    ///
+    /// # Panics
+    /// If a transaction is undecided.
+    pub fn leave(&mut self) {
+        self.coordinator.leave(&mut self.out);
+        self.put_out();
+    }
+
     /// Handles a message.
     ///
     /// # Panics

@@ -94,12 +94,12 @@ pub enum FromCoordinator<W> {
     Fragment(Fragment<W>),
     /// The end of a transaction.
     Decision(Decision),
-    /// The coordinator has restarted. Of its transactions whose end the owner does not know, `committed` have
-    /// committed, and all others are aborted.
+    /// The coordinator has restarted, or leaves. Of its transactions whose end the owner does not know, `committed`
+    /// have committed, and all others are aborted.
     Recovered {
         /// The coordinator.
         coordinator: CoordinatorId,
-        /// The incarnation that begins.
+        /// The incarnation that begins or leaves.
         incarnation: u64,
         /// Transactions with this partition that committed and may not have been acknowledged.
         committed: Vec<TransactionId>,

@@ -99,6 +99,13 @@ impl<A: Application> CoordinatorRole<A> {
             let look = holding.look();
             let is_idle = coordinator.as_ref().is_none_or(|one| one.coordinator().is_idle_without(&gone));
             if left >= self.options.ports && (holding.is_late() || look.is_none() && is_idle) {
+                // A late one may not have decided all.
+                if let Some(leaves) = coordinator.as_mut().filter(|_| is_idle && look.is_none()) {
+                    leaves.leave();
+                    let said = self.handle(leaves, None, &mut end);
+                    end.panics.extend(said.err());
+                    self.owners.flush();
+                }
                 break;
             }
             let until = look.into_iter().chain(attempts.due).min();

@@ -41,6 +41,10 @@
 //! records. The outputs of a message leave together or not at all, and reach owners that are alive. So all owners know
 //! the decisions of the dead one.
 //!
+//! An owner that has died asks the coordinators of its transactions in doubt. Coordinators that are gone cannot answer.
+//! So the last message of each, also of one that all clients share, decides all its transactions. An owner handles it
+//! again in later incarnations, also in one that could not begin for a while.
+//!
 //! A coordinator or partition that cannot begin is gone. Calls of a coordinator that is gone end as
 //! [`Ended::Lost`]; transactions that it let partitions vote for wait there. Under `locking` its panics are in
 //! [`Port::panics`], and none leaves a [`Port`]. Roles that keep their own state try again, after pauses that
@@ -62,7 +66,8 @@
 //! # Known limits
 //!
 //! - Records are kept in memory: they outlive a role, not the process.
-//! - Under `locking` a client's transactions proceed only while it is in [`Port::receive`].
+//! - Under `locking` a client's transactions proceed only while it is in [`Port::receive`]. A client that stays without
+//!   calls must go on receiving. Otherwise an owner that has died may wait for a decision of its coordinator.
 //! - A partition that panics in an undo dies of the decision that causes it, in each incarnation in which its
 //!   coordinator repeats the decision.
 //! - A call that never returns in a partition blocks its owner, and all transactions that need it. It is not

@@ -1,7 +1,7 @@
 //! The role of an owner: its inbox, its incarnations and its records.
 
 use std::any::Any;
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Duration;
@@ -67,10 +67,8 @@ pub struct OwnerEnd<A: Application> {
 enum Next {
     /// Another incarnation, at once.
     Now,
-    /// Another incarnation after a pause, if its partition keeps its state.
+    /// Another incarnation after a pause, if its partition keeps its state. Others would die of the same message.
     Later,
-    /// No other incarnation: it would die of the same message.
-    None,
 }
 
 /// A running owner.
@@ -86,6 +84,10 @@ struct RunningOwner<A: Application> {
     keeps: bool,
     records: Vec<OwnerRecord<WorkOf<A>>>,
     panics: Vec<String>,
+    /// The last [`FromCoordinator::Recovered`] of each coordinator that has sent no fragment since. It decides all that
+    /// a later incarnation may have in doubt. Its sender may be gone, and is then asked in vain. An owner that has died
+    /// of it handles it once more. The panic may have come from work that it allowed to run, which is lost.
+    last_words: BTreeMap<CoordinatorId, ToOwnerOf<A>>,
 }
 
 impl<A: Application> OwnerRole<A> {
@@ -99,9 +101,17 @@ impl<A: Application> OwnerRole<A> {
         let (batch_max, tick) = (self.options.batch_max.max(1), self.options.tick);
         let mut counts = Counts::default();
         let (holding, attempts) = (Holding::default(), Attempts::default());
-        let (keeps, records, panics) = (false, Vec::new(), Vec::new());
-        let mut running =
-            RunningOwner { role: self, owner: None, incarnation: 0, holding, attempts, keeps, records, panics };
+        let mut running = RunningOwner {
+            role: self,
+            owner: None,
+            incarnation: 0,
+            holding,
+            attempts,
+            keeps: false,
+            records: Vec::new(),
+            panics: Vec::new(),
+            last_words: BTreeMap::new(),
+        };
         running.first();
         let (mut batch, mut ticks, began) = (VecDeque::new(), None, Instant::now());
         loop {
@@ -120,16 +130,9 @@ impl<A: Application> OwnerRole<A> {
             counts.messages += batch.len() as u64;
             #[cfg(any(test, feature = "canary"))]
             running.spoil(&mut batch, counts.messages);
-            let mut is_again = false;
             while let Some(message) = batch.pop_front() {
-                let notice = is_notice(&message).then(|| message.clone());
-                let survives = running.handle(message, if is_again { Next::None } else { Next::Now });
-                if !survives {
+                if !running.handle(message, Next::Now) {
                     batch.retain(is_notice);
-                }
-                is_again = !survives && !is_again && notice.is_some();
-                if let Some(notice) = notice.filter(|_| is_again) {
-                    batch.push_front(notice);
                 }
             }
             running.put_out(Next::Now);
@@ -146,6 +149,15 @@ impl<A: Application> OwnerRole<A> {
 impl<A: Application> RunningOwner<A> {
     /// Lets the owner handle a message. Returns whether it has survived; otherwise `next` says what follows.
     fn handle(&mut self, message: ToOwnerOf<A>, next: Next) -> bool {
+        match &message {
+            ToOwner::Coordinator(FromCoordinator::Recovered { coordinator, .. }) => {
+                self.last_words.insert(*coordinator, message.clone());
+            }
+            ToOwner::Coordinator(FromCoordinator::Fragment(fragment)) => {
+                self.last_words.remove(&fragment.coordinator);
+            }
+            _ => {}
+        }
         let is_late = self.holding.is_late() && matches!(message, ToOwner::Call(_));
         let Some(owner) = self.owner.as_mut().filter(|_| !is_late) else {
             self.refuse(message);
@@ -256,7 +268,9 @@ impl<A: Application> RunningOwner<A> {
         match catch_unwind(AssertUnwindSafe(|| self.recover())) {
             Ok(owner) => {
                 self.live(owner);
-                self.put_out(Next::Later);
+                let last_words: Vec<_> = self.last_words.values().cloned().collect();
+                let _ = self.put_out(Next::Later)
+                    && last_words.into_iter().all(|message| self.handle(message, Next::Later));
             }
             Err(panic) => {
                 note(&mut self.panics, format!("while it recovered: {}", said(&*panic)));
@@ -351,8 +365,7 @@ impl<A: Application> RunningOwner<A> {
 }
 
 /// Whether a message says that a coordinator has ended or begun again. No sender repeats it, so it must outlive the
-/// owner. If the owner has died of it, it is handled once more. The panic may have come from work that it allowed to
-/// run, which is lost. Senders are notified of all other lost messages.
+/// owner. Senders are notified of all other lost messages.
 fn is_notice<W>(message: &ToOwner<W>) -> bool {
     matches!(message, ToOwner::CoordinatorDown { .. } | ToOwner::Coordinator(FromCoordinator::Recovered { .. }))
 }

@@ -219,7 +219,7 @@ impl<A: Application> Port<A> {
     }
 
     /// Waits for the next answer, until the given time if there is one. `None`: none arrived, or no call is
-    /// under way.
+    /// under way. Then the client's own coordinator has handled what has arrived.
     pub fn receive(&mut self, until: Option<Instant>) -> Option<Answer<A>> {
         loop {
             if let Some(answer) = self.answers.pop_front() {
@@ -237,6 +237,10 @@ impl<A: Application> Port<A> {
             }
             self.flush();
             if self.under_way.is_empty() {
+                // An owner that has died may have lost a decision, and asks for it.
+                if matches!(self.coordinates, Coordinates::Own(_)) && self.take_due() {
+                    continue;
+                }
                 return None;
             }
             let look = look.filter(|look| until.is_none_or(|until| *look < until));
@@ -250,14 +254,16 @@ impl<A: Application> Port<A> {
         }
     }
 
-    /// Handles the messages that have arrived.
-    fn take_due(&mut self) {
+    /// Handles the messages that have arrived. Returns whether there were any.
+    fn take_due(&mut self) -> bool {
         if self.batch.is_empty() {
             self.inbox.receive(&mut self.batch, self.options.batch_max.max(1), Some(Instant::now()));
         }
+        let any = !self.batch.is_empty();
         while let Some(message) = self.batch.pop_front() {
             self.take(message);
         }
+        any
     }
 
     fn take(&mut self, message: ToPort<A>) {

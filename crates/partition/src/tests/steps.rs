@@ -5,7 +5,7 @@ use super::store::{Failed, Op, Seen, Store, Work};
 use crate::{
     Call, ClientId, Coordinator, CoordinatorId, CoordinatorOutput, CoordinatorOutputOf, Decision, Fragment,
     FragmentRequest, FromCoordinator, FromOwner, LockMode, Misuse, Next, Options, Outcome, Owner, OwnerOutput,
-    OwnerOutputOf, OwnerRecord, Partition, PartitionId, Procedure, Response, Scheme, ToCoordinator, ToOwner,
+    OwnerOutputOf, OwnerRecord, Partition, PartitionId, Procedure, Refusal, Response, Scheme, ToCoordinator, ToOwner,
     TransactionId,
 };
 
@@ -201,6 +201,46 @@ fn a_restarted_owner_does_not_answer_transactions_that_it_ran_before() {
         assert_eq!((replies(&told), responses(&told)), (vec![], vec![]));
         assert_eq!((p.partition().sum(), p.is_idle()), (if commit { 16 } else { 5 }, true));
     }
+}
+
+/// The decision is lost with the owner, whose question finds no coordinator. What the coordinator said as it left
+/// decides.
+#[test]
+fn a_coordinator_that_leaves_decides_what_owners_may_have_in_doubt() {
+    let q = PartitionId(1);
+    for (scheme, commit) in Scheme::ALL.into_iter().flat_map(|scheme| [(scheme, true), (scheme, false)]) {
+        let (mut k, mut out) = (Coordinator::<Program>::new(K, [P, q]), Vec::new());
+        let procedure = Program::new(Kind::Simple(vec![(P, add(1)), (q, add(1))]));
+        k.handle(ToCoordinator::Call { transaction: id(1), procedure }, &mut out);
+        for partition in if commit { vec![q, P] } else { vec![q] } {
+            let result = if commit { Ok(Some(Vec::new())) } else { Err(Refusal::UserAbort(Failed(q, Vec::new()))) };
+            let response = Response { transaction: id(1), partition, round: 0, result, after: None };
+            k.handle(ToCoordinator::Owner(FromOwner::Response(response)), &mut out);
+        }
+        k.handle(ToCoordinator::Owner(FromOwner::Ack { transaction: id(1), partition: q }), &mut out);
+        assert_eq!((k.is_idle(), k.is_idle_without(&[P].into())), (!commit, true));
+        let records = [OwnerRecord::Prepared { transaction: id(1), coordinator: K, works: vec![add(1)], after: None }];
+        let options = Options::new(scheme);
+        let mut p = Owner::recover(P, 1, Store::new(P, 1, 5), &options, records, [], &mut Vec::new());
+        assert!(!p.is_idle());
+        out.clear();
+        k.leave(&mut out);
+        let message = out.into_iter().find_map(|output| match output {
+            CoordinatorOutput::Send { to: P, message } => Some(message),
+            _ => None,
+        });
+        deliver(&mut p, ToOwner::Coordinator(message.expect("it tells all")));
+        assert_eq!((p.is_idle(), p.partition().sum()), (true, 5 + i64::from(commit)), "{}", scheme.name());
+    }
+}
+
+#[test]
+#[should_panic(expected = "leaves when it has decided")]
+fn a_coordinator_does_not_leave_with_an_undecided_transaction() {
+    let (mut k, mut out) = (Coordinator::<Program>::new(K, [P]), Vec::new());
+    let procedure = Program::new(Kind::Simple(vec![(P, add(1))]));
+    k.handle(ToCoordinator::Call { transaction: id(1), procedure }, &mut out);
+    k.leave(&mut out);
 }
 
 /// Alone and unable to fail, it runs without undo; on top of another, with.

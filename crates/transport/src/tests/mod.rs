@@ -121,7 +121,7 @@ fn on_threads(options: &Options, calls: u64) -> (Ends<Amounts>, Vec<Answers>) {
 
 /// The result of a role on a simulated core.
 enum RoleOutput {
-    Owner(crate::OwnerEnd<Amounts>),
+    Owner(Box<crate::OwnerEnd<Amounts>>),
     Coordinator(crate::CoordinatorEnd),
     Client(Answers),
 }
@@ -145,7 +145,7 @@ fn on_cores(
 ) -> Result<(Ends<Amounts>, Vec<Answers>, Duration), Stuck> {
     let Deployment { owners, coordinator, ports } = deploy::<Amounts>(options, |_| Store::new());
     let mut roles: Vec<Role<'_, RoleOutput>> = Vec::new();
-    roles.extend(owners.into_iter().map(|owner| Role::new("owner", move || RoleOutput::Owner(owner.run()))));
+    roles.extend(owners.into_iter().map(|owner| Role::new("owner", move || RoleOutput::Owner(Box::new(owner.run())))));
     roles.extend(coordinator.map(|role| Role::new("coordinator", move || RoleOutput::Coordinator(role.run()))));
     let client = |(seed, port)| Role::new("client", move || RoleOutput::Client(client(port, seed, options)));
     roles.extend((0..).zip(ports).map(client));
@@ -159,7 +159,7 @@ fn on_cores(
     let (mut ends, mut answers) = (Ends { owners: Vec::new(), coordinator: None }, Vec::new());
     for gives in results {
         match gives.expect("roles do not panic") {
-            RoleOutput::Owner(end) => ends.owners.push(end),
+            RoleOutput::Owner(end) => ends.owners.push(*end),
             RoleOutput::Coordinator(end) => ends.coordinator = Some(end),
             RoleOutput::Client(of) => answers.push(of),
         }

@@ -1,35 +1,29 @@
 //! Roles that panic: which roles get which notices, and which continue.
 
+use std::borrow::BorrowMut;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-use seriatim_base::Rng;
-use seriatim_partition::{Coordinator, CoordinatorRecord, HoldingCoordinator, Journal, Outcome, PartitionId, Scheme};
+use seriatim_base::clock::Instant;
+use seriatim_base::{Rng, thread};
+use seriatim_partition::{
+    ClientId, Coordinator, CoordinatorId, CoordinatorRecord, HoldingCoordinator, Journal, Outcome, PartitionId, Scheme,
+    TransactionId,
+};
 
 use super::store::{Amounts, Op, Program, Store, VALUE};
 use super::{Answers, ask, check, options};
 use crate::{Begin, Ended, Ends, Options, Port, deploy, deploy_with};
 
-/// Makes calls, of which one in `every` panics in its partition; alone, or as one of two partitions.
-fn client(port: &mut Port<Amounts>, seed: u64, calls: u64, every: u64, options: &Options) -> Answers {
-    let (mut rng, mut answers, mut asked) = (Rng::from_seed(seed), Answers::default(), 0);
+/// Makes this many calls; `ask` makes the call of each number.
+fn calls(port: &mut Port<Amounts>, count: u64, max: usize, mut ask: impl FnMut(&mut Port<Amounts>, u64)) -> Answers {
+    let (mut answers, mut asked) = (Answers::default(), 0);
     loop {
-        while asked < calls && port.outstanding() < options.outstanding_max {
+        while asked < count && port.outstanding() < max {
             asked += 1;
-            match asked % every {
-                0 if rng.percent(50) => {
-                    let work = vec![Op::Add(1, 5), Op::Panic];
-                    port.call(PartitionId(0), work, true).expect("there is room");
-                }
-                0 => {
-                    let parts =
-                        vec![(PartitionId(0), vec![Op::Add(1, 5), Op::Panic]), (PartitionId(1), vec![Op::Add(1, -5)])];
-                    port.run(Program::new(parts)).expect("there is room");
-                }
-                _ => ask(port, &mut rng, options.partitions, 40).expect("there is room"),
-            }
+            ask(port, asked);
         }
         match port.receive(None) {
             Some(answer) => answers.note(answer.ended),
@@ -38,9 +32,51 @@ fn client(port: &mut Port<Amounts>, seed: u64, calls: u64, every: u64, options: 
     }
 }
 
-fn clients(options: &Options, ports: &mut [Port<Amounts>], calls: u64, every: u64) -> Vec<Answers> {
+/// Makes calls, of which one in `every` panics in its partition; alone, or as one of two partitions.
+fn client(port: &mut Port<Amounts>, seed: u64, count: u64, every: u64, options: &Options) -> Answers {
+    let mut rng = Rng::from_seed(seed);
+    calls(port, count, options.outstanding_max, |port, asked| match asked % every {
+        0 if rng.percent(50) => {
+            let work = vec![Op::Add(1, 5), Op::Panic];
+            port.call(PartitionId(0), work, true).expect("there is room");
+        }
+        0 => {
+            let parts = vec![(PartitionId(0), vec![Op::Add(1, 5), Op::Panic]), (PartitionId(1), vec![Op::Add(1, -5)])];
+            port.run(Program::new(parts)).expect("there is room");
+        }
+        _ => ask(port, &mut rng, options.partitions, 40).expect("there is room"),
+    })
+}
+
+/// Makes calls, of which one in `every` ends its coordinator, where all clients share one.
+fn client_that_ends_coordinators(
+    port: &mut Port<Amounts>,
+    seed: u64,
+    count: u64,
+    every: u64,
+    options: &Options,
+) -> Answers {
+    let mut rng = Rng::from_seed(seed);
+    calls(port, count, options.outstanding_max, |port, asked| {
+        if asked % every == 0 {
+            let parts = vec![(PartitionId(0), vec![Op::Add(1, 5)]), (PartitionId(1), vec![Op::Add(1, -5)])];
+            port.run(Program::that_panics(parts)).expect("there is room");
+        } else {
+            ask(port, &mut rng, options.partitions, 40).expect("there is room");
+        }
+    })
+}
+
+/// Ports that are given away are dropped when their client has its answers.
+fn clients<P: BorrowMut<Port<Amounts>> + Send>(
+    options: &Options,
+    ports: impl IntoIterator<Item = P>,
+    calls: u64,
+    every: u64,
+) -> Vec<Answers> {
     seriatim_base::thread::scope(|scope| {
-        let client = |(seed, port)| scope.spawn(move || client(port, seed, calls, every, options));
+        let client =
+            |(seed, mut port): (_, P)| scope.spawn(move || client(port.borrow_mut(), seed, calls, every, options));
         let clients: Vec<_> = (0..).zip(ports).map(client).collect();
         clients.into_iter().map(|client| client.join().expect("a client")).collect()
     })
@@ -59,15 +95,32 @@ fn deaths_on_simulated_cores_are_reported() {
     }
 }
 
+/// An owner must not take what a coordinator said at its restart for its decisions since.
+#[test]
+fn owners_and_coordinators_that_die_in_turn_on_simulated_cores_are_whole() {
+    for (scheme, seed) in Scheme::ALL.into_iter().flat_map(|scheme| (0..4).map(move |seed| (scheme, seed))) {
+        let options = Options { costs: super::COSTS, delay: Duration::from_micros(seed), ..options(scheme) };
+        let calls = |mut port: Port<Amounts>, client_of, options: &Options| match client_of {
+            0 if scheme.needs_one_coordinator() => client_that_ends_coordinators(&mut port, seed, 200, 20, options),
+            _ => client(&mut port, 10 * seed + client_of, 200, 15, options),
+        };
+        let (ends, answers, _) =
+            super::on_cores(&options, &calls).unwrap_or_else(|stuck| panic!("{}: {stuck}", scheme.name()));
+        check(&ends, &answers, 200).unwrap_or_else(|what| panic!("{}: {what}", scheme.name()));
+        assert!(ends.owners[0].panics.len() >= 3);
+        assert!(ends.coordinator.is_none_or(|end| end.panics.len() >= 3));
+    }
+}
+
 /// The sum says that each transaction is at both of its partitions or at none, and that all answered ones are
 /// there.
 #[test]
 fn an_owner_that_panics_continues_from_its_records() {
     for scheme in Scheme::ALL {
         let options = options(scheme);
-        let (running, mut ports) = deploy::<Amounts>(&options, |_| Store::new()).start().expect("threads");
-        let answers = clients(&options, &mut ports, 400, 50);
-        drop(ports);
+        let (running, ports) = deploy::<Amounts>(&options, |_| Store::new()).start().expect("threads");
+        // Under `locking`, a client that stops receiving and stays would hold up the others.
+        let answers = clients(&options, ports, 400, 50);
         let ends = running.join().expect("roles end");
         check(&ends, &answers, 400).unwrap_or_else(|what| panic!("{}: {what}", scheme.name()));
         let panics: Vec<usize> = ends.owners.iter().map(|end| end.panics.len()).collect();
@@ -156,6 +209,113 @@ fn an_owner_that_dies_of_one_notice_twice_is_gone() {
     assert_eq!(ends.owners[0].panics, ["it cannot be taken back"; 2]);
 }
 
+/// The first owner votes for a transaction, gets a call that panics, and then the abort. It runs only when the
+/// coordinator has ended. The abort is lost with it, and its next incarnation has nobody to ask.
+#[test]
+fn an_owner_that_dies_with_the_last_abort_still_learns_it() {
+    for scheme in [Scheme::Blocking, Scheme::LocalSpeculation, Scheme::Speculation] {
+        let options = Options { ports: 1, outstanding_max: 3, batch_max: 8, ..Options::new(scheme, 3) };
+        let mut deployment = deploy::<Amounts>(&options, |_| Store::new());
+        let mut port = deployment.ports.pop().expect("a port");
+        let mut owners = deployment.owners.into_iter();
+        let [voter, refuser, other] = [(); 3].map(|()| owners.next().expect("an owner"));
+        let coordinator = deployment.coordinator.expect("all clients share it");
+        let coordinator = thread::spawn("coordinator", move || coordinator.run()).expect("a thread");
+        let other = thread::spawn("other", move || other.run()).expect("a thread");
+        let take = vec![Op::Require(0, VALUE + 1), Op::Add(0, -1)];
+        port.run(Program::new(vec![(PartitionId(0), vec![Op::Add(0, 1)]), (PartitionId(1), take)])).expect("room");
+        port.run(Program::new(vec![(PartitionId(2), vec![Op::Add(0, 0)])])).expect("there is room");
+        // Behind the fragments of the first.
+        assert!(matches!(port.receive(None).expect("an answer").ended, Ended::Multi(Outcome::Committed(_))));
+        port.call(PartitionId(0), vec![Op::Add(1, 0), Op::Panic], true).expect("there is room");
+        port.flush();
+        let refuser = thread::spawn("refuser", move || refuser.run()).expect("a thread");
+        assert!(matches!(port.receive(None).expect("an answer").ended, Ended::Multi(Outcome::UserAborted(0))));
+        drop(port);
+        let coordinator = Some(coordinator.join().expect("it ends"));
+        let voter = voter.run();
+        assert_eq!(voter.panics, ["deliberately"], "{}", scheme.name());
+        let owners = vec![voter, refuser.join().expect("it ends"), other.join().expect("it ends")];
+        check(&Ends { owners, coordinator }, &[], 0).unwrap_or_else(|what| panic!("{}: {what}", scheme.name()));
+    }
+}
+
+/// Calls until the owner runs the call.
+fn until_it_runs(port: &mut Port<Amounts>, mut meanwhile: impl FnMut()) -> Ended<Amounts> {
+    loop {
+        meanwhile();
+        if port.outstanding() == 0 {
+            port.call(PartitionId(0), vec![Op::Add(0, 0)], false).expect("there is room");
+        }
+        let answer = port.receive(Some(Instant::now().after(Duration::from_millis(1))));
+        match answer.map(|answer| answer.ended) {
+            None | Some(Ended::Lost | Ended::Single(Outcome::Unavailable(_))) => {}
+            Some(ended) => return ended,
+        }
+    }
+}
+
+/// Under `locking`. As above, with a client that stays. It has no call under way, and receives.
+#[test]
+fn a_client_that_has_all_its_answers_tells_owners_what_they_have_lost() {
+    let options = Options { ports: 2, outstanding_max: 2, batch_max: 8, ..Options::new(Scheme::Locking, 2) };
+    let mut deployment = deploy::<Amounts>(&options, |_| Store::new());
+    let mut ports = std::mem::take(&mut deployment.ports).into_iter();
+    let (mut rests, mut works) = (ports.next().expect("a port"), ports.next().expect("a port"));
+    let mut owners = deployment.owners.into_iter();
+    let (voter, refuser) = (owners.next().expect("an owner"), owners.next().expect("an owner"));
+    let take = vec![Op::Require(0, VALUE + 1), Op::Add(0, -1)];
+    rests
+        .run(Program::new(vec![(PartitionId(0), vec![Op::Add(0, 1)]), (PartitionId(1), take)]))
+        .expect("there is room");
+    rests.flush();
+    works.call(PartitionId(0), vec![Op::Add(1, 0), Op::Panic], true).expect("there is room");
+    works.flush();
+    let refuser = thread::spawn("refuser", move || refuser.run()).expect("a thread");
+    assert!(matches!(rests.receive(None).expect("an answer").ended, Ended::Multi(Outcome::UserAborted(0))));
+    assert!(rests.receive(None).is_none(), "it sends the abort, and has no call under way");
+    let voter = thread::spawn("voter", move || voter.run()).expect("a thread");
+    assert!(matches!(works.receive(None).expect("an answer").ended, Ended::Lost));
+    let ended = until_it_runs(&mut works, || assert!(rests.receive(None).is_none()));
+    assert!(matches!(ended, Ended::Single(Outcome::Committed(seen)) if seen == [VALUE]));
+    drop((rests, works));
+    let owners = vec![voter.join().expect("it ends"), refuser.join().expect("it ends")];
+    assert_eq!(owners[0].panics, ["deliberately"]);
+    check(&Ends { owners, coordinator: None }, &[], 0).expect("it is whole");
+}
+
+/// Under `locking`. A partition has a vote for a client that goes. Its owner cannot begin before that.
+#[test]
+fn an_owner_that_begins_late_knows_what_a_client_said_as_it_went() {
+    let begin: Begin<Amounts> = Arc::new(|id| {
+        let mut out = Vec::new();
+        (HoldingCoordinator::of(Coordinator::recover(id, 1, [], [PartitionId(0)], &mut out), None, out), 1)
+    });
+    let disk = Arc::new(AtomicBool::new(false));
+    let is_there = Arc::clone(&disk);
+    let make = move |_| {
+        assert!(is_there.load(Ordering::SeqCst), "the disk is away");
+        let transaction = TransactionId { client: ClientId(0), number: 1 };
+        Store::that_keeps_in_doubt(transaction, CoordinatorId(0), 0)
+    };
+    let options = Options { ports: 2, ..Options::new(Scheme::Locking, 1) };
+    let (running, ports) = deploy_with::<Amounts>(&options, make, Some(begin)).start().expect("threads");
+    let mut ports = ports.into_iter();
+    drop(ports.next());
+    let mut stays = ports.next().expect("a port");
+    // The first may be lost with the notice that the owner could not begin. The second is behind the client's last
+    // message.
+    for _ in 0..2 {
+        stays.call(PartitionId(0), vec![Op::Add(0, 0)], false).expect("there is room");
+        assert!(stays.receive(None).is_some());
+    }
+    disk.store(true, Ordering::SeqCst);
+    let ended = until_it_runs(&mut stays, || ());
+    assert!(matches!(ended, Ended::Single(Outcome::Committed(seen)) if seen == [VALUE]));
+    drop(stays);
+    check(&running.join().expect("roles end"), &[], 0).expect("it is whole");
+}
+
 /// A procedure that panics when it is dropped ends the coordinator, which continues in a new incarnation.
 #[test]
 fn a_coordinator_that_panics_continues_also_without_records() {
@@ -168,33 +328,10 @@ fn a_coordinator_that_panics_continues_also_without_records() {
         let options = Options { records, ..options(scheme) };
         let (running, mut ports) = deploy::<Amounts>(&options, |_| Store::new()).start().expect("threads");
         let answers = seriatim_base::thread::scope(|scope| {
-            let clients: Vec<_> = (0u64..)
-                .zip(&mut ports)
-                .map(|(seed, port)| {
-                    let options = &options;
-                    scope.spawn(move || {
-                        let (mut rng, mut answers, mut asked) = (Rng::from_seed(seed), Answers::default(), 0);
-                        loop {
-                            while asked < 300 && port.outstanding() < options.outstanding_max {
-                                asked += 1;
-                                if asked % 60 == 0 {
-                                    let parts = vec![
-                                        (PartitionId(0), vec![Op::Add(1, 5)]),
-                                        (PartitionId(1), vec![Op::Add(1, -5)]),
-                                    ];
-                                    port.run(Program::that_panics(parts)).expect("there is room");
-                                } else {
-                                    ask(port, &mut rng, 3, 40).expect("there is room");
-                                }
-                            }
-                            match port.receive(None) {
-                                Some(answer) => answers.note(answer.ended),
-                                None => return answers,
-                            }
-                        }
-                    })
-                })
-                .collect();
+            let options = &options;
+            let client =
+                |(seed, port)| scope.spawn(move || client_that_ends_coordinators(port, seed, 300, 60, options));
+            let clients: Vec<_> = (0u64..).zip(&mut ports).map(client).collect();
             clients.into_iter().map(|client| client.join().expect("a client")).collect::<Vec<Answers>>()
         });
         drop(ports);

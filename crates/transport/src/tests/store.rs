@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 
 use seriatim_partition::{
-    FragmentRequest, LockMode, Next, Partition, PartitionId, Procedure, RecoveredState, TransactionId,
+    CoordinatorId, FragmentRequest, LockMode, Next, Partition, PartitionId, Procedure, RecoveredState, TransactionId,
+    Unfinished,
 };
 
 use crate::Application;
@@ -32,15 +33,21 @@ pub(super) struct Store {
     amounts: BTreeMap<u32, i64>,
     /// Whether it says that it keeps its state.
     keeps: bool,
+    /// A transaction that has added nothing to this key, and that it says to be in doubt.
+    in_doubt: Option<(TransactionId, CoordinatorId, u32)>,
 }
 
 impl Store {
     pub(super) fn new() -> Store {
-        Store { amounts: (0..KEYS).map(|key| (key, VALUE)).collect(), keeps: false }
+        Store { amounts: (0..KEYS).map(|key| (key, VALUE)).collect(), keeps: false, in_doubt: None }
     }
 
     pub(super) fn that_keeps() -> Store {
         Store { keeps: true, ..Store::new() }
+    }
+
+    pub(super) fn that_keeps_in_doubt(transaction: TransactionId, of: CoordinatorId, key: u32) -> Store {
+        Store { in_doubt: Some((transaction, of, key)), ..Store::that_keeps() }
     }
 
     pub(super) fn sum(&self) -> i64 {
@@ -85,9 +92,13 @@ impl Partition for Store {
     fn forget(&mut self, _: Self::Undo) {}
 
     fn left(&mut self) -> Option<RecoveredState<Store>> {
+        let unfinished = |(transaction, coordinator, key)| {
+            let done = vec![(vec![Op::Add(key, 0)], Vec::new())];
+            Unfinished { transaction, coordinator: Some(coordinator), done }
+        };
         self.keeps.then(|| RecoveredState {
             incarnation: 1,
-            unfinished: Vec::new(),
+            unfinished: self.in_doubt.into_iter().map(unfinished).collect(),
             calls: Vec::new(),
             fragments: Vec::new(),
         })
