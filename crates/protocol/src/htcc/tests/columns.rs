@@ -3,9 +3,10 @@
 
 use std::ops::Bound;
 
+use seriatim_base::Tid;
 use seriatim_catalog::{ColumnDef, ColumnId, ColumnType, ColumnUse, RowRef};
 use seriatim_store::Direction;
-use seriatim_txn::{Added, Addition, Reason, Runs, Updating};
+use seriatim_txn::{Added, Addition, Before, Reason, Redo, RowPtr, Runs, Updating};
 
 use super::repairs::{asks, repair, run};
 use super::*;
@@ -107,6 +108,32 @@ fn that_a_record_became_hot_is_no_change_of_other_columns() {
                 nothing_is_held(&cells);
             }
         }
+    }
+}
+
+/// The sum of the row that a commit replaced.
+#[derive(Default)]
+struct Replaced(Vec<i64>);
+
+impl Redo for Replaced {
+    fn write(&mut self, table: &Table, _: Key<'_>, _: Tid, before: Option<Before>, _: Option<RowPtr>) {
+        let row = before.expect("the row was there").row;
+        // SAFETY: a row of the table, readable during the call.
+        self.0.push(unsafe { RowRef::from_raw(row.as_ptr()) }.get::<i64>(&table.layout.places[SUM.index()]));
+    }
+}
+
+#[test]
+fn a_commit_that_goes_on_from_a_newer_version_replaces_that_one() {
+    for mode in modes() {
+        let cells = cells(mode);
+        let mut worker = noting(&cells);
+        assert_eq!(count(&cells, &mut worker, 0, 1), Ok(()));
+        counted(&cells, 0, 10);
+        let mut replaced = Replaced::default();
+        assert!(matches!(worker.commit(&mut replaced), Ok(Outcome::Committed(_))), "{mode:?}");
+        assert_eq!(replaced.0, [10], "{mode:?}: the row to which one was added");
+        assert_eq!(both(&cells, 0), [1, 11]);
     }
 }
 
