@@ -54,7 +54,7 @@ impl Path for TxCore {
     }
 }
 
-/// The operations that are compiled for a path. All others are those of [`Path::tx`].
+/// The operations that are compiled for a path. All others are those of [`TxCore`].
 pub trait Operations: Path + Sized {
     /// The row at an encoded key, for the body, which reads these columns.
     ///
