@@ -23,10 +23,9 @@ use crate::engine::Inner;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct TransactionOptions {
-    /// How long an attempt may be open: see [its setting](crate::Settings::transaction_age_max).
+    /// How long an attempt may be open: see [the setting](crate::Settings::transaction_age_max).
     pub age_max: Option<Duration>,
-    /// How long a call waits until its result is durable: see [its setting](crate::Settings::wait_max). [`Duration::MAX`] is
-    /// without a bound.
+    /// How long a call waits until its result is durable: see [the setting](crate::Settings::wait_max).
     pub wait_max: Option<Duration>,
     /// Whether a snapshot shows earlier transactions of its session: see [`TransactionOptions::own_commits`].
     pub own_commits: Option<bool>,
@@ -41,7 +40,8 @@ impl TransactionOptions {
     }
 
     /// How long an attempt may be open. Its next call, or its commit, then fails with
-    /// [`TransactError::TooOld`](crate::TransactError::TooOld). See [its setting](crate::Settings::transaction_age_max).
+    /// [`TransactError::TooOld`](crate::TransactError::TooOld). See the
+    /// [setting](crate::Settings::transaction_age_max).
     #[must_use]
     pub fn age_max(self, age: Duration) -> TransactionOptions {
         TransactionOptions { age_max: Some(age), ..self }
@@ -49,7 +49,7 @@ impl TransactionOptions {
 
     /// How long a call waits for the disk until its result is durable. It then fails with
     /// [`TransactError::NotDurableYet`](crate::TransactError::NotDurableYet), which says whether the
-    /// transaction may be committed. [`Duration::MAX`] is without a bound. See [its setting](crate::Settings::wait_max).
+    /// transaction may be committed. [`Duration::MAX`] has no bound: see [the setting](crate::Settings::wait_max).
     #[must_use]
     pub fn wait_max(self, wait: Duration) -> TransactionOptions {
         TransactionOptions { wait_max: Some(wait), ..self }
