@@ -204,17 +204,18 @@ impl<O: Origin> Attempt<O> {
         }
     }
 
-    /// A private copy of the row `before`, which is of the version `current` with this TID word. It is in the worker's
-    /// own memory if the commit will copy it to a place in the record.
+    /// A write of a linked record, which was found with this TID word and version word. It has no row version yet.
     #[inline(always)]
-    pub fn copy_row(
-        &mut self,
-        table: &Table,
-        record: RecordPtr,
-        (word, current): (TidWord, usize),
-        before: RowPtr,
-    ) -> Result<usize, OpError> {
-        if record::free_place(table, record, current, word.tid().epoch(), self.horizon) != 0
+    pub fn write_to(&self, table: &Table, record: RecordPtr, found: (TidWord, usize), by: O) -> Write<O> {
+        Write::there(table, record, found, by, self.horizon)
+    }
+
+    /// A private copy of the row `before` for this write. It is in the worker's own memory if the commit will copy it
+    /// to a place in the record.
+    #[inline(always)]
+    pub fn copy_row(&mut self, write: &Write<O>, before: RowPtr) -> Result<usize, OpError> {
+        let table = write.table();
+        if write.place().is_some()
             && let Some(row_version) = self.writes.room.take(table.record_layout.row_version_bytes())
         {
             // SAFETY: the room has that many bytes, and is ours; the row is immutable while we are online.
@@ -360,10 +361,6 @@ impl<O: Origin> Attempt<O> {
             let row_epoch = row_epoch(write);
             let is_in_room = room.has(write.row_version);
             debug_assert!(write.place().is_some() || !is_in_room, "the place was free at the update, and stays so");
-            if is_in_room && record::stays_inside(write) {
-                write.row_version = write.place().unwrap_or(0);
-                continue;
-            }
             if let Some(place) = write.place().filter(|_| write.row_version != 0) {
                 if !is_in_room {
                     record::release(core, write.row_version, write.table().record_layout.row_version_bytes());

@@ -461,8 +461,9 @@ impl<O: Origin> Optimistic<O> {
         match own {
             Some(own) => self.base.writes.replace(own, row_version, by),
             None => {
-                let from = (by, self.base.horizon);
-                self.base.writes.push(Write::there(table, record, (word, current), row_version, from));
+                let mut write = self.base.write_to(table, record, (word, current), by);
+                write.row_version = row_version;
+                self.base.writes.push(write);
             }
         }
         Ok(row.map_or(Inserted::New, Inserted::Replaced))
@@ -490,13 +491,13 @@ impl<O: Origin> Optimistic<O> {
         }
         self.base.writes.reserve().map_err(record::full)?;
         let before = record::row_of(table, seen);
-        let row_version = match copies {
-            true => self.base.copy_row(table, record, (word, seen), before)?,
+        let mut write = self.base.write_to(table, record, (word, seen), by);
+        write.row_version = match copies {
+            true => self.base.copy_row(&write, before)?,
             false => record::copy_row(&mut self.base.core, table, before)?,
         };
-        let from = (by, self.base.horizon);
-        self.base.writes.push(Write::there(table, record, (word, seen), row_version, from));
-        Ok(Some(Updating { before, after: record::row_of(table, row_version) }))
+        self.base.writes.push(write);
+        Ok(Some(Updating { before, after: record::row_of(table, write.row_version) }))
     }
 
     pub fn delete(&mut self, table: &Table, key: Key<'_>) -> Result<Option<RowPtr>, OpError> {
@@ -516,7 +517,8 @@ impl<O: Origin> Optimistic<O> {
             return self.note_read(table, record, word, by).map(|()| None);
         }
         self.base.writes.reserve().map_err(record::full)?;
-        self.base.writes.push(Write::there(table, record, (word, seen), 0, (by, self.base.horizon)));
+        let write = self.base.write_to(table, record, (word, seen), by);
+        self.base.writes.push(write);
         Ok(Some(record::row_of(table, seen)))
     }
 

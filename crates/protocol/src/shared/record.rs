@@ -335,14 +335,6 @@ pub fn counting<R>(core: &mut Core, table: &Table, change: impl FnOnce(&mut Core
     result
 }
 
-/// Whether an update in the worker's own memory changes nothing outside the record. Then the row before lies in the
-/// record, and rows have no out-of-line values. (The fixed part of such an update is that of the row before.)
-#[inline(always)]
-pub fn stays_inside<O: Origin>(write: &Write<O>) -> bool {
-    let table = write.table();
-    is_inline(table, write.record, write.before) && table.layout.row_out_of_line.is_empty()
-}
-
 /// Whether `row_version` is inside the record.
 #[inline]
 pub fn is_inline(table: &Table, record: RecordPtr, row_version: usize) -> bool {

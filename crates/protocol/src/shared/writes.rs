@@ -58,20 +58,20 @@ const _ORIGINS_TAKE_NO_ROOM: () = assert!(size_of::<Write>() == 48);
 unsafe impl<O: Origin> Send for Write<O> {}
 
 impl<O: Origin> Write<O> {
-    /// A write of a linked record, which was found with this TID word and version word.
+    /// A write of a linked record, which was found with this TID word and version word. It has no row version yet.
     #[inline(always)]
     pub fn there(
         table: &Table,
         record: RecordPtr,
         (expected, current): (TidWord, usize),
-        row_version: usize,
-        (by, horizon): (O, Epoch),
+        by: O,
+        horizon: Epoch,
     ) -> Write<O> {
         let (before, place) = match expected.is_absent() {
             true => (0, 0),
             false => (current, record::free_place(table, record, current, expected.tid().epoch(), horizon)),
         };
-        Write { record, table: table.into(), expected, row_version, before, place, link: Link::There, by }
+        Write { record, table: table.into(), expected, row_version: 0, before, place, link: Link::There, by }
     }
 
     /// A write that fills this record, which is linked with it.
@@ -350,8 +350,8 @@ impl<O: Origin> WriteSet<O> {
     /// An entry builds on this row version, with this TID word, now. Its own is not in the worker's own memory.
     pub fn rebased(&mut self, entry: usize, word: TidWord, newer: usize, horizon: Epoch) {
         let Write { record, row_version, link, by, .. } = self.entries[entry];
-        let write = Write::there(self.entries[entry].table(), record, (word, newer), row_version, (by, horizon));
-        self.entries[entry] = Write { link, ..write };
+        let write = Write::there(self.entries[entry].table(), record, (word, newer), by, horizon);
+        self.entries[entry] = Write { row_version, link, ..write };
         self.builds_on_absence |= word.is_absent();
     }
 

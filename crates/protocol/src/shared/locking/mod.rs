@@ -431,7 +431,9 @@ impl<const WAITS: bool> Worker<WAITS> {
     #[inline(always)]
     fn note(&mut self, table: &Table, record: RecordPtr, (word, row): (TidWord, Option<RowPtr>), row_version: usize) {
         let current = row.map_or(0, |row| record::row_version_of(table, row));
-        self.base.writes.push(Write::there(table, record, (word, current), row_version, ((), self.base.horizon)));
+        let mut write = self.base.write_to(table, record, (word, current), ());
+        write.row_version = row_version;
+        self.base.writes.push(write);
     }
 
     /// Makes the writes visible, has them logged and lets go of every lock.
