@@ -59,6 +59,10 @@ fn main() -> ExitCode {
     }
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let root = files::root();
+    if arguments.iter().any(|argument| ["-h", "--help"].contains(&&**argument)) {
+        println!("{USAGE}\nsteps: {}", ci::names().join(" "));
+        return ExitCode::SUCCESS;
+    }
     let done = match arguments.first().map(String::as_str) {
         Some("ci") => ci::run(&root, &arguments[1..]),
         Some("mutants") => mutants::run(&root, &arguments[1..]),

@@ -33,7 +33,7 @@ use crate::tx::{TxCore, insert_staged};
 const BYTES_MAX: Size = Size::new(2048, if cfg!(any(test, feature = "test-support")) { 256 } else { 2048 });
 /// Rows for which a run always has room.
 const ROWS_MIN: usize = 3;
-/// Rows for which a new run has room; a run that grows has room for a multiple.
+/// Rows for which a new run has room, unless it is known how many come; a run that grows has room for a multiple.
 const ROWS_STEP: usize = 4;
 
 /// How the rows of a table are clustered.
@@ -239,6 +239,8 @@ pub(crate) struct OpenRun {
     next: Cell<usize>,
     /// The first run that was prefetched last: consecutive rows of one prefix prefetch it once.
     fetched: Cell<(*const TableSet, u128)>,
+    /// A table, and how many rows are going to be inserted into it: see [`TxCore::expect_rows`].
+    expected: Cell<(*const TableSet, usize)>,
 }
 
 impl Default for OpenRun {
@@ -254,6 +256,7 @@ impl Default for OpenRun {
             last: Cell::new(0),
             next: Cell::new(0),
             fetched: Cell::new((std::ptr::null(), 0)),
+            expected: Cell::new((std::ptr::null(), 0)),
         }
     }
 }
@@ -264,6 +267,14 @@ impl OpenRun {
     pub(crate) fn forget(&self) {
         self.set.set(std::ptr::null());
         self.fetched.set((std::ptr::null(), 0));
+    }
+
+    /// The room for a run of this table that has `rows` rows and gets another: for all that are expected, once.
+    fn room_behind(&self, set: &TableSet, rows: usize) -> usize {
+        let (of, expected) = self.expected.replace((std::ptr::null(), 0));
+        let most = usize::from(set.cluster.rows_max);
+        let more = if std::ptr::eq(of, set) { expected.clamp(1, most) } else { 1 };
+        (rows + more).next_multiple_of(ROWS_STEP).min(most)
     }
 
     /// Whether this run is the open one.
@@ -379,6 +390,15 @@ impl TxCore {
         let first = set.cluster.first(bits(key));
         if self.open_run.fetched.replace((set, first)) != (std::ptr::from_ref(set), first) {
             self.worker().prefetch(&set.primary, set.cluster.key(first), ColumnSet::ALL);
+        }
+    }
+
+    /// The body is going to insert about this many rows into a table. The run that has no room for the first of them
+    /// gets room for all, and does not grow for each few of them.
+    #[inline(always)]
+    pub fn expect_rows(&self, set: &TableSet, rows: usize) {
+        if set.cluster.is_on() {
+            self.open_run.expected.set((set, rows));
         }
     }
 
@@ -605,7 +625,7 @@ impl TxCore {
         let (cluster, key) = (&set.cluster, bits(encoded));
         let row_bytes = cluster.row_bytes();
         let Some(located) = self.locate(set, key)? else {
-            let run = self.new_run(cluster, ROWS_STEP.min(cluster.rows_max.into()))?;
+            let run = self.new_run(cluster, self.open_run.room_behind(set, 0))?;
             // SAFETY: the run is new, and has room.
             let after = unsafe { Self::write_row_at(cluster, run, 0, row) };
             let first = cluster.first(key);
@@ -632,7 +652,7 @@ impl TxCore {
                     return self.inserted(set, encoded, None, after);
                 }
                 let change = if at == rows { Change::Append } else { Change::Any };
-                let room = (rows + 1).next_multiple_of(ROWS_STEP).min(cluster.rows_max.into());
+                let room = self.open_run.room_behind(set, rows);
                 let run = self.own_run(set, located, room, change)?;
                 // SAFETY: as above; rows that were given out stay where they are.
                 let after = unsafe { Self::write_row_at(cluster, run, at, row) };
@@ -963,6 +983,35 @@ mod tests {
             Ok(())
         };
         engine.runner().transact(work).expect("no conflict");
+    }
+
+    #[test]
+    fn a_run_gets_room_for_the_rows_that_are_expected_and_the_next_run_does_not() {
+        let (engine, lines) = lines();
+        let most = usize::from(lines.set.cluster.rows_max);
+        let two = 2 * ROWS_STEP;
+        let three = most.min(3 * ROWS_STEP);
+        // The rows that are expected, the room of a new run, and that of a run that was full.
+        let steps = [(0, ROWS_STEP, two), (1, ROWS_STEP, two), (ROWS_STEP + 1, two, three), (most, most, most)];
+        for (order, (expected, room, grown)) in (1..).zip(steps.into_iter().chain([(usize::MAX, most, most)])) {
+            let work = |tx: &TxCore| {
+                let insert = |order, number| {
+                    tx.insert_dyn(&lines, &values(order, number, 0))?;
+                    // SAFETY: the run of the row that was inserted last; the transaction is open.
+                    let run = unsafe { Run::at(tx.open_run.address.get()) };
+                    Ok::<usize, Abort>(run.room(lines.set.cluster.row_bytes()))
+                };
+                tx.expect_rows(&lines.set, expected);
+                assert_eq!(insert(order, 0)?, room, "{expected} rows in a new run");
+                assert_eq!(insert(order + 100, 0)?, ROWS_STEP, "of {expected} rows, none is expected in another run");
+                tx.expect_rows(&lines.set, expected);
+                let numbers = 1..=ROWS_STEP as u64;
+                let rooms: Result<Vec<usize>, Abort> = numbers.map(|number| insert(order + 100, number)).collect();
+                assert_eq!(rooms?.last(), Some(&grown), "{expected} rows in a run that was full");
+                Ok(())
+            };
+            engine.runner().transact(work).expect("no conflict");
+        }
     }
 
     #[test]

@@ -263,11 +263,11 @@ pub trait Body {
     /// The body's result.
     type Output;
 
-    /// Runs the body.
+    /// Runs the body, which leaves its result in `output`. A large result would be copied at every return.
     ///
     /// # Errors
     /// Its own abort; a conflict.
-    fn run<O: Operations>(&self, operations: &O) -> Result<Self::Output, Abort>;
+    fn run<O: Operations>(&self, operations: &O, output: &mut Option<Self::Output>) -> Result<(), Abort>;
 }
 
 /// Calls a macro with `Variant => protocol` for the protocols for which procedures are compiled. Each adds the
@@ -307,13 +307,13 @@ macro_rules! compiled {
             /// # Errors
             /// As [`Body::run`].
             #[inline]
-            pub fn run_body<B: Body>(&self, body: &B) -> Result<B::Output, Abort> {
+            pub fn run_body<B: Body>(&self, body: &B, output: &mut Option<B::Output>) -> Result<(), Abort> {
                 match self.compiled {
                     $(Some(CompiledWorker::$variant) if !self.watching.get() => {
                         let worker = NonNull::from(self.worker()).cast();
-                        body.run(&Compiled::<<$protocol as Protocol>::Worker> { tx: self, worker })
+                        body.run(&Compiled::<<$protocol as Protocol>::Worker> { tx: self, worker }, output)
                     })*
-                    _ => body.run(self),
+                    _ => body.run(self, output),
                 }
             }
         }
@@ -365,19 +365,22 @@ mod tests {
     impl Body for KindOf {
         type Output = &'static str;
 
-        fn run<O: Operations>(&self, _: &O) -> Result<&'static str, Abort> {
-            Ok(std::any::type_name::<O>())
+        fn run<O: Operations>(&self, _: &O, output: &mut Option<&'static str>) -> Result<(), Abort> {
+            *output = Some(std::any::type_name::<O>());
+            Ok(())
         }
     }
 
     fn kind(settings: Settings, watches: bool) -> &'static str {
         let engine = settings.open().expect("a protocol of this name");
         let mut runner: Runner = engine.runner();
+        let mut kind = None;
         let run = |core: &TxCore| {
             core.watching.set(watches);
-            core.run_body(&KindOf)
+            core.run_body(&KindOf, &mut kind)
         };
-        runner.run(Mode::ReadWrite, Origin::Procedure, run).expect("no conflict").value
+        runner.run(Mode::ReadWrite, Origin::Procedure, run).expect("no conflict");
+        kind.expect("the body ran")
     }
 
     #[test]

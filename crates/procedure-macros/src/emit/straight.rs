@@ -18,7 +18,7 @@ use crate::tree::{
 /// `Declared::straight`.
 pub(super) fn function(procedure: &Procedure, flow: &Flow<Source>, options: &Options) -> TokenStream {
     let (library, tx, handles, arguments) = (library(), &procedure.tx, own("handles"), own("arguments"));
-    let (operations, kind) = (own("operations"), own("Operations"));
+    let (operations, kind, output) = (own("operations"), own("Operations"), own("output"));
     let (tx_type, result) = (&procedure.tx_type, &procedure.result);
     let lets = bind_arguments(procedure);
     let emitter =
@@ -29,13 +29,24 @@ pub(super) fn function(procedure: &Procedure, flow: &Flow<Source>, options: &Opt
             #operations: &#kind,
             #handles: &Self::Handles,
             #arguments: &Self::Arguments,
-        ) -> #result {
+            #output: &mut ::core::option::Option<Self::Output>,
+        ) -> ::core::result::Result<(), ::seriatim::Abort> {
             let #tx: #tx_type = #library::support::tx(#operations);
-            let _ = (#tx, #handles, #arguments);
+            let _ = (#tx, #handles, #arguments, ::core::marker::PhantomData::<#result>);
             #lets
             #body
         }
     }
+}
+
+/// The table into which each pass through these steps inserts a row, if there is one.
+fn steps_insert(steps: &Block) -> Option<usize> {
+    steps.0.iter().find_map(|step| match &step.kind {
+        StepKind::Operation { operation, .. } if matches!(operation.kind, OperationKind::Insert { .. }) => {
+            Some(operation.table)
+        }
+        _ => None,
+    })
 }
 
 pub(super) struct Emitter<'p> {
@@ -118,10 +129,18 @@ impl<'p> Emitter<'p> {
                 });
                 quote!(match #value { #(#arms)* })
             }
-            StepKind::For { pattern, over, body } => {
+            StepKind::For { pattern, over, body: steps } => {
                 let fetch = self.plan.in_loop(step);
-                let body = self.block(body);
+                let body = self.block(steps);
                 let (pattern, over) = (self.pattern(pattern), self.code.expression(over));
+                let over = match steps_insert(steps) {
+                    Some(table) => {
+                        let (library, operations, handles) = (library(), own("operations"), own("handles"));
+                        let table = table_field(table);
+                        quote!(#library::support::inserting(#operations, &#handles.#table, #over))
+                    }
+                    None => over,
+                };
                 let Some(fetch) = fetch else { return quote!(for #pattern in #over { #body }) };
                 // Keys are looked up where the names of the loop's pattern do not hide others yet.
                 let (iteration, elements) = (iteration(), own("elements"));
@@ -156,8 +175,11 @@ impl<'p> Emitter<'p> {
             StepKind::Break => quote!(break;),
             StepKind::Continue => quote!(continue;),
             StepKind::Return(value) => {
-                let value = self.code.expression(value);
-                quote_spanned!(step.span.at=> return ::core::result::Result::Ok(#value);)
+                let (value, output) = (self.code.expression(value), own("output"));
+                quote_spanned! {step.span.at=>
+                    *#output = ::core::option::Option::Some(#value);
+                    return ::core::result::Result::Ok(());
+                }
             }
             StepKind::Abort(value) => {
                 let (tx, value) = (&self.procedure.tx, self.code.expression(value));

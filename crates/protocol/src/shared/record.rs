@@ -4,6 +4,7 @@
 //! out-of-line value belongs to the version that points to it. It passes to the next version if the update did not
 //! change it.
 
+use std::cell::Cell;
 use std::ptr::NonNull;
 
 use seriatim_base::thread::Touch;
@@ -517,18 +518,19 @@ const PARTS_AHEAD: usize = 8;
 /// are referred to in the order in which they were made.
 fn forget_installed_parts<O: Origin>(writes: &mut WriteSet<O>) {
     let WriteSet { entries, parts, kept, .. } = writes;
-    let mut next = 0;
+    let (mut next, left) = (0, Cell::new(parts.len()));
     let mut forget = |address: usize| {
         let ahead = parts[next..].iter_mut().take(PARTS_AHEAD).enumerate();
         match ahead.into_iter().find(|(_, part)| part.address == address) {
             Some((at, part)) => {
                 part.address = 0;
                 next += at + 1;
+                left.set(left.get() - 1);
             }
             None => kept.push(address),
         }
     };
-    for write in entries.iter().filter(|write| write.row_version != 0) {
+    for write in entries.iter().filter(|write| write.row_version != 0).take_while(|_| left.get() != 0) {
         let table = write.table();
         // One inside the record is no part.
         if has_own_fixed(table, write.record, write.row_version) {

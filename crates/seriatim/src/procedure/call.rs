@@ -74,10 +74,7 @@ impl Session {
         _procedure: P,
         arguments: &P::Arguments,
     ) -> Result<Committed<P::Output>, TransactError> {
-        let mut result = self.call_declared::<P>(arguments);
-        if self.runner.tx.is_overtaken() {
-            result = self.call_declared::<P>(arguments);
-        }
+        let mut result = self.call_unless_overtaken::<P>(arguments, None);
         self.runner.answer(&mut result);
         result
     }
@@ -94,17 +91,36 @@ impl Session {
         &mut self,
         arguments: &P::Arguments,
     ) -> Result<Committed<P::Output>, TransactError> {
-        self.call_in::<P>(arguments, None)
+        let mut output = None;
+        let committed = self.call_in::<P>(arguments, None, &mut output)?;
+        Ok(with_value(committed, output))
+    }
+
+    /// As [`Session::call_declared`], in these partitions if they are known. It is called again if its result would
+    /// have to wait for a slow disk.
+    #[inline]
+    fn call_unless_overtaken<P: Declared>(
+        &mut self,
+        arguments: &P::Arguments,
+        known: Option<&InPartitions>,
+    ) -> Result<Committed<P::Output>, TransactError> {
+        let mut output = None;
+        let mut result = self.call_in::<P>(arguments, known, &mut output);
+        if self.runner.tx.is_overtaken() {
+            result = self.call_in::<P>(arguments, known, &mut output);
+        }
+        result.map(|committed| with_value(committed, output))
     }
 
     /// As [`Session::call_declared`], in these partitions if they are known. They are ignored if the procedure's
-    /// registration has changed since.
+    /// registration has changed since. The result is left in `output`: a large one would be copied at every return.
     #[inline]
     fn call_in<P: Declared>(
         &mut self,
         arguments: &P::Arguments,
         known: Option<&InPartitions>,
-    ) -> Result<Committed<P::Output>, TransactError> {
+        output: &mut Option<P::Output>,
+    ) -> Result<Committed<()>, TransactError> {
         // The outcome of this call does not depend on the previous transaction.
         self.runner.tx.renew();
         let at = self.find_declared::<P>()?;
@@ -122,12 +138,12 @@ impl Session {
         }
         let keeps = conflicts.are_frequent() || entry.checked;
         let mut result = match entry.strategy {
-            CallStrategy::Checked => check::run_checked::<P>(runner, entry, arguments),
-            CallStrategy::Pieces => run_scheduled::<P>(runner, procedures, entry, arguments),
-            CallStrategy::Repaired if keeps => run_scheduled::<P>(runner, procedures, entry, arguments),
+            CallStrategy::Checked => check::run_checked::<P>(runner, entry, arguments, output),
+            CallStrategy::Pieces => run_scheduled::<P>(runner, procedures, entry, arguments, output),
+            CallStrategy::Repaired if keeps => run_scheduled::<P>(runner, procedures, entry, arguments, output),
             // The only place where the procedure's body is compiled.
             CallStrategy::Straight | CallStrategy::Repaired => {
-                runner.run(entry.mode(), Origin::Procedure, |core| core.run_body(&body))
+                runner.run(entry.mode(), Origin::Procedure, |core| core.run_body(&body, output))
             }
         };
         if entry.strategy == CallStrategy::Repaired {
@@ -142,7 +158,7 @@ impl Session {
             in_procedure(error, P::NAME);
         }
         #[cfg(feature = "test-support")]
-        self.record_call::<P>(arguments, &result);
+        self.record_call::<P>(arguments, result.as_ref().map(|_| output.as_ref()));
         result
     }
 
@@ -174,22 +190,18 @@ impl Session {
                 return Step::Stalled;
             }
             // As `call`, but the thread does not wait until the result is durable: the executor withholds it.
-            let mut result = self.call_in::<P>(arguments, known);
-            if self.runner.tx.is_overtaken() {
-                result = self.call_in::<P>(arguments, known);
-            }
-            return Step::Done(result);
+            return Step::Done(self.call_unless_overtaken::<P>(arguments, known));
         }
         runner.tx.name_procedure(P::NAME);
         let handles = entry.handles::<P>();
         let body = Straight::<P> { handles, arguments };
-        let mut step = detached.step(runner, decided, wait, |core| core.run_body(&body));
+        let mut step = detached.step(runner, decided, wait, |core| body.value(Tx::of(core)));
         if let Step::Done(Err(error)) = &mut step {
             in_procedure(error, P::NAME);
         }
         #[cfg(feature = "test-support")]
         if let Step::Done(result) = &step {
-            self.record_call::<P>(arguments, result);
+            self.record_call::<P>(arguments, result.as_ref().map(|committed| Some(&committed.value)));
         }
         step
     }
@@ -306,8 +318,20 @@ impl<P: Declared> Body for Straight<'_, P> {
     type Output = P::Output;
 
     #[inline(always)]
-    fn run<O: Operations>(&self, operations: &O) -> Result<P::Output, Abort> {
-        P::straight(operations, self.handles, self.arguments)
+    fn run<O: Operations>(&self, operations: &O, output: &mut Option<P::Output>) -> Result<(), Abort> {
+        P::straight(operations, self.handles, self.arguments, output)
+    }
+}
+
+impl<P: Declared> Straight<'_, P> {
+    /// The body's result.
+    ///
+    /// # Errors
+    /// As [`Declared::straight`].
+    pub(crate) fn value(&self, tx: &Tx) -> Result<P::Output, Abort> {
+        let mut output = None;
+        tx.core.run_body(self, &mut output)?;
+        Ok(output.expect("a body that succeeds leaves its result"))
     }
 }
 
@@ -328,15 +352,14 @@ fn run_scheduled<P: Declared>(
     procedures: &RwLock<Registry>,
     entry: &Entry,
     arguments: &P::Arguments,
-) -> Result<Committed<P::Output>, TransactError> {
+    output: &mut Option<P::Output>,
+) -> Result<Committed<()>, TransactError> {
     let handles = entry.handles::<P>();
     let checker = entry.checked.then(|| PlanChecker::of::<P>(entry, arguments));
-    let mut value = None;
-    let committed = follow_schedule(runner, procedures, entry, checker.as_ref(), &mut |tx, schedule| {
-        value = Some(P::scheduled(tx, handles, arguments, schedule)?);
+    follow_schedule(runner, procedures, entry, checker.as_ref(), &mut |tx, schedule| {
+        *output = Some(P::scheduled(tx, handles, arguments, schedule)?);
         Ok(())
-    })?;
-    Ok(with_value(committed, value))
+    })
 }
 
 fn follow_schedule(

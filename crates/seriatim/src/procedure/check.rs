@@ -17,7 +17,7 @@ use seriatim_base::ColumnId;
 use seriatim_catalog::watch::{self, Touched};
 use seriatim_catalog::{ColumnSet, KeyBuf, KeyCodec};
 use seriatim_engine::procedure::watch::{Accessed, KeysSeen};
-use seriatim_engine::{Committed, Origin, Runner, TxCore, with_value};
+use seriatim_engine::{Committed, Origin, Runner, TxCore};
 use seriatim_procedure::check_column;
 use seriatim_procedure::ir::{Procedure, StepId};
 use seriatim_procedure::plan::{Kind, Operation, Plan, Symbol};
@@ -32,15 +32,11 @@ pub(crate) fn run_checked<P: Declared>(
     runner: &mut Runner,
     entry: &Entry,
     arguments: &P::Arguments,
-) -> Result<Committed<P::Output>, TransactError> {
+    output: &mut Option<P::Output>,
+) -> Result<Committed<()>, TransactError> {
     let handles = entry.handles::<P>();
     let checker = PlanChecker::of::<P>(entry, arguments);
-    let mut value = None;
-    let committed = checker.run(runner, entry, &mut |tx| {
-        value = Some(P::straight(&tx.core, handles, arguments)?);
-        Ok(())
-    })?;
-    Ok(with_value(committed, value))
+    checker.run(runner, entry, &mut |tx| P::straight(&tx.core, handles, arguments, output))
 }
 
 /// Visits each row or range that the arguments determine.

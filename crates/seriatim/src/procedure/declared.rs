@@ -4,6 +4,7 @@ use seriatim_catalog::ColumnUse;
 use seriatim_engine::Operations;
 use seriatim_procedure::ir;
 
+use super::call::Straight;
 use super::support::Erased;
 use super::{Data, Schedule, Touch};
 use crate::{Abort, Database, SchemaError, Tx};
@@ -38,7 +39,8 @@ pub trait Declared: Copy + Send + Sync + 'static {
         let _ = (handles, columns);
     }
 
-    /// Runs the body from top to bottom. `operations` are those of a [`Tx`], or are compiled for a protocol.
+    /// Runs the body from top to bottom, and leaves its result in `output`. `operations` are those of a [`Tx`], or are
+    /// compiled for a protocol.
     ///
     /// # Errors
     /// The procedure's own abort, a conflict, a duplicate or missing row, overflow.
@@ -46,7 +48,8 @@ pub trait Declared: Copy + Send + Sync + 'static {
         operations: &O,
         handles: &Self::Handles,
         arguments: &Self::Arguments,
-    ) -> Result<Self::Output, Abort>;
+        output: &mut Option<Self::Output>,
+    ) -> Result<(), Abort>;
 
     /// Runs the steps of `schedule`, in passes, up to its end (see [`Schedule`]).
     ///
@@ -58,7 +61,7 @@ pub trait Declared: Copy + Send + Sync + 'static {
         arguments: &Self::Arguments,
         schedule: &mut Schedule<'_>,
     ) -> Result<Self::Output, Abort> {
-        schedule.run_whole(tx, |tx| Self::straight(&tx.core, handles, arguments))
+        schedule.run_whole(tx, |tx| Straight::<Self> { handles, arguments }.value(tx))
     }
 
     /// Calls `visit` for each access whose keys depend on the arguments alone, also in loops and in branches over

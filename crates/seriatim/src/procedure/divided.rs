@@ -115,7 +115,7 @@ fn run<P: Declared>(runner: &mut Runner, entry: &Entry, job: &Job<'_>) -> Result
     let mut body = |core: &mut TxCore| {
         let Some(round) = job.fragment.round else {
             let body = Straight::<P> { handles, arguments: &arguments };
-            reply = Some(packed(core, &core.run_body(&body)?)?);
+            reply = Some(packed(core, &body.value(Tx::of(core))?)?);
             return Ok(());
         };
         let run = FragmentRun::new(job.division, job.partitions, job.at, round, &job.fragment.found)

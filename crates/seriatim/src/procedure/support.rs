@@ -107,6 +107,18 @@ pub fn insert<O: Operations, T: Table>(operations: &O, table: &Handle<T>, row: &
     })
 }
 
+/// A loop that inserts a row in each iteration is going to begin. An iterator of its values is returned.
+#[inline(always)]
+pub fn inserting<O: Operations, T: Table, V: IntoIterator>(
+    operations: &O,
+    table: &Handle<T>,
+    values: V,
+) -> V::IntoIter {
+    let values = values.into_iter();
+    operations.tx().expect_rows(&table.set, values.size_hint().0);
+    values
+}
+
 /// Begins to prefetch these columns of a row.
 #[inline(always)]
 pub fn prefetch<O: Operations, T: Table>(operations: &O, table: &Handle<T>, key: &T::Key, columns: ColumnUse) {

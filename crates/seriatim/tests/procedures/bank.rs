@@ -206,12 +206,12 @@ impl Declared for transfer {
         operations: &O,
         handles: &Handles,
         &(from, to, amount): &(u64, u64, i64),
-    ) -> Result<i64, Abort> {
+        output: &mut Option<i64>,
+    ) -> Result<(), Abort> {
         let tx = support::tx(operations);
-        let left = withdraw(tx, handles, from, amount)?;
+        *output = Some(withdraw(tx, handles, from, amount)?);
         deposit(tx, handles, to, amount)?;
-        count(tx, handles)?;
-        Ok(left)
+        count(tx, handles)
     }
 
     fn scheduled(
@@ -304,8 +304,14 @@ impl Declared for balance {
         handles(database)
     }
 
-    fn straight<O: Operations>(operations: &O, handles: &Handles, id: &u64) -> Result<Option<i64>, Abort> {
-        Ok(support::tx(operations).get(&handles.accounts, id)?.map(|account| account.balance()))
+    fn straight<O: Operations>(
+        operations: &O,
+        handles: &Handles,
+        id: &u64,
+        output: &mut Option<Option<i64>>,
+    ) -> Result<(), Abort> {
+        *output = Some(support::tx(operations).get(&handles.accounts, id)?.map(|account| account.balance()));
+        Ok(())
     }
 
     fn footprint(handles: &Handles, id: &u64, visit: &mut dyn FnMut(Touch<'_>)) -> bool {

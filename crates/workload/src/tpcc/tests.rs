@@ -217,13 +217,13 @@ fn a_payment_without_memory_is_no_rollback_of_the_users() {
         let (mut fits, handles) = (0, payment::handles(&db).expect("its tables"));
         let error = session.transact(|tx| {
             // The other writes of a payment are made once before, so that only the text lacks room.
-            payment::straight(support::operations(tx), &handles, &pay)?;
+            payment::straight(support::operations(tx), &handles, &pay, &mut None)?;
             tx.update(&tables.customer, &(1, 1, 1), |row| {
                 while row.set_c_data(&text).is_ok() {
                     fits += 1;
                 }
             })?;
-            payment::straight(support::operations(tx), &handles, &PaymentInput { h_number: 1, ..pay })
+            payment::straight(support::operations(tx), &handles, &PaymentInput { h_number: 1, ..pay }, &mut None)
         });
         let error = error.expect_err("the limit");
         assert!(matches!(error, TransactError::OutOfMemory { .. }), "{}: {error:?}", protocol.name);
