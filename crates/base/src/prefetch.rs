@@ -12,6 +12,17 @@ pub fn line(address: *const u8) {
     let _ = address;
 }
 
+/// Prefetches the first of the `bytes` bytes at `address`: one line at least, and `MAX` bytes at most.
+#[inline(always)]
+pub fn first_lines<const MAX: usize>(address: *const u8, bytes: usize) {
+    for begin in (0..MAX).step_by(crate::CACHE_LINE) {
+        line(address.wrapping_add(begin));
+        if begin + crate::CACHE_LINE >= bytes {
+            break;
+        }
+    }
+}
+
 /// Prefetches the `bytes` bytes at `address`.
 #[inline(always)]
 pub fn lines(address: *const u8, bytes: usize) {

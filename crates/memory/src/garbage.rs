@@ -302,7 +302,7 @@ impl Garbage {
             let Some(bag) = self.kept.pop_front_if(|bag| bag.until <= durable) else { return };
             for version in &bag.versions {
                 // For the links that are written now, and for the thread that allocates them next.
-                prefetch::lines(version.start.as_ptr(), version.bytes.min(FETCHED_MAX));
+                prefetch::first_lines::<FETCHED_MAX>(version.start.as_ptr(), version.bytes);
             }
             self.finish(bag, release);
         }

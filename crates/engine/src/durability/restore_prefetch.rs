@@ -48,5 +48,5 @@ enum Wave {
 }
 
 fn fetch_record(table: &Table, record: RecordPtr) {
-    prefetch::lines(record.as_ptr(), table.record_layout.record.min(BYTES_MAX));
+    prefetch::first_lines::<BYTES_MAX>(record.as_ptr(), table.record_layout.record);
 }

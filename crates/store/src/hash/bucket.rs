@@ -19,7 +19,6 @@ use crate::record::RecordPtr;
 use seriatim_base::word::{AtomicU64, Ordering};
 use seriatim_base::{Backoff, CACHE_LINE, prefetch};
 use seriatim_htm::word;
-use std::hint::select_unpredictable;
 use std::ptr::NonNull;
 
 /// Slots of a bucket.
@@ -230,15 +229,11 @@ fn find<const N: usize>(
 /// The record of a slot with this head: a guess, to prefetch.
 #[inline(always)]
 fn guess<const N: usize>(slots: &[AtomicU64; N], head: u64) -> Option<RecordPtr> {
-    // No branch depends on its position; slots are loaded once each, from the last to the first, so that the
-    // first match wins.
-    let mut guess = Slot::EMPTY;
-    for slot in slots.iter().rev() {
-        let slot = load(slot);
-        guess = select_unpredictable(slot.has(head), slot, guess);
-    }
-    // SAFETY: loaded from a line, or empty.
-    unsafe { guess.record() }
+    // No branch depends on a slot's position: the one that differs least from the head has it, if any has.
+    let differs = |slot| load(slot).0 ^ head << Slot::ADDRESS_BITS;
+    let least = slots.iter().map(differs).fold(u64::MAX, u64::min);
+    // SAFETY: the address of a slot that was loaded from a line.
+    if Slot(least).has(0) { unsafe { RecordPtr::from_bits(least) } } else { None }
 }
 
 /// A latch is held for a few stores, unless its holder lost the processor; then yield to it. Bounded by the

@@ -20,6 +20,7 @@ use seriatim_base::size::Size;
 use seriatim_base::word::{AtomicU64, Ordering};
 use seriatim_htm::Outside;
 use seriatim_memory::{Local, OutOfMemory};
+use std::hint::select_unpredictable;
 use std::ptr::NonNull;
 
 /// Buckets of a section: 32 KiB of them, the largest size class of `memory`. Small in tests, so that
@@ -40,42 +41,46 @@ fn section_buckets() -> u64 {
     SECTION.get() as u64
 }
 
-/// How many buckets there are: `level 16 | buckets 48`.
+/// `buckets 39 | mask 25`: how many there are, and the level bits that choose one: one more than the table has doubled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Extent(u64);
 
 impl Extent {
-    const BUCKETS_BITS: u32 = 48;
+    const MASK: u64 = (1 << HashValue::LEVELS) - 1;
 
     /// The extent of a table that was never split.
     pub(super) fn new(base: u64) -> Extent {
-        Extent(base)
+        Extent(base << HashValue::LEVELS | 1)
+    }
+
+    #[inline(always)]
+    fn mask(self) -> u64 {
+        self.0 & Extent::MASK
     }
 
     /// How often the table has doubled.
-    #[inline(always)]
     pub(super) fn level(self) -> u32 {
-        (self.0 >> Extent::BUCKETS_BITS) as u32
+        self.mask().trailing_ones() - 1
     }
 
     /// Buckets there are; the number of the next one.
     #[inline(always)]
     pub(super) fn buckets(self) -> u64 {
-        self.0 & ((1 << Extent::BUCKETS_BITS) - 1)
+        self.0 >> HashValue::LEVELS
     }
 
     /// The home of a key.
     #[inline(always)]
     pub(super) fn home(self, base: u64, hash: HashValue) -> u64 {
-        let first = hash.spread(base);
-        if self.0 == base {
+        let (first, buckets) = (hash.spread(base), self.buckets());
+        if buckets == base {
             return first;
         }
-        let (half, level_bits) = (base << self.level(), (2 << self.level()) - 1);
-        let finer = first + base * (hash.levels() & level_bits);
-        // A bucket that is not there yet has its records in the one it will split off, half the table before.
-        // No branch: it would go either way with equal chance.
-        finer - (half & u64::from(finer >= self.buckets()).wrapping_neg())
+        let bucket = |mask| first + base * (hash.levels() & mask);
+        let (finer, coarser) = (bucket(self.mask()), bucket(self.mask() >> 1));
+        // A bucket that is not there yet has its records in the one it will split off. No branch: it would go either
+        // way with equal chance.
+        select_unpredictable(finer < buckets, finer, coarser)
     }
 
     /// The bucket that splits next. Its keys with level bit [`Extent::level`] set move to bucket [`Extent::buckets`].
@@ -83,12 +88,13 @@ impl Extent {
         self.buckets() - (base << self.level())
     }
 
-    /// The extent after the next split; `None` if there are no level bits left.
+    /// The extent after the next split; `None` if there are no level bits left, or too many buckets.
     #[must_use]
     pub(super) fn grown(self, base: u64) -> Option<Extent> {
-        let (level, buckets) = (self.level(), self.buckets() + 1);
-        let level = if buckets == base << (level + 1) { level + 1 } else { level };
-        (level < HashValue::LEVELS).then_some(Extent(u64::from(level) << Extent::BUCKETS_BITS | buckets))
+        let (mask, buckets) = (self.mask(), self.buckets() + 1);
+        let mask = if buckets == base * (mask + 1) { mask << 1 | 1 } else { mask };
+        let fits = mask <= Extent::MASK && buckets >> (u64::BITS - HashValue::LEVELS) == 0;
+        fits.then_some(Extent(buckets << HashValue::LEVELS | mask))
     }
 
     pub(super) fn bits(self) -> u64 {

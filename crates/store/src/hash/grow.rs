@@ -161,11 +161,11 @@ impl<K: Hashed> Hash<K> {
 /// The slot was loaded from a line by a thread that has been online since.
 unsafe fn level_bit<K: Hashed>(slot: Slot, extent: Extent) -> bool {
     let level = extent.level();
-    if level < HashValue::TAG_LEVELS {
-        return slot.tag() >> level & 1 == 1;
-    }
-    // SAFETY: the caller's promise; an occupied slot names a record, whose key words rule 1 keeps.
-    let hash = unsafe { slot.record().map(|record: RecordPtr| K::hash(K::of(record))) };
+    let hash = match level < HashValue::TAG_LEVELS {
+        true => Some(HashValue(slot.tag())),
+        // SAFETY: the caller's promise; an occupied slot names a record, whose key words rule 1 keeps.
+        false => unsafe { slot.record().map(|record: RecordPtr| K::hash(K::of(record))) },
+    };
     hash.is_some_and(|hash| hash.levels() >> level & 1 == 1)
 }
 

@@ -1,9 +1,9 @@
 //! Hash values of keys, and the uses of their bits.
 //!
 //! ```text
-//! 63           32 31        17 16        0
-//! |    spread    |    tag     |   rest   |
-//!                         |8..|               levels: the low 8 bits of the tag, then the rest: 25 bits
+//! 63           32 31        15 14         0
+//! |    spread    |   rest     |    tag    |
+//!                |   levels: 25 bits   |7|
 //! ```
 //! *spread* selects one of the table's first buckets. One *level* bit is used up each time the table doubles.
 //! The *tag* is in a slot beside the record's address so that a lookup follows (almost) no wrong record.
@@ -33,7 +33,7 @@ pub(crate) trait Hashed: Kind {
 impl Hashed for Word8 {
     #[inline(always)]
     fn hash(probe: u64) -> HashValue {
-        HashValue(fold(fold(probe ^ SECRET[0], SECRET[1]) ^ SECRET[2], SECRET[3]))
+        HashValue(fold(fold(probe, SECRET[1]), SECRET[3]))
     }
 }
 
@@ -65,13 +65,13 @@ impl Hashed for Bytes {
 pub(crate) struct HashValue(pub(crate) u64);
 
 impl HashValue {
-    const TAG_SHIFT: u32 = 17;
     /// Bits of a tag.
-    pub(super) const TAG_BITS: u32 = 15;
+    const TAG_BITS: u32 = 15;
+    const LEVELS_SHIFT: u32 = 7;
     /// Level bits that are tag bits too.
-    pub(super) const TAG_LEVELS: u32 = 8;
+    pub(super) const TAG_LEVELS: u32 = Self::TAG_BITS - Self::LEVELS_SHIFT;
     /// The number of level bits. A table doubles at most as often.
-    pub(super) const LEVELS: u32 = Self::TAG_LEVELS + Self::TAG_SHIFT;
+    pub(super) const LEVELS: u32 = 32 - Self::LEVELS_SHIFT;
     /// One key in this many is counted.
     pub(super) const SAMPLING: u64 = 16;
 
@@ -84,20 +84,19 @@ impl HashValue {
     /// The tag.
     #[inline(always)]
     pub(super) fn tag(self) -> u64 {
-        self.0 >> Self::TAG_SHIFT & ((1 << Self::TAG_BITS) - 1)
+        self.0 & ((1 << Self::TAG_BITS) - 1)
     }
 
-    /// The level bits; the first doubling uses bit 0.
+    /// The level bits, and others above them. The first doubling uses bit 0.
     #[inline(always)]
     pub(super) fn levels(self) -> u64 {
-        let (tag, rest) = (self.0 >> Self::TAG_SHIFT, self.0 & ((1 << Self::TAG_SHIFT) - 1));
-        tag & ((1 << Self::TAG_LEVELS) - 1) | rest << Self::TAG_LEVELS
+        self.0 >> Self::LEVELS_SHIFT
     }
 
     /// Whether this key belongs to the sample that is counted. It depends on the key alone, so that linking and
     /// unlinking agree.
     #[inline(always)]
     pub(super) fn is_counted(self) -> bool {
-        self.0 >> 8 & (Self::SAMPLING - 1) == 0
+        self.0 >> 28 & (Self::SAMPLING - 1) == 0
     }
 }
