@@ -64,7 +64,7 @@ pub trait Operations: Path + Sized {
     fn get_at(&self, set: &TableSet, key: Key<'_>, columns: ColumnSet) -> Result<Option<RowPtr>, Abort> {
         match key {
             _ if set.cluster.is_on() => get_from_run(self, set, &key),
-            Key::Word8(key) => get_word(self, set, key, columns),
+            Key::Word8(key) if !Self::HOOKS => self.tx().found(get_word(self, set, key, columns)),
             key => get_any(self, set, &key, columns),
         }
     }
@@ -87,7 +87,7 @@ pub trait Operations: Path + Sized {
         let _call = enter(self, set)?;
         let rows = if set.is_plain_for(columns) && !(Self::HOOKS && tx.watching.get()) {
             match key {
-                Key::Word8(key) => update_word(self, set, key, columns)?,
+                Key::Word8(key) if !Self::HOOKS => tx.found(update_word(self, set, key, columns))?,
                 key => update_any(self, set, &key, columns)?,
             }
         } else if !Self::HOOKS
@@ -208,10 +208,18 @@ fn give(tx: &TxCore, set: &TableSet, key: &Key<'_>, row: Option<RowPtr>) -> Resu
     row.map(|row| tx.lend(set, row)).transpose()
 }
 
-/// Keys of one word go by register. One copy of this code for all tables stays in the instruction cache.
+/// Keys of one word, and their rows, go by register. One copy of this code for all tables stays in the instruction
+/// cache. [`TxCore::found`] says whether the operation was refused.
+// All that calls a function is behind a tail call, so that this function saves few registers.
 #[inline(never)]
-fn get_word<P: Path>(path: &P, set: &TableSet, key: u64, columns: ColumnSet) -> Result<Option<RowPtr>, Abort> {
-    get(path, set, Key::Word8(key), columns)
+fn get_word<P: Path>(path: &P, set: &TableSet, key: u64, columns: ColumnSet) -> Option<RowPtr> {
+    let read = || path.worker_mut().read_prefetched(&set.primary, Key::Word8(key));
+    path.tx().count_if_some(read).or_else(|| read_word(path, set, key, columns))
+}
+
+#[inline(never)]
+fn read_word<P: Path>(path: &P, set: &TableSet, key: u64, columns: ColumnSet) -> Option<RowPtr> {
+    read(path, &set.primary, Key::Word8(key), columns).ok().flatten()
 }
 
 #[inline(never)]
@@ -243,9 +251,10 @@ fn update<P: Path>(path: &P, set: &TableSet, key: Key<'_>, columns: ColumnUse) -
     Ok(rows)
 }
 
+/// As [`get_word`], of the row to change.
 #[inline(never)]
-fn update_word<P: Path>(path: &P, set: &TableSet, key: u64, columns: ColumnUse) -> Result<Option<Updating>, Abort> {
-    update(path, set, Key::Word8(key), columns)
+fn update_word<P: Path>(path: &P, set: &TableSet, key: u64, columns: ColumnUse) -> Option<Updating> {
+    update(path, set, Key::Word8(key), columns).ok().flatten()
 }
 
 #[inline(never)]

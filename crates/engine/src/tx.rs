@@ -309,6 +309,27 @@ impl TxCore {
         Ok(())
     }
 
+    /// Runs an operation that may do nothing, and counts it if it does something; not if the count has run out.
+    #[inline(always)]
+    pub(crate) fn count_if_some<R>(&self, operation: impl FnOnce() -> Option<R>) -> Option<R> {
+        if self.left.get() == 0 {
+            return None;
+        }
+        let result = operation()?;
+        self.left.set(self.left.get() - 1);
+        Some(result)
+    }
+
+    /// The result of an operation of a procedure: `None` if it found no row, or was refused. In the latter case the
+    /// count has run out, and the next operation is refused alike.
+    #[inline(always)]
+    pub(crate) fn found<R>(&self, row: Option<R>) -> Result<Option<R>, Abort> {
+        if row.is_none() && self.left.get() == 0 {
+            self.check()?;
+        }
+        Ok(row)
+    }
+
     #[cold]
     pub(crate) fn retry_or_stop<R>(
         &self,

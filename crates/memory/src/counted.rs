@@ -102,6 +102,15 @@ impl<T> CountedVec<T> {
         Ok(())
     }
 
+    /// Appends an item if there is room for it now.
+    #[inline(always)]
+    pub fn push_within(&mut self, item: T) -> Option<()> {
+        self.items.spare_capacity_mut().first_mut()?.write(item);
+        // SAFETY: the item was written behind the last one.
+        unsafe { self.items.set_len(self.items.len() + 1) };
+        Some(())
+    }
+
     /// Appends an item, whatever the bound. It is for lists that are as long as others, which would have been refused
     /// before, and for items that must be noted.
     #[inline(always)]

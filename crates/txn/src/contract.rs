@@ -519,6 +519,13 @@ pub trait Worker: Send {
     /// [`Worker::read`] of these keys will touch is requested.
     fn advance_prefetch(&mut self);
 
+    /// As [`Worker::read`], of a prefetched row that no other transaction has locked, and this one has not written.
+    /// `None` says nothing: the caller reads the row.
+    #[inline(always)]
+    fn read_prefetched(&mut self, _: &Table, _: Key<'_>) -> Option<RowPtr> {
+        None
+    }
+
     /// The row at `key`, if there is one, of which `columns` are read.
     ///
     /// # Errors

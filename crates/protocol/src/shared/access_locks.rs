@@ -35,6 +35,9 @@ pub trait AccessLocks: Send {
         word.is_removed()
     }
 
+    /// Whether [`AccessLocks::look`] looks at the record's header and at nothing else.
+    const LOCKLESS: bool = false;
+
     /// The settled TID word of a record and its row version, as [`record_header::settled_version`] finds them,
     /// once the record is locked if it has to be.
     ///
@@ -150,6 +153,8 @@ pub trait AccessLocks: Send {
 }
 
 impl AccessLocks for () {
+    const LOCKLESS: bool = true;
+
     #[inline(always)]
     fn look(
         &mut self,

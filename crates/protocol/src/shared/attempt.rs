@@ -52,7 +52,7 @@ impl LeafHints {
 pub struct Attempt<O = ()> {
     pub core: Core,
     pub leaf_hints: LeafHints,
-    prefetched: Prefetched,
+    pub prefetched: Prefetched,
     pub writes: WriteSet<O>,
     /// Nothing is linked before the decision.
     pub defers: bool,
@@ -111,6 +111,13 @@ impl<O: Origin> Attempt<O> {
         self.newest = self.newest.max(tid);
     }
 
+    /// The attempt saw a committed version of a record, or its deletion, and comes after it.
+    #[inline(always)]
+    pub fn note_seen(&mut self, record: RecordPtr, tid: Tid, absent: bool) {
+        self.newest = self.newest.max(tid);
+        self.seen = Seen { record: Some(record), tid, absent, own: false };
+    }
+
     /// A key of the table was found absent, or is given its first record: the attempt comes after whatever deleted it.
     #[inline]
     pub fn note_unlinked(&mut self, table: &Table) {
@@ -156,7 +163,7 @@ impl<O: Origin> Attempt<O> {
     pub fn prefetch(&mut self, table: &Table, key: Key<'_>, columns: ColumnSet) {
         let Attempt { core, leaf_hints, prefetched, .. } = self;
         let whole = table.fixed_columns.intersects(columns);
-        prefetched.begin(table, key, whole, leaf_hints, core.local.pinned());
+        prefetched.begin(table, key, whole, leaf_hints, &core.local);
     }
 
     /// Issues the next wave of prefetches.

@@ -54,6 +54,7 @@ const ELSEWHERE: OpError = OpError::execute(Reason::OtherPartition);
 
 impl<const PARTITIONED: bool> AccessLocks for Exclusive<PARTITIONED> {
     const PARTITIONED: bool = PARTITIONED;
+    const LOCKLESS: bool = true;
 
     #[inline(always)]
     fn look(

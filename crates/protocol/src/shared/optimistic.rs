@@ -301,6 +301,21 @@ impl<O: Origin> Optimistic<O> {
         }
     }
 
+    /// As [`Optimistic::read_record`], of a row that is there, if no one has locked, reserved or written it. Otherwise
+    /// `None`, and nothing has changed.
+    #[inline(always)]
+    pub(super) fn read_plain(&mut self, table: &Table, record: RecordPtr) -> Option<RowPtr> {
+        let is_simple = !O::CARRIED && O::Locks::LOCKLESS && self.locks.notes();
+        if !is_simple || self.base.writes.may_have(record) {
+            return None;
+        }
+        let by = self.base.by.at(table, record);
+        let (word, row_version) = record_header::plain_version(table, record)?;
+        self.reads.push_within(Read::new(table, record, word, by))?;
+        self.base.note_seen(record, word.tid(), false);
+        Some(record::row_of(table, row_version))
+    }
+
     #[inline(always)]
     fn read_record(&mut self, table: &Table, record: RecordPtr) -> Result<Option<RowPtr>, OpError> {
         if let Some(own) = self.base.writes.find(record) {

@@ -66,14 +66,17 @@ impl OwnIndex {
         if (value >> 32) as u32 == self.generation { value as u32 } else { NONE }
     }
 
+    /// Whether there may be an entry for `address`.
+    #[inline(always)]
+    pub fn may_have(&self, address: usize) -> bool {
+        let (word, bit) = filtered(hash(address));
+        self.filter[word] & bit != 0
+    }
+
     /// The newest entry for `address`; `address_of` gives an entry's address.
     #[inline(always)]
     pub fn find(&self, address: usize, address_of: impl Fn(usize) -> usize) -> Option<usize> {
-        let (word, bit) = filtered(hash(address));
-        if self.filter[word] & bit == 0 {
-            return None;
-        }
-        self.search(address, address_of)
+        if self.may_have(address) { self.search(address, address_of) } else { None }
     }
 
     #[inline(never)]

@@ -21,7 +21,7 @@ use std::sync::atomic::Ordering;
 
 use seriatim_base::prefetch;
 use seriatim_catalog::Key;
-use seriatim_memory::Pinned;
+use seriatim_memory::{Local, Pinned};
 use seriatim_store::{HashHint, RecordPtr, has_key};
 use seriatim_txn::Table;
 
@@ -151,27 +151,39 @@ impl Prefetched {
 
     /// The first wave for one row; `whole`: with its fixed part.
     #[inline(always)]
-    pub fn begin(&mut self, table: &Table, key: Key<'_>, whole: bool, leaf_hints: &mut LeafHints, pin: Pinned<'_>) {
-        if self.len == ROWS_MAX && !self.make_room() {
-            return;
+    pub fn begin(&mut self, table: &Table, key: Key<'_>, whole: bool, leaf_hints: &mut LeafHints, local: &Local) {
+        if self.len == ROWS_MAX {
+            if self.advanced < self.len {
+                return;
+            }
+            // All are on their way, so they are forgotten.
+            self.clear();
         }
-        let stage = match table.index.prefetch_bucket(key) {
-            Some(hint) => Stage(hint.bits() | u64::from(whole)),
-            None => look_up(table, key.anew(), whole, leaf_hints, pin),
-        };
+        match (table.index.prefetch_bucket(key), key) {
+            (Some(hint), _) => self.add(table, Stage(hint.bits() | u64::from(whole))),
+            // By register: a key in memory would be there in the other case too.
+            (None, Key::Word8(word)) => self.look_up_word(table, word, whole, leaf_hints, local.pinned()),
+            (None, key) => self.look_up(table, key, whole, leaf_hints, local.pinned()),
+        }
+    }
+
+    #[inline(always)]
+    fn add(&mut self, table: &Table, stage: Stage) {
+        self.slots[self.len] = Slot { table: table.into(), stage };
         self.tables |= bit(table);
-        self.slots[self.len % ROWS_MAX] = Slot { table: table.into(), stage };
         self.len += 1;
     }
 
-    /// Whether there is room once rows are forgotten that are all on their way.
-    #[cold]
-    fn make_room(&mut self) -> bool {
-        let complete = self.advanced == self.len;
-        if complete {
-            self.clear();
-        }
-        complete
+    #[inline(never)]
+    fn look_up_word(&mut self, table: &Table, key: u64, whole: bool, leaf_hints: &mut LeafHints, pin: Pinned<'_>) {
+        self.look_up(table, Key::Word8(key), whole, leaf_hints, pin);
+    }
+
+    /// As [`Prefetched::begin`], in an index without buckets.
+    #[inline(never)]
+    fn look_up(&mut self, table: &Table, key: Key<'_>, whole: bool, leaf_hints: &mut LeafHints, pin: Pinned<'_>) {
+        let found = table.index.get_near(key.anew(), leaf_hints.of(table, &key), pin);
+        self.add(table, found.map_or(Stage::NOTHING, |found| fetch_record(table, found, whole)));
     }
 
     /// The next wave for all rows.
@@ -206,35 +218,44 @@ impl Prefetched {
     /// The record with this key, if it is that of the next slot, or of one of the table's next few.
     #[inline(always)]
     pub fn find(&mut self, table: &Table, key: Key<'_>, pin: Pinned<'_>) -> Option<RecordPtr> {
+        if let found @ Some(_) = self.next(table, key, pin) {
+            self.pass_next();
+            return found;
+        }
         if self.tables & bit(table) == 0 {
             return None;
         }
-        if self.next < self.len {
-            let Slot { table: of, stage } = self.slots[self.next % ROWS_MAX];
-            if of == table.into() {
-                match stage.of_record() {
-                    // SAFETY: found in the table's index since the worker came online.
-                    Some(found) if unsafe { has_key(found, key) } => {
-                        self.next += 1;
-                        return Some(found);
-                    }
-                    // This slot probably belongs to the key: its wave has not run yet, or there is no record.
-                    None if stage != Stage::TAKEN => {
-                        self.next += 1;
-                        return None;
-                    }
-                    _ => {}
-                }
-            }
-        }
         self.find_ahead(table, key.anew(), pin)
+    }
+
+    /// The record with this key, if it is that of the next slot.
+    #[inline(always)]
+    pub fn next(&self, table: &Table, key: Key<'_>, _: Pinned<'_>) -> Option<RecordPtr> {
+        if self.next >= self.len {
+            return None;
+        }
+        let Slot { table: of, stage } = self.slots[self.next % ROWS_MAX];
+        if of != table.into() {
+            return None;
+        }
+        // SAFETY: found in the table's index since the worker came online.
+        stage.of_record().filter(|&found| unsafe { has_key(found, key) })
+    }
+
+    /// A lookup has used the next slot.
+    #[inline(always)]
+    pub fn pass_next(&mut self) {
+        self.next += 1;
     }
 
     /// As [`Prefetched::find`], if the key is not in the next slot. Drops the slots of its table before the one that is
     /// found.
     #[inline(never)]
     fn find_ahead(&mut self, table: &Table, key: Key<'_>, _: Pinned<'_>) -> Option<RecordPtr> {
-        if self.next == self.len {
+        let Slot { table: of, stage } = *self.slots[..self.len].get(self.next)?;
+        if of == table.into() && stage != Stage::TAKEN && stage.of_record().is_none() {
+            // This slot probably belongs to the key: its wave has not run yet, or there is no record.
+            self.pass_next();
             return None;
         }
         let of_table = |slot: &&mut Slot| slot.table == table.into();
@@ -260,7 +281,7 @@ impl Prefetched {
             (Some((at, _)), _) => {
                 ahead[..=at].iter_mut().filter(of_table).for_each(|slot| slot.stage = Stage::TAKEN);
             }
-            // This slot probably belongs to the key: its wave has not run yet, or there is no record.
+            // As above.
             (None, Some(at)) => ahead[at].stage = Stage::TAKEN,
             (None, None) => {}
         }
@@ -283,18 +304,11 @@ impl Prefetched {
     }
 }
 
-/// The record, whose index has no buckets.
-#[inline(never)]
-fn look_up(table: &Table, key: Key<'_>, whole: bool, leaf_hints: &mut LeafHints, pin: Pinned<'_>) -> Stage {
-    let found = table.index.get_near(key.anew(), leaf_hints.of(table, &key), pin);
-    found.map_or(Stage::NOTHING, |found| fetch_record(table, found, whole))
-}
-
 #[inline(always)]
 fn fetch_record(table: &Table, found: RecordPtr, whole: bool) -> Stage {
     let record_layout = &table.record_layout;
     let bytes = if whole { record_layout.record } else { record_layout.fixed };
-    prefetch::lines(found.as_ptr(), bytes.min(BYTES_MAX));
+    prefetch::first_lines::<BYTES_MAX>(found.as_ptr(), bytes);
     Stage::record(found)
 }
 
@@ -303,8 +317,9 @@ fn fetch_version(table: &Table, found: RecordPtr) {
     #[cfg(test)]
     tests::version_asked_for();
     let row_version = record_header::row_version(&table.record_layout, found).load(Ordering::Relaxed) as usize;
-    if row_version != 0 && !record::is_inline(table, found, row_version) {
-        prefetch::lines(row_version as *const u8, table.record_layout.row_version_bytes().min(BYTES_MAX));
+    // Without a row version, address zero is requested, to no effect.
+    if !record::is_inline(table, found, row_version) {
+        prefetch::first_lines::<BYTES_MAX>(row_version as *const u8, table.record_layout.row_version_bytes());
     }
 }
 
@@ -312,8 +327,8 @@ fn fetch_version(table: &Table, found: RecordPtr) {
 mod tests {
     use std::cell::Cell;
 
-    use seriatim_base::TableId;
-    use seriatim_catalog::{ColumnDef, ColumnSet, ColumnType, Organization, TableDef};
+    use seriatim_base::{TableId, Tid};
+    use seriatim_catalog::{ColumnDef, ColumnSet, ColumnType, ColumnUse, Organization, TableDef};
     use seriatim_htm::{Budget, Htm, HtmMode};
     use seriatim_memory::{Memory, Options};
     use seriatim_txn::{Environment, Inserted, Mode, NoRedo, OnExists, Outcome, Priority, Protocol, Worker};
@@ -434,6 +449,36 @@ mod tests {
             // A row that was not prefetched is not found, however often it is looked up.
             assert_eq!(self::found(organization, &[(0, 0), (1, 1)], &[(0, 9); 40]), [false; 40]);
         }
+    }
+
+    #[test]
+    fn a_prefetched_row_is_read_at_once_unless_it_is_locked_or_the_transactions_own() {
+        let (environment, tables) = tables(Organization::Hash);
+        let core = environment.core().expect("a free slot");
+        let (mut worker, table, key) =
+            (Silo::open(&Default::default(), &environment).worker(core), &tables[0], Key::Word8);
+        worker.begin(Mode::ReadWrite, Priority::NONE);
+        (0..4).for_each(|at| worker.prefetch(table, key(at / 2), ColumnSet::ALL));
+        assert_eq!(worker.read_prefetched(table, key(0)), None, "its wave has not run");
+        (0..2).for_each(|_| worker.advance_prefetch());
+        assert_eq!(worker.read_prefetched(table, key(1)), None, "it is not the next one");
+        assert_eq!(worker.read_prefetched(&tables[1], key(0)), None, "it was not prefetched");
+        let row = worker.read_prefetched(table, key(0));
+        let record = worker.seen().record.expect("the row is there");
+        assert!(row.is_some() && worker.newest() == worker.seen().tid && worker.newest() > Tid::ZERO);
+        // Locked, absent and removed.
+        for bit in [1, 2, 4] {
+            record_header::tid_word(&table.record_layout, record).fetch_xor(bit, Ordering::Relaxed);
+            assert_eq!(worker.read_prefetched(table, key(0)), None);
+            record_header::tid_word(&table.record_layout, record).fetch_xor(bit, Ordering::Relaxed);
+        }
+        assert_eq!(worker.read_prefetched(table, key(0)), row);
+        let updated = worker.update(table, key(1), ColumnUse::ALL).expect("no conflict").expect("a row");
+        assert_eq!(worker.read_prefetched(table, key(1)), None);
+        assert_eq!(worker.read(table, key(1), ColumnSet::ALL), Ok(Some(updated.after)));
+        let attempt = worker.attempt();
+        assert_eq!((attempt.reads.len(), attempt.base.prefetched_slots()), (2, (4, 4)));
+        assert!(matches!(worker.commit(&mut NoRedo), Ok(Outcome::Committed(_))));
     }
 
     #[test]

@@ -231,17 +231,36 @@ pub const LOOKS_MAX: u32 = 64;
 /// its deletion.
 #[inline(always)]
 pub fn settled_version(table: &Table, record: RecordPtr) -> Option<(TidWord, usize)> {
+    let (header, version) = words(table, record);
+    match look(header, version, |word| !word.is_locked()) {
+        found @ Some(_) => found,
+        None => settle_version(header, version),
+    }
+}
+
+/// As [`settled_version`], of a plain record: `None` if it is another, or changes.
+#[inline(always)]
+pub fn plain_version(table: &Table, record: RecordPtr) -> Option<(TidWord, usize)> {
+    let (header, version) = words(table, record);
+    look(header, version, TidWord::is_plain)
+}
+
+/// The TID word and the version word of a record.
+#[inline(always)]
+pub fn words<'t>(table: &Table, record: RecordPtr) -> (&'t AtomicU64, &'t AtomicU64) {
     let layout = &table.record_layout;
     // SAFETY: as in `tid_word` and `row_version`.
-    let (header, version) = unsafe { (layout.header_word(record, 0), layout.header_word(record, 1)) };
+    unsafe { (layout.header_word(record, 0), layout.header_word(record, 1)) }
+}
+
+/// The TID word and the row version, if the word is as wanted, and is the same afterwards.
+#[inline(always)]
+fn look(header: &AtomicU64, version: &AtomicU64, wanted: impl Fn(TidWord) -> bool) -> Option<(TidWord, usize)> {
     // ORDERING: pairs with the release store of the TID word at install.
     let word = TidWord(stepped(header).load(Ordering::Acquire));
     // ORDERING: pairs with the release store of the version word at install; orders the second look after it.
     let row_version = stepped(version).load(Ordering::Acquire) as usize;
-    if !word.is_locked() && stepped(header).load(Ordering::Relaxed) == word.0 {
-        return Some((word, row_version));
-    }
-    settle_version(header, version)
+    (wanted(word) && stepped(header).load(Ordering::Relaxed) == word.0).then_some((word, row_version))
 }
 
 /// As [`settled_version`], after a look that met a commit.

@@ -14,6 +14,7 @@ use seriatim_txn::{
 };
 
 use super::access_locks::AccessLocks;
+use super::attempt::Attempt;
 use super::gc::{self, Claim};
 use super::optimistic::Optimistic;
 use super::origin::Origin;
@@ -294,6 +295,21 @@ impl<V: Variant> seriatim_txn::Worker for Worker<V> {
     #[inline]
     fn advance_prefetch(&mut self) {
         self.attempt.base.advance_prefetch();
+    }
+
+    #[inline(always)]
+    fn read_prefetched(&mut self, table: &Table, key: Key<'_>) -> Option<RowPtr> {
+        if self.is_attentive() {
+            return None;
+        }
+        let Attempt { core, prefetched, .. } = &self.attempt.base;
+        let record = prefetched.next(table, key, core.local.pinned())?;
+        let row = match self.variant.view() {
+            None => self.attempt.read_plain(table, record),
+            Some(view) => read::read_newest(&mut self.attempt, table, record, view),
+        }?;
+        self.attempt.base.prefetched.pass_next();
+        Some(row)
     }
 
     #[inline(always)]

@@ -242,6 +242,12 @@ impl<O: Origin> WriteSet<O> {
         self.entries.is_empty()
     }
 
+    /// Whether there may be a write of this record.
+    #[inline(always)]
+    pub fn may_have(&self, record: RecordPtr) -> bool {
+        self.own.may_have(record.addr())
+    }
+
     #[inline]
     pub fn find(&self, record: RecordPtr) -> Option<usize> {
         self.own.find(record.addr(), |e| self.entries[e].record.addr())

@@ -117,8 +117,9 @@ impl versions::View for View {
     fn shows_newest(self, table: &Table, record: RecordPtr) -> Option<(usize, Tid)> {
         // ORDERING: as in `look`: the version word after the TID word. A version that was installed since has a number
         // above ours, and so has a deletion, which leaves the version word.
-        let word = TidWord(record_header::tid_word(&table.record_layout, record).load(Ordering::Acquire));
-        let newest = record_header::row_version(&table.record_layout, record).load(Ordering::Acquire) as usize;
+        let (header, version) = record_header::words(table, record);
+        let word = TidWord(header.load(Ordering::Acquire));
+        let newest = version.load(Ordering::Acquire) as usize;
         if !word.is_plain() {
             return None;
         }

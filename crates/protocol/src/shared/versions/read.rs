@@ -39,13 +39,24 @@ pub fn read<O: Origin, V: View>(
 ) -> Result<Option<RowPtr>, OpError> {
     let found = attempt.base.find(table, key.anew());
     if let Ok(record) = found
-        && let Some((row_version, tid)) = view.shows_newest(table, record)
+        && let row @ Some(_) = read_newest(attempt, table, record, view)
     {
-        attempt.base.newest = attempt.base.newest.max(tid);
-        attempt.base.seen = Seen { record: Some(record), tid, absent: false, own: false };
-        return Ok(Some(record::row_of(table, row_version)));
+        return Ok(row);
     }
     read_found(attempt, table, key, view, found)
+}
+
+/// The newest row of a record, if the view shows it and nothing is unusual about the record. Otherwise nothing changes.
+#[inline(always)]
+pub fn read_newest<O: Origin, V: View>(
+    attempt: &mut Optimistic<O>,
+    table: &Table,
+    record: RecordPtr,
+    view: V,
+) -> Option<RowPtr> {
+    let (row_version, tid) = view.shows_newest(table, record)?;
+    attempt.base.note_seen(record, tid, false);
+    Some(record::row_of(table, row_version))
 }
 
 /// As [`read`], of the record that a lookup found.
@@ -184,8 +195,7 @@ fn shown<O: Origin, V: View>(
 ) -> Result<Shown, OpError> {
     let (word, is_deleted) = view.look(table, record)?;
     if is_deleted {
-        attempt.base.newest = attempt.base.newest.max(word.tid());
-        attempt.base.seen = Seen { record: Some(record), tid: word.tid(), absent: true, own: false };
+        attempt.base.note_seen(record, word.tid(), true);
         return Ok(Shown::Deleted);
     }
     let newest = record_header::row_version(&table.record_layout, record).load(Ordering::Acquire) as usize;
@@ -193,9 +203,8 @@ fn shown<O: Origin, V: View>(
     // view includes them (rule 2).
     let found = unsafe { find(newest, |version| view.shows(version)) };
     if let Some((row_version, version)) = found {
-        attempt.base.newest = attempt.base.newest.max(version.tid);
         let absent = V::is_deletion(version);
-        attempt.base.seen = Seen { record: Some(record), tid: version.tid, absent, own: false };
+        attempt.base.note_seen(record, version.tid, absent);
         return Ok(if absent { Shown::Deleted } else { Shown::Row(record::row_of(table, row_version)) });
     }
     attempt.base.seen = Seen { record: Some(record), absent: true, ..Seen::default() };
