@@ -96,38 +96,40 @@ impl ColumnSet {
 /// The use of columns by an update.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ColumnUse {
-    /// Columns whose values it uses or sets.
-    pub used: ColumnSet,
+    /// Columns whose values it may use.
+    read: ColumnSet,
+    /// Columns that it may set. The old value of one that is not in `read` is not used.
+    written: ColumnSet,
     /// Those that it adds to and does nothing else with: neither the value before nor the sum is used.
     pub added: ColumnSet,
-    /// Columns of `used` that it sets blindly, if at all: the old value is not used.
-    pub set: ColumnSet,
 }
 
 impl ColumnUse {
     /// Any use of every column.
-    pub const ALL: ColumnUse = ColumnUse { used: ColumnSet::ALL, added: ColumnSet::EMPTY, set: ColumnSet::EMPTY };
+    pub const ALL: ColumnUse = ColumnUse { read: ColumnSet::ALL, written: ColumnSet::ALL, added: ColumnSet::EMPTY };
+
+    /// These columns are read, and neither set nor added to.
+    #[inline]
+    pub const fn reading(read: ColumnSet) -> ColumnUse {
+        ColumnUse { read, written: ColumnSet::EMPTY, added: ColumnSet::EMPTY }
+    }
 
     /// Additions to these columns, and no other use of any. Those that share a bit with others may be used in any way.
     pub fn adding(columns: impl IntoIterator<Item = ColumnId>) -> ColumnUse {
-        let mut adding = ColumnUse::default();
-        for column in columns {
-            let kind = if column.0 < SHARED { &mut adding.added } else { &mut adding.used };
-            kind.insert(column);
-        }
-        adding
+        let one = |column: ColumnId| match ColumnSet::of(column) {
+            shared if column.0 >= SHARED => shared.into(),
+            added => ColumnUse { added, ..ColumnUse::default() },
+        };
+        columns.into_iter().map(one).fold(ColumnUse::default(), ColumnUse::union)
     }
 
     /// These columns are set, and neither read nor added to. Those that share a bit with others may be used in any way.
     pub fn setting(columns: impl IntoIterator<Item = ColumnId>) -> ColumnUse {
-        let mut setting = ColumnUse::default();
-        for column in columns {
-            setting.used.insert(column);
-            if column.0 < SHARED {
-                setting.set.insert(column);
-            }
-        }
-        setting
+        let one = |column: ColumnId| match ColumnSet::of(column) {
+            shared if column.0 >= SHARED => shared.into(),
+            written => ColumnUse { written, ..ColumnUse::default() },
+        };
+        columns.into_iter().map(one).fold(ColumnUse::default(), ColumnUse::union)
     }
 
     /// The union of both uses. A column that one update sets, if at all, and that the other adds to may have
@@ -135,29 +137,46 @@ impl ColumnUse {
     #[must_use]
     #[inline]
     pub const fn union(self, other: ColumnUse) -> ColumnUse {
-        let (read, added) = (self.read().union(other.read()), self.added.union(other.added));
-        let set = self.set.union(other.set).intersection(read.union(added).complement());
-        ColumnUse { used: self.used.union(other.used), added, set }
+        let (written, added) = (self.written.union(other.written), self.added.union(other.added));
+        ColumnUse { read: self.read.union(other.read).union(written.intersection(added)), written, added }
     }
 
     /// Columns whose values it may use.
     #[inline]
     pub const fn read(self) -> ColumnSet {
-        self.used.intersection(self.set.complement())
+        self.read
     }
 
-    /// The columns of either kind.
+    /// Columns that it sets blindly, if at all: the old value is not used.
+    #[inline]
+    pub const fn set(self) -> ColumnSet {
+        self.written.intersection(self.read.complement())
+    }
+
+    /// Columns whose values it uses or sets.
+    #[inline]
+    pub const fn used(self) -> ColumnSet {
+        self.read.union(self.written)
+    }
+
+    /// Columns that it may change.
+    #[inline]
+    pub const fn changed(self) -> ColumnSet {
+        self.written.union(self.added)
+    }
+
+    /// The columns of any kind.
     #[inline]
     pub const fn either(self) -> ColumnSet {
-        self.used.union(self.added)
+        self.used().union(self.added)
     }
 }
 
 /// For columns that may be used in any way.
 impl From<ColumnSet> for ColumnUse {
     #[inline]
-    fn from(used: ColumnSet) -> ColumnUse {
-        ColumnUse { used, ..ColumnUse::default() }
+    fn from(columns: ColumnSet) -> ColumnUse {
+        ColumnUse { written: columns, ..ColumnUse::reading(columns) }
     }
 }
 
@@ -189,14 +208,30 @@ mod tests {
     fn a_column_that_is_set_and_read_or_added_to_is_not_set_blindly() {
         let column = ColumnId(3);
         let [set, added] = [ColumnUse::setting([column]), ColumnUse::adding([column])];
-        let read = ColumnUse::from(ColumnSet::of(column));
+        let read = ColumnUse::reading(ColumnSet::of(column));
+        let used = ColumnUse::from(ColumnSet::of(column));
         assert!(set.read().is_empty() && set.union(set).read().is_empty());
-        for other in [added, read, added.union(read)] {
+        for other in [added, read, added.union(read), used] {
             for both in [set.union(other), other.union(set), set.union(other).union(set)] {
-                assert!(both.read().contains(column) && both.set.is_empty(), "{both:?}");
+                assert!(both.read().contains(column) && both.set().is_empty(), "{both:?}");
             }
         }
         let apart = set.union(ColumnUse::adding([ColumnId(4)]));
-        assert!(apart.read().is_empty() && apart.set.contains(column));
+        assert!(apart.read().is_empty() && apart.set().contains(column));
+    }
+
+    #[test]
+    fn a_column_that_is_only_read_is_not_changed() {
+        let [one, other] = [3, 100].map(|column| ColumnSet::of(ColumnId(column)));
+        let read = ColumnUse::reading(one.union(other));
+        assert!(read.changed().is_empty() && read.used() == read.either());
+        for change in [ColumnUse::setting, ColumnUse::adding] {
+            let both = read.union(change([ColumnId(4)]));
+            assert_eq!((both.changed(), both.read()), (ColumnSet::of(ColumnId(4)), read.read()));
+            assert_eq!(read.union(change([ColumnId(100)])).changed(), other);
+            assert_eq!(change([ColumnId(100)]), other.into(), "it shares a bit");
+        }
+        assert_eq!(ColumnUse::from(one).changed(), one);
+        assert_eq!(ColumnUse::ALL.changed(), ColumnSet::ALL);
     }
 }

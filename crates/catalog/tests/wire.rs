@@ -249,7 +249,8 @@ fn an_update_is_put_after_another_unless_it_used_what_that_changed() {
             let column = ColumnId(at as u16);
             match does(at) {
                 Does::Nothing => {}
-                Does::Reads | Does::Sets => uses.used.insert(column),
+                Does::Reads => uses = uses.union(ColumnUse::reading(ColumnSet::of(column))),
+                Does::Sets => uses = uses.union(ColumnSet::of(column).into()),
                 Does::SetsBlindly => uses = uses.union(ColumnUse::setting([column])),
                 Does::Adds => uses = uses.union(ColumnUse::adding([column])),
             }
@@ -270,7 +271,7 @@ fn an_update_is_put_after_another_unless_it_used_what_that_changed() {
             if changed && is_set {
                 value = ours[at].clone();
                 counts[3].update(|count| count + 1);
-            } else if changed && uses.used.contains(id) {
+            } else if changed && uses.used().contains(id) {
                 wanted = None;
             } else if matches!(does(at), Does::Sets | Does::SetsBlindly) || does(at) == Does::Adds && !changed {
                 value = ours[at].clone();
@@ -291,13 +292,13 @@ fn an_update_is_put_after_another_unless_it_used_what_that_changed() {
         let refutes = |at: usize| {
             let column = ColumnId(at as u16);
             let changed = changes[at] && table.is_updatable(column) && !is_same(&base[at], &newer[at]);
-            changed && uses.used.contains(column)
+            changed && uses.used().contains(column)
         };
         let agree = !(0..base.len()).any(refutes);
         // SAFETY: rows of the table, the last one private.
         let (agreed, merged) = unsafe {
             let (base, newer) = (base_row.block.row(), newer_row.row());
-            (base_row.wire.agree(base, newer, uses.used), base_row.wire.merge(base, newer, after.as_mut_ptr(), uses))
+            (base_row.wire.agree(base, newer, uses.used()), base_row.wire.merge(base, newer, after.as_mut_ptr(), uses))
         };
         prop_assert_eq!(agreed, agree);
         prop_assert_eq!(merged, wanted.is_some());

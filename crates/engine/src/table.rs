@@ -150,7 +150,7 @@ impl TableSet {
     /// Whether each row is a record, and an update with this use of columns changes no index.
     #[inline(always)]
     pub(crate) fn is_plain_for(&self, columns: ColumnUse) -> bool {
-        !self.cluster.is_on() && !self.indexed.intersects(columns.either())
+        !self.cluster.is_on() && !self.indexed.intersects(columns.changed())
     }
 
     /// Whether a write can fail after the row was written.
@@ -162,7 +162,7 @@ impl TableSet {
     /// The columns that an update of these columns reads or changes, with those of the indexes that it must
     /// maintain.
     pub(crate) fn with_indexed(&self, columns: ColumnUse) -> ColumnUse {
-        let followed = self.indexes.iter().filter(|index| index.columns.intersects(columns.either()));
+        let followed = self.indexes.iter().filter(|index| index.columns.intersects(columns.changed()));
         followed.fold(columns, |all, index| all.union(index.columns.into()))
     }
 

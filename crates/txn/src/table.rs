@@ -164,14 +164,14 @@ impl Commuting {
     pub fn defers(&self, columns: ColumnUse) -> bool {
         !columns.added.is_empty()
             && columns.added.is_subset(self.deferrable())
-            && columns.used.bits() & !self.steady.load(Ordering::Relaxed) == 0
+            && columns.used().bits() & !self.steady.load(Ordering::Relaxed) == 0
     }
 
     /// Whether an update with this use of columns conflicts with nothing that a procedure does.
     #[inline]
     pub fn allows(&self, columns: ColumnUse) -> bool {
         columns.added.bits() & !self.sums.load(Ordering::Relaxed) == 0
-            && columns.used.bits() & !self.steady.load(Ordering::Relaxed) == 0
+            && columns.used().bits() & !self.steady.load(Ordering::Relaxed) == 0
             && !columns.added.is_empty()
     }
 }

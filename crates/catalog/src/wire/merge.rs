@@ -140,10 +140,10 @@ impl RowWire {
                     }
                     return true;
                 }
-                if columns.used.contains(field.column()) {
+                if columns.used().contains(field.column()) {
                     // A column with its old value was not set, or was set to that value: it is not known
                     // which.
-                    return columns.set.contains(field.column()) && field.differs(old, after);
+                    return columns.set().contains(field.column()) && field.differs(old, after);
                 }
                 let added = if columns.added.contains(field.column()) { field.added(old, after) } else { None };
                 if added.is_none() && field.differs(old, after) {

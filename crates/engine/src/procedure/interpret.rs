@@ -169,7 +169,7 @@ impl Operate for Reference<'_> {
         let table = self.table(table)?;
         let (codec, target) = table.keys_of(operation)?;
         let key = table.key_of(codec, target, &key)?;
-        let wanted = self.columns(operation).used;
+        let wanted = self.columns(operation).used();
         let row = match target {
             Target::Rows => self.tx.read_row(&table.set, key.as_key(), wanted)?,
             Target::Index(at) => self.tx.read_by(&table.set, at, key.as_key(), wanted)?,
@@ -239,7 +239,7 @@ impl Operate for Reference<'_> {
             codec.range_of_values(key).map_err(|error| EvaluationError::Type(error.to_string()))
         };
         let (wanted, direction) =
-            (self.columns(operation).used, if reverse { Direction::Backward } else { Direction::Forward });
+            (self.columns(operation).used(), if reverse { Direction::Backward } else { Direction::Forward });
         let is_hash = |at: usize| table.set.definition.indexes[at].organization == Organization::Hash;
         let scan = match (target, keys) {
             (Target::Index(at), Keys::Prefix(key)) if is_hash(at) => {

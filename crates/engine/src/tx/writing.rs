@@ -528,6 +528,11 @@ pub(crate) fn change_row<P: Path>(
     let mut out_of_line_values = OutOfLineValues::of(tx, set);
     // SAFETY: a private row version of the table's layout; access rule 2 excludes other operations while it is written.
     let writer = unsafe { RowWriter::for_update(rows.after.as_ptr(), &mut out_of_line_values) }.only(columns.either());
+    let change = |writer: RowWriter<'_>| {
+        let dirty = change(writer);
+        debug_assert!(dirty.is_subset(columns.changed()), "{dirty:?} are set, of {columns:?}");
+        dirty
+    };
     if !P::HOOKS {
         return Ok(change(writer));
     }

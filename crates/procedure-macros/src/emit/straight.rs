@@ -349,7 +349,7 @@ impl<'p> Emitter<'p> {
         let (handles, columns, id) = (own("handles"), own("columns"), operation.id.index());
         match operation.kind {
             OperationKind::Update { .. } => quote!(#handles.#columns[#id]),
-            _ => quote!(#handles.#columns[#id].used),
+            _ => quote!(#handles.#columns[#id].used()),
         }
     }
 

@@ -36,7 +36,7 @@ pub fn deferrable(plans: &[&Plan], absent: impl Fn(usize) -> bool, clustered: im
         agreed.is_some_and(|agreed| own.commutes.iter().all(|sum| agreed.sums.contains(sum)))
     };
     // Updates are recognized by their columns, and those behind the 63rd share one bit.
-    let is_known = |own: &Access| ColumnUse::adding(own.commutes.iter()).used.is_empty();
+    let is_known = |own: &Access| ColumnUse::adding(own.commutes.iter()).used().is_empty();
     let (mut chosen, mut refused) = (BTreeSet::new(), Vec::new());
     // A column without other uses is published apart from the rest anyway.
     for &(end, own) in additions.iter().filter(|(end, own)| !is_lone(*end, own)) {

@@ -168,7 +168,7 @@ impl Late {
             return None;
         }
         let (_, newer) = newest(table, note.record)?;
-        let is_same = newer == note.row_version || rebase::agree(table, note.row_version, newer, note.columns.used);
+        let is_same = newer == note.row_version || rebase::agree(table, note.row_version, newer, note.columns.used());
         is_same.then_some((entry, newer))
     }
 

@@ -335,7 +335,7 @@ impl<O: Origin> Optimistic<O> {
         let table = base.table.get();
         let (now, newer) = newer::<O>(table, self.reads[entry].record())?;
         let regardless = self.base.core.injects(Fault::RebaseRegardless);
-        if !agree(table, base.row_version, newer, base.columns.used) && !regardless {
+        if !agree(table, base.row_version, newer, base.columns.used()) && !regardless {
             return None;
         }
         self.base.note_tid(table, now.tid());
@@ -383,7 +383,7 @@ impl<O: Origin> Optimistic<O> {
     pub fn columns_read(&self) -> Vec<ColumnSet> {
         let mut columns = vec![ColumnSet::ALL; self.reads.len()];
         for base in self.bases.reads.iter() {
-            columns[base.entry as usize] = of_read(base.table.get(), base.columns.used);
+            columns[base.entry as usize] = of_read(base.table.get(), base.columns.used());
         }
         columns
     }

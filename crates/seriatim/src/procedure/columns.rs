@@ -44,11 +44,16 @@ fn look(tx: &Tx, id: u32, serial: u32, shelf: u32) -> Result<(i64, u64), Abort> 
         part.price
     })?;
     tx.update::<Part>(id, |part| part.shelf = shelf)?;
+    tx.update::<Part>(id, |part| part.stock = i64::from(part.weight))?;
     Ok((sum + price, count))
 }
 
 fn set(columns: &[u16]) -> ColumnUse {
     columns.iter().map(|column| ColumnId(*column)).collect::<ColumnSet>().into()
+}
+
+fn reading(columns: &[u16]) -> ColumnUse {
+    ColumnUse::reading(columns.iter().map(|column| ColumnId(*column)).collect())
 }
 
 fn adding(columns: &[u16]) -> ColumnUse {
@@ -125,8 +130,10 @@ fn procedures_ask_for_the_columns_of_their_plan() {
         (Kind::Get, set(&[])),
         (Kind::Scan, set(&[STOCK])),
         (Kind::Update, adding(&[STOCK])),
-        (Kind::Update, set(&[STOCK, PRICE])),
+        (Kind::Update, reading(&[STOCK, PRICE]).union(ColumnUse::setting([ColumnId(PRICE)]))),
         (Kind::Update, set(&[SHELF, WEIGHT])),
+        // An indexed column is read, and the index stays.
+        (Kind::Update, reading(&[WEIGHT]).union(ColumnUse::setting([ColumnId(STOCK)]))),
     ];
     let arguments = (1, 12, 1);
     let mut results = Vec::new();

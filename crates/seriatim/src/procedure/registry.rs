@@ -142,7 +142,7 @@ fn columns(plan: &Plan, at: usize) -> ColumnUse {
     let operation = &plan.operations[at];
     let Some(own) = operation.accesses.first() else { return ColumnUse::default() };
     let used: ColumnSet = own.reads.iter().collect();
-    let used = ColumnUse::from(used).union(ColumnUse::setting(own.writes.iter()));
+    let used = ColumnUse::reading(used).union(ColumnUse::setting(own.writes.iter()));
     let added = ColumnUse::adding(own.commutes.iter());
     let added = if analysis::adds_once(plan, at) { added } else { added.either().into() };
     used.union(added)
