@@ -132,17 +132,6 @@ impl TableSet {
         self.primary.codec.encode_rest(row, self.cluster.columns.into())
     }
 
-    /// Whether the row at a position of the run of its prefix has this key.
-    #[inline(always)]
-    fn is_at(&self, run: Run, at: usize, key: u128) -> bool {
-        let there = match self.cluster.word {
-            // SAFETY: as in `key_at`.
-            Some(word) => unsafe { word.load(self.cluster.row(run, at)) }.into(),
-            None => self.suffix_at(run, at),
-        };
-        there == key & self.cluster.suffix
-    }
-
     /// The position of the row with this key in the run of its prefix, or the position where it would be inserted.
     #[inline]
     fn search(&self, run: Run, key: u128) -> Result<usize, usize> {
@@ -235,8 +224,10 @@ pub(crate) struct OpenRun {
     left: Cell<usize>,
     /// The key of the last row, where `left` is not zero.
     last: Cell<u128>,
-    /// The position behind the row that was changed last: rows are often changed in their order.
-    next: Cell<usize>,
+    /// The row behind the one that was changed last, and the end of the rows: rows are often changed in their order.
+    /// Equal if rows must not be changed in place without a look at the other fields.
+    next: Cell<*mut u8>,
+    end: Cell<*mut u8>,
     /// The first run that was prefetched last: consecutive rows of one prefix prefetch it once.
     fetched: Cell<(*const TableSet, u128)>,
     /// A table, and how many rows are going to be inserted into it: see [`TxCore::expect_rows`].
@@ -254,7 +245,8 @@ impl Default for OpenRun {
             is_lent: Cell::new(false),
             left: Cell::new(0),
             last: Cell::new(0),
-            next: Cell::new(0),
+            next: Cell::new(std::ptr::null_mut()),
+            end: Cell::new(std::ptr::null_mut()),
             fetched: Cell::new((std::ptr::null(), 0)),
             expected: Cell::new((std::ptr::null(), 0)),
         }
@@ -298,6 +290,7 @@ impl OpenRun {
     pub(crate) fn lend(&self, run: Run) {
         if self.address.get() == run.address() {
             self.is_lent.set(true);
+            self.next.set(self.end.get());
         }
     }
 
@@ -309,16 +302,29 @@ impl OpenRun {
         self.is_alone.set(is_alone);
         self.is_lent.set(false);
         self.left.set(0);
-        self.next.set(0);
+        self.next.set(self.end.get());
     }
 
-    /// The position of the row with this key in the open run.
+    /// The rows from this position on are the next ones to be changed in place.
+    #[inline]
+    fn go_on(&self, cluster: &Cluster, run: Run, at: usize) {
+        self.next.set(cluster.row(run, at));
+        self.end.set(cluster.row(run, run.len()));
+    }
+
+    /// The next row, if it has this key and can be changed in place.
     #[inline(always)]
-    fn position(&self, set: &TableSet, run: Run, key: u128) -> Option<usize> {
-        let next = self.next.get();
-        let at = if next < run.len() && set.is_at(run, next, key) { next } else { set.search(run, key).ok()? };
-        self.next.set(at + 1);
-        Some(at)
+    fn next_row(&self, set: &TableSet, key: Key<'_>) -> Option<RowPtr> {
+        let (row, word) = (self.next.get(), set.cluster.word?);
+        if !std::ptr::eq(self.set.get(), set) || row == self.end.get() {
+            return None;
+        }
+        // SAFETY: a row of the open run, which is of this table.
+        if self.key.get() | u128::from(unsafe { word.load(row) }) != bits(key) {
+            return None;
+        }
+        self.next.set(row.wrapping_add(set.cluster.row_bytes()));
+        RowPtr::new(row)
     }
 
     /// The run to which the last row was appended, if a row with this key comes behind that one and there is room.
@@ -496,6 +502,7 @@ impl TxCore {
         let Located { key, run } = located;
         let (open, cluster) = (&self.open_run, &set.cluster);
         open.left.set(0);
+        open.next.set(open.end.get());
         if open.is(run) {
             let is_free = change == Change::Append || !open.is_lent.get();
             if is_free && run.room(cluster.row_bytes()) >= rows {
@@ -730,21 +737,31 @@ impl TxCore {
         let Ok(at) = set.search(located.run, key) else { return Ok(None) };
         let before = self.keep_before(set, set.cluster.row(located.run, at));
         let run = self.own_run(set, located, located.run.len(), Change::Any)?;
-        self.open_run.next.set(at + 1);
+        if set.has_runs_alone() && self.open_run.is_alone.get() {
+            self.open_run.go_on(&set.cluster, run, at + 1);
+        }
         let rows = RowPtr::new(before).zip(RowPtr::new(set.cluster.row(run, at)));
         Ok(rows.map(|(before, after)| seriatim_txn::Updating { before, after }))
     }
 
     /// The row at a key of a clustered table without indexes, if it can be changed in place and its old version
     /// is not needed. The run must be the transaction's own copy, and the only one of its prefix.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn own_row(&self, set: &TableSet, key: Key<'_>) -> Option<RowPtr> {
+        self.open_run.next_row(set, key.anew()).or_else(|| self.find_own_row(set, key))
+    }
+
+    /// As [`TxCore::own_row`], if it is not the next one.
+    #[inline(never)]
+    fn find_own_row(&self, set: &TableSet, key: Key<'_>) -> Option<RowPtr> {
         if !set.has_runs_alone() || self.open_run.is_lent.get() {
             return None;
         }
         let key = bits(key);
         let Located { run, .. } = self.open_run.covering(set, key)?;
-        RowPtr::new(set.cluster.row(run, self.open_run.position(set, run, key)?))
+        let at = set.search(run, key).ok()?;
+        self.open_run.go_on(&set.cluster, run, at + 1);
+        RowPtr::new(set.cluster.row(run, at))
     }
 
     /// Deletes the row at a key of a clustered table. Returns the deleted row, which is readable until the next
@@ -1012,6 +1029,45 @@ mod tests {
             };
             engine.runner().transact(work).expect("no conflict");
         }
+    }
+
+    #[test]
+    fn the_next_row_is_found_where_it_lies_and_only_if_it_may_be_changed() {
+        let (engine, lines) = lines();
+        let insert = |tx: &TxCore| {
+            let numbers = (1..3).flat_map(|order| (0..4).map(move |number| (order, number)));
+            numbers.into_iter().try_for_each(|(order, number)| tx.insert_dyn(&lines, &values(order, number, 0)))
+        };
+        engine.runner().transact(insert).expect("no conflict");
+        let codec = &lines.set.primary.codec;
+        let own = |tx: &TxCore, order, number| {
+            let key = codec.encode_values(&key(order, number)).expect("a key");
+            tx.own_row(&lines.set, key.as_key()).map(RowPtr::as_ptr)
+        };
+        let place = |tx: &TxCore, at| {
+            // SAFETY: the run that the transaction has open.
+            let run = unsafe { Run::at(tx.open_run.address.get()) };
+            Some(lines.set.cluster.row(run, at))
+        };
+        let work = |tx: &TxCore| {
+            increment(tx, &lines, 1, 0)?;
+            assert_eq!(own(tx, 2, 1), None, "the row is of another run");
+            assert_eq!([1, 2].map(|n| own(tx, 1, n)), [1, 2].map(|at| place(tx, at)));
+            tx.get_dyn(&lines, &key(1, 0))?;
+            assert_eq!(own(tx, 1, 3), None, "a row was given out");
+            increment(tx, &lines, 1, 1)?;
+            assert_eq!(own(tx, 1, 2), place(tx, 2), "the copy is new");
+            tx.savepoint()?;
+            assert_eq!(own(tx, 1, 3), None, "the savepoint keeps the copy");
+            increment(tx, &lines, 1, 1)?;
+            assert_eq!(own(tx, 1, 2), place(tx, 2));
+            tx.delete_dyn(&lines, &key(1, 1))?;
+            assert_eq!([3, 2].map(|n| own(tx, 1, n)), [2, 1].map(|at| place(tx, at)), "rows have moved");
+            tx.delete_dyn(&lines, &key(1, 3))?;
+            assert_eq!(own(tx, 1, 3), None, "it is deleted");
+            Ok(())
+        };
+        engine.runner().transact(work).expect("no conflict");
     }
 
     #[test]
