@@ -69,6 +69,20 @@ pub trait Operations: Path + Sized {
         }
     }
 
+    /// The first row with a key between two keys, both included. `None` if there is no row, or it takes a scan to find
+    /// it.
+    ///
+    /// # Errors
+    /// A conflict.
+    #[inline(always)]
+    fn first_at(&self, set: &TableSet, (low, high): (Key<'_>, Key<'_>)) -> Result<Option<RowPtr>, Abort> {
+        // Scans are recorded, watched, and know of runs.
+        if Self::HOOKS || set.cluster.is_on() {
+            return Ok(None);
+        }
+        first(self, &set.primary, &low, &high)
+    }
+
     /// Updates the row at `key` by `change`, which reads and sets only these columns, and returns those that it
     /// set. `change` is not called if there is no such row.
     ///
@@ -225,6 +239,11 @@ fn read_word<P: Path>(path: &P, set: &TableSet, key: u64, columns: ColumnSet) ->
 #[inline(never)]
 fn get_any<P: Path>(path: &P, set: &TableSet, key: &Key<'_>, columns: ColumnSet) -> Result<Option<RowPtr>, Abort> {
     get(path, set, *key, columns)
+}
+
+#[inline(never)]
+fn first<P: Path>(path: &P, table: &Table, low: &Key<'_>, high: &Key<'_>) -> Result<Option<RowPtr>, Abort> {
+    operate(path, |worker| worker.first(table, (*low, *high)))
 }
 
 /// The row to change, of a table of records whose update with this use of columns changes no index.

@@ -6,7 +6,7 @@ use crate::node_version::NodeVersion;
 use crate::observer::Observer;
 use crate::record::{Bytes, Kind, RecordPtr, Word8, Word16, read_key, wrong_class};
 use crate::statistics::IndexStatistics;
-use crate::tree::{LeafHint, Tree, size};
+use crate::tree::{Head, LeafHint, Tree, size};
 use crate::walk::Walk;
 use seriatim_base::word::AtomicU64;
 use seriatim_catalog::{Key, KeyClass, Organization};
@@ -282,9 +282,45 @@ impl Index {
 
     /// Unlinks exactly `record`; `false` if `key` has no or another record, or it is to stay for now
     /// ([`Observer::EMPTIES`]). The caller retires the record.
-    #[inline]
     pub fn remove<O: Observer>(&self, cx: &mut StoreCx<'_>, key: Key<'_>, record: RecordPtr, observer: &mut O) -> bool {
-        on!(&self.0, index, K => index.remove(cx, K::probe(key), record, observer))
+        self.remove_near(cx, key, &mut LeafHint::default(), record, observer)
+    }
+
+    /// As [`Index::remove`], beginning at the leaf that `leaf_hint` was last used for; a hash table ignores it.
+    #[inline]
+    pub fn remove_near<O: Observer>(
+        &self,
+        cx: &mut StoreCx<'_>,
+        key: Key<'_>,
+        leaf_hint: &mut LeafHint,
+        record: RecordPtr,
+        observer: &mut O,
+    ) -> bool {
+        on!(
+            &self.0,
+            index,
+            K => tree index.remove_near(cx, K::probe(key), leaf_hint, record, observer),
+            hash index.remove(cx, K::probe(key), record, observer)
+        )
+    }
+
+    /// The first records of the keys from `low` to `high`, and the node version that proves that no others come before
+    /// them. `None` if that takes a scan, or for a hash table. The leaf becomes that of `leaf_hint`.
+    // Not inlined, for the reason of `get_near`.
+    #[inline(never)]
+    pub fn head_near(
+        &self,
+        low: Key<'_>,
+        high: Key<'_>,
+        leaf_hint: &mut LeafHint,
+        pin: Pinned<'_>,
+    ) -> Option<(Head, NodeVersion)> {
+        on!(
+            &self.0,
+            index,
+            K => tree index.head_near(K::probe(low), K::probe(high), leaf_hint, pin),
+            hash { let _ = (index, low, high, leaf_hint, pin); None }
+        )
     }
 
     /// Positions `cursor` before the keys between `low` and `high` in `direction`.

@@ -592,6 +592,15 @@ pub trait Worker: Send {
     /// A conflict, or the lock to wait for.
     fn scan_next(&mut self, table: &Table, scan: &mut Scan, columns: ColumnSet) -> Result<Option<RowPtr>, OpError>;
 
+    /// The first row with a key between two keys, both included, as a scan would find it. `None` if there is no row, or
+    /// it takes a scan to find it.
+    ///
+    /// # Errors
+    /// A conflict, or the lock to wait for.
+    fn first(&mut self, _table: &Table, _range: (Key<'_>, Key<'_>)) -> Result<Option<RowPtr>, OpError> {
+        Ok(None)
+    }
+
     /// Which version the last operation saw.
     fn seen(&self) -> Seen;
 

@@ -329,6 +329,12 @@ impl<'p> Emitter<'p> {
                     false => quote_spanned!(at=> #tx.delete_if(#table, &#key)?.is_ok()),
                 }
             }
+            OperationKind::Scan { take: Take::First, range: KeyRange::Prefix(prefix), reverse: false, limit: None }
+                if index.is_none() =>
+            {
+                let prefix = self.code.expression(&prefix.value);
+                quote_spanned!(at=> #library::support::first_of(#operations, #table, &#prefix, #columns)?)
+            }
             OperationKind::Scan { take: Take::First, .. } => {
                 let rows = self.rows(operation);
                 quote_spanned!(at=> #library::support::first(#rows)?)

@@ -415,7 +415,7 @@ fn take_back<O: Origin>(core: &mut Core, write: &Write<O>, claim: &impl Claim) {
 
 #[inline(never)]
 fn unlink_placeholder<O: Origin>(core: &mut Core, write: &Write<O>, claim: &impl Claim) {
-    gc::look(core, write.table(), write.record, TidWord::PLACEHOLDER, claim);
+    gc::look(core, write.table(), write.record, &mut LeafHint::default(), TidWord::PLACEHOLDER, claim);
 }
 
 /// Queues a record that `write` deleted, unless another party owes it a look already. Returns the number of

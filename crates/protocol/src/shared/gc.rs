@@ -10,10 +10,10 @@
 use std::ptr::NonNull;
 
 use seriatim_base::{Tid, abort_on_unwind};
-use seriatim_store::{RecordPtr, Tidy};
+use seriatim_store::{LeafHint, RecordPtr, Tidy, read_key};
 use seriatim_txn::{Core, Table};
 
-use super::attempt::Attempt;
+use super::attempt::{Attempt, LeafHints};
 use super::origin::Origin;
 use super::record;
 use super::record_header::TidWord;
@@ -39,12 +39,12 @@ pub fn collect<O: Origin>(attempt: &mut Attempt<O>, claim: &impl Claim, most: us
     attempt.core.forget_undurable_deletions();
     if attempt.core.local.has_ready() {
         let due = attempt.due(most);
-        collect_ready(&mut attempt.core, claim, due);
+        collect_ready(&mut attempt.core, &mut attempt.leaf_hints, claim, due);
     }
 }
 
 #[inline(never)]
-fn collect_ready(core: &mut Core, claim: &impl Claim, most: usize) {
+fn collect_ready(core: &mut Core, leaf_hints: &mut LeafHints, claim: &impl Claim, most: usize) {
     // Until one cannot be decided yet: those behind it are younger, and with one worker a grace period is over at once.
     for _ in 0..most {
         let Some([table, address, word]) = core.local.ready() else { return };
@@ -58,7 +58,9 @@ fn collect_ready(core: &mut Core, claim: &impl Claim, most: usize) {
         let (table, record) =
             unsafe { (&*(table as *const Table), RecordPtr::from_raw(NonNull::new_unchecked(address as *mut u8))) };
         core.local.enter();
-        let decided = look(core, table, record, TidWord(word), claim);
+        // SAFETY: key words of a linked record never change.
+        let leaf_hint = leaf_hints.of(table, &unsafe { read_key(record, table.class) });
+        let decided = look(core, table, record, leaf_hint, TidWord(word), claim);
         core.local.leave();
         if !decided {
             return;
@@ -69,12 +71,19 @@ fn collect_ready(core: &mut Core, claim: &impl Claim, most: usize) {
 /// Takes the look that the caller owes a record. It unlinks the record if its key is gone in the state `expected`, and
 /// clears the mark if the key is live. It queues the record (again) and returns `false` if this cannot be decided yet.
 /// Then the record or its leaf is held, or its key was deleted again.
-pub fn look(core: &mut Core, table: &Table, target: RecordPtr, expected: TidWord, claim: &impl Claim) -> bool {
+pub fn look(
+    core: &mut Core,
+    table: &Table,
+    target: RecordPtr,
+    leaf_hint: &mut LeafHint,
+    expected: TidWord,
+    claim: &impl Claim,
+) -> bool {
     let Some(word) = claim.take(core, table, target) else {
         later(core, table, target, expected);
         return false;
     };
-    abort_on_unwind("an unlinking", || look_at(core, table, target, (expected, word), claim))
+    abort_on_unwind("an unlinking", || look_at(core, table, target, leaf_hint, (expected, word), claim))
 }
 
 /// As [`look`], when the record is taken with this word.
@@ -83,6 +92,7 @@ fn look_at(
     core: &mut Core,
     table: &Table,
     target: RecordPtr,
+    leaf_hint: &mut LeafHint,
     (expected, word): (TidWord, TidWord),
     claim: &impl Claim,
 ) -> bool {
@@ -98,10 +108,10 @@ fn look_at(
     }
     table.unlinked.announce(word.tid());
     // SAFETY: key words of a linked record never change.
-    let key = unsafe { seriatim_store::read_key(target, table.class) };
+    let key = unsafe { read_key(target, table.class) };
     let unlinked = record::counting(core, table, |core| {
         core.note_undurable_deletion(table, target, word.tid(), |core| {
-            table.index.remove(&mut core.store(), key, target, &mut Tidy)
+            table.index.remove_near(&mut core.store(), key, leaf_hint, target, &mut Tidy)
         })
     });
     if !unlinked {

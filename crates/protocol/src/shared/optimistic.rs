@@ -4,6 +4,7 @@
 //! A read needs no region: TID word, version word and TID word again, unchanged, are one version (Algorithm 2
 //! takes a region for that). Validation checks at commit that the version is still the newest (promise c).
 
+use std::ops::Bound;
 use std::ptr::NonNull;
 
 use seriatim_base::thread::Touch;
@@ -12,7 +13,7 @@ use seriatim_base::{TableId, abort_on_unwind};
 use seriatim_catalog::{Key, KeyBuf, KeyClass};
 use seriatim_htm::Access;
 use seriatim_memory::{CountedVec, OutOfMemory};
-use seriatim_store::{Inserted as Linked, NodeVersion, Observer, RecordPtr, read_key};
+use seriatim_store::{Inserted as Linked, NodeVersion, Observer, RecordPtr, has_key, read_key};
 use seriatim_txn::{
     Cause, ConflictInfo, Core, Fault, Inserted, OnExists, OpError, Outcome, Phase, Prepared, Reason, RowPtr, Savepoint,
     Scan, Seen, Staged, Table, Updating,
@@ -222,6 +223,18 @@ impl<O: Origin> Optimistic<O> {
         match self.base.find(table, key) {
             Ok(record) => Ok(Some(record)),
             Err(node_version) => self.miss(table, key.anew(), node_version),
+        }
+    }
+
+    /// As [`Optimistic::find`], of a key whose record was probably the last to be read.
+    #[inline(always)]
+    fn find_again(&mut self, table: &Table, key: Key<'_>) -> Result<Option<RecordPtr>, OpError> {
+        match self.reads.last() {
+            // SAFETY: key words of a linked record never change, and the worker has been online since it was read.
+            Some(read) if read.table() == table.id && unsafe { has_key(read.record(), key.anew()) } && !O::CARRIED => {
+                Ok(Some(read.record()))
+            }
+            _ => self.find(table, key),
         }
     }
 
@@ -488,7 +501,9 @@ impl<O: Origin> Optimistic<O> {
     #[inline(always)]
     pub fn update(&mut self, table: &Table, key: Key<'_>, copies: bool) -> Result<Option<Updating>, OpError> {
         self.admit(table, key, AccessPurpose::Writing)?;
-        let Some(record) = self.find(table, key)? else { return Ok(None) };
+        // A run is read before it is updated.
+        let found = if table.has_runs { self.find_again(table, key)? } else { self.find(table, key)? };
+        let Some(record) = found else { return Ok(None) };
         if let Some(own) = self.base.writes.find(record) {
             let write = self.base.writes.entries()[own];
             self.note_own(&write);
@@ -517,7 +532,7 @@ impl<O: Origin> Optimistic<O> {
 
     pub fn delete(&mut self, table: &Table, key: Key<'_>) -> Result<Option<RowPtr>, OpError> {
         self.admit(table, key, AccessPurpose::Writing)?;
-        let Some(record) = self.find(table, key)? else { return Ok(None) };
+        let Some(record) = self.find_again(table, key)? else { return Ok(None) };
         if let Some(own) = self.base.writes.find(record) {
             let write = self.base.writes.entries()[own];
             self.note_own(&write);
@@ -537,13 +552,44 @@ impl<O: Origin> Optimistic<O> {
         Ok(Some(record::row_of(table, seen)))
     }
 
+    /// Whether the attempt may access the keys between these bounds.
+    #[inline(always)]
+    fn admit_range(&mut self, table: &Table, low: Bound<Key<'_>>, high: Bound<Key<'_>>) -> Result<(), OpError> {
+        self.locks.admit_range(table, low, high).map_err(|error| self.kept_out(table, None, error))
+    }
+
+    /// As [`seriatim_txn::Worker::first`].
+    #[inline(always)]
+    pub fn first(&mut self, table: &Table, (mut low, high): (Key<'_>, Key<'_>)) -> Result<Option<RowPtr>, OpError> {
+        if O::Locks::PARTITIONED {
+            self.admit_range(table, Bound::Included(low), Bound::Included(high))?;
+        }
+        // Deferred records are in no leaf.
+        while self.base.writes.deferred.is_empty() {
+            let Attempt { core, leaf_hints, .. } = &mut self.base;
+            let (leaf_hint, pin) = (leaf_hints.of(table, &low), core.local.pinned());
+            let Some((head, node_version)) = table.index.head_near(low, high, leaf_hint, pin) else { break };
+            self.note_node_version(table, node_version)?;
+            for record in head.into_iter().flatten() {
+                let row = self.read_record(table, record)?;
+                if row.is_some() {
+                    return Ok(row);
+                }
+            }
+            // All are deleted. There may be more behind the last one, if the head is full.
+            let [.., Some(last)] = head else { break };
+            // SAFETY: key words of a linked record never change; the worker has been online since it was read.
+            low = unsafe { read_key(last, table.class) };
+        }
+        Ok(None)
+    }
+
     #[inline]
     pub fn scan_next(&mut self, table: &Table, scan: &mut Scan) -> Result<Option<RowPtr>, OpError> {
         if O::Locks::PARTITIONED
             && let Some((low, high)) = scan.cursor.range_ahead(table.class)
-            && let Err(error) = self.locks.admit_range(table, low, high)
         {
-            return Err(self.kept_out(table, None, error));
+            self.admit_range(table, low, high)?;
         }
         loop {
             while let Some(&record) = scan.cursor.records().get(scan.next) {

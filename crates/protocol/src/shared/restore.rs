@@ -116,7 +116,7 @@ pub unsafe fn finish(core: &mut Core, table: &Table, claim: &impl Claim) {
         let owed = TidWord::committed(word.tid(), true, true);
         header.store(owed.0, Ordering::Relaxed);
         core.local.enter();
-        let unlinked = gc::look(core, table, record, owed, claim);
+        let unlinked = gc::look(core, table, record, &mut LeafHint::default(), owed, claim);
         core.local.leave();
         assert!(unlinked, "no other thread holds a record that is being restored");
     }

@@ -392,6 +392,18 @@ impl<V: Variant> seriatim_txn::Worker for Worker<V> {
         self.scan_row(table, scan)
     }
 
+    #[inline]
+    fn first(&mut self, table: &Table, range: (Key<'_>, Key<'_>)) -> Result<Option<RowPtr>, OpError> {
+        // A snapshot has no node versions, and an attentive attempt takes notes.
+        if self.is_attentive() || !self.may_write() {
+            return Ok(None);
+        }
+        self.attempt.locks.use_next(|| ColumnSet::ALL);
+        let row = self.attempt.first(table, range)?;
+        self.looked_at();
+        Ok(row)
+    }
+
     fn seen(&self) -> Seen {
         self.attempt.base.seen
     }

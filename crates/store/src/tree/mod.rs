@@ -35,12 +35,13 @@ pub(crate) use position::{Limit, Position};
 use crate::index::StoreCx;
 use crate::node_version::{NodeVersion, State};
 use crate::record::RecordPtr;
-use descend::LeafTarget;
+use cell::Cell;
+use descend::{FoundLeaf, LeafTarget};
 use kind::NodeKind;
 use load::{Exclusive, Load, Optimistic, Patience};
 use node::Leaf;
 use seriatim_base::word::{AtomicU64, Ordering};
-use seriatim_base::{CACHE_LINE, CacheAligned};
+use seriatim_base::{CACHE_LINE, CacheAligned, prefetch};
 use seriatim_htm::Htm;
 use seriatim_memory::{OutOfMemory, Pinned};
 use std::marker::PhantomData;
@@ -49,6 +50,9 @@ use std::marker::PhantomData;
 /// of at least 2 and addresses have 48 bits. The root's level also fits beside its address.
 const HEIGHT_MAX: usize = 32;
 const _: () = assert!(HEIGHT_MAX < CACHE_LINE);
+
+/// The first records of a range, as many as a scan shows at first.
+pub(crate) type Head = [Option<RecordPtr>; size::FIRST];
 
 /// A B+-tree over keys of kind `K`, with up to `LEAF` records in a leaf and `FAN` children in an interior node.
 #[derive(Debug)]
@@ -125,24 +129,45 @@ impl<K: NodeKind, const LEAF: usize, const FAN: usize> Tree<K, LEAF, FAN> {
         leaf_hint: &mut LeafHint,
         _pin: Pinned<'_>,
     ) -> Result<RecordPtr, NodeVersion> {
-        let here = |leaf: &'_ Leaf<K, LEAF>| {
-            let load = &mut Optimistic;
-            let state = State(load.follow(&leaf.word));
-            let range = leaf.range(load);
-            let is_here = (range.low..=range.last).contains(&K::short(probe));
-            (is_here && state.is_usable()).then_some(state)
-        };
-        if let Some([read, inserted]) = self.touched(leaf_hint)
-            && let Some((leaf, state)) =
-                here(read).map(|state| (read, state)).or_else(|| here(inserted).map(|state| (inserted, state)))
-            && let Some(answer) = leaf.get(state, probe)
-        {
-            return answer;
+        let mut patience = Patience::default();
+        loop {
+            if let Some((leaf, state)) = self.leaf_near(probe, leaf_hint)
+                && let Some(answer) = leaf.get(state, probe)
+            {
+                return answer;
+            }
+            patience.wait();
         }
-        let unlinked = self.unlinked();
-        let (answer, leaf) = self.get_by_descent(probe);
-        leaf_hint.read(self.id, unlinked, leaf.address());
-        answer
+    }
+
+    /// The first records between two keys, both included, as far as the leaf of `low` has them and [`Head`] has room.
+    /// The node version of that leaf proves that no others come before them. `None` if the leaf was being changed, or
+    /// keys are byte strings, whose short forms may tie.
+    #[inline]
+    pub(crate) fn head_near(
+        &self,
+        low: K::Probe<'_>,
+        high: K::Probe<'_>,
+        leaf_hint: &mut LeafHint,
+        _pin: Pinned<'_>,
+    ) -> Option<(Head, NodeVersion)> {
+        if !K::EXACT {
+            return None;
+        }
+        let load = &mut Optimistic;
+        let (leaf, state) = self.leaf_near(low, leaf_hint)?;
+        let count = leaf.meta(load).count;
+        let (first, _) = leaf.find(load, count, low);
+        let mut head = [None; size::FIRST];
+        for (place, slot) in (first..count).zip(&mut head) {
+            if K::Cell::less(K::short(high), leaf.key(load, place)) {
+                break;
+            }
+            let record = leaf.record(load, place);
+            prefetch::line(record.as_ptr());
+            *slot = Some(record);
+        }
+        load.unchanged(&leaf.word, state.0).then(|| (head, NodeVersion::new(&leaf.word, state.0)))
     }
 
     #[inline(always)]
@@ -156,6 +181,26 @@ impl<K: NodeKind, const LEAF: usize, const FAN: usize> Tree<K, LEAF, FAN> {
             }
             patience.wait();
         }
+    }
+
+    /// The leaf that `probe` belongs to: a hinted one, or else by a descent, after which it is hinted. `None`: a node
+    /// was latched or changed, begin again.
+    #[inline(always)]
+    fn leaf_near(&self, probe: K::Probe<'_>, leaf_hint: &mut LeafHint) -> Option<FoundLeaf<'_, K, LEAF>> {
+        if let Some(hinted) = self.hinted(probe, leaf_hint) {
+            return Some(hinted);
+        }
+        let unlinked = self.unlinked();
+        let found = self.descend(&mut Optimistic, &LeafTarget::Key(probe), &mut ()).ok()?;
+        leaf_hint.read(self.id, unlinked, found.0.address());
+        Some(found)
+    }
+
+    /// The hinted leaf that `probe` belongs to by its own range.
+    #[inline(always)]
+    fn hinted(&self, probe: K::Probe<'_>, leaf_hint: &LeafHint) -> Option<FoundLeaf<'_, K, LEAF>> {
+        let leaves = self.touched(leaf_hint)?.into_iter();
+        leaves.filter_map(|leaf| leaf.covers(&mut Optimistic, probe).map(|state| (leaf, state))).next()
     }
 
     /// Nodes on the way to a leaf, the leaf included: the weight of a body that goes there once.

@@ -209,13 +209,19 @@ impl<K: NodeKind, const LEAF: usize> Leaf<K, LEAF> {
         }
     }
 
-    /// Whether the leaf, by its own range, is the one `probe` belongs to, and has room: its word and meta
-    /// word if so. True if the word does not change.
+    /// Whether the leaf, by its own range, is the one `probe` belongs to: its word if so. True if that does not change.
+    #[inline(always)]
+    pub(crate) fn covers<L: Load>(&self, load: &mut L, probe: K::Probe<'_>) -> Option<State> {
+        let state = State(load.follow(&self.word));
+        let range = self.range(load);
+        (state.is_usable() && (range.low..=range.last).contains(&K::short(probe))).then_some(state)
+    }
+
+    /// As [`Leaf::covers`], if the leaf has room: also its meta word.
     #[inline(always)]
     pub(crate) fn takes<L: Load>(&self, load: &mut L, probe: K::Probe<'_>) -> Option<(State, Meta)> {
-        let state = State(load.follow(&self.word));
-        let (range, meta, short) = (self.range(load), self.meta(load), K::short(probe));
-        (state.is_usable() && meta.count < LEAF && (range.low..=range.last).contains(&short)).then_some((state, meta))
+        let (state, meta) = (self.covers(load, probe)?, self.meta(load));
+        (meta.count < LEAF).then_some((state, meta))
     }
 
     /// As [`Leaf::find`], for an insertion: an ascending run is found without a search.

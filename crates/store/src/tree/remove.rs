@@ -19,12 +19,12 @@
 //! merges only pay if the nodes of new keys would find no memory. A worker unlinks some records before each merge, so
 //! that insertions and deletions in turn do not merge and split a leaf each time.
 
-use super::Tree;
 use super::cell::Cell;
 use super::descend::{self, Bounds, LeafTarget, Path};
 use super::kind::{NodeKind, Separator};
 use super::load::{BodyLoads, Load, Patience};
 use super::node::{Interior, Leaf, Meta, Range, out_of_line_bytes_at};
+use super::{LeafHint, Tree};
 use crate::index::StoreCx;
 use crate::node_version::State;
 use crate::observer::{GAP_CLOSED, Observer};
@@ -35,7 +35,22 @@ use std::ptr::NonNull;
 use std::sync::atomic::Ordering;
 
 impl<K: NodeKind, const LEAF: usize, const FAN: usize> Tree<K, LEAF, FAN> {
-    /// Unlinks exactly `record`.
+    /// Unlinks exactly `record`, beginning with the hinted leaves.
+    pub(crate) fn remove_near<O: Observer>(
+        &self,
+        cx: &mut StoreCx<'_>,
+        probe: K::Probe<'_>,
+        leaf_hint: &mut LeafHint,
+        record: RecordPtr,
+        observer: &mut O,
+    ) -> bool {
+        self.remove_with(cx, probe, leaf_hint, record, observer, |cx, body| {
+            cx.agent.run(cx.outside, &NoLocks, body).ok()
+        })
+    }
+
+    /// As [`Tree::remove_near`], without a hint.
+    #[cfg(all(test, not(loom)))]
     pub(crate) fn remove<O: Observer>(
         &self,
         cx: &mut StoreCx<'_>,
@@ -43,7 +58,7 @@ impl<K: NodeKind, const LEAF: usize, const FAN: usize> Tree<K, LEAF, FAN> {
         record: RecordPtr,
         observer: &mut O,
     ) -> bool {
-        self.remove_with(cx, probe, record, observer, |cx, body| cx.agent.run(cx.outside, &NoLocks, body).ok())
+        self.remove_near(cx, probe, &mut LeafHint::default(), record, observer)
     }
 
     /// As [`Tree::remove`] in a way of the test's choice.
@@ -55,7 +70,8 @@ impl<K: NodeKind, const LEAF: usize, const FAN: usize> Tree<K, LEAF, FAN> {
         record: RecordPtr,
         access: &mut A,
     ) -> bool {
-        self.remove_with(cx, probe, record, &mut crate::Unobserved, |_, body| body.run(access).ok())
+        let leaf_hint = &mut LeafHint::default();
+        self.remove_with(cx, probe, leaf_hint, record, &mut crate::Unobserved, |_, body| body.run(access).ok())
     }
 
     #[inline(always)]
@@ -63,22 +79,26 @@ impl<K: NodeKind, const LEAF: usize, const FAN: usize> Tree<K, LEAF, FAN> {
         &'a self,
         cx: &mut StoreCx<'_>,
         probe: K::Probe<'k>,
+        leaf_hint: &mut LeafHint,
         record: RecordPtr,
         observer: &mut O,
         mut run: impl FnMut(&mut StoreCx<'_>, &mut Remove<'a, 'k, K, LEAF, FAN>) -> Option<Step<'a, K, LEAF>>,
     ) -> bool {
         // The memory that bodies reach stays allocated while the worker is online (rule 2); this asserts that it is.
         let _ = cx.local.pinned();
-        let mut body = Remove { tree: self, probe, record, branch: None, left: LEAF, empties: O::EMPTIES };
+        let unlinked = self.unlinked();
+        let start = self.hinted(probe, leaf_hint).map(|(leaf, _)| leaf);
+        let mut body = Remove { tree: self, probe, record, start, branch: None, empties: O::EMPTIES };
         let mut patience = Patience::default();
         loop {
             match run(cx, &mut body) {
                 Some(Step::Absent | Step::Held) => return false,
-                Some(Step::Removed { leaf, before }) => {
+                Some(Step::Removed { leaf, before, left }) => {
+                    leaf_hint.read(self.id, unlinked, leaf.address());
                     note(RarePath::RecordUnlinked);
                     observer.changed(&leaf.word, before.0, before.changed().0);
                     cx.local.unlinked = cx.local.unlinked.saturating_add(1);
-                    if body.left <= LEAF / 2 && cx.local.is_scarce() && cx.local.unlinked as usize >= LEAF / 4 {
+                    if left <= LEAF / 2 && cx.local.is_scarce() && cx.local.unlinked as usize >= LEAF / 4 {
                         self.merge(cx, probe);
                     }
                     return true;
@@ -146,8 +166,8 @@ enum Step<'a, K: NodeKind, const LEAF: usize> {
     Absent,
     /// It is the last record of its leaf, whose gap is held, and no leaf may be left empty.
     Held,
-    /// Unlinked, and the leaf's word was `before`.
-    Removed { leaf: &'a Leaf<K, LEAF>, before: State },
+    /// Unlinked. The leaf's word was `before`, and so many records are left there.
+    Removed { leaf: &'a Leaf<K, LEAF>, before: State, left: usize },
     /// Unlinked with its leaf and the steps of [`Remove::branch`] from `branch` on.
     Unlinked { leaf: &'a Leaf<K, LEAF>, branch: usize, out_of_line: u64 },
 }
@@ -156,9 +176,9 @@ struct Remove<'a, 'k, K: NodeKind, const LEAF: usize, const FAN: usize> {
     tree: &'a Tree<K, LEAF, FAN>,
     probe: K::Probe<'k>,
     record: RecordPtr,
+    /// The hinted leaf.
+    start: Option<&'a Leaf<K, LEAF>>,
     branch: Option<Path<'a, K, FAN>>,
-    /// Records that the last run left in the leaf.
-    left: usize,
     empties: bool,
 }
 
@@ -170,7 +190,11 @@ unsafe impl<'a, K: NodeKind, const LEAF: usize, const FAN: usize> Body for Remov
     fn run<A: Access>(&mut self, access: &mut A) -> Result<Step<'a, K, LEAF>, BodyError> {
         let load = &mut BodyLoads(&mut *access);
         let mut bounds = Bounds::NONE;
-        let (leaf, state) = self.tree.descend(load, &LeafTarget::Key(self.probe), &mut bounds)?;
+        let hinted = self.start.and_then(|leaf| leaf.covers(load, self.probe).map(|state| (leaf, state)));
+        let (leaf, state) = match hinted {
+            Some(hinted) => hinted,
+            None => self.tree.descend(load, &LeafTarget::Key(self.probe), &mut bounds)?,
+        };
         let count = leaf.meta(load).count;
         let (place, found) = leaf.find(load, count, self.probe);
         if found != Some(self.record) {
@@ -183,10 +207,11 @@ unsafe impl<'a, K: NodeKind, const LEAF: usize, const FAN: usize> Body for Remov
             return Err(BodyError::Busy);
         }
         leaf.remove(access, count, place);
-        leaf.extend_to(access, bounds.range());
+        if hinted.is_none() {
+            leaf.extend_to(access, bounds.range());
+        }
         access.store(&leaf.word, state.changed().0);
-        self.left = count - 1;
-        Ok(Step::Removed { leaf, before: state })
+        Ok(Step::Removed { leaf, before: state, left: count - 1 })
     }
 
     fn weight(&self) -> u32 {
@@ -235,7 +260,7 @@ impl<'a, K: NodeKind, const LEAF: usize, const FAN: usize> Remove<'a, '_, K, LEA
             leaf.remove(access, 1, 0);
             access.store(&leaf.word, state.changed().0);
             unlatch(access, &path, first..path.len());
-            return Ok(Step::Removed { leaf, before: state });
+            return Ok(Step::Removed { leaf, before: state, left: 0 });
         };
         let out_of_line = Self::unlink(access, &path, edge, fork);
         for i in first..fork {
