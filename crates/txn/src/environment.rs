@@ -171,8 +171,10 @@ impl Environment {
         };
         #[cfg(feature = "canary")]
         if core.injects(Fault::EpochAtBegin) {
-            let followed = Some(core.epochs);
-            return Some(Core { epochs: Arc::default(), followed, ..core });
+            let (epochs, followed) = (Arc::<Epochs>::default(), Some(core.epochs));
+            // For protocols that open windows.
+            epochs.windows().allow(self.memory.workers_max());
+            return Some(Core { epochs, followed, ..core });
         }
         Some(core)
     }

@@ -94,7 +94,9 @@ pub fn run(options: &Options) -> Result<Measured, Refused> {
     let Some(binaries) = seriatim_postgres::binaries() else {
         return Err(Refused::Missing(seriatim_postgres::MISSING.to_owned()));
     };
-    let configuration = format!("max_connections = {}\nsynchronous_commit = off\n", clients + 10);
+    // Predicate locks are kept until all transactions that ran beside theirs have ended.
+    let locks = "max_pred_locks_per_transaction = 1024\n";
+    let configuration = format!("max_connections = {}\nsynchronous_commit = off\n{locks}", clients + 10);
     let server = Server::start(binaries, "bench", "", &configuration)?;
     let bank = Bank::load(&server, accounts)?;
     let running = match tier {
