@@ -1,10 +1,14 @@
 //! The counts of a middle tier, which all its clients share.
 
 use std::fmt::Write;
+use std::future::Future;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use serde::Serialize;
+
+use crate::log::Log;
 
 macro_rules! counts {
     (counters { $($name:ident: $what:literal,)* } gauges { $($gauge:ident: $now:literal,)* }) => {
@@ -118,9 +122,54 @@ impl Drop for Present {
     }
 }
 
+/// Logs the counts that change from now on, for ever.
+pub(crate) fn report(counts: &Counts, log: &Log, interval: Option<Duration>) -> impl Future<Output = ()> {
+    // When the future is polled first, clients may have been counted.
+    let mut before = counts.counted();
+    async move {
+        let Some(interval) = interval else { return std::future::pending().await };
+        loop {
+            tokio::time::sleep(interval).await;
+            let now = counts.counted();
+            let changes = now.changes_since(&before);
+            if !changes.is_empty() {
+                let (sessions, connections) = (counts.sessions.get(), counts.connections.get());
+                let seconds = interval.as_secs_f64();
+                log.line(format_args!(
+                    "{sessions} sessions, {connections} connections without one; in {seconds} s: {changes}"
+                ));
+            }
+            before = now;
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn counts_from_before_the_report_is_polled_are_reported() {
+        let counts = Arc::new(Counts::default());
+        let (log, lines) = Log::new(Arc::clone(&counts));
+        let report = report(&counts, &log, Some(Duration::from_millis(1)));
+        counts.clients.add(3);
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().expect("threads");
+        let line = runtime.block_on(async {
+            tokio::pin!(report);
+            loop {
+                tokio::select! {
+                    () = &mut report => {}
+                    // Something else is counted, until a line comes.
+                    () = tokio::time::sleep(Duration::from_millis(5)) => counts.upstream_failures.add(1),
+                }
+                if let Ok(line) = lines.try_recv() {
+                    return line;
+                }
+            }
+        });
+        assert!(line.contains("clients +3"), "{line}");
+    }
 
     #[test]
     fn counts_are_exposed_with_what_they_mean_and_logged_when_they_change() {

@@ -213,26 +213,7 @@ pub async fn serve(
     };
     tokio::select! {
         () = drained => {}
-        () = report_counts(&shared, counts_interval) => {}
+        () = counts::report(&shared.counts, &shared.log, counts_interval) => {}
     }
     Ok(())
-}
-
-/// Logs the changed counts, for ever.
-async fn report_counts(shared: &Shared, interval: Option<Duration>) {
-    let Some(interval) = interval else { return std::future::pending().await };
-    let mut before = shared.counts.counted();
-    loop {
-        tokio::time::sleep(interval).await;
-        let now = shared.counts.counted();
-        let changes = now.changes_since(&before);
-        if !changes.is_empty() {
-            let (sessions, connections) = (shared.counts.sessions.get(), shared.counts.connections.get());
-            let seconds = interval.as_secs_f64();
-            shared.log.line(format_args!(
-                "{sessions} sessions, {connections} connections without one; in {seconds} s: {changes}"
-            ));
-        }
-        before = now;
-    }
 }
