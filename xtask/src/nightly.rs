@@ -151,8 +151,9 @@ pub(crate) fn run(root: &Path, arguments: &[String]) -> Result<(), String> {
                 eprintln!("== {}: cargo {}", step.name, step.arguments.join(" "));
                 let done = execute(root, &step, seed);
                 eprintln!("   {} in {:.0} s", done.failure.as_deref().unwrap_or("passed"), done.seconds);
-                if done.failure.is_none() {
-                    notes.note(step.name, done.seconds)?;
+                match done.failure {
+                    None => notes.note(step.name, done.seconds)?,
+                    Some(_) => eprintln!("{}", done.end()),
                 }
                 Some(done)
             }
