@@ -116,18 +116,19 @@ impl ColumnUse {
 
     /// Additions to these columns, and no other use of any. Those that share a bit with others may be used in any way.
     pub fn adding(columns: impl IntoIterator<Item = ColumnId>) -> ColumnUse {
-        let one = |column: ColumnId| match ColumnSet::of(column) {
-            shared if column.0 >= SHARED => shared.into(),
-            added => ColumnUse { added, ..ColumnUse::default() },
-        };
-        columns.into_iter().map(one).fold(ColumnUse::default(), ColumnUse::union)
+        ColumnUse::of_each(columns, |added| ColumnUse { added, ..ColumnUse::default() })
     }
 
     /// These columns are set, and neither read nor added to. Those that share a bit with others may be used in any way.
     pub fn setting(columns: impl IntoIterator<Item = ColumnId>) -> ColumnUse {
+        ColumnUse::of_each(columns, |written| ColumnUse { written, ..ColumnUse::default() })
+    }
+
+    /// This use of each column, and any use of those that share a bit with others.
+    fn of_each(columns: impl IntoIterator<Item = ColumnId>, one: impl Fn(ColumnSet) -> ColumnUse) -> ColumnUse {
         let one = |column: ColumnId| match ColumnSet::of(column) {
             shared if column.0 >= SHARED => shared.into(),
-            written => ColumnUse { written, ..ColumnUse::default() },
+            alone => one(alone),
         };
         columns.into_iter().map(one).fold(ColumnUse::default(), ColumnUse::union)
     }

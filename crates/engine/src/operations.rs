@@ -200,13 +200,6 @@ pub(crate) fn read<P: Path>(
     Ok(row)
 }
 
-#[inline(always)]
-fn get<P: Path>(path: &P, set: &TableSet, key: Key<'_>, columns: ColumnSet) -> Result<Option<RowPtr>, Abort> {
-    let _call = enter(path, set)?;
-    let row = read(path, &set.primary, key.anew(), columns)?;
-    if P::HOOKS { give(path.tx(), set, &key, row) } else { Ok(row) }
-}
-
 #[inline(never)]
 fn get_from_run<P: Path>(path: &P, set: &TableSet, key: &Key<'_>) -> Result<Option<RowPtr>, Abort> {
     let _call = enter(path, set)?;
@@ -238,7 +231,9 @@ fn read_word<P: Path>(path: &P, set: &TableSet, key: u64, columns: ColumnSet) ->
 
 #[inline(never)]
 fn get_any<P: Path>(path: &P, set: &TableSet, key: &Key<'_>, columns: ColumnSet) -> Result<Option<RowPtr>, Abort> {
-    get(path, set, *key, columns)
+    let _call = enter(path, set)?;
+    let row = read(path, &set.primary, *key, columns)?;
+    if P::HOOKS { give(path.tx(), set, key, row) } else { Ok(row) }
 }
 
 #[inline(never)]

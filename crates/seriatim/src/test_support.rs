@@ -81,10 +81,10 @@ impl Session {
     pub(crate) fn record_call<P: Declared>(
         &mut self,
         arguments: &P::Arguments,
-        result: Result<Option<&P::Output>, &TransactError>,
+        result: Result<&P::Output, &TransactError>,
     ) {
         if let Some(calls) = &mut self.recorded_calls {
-            let result = result.map(|output| output.expect("a call leaves its result").to_value()).map_err(in_words);
+            let result = result.map(P::Output::to_value).map_err(in_words);
             calls.push(Call { procedure: P::NAME, arguments: arguments.to_value(), result });
         }
     }

@@ -158,7 +158,7 @@ impl Session {
             in_procedure(error, P::NAME);
         }
         #[cfg(feature = "test-support")]
-        self.record_call::<P>(arguments, result.as_ref().map(|_| output.as_ref()));
+        self.record_call::<P>(arguments, result.as_ref().map(|_| output.as_ref().expect("a call leaves its result")));
         result
     }
 
@@ -201,7 +201,7 @@ impl Session {
         }
         #[cfg(feature = "test-support")]
         if let Step::Done(result) = &step {
-            self.record_call::<P>(arguments, result.as_ref().map(|committed| Some(&committed.value)));
+            self.record_call::<P>(arguments, result.as_ref().map(|committed| &committed.value));
         }
         step
     }

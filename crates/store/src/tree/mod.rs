@@ -129,15 +129,7 @@ impl<K: NodeKind, const LEAF: usize, const FAN: usize> Tree<K, LEAF, FAN> {
         leaf_hint: &mut LeafHint,
         _pin: Pinned<'_>,
     ) -> Result<RecordPtr, NodeVersion> {
-        let mut patience = Patience::default();
-        loop {
-            if let Some((leaf, state)) = self.leaf_near(probe, leaf_hint)
-                && let Some(answer) = leaf.get(state, probe)
-            {
-                return answer;
-            }
-            patience.wait();
-        }
+        Self::get_in(probe, || self.leaf_near(probe, leaf_hint)).0
     }
 
     /// The first records between two keys, both included, as far as the leaf of `low` has them and [`Head`] has room.
@@ -172,9 +164,18 @@ impl<K: NodeKind, const LEAF: usize, const FAN: usize> Tree<K, LEAF, FAN> {
 
     #[inline(always)]
     fn get_by_descent(&self, probe: K::Probe<'_>) -> (Result<RecordPtr, NodeVersion>, &Leaf<K, LEAF>) {
+        Self::get_in(probe, || self.descend(&mut Optimistic, &LeafTarget::Key(probe), &mut ()).ok())
+    }
+
+    /// The answer of the leaf that `find` returns, and that leaf: again, while either is disturbed.
+    #[inline(always)]
+    fn get_in<'t>(
+        probe: K::Probe<'_>,
+        mut find: impl FnMut() -> Option<FoundLeaf<'t, K, LEAF>>,
+    ) -> (Result<RecordPtr, NodeVersion>, &'t Leaf<K, LEAF>) {
         let mut patience = Patience::default();
         loop {
-            if let Ok((leaf, state)) = self.descend(&mut Optimistic, &LeafTarget::Key(probe), &mut ())
+            if let Some((leaf, state)) = find()
                 && let Some(answer) = leaf.get(state, probe)
             {
                 return (answer, leaf);
