@@ -1,17 +1,19 @@
 //! The bounded pool of workers: one per open transaction.
 //!
-//! Access rule: a slot's worker and its writer are touched only by the thread that turned `busy` from false to
-//! true. Its access ends when it turns `busy` back.
+//! A session's lease is sticky: its next transaction takes the same worker again, by one exchange. In between, another
+//! session may steal the worker, if it finds no other that is free. It then has a lease of that worker, too.
+//!
+//! Access rule: a slot's worker and its writer are touched only by the thread that has its `lock`.
 
 use std::cell::UnsafeCell;
 use std::ptr::NonNull;
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use seriatim_base::clock::Instant;
 use seriatim_base::thread::{self, Thread};
-use seriatim_base::{CacheAligned, WaitingList};
+use seriatim_base::{CacheAligned, TryLock, WaitingList};
 use seriatim_htm::RegionStatistics;
 use seriatim_redo::Writer;
 use seriatim_txn::{Environment, Priority, Worker};
@@ -53,7 +55,7 @@ struct Watched {
 
 struct Slot {
     number: usize,
-    busy: AtomicBool,
+    lock: TryLock,
     worker: UnsafeCell<Option<Box<dyn Worker>>>,
     /// Its end of the log, if the database has one.
     writer: UnsafeCell<Option<Writer>>,
@@ -76,16 +78,10 @@ struct Slot {
 unsafe impl Sync for Slot {}
 
 impl Slot {
-    #[inline]
-    fn seize(&self) -> bool {
-        // ORDERING: acquire pairs with the releases in `Pool::give_back` and `Pool::release`.
-        !self.busy.load(Ordering::Relaxed) && !self.busy.swap(true, Ordering::Acquire)
-    }
-
-    /// Makes the worker of a seized slot if there is none yet. Returns `false` if none can be made.
+    /// Makes the worker of a locked slot if there is none yet. Returns `false` if none can be made.
     ///
     /// # Safety
-    /// The access rule: the caller has seized the slot.
+    /// The access rule: the caller has locked the slot.
     #[inline]
     unsafe fn has_worker(&self, protocol: &dyn OpenProtocol, environment: &Environment) -> bool {
         // SAFETY: as the caller promises.
@@ -112,7 +108,7 @@ impl Pool {
         let mut slot = |number| {
             CacheAligned(Slot {
                 number,
-                busy: AtomicBool::new(false),
+                lock: TryLock::default(),
                 worker: UnsafeCell::new(None),
                 writer: UnsafeCell::new(writers.as_mut().and_then(Iterator::next)),
                 helping: Mutex::default(),
@@ -160,7 +156,7 @@ impl Pool {
     fn reader_of(&self, slot: usize, leases: u32) -> Option<Deadline> {
         let slot = &self.slots[slot];
         // ORDERING: pairs with the release in `reads`.
-        let is_read = slot.busy.load(Ordering::Relaxed) && slot.reading.load(Ordering::Acquire) == leases;
+        let is_read = slot.lock.is_locked() && slot.reading.load(Ordering::Acquire) == leases;
         is_read.then(|| slot.reader.lock().unwrap_or_else(PoisonError::into_inner).clone())
     }
 
@@ -200,7 +196,7 @@ impl Pool {
             let Some(ending) = parking.seize(now) else { continue };
             place.take();
             drop(place);
-            // SAFETY: the access rules: the slot was seized for the transaction, and the transaction by us.
+            // SAFETY: the access rules: the slot was locked for the transaction, and the transaction seized by us.
             let Some(worker) = (unsafe { &mut *self.slots[slot].worker.get() }) else { continue };
             self.slots[slot].counters.conflict_aborted(parking.cause());
             worker.abort();
@@ -215,7 +211,7 @@ impl Pool {
         let mut overdue = 0;
         for (slot, watched) in self.slots.iter().zip(watched.iter_mut()) {
             let leases = slot.leases.load(Ordering::Relaxed);
-            if !slot.busy.load(Ordering::Relaxed) || leases != watched.leases {
+            if !slot.lock.is_locked() || leases != watched.leases {
                 *watched = Watched { leases, since: now, held_back: None };
             }
             overdue += usize::from(now.saturating_sub(watched.since) > age);
@@ -228,8 +224,8 @@ impl Pool {
     pub(crate) fn holds_memory(&self, now: u64, own: Option<usize>) -> Option<MemoryHeld> {
         let watched = self.watched.lock().unwrap_or_else(PoisonError::into_inner);
         let is_open = |&(slot, watched): &(usize, &Watched)| {
-            let Slot { busy, leases, .. } = &*self.slots[slot];
-            Some(slot) != own && busy.load(Ordering::Relaxed) && leases.load(Ordering::Relaxed) == watched.leases
+            let Slot { lock, leases, .. } = &*self.slots[slot];
+            Some(slot) != own && lock.is_locked() && leases.load(Ordering::Relaxed) == watched.leases
         };
         let (worker, oldest) = watched.iter().enumerate().filter(is_open).min_by_key(|(_, watched)| watched.since)?;
         let age = Duration::from_nanos(now.saturating_sub(oldest.since));
@@ -284,7 +280,7 @@ impl Pool {
     /// Takes the worker of an earlier lease of this pool again, if no other session has it.
     #[inline]
     pub(crate) fn lease_again(&self, lease: Lease) -> bool {
-        self.slot(lease).seize()
+        self.slot(lease).lock.try_lock()
     }
 
     /// Takes a worker, preferably the one at `preferred`. Returns `None` if all were busy, for [`WAIT_MAX`] if `wait`
@@ -298,8 +294,8 @@ impl Pool {
         wait: bool,
     ) -> Option<Lease> {
         let slot = &self.slots[preferred];
-        let slot = if slot.seize() { slot } else { self.seize_any(wait)? };
-        // SAFETY: the access rule: we seized the slot.
+        let slot = if slot.lock.try_lock() { slot } else { self.lock_any(wait)? };
+        // SAFETY: the access rule: we locked the slot.
         if unsafe { slot.has_worker(protocol, environment) } {
             return Some(Lease(NonNull::from(slot)));
         }
@@ -308,8 +304,8 @@ impl Pool {
     }
 
     #[cold]
-    fn seize_any(&self, wait: bool) -> Option<&Slot> {
-        let free = || self.slots.iter().map(|slot| &**slot).find(|slot| slot.seize());
+    fn lock_any(&self, wait: bool) -> Option<&Slot> {
+        let free = || self.slots.iter().map(|slot| &**slot).find(|slot| slot.lock.try_lock());
         if let Some(slot) = free() {
             return Some(slot);
         }
@@ -327,7 +323,7 @@ impl Pool {
             }
             thread::park_timeout(left.min(WAIT_SLICE));
         };
-        let is_free = || self.slots.iter().any(|slot| !slot.busy.load(Ordering::Relaxed));
+        let is_free = || self.slots.iter().any(|slot| !slot.lock.is_locked());
         wake(self.waiting.leave(&own, is_free));
         found
     }
@@ -344,20 +340,18 @@ impl Pool {
         if leases.is_multiple_of(1024) {
             *slot.regions.lock().unwrap_or_else(PoisonError::into_inner) = worker.core().agent.statistics();
         }
-        // ORDERING: pairs with the acquire in `seize`.
-        slot.busy.store(false, Ordering::Release);
+        slot.lock.unlock();
         // ORDERING: by design no fence, as each transaction would pay for it. The partner is the fence in
-        // `WaitingList::list`, between a session's entry and its look at `busy`. Without a fence here the load of the
-        // count may pass the store, and miss a session that has found the slot busy. That session looks again after
+        // `WaitingList::list`, between a session's entry and its look at the lock. Without a fence here the load of the
+        // count may pass the store, and miss a session that has found the slot locked. That session looks again after
         // `WAIT_SLICE`.
         wake(self.waiting.to_wake_if_seen());
     }
 
-    /// Releases a slot that was seized for something else than a transaction. A waiting session is not missed: this is
+    /// Releases a slot that was locked for something else than a transaction. A waiting session is not missed: this is
     /// rare enough for a fence.
     fn release(&self, slot: &Slot) {
-        // ORDERING: pairs with the acquire in `seize`.
-        slot.busy.store(false, Ordering::Release);
+        slot.lock.unlock();
         wake(self.waiting.to_wake());
     }
 
@@ -369,7 +363,7 @@ impl Pool {
 
     /// Workers with an open transaction, at this moment.
     pub(crate) fn busy(&self) -> usize {
-        self.slots.iter().filter(|slot| slot.busy.load(Ordering::Relaxed)).count()
+        self.slots.iter().filter(|slot| slot.lock.is_locked()).count()
     }
 
     /// Has every idle worker unlink its deleted records, as it would after its next transactions.
@@ -392,8 +386,8 @@ impl Pool {
 
     fn collect_slot_garbage(&self, slot: usize) {
         let Ok(_helping) = self.slots[slot].helping.try_lock() else { return };
-        if self.slots[slot].seize() {
-            // SAFETY: the access rule: we seized the slot.
+        if self.slots[slot].lock.try_lock() {
+            // SAFETY: the access rule: we locked the slot.
             if let Some(worker) = unsafe { &mut *self.slots[slot].worker.get() } {
                 // Begins the grace period of everything retired or deferred, however little it is.
                 worker.core().local.collect();
@@ -410,20 +404,20 @@ impl Pool {
 
     /// Runs `f` while no transaction is open and none can be opened. `None` if one is open.
     pub(crate) fn quietly<R>(&self, f: impl FnOnce() -> R) -> Option<R> {
-        let seized = (0..self.slots.len()).take_while(|&slot| self.seize_soon(slot)).count();
-        let result = (seized == self.slots.len()).then(f);
-        self.slots[..seized].iter().for_each(|slot| self.release(slot));
+        let locked = (0..self.slots.len()).take_while(|&slot| self.lock_soon(slot)).count();
+        let result = (locked == self.slots.len()).then(f);
+        self.slots[..locked].iter().for_each(|slot| self.release(slot));
         result
     }
 
-    /// Seizes a slot without a transaction. It waits for a transaction as long as a session waits for a worker, and for
+    /// Locks a slot without a transaction. It waits for a transaction as long as a session waits for a worker, and for
     /// a helper until it has finished.
-    fn seize_soon(&self, slot: usize) -> bool {
+    fn lock_soon(&self, slot: usize) -> bool {
         let began = Instant::now();
-        while !self.slots[slot].seize() {
+        while !self.slots[slot].lock.try_lock() {
             if began.elapsed() >= WAIT_MAX {
                 let _no_helper = self.slots[slot].helping.lock().unwrap_or_else(PoisonError::into_inner);
-                return self.slots[slot].seize();
+                return self.slots[slot].lock.try_lock();
             }
             thread::sleep(Duration::from_millis(1));
         }
@@ -434,8 +428,8 @@ impl Pool {
         statistics.overdue = self.overdue.load(Ordering::Relaxed);
         for slot in &self.slots {
             slot.counters.add_to(statistics);
-            if slot.seize() {
-                // SAFETY: the access rule: we seized the slot.
+            if slot.lock.try_lock() {
+                // SAFETY: the access rule: we locked the slot.
                 if let Some(worker) = unsafe { &mut *slot.worker.get() } {
                     statistics.regions += worker.core().agent.statistics();
                 }
@@ -469,12 +463,12 @@ mod tests {
         let (began, slot) = (Instant::now(), &pool.slots[0]);
         std::thread::scope(|scope| {
             let helping = slot.helping.lock().expect("no panic");
-            assert!(slot.seize());
+            assert!(slot.lock.try_lock());
             let waits = scope.spawn(|| pool.quietly(|| ()));
             while began.elapsed() < WAIT_MAX + 2 * WAIT_SLICE {
                 thread::sleep(WAIT_SLICE);
             }
-            slot.busy.store(false, Ordering::Release);
+            slot.lock.unlock();
             drop(helping);
             assert_eq!(waits.join().expect("no panic"), Some(()));
         });

@@ -64,6 +64,8 @@ pub(crate) struct Shared {
     pub(crate) snapshots: OnceLock<SnapshotHorizon>,
     /// Readers of versions that were replaced before they came online, if there are such readers.
     pub(crate) past_reads: OnceLock<Arc<dyn PastReads>>,
+    /// Whether one of these three keeps versions: read by every transaction.
+    keeps_versions: AtomicBool,
 }
 
 /// Readers of the past: workers that come online later may read versions that were replaced before.
@@ -106,6 +108,7 @@ impl Memory {
             kept_until: OnceLock::new(),
             snapshots: OnceLock::new(),
             past_reads: OnceLock::new(),
+            keeps_versions: AtomicBool::new(false),
         }));
         memory.prefault(prefault_bytes).map_err(Error::OutOfMemory)?;
         Ok(memory)
@@ -183,12 +186,14 @@ impl Memory {
     /// If called again.
     pub fn keep_versions(&self, until: Arc<DurablePoint>) {
         assert!(self.0.kept_until.set(until).is_ok(), "one log to a database");
+        self.0.keeps();
     }
 
     /// From now on keeps a retired version until no snapshot that needs it is read
     /// ([`Memory::pass_snapshot`]).
     pub fn keep_snapshots(&self) {
         self.0.snapshots.get_or_init(SnapshotHorizon::default);
+        self.0.keeps();
     }
 
     /// From now on, snapshots need no version that commits of epochs up to `whole` replaced. Every worker that comes
@@ -217,6 +222,7 @@ impl Memory {
     /// If called again.
     pub fn keep_for(&self, past_reads: Arc<dyn PastReads>) {
         assert!(self.0.past_reads.set(past_reads).is_ok(), "one protocol to a database");
+        self.0.keeps();
     }
 
     /// Advances [`Local::horizon`] if all workers have gone offline that were online at the last call that
@@ -245,8 +251,23 @@ impl Shared {
         self.slots[worker].taken.store(false, Ordering::Release);
     }
 
+    /// From now on versions are kept beyond their grace period.
+    fn keeps(&self) {
+        // ORDERING: pairs with the acquire in `kept_until`: whoever sees this sees for what they are kept.
+        self.keeps_versions.store(true, Ordering::Release);
+    }
+
     /// Up to which epoch replaced versions are kept no more.
+    #[inline]
     pub(crate) fn kept_until(&self) -> Epoch {
+        match self.keeps_versions.load(Ordering::Acquire) {
+            true => self.kept_for_readers(),
+            false => Epoch(u64::MAX),
+        }
+    }
+
+    /// As [`Shared::kept_until`], where versions are kept beyond their grace period.
+    fn kept_for_readers(&self) -> Epoch {
         let released = self.released().unwrap_or(Epoch(u64::MAX));
         match self.past_reads.get() {
             Some(_) => released.min(Epoch(self.horizon.epoch().0.saturating_sub(1))),

@@ -4,10 +4,10 @@
 //! Run by `RUSTFLAGS="--cfg loom" cargo test -p seriatim-base --release --lib loom`.
 
 use loom::sync::Arc as Shared;
-use loom::sync::atomic::AtomicBool;
 use loom::thread;
 
 use super::*;
+use crate::TryLock;
 
 /// The fault of a broken thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,17 +31,19 @@ struct Things {
     woken: Mutex<[bool; 2]>,
 }
 
-struct Taken(AtomicBool);
+struct Taken(TryLock);
 
 impl Default for Taken {
     fn default() -> Taken {
-        Taken(AtomicBool::new(true))
+        let taken = TryLock::default();
+        assert!(taken.try_lock());
+        Taken(taken)
     }
 }
 
 impl Things {
     fn free(&self, thing: usize, broken: Broken) {
-        self.taken[thing].0.store(false, Ordering::Release);
+        self.taken[thing].0.unlock();
         self.wake(match broken {
             Broken::FreedWithoutFence => self.waiting.to_wake_if_seen(),
             _ => self.waiting.to_wake(),
@@ -55,11 +57,11 @@ impl Things {
     }
 
     fn look(&self) -> bool {
-        self.taken.iter().any(|taken| !taken.0.load(Ordering::Relaxed) && !taken.0.swap(true, Ordering::Acquire))
+        self.taken.iter().any(|taken| taken.0.try_lock())
     }
 
     fn is_any_free(&self) -> bool {
-        self.taken.iter().any(|taken| !taken.0.load(Ordering::Relaxed))
+        self.taken.iter().any(|taken| !taken.0.is_locked())
     }
 
     /// Returns whether the thread sleeps.
