@@ -2,11 +2,11 @@
 //! worker.
 //!
 //! A [`TxCore`] reaches its worker through `dyn`, and looks at each operation for what only some transactions have
-//! ([`Path::HOOKS`]). A procedure's body is compiled once for that, and once for each protocol of
-//! [`for_each_compiled_protocol`]. There an operation is a direct call that knows the worker's type and the key's
-//! class. It checks nothing else. The tables of a registered procedure are of its database, and it is no explicit
-//! transaction. It does not use the transaction inside an update, and a panic there is caught outside. Recorded
-//! histories and watched executions use the other kind. Each attempt chooses its kind once.
+//! ([`Path::HOOKS`]). A procedure's body is compiled once for that, once for each protocol of
+//! [`for_each_compiled_protocol`], and once for all others. In the latter two an operation knows the key's class, and
+//! checks nothing else. The tables of a registered procedure are of its database, and it is no explicit transaction. It
+//! does not use the transaction inside an update, and a panic there is caught outside. Recorded histories and watched
+//! executions use the first kind. Each attempt chooses its kind once.
 
 use std::any::TypeId;
 use std::ptr::NonNull;
@@ -308,35 +308,42 @@ macro_rules! for_each_compiled_protocol {
 
 macro_rules! compiled {
     ($($variant:ident => $protocol:path,)*) => {
-        /// The type of a database's workers, if procedures are compiled for it.
+        /// The type of a database's workers, as the bodies of procedures are compiled for it.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         pub(crate) enum CompiledWorker {
             $(#[doc = concat!("Of [`", stringify!($protocol), "`].")] $variant,)*
+            /// Of another protocol, behind a pointer.
+            Other,
         }
 
         impl CompiledWorker {
-            /// This type, if procedures are compiled for it.
-            pub(crate) fn of(worker: TypeId) -> Option<CompiledWorker> {
+            /// This type.
+            pub(crate) fn of(worker: TypeId) -> CompiledWorker {
                 $(if worker == TypeId::of::<<$protocol as Protocol>::Worker>() {
-                    return Some(CompiledWorker::$variant);
+                    return CompiledWorker::$variant;
                 })*
-                None
+                CompiledWorker::Other
             }
         }
 
         impl TxCore {
-            /// Runs a body in the open attempt, with the operations compiled for its worker if there are any.
+            /// Runs a body in the open attempt, with the operations compiled for its worker unless it is watched or
+            /// recorded.
             ///
             /// # Errors
             /// As [`Body::run`].
             #[inline]
             pub fn run_body<B: Body>(&self, body: &B, output: &mut Option<B::Output>) -> Result<(), Abort> {
-                match self.compiled {
-                    $(Some(CompiledWorker::$variant) if !self.watching.get() => {
-                        let worker = NonNull::from(self.worker()).cast();
+                let Some(compiled) = self.compiled.filter(|_| !self.watching.get()) else {
+                    return body.run(self, output);
+                };
+                let worker = NonNull::from(self.worker());
+                match compiled {
+                    $(CompiledWorker::$variant => {
+                        let worker = worker.cast();
                         body.run(&Compiled::<<$protocol as Protocol>::Worker> { tx: self, worker }, output)
                     })*
-                    _ => body.run(self, output),
+                    CompiledWorker::Other => body.run(&Compiled::<dyn Worker> { tx: self, worker }, output),
                 }
             }
         }
@@ -345,13 +352,13 @@ macro_rules! compiled {
 for_each_compiled_protocol!(compiled);
 
 /// The path to a worker that is a `W`, in an attempt of a procedure.
-pub(crate) struct Compiled<'t, W> {
+pub(crate) struct Compiled<'t, W: ?Sized> {
     tx: &'t TxCore,
     /// The worker of the lease, which lasts as long as the attempt.
     worker: NonNull<W>,
 }
 
-impl<W: Worker> Path for Compiled<'_, W> {
+impl<W: Worker + ?Sized> Path for Compiled<'_, W> {
     type Worker = W;
 
     const HOOKS: bool = false;
@@ -410,8 +417,10 @@ mod tests {
     fn a_body_runs_by_the_operations_of_its_worker_unless_it_is_recorded_or_watched() {
         for info in available_protocols() {
             let settings = Settings { protocol: info.name.to_owned(), ..Settings::default() };
-            let is_compiled = kind(settings.clone(), false).contains("Compiled");
-            assert_eq!(is_compiled, ["dbx", "dbx-tc", "silo", "partitioned"].contains(&info.name), "{}", info.name);
+            let path = kind(settings.clone(), false);
+            let is_direct = ["dbx", "dbx-tc", "silo", "partitioned"].contains(&info.name);
+            assert!(path.contains("Compiled"), "{}: {path}", info.name);
+            assert_eq!(!path.contains("dyn"), is_direct, "{}: {path}", info.name);
             assert!(!kind(settings.clone(), true).contains("Compiled"), "{}", info.name);
             let recorded = kind(Settings { record_history: true, ..settings }, false);
             assert!(!recorded.contains("Compiled"), "{}", info.name);

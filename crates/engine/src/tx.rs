@@ -104,7 +104,7 @@ impl Default for Waiting {
 /// A transaction. Its operations are those of [`Operations`](crate::Operations).
 pub struct TxCore {
     inner: Arc<Inner>,
-    /// The type of its worker, if procedures have operations compiled for it.
+    /// The type of its worker, unless its operations are recorded.
     pub(crate) compiled: Option<CompiledWorker>,
     /// The worker of the open attempt.
     worker: Cell<Option<NonNull<dyn Worker>>>,
@@ -655,7 +655,7 @@ impl TxCore {
         let is_plain = !is_observed && !is_ordered && !capabilities.pieces && !capabilities.priorities;
         TxCore {
             // A recorded history needs every operation.
-            compiled: CompiledWorker::of(inner.protocol.worker_type()).filter(|_| log.is_none()),
+            compiled: log.is_none().then(|| CompiledWorker::of(inner.protocol.worker_type())),
             worker: Cell::new(None),
             lease: Cell::new(None),
             conflict_seen: Cell::default(),

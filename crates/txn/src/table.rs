@@ -29,11 +29,11 @@ pub const ROW_IN_PLACE_MAX: usize = 64;
 pub struct RecordLayout {
     /// From the record to the protocol's record header.
     pub header: usize,
-    /// From the record to the header of the inline row version.
+    /// From the record to the inline row version.
     pub row_version: usize,
     /// From the record to the second place for a row version; zero where it has none.
     pub second: usize,
-    /// From the header of a row version to its row.
+    /// Bytes of the header of a row version, which is behind its row.
     pub version_header: usize,
     /// Bytes of the row, without header.
     pub row: usize,
@@ -82,7 +82,7 @@ impl RecordLayout {
     /// Bytes of a row version with its header.
     #[inline]
     pub const fn row_version_bytes(&self) -> usize {
-        self.version_header + self.row
+        self.row + self.version_header
     }
 
     /// The protocol's header of a record, as words.

@@ -130,12 +130,19 @@ impl AccessLocks for Timestamp {
     }
 }
 
-/// The field of an attempt's entries, which is empty.
+/// The field of an attempt's entries: the bytes of a row of their table, to find the headers of versions.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Entry;
+pub struct Entry {
+    pub(super) row: u32,
+}
 
 impl Origin for Entry {
     type Locks = Timestamp;
+
+    #[inline(always)]
+    fn at(self, table: &Table, _: RecordPtr) -> Entry {
+        Entry { row: table.record_layout.row as u32 }
+    }
 
     #[inline(always)]
     fn prepare(table: &Table, record: RecordPtr) {

@@ -25,7 +25,7 @@ use seriatim_txn::{Cause, ConflictInfo, Fault, OpError, Outcome, Phase, Reason, 
 
 use super::State;
 use super::access::{Entry, Unlinking};
-use super::versions::{self, VersionHeader, Visible, Words};
+use super::versions::{self, Visible, Words};
 use crate::shared::absences::Lanes;
 use crate::shared::access_locks::AccessLocks;
 use crate::shared::attempt::Attempt as Base;
@@ -101,9 +101,9 @@ fn decide(attempt: &mut Attempt, state: &mut State) -> Result<Tid, OpError> {
     {
         return Err(conflict(attempt, failure));
     }
-    attempt.base.make_deletions(VersionHeader::BYTES)?;
+    attempt.base.make_deletions()?;
     if let Err(error) = lock(attempt, state, at) {
-        attempt.base.drop_deletions(VersionHeader::BYTES);
+        attempt.base.drop_deletions();
         return Err(error);
     }
     let decided = be_in_time(attempt, state, at)
@@ -119,7 +119,7 @@ fn decide(attempt: &mut Attempt, state: &mut State) -> Result<Tid, OpError> {
         Ok(decided) => decided,
         Err(failure) => {
             unlock(attempt.base.writes.entries(), &state.order);
-            attempt.base.drop_deletions(VersionHeader::BYTES);
+            attempt.base.drop_deletions();
             return Err(conflict(attempt, failure));
         }
     };
@@ -312,11 +312,11 @@ fn install(attempt: &mut Attempt, state: &mut State, tid: Tid, at: u64) {
             // The row of a tombstone was retired when it was deleted.
             let was = word.load(Ordering::Relaxed) as usize;
             // SAFETY: this commit allocated it.
-            unsafe { versions::deletion(write.expected.tid(), wts, was).write(write.before) };
+            unsafe { versions::deletion(write.expected.tid(), wts, was).write(record_layout.row, write.before) };
         }
         if write.row_version != 0 {
             // SAFETY: the row version is not published yet.
-            unsafe { versions::header(tid, at, write.before).write(write.row_version) };
+            unsafe { versions::header(tid, at, write.before).write(record_layout.row, write.row_version) };
             let published = record::put_in_place(&mut Plain, &write);
             crate::step(Touch::Store, word);
             // ORDERING: releases the row version to its readers.

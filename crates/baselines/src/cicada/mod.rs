@@ -17,7 +17,7 @@ use seriatim_memory::{CountedVec, Pinned};
 use seriatim_store::RecordPtr;
 use seriatim_txn::{
     Capabilities, Core, Environment, Freshness, Knob, Mode, OpError, Options, Outcome, Peeked, Protocol, ProtocolInfo,
-    Redo, Requirements, RowBuffer, Table,
+    RecordLayout, Redo, Requirements, RowBuffer, Table,
 };
 
 use crate::shared::absences::Absences;
@@ -132,9 +132,9 @@ impl Versions for Cicada {
         versions::rest(table, record);
     }
 
-    fn describe(&self, row_version: usize, tid: Tid) {
+    fn describe(&self, layout: &RecordLayout, row_version: usize, tid: Tid) {
         // SAFETY: no other thread can access a row that is being restored.
-        unsafe { versions::header(tid, 0, 0).write(row_version) };
+        unsafe { versions::header(tid, 0, 0).write(layout.row, row_version) };
     }
 }
 

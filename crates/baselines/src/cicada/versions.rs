@@ -32,8 +32,8 @@ use seriatim_base::{Epoch, Tid};
 use seriatim_store::RecordPtr;
 use seriatim_txn::{RecordLayout, Table};
 
+use super::access::Entry;
 use crate::shared::optimistic::Read;
-use crate::shared::origin::Origin;
 use crate::shared::record_header::{self, LOOKS_MAX, TidWord};
 use crate::shared::versions::{Version, find};
 
@@ -159,6 +159,8 @@ pub(super) struct Words<'t> {
     tid: &'t AtomicU64,
     version: &'t AtomicU64,
     written: &'t AtomicU64,
+    /// Bytes of a row.
+    row: usize,
 }
 
 impl<'t> Words<'t> {
@@ -167,12 +169,14 @@ impl<'t> Words<'t> {
             tid: record_header::tid_word(record_layout, record),
             version: record_header::row_version(record_layout, record),
             written: written(record_layout, record),
+            row: record_layout.row,
         }
     }
 
     /// The words of a record that was read.
-    pub(super) fn of_read<O: Origin>(read: &Read<O>) -> Words<'t> {
-        Words { tid: read.word(), version: read.version_word(), written: read.own::<0>() }
+    pub(super) fn of_read(read: &Read<Entry>) -> Words<'t> {
+        let (tid, version, written) = (read.word(), read.version_word(), read.own::<0>());
+        Words { tid, version, written, row: read.by.row as usize }
     }
 
     /// The version that an attempt sees. It drew `at` when the epoch was at least `since`.
@@ -223,7 +227,7 @@ impl<'t> Words<'t> {
         // SAFETY: a skipped version is above `at`. So it was installed after the attempt's worker came online, as was
         // the deletion. Versions that it replaced were retired after that (`clock.rs`; `shared/versions`, rule 2).
         let found = unsafe {
-            find(version, |version: &VersionHeader| {
+            find(self.row, version, |version: &VersionHeader| {
                 if version.kept.wts() < at {
                     return true;
                 }

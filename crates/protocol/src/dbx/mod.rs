@@ -9,7 +9,7 @@ use seriatim_memory::Pinned;
 use seriatim_store::RecordPtr;
 use seriatim_txn::{
     Capabilities, Core, Environment, Freshness, Knob, Mode, OpError, Options, Outcome, Peeked, Protocol, ProtocolInfo,
-    Redo, Requirements, RowBuffer, Table,
+    RecordLayout, Redo, Requirements, RowBuffer, Table,
 };
 
 use crate::shared::gc;
@@ -80,8 +80,8 @@ impl Protocol for Dbx {
 restore::recovers!(Dbx, LockBit);
 
 impl Versions for Dbx {
-    fn describe(&self, row_version: usize, tid: Tid) {
-        self.snapshot.describe(row_version, tid);
+    fn describe(&self, layout: &RecordLayout, row_version: usize, tid: Tid) {
+        self.snapshot.describe(layout, row_version, tid);
     }
 }
 

@@ -135,14 +135,14 @@ impl Late {
     ) -> Result<(), OpError> {
         let Some(record) = attempt.base.seen.record else { return Ok(()) };
         if !table.commuting.allows(columns) {
-            let row_version = record::row_version_of(table, before);
+            let row_version = record::row_version_of(before);
             return if self.defers { self.note_deferral(table, (record, row_version), columns) } else { Ok(()) };
         }
         if self.notes.len() == self.most {
             self.is_unsure = true;
             return Ok(());
         }
-        let row_version = record::row_version_of(table, before);
+        let row_version = record::row_version_of(before);
         self.notes.try_push(Note { record, table: table.into(), row_version, columns }).map_err(record::full)
     }
 
@@ -153,7 +153,7 @@ impl Late {
         if !table.commuting.allows(note.columns) {
             return None;
         }
-        let [base, newer, after] = [note.row_version, newer, write.row_version].map(|version| row(table, version));
+        let [base, newer, after] = [note.row_version, newer, write.row_version].map(row);
         let wire = table.wire.as_ref()?;
         // SAFETY: row versions of the table, readable as we have been online since they were published.
         unsafe { wire.rows.has_room(base, newer, after, note.columns.added, self.adders) }.then_some(entry)

@@ -73,7 +73,7 @@ impl Late {
             let table = note.table.get();
             let Some(wire) = table.wire.as_ref().filter(|_| table.commuting.defers(note.columns)) else { return false };
             let after = attempt.base.writes.entries()[entry].row_version;
-            let rows = [note.row_version, newer, after].map(|version| row(table, version));
+            let rows = [note.row_version, newer, after].map(row);
             let (record, amounts) = (note.record, &mut self.amounts);
             let mut is_full = false;
             let mut see = |column, amount, share| {
@@ -97,8 +97,7 @@ impl Late {
             let after = attempt.base.writes.entries()[entry].row_version;
             let columns = note.columns.either().intersection(table.commuting.deferrable());
             // SAFETY: a row version of this attempt.
-            after != 0
-                && table.wire.as_ref().is_some_and(|wire| unsafe { wire.rows.is_amid(row(table, after), columns) })
+            after != 0 && table.wire.as_ref().is_some_and(|wire| unsafe { wire.rows.is_amid(row(after), columns) })
         })
     }
 

@@ -19,8 +19,8 @@ use seriatim_memory::Pinned;
 use seriatim_store::RecordPtr;
 use seriatim_txn::{
     Capabilities, CapabilityChange, Core, DatabaseSettings, Environment, Epochs, Fault, Freshness, Knob, Mode, OpError,
-    OptionEffect, Options, Outcome, Peeked, Protocol, ProtocolInfo, Redo, Requirements, RowBuffer, RowPtr,
-    SnapshotTerms, Table,
+    OptionEffect, Options, Outcome, Peeked, Protocol, ProtocolInfo, RecordLayout, Redo, Requirements, RowBuffer,
+    RowPtr, SnapshotTerms, Table,
 };
 
 use crate::shared::gc;
@@ -233,8 +233,8 @@ impl Protocol for DbxTc {
 restore::recovers!(DbxTc, LockBit);
 
 impl Versions for DbxTc {
-    fn describe(&self, row_version: usize, tid: Tid) {
-        self.snapshot.describe(row_version, tid);
+    fn describe(&self, layout: &RecordLayout, row_version: usize, tid: Tid) {
+        self.snapshot.describe(layout, row_version, tid);
     }
 }
 

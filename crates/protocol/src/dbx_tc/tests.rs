@@ -635,7 +635,7 @@ fn older_versions(bench: &Bench<DbxTc>, worker: &mut Worker, id: u64) -> usize {
     // SAFETY: online, and nothing was let go of since the oldest snapshot that was made: the chain ends at
     // what was there then.
     unsafe {
-        versions::find(newest, |version: &snapshot_numbered::VersionHeader| {
+        versions::find(bench.cells.record_layout.row, newest, |version: &snapshot_numbered::VersionHeader| {
             versions += 1;
             version.kept.snapshot() <= 1
         })
@@ -730,7 +730,8 @@ fn a_version_has_the_number_of_its_epoch_where_snapshots_are_durable() {
                 let record = bench.cells.index.get(Key::Word8(0), worker.core().local.pinned()).expect("it is linked");
                 let newest = record_header::row_version(&bench.cells.record_layout, record).load(Ordering::Acquire);
                 // SAFETY: online, and no other thread changes it.
-                let version = unsafe { snapshot_numbered::VersionHeader::of(newest as usize) };
+                let version =
+                    unsafe { snapshot_numbered::VersionHeader::of(bench.cells.record_layout.row, newest as usize) };
                 assert_eq!(version.kept.snapshot(), version.tid.epoch().0, "round {round}");
                 worker.core().local.leave();
             }

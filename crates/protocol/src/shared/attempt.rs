@@ -227,7 +227,7 @@ impl<O: Origin> Attempt<O> {
         {
             // SAFETY: the room has that many bytes, and is ours; the row is immutable while we are online.
             unsafe {
-                let row = record::row_of(table, row_version);
+                let row = record::row_of(row_version);
                 record::copy_words(before.as_ptr(), row.as_ptr(), table.record_layout.row);
             }
             return Ok(row_version);
@@ -244,31 +244,32 @@ impl<O: Origin> Attempt<O> {
         let write = self.writes.entries()[entry];
         if self.writes.room.has(write.row_version) {
             let table = write.table();
-            let copy = record::copy_row(&mut self.core, table, record::row_of(table, write.row_version))?;
+            let copy = record::copy_row(&mut self.core, table, record::row_of(write.row_version))?;
             self.writes.moved(entry, copy);
         }
         Ok(())
     }
 
-    /// Allocates, before anything is locked, a version of each deletion over which a row is inserted: `bytes` of memory
-    /// that the commit has to fill. A transaction that only deletes allocates nothing.
+    /// Allocates, before anything is locked, a version of each deletion over which a row is inserted, whose header the
+    /// commit has to fill. A transaction that only deletes allocates nothing.
     ///
     /// # Errors
     /// The memory limit; then all are given back.
     #[inline]
-    pub fn make_deletions(&mut self, bytes: usize) -> Result<(), OpError> {
-        if self.writes.builds_on_absence() { self.make_each_deletion(bytes) } else { Ok(()) }
+    pub fn make_deletions(&mut self) -> Result<(), OpError> {
+        if self.writes.builds_on_absence() { self.make_each_deletion() } else { Ok(()) }
     }
 
     #[cold]
-    fn make_each_deletion(&mut self, bytes: usize) -> Result<(), OpError> {
+    fn make_each_deletion(&mut self) -> Result<(), OpError> {
         let Attempt { core, writes, .. } = self;
         for write in writes.entries.iter_mut() {
             if write.expected.is_absent() && write.expected.tid() != Tid::ZERO && write.row_version != 0 {
+                let bytes = write.table().record_layout.row_version_bytes();
                 match core.local.allocate(&mut core.outside, bytes) {
                     Ok(deletion) => write.before = deletion.as_ptr() as usize,
                     Err(error) => {
-                        self.drop_deletions(bytes);
+                        self.drop_deletions();
                         return Err(record::full(error));
                     }
                 }
@@ -279,8 +280,9 @@ impl<O: Origin> Attempt<O> {
 
     /// Gives them back: the commit has failed.
     #[cold]
-    pub fn drop_deletions(&mut self, bytes: usize) {
+    pub fn drop_deletions(&mut self) {
         for write in self.writes.entries.iter_mut().filter(|write| write.expected.is_absent()) {
+            let bytes = write.table().record_layout.row_version_bytes();
             record::release(&mut self.core, std::mem::take(&mut write.before), bytes);
         }
     }
@@ -361,13 +363,16 @@ impl<O: Origin> Attempt<O> {
         let Attempt { core, writes, queued, .. } = self;
         let WriteSet { entries, room, .. } = writes;
         for write in entries.iter_mut() {
+            let is_in_room = room.has(write.row_version);
+            debug_assert!(write.place().is_some() || !is_in_room, "the place was free at the update, and stays so");
+            if is_in_room && record::is_moved_within(write) {
+                continue;
+            }
             if write.is_nothing() {
                 take_back(core, write, claim);
                 continue;
             }
             let row_epoch = row_epoch(write);
-            let is_in_room = room.has(write.row_version);
-            debug_assert!(write.place().is_some() || !is_in_room, "the place was free at the update, and stays so");
             if let Some(place) = write.place().filter(|_| write.row_version != 0) {
                 if !is_in_room {
                     record::release(core, write.row_version, write.table().record_layout.row_version_bytes());
@@ -376,10 +381,10 @@ impl<O: Origin> Attempt<O> {
             }
             match write.before {
                 0 => record::count(core, write, 0),
-                // A deletion as a version: a version header without a row.
+                // A deletion as a version, whose row says nothing.
                 deletion if write.expected.is_absent() => {
                     record::count(core, write, 0);
-                    record::retire(core, deletion, write.table().record_layout.version_header, tid.epoch());
+                    record::retire(core, deletion, write.table().record_layout.row_version_bytes(), tid.epoch());
                 }
                 row_version => record::replace(core, write, row_version, (row_epoch, tid.epoch())),
             }

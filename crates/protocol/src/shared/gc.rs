@@ -43,28 +43,44 @@ pub fn collect<O: Origin>(attempt: &mut Attempt<O>, claim: &impl Claim, most: us
     }
 }
 
+/// Most records that are looked at while the worker is online once.
+const BATCH: usize = 32;
+
 #[inline(never)]
-fn collect_ready(core: &mut Core, leaf_hints: &mut LeafHints, claim: &impl Claim, most: usize) {
-    // Until one cannot be decided yet: those behind it are younger, and with one worker a grace period is over at once.
-    for _ in 0..most {
-        let Some([table, address, word]) = core.local.ready() else { return };
-        if core.local.may_be_read(TidWord(word).tid().epoch()) && TidWord(word).tid() != Tid::ZERO {
+fn collect_ready(core: &mut Core, leaf_hints: &mut LeafHints, claim: &impl Claim, mut most: usize) {
+    let mut batch = [[0; 3]; BATCH];
+    while most > 0 {
+        let (mut count, mut is_last) = (0, false);
+        while count < most.min(BATCH) && !is_last {
+            let Some(item @ [.., word]) = core.local.ready() else { break };
             // For readers of the past a deleted key stays linked until all of them see the deletion.
-            core.local.defer([table, address, word]);
+            is_last = TidWord(word).tid() != Tid::ZERO && core.local.may_be_read(TidWord(word).tid().epoch());
+            if is_last {
+                core.local.defer(item);
+            } else {
+                batch[count] = item;
+                count += 1;
+            }
+        }
+        if count == 0 {
             return;
         }
-        // SAFETY: `later` put them there. Tables outlive workers. The record is not retired, because only the party
-        // that QUEUED stands for unlinks it, and that is this entry (rule 5 of `record_header`).
-        let (table, record) =
-            unsafe { (&*(table as *const Table), RecordPtr::from_raw(NonNull::new_unchecked(address as *mut u8))) };
         core.local.enter();
-        // SAFETY: key words of a linked record never change.
-        let leaf_hint = leaf_hints.of(table, &unsafe { read_key(record, table.class) });
-        let decided = look(core, table, record, leaf_hint, TidWord(word), claim);
+        for &[table, address, word] in &batch[..count] {
+            // SAFETY: `later` put them there. Tables outlive workers. The record is not retired, because only the party
+            // that QUEUED stands for unlinks it, and that is this entry (rule 5 of `record_header`).
+            let (table, record) =
+                unsafe { (&*(table as *const Table), RecordPtr::from_raw(NonNull::new_unchecked(address as *mut u8))) };
+            // SAFETY: key words of a linked record never change.
+            let leaf_hint = leaf_hints.of(table, &unsafe { read_key(record, table.class) });
+            // Those behind one that cannot be decided yet are younger.
+            is_last |= !look(core, table, record, leaf_hint, TidWord(word), claim);
+        }
         core.local.leave();
-        if !decided {
+        if is_last {
             return;
         }
+        most -= count;
     }
 }
 
@@ -131,4 +147,37 @@ fn look_at(
     claim.give(core, table, target, word.removed());
     record::retire_record(core, table, target, word.tid().epoch());
     true
+}
+
+#[cfg(test)]
+mod tests {
+    use seriatim_catalog::Key;
+    use seriatim_htm::HtmMode;
+    use seriatim_txn::{Mode, NoRedo, Outcome, Priority, Worker as _};
+
+    use super::BATCH;
+    use crate::common::Bench;
+    use crate::silo::Silo;
+
+    #[test]
+    fn as_many_deleted_records_are_unlinked_as_were_asked_for() {
+        let rows = 3 * BATCH as u64;
+        let bench = Bench::<Silo>::open(HtmMode::Absent, &vec![0; rows as usize]);
+        let mut worker = bench.worker();
+        // The second transaction deletes nothing, and ends when the grace period of the deleted rows is over.
+        for ids in [0..rows, 0..0] {
+            worker.begin(Mode::ReadWrite, Priority::NONE);
+            ids.for_each(|id| assert!(worker.delete(&bench.cells, Key::Word8(id)).is_ok_and(|row| row.is_some())));
+            assert!(matches!(worker.commit(&mut NoRedo), Ok(Outcome::Committed(_))));
+            bench.pass_time();
+        }
+        for (most, left) in [(1, rows - 1), (BATCH, rows - 1 - BATCH as u64), (usize::MAX, 0)] {
+            worker.collect_garbage(most);
+            worker.core().local.enter();
+            let pin = worker.core().local.pinned();
+            let linked = (0..rows).filter(|id| bench.cells.index.get(Key::Word8(*id), pin).is_ok()).count();
+            assert_eq!(linked as u64, left);
+            worker.core().local.leave();
+        }
+    }
 }

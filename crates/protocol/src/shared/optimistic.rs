@@ -326,7 +326,7 @@ impl<O: Origin> Optimistic<O> {
         let (word, row_version) = record_header::plain_version(table, record)?;
         self.reads.push_within(Read::new(table, record, word, by))?;
         self.base.note_seen(record, word.tid(), false);
-        Some(record::row_of(table, row_version))
+        Some(record::row_of(row_version))
     }
 
     #[inline(always)]
@@ -334,11 +334,11 @@ impl<O: Origin> Optimistic<O> {
         if let Some(own) = self.base.writes.find(record) {
             let write = self.base.writes.entries()[own];
             self.note_own(&write);
-            return Ok((write.row_version != 0).then(|| record::row_of(table, write.row_version)));
+            return Ok((write.row_version != 0).then(|| record::row_of(write.row_version)));
         }
         let (word, row_version, by) = self.look(table, record, AccessPurpose::Reading)?;
         self.note_read(table, record, word, by)?;
-        Ok((!word.is_absent()).then(|| record::row_of(table, row_version)))
+        Ok((!word.is_absent()).then(|| record::row_of(row_version)))
     }
 
     pub fn insert(
@@ -362,7 +362,7 @@ impl<O: Origin> Optimistic<O> {
         };
         let record = match linked {
             Ok(Linked::Linked) => {
-                let (record, row_version) = (staged.record, record::row_version_of(table, staged.row));
+                let (record, row_version) = (staged.record, record::row_version_of(staged.row));
                 self.base.seen = Seen { record: Some(record), absent: true, ..Seen::default() };
                 self.base.note_unlinked(table);
                 self.base.writes.push(Write::new(table, record, row_version, link, self.base.by));
@@ -454,7 +454,7 @@ impl<O: Origin> Optimistic<O> {
             Some(own) => {
                 let write = self.base.writes.entries()[own];
                 self.note_own(&write);
-                let row = (write.row_version != 0).then(|| record::row_of(table, write.row_version));
+                let row = (write.row_version != 0).then(|| record::row_of(write.row_version));
                 ((write.expected, write.before), row, self.base.by)
             }
             None => {
@@ -466,7 +466,7 @@ impl<O: Origin> Optimistic<O> {
                         return Err(error);
                     }
                 };
-                ((word, row_version), (!word.is_absent()).then(|| record::row_of(table, row_version)), by)
+                ((word, row_version), (!word.is_absent()).then(|| record::row_of(row_version)), by)
             }
         };
         if let (Some(row), OnExists::Refuse) = (row, exists) {
@@ -510,24 +510,24 @@ impl<O: Origin> Optimistic<O> {
             if write.row_version == 0 {
                 return Ok(None);
             }
-            let before = record::row_of(table, write.row_version);
+            let before = record::row_of(write.row_version);
             let row_version = record::copy_row(&mut self.base.core, table, before)?;
             self.base.writes.replace(own, row_version, self.base.by);
-            return Ok(Some(Updating { before, after: record::row_of(table, row_version) }));
+            return Ok(Some(Updating { before, after: record::row_of(row_version) }));
         }
         let (word, seen, by) = self.look(table, record, AccessPurpose::Writing)?;
         if word.is_absent() {
             return self.note_read(table, record, word, by).map(|()| None);
         }
         self.base.writes.reserve().map_err(record::full)?;
-        let before = record::row_of(table, seen);
+        let before = record::row_of(seen);
         let mut write = self.base.write_to(table, record, (word, seen), by);
         write.row_version = match copies {
             true => self.base.copy_row(&write, before)?,
             false => record::copy_row(&mut self.base.core, table, before)?,
         };
         self.base.writes.push(write);
-        Ok(Some(Updating { before, after: record::row_of(table, write.row_version) }))
+        Ok(Some(Updating { before, after: record::row_of(write.row_version) }))
     }
 
     pub fn delete(&mut self, table: &Table, key: Key<'_>) -> Result<Option<RowPtr>, OpError> {
@@ -540,7 +540,7 @@ impl<O: Origin> Optimistic<O> {
                 return Ok(None);
             }
             self.base.writes.replace(own, 0, self.base.by);
-            return Ok(Some(record::row_of(table, write.row_version)));
+            return Ok(Some(record::row_of(write.row_version)));
         }
         let (word, seen, by) = self.look(table, record, AccessPurpose::Writing)?;
         if word.is_absent() {
@@ -549,7 +549,7 @@ impl<O: Origin> Optimistic<O> {
         self.base.writes.reserve().map_err(record::full)?;
         let write = self.base.write_to(table, record, (word, seen), by);
         self.base.writes.push(write);
-        Ok(Some(record::row_of(table, seen)))
+        Ok(Some(record::row_of(seen)))
     }
 
     /// Whether the attempt may access the keys between these bounds.

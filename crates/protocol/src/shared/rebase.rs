@@ -243,7 +243,7 @@ impl<O: Origin> Optimistic<O> {
         if !self.reads.last().is_some_and(is_of) {
             return Ok(());
         }
-        let (entry, row_version) = (self.reads.len() as u32 - 1, record::row_version_of(table, row));
+        let (entry, row_version) = (self.reads.len() as u32 - 1, record::row_version_of(row));
         let base = Base { table: table.into(), entry, row_version, columns: columns.into() };
         self.bases.reads.try_push(base).map_err(record::full)
     }
@@ -251,7 +251,7 @@ impl<O: Origin> Optimistic<O> {
     /// A row, which was as `before`, is being updated.
     #[inline(never)]
     pub fn note_update(&mut self, table: &Table, before: RowPtr, columns: ColumnUse) -> Result<(), OpError> {
-        let row_version = record::row_version_of(table, before);
+        let row_version = record::row_version_of(before);
         let own = self.base.seen.record.filter(|_| self.base.seen.own);
         let entry = own.and_then(|record| self.base.writes.find(record));
         let entry = entry.unwrap_or(self.base.writes.entries().len() - 1) as u32;
@@ -431,8 +431,8 @@ impl<O: Origin> Optimistic<O> {
         let Some(first) = self.bases.writes.iter_mut().find(is_first) else { return false };
         let table = write.table();
         let Some(wire) = &table.wire else { return false };
-        let after = record::row_of(table, write.row_version).as_ptr();
-        let [base, newest] = [first.row_version, newer].map(|row_version| row(table, row_version));
+        let after = record::row_of(write.row_version).as_ptr();
+        let [base, newest] = [first.row_version, newer].map(row);
         // SAFETY: row versions of the table, readable as we have been online since they were published;
         // `after` is ours.
         let merged = unsafe { wire.rows.merge(base, newest, after, columns) };
@@ -485,13 +485,13 @@ fn newer<O: Origin>(table: &Table, record: RecordPtr) -> Option<(TidWord, usize)
 pub fn agree(table: &Table, one: usize, other: usize, columns: ColumnSet) -> bool {
     let Some(wire) = &table.wire else { return false };
     // SAFETY: row versions of the table, readable as we have been online since they were published.
-    unsafe { wire.rows.agree(row(table, one), row(table, other), columns) }
+    unsafe { wire.rows.agree(row(one), row(other), columns) }
 }
 
 /// A row version's row.
-pub fn row<'t>(table: &Table, row_version: usize) -> RowRef<'t> {
+pub fn row<'t>(row_version: usize) -> RowRef<'t> {
     // SAFETY: the worker has been online since it was published, and is for the lifetime.
-    unsafe { RowRef::from_raw(record::row_of(table, row_version).as_ptr()) }
+    unsafe { RowRef::from_raw(record::row_of(row_version).as_ptr()) }
 }
 
 #[cfg(test)]

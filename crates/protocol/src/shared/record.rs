@@ -1,5 +1,8 @@
 //! Making, copying and freeing records and their parts.
 //!
+//! A row version is a row and the header of the version behind it. Most accesses use the row alone: it begins in the
+//! cache line of the record's own header.
+//!
 //! Ownership: a record owns the row versions and the fixed part inside it. Any other row version, fixed part or
 //! out-of-line value belongs to the version that points to it. It passes to the next version if the update did not
 //! change it.
@@ -30,16 +33,15 @@ pub fn full(_: OutOfMemory) -> OpError {
 
 /// The row of a row version.
 #[inline]
-pub fn row_of(table: &Table, row_version: usize) -> RowPtr {
-    let row = (row_version + table.record_layout.version_header) as *mut u8;
+pub fn row_of(row_version: usize) -> RowPtr {
     // SAFETY: the address of a row version is never zero where a row is requested; callers checked.
-    unsafe { NonNull::new_unchecked(row) }
+    unsafe { NonNull::new_unchecked(row_version as *mut u8) }
 }
 
 /// The row version of a row.
 #[inline]
-pub fn row_version_of(table: &Table, row: RowPtr) -> usize {
-    row.as_ptr() as usize - table.record_layout.version_header
+pub fn row_version_of(row: RowPtr) -> usize {
+    row.as_ptr() as usize
 }
 
 /// The address of a row's fixed part; zero where the table has none.
@@ -47,7 +49,7 @@ pub fn row_version_of(table: &Table, row: RowPtr) -> usize {
 fn fixed_of(table: &Table, row_version: usize) -> usize {
     if table.has_fixed() {
         // SAFETY: the first word of a row with a fixed part is that part's address (rule of catalog's layout).
-        unsafe { row_of(table, row_version).cast::<u64>().read() as usize }
+        unsafe { row_of(row_version).cast::<u64>().read() as usize }
     } else {
         0
     }
@@ -70,12 +72,9 @@ pub unsafe fn restage(table: &Table, record: RecordPtr) -> Staged {
     // SAFETY: a record is `record_layout.record` bytes, which contain row and fixed part.
     unsafe {
         let memory = NonNull::new_unchecked(record.as_ptr());
-        let row = memory.add(record_layout.row_version + record_layout.version_header);
+        let row = memory.add(record_layout.row_version);
         let fixed = memory.add(record_layout.fixed);
-        row.write_bytes(
-            0,
-            record_layout.fixed - record_layout.row_version - record_layout.version_header + record_layout.fixed_bytes,
-        );
+        row.write_bytes(0, record_layout.fixed - record_layout.row_version + record_layout.fixed_bytes);
         if table.has_fixed() {
             row.cast::<u64>().write(fixed.as_ptr() as u64);
         }
@@ -186,7 +185,7 @@ pub fn copy_row(core: &mut Core, table: &Table, row: RowPtr) -> Result<usize, Op
     let record_layout = &table.record_layout;
     let row_version = core.local.allocate(&mut core.outside, record_layout.row_version_bytes()).map_err(full)?;
     // SAFETY: both are `record_layout.row` bytes; the source is a row, immutable while we are online.
-    unsafe { row_version.add(record_layout.version_header).copy_from_nonoverlapping(row, record_layout.row) };
+    unsafe { row_version.copy_from_nonoverlapping(row, record_layout.row) };
     Ok(row_version.as_ptr() as usize)
 }
 
@@ -210,7 +209,7 @@ pub fn detach(
             // SAFETY: both are `bytes` long; the first word of the row is the fixed part's address.
             unsafe {
                 fixed.copy_from_nonoverlapping(staged.fixed, bytes);
-                row_of(table, row_version).cast::<u64>().write(fixed.as_ptr() as u64);
+                row_of(row_version).cast::<u64>().write(fixed.as_ptr() as u64);
             }
             parts.push(RowPart { address: fixed.as_ptr() as usize, bytes });
         }
@@ -247,7 +246,7 @@ fn has_own_fixed(table: &Table, record: RecordPtr, row_version: usize) -> bool {
 /// the same out-of-line values.
 #[inline]
 fn share_parts(table: &Table, one: usize, other: usize) -> bool {
-    let out_of_line = |row_version, &at: &u32| out_of_line_at(row_of(table, row_version).as_ptr() as usize, at);
+    let out_of_line = |row_version, &at: &u32| out_of_line_at(row_of(row_version).as_ptr() as usize, at);
     fixed_of(table, one) == fixed_of(table, other)
         && table.layout.row_out_of_line.iter().all(|at| out_of_line(one, at) == out_of_line(other, at))
 }
@@ -264,6 +263,15 @@ fn parts_bytes(table: &Table, record: RecordPtr, row_version: usize) -> i64 {
     };
     let has_own_fixed = has_own_fixed(table, record, row_version);
     (texts + if has_own_fixed { allocated_bytes(table.record_layout.fixed_bytes) } else { 0 }) as i64
+}
+
+/// Whether a commit of `write` leaves nothing to be counted or retired. The row moved from place to place in its
+/// record, and owns nothing else. The row version of `write` is in the worker's own memory.
+#[inline(always)]
+pub fn is_moved_within<O: Origin>(write: &Write<O>) -> bool {
+    let table = write.table();
+    // A row version that was copied has the fixed part of the one before.
+    !table.has_out_of_line() && is_inline(table, write.record, write.before)
 }
 
 /// Counts and retires what a commit of `epoch` replaced by `write`: the row `before`, as of `row_epoch`.
@@ -321,7 +329,7 @@ fn count_parts<O: Origin>(core: &mut Core, write: &Write<O>, before: usize) {
 #[inline]
 pub fn rows_in(table: &Table, row_version: usize) -> i64 {
     // SAFETY: row versions of the caller's hold rows of their table, which do not change.
-    if row_version == 0 { 0 } else { unsafe { table.rows_in(row_of(table, row_version)) as i64 } }
+    if row_version == 0 { 0 } else { unsafe { table.rows_in(row_of(row_version)) as i64 } }
 }
 
 /// Runs a change of the structure of a table's index, and counts the bytes that it takes or gives back.
@@ -390,7 +398,7 @@ fn copy_to_place<A: Access>(access: &mut A, bytes: usize, row_version: usize, pl
 
 /// Out-of-line addresses that the row and its fixed part hold.
 fn out_of_line_values(table: &Table, row_version: usize) -> impl Iterator<Item = usize> {
-    let row = row_of(table, row_version).as_ptr() as usize;
+    let row = row_of(row_version).as_ptr() as usize;
     out_of_line_in(row, &table.layout.row_out_of_line)
         .chain(out_of_line_in(fixed_of(table, row_version), &table.layout.fixed_out_of_line))
 }

@@ -290,7 +290,7 @@ pub fn peek(table: &Table, record: RecordPtr) -> Peeked {
     match (word.tid(), word.is_absent()) {
         (Tid::ZERO, _) => Peeked::NeverCommitted,
         (tid, true) => Peeked::Deleted(tid),
-        (tid, false) => Peeked::Row(tid, record::row_of(table, row_version)),
+        (tid, false) => Peeked::Row(tid, record::row_of(row_version)),
     }
 }
 

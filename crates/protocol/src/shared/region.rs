@@ -16,7 +16,7 @@
 
 use seriatim_base::word::{AtomicU64, Ordering, fence};
 use seriatim_base::{Epoch, Tid, abort_on_unwind};
-use seriatim_htm::{Access, Body, BodyError, Budget, NoLocks, Refused};
+use seriatim_htm::{Access, Backend, Body, BodyError, Budget, NoLocks, Refused};
 use seriatim_store::RecordPtr;
 use seriatim_txn::{Cause, Core, Environment, Fault, Knob, OpError, Options, Phase, Reason, RecordLayout};
 
@@ -101,9 +101,9 @@ pub trait Rules<O: Origin> {
     /// The epoch E among the words of step 2.
     fn epoch(now: Self::Now) -> Epoch;
 
-    /// Writes the header of the private row version of a write. It runs before a region with a guess, so that the
+    /// Writes the header of the private row version of a write. Before a region it runs with a guess, so that the
     /// region usually touches only record headers and places of small rows. It runs again in step 2 if the guess was
-    /// wrong.
+    /// wrong. Without a region it runs in step 4.
     #[inline(always)]
     fn describe(&self, _: Self::Now, _: Tid, _: &Write<O>) {}
 
@@ -161,7 +161,9 @@ pub fn decide<O: Origin, R: Rules<O>>(attempt: &mut Optimistic<O>, rules: &R, gu
     let Core { agent, outside, epochs, .. } = core;
     let (newest, epoch, failure) = (*newest, epochs.word(), None);
     let mut body = Commit { reads, node_set, writes, rules, newest, epoch, guess, failure, faults };
-    body.fill(guess);
+    if agent.backend() != Backend::Absent {
+        body.fill(guess);
+    }
     // In direct mode a panic would leave records locked, for which snapshot readers wait without a bound.
     let decided = abort_on_unwind("a commit", || agent.run(outside, &NoLocks, &mut body));
     let failure = body.failure;
@@ -192,6 +194,9 @@ pub fn install<O: Origin, R: Rules<O>, A: Access>(
 ) {
     let record_layout = &write.table().record_layout;
     if write.row_version != 0 {
+        if !A::REGION {
+            rules.describe(now, tid, write);
+        }
         let published = record::put_in_place(access, write);
         access.store(record_header::row_version(record_layout, write.record), published as u64);
     } else if !write.is_nothing() {
@@ -254,7 +259,7 @@ impl<O: Origin, R: Rules<O>> Commit<'_, O, R> {
     }
 
     /// Step 1. On failure nothing stays locked.
-    #[inline]
+    #[inline(always)]
     fn lock<A: Access>(&mut self, access: &mut A) -> Result<(), BodyError> {
         for (i, write) in self.writes.entries().iter().enumerate() {
             if R::is_apart(write) {
@@ -333,7 +338,9 @@ unsafe impl<O: Origin, R: Rules<O>> Body for Commit<'_, O, R> {
             fence(Ordering::SeqCst);
         }
         let now = self.rules.now(access, self.epoch);
-        if now != self.guess {
+        if !A::REGION {
+            self.guess = now;
+        } else if now != self.guess {
             self.fill(now);
         }
         let tid = self.tid(now);

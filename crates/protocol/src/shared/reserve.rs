@@ -116,7 +116,7 @@ impl<O: Origin> Optimistic<O> {
         Ok(match (word.is_absent(), word.tid() == tid) {
             (true, _) => None,
             (false, true) => Some(row),
-            (false, false) => Some(record::row_of(table, row_version)),
+            (false, false) => Some(record::row_of(row_version)),
         })
     }
 

@@ -13,7 +13,7 @@ use seriatim_base::Tid;
 use seriatim_catalog::{Key, OutOfLineStore, RowWriter};
 use seriatim_memory::OutOfMemory;
 use seriatim_store::{Inserted as Linked, LeafHint, RecordPtr, Unobserved, has_key};
-use seriatim_txn::{Change, Core, Near, Restored, SetColumns, Staged, Table};
+use seriatim_txn::{Change, Core, Near, RecordLayout, Restored, SetColumns, Staged, Table};
 
 use super::gc::{self, Claim};
 use super::record;
@@ -25,7 +25,7 @@ pub trait Versions {
     fn rest(&self, _: &Table, _: RecordPtr) {}
 
     /// Writes the header of a row version whose row is being restored.
-    fn describe(&self, _row_version: usize, _: Tid) {}
+    fn describe(&self, _: &RecordLayout, _row_version: usize, _: Tid) {}
 }
 
 /// Implements [`seriatim_txn::Recover`] for a protocol that is [`Versions`] and unlinks records by this [`Claim`].
@@ -142,8 +142,8 @@ fn create(
     versions.rest(table, record);
     let filled = match fill {
         Some(fill) => write_row(core, table, staged, fill).map(|()| {
-            let row_version = record::row_version_of(table, staged.row);
-            versions.describe(row_version, tid);
+            let row_version = record::row_version_of(staged.row);
+            versions.describe(&table.record_layout, row_version, tid);
             row_version
         }),
         None => Ok(0),
@@ -194,7 +194,7 @@ fn overwrite(
         Change::Patch(_) if word.is_absent() => return Ok(Restored::NoBase),
         Change::Patch(apply) => {
             patch(core, table, row_version, apply)?;
-            versions.describe(row_version, tid);
+            versions.describe(&table.record_layout, row_version, tid);
             set(table, record, after(false), row_version);
             core.counts.add(table.id, record::rows_in(table, row_version) - rows, 0);
         }
@@ -203,8 +203,8 @@ fn overwrite(
             // SAFETY: there are no readers, and the key is this thread's.
             let staged = unsafe { record::restage(table, record) };
             write_row(core, table, staged, fill)?;
-            let row_version = record::row_version_of(table, staged.row);
-            versions.describe(row_version, tid);
+            let row_version = record::row_version_of(staged.row);
+            versions.describe(&table.record_layout, row_version, tid);
             set(table, record, after(false), row_version);
             core.counts.add(table.id, record::rows_in(table, row_version) - rows, 0);
         }
@@ -255,7 +255,7 @@ fn write_row(core: &mut Core, table: &Table, staged: Staged, fill: &mut SetColum
         RowWriter::for_insert(staged.row.as_ptr(), staged.fixed.as_ptr(), &mut out_of_line_values)
     });
     let made = out_of_line_values.made;
-    let kept = filled.is_ok().then(|| record::row_version_of(table, staged.row));
+    let kept = filled.is_ok().then(|| record::row_version_of(staged.row));
     record::release_out_of_line(core, table, &made, kept);
     filled.map_err(|_| OutOfMemory)
 }
@@ -265,9 +265,8 @@ fn patch(core: &mut Core, table: &Table, row_version: usize, apply: &mut SetColu
     let before = record::out_of_line_of(table, row_version);
     let mut out_of_line_values = OutOfLineValues { core, made: before };
     // SAFETY: as in `write_row`; there are no readers of the row.
-    let applied = apply(&mut unsafe {
-        RowWriter::for_update(record::row_of(table, row_version).as_ptr(), &mut out_of_line_values)
-    });
+    let applied =
+        apply(&mut unsafe { RowWriter::for_update(record::row_of(row_version).as_ptr(), &mut out_of_line_values) });
     let had = out_of_line_values.made;
     record::release_out_of_line(core, table, &had, Some(row_version));
     applied.map_err(|_| OutOfMemory)

@@ -456,8 +456,8 @@ impl<O: Origin> WriteSet<O> {
             let key = unsafe { read_key(write.record, table.class) };
             // The row that an absent record names is no longer its own.
             let before = (!write.expected.is_absent())
-                .then(|| Before { tid: write.expected.tid(), row: record::row_of(table, write.before) });
-            let after = (write.row_version != 0).then(|| record::row_of(table, write.row_version));
+                .then(|| Before { tid: write.expected.tid(), row: record::row_of(write.before) });
+            let after = (write.row_version != 0).then(|| record::row_of(write.row_version));
             redo.write(table, key, tid, before, after);
         }
     }

@@ -1,9 +1,11 @@
 //! Insertion, with the splits it takes.
 //!
-//! The body descends without latches and latches the leaf at the value its word had. Success proves that
-//! everything read on the way is still valid. A full leaf is split together with its insertion. If its parent
-//! is full too, the topmost of the full ancestors right above it is split first, alone, and the insertion
-//! begins again. So a body changes at most a node, its parent, and new nodes that no other thread sees.
+//! The leaf is a hinted one, or is found by a descent. If it has room, and its own range shows that the key belongs to
+//! it, the body is [`InsertPoint`], which touches nothing else. Otherwise the body of [`Insert`] descends without
+//! latches and latches the leaf at the value its word had. Success proves that everything read on the way is still
+//! valid. A full leaf is split together with its insertion. If its parent is full too, the topmost of the full
+//! ancestors right above it is split first, alone, and the insertion begins again. So a body changes at most a node,
+//! its parent, and new nodes that no other thread sees.
 //!
 //! The split point: an ascending run (each insertion right behind the last) splits behind itself, so that sequential
 //! loads leave full leaves. A descending run splits before itself, and any other insertion in the middle.
@@ -77,14 +79,32 @@ impl<K: NodeKind, const LEAF: usize, const FAN: usize> Tree<K, LEAF, FAN> {
         // As `insert_with` does, for both.
         let _ = cx.local.pinned();
         if !O::ADMITS
-            && let Some([read, inserted]) = self.touched(leaf_hint)
-            && let Some(leaf) = [inserted, read].into_iter().find(|leaf| leaf.takes(&mut Optimistic, probe).is_some())
+            && let Some(leaf) = self.leaf_to_insert(probe, leaf_hint)
             && let Ok(Some(before)) = cx.agent.run(cx.outside, &NoLocks, &mut InsertPoint { leaf, probe, record })
         {
             observer.changed(&leaf.word, before.0, before.changed().0);
             return Ok(Inserted::Linked);
         }
         self.insert_anywhere(cx, probe, leaf_hint, record, observer)
+    }
+
+    /// The leaf for a key, if it has room: a hinted one, or else by a descent, after which it is hinted.
+    #[inline(always)]
+    fn leaf_to_insert(&self, probe: K::Probe<'_>, leaf_hint: &mut LeafHint) -> Option<&Leaf<K, LEAF>> {
+        let takes = |leaf: &&Leaf<K, LEAF>| leaf.takes(&mut Optimistic, probe).is_some();
+        match self.touched(leaf_hint).and_then(|[read, inserted]| [inserted, read].into_iter().find(takes)) {
+            None => self.find_to_insert(probe, leaf_hint).filter(takes),
+            hinted => hinted,
+        }
+    }
+
+    /// The leaf for a key, which is hinted from now on. A descent that meets a change is not repeated.
+    #[inline(never)]
+    fn find_to_insert(&self, probe: K::Probe<'_>, leaf_hint: &mut LeafHint) -> Option<&Leaf<K, LEAF>> {
+        let unlinked = self.unlinked();
+        let (leaf, _) = self.descend(&mut Optimistic, &LeafTarget::Key(probe), &mut ()).ok()?;
+        leaf_hint.insert(self.id, unlinked, leaf.address());
+        Some(leaf)
     }
 
     /// As [`Tree::insert_near`], in the cases that the fast path does not handle.

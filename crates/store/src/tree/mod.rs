@@ -52,7 +52,7 @@ const HEIGHT_MAX: usize = 32;
 const _: () = assert!(HEIGHT_MAX < CACHE_LINE);
 
 /// The first records of a range, as many as a scan shows at first.
-pub(crate) type Head = [Option<RecordPtr>; size::FIRST];
+pub(crate) type Head = [Option<RecordPtr>; size::HEAD];
 
 /// A B+-tree over keys of kind `K`, with up to `LEAF` records in a leaf and `FAN` children in an interior node.
 #[derive(Debug)]
@@ -150,7 +150,7 @@ impl<K: NodeKind, const LEAF: usize, const FAN: usize> Tree<K, LEAF, FAN> {
         let (leaf, state) = self.leaf_near(low, leaf_hint)?;
         let count = leaf.meta(load).count;
         let (first, _) = leaf.find(load, count, low);
-        let mut head = [None; size::FIRST];
+        let mut head = [None; size::HEAD];
         for (place, slot) in (first..count).zip(&mut head) {
             if K::Cell::less(K::short(high), leaf.key(load, place)) {
                 break;

@@ -49,20 +49,20 @@ impl<K: NodeKind, const LEAF: usize, const FAN: usize> Tree<K, LEAF, FAN> {
         let Some((leaf, state, bounds)) = self.leaf_ahead(load, position, leaf_hint) else { return false };
         let (near, far) = (&position.near, &position.far);
         let count = leaf.meta(load).count;
-        // Of the records `from..to`, as many as there is room for, those in the range. `rest`: records behind them.
+        // Of the records in the range, as many as there is room for: `from..to`. `rest`: records behind them.
         let (from, to, rest);
         if forward {
             from = leaf.end_of(load, 0..count, near, Side::Excluded, 0);
-            let last = from + (count - from).min(*room);
-            to = leaf.end_of(load, from..last, far, Side::Included, last);
+            let end = leaf.end_of(load, from..count, far, Side::Included, count);
+            to = end.min(from.saturating_add(*room));
             rest = count - to;
-            position.exhausted = to < last;
+            position.exhausted = to == end && end < count;
         } else {
             to = leaf.end_of(load, 0..count, near, Side::Included, count);
-            let first = to - to.min(*room);
-            from = leaf.end_of(load, first..to, far, Side::Excluded, first);
+            let end = leaf.end_of(load, 0..to, far, Side::Excluded, 0);
+            from = end.max(to.saturating_sub(*room));
             rest = from;
-            position.exhausted = from > first;
+            position.exhausted = from == end && end > 0;
         }
         // Rule 2: the records are safe to fetch; the word decides whether they are the right ones.
         records.extend((from..to).map(|i| {

@@ -40,7 +40,7 @@ fn careless<P: Protocol>(_: &P, table: &Table, record: RecordPtr, _: Pinned<'_>,
         unsafe { (table.record_layout.header_word(record, 0), table.record_layout.header_word(record, 1)) };
     let tid = Tid::from_bits(header.load(Ordering::Acquire) >> 4);
     thread::yield_now();
-    let row = row_version.load(Ordering::Acquire) as usize + table.record_layout.version_header;
+    let row = row_version.load(Ordering::Acquire) as usize;
     Peeked::Row(tid, RowPtr::new(row as *mut u8).expect("rows are never deleted under the canary"))
 }
 

@@ -211,11 +211,11 @@ impl<const WAITS: bool> Worker<WAITS> {
 
     fn row(&mut self, table: &Table, record: RecordPtr, header: TidWord) -> Option<RowPtr> {
         if let Some((_, write)) = self.own(record) {
-            return (write.row_version != 0).then(|| record::row_of(table, write.row_version));
+            return (write.row_version != 0).then(|| record::row_of(write.row_version));
         }
         // Stable: we hold its lock.
         let row_version = record_header::row_version(&table.record_layout, record).load(Ordering::Acquire) as usize;
-        (!header.is_absent()).then(|| record::row_of(table, row_version))
+        (!header.is_absent()).then(|| record::row_of(row_version))
     }
 }
 
@@ -272,7 +272,7 @@ impl<const WAITS: bool> seriatim_txn::Worker for Worker<WAITS> {
     fn insert(&mut self, table: &Table, key: Key<'_>, staged: Staged, exists: OnExists) -> Result<Inserted, OpError> {
         for _ in 0..LOOKUPS_MAX {
             let Some(other) = self.link(table, key, &staged)? else {
-                let row_version = record::row_version_of(table, staged.row);
+                let row_version = record::row_version_of(staged.row);
                 self.base.seen = Seen { record: Some(staged.record), absent: true, ..Seen::default() };
                 self.base.writes.push(Write::new(table, staged.record, row_version, Link::Own, ()));
                 return Ok(Inserted::New);
@@ -317,7 +317,7 @@ impl<const WAITS: bool> seriatim_txn::Worker for Worker<WAITS> {
             Some(own) => self.base.writes.replace(own, row_version, ()),
             None => self.note(table, record, (header, Some(before)), row_version),
         }
-        Ok(Some(Updating { before, after: record::row_of(table, row_version) }))
+        Ok(Some(Updating { before, after: record::row_of(row_version) }))
     }
 
     fn delete(&mut self, table: &Table, key: Key<'_>) -> Result<Option<RowPtr>, OpError> {
@@ -430,7 +430,7 @@ impl<const WAITS: bool> Worker<WAITS> {
     /// Notes the first write of a locked record, which has this TID word and row.
     #[inline(always)]
     fn note(&mut self, table: &Table, record: RecordPtr, (word, row): (TidWord, Option<RowPtr>), row_version: usize) {
-        let current = row.map_or(0, |row| record::row_version_of(table, row));
+        let current = row.map_or(0, record::row_version_of);
         let mut write = self.base.write_to(table, record, (word, current), ());
         write.row_version = row_version;
         self.base.writes.push(write);

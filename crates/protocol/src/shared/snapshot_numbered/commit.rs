@@ -19,12 +19,12 @@ use crate::shared::writes::{Write, WriteSet};
 #[inline(always)]
 pub(super) fn publish(attempt: &mut Optimistic, snapshot: &AtomicU64, redo: &mut dyn Redo) -> Result<Tid, OpError> {
     let tid = loop {
-        attempt.base.make_deletions(VersionHeader::BYTES)?;
+        attempt.base.make_deletions()?;
         let error = match decide(attempt, snapshot) {
             Ok(tid) => break tid,
             Err(error) => error,
         };
-        attempt.base.drop_deletions(VersionHeader::BYTES);
+        attempt.base.drop_deletions();
         if !attempt.rebase(true) {
             return Err(error);
         }
@@ -47,7 +47,8 @@ fn settle_eventual(attempt: &mut Optimistic, tid: Tid) {
         let is_chained = write.place().is_none() && !write.expected.is_absent() && write.row_version != 0;
         let is_passed = is_chained && {
             // SAFETY: published just now; we are online.
-            let snapshot = unsafe { VersionHeader::of(write.row_version) }.kept.snapshot();
+            let snapshot =
+                unsafe { VersionHeader::of(write.table().record_layout.row, write.row_version) }.kept.snapshot();
             let now = Guess { epoch: tid.epoch().0, snapshot };
             replaced(write).is_some_and(|(made, _)| made.is_needless(now, keeps_epochs))
         };
@@ -81,7 +82,7 @@ fn describe_deletions(writes: &WriteSet) {
         let snapshot = deletion(record_layout, write.record).load(Ordering::Relaxed);
         let version = VersionHeader::new(write.expected.tid(), snapshot, true, previous);
         // SAFETY: this commit allocated it.
-        unsafe { version.write(write.before) };
+        unsafe { version.write(record_layout.row, write.before) };
     }
 }
 
@@ -106,7 +107,7 @@ fn replaced(write: &Write) -> Option<(Guess, usize)> {
     (write.before != 0).then(|| {
         // SAFETY: it was the record's when the write was noted, or this commit made it for a deletion. Both are
         // readable until we leave.
-        let version = unsafe { VersionHeader::of(write.before) };
+        let version = unsafe { VersionHeader::of(write.table().record_layout.row, write.before) };
         (Guess { epoch: version.tid.epoch().0, snapshot: version.kept.snapshot() }, version.previous)
     })
 }
@@ -155,7 +156,7 @@ impl Rules<()> for Numbers<'_> {
     fn describe(&self, now: Guess, tid: Tid, write: &Write) {
         let header = VersionHeader::new(tid, now.snapshot, false, older(write, now, self.keeps_epochs));
         // SAFETY: not published yet.
-        unsafe { header.write(write.row_version) };
+        unsafe { header.write(write.table().record_layout.row, write.row_version) };
     }
 
     #[inline(always)]

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use seriatim_base::word::{AtomicU64, Ordering};
 use seriatim_base::{CacheAligned, Tid};
-use seriatim_txn::{Epochs, OpError, Outcome, Redo};
+use seriatim_txn::{Epochs, OpError, Outcome, RecordLayout, Redo};
 
 use super::optimistic::{LockBit, Optimistic};
 use super::record_header;
@@ -53,10 +53,10 @@ impl SnapshotNumber {
     }
 
     /// Describes the version of a row that is being restored.
-    pub fn describe(&self, row_version: usize, tid: Tid) {
+    pub fn describe(&self, layout: &RecordLayout, row_version: usize, tid: Tid) {
         let header = VersionHeader::new(tid, self.word().load(Ordering::Acquire), false, 0);
         // SAFETY: a row that is being restored is private.
-        unsafe { header.write(row_version) };
+        unsafe { header.write(layout.row, row_version) };
     }
 }
 

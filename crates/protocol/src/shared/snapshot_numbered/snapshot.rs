@@ -124,7 +124,7 @@ impl versions::View for View {
             return None;
         }
         // SAFETY: the row is there, so the version word named a row version, which is readable while we are online.
-        let version = unsafe { VersionHeader::of(newest) };
+        let version = unsafe { VersionHeader::of(table.record_layout.row, newest) };
         debug_assert!(!version.kept.is_deleted(), "the version of a row that is there");
         View::shows(self, version.kept.snapshot(), version.tid).then_some((newest, version.tid))
     }

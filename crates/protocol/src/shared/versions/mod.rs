@@ -1,4 +1,4 @@
-//! Chains of versions: each row version begins with a header that has its TID, the protocol's data for a version, and
+//! Chains of versions: each row version ends with a header that has its TID, the protocol's data for a version, and
 //! the previous row version. The version word of a record (`shared::record_header`) names the newest.
 //!
 //! Access rules:
@@ -32,41 +32,46 @@ pub struct Version<K> {
 }
 
 impl<K> Version<K> {
-    /// Bytes before the row.
+    /// Bytes behind the row.
     pub const BYTES: usize = {
         assert!(size_of::<Version<K>>().is_multiple_of(8) && align_of::<Version<K>>() == 8, "a header is whole words");
         size_of::<Version<K>>()
     };
 
+    /// The header of a row version whose row has `row` bytes.
+    ///
     /// # Safety
     /// `row_version` is a row version this worker may read, for `'v`.
     #[inline]
-    pub unsafe fn of<'v>(row_version: usize) -> &'v Version<K> {
+    pub unsafe fn of<'v>(row: usize, row_version: usize) -> &'v Version<K> {
         // SAFETY: rule 1; the header of a private row version is only ours.
-        unsafe { &*(row_version as *const Version<K>) }
+        unsafe { &*((row_version + row) as *const Version<K>) }
     }
 
+    /// Writes it as the header of a row version whose row has `row` bytes.
+    ///
     /// # Safety
     /// `row_version` is private to this worker.
     #[inline]
-    pub unsafe fn write(self, row_version: usize) {
+    pub unsafe fn write(self, row: usize, row_version: usize) {
         // SAFETY: the caller promises that no other thread can reach it.
-        unsafe { (row_version as *mut Version<K>).write(self) }
+        unsafe { ((row_version + row) as *mut Version<K>).write(self) }
     }
 }
 
-/// The newest row version from `row_version` on whose header `fits`.
+/// The newest row version from `row_version` on whose header `fits`; their rows have `row` bytes.
 ///
 /// # Safety
 /// This worker may read `row_version`, and those before it up to the first that fits.
 #[inline]
 pub unsafe fn find<'v, K: 'v>(
+    row: usize,
     mut row_version: usize,
     mut fits: impl FnMut(&Version<K>) -> bool,
 ) -> Option<(usize, &'v Version<K>)> {
     while row_version != 0 {
         // SAFETY: the caller's promise.
-        let version = unsafe { Version::of(row_version) };
+        let version = unsafe { Version::of(row, row_version) };
         if fits(version) {
             return Some((row_version, version));
         }
@@ -146,7 +151,8 @@ mod tests {
         }
         let newest = (&raw const row_versions[4]).expose_provenance();
         // SAFETY: the row versions live to the end of the test.
-        let found = |fits: &dyn Fn(&Version<u64>) -> bool| unsafe { find(newest, fits) }.map(|(_, found)| found.kept);
+        let found =
+            |fits: &dyn Fn(&Version<u64>) -> bool| unsafe { find(0, newest, fits) }.map(|(_, found)| found.kept);
         assert_eq!(found(&|_| true), Some(40));
         assert_eq!(found(&|version| version.kept <= 25), Some(20));
         assert_eq!(found(&|version| version.tid <= tid(1)), Some(0));

@@ -56,7 +56,7 @@ pub fn read_newest<O: Origin, V: View>(
 ) -> Option<RowPtr> {
     let (row_version, tid) = view.shows_newest(table, record)?;
     attempt.base.note_seen(record, tid, false);
-    Some(record::row_of(table, row_version))
+    Some(record::row_of(row_version))
 }
 
 /// As [`read`], of the record that a lookup found.
@@ -201,11 +201,11 @@ fn shown<O: Origin, V: View>(
     let newest = record_header::row_version(&table.record_layout, record).load(Ordering::Acquire) as usize;
     // SAFETY: reachable from the record while we are online; earlier versions are reachable for a reader whose
     // view includes them (rule 2).
-    let found = unsafe { find(newest, |version| view.shows(version)) };
+    let found = unsafe { find(table.record_layout.row, newest, |version| view.shows(version)) };
     if let Some((row_version, version)) = found {
         let absent = V::is_deletion(version);
         attempt.base.note_seen(record, version.tid, absent);
-        return Ok(if absent { Shown::Deleted } else { Shown::Row(record::row_of(table, row_version)) });
+        return Ok(if absent { Shown::Deleted } else { Shown::Row(record::row_of(row_version)) });
     }
     attempt.base.seen = Seen { record: Some(record), absent: true, ..Seen::default() };
     Ok(Shown::Before)
