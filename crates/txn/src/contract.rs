@@ -248,7 +248,7 @@ pub trait Protocol: Sized + Send + Sync + 'static {
     const INFO: ProtocolInfo;
     /// Bytes of the header it keeps beside each record; a multiple of 8.
     const HEADER_BYTES: usize;
-    /// Bytes it keeps before each row version; a multiple of 8.
+    /// Bytes it keeps behind the row of each row version; a multiple of 8.
     const VERSION_HEADER_BYTES: usize;
     /// Per-worker state.
     type Worker: Worker;

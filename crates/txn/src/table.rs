@@ -1,7 +1,7 @@
 //! A table as protocols see it: an index from keys to records, and the layout of a record.
 //!
 //! ```text
-//! record:  key words 8|16 | header | version header | row | [version header | row] | fixed part
+//! record:  key words 8|16 | header | row | version header | [row | version header] | fixed part
 //!          `- the store -'`------------------------- the protocol -------------------------'
 //! ```
 //! A record has room for one row version. It has room for two where a row is small and has a fixed part: its

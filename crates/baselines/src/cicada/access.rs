@@ -130,7 +130,8 @@ impl AccessLocks for Timestamp {
     }
 }
 
-/// The field of an attempt's entries: the bytes of a row of their table, to find the headers of versions.
+/// The field of an attempt's entries. Those of reads have the bytes of a row of their table, to find the headers of
+/// versions.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Entry {
     pub(super) row: u32,
@@ -140,7 +141,7 @@ impl Origin for Entry {
     type Locks = Timestamp;
 
     #[inline(always)]
-    fn at(self, table: &Table, _: RecordPtr) -> Entry {
+    fn of_read(self, table: &Table) -> Entry {
         Entry { row: table.record_layout.row as u32 }
     }
 

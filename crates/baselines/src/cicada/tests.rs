@@ -6,11 +6,13 @@ use std::sync::atomic::Ordering;
 
 use seriatim_catalog::{ColumnSet, Key};
 use seriatim_history::{Promises, check};
+use seriatim_htm::HtmMode;
 use seriatim_store::Direction;
-use seriatim_txn::{Phase, Reason, Scan, Worker as _};
+use seriatim_txn::{Inserted, NoRedo, OnExists, Phase, Priority, Reason, Scan, Worker as _};
 
 use super::versions::{Visible, Words};
 use super::*;
+use crate::common::Bench;
 use crate::shared::record_header::TidWord;
 use crate::stage;
 
@@ -898,4 +900,32 @@ fn memory_is_bounded_beside_snapshots() {
     }
     assert!(sizes[5] <= sizes[1] * 2, "{sizes:?}");
     drop(idle);
+}
+
+/// An insertion that was undone is noted as read. The record may get versions, whose headers are behind their rows.
+#[test]
+fn an_insertion_that_was_undone_takes_no_row_for_a_header() {
+    let bench = Bench::<Cicada>::open(HtmMode::Absent, &[1]);
+    let begin = || {
+        let mut worker = bench.worker();
+        worker.begin(Mode::ReadWrite, Priority::NONE);
+        let attempt = worker.attempt();
+        attempt.locks.draw(&attempt.base.core);
+        worker
+    };
+    let insert = |worker: &mut Worker<State>, value| {
+        let staged = worker.stage(&bench.cells).expect("memory");
+        bench.set(staged.row, value);
+        assert_eq!(worker.insert(&bench.cells, Key::Word8(ABSENT), staged, OnExists::Refuse), Ok(Inserted::New));
+    };
+    let (mut early, mut late) = (begin(), begin());
+    let savepoint = early.savepoint();
+    insert(&mut early, 1);
+    early.rollback_to(savepoint);
+    bench.change(&mut early, X, |value| value + 1).expect("no conflict");
+    // As a timestamp it would be later than all.
+    insert(&mut late, -1);
+    assert!(matches!(late.commit(&mut NoRedo), Ok(Outcome::Committed(_))));
+    assert!(matches!(early.commit(&mut NoRedo), Ok(Outcome::Committed(_))));
+    assert_eq!(bench.state(&[X, ABSENT]), [2, -1]);
 }

@@ -11,7 +11,7 @@
 //! |  rts: the newest timestamp that has seen the newest version             |
 //! ```
 //! Each row version has its wts and a pointer to the version that it replaced (`shared/versions`). When a row is
-//! inserted over a deletion, the deletion becomes a version: a header without a row, with DELETION in place of PENDING.
+//! inserted over a deletion, the deletion becomes a version whose row is not used, with DELETION in place of PENDING.
 //!
 //! Access rules:
 //! 1. A writer that holds the lock bit of the TID word sets its timestamp and PENDING in the first word. Its
@@ -175,6 +175,7 @@ impl<'t> Words<'t> {
 
     /// The words of a record that was read.
     pub(super) fn of_read(read: &Read<Entry>) -> Words<'t> {
+        debug_assert!(read.by.row > 0, "every row has a word at least");
         let (tid, version, written) = (read.word(), read.version_word(), read.own::<0>());
         Words { tid, version, written, row: read.by.row as usize }
     }

@@ -381,7 +381,7 @@ impl<O: Origin> Attempt<O> {
             }
             match write.before {
                 0 => record::count(core, write, 0),
-                // A deletion as a version, whose row says nothing.
+                // The row of a deletion as a version is not used.
                 deletion if write.expected.is_absent() => {
                     record::count(core, write, 0);
                     record::retire(core, deletion, write.table().record_layout.row_version_bytes(), tid.epoch());

@@ -73,7 +73,7 @@ fn collect_ready(core: &mut Core, leaf_hints: &mut LeafHints, claim: &impl Claim
                 unsafe { (&*(table as *const Table), RecordPtr::from_raw(NonNull::new_unchecked(address as *mut u8))) };
             // SAFETY: key words of a linked record never change.
             let leaf_hint = leaf_hints.of(table, &unsafe { read_key(record, table.class) });
-            // Those behind one that cannot be decided yet are younger.
+            // Another batch would begin with it: with one worker a grace period is over at once.
             is_last |= !look(core, table, record, leaf_hint, TidWord(word), claim);
         }
         core.local.leave();

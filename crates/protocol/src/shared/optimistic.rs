@@ -55,7 +55,8 @@ impl<O: Origin> Read<O> {
         let header = record_header::tid_word(&table.record_layout, record) as *const AtomicU64 as u64;
         debug_assert!(table.id.0 < TABLES_MAX, "a database has fewer tables");
         let class = table.class as u64;
-        Read { record: address | u64::from(table.id.0) << ADDRESS_BITS | class << CLASS_SHIFT, header, seen, by }
+        let record = address | u64::from(table.id.0) << ADDRESS_BITS | class << CLASS_SHIFT;
+        Read { record, header, seen, by: by.of_read(table) }
     }
 
     #[inline]

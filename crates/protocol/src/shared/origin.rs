@@ -38,6 +38,12 @@ pub trait Origin: Copy + Debug + Default + PartialEq + Send {
         self
     }
 
+    /// The same, of an entry that is noted as read, for a record of this table.
+    #[inline(always)]
+    fn of_read(self, _: &Table) -> Self {
+        self
+    }
+
     /// Sets the protocol's own words of a record that is about to be linked.
     #[inline(always)]
     fn prepare(_: &Table, _: RecordPtr) {}

@@ -1,7 +1,7 @@
 //! Making, copying and freeing records and their parts.
 //!
-//! A row version is a row and the header of the version behind it. Most accesses use the row alone: it begins in the
-//! cache line of the record's own header.
+//! A row version is a row and the header of the version behind it. Most accesses use the row alone. Inside a record it
+//! begins in the cache line of the record's own header.
 //!
 //! Ownership: a record owns the row versions and the fixed part inside it. Any other row version, fixed part or
 //! out-of-line value belongs to the version that points to it. It passes to the next version if the update did not

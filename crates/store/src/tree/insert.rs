@@ -215,7 +215,7 @@ impl<K: NodeKind, const LEAF: usize, const FAN: usize> Tree<K, LEAF, FAN> {
     }
 }
 
-/// The usual insertion: into the hinted leaf, which has room, of a key without a record. Whatever else it
+/// The usual insertion: into a leaf that was found before and has room, of a key without a record. Whatever else it
 /// finds, it changes nothing and leaves to [`Insert`].
 struct InsertPoint<'a, 'k, K: NodeKind, const LEAF: usize> {
     leaf: &'a Leaf<K, LEAF>,
