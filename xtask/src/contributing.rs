@@ -13,8 +13,8 @@ use crate::files::Tree;
 use crate::tidy::Finding;
 
 const DOCUMENT: &str = "CONTRIBUTING.md";
-/// The additions of the examples: a protocol and a workload, by name.
-const ADDED: [&str; 2] = ["silo-again", "clicks"];
+/// The additions of the examples: a protocol, a workload and a type of columns, by name.
+const ADDED: [&str; 3] = ["silo-again", "clicks", "ipv4"];
 
 /// Each example applies to the tree, and there is one for each thing to add.
 pub(crate) fn check(tree: &Tree) -> Vec<Finding> {
@@ -87,31 +87,38 @@ pub(crate) fn compile(root: &Path) -> Result<(), String> {
     finish(command).map_err(|message| format!("with the examples of {DOCUMENT}: {message}"))
 }
 
-/// Applies the examples to a copy of the repository below `target`, and runs the workload under the protocol there.
+/// Applies the examples to a copy of the repository below `target`, and there runs the workload under the protocol, and
+/// the example of the type.
 ///
 /// # Errors
 /// An example that does not apply, does not compile, or is not found by its name.
 pub(crate) fn run(root: &Path) -> Result<(), String> {
     let copy = Copy::make(root)?;
-    let seriatim = |arguments: &[&str]| {
+    let cargo = |arguments: &[&str]| {
         let mut command = copy.cargo();
-        command.args(["run", "--quiet", "--package", "seriatim-cli", "--"]).args(arguments);
+        command.args(arguments);
         let output = command.output().map_err(|error| format!("cannot run cargo: {error}"))?;
         match output.status.success() {
             true => Ok(String::from_utf8_lossy(&output.stdout).into_owned()),
             false => {
                 let talk = String::from_utf8_lossy(&output.stderr);
-                Err(format!("with the examples of {DOCUMENT} `seriatim {}` fails:\n{talk}", arguments.join(" ")))
+                Err(format!("with the examples of {DOCUMENT} `cargo {}` fails:\n{talk}", arguments.join(" ")))
             }
         }
     };
-    let [protocol, workload] = ADDED;
+    let seriatim =
+        |arguments: &[&str]| cargo(&[&["run", "--quiet", "--package", "seriatim-cli", "--"], arguments].concat());
+    let [protocol, workload, ty] = ADDED;
     if !seriatim(&["protocols"])?.contains(protocol) {
         return Err(format!("the example's protocol, {protocol}, is not listed"));
     }
     let report = seriatim(&["bench", workload, "--protocol", protocol, "--threads", "2", "--seconds", "1"])?;
     eprintln!("{}", report.trim_end());
-    Ok(())
+    let tests = cargo(&["test", "--package", "seriatim-catalog", "--doc", &format!("types::{ty}")])?;
+    match tests.contains("1 passed") {
+        true => Ok(()),
+        false => Err(format!("the example of the type, {ty}, does not run:\n{tests}")),
+    }
 }
 
 /// The files that the examples change or add, as they are afterwards; `text` gives them as they are.
@@ -191,7 +198,8 @@ mod tests {
 
     fn checked(first: &str) -> Vec<Finding> {
         let second = "```diff\n--- /dev/null\n+++ b/src/d.rs\n@@\n+//! D.\n+\n```\n";
-        let document = format!("# A\n```text\n@@\n```\n```diff\n{first}```\n{second}");
+        let third = second.replace("d.rs", "e.rs");
+        let document = format!("# A\n```text\n@@\n```\n```diff\n{first}```\n{second}{third}");
         check(&Tree::of(&[(DOCUMENT, &document), ("src/lib.rs", MODULES)]))
     }
 
@@ -200,7 +208,7 @@ mod tests {
         let hunks = "--- a/src/lib.rs\n+++ b/src/lib.rs\n@@\n pub mod a;\n+pub mod b;\n@@\n-pub mod c;\n--- /dev/null\n\
                      +++ b/src/b.rs\n@@\n+//! B.\n";
         assert_eq!(checked(hunks), []);
-        let document = format!("```diff\n{hunks}```\n```diff\n```\n");
+        let document = format!("```diff\n{hunks}```\n```diff\n```\n```diff\n```\n");
         let files = patched(&document, |path| (path == "src/lib.rs").then(|| MODULES.to_owned())).expect("it applies");
         let expected = [("src/b.rs", "//! B.\n"), ("src/lib.rs", "pub mod a;\npub mod b;\n")];
         assert_eq!(files, expected.map(|(path, text)| (path.to_owned(), text.to_owned())).into());
@@ -214,7 +222,7 @@ mod tests {
         assert_one(&of("src/no.rs", "+//! No."), &["CONTRIBUTING.md:7", "no file src/no.rs"]);
         assert_one(&of("src/lib.rs", "pub mod a;"), &["begins with"]);
         assert_one(&checked("--- /dev/null\n+++ b/src/lib.rs\n@@\n+//! A.\n"), &["a file src/lib.rs already"]);
-        assert_one(&check(&Tree::of(&[(DOCUMENT, "# Nothing\n")])), &["0 examples", "2 are expected"]);
+        assert_one(&check(&Tree::of(&[(DOCUMENT, "# Nothing\n")])), &["0 examples", "3 are expected"]);
         assert_one(&check(&Tree::default()), &[DOCUMENT, "missing"]);
     }
 }

@@ -6,7 +6,7 @@ use crate::{Column, ColumnLocation, ColumnType, Decimal, RowWriter};
 /// A type of columns that can be added to.
 #[diagnostic::on_unimplemented(
     message = "a `{Self}` cannot be added to a column without reading it",
-    note = "integers and decimals can, if they are not optional; for other columns, update the row"
+    note = "integers of at most 64 bits and decimals can, if they are not optional; for other columns, update the row"
 )]
 pub trait Addend: Column {
     /// How many of the column's units it is: 1, or for a decimal its last digit.

@@ -86,6 +86,25 @@ impl KeyWriter {
         }
     }
 
+    /// Appends the low `width` bytes of a number, most significant first; at most 16.
+    #[inline(always)]
+    pub fn wide(&mut self, bits: u128, width: u32) {
+        if width > 8 {
+            self.number((bits >> 64) as u64, width - 8);
+        }
+        self.number(bits as u64, width.min(8));
+    }
+
+    /// Appends so many zeros.
+    #[inline]
+    pub fn zeros(&mut self, mut count: u32) {
+        while count > 8 {
+            self.number(0, 8);
+            count -= 8;
+        }
+        self.number(0, count);
+    }
+
     /// Appends a byte string so that order is kept and its end is marked. 0x00 becomes 0x01 0x01, 0x01 becomes 0x01
     /// 0x02, and the end is 0x00.
     #[inline]

@@ -6,7 +6,7 @@
 //!                    padded to 8
 //! fixed part         [NULL bits] [immutable columns]   padded to 8
 //! out-of-line block  [length: 8] [bytes]
-//!                    the text of one LongText column; its 8 bytes in the row are the block's address
+//!                    the text or bytes of one column; its 8 bytes in the row are the block's address
 //! ```
 //! Columns follow one another in order of declaration, unaligned, in the machine's byte order; see [`ColumnType`] for
 //! the bytes of each. Bytes beyond a text's length, the value of a NULL and the padding are zero: a row is a function
@@ -15,7 +15,7 @@
 //! version too. A row version is replaced as a whole by an update; its fixed part stays and is shared by all row
 //! versions of the row.
 
-use crate::{Column, ColumnDef, ColumnType, TableDef};
+use crate::{Column, ColumnDef, ColumnType, Stored, TableDef};
 
 /// The properties of a column on which its placement depends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,9 +29,12 @@ pub struct ColumnSpec {
 }
 
 impl ColumnSpec {
-    /// The specification of a column of Rust type `C`.
+    /// The specification of a column of Rust type `C`. Checked when compiled: its type in the schema has the form of
+    /// what it stores. Accessors rely on it.
     pub const fn of<C: Column>(immutable: bool) -> ColumnSpec {
-        ColumnSpec { ty: C::TYPE, nullable: C::NULLABLE, immutable }
+        let (ty, stored) = (C::TYPE, <C::Stored as Stored>::TYPE);
+        assert!(ty.form().is(stored.form()), "`Column::TYPE` is of another form than what `Column::Stored` stores");
+        ColumnSpec { ty, nullable: <C::Stored as Stored>::NULLABLE, immutable }
     }
 }
 
@@ -229,9 +232,8 @@ impl Layout {
         let mut cursor = Cursor::new(specs);
         let places: Vec<ColumnLocation> = specs.iter().enumerate().map(|(at, &spec)| cursor.place(spec, at)).collect();
         let out_of_line_values = |part: RowPart| {
-            let long = |place: &&ColumnLocation| {
-                place.part == part && specs[usize::from(place.column)].ty == ColumnType::LongText
-            };
+            let long =
+                |place: &&ColumnLocation| place.part == part && specs[usize::from(place.column)].ty.is_out_of_line();
             places.iter().filter(long).map(|place| place.offset).collect()
         };
         let (row_out_of_line, fixed_out_of_line) =

@@ -41,11 +41,9 @@
 //! ```
 
 mod addend;
-mod bytes;
 mod codec;
 mod column;
 mod column_set;
-mod decimal;
 mod error;
 mod kept;
 mod key;
@@ -57,20 +55,18 @@ mod range;
 mod row;
 mod run;
 mod schema;
+mod stored;
 mod table;
-mod text;
-mod timestamp;
+mod types;
 mod value;
 pub mod watch;
 pub mod wire;
 mod writer;
 
 pub use addend::Addend;
-pub use bytes::{Bytes, TooLong};
 pub use codec::{KeyCodec, KeyPlace, PartitionValue, RowWord};
-pub use column::Column;
+pub use column::{Column, StoredRef, StoredSet};
 pub use column_set::{ColumnSet, ColumnUse};
-pub use decimal::{Decimal, DecimalError, Overflow};
 pub use error::{OutOfMemory, SchemaError};
 pub use kept::KeptRow;
 pub use key::{Key, KeyBuf, KeyClass, KeyFormat};
@@ -82,12 +78,25 @@ pub use range::KeyRange;
 pub use row::{RowRef, out_of_line};
 pub use run::Run;
 pub use schema::{
-    ColumnDef, ColumnType, IndexDef, KeyPart, Organization, PartName, Partitioning, TableBuilder, TableDef, asc, desc,
+    ColumnDef, IndexDef, KeyPart, Organization, PartName, Partitioning, TableBuilder, TableDef, asc, desc,
 };
 pub use seriatim_base::{ColumnId, IndexId};
 pub use std::cmp::Reverse;
+pub use stored::Stored;
 pub use table::{IndexSpec, IndexedBy, OrderedTable, Table, TableColumn, TableColumns, kind};
-pub use text::Text;
-pub use timestamp::Timestamp;
-pub use value::{IntegerType, Value, ValueError};
+pub use types::bytes::{Bytes, TooLong};
+pub use types::date::Date;
+pub use types::date_time::DateTime;
+pub use types::decimal::{Decimal, DecimalError, Overflow};
+pub use types::enumeration::{Variant, Variants, no_variant};
+pub use types::integer::IntegerType;
+pub use types::interval::{Interval, IntervalError};
+pub use types::numeric::Numeric;
+pub use types::scalar::{Scalar, ScalarType};
+pub use types::text::Text;
+pub use types::time::Time;
+pub use types::timestamp::{TimeError, Timestamp};
+pub use types::{ColumnType, ParseError};
+pub use uuid::Uuid;
+pub use value::{Value, ValueError};
 pub use writer::{NoOutOfLine, OutOfLineStore, RowWriter};

@@ -14,9 +14,7 @@
 //! one another. Text without control characters takes one byte more than its length; padding to the maximum
 //! would take less only for full columns.
 
-use std::cmp::Reverse;
-
-use crate::{Bytes, Decimal, KeyWriter, Text, Timestamp};
+use crate::KeyWriter;
 
 /// A Rust type that a column of a key can have. Descending columns have the type [`Reverse`]. So a key's order in Rust
 /// is its order in the index, with two exceptions. NULL comes last where Rust's `None` comes first, and floats are
@@ -29,131 +27,32 @@ use crate::{Bytes, Decimal, KeyWriter, Text, Timestamp};
         one for descending order"
 )]
 pub trait KeyColumn {
-    /// Bytes in a key, at most 9; `None` if they vary.
+    /// Bytes in a key; `None` if they vary.
     const WIDTH: Option<u32>;
-    /// The value's key bytes as a number, right-aligned; zero if the width varies.
+    /// The value's key bytes as a number, right-aligned; zero if the width varies or is above 16.
     fn bits(&self) -> u128;
     /// Appends the value's key bytes.
     fn write(&self, key: &mut KeyWriter);
 }
 
-/// The bits of a float, ordered as unsigned integers are. Floats that are equal keys have the same bits.
+/// The bits of a float of 4 or 8 bytes, ordered as unsigned integers are. Floats that are equal keys have the same
+/// bits.
 #[inline(always)]
-pub(crate) const fn float_bits(bits: u64) -> u64 {
-    const INFINITY: u64 = f64::INFINITY.to_bits();
-    const NAN: u64 = 0x7FF8 << 48;
-    let bits = match bits & !(1 << 63) {
+pub(crate) const fn float_bits(bits: u64, bytes: u32) -> u64 {
+    let (sign, infinity, nan) = match bytes {
+        4 => (1 << 31, f32::INFINITY.to_bits() as u64, 0x7FC0 << 16),
+        _ => (1 << 63, f64::INFINITY.to_bits(), 0x7FF8 << 48),
+    };
+    let bits = match bits & (sign - 1) {
         0 => 0,
-        magnitude if magnitude > INFINITY => NAN,
+        magnitude if magnitude > infinity => nan,
         _ => bits,
     };
-    if bits >> 63 == 0 { bits | 1 << 63 } else { !bits }
+    if bits & sign == 0 { bits | sign } else { !bits & (sign | (sign - 1)) }
 }
 
 /// A float with the ordered bits that [`float_bits`] gives.
-pub(crate) const fn float_of_bits(ordered: u64) -> u64 {
-    if ordered >> 63 == 1 { ordered ^ 1 << 63 } else { !ordered }
-}
-
-macro_rules! fixed {
-    ($([$($generics:tt)*] $type:ty, |$value:ident| $ordered:expr;)+) => {$(
-        impl $($generics)* KeyColumn for $type {
-            const WIDTH: Option<u32> = Some(size_of::<$type>() as u32);
-
-            #[inline(always)]
-            fn bits(&self) -> u128 {
-                let $value = *self;
-                $ordered as u128
-            }
-
-            #[inline(always)]
-            fn write(&self, key: &mut KeyWriter) {
-                key.number(self.bits() as u64, size_of::<$type>() as u32);
-            }
-        }
-    )+};
-}
-
-fixed! {
-    [] bool, |v| v as u8;
-    [] u8, |v| v;
-    [] u16, |v| v;
-    [] u32, |v| v;
-    [] u64, |v| v;
-    [] i8, |v| v as u8 ^ 1 << 7;
-    [] i16, |v| v as u16 ^ 1 << 15;
-    [] i32, |v| v as u32 ^ 1 << 31;
-    [] i64, |v| v as u64 ^ 1 << 63;
-    [] f64, |v| float_bits(v.to_bits());
-    [] Timestamp, |v| v.microseconds() as u64 ^ 1 << 63;
-    [<const S: u32>] Decimal<S>, |v| v.units() as u64 ^ 1 << 63;
-}
-
-macro_rules! varying {
-    ($([$($generics:tt)*] $type:ty, $bytes:ident;)+) => {$(
-        impl $($generics)* KeyColumn for $type {
-            const WIDTH: Option<u32> = None;
-
-            fn bits(&self) -> u128 {
-                0
-            }
-
-            #[inline]
-            fn write(&self, key: &mut KeyWriter) {
-                key.escaped(self.$bytes());
-            }
-        }
-    )+};
-}
-
-varying! {
-    [<const N: usize>] Text<N>, as_bytes;
-    [<const N: usize>] Bytes<N>, as_slice;
-    [] String, as_bytes;
-}
-
-impl<C: KeyColumn> KeyColumn for Option<C> {
-    const WIDTH: Option<u32> = match C::WIDTH {
-        Some(width) => Some(width + 1),
-        None => None,
-    };
-
-    #[inline]
-    fn bits(&self) -> u128 {
-        match self {
-            Some(value) => value.bits(),
-            None => 1 << (8 * C::WIDTH.unwrap_or(0)),
-        }
-    }
-
-    #[inline]
-    fn write(&self, key: &mut KeyWriter) {
-        match self {
-            Some(value) => {
-                key.number(0, 1);
-                value.write(key);
-            }
-            None => {
-                key.number(1, 1);
-                key.number(0, C::WIDTH.unwrap_or(0));
-            }
-        }
-    }
-}
-
-impl<C: KeyColumn> KeyColumn for Reverse<C> {
-    const WIDTH: Option<u32> = C::WIDTH;
-
-    #[inline(always)]
-    fn bits(&self) -> u128 {
-        let width = C::WIDTH.unwrap_or(0);
-        !self.0.bits() & ((1 << (8 * width)) - 1)
-    }
-
-    #[inline]
-    fn write(&self, key: &mut KeyWriter) {
-        let from = key.len();
-        self.0.write(key);
-        key.invert(from);
-    }
+pub(crate) const fn float_of_bits(ordered: u64, bytes: u32) -> u64 {
+    let sign = 1 << (8 * bytes - 1);
+    if ordered & sign != 0 { ordered ^ sign } else { !ordered & (sign | (sign - 1)) }
 }

@@ -114,7 +114,7 @@ macro_rules! tuple {
             #[inline(always)]
             fn parts_bits(&self) -> u128 {
                 let bits = 0u128;
-                $(let bits = bits << (8 * $column::WIDTH.unwrap_or(0)) | self.$at.bits();)+
+                $(let bits = bits.unbounded_shl(8 * $column::WIDTH.unwrap_or(0)) | self.$at.bits();)+
                 bits
             }
 

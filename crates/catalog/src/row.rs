@@ -12,8 +12,10 @@
 
 use std::marker::PhantomData;
 
+use crate::stored::load_bytes;
+use crate::types::Form;
 use crate::watch::{Named, touch};
-use crate::{Column, ColumnLocation, ColumnSet, RowPart};
+use crate::{Column, ColumnLocation, ColumnSet, RowPart, Stored};
 
 /// A row. Copied freely; reading a column is one load at a constant offset.
 #[derive(Clone, Copy, Debug)]
@@ -70,7 +72,27 @@ impl<'t> RowRef<'t> {
     pub fn get<C: Column>(self, place: &ColumnLocation) -> C::Ref<'t> {
         touch(self.row, self.named, place.column, false);
         // SAFETY: rules 1 to 3.
-        unsafe { C::load(self.block(place.part), place) }
+        C::load(unsafe { C::Stored::read(self.block(place.part), place) })
+    }
+
+    /// The stored bytes of the column of this form at `place` (rule 3), as a value that is read.
+    pub(crate) fn get_raw(self, place: &ColumnLocation, form: Form) -> &'t [u8] {
+        touch(self.row, self.named, place.column, false);
+        self.raw(place, form)
+    }
+
+    /// The stored bytes of the column of this form at `place` (rule 3).
+    #[inline]
+    pub(crate) fn raw(self, place: &ColumnLocation, form: Form) -> &'t [u8] {
+        let block = self.block(place.part);
+        // SAFETY: rules 1 to 3.
+        unsafe {
+            match form {
+                Form::InPlace { max, .. } => load_bytes(block, place, max.into()),
+                Form::OutOfLine { .. } => out_of_line(u64::read(block, place)),
+                _ => std::slice::from_raw_parts(block.add(place.offset as usize), place.bytes as usize),
+            }
+        }
     }
 
     /// Whether the column at `place` (rule 3) is NULL.

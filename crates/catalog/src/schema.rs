@@ -3,12 +3,10 @@
 
 use std::borrow::Cow;
 use std::collections::HashSet;
-use std::fmt;
 
 use seriatim_base::{ColumnId, IndexId};
 
-use crate::layout::length_bytes;
-use crate::{ColumnSet, SchemaError};
+use crate::{ColumnSet, ColumnType, SchemaError};
 
 /// How a table or index finds its records.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -20,97 +18,6 @@ pub enum Organization {
     Ordered,
     /// A hash table: lookups by the whole key only, in fewer cache misses.
     Hash,
-}
-
-/// The type of a column's values, as laid out in a row and ordered in a key. Manifests have these names: a
-/// new one needs a new format.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
-#[cfg_attr(feature = "serde", serde(rename_all = "snake_case", deny_unknown_fields))]
-pub enum ColumnType {
-    /// A truth value, 1 byte.
-    Bool,
-    /// A signed integer, 1 byte.
-    I8,
-    /// A signed integer, 2 bytes.
-    I16,
-    /// A signed integer, 4 bytes.
-    I32,
-    /// A signed integer, 8 bytes.
-    I64,
-    /// An unsigned integer, 1 byte.
-    U8,
-    /// An unsigned integer, 2 bytes.
-    U16,
-    /// An unsigned integer, 4 bytes.
-    U32,
-    /// An unsigned integer, 8 bytes.
-    U64,
-    /// A binary floating-point number, 8 bytes; keys use IEEE 754 total order.
-    F64,
-    /// A fixed-point number of 8 bytes: an `i64` counting units of 10^-scale.
-    Decimal {
-        /// Digits after the point, at most 18.
-        scale: u8,
-    },
-    /// Microseconds since 1970-01-01 UTC, 8 bytes, signed.
-    Timestamp,
-    /// UTF-8 text in place: its length (1 byte up to a maximum of 255, else 2), then room for `max` bytes.
-    Text {
-        /// Longest text, in bytes.
-        max: u16,
-    },
-    /// UTF-8 text of any length, out of line: the row holds 8 bytes.
-    LongText,
-    /// Bytes in place, as [`ColumnType::Text`].
-    Bytes {
-        /// Most bytes.
-        max: u16,
-    },
-}
-
-impl ColumnType {
-    /// Bytes of a value in a row.
-    pub const fn row_bytes(self) -> u32 {
-        match self {
-            ColumnType::Bool | ColumnType::I8 | ColumnType::U8 => 1,
-            ColumnType::I16 | ColumnType::U16 => 2,
-            ColumnType::I32 | ColumnType::U32 => 4,
-            ColumnType::I64 | ColumnType::U64 | ColumnType::F64 => 8,
-            ColumnType::Decimal { .. } | ColumnType::Timestamp | ColumnType::LongText => 8,
-            ColumnType::Text { max } | ColumnType::Bytes { max } => length_bytes(max as usize) as u32 + max as u32,
-        }
-    }
-
-    /// Bytes of a value in a key, without the NULL byte; `None` for text and bytes, whose width varies.
-    pub const fn key_bytes(self) -> Option<u32> {
-        match self {
-            ColumnType::Text { .. } | ColumnType::LongText | ColumnType::Bytes { .. } => None,
-            fixed => Some(fixed.row_bytes()),
-        }
-    }
-}
-
-impl fmt::Display for ColumnType {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            ColumnType::Bool => f.write_str("bool"),
-            ColumnType::I8 => f.write_str("i8"),
-            ColumnType::I16 => f.write_str("i16"),
-            ColumnType::I32 => f.write_str("i32"),
-            ColumnType::I64 => f.write_str("i64"),
-            ColumnType::U8 => f.write_str("u8"),
-            ColumnType::U16 => f.write_str("u16"),
-            ColumnType::U32 => f.write_str("u32"),
-            ColumnType::U64 => f.write_str("u64"),
-            ColumnType::F64 => f.write_str("f64"),
-            ColumnType::Decimal { scale } => write!(f, "decimal({scale})"),
-            ColumnType::Timestamp => f.write_str("timestamp"),
-            ColumnType::Text { max } => write!(f, "text({max})"),
-            ColumnType::LongText => f.write_str("text"),
-            ColumnType::Bytes { max } => write!(f, "bytes({max})"),
-        }
-    }
 }
 
 /// A column of a table.
@@ -357,7 +264,7 @@ impl TableDef {
                         Self::SCALE_MAX
                     ));
                 }
-                ColumnType::Text { max: 0 } | ColumnType::Bytes { max: 0 } => {
+                ColumnType::Text { max: 0 } | ColumnType::Bytes { max: 0 } | ColumnType::ByteArray { bytes: 0 } => {
                     return invalid(format!("column `{}` has no room; its maximum must be at least 1", column.name));
                 }
                 _ => {}
@@ -413,9 +320,10 @@ impl TableDef {
         if self.organization == Organization::Hash {
             return Some("is clustered and hashed; a clustered table is ordered, so leave out one of them".to_owned());
         }
-        if let Some(long) = self.columns.iter().find(|column| column.ty == ColumnType::LongText) {
+        if let Some(long) = self.columns.iter().find(|column| column.ty.is_out_of_line()) {
             return Some(format!(
-                "is clustered, and column `{}` has text of any length; give it a maximum, or leave out the clustering",
+                "is clustered, and column `{}` has text or bytes of any length; give it a maximum, or leave out the \
+                 clustering",
                 long.name
             ));
         }

@@ -7,10 +7,10 @@
 use std::fmt;
 use std::sync::Arc;
 
-use crate::column::load_bytes;
+use crate::types::{Misfit, Raw};
 use crate::{
-    Bytes, ColumnDef, ColumnLocation, ColumnType, Decimal, KeyColumn, KeyWriter, OutOfMemory, PartitionValue, RowRef,
-    RowWriter, Text, Timestamp,
+    ColumnDef, ColumnLocation, IntegerType, KeyWriter, OutOfMemory, PartitionValue, RowRef, RowWriter, Scalar,
+    Timestamp, TooLong,
 };
 
 /// A value.
@@ -35,6 +35,8 @@ pub enum Value {
     Text(String),
     /// Bytes.
     Bytes(Vec<u8>),
+    /// A value of one of the other types of columns.
+    Scalar(Scalar),
     /// An optional value; `None` in a column is NULL.
     Option(Option<Box<Value>>),
     /// A tuple; the empty one is unit.
@@ -50,96 +52,20 @@ pub enum Value {
     },
 }
 
-macro_rules! integers {
-    ($($variant:ident $type:ident)+) => {
-        /// A type of integers.
-        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-        #[allow(missing_docs)]
-        pub enum IntegerType {
-            $($variant,)+
-        }
-
-        impl IntegerType {
-            /// All of them.
-            pub const ALL: [IntegerType; 9] = [$(IntegerType::$variant,)+];
-
-            /// Its name in Rust.
-            pub const fn name(self) -> &'static str {
-                match self {
-                    $(IntegerType::$variant => stringify!($type),)+
-                }
-            }
-
-            /// Smallest and largest value.
-            pub const fn range(self) -> (i128, i128) {
-                match self {
-                    $(IntegerType::$variant => ($type::MIN as i128, $type::MAX as i128),)+
-                }
-            }
-        }
-
-        from! { $([] $type, |value| Value::Integer(value as i128, Some(IntegerType::$variant));)+ }
-    };
-}
-
-macro_rules! from {
+/// `From` for values: `Type, |value| Value`.
+macro_rules! into_value {
     ($([$($parameters:tt)*] $type:ty, |$value:ident| $made:expr;)+) => {$(
-        impl $($parameters)* From<$type> for Value {
-            fn from($value: $type) -> Value {
+        impl $($parameters)* From<$type> for $crate::Value {
+            fn from($value: $type) -> $crate::Value {
                 $made
             }
         }
     )+};
 }
+pub(crate) use into_value;
 
-integers! { I8 i8 I16 i16 I32 i32 I64 i64 U8 u8 U16 u16 U32 u32 U64 u64 Usize usize }
-
-from! {
-    [] bool, |value| Value::Bool(value);
-    [] f64, |value| Value::Float(value);
-    [] &str, |value| Value::Text(value.to_owned());
-    [] String, |value| Value::Text(value);
-    [] &[u8], |value| Value::Bytes(value.to_vec());
-    [] Vec<u8>, |value| Value::Bytes(value);
-    [] Timestamp, |value| Value::Timestamp(value.microseconds());
-    [<const S: u32>] Decimal<S>, |value| Value::Decimal { units: value.units(), scale: Decimal::<S>::SCALE };
-    [<const N: usize>] Text<N>, |value| Value::Text(value.into());
-    [<const N: usize>] Bytes<N>, |value| Value::Bytes(value.to_vec());
+into_value! {
     [<T: Into<Value>>] Option<T>, |value| Value::Option(value.map(|value| Box::new(value.into())));
-}
-
-impl IntegerType {
-    /// The type of this name in Rust.
-    pub fn by_name(name: &str) -> Option<IntegerType> {
-        IntegerType::ALL.into_iter().find(|ty| ty.name() == name)
-    }
-
-    /// The type of the integers in columns of this type.
-    pub fn of_column(ty: ColumnType) -> Option<IntegerType> {
-        Some(match ty {
-            ColumnType::I8 => IntegerType::I8,
-            ColumnType::I16 => IntegerType::I16,
-            ColumnType::I32 => IntegerType::I32,
-            ColumnType::I64 => IntegerType::I64,
-            ColumnType::U8 => IntegerType::U8,
-            ColumnType::U16 => IntegerType::U16,
-            ColumnType::U32 => IntegerType::U32,
-            ColumnType::U64 => IntegerType::U64,
-            _ => return None,
-        })
-    }
-
-    /// Whether it has this value.
-    pub const fn has(self, number: i128) -> bool {
-        let (least, greatest) = self.range();
-        least <= number && number <= greatest
-    }
-}
-
-impl fmt::Display for IntegerType {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.name())
-    }
 }
 
 /// A value does not fit its column.
@@ -201,6 +127,7 @@ impl fmt::Display for Value {
             Value::Timestamp(microseconds) => write!(f, "{}", Timestamp::from_microseconds(*microseconds)),
             Value::Text(text) => write!(f, "{text:?}"),
             Value::Bytes(bytes) => write!(f, "b\"{}\"", bytes.escape_ascii()),
+            Value::Scalar(scalar) => scalar.fmt(f),
             Value::Option(None) => f.write_str("None"),
             Value::Option(Some(value)) => write!(f, "Some({value})"),
             Value::Tuple(values) => write!(f, "({}{})", separated(values), if values.len() == 1 { "," } else { "" }),
@@ -259,6 +186,7 @@ impl Value {
             Value::Timestamp(_) => "a Timestamp".to_owned(),
             Value::Text(_) => "a text".to_owned(),
             Value::Bytes(_) => "bytes".to_owned(),
+            Value::Scalar(scalar) => format!("the {} {scalar}", scalar.column_type()),
             Value::Option(None) => "None".to_owned(),
             Value::Option(Some(_)) => "Some".to_owned(),
             Value::Tuple(values) if values.is_empty() => "()".to_owned(),
@@ -279,8 +207,24 @@ impl Value {
             Value::Float(number) => (*number).into(),
             Value::Text(text) => PartitionValue::Bytes(text.clone().into_bytes()),
             Value::Bytes(bytes) => PartitionValue::Bytes(bytes.clone()),
+            Value::Scalar(scalar) => PartitionValue::Bytes(scalar.key()),
+            // A variant of an enum, as a column of a key has it.
+            Value::Record { name, fields } if fields.is_empty() => PartitionValue::Bytes(name.as_bytes().to_vec()),
             Value::Option(value) => return value.as_ref()?.partition_value(),
             Value::Tuple(_) | Value::List(_) | Value::Record { .. } => return None,
+        })
+    }
+
+    /// The value as text without its type, which [`ColumnType::parse`](crate::ColumnType::parse) reads: text as it is,
+    /// bytes as hexadecimal digits. `None` for NULL.
+    pub fn to_text(&self) -> Option<String> {
+        Some(match self {
+            Value::Option(None) => return None,
+            Value::Option(Some(value)) => return value.to_text(),
+            Value::Text(text) => text.clone(),
+            Value::Integer(number, _) => number.to_string(),
+            Value::Bytes(bytes) => bytes.iter().map(|byte| format!("{byte:02x}")).collect(),
+            value => value.to_string(),
         })
     }
 
@@ -310,73 +254,15 @@ impl Value {
         }
     }
 
-    fn truth(&self, column: &ColumnDef) -> Result<bool, ValueError> {
-        if let Value::Bool(value) = self { Ok(*value) } else { Err(self.unfit(column)) }
-    }
-
-    fn float(&self, column: &ColumnDef) -> Result<f64, ValueError> {
-        if let Value::Float(value) = self { Ok(*value) } else { Err(self.unfit(column)) }
-    }
-
-    /// An integer in the range of `N`.
-    fn integer<N: TryFrom<i128>>(&self, column: &ColumnDef) -> Result<N, ValueError> {
-        let number = if let Value::Integer(number, _) = *self { N::try_from(number).ok() } else { None };
-        number.ok_or_else(|| self.unfit(column))
-    }
-
-    /// The 64-bit integer that a decimal or timestamp column stores. Decimals and whole numbers of another
-    /// scale fit if they need no rounding.
-    fn units(&self, column: &ColumnDef) -> Result<i64, ValueError> {
-        let units = match (self, column.ty) {
-            (Value::Timestamp(units), ColumnType::Timestamp) => Some(*units),
-            (Value::Decimal { units, scale }, ColumnType::Decimal { scale: wanted }) => rescale(*units, *scale, wanted),
-            (Value::Integer(number, _), ColumnType::Decimal { scale }) => {
-                i64::try_from(*number).ok().and_then(|number| rescale(number, 0, scale))
+    /// The stored bytes of a value that is not NULL.
+    fn stored(&self, column: &ColumnDef) -> Result<Raw<'_>, ValueError> {
+        column.ty.rules(|rules| rules.stored(self)).map_err(|misfit| match misfit {
+            Misfit::Other => self.unfit(column),
+            Misfit::TooLong(bytes, max) => {
+                ValueError::Unfit { column: column.name.to_string(), problem: TooLong { bytes, max }.to_string() }
             }
-            _ => None,
-        };
-        units.ok_or_else(|| self.unfit(column))
+        })
     }
-
-    fn bytes(&self, column: &ColumnDef) -> Result<&[u8], ValueError> {
-        let (bytes, max) = match (self, column.ty) {
-            (Value::Text(text), ColumnType::Text { max }) => (text.as_bytes(), usize::from(max)),
-            (Value::Text(text), ColumnType::LongText) => (text.as_bytes(), usize::MAX),
-            (Value::Bytes(bytes), ColumnType::Bytes { max }) => (&bytes[..], usize::from(max)),
-            _ => return Err(self.unfit(column)),
-        };
-        if bytes.len() > max {
-            let problem = format!("the value has {} bytes; the column has room for {max}", bytes.len());
-            return Err(ValueError::Unfit { column: column.name.to_string(), problem });
-        }
-        Ok(bytes)
-    }
-}
-
-/// `units` / 10^`scale` in units of 10^-`wanted`, if that is exact and fits.
-fn rescale(units: i64, scale: u8, wanted: u8) -> Option<i64> {
-    let power = 10i64.checked_pow(scale.abs_diff(wanted).into())?;
-    if wanted >= scale { units.checked_mul(power) } else { (units % power == 0).then_some(units / power) }
-}
-
-/// `$fixed!(type, value)` for a column of fixed width, else `$bytes`.
-macro_rules! by_type {
-    ($value:ident, $column:ident, $fixed:ident, $bytes:expr) => {
-        match $column.ty {
-            ColumnType::Bool => $fixed!(bool, $value.truth($column)?),
-            ColumnType::I8 => $fixed!(i8, $value.integer($column)?),
-            ColumnType::I16 => $fixed!(i16, $value.integer($column)?),
-            ColumnType::I32 => $fixed!(i32, $value.integer($column)?),
-            ColumnType::I64 => $fixed!(i64, $value.integer($column)?),
-            ColumnType::U8 => $fixed!(u8, $value.integer($column)?),
-            ColumnType::U16 => $fixed!(u16, $value.integer($column)?),
-            ColumnType::U32 => $fixed!(u32, $value.integer($column)?),
-            ColumnType::U64 => $fixed!(u64, $value.integer($column)?),
-            ColumnType::F64 => $fixed!(f64, $value.float($column)?),
-            ColumnType::Decimal { .. } | ColumnType::Timestamp => $fixed!(i64, $value.units($column)?),
-            ColumnType::Text { .. } | ColumnType::LongText | ColumnType::Bytes { .. } => $bytes,
-        }
-    };
 }
 
 /// As part of a column.
@@ -387,16 +273,10 @@ impl Value {
         if column.nullable {
             key.number(u64::from(value.is_none()), 1);
         }
-        let Some(value) = value else {
-            key.number(0, column.ty.key_bytes().unwrap_or(0));
-            return Ok(());
-        };
-        macro_rules! write {
-            ($type:ty, $value:expr) => {
-                <$type as KeyColumn>::write(&$value, key)
-            };
+        match value {
+            None => key.zeros(column.ty.key_bytes().unwrap_or(0)),
+            Some(value) => column.ty.write_key(&value.stored(column)?, key),
         }
-        by_type!(value, column, write, key.escaped(value.bytes(column)?));
         Ok(())
     }
 
@@ -405,29 +285,11 @@ impl Value {
     /// # Errors
     /// If the value does not fit the column, or at the memory limit.
     pub fn write(&self, column: &ColumnDef, place: &ColumnLocation, row: &mut RowWriter<'_>) -> Result<(), ValueError> {
-        let Some(value) = self.present(column)? else {
-            row.set_null(place);
-            return Ok(());
-        };
-        macro_rules! set {
-            ($type:ty, $value:expr) => {{
-                let value = $value;
-                let set = match column.nullable {
-                    true => row.set::<Option<$type>>(place, Some(value)),
-                    false => row.set::<$type>(place, value),
-                };
-                set.map_err(ValueError::OutOfMemory)
-            }};
+        match self.present(column)? {
+            None => row.set_null(place),
+            Some(value) => row.set_raw(place, column.ty.form(), &value.stored(column)?)?,
         }
-        by_type!(value, column, set, {
-            let bytes = value.bytes(column)?;
-            match (value, column.ty) {
-                (Value::Text(text), ColumnType::LongText) => return set!(String, text),
-                (_, ColumnType::Text { max } | ColumnType::Bytes { max }) => row.set_bytes(place, max, bytes),
-                _ => return Err(value.unfit(column)),
-            }
-            Ok(())
-        })
+        Ok(())
     }
 
     /// The value of a column of a row, in an `Option` if the column is nullable; `column` and `place` are of the row's
@@ -436,31 +298,7 @@ impl Value {
         if row.is_null(place) {
             return Value::NONE;
         }
-        let value = match column.ty {
-            ColumnType::Bool => row.get::<bool>(place).into(),
-            ColumnType::I8 => row.get::<i8>(place).into(),
-            ColumnType::I16 => row.get::<i16>(place).into(),
-            ColumnType::I32 => row.get::<i32>(place).into(),
-            ColumnType::I64 => row.get::<i64>(place).into(),
-            ColumnType::U8 => row.get::<u8>(place).into(),
-            ColumnType::U16 => row.get::<u16>(place).into(),
-            ColumnType::U32 => row.get::<u32>(place).into(),
-            ColumnType::U64 => row.get::<u64>(place).into(),
-            ColumnType::F64 => row.get::<f64>(place).into(),
-            ColumnType::Decimal { scale } => Value::Decimal { units: row.get::<i64>(place), scale },
-            ColumnType::Timestamp => Value::Timestamp(row.get::<i64>(place)),
-            ColumnType::LongText => row.get::<String>(place).into(),
-            ColumnType::Text { max } => {
-                // SAFETY: rules 1 to 3 of `RowRef`: a whole text lies at the place.
-                let text =
-                    unsafe { std::str::from_utf8_unchecked(load_bytes(row.block(place.part), place, max.into())) };
-                text.into()
-            }
-            ColumnType::Bytes { max } => {
-                // SAFETY: rules 1 to 3 of `RowRef`.
-                unsafe { load_bytes(row.block(place.part), place, max.into()) }.into()
-            }
-        };
+        let value = column.ty.rules(|rules| rules.value(row.get_raw(place, column.ty.form())));
         if column.nullable { value.some() } else { value }
     }
 }

@@ -9,8 +9,9 @@
 use std::marker::PhantomData;
 
 use crate::layout::{length_bytes, store_length};
+use crate::types::Form;
 use crate::watch::{Named, touch};
-use crate::{Column, ColumnId, ColumnLocation, ColumnSet, OutOfMemory, RowPart, RowRef};
+use crate::{Column, ColumnId, ColumnLocation, ColumnSet, OutOfMemory, RowPart, RowRef, Stored};
 
 /// Where long texts go.
 pub trait OutOfLineStore {
@@ -103,7 +104,7 @@ impl<'a> RowWriter<'a> {
     pub fn set<C: Column>(&mut self, place: &ColumnLocation, value: C::Set<'_>) -> Result<(), OutOfMemory> {
         let block = self.touch(place);
         // SAFETY: rules 1 and 2.
-        unsafe { C::store(value, block, place, self.out_of_line_values) }
+        unsafe { C::Stored::write(C::store(value), block, place, self.out_of_line_values) }
     }
 
     /// Sets a nullable column to NULL, whatever its type.
@@ -116,29 +117,62 @@ impl<'a> RowWriter<'a> {
         }
     }
 
-    /// Sets a text or byte column with room for `max` bytes; a text column to a whole text.
-    pub(crate) fn set_bytes(&mut self, place: &ColumnLocation, max: u16, bytes: &[u8]) {
-        let max = usize::from(max);
-        assert!(bytes.len() <= max && length_bytes(max) + max == place.bytes as usize, "checked against the column");
+    /// Sets a column of a number of at most 8 bytes to the low bytes of this one.
+    #[inline]
+    pub(crate) fn set_number(&mut self, place: &ColumnLocation, number: u64) {
         let block = self.touch(place);
-        // SAFETY: rules 1 and 2; length and room lie within the place, as just asserted.
+        // SAFETY: rules 1 and 2; the number has the place's size.
         unsafe {
             let at = block.add(place.offset as usize);
-            store_length(at, max, bytes.len() as u16);
-            let room = at.add(length_bytes(max));
-            room.copy_from_nonoverlapping(bytes.as_ptr(), bytes.len());
-            room.add(bytes.len()).write_bytes(0, max - bytes.len());
+            match place.bytes {
+                1 => at.write(number as u8),
+                2 => at.cast::<u16>().write_unaligned(number as u16),
+                4 => at.cast::<u32>().write_unaligned(number as u32),
+                bytes => {
+                    assert!(bytes == 8, "a number of 1, 2, 4 or 8 bytes");
+                    at.cast::<u64>().write_unaligned(number);
+                }
+            }
             place.set_null(block, false);
         }
     }
 
+    /// Sets a column of this form to stored bytes, a text column to a whole text.
+    ///
+    /// # Errors
+    /// Values out of line only: at the memory limit.
+    pub(crate) fn set_raw(&mut self, place: &ColumnLocation, form: Form, bytes: &[u8]) -> Result<(), OutOfMemory> {
+        let address;
+        let (length, room) = match form {
+            Form::InPlace { max, .. } => (length_bytes(max.into()), max.into()),
+            _ => (0, place.bytes as usize),
+        };
+        let bytes = match form {
+            Form::OutOfLine { .. } => {
+                address = self.out_of_line_values.store(bytes)?.to_ne_bytes();
+                &address[..]
+            }
+            _ => bytes,
+        };
+        assert!(bytes.len() <= room && length + room == place.bytes as usize, "checked against the column");
+        let block = self.touch(place);
+        // SAFETY: rules 1 and 2; length and room lie within the place, as just asserted.
+        unsafe {
+            let at = block.add(place.offset as usize);
+            if length > 0 {
+                store_length(at, room, bytes.len() as u16);
+            }
+            let start = at.add(length);
+            start.copy_from_nonoverlapping(bytes.as_ptr(), bytes.len());
+            start.add(bytes.len()).write_bytes(0, room - bytes.len());
+            place.set_null(block, false);
+        }
+        Ok(())
+    }
+
     /// Has the row refer to an out-of-line value of these bytes.
     pub(crate) fn set_out_of_line(&mut self, place: &ColumnLocation, bytes: &[u8]) -> Result<(), OutOfMemory> {
-        let address = self.out_of_line_values.store(bytes)?;
-        let block = self.touch(place);
-        // SAFETY: rules 1 and 2; the place has room for an address.
-        unsafe { block.add(place.offset as usize).cast::<u64>().write_unaligned(address) };
-        Ok(())
+        self.set_raw(place, Form::OutOfLine { is_utf8: false }, bytes)
     }
 
     /// The current value of the column at `place` (rule 2).

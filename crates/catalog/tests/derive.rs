@@ -6,10 +6,11 @@
 mod shared;
 
 use seriatim_catalog::{
-    Bytes, ColumnDef, ColumnId, ColumnLocation, ColumnSet, ColumnType, Decimal, IndexId, IndexSpec, Key, KeyCodec,
-    Layout, Organization, OutOfMemory, Reverse, Table, TableDef, TableKey, Text, Timestamp, Value, desc, kind,
+    Bytes, Column, ColumnDef, ColumnId, ColumnLocation, ColumnSet, ColumnType, Date, DateTime, Decimal, IndexId,
+    IndexSpec, Interval, Key, KeyCodec, Layout, Numeric, Organization, OutOfMemory, Reverse, Table, TableDef, TableKey,
+    Text, Time, Timestamp, Uuid, Value, desc, kind,
 };
-use seriatim_macros::Table;
+use seriatim_macros::{Column, Table};
 use shared::Block;
 
 type Money = Decimal<2>;
@@ -351,4 +352,150 @@ mod beside {
         id: u32,
         amount: i64,
     }
+}
+
+/// An account's number.
+#[derive(Column, Clone, Copy, Debug, PartialEq)]
+#[column(crate = "seriatim_catalog")]
+struct Number(u32);
+
+/// An address.
+#[derive(Column, Clone, Debug, PartialEq)]
+#[column(borrowed, crate = "seriatim_catalog")]
+struct Address {
+    text: String,
+}
+
+/// A size, not in order of its name.
+#[derive(Column, Clone, Copy, Debug, PartialEq)]
+#[column(crate = "seriatim_catalog")]
+enum Size {
+    Small = 1,
+    r#Large = 300,
+}
+
+/// One column of each type that `Every` has not.
+#[derive(Table, Clone, Debug, PartialEq)]
+#[table(key(number, desc(size), id), crate = "seriatim_catalog")]
+#[table(index(name = "by_price", columns(price, since)))]
+struct Others {
+    number: Number,
+    size: Size,
+    id: Uuid,
+    address: Address,
+    #[column(immutable)]
+    body: Vec<u8>,
+    digest: [u8; 20],
+    ratio: f32,
+    high: i128,
+    wide: Option<u128>,
+    letter: char,
+    price: Numeric,
+    day: Date,
+    opens: Option<Time>,
+    since: Option<DateTime>,
+    term: Interval,
+    was: Option<Size>,
+    other: Option<Number>,
+    mail: Option<Address>,
+}
+
+fn others() -> Others {
+    Others {
+        number: Number(7),
+        size: Size::Large,
+        id: Uuid::from_u128(5),
+        address: Address { text: "here".into() },
+        body: vec![0; 300],
+        digest: [3; 20],
+        ratio: -0.5,
+        high: i128::MIN,
+        wide: Some(u128::MAX),
+        letter: 'é',
+        price: "12.50".parse().expect("a number"),
+        day: "2026-11-30".parse().expect("a date"),
+        opens: "08:30".parse().ok(),
+        since: None,
+        term: "P1M-1D".parse().expect("an interval"),
+        was: Some(Size::Small),
+        other: None,
+        mail: Some(Address { text: "there".into() }),
+    }
+}
+
+#[test]
+fn types_of_ones_own_are_read_and_set_as_themselves() {
+    let definition = Others::definition();
+    let shown: Vec<String> = definition.columns.iter().map(|column| column.ty.to_string()).collect();
+    let wanted = "u32 enum(Small = 1, Large = 300) uuid text bytes [u8; 20] f32 i128 u128 char numeric date time \
+                  date_time interval enum(Small = 1, Large = 300) u32 text";
+    assert_eq!(shown.join(" "), wanted);
+    let mut block = Block::new(&Layout::new(&definition.columns));
+    block.insert(&others());
+    assert_eq!(block.typed::<Others>().to_owned(), others());
+    let given = others();
+    let values: [Value; 18] = [
+        given.number.into(),
+        given.size.into(),
+        given.id.into(),
+        given.address.clone().into(),
+        given.body.clone().into(),
+        given.digest.into(),
+        given.ratio.into(),
+        given.high.into(),
+        given.wide.into(),
+        given.letter.into(),
+        given.price.into(),
+        given.day.into(),
+        given.opens.into(),
+        given.since.into(),
+        given.term.into(),
+        given.was.into(),
+        given.other.into(),
+        given.mail.clone().into(),
+    ];
+    assert_eq!(block.values(&definition.columns), values);
+    let mut dynamic = Block::new(&Layout::new(&definition.columns));
+    dynamic.insert_values(&definition.columns, &values);
+    assert_eq!(dynamic.bytes(), block.bytes());
+    block.encode(&KeyCodec::for_table(&definition), |key| given.key().encode(|typed| assert_eq!(typed, key)));
+    let by_price = KeyCodec::for_index(&definition.indexes[0], &definition);
+    assert!(by_price.has_synonyms());
+
+    let mut changed = block.copied();
+    changed.update::<Others, _>(|row| {
+        assert_eq!(
+            (row.number(), row.size(), row.address(), row.mail()),
+            (Number(7), Size::Large, "here", Some("there"))
+        );
+        row.set_ratio(2.5);
+        row.set_was(None);
+        row.set_other(Some(Number(9)));
+        row.set_address(&Address { text: "elsewhere".into() }).expect("memory");
+        row.set_mail(None).expect("memory");
+        row.set_price(Numeric::from(3));
+    });
+    let wanted = Others {
+        ratio: 2.5,
+        was: None,
+        other: Some(Number(9)),
+        address: Address { text: "elsewhere".into() },
+        mail: None,
+        price: Numeric::from(3),
+        ..others()
+    };
+    assert_eq!(changed.typed::<Others>().to_owned(), wanted);
+}
+
+#[test]
+fn a_value_that_is_no_variant_is_refused_by_name() {
+    let column = ColumnDef::new("size", <Size as Column>::TYPE);
+    let mut block = Block::new(&Layout::new(std::slice::from_ref(&column)));
+    assert_eq!(block.set_value(&column, 0, &"Small".into()), Ok(()));
+    assert_eq!(block.values(std::slice::from_ref(&column)), [Value::from(Size::Small)]);
+    let error = block.set_value(&column, 0, &"Tiny".into()).expect_err("no variant");
+    assert_eq!(
+        error.to_string(),
+        "column `size`: the value \"Tiny\" does not fit; it must be a value of type enum(Small = 1, Large = 300)"
+    );
 }

@@ -8,9 +8,10 @@ use std::ops::Bound;
 
 use proptest::collection::vec;
 use proptest::prelude::*;
+use proptest::test_runner::TestCaseError;
 use seriatim_catalog::{
-    Bytes, Column, ColumnDef, Decimal, Key, KeyBuf, KeyClass, KeyCodec, KeyColumn, KeyRange, Layout, TableBuilder,
-    TableDef, TableKey, Text, Timestamp, Value, asc, desc,
+    Bytes, Column, ColumnDef, Date, DateTime, Decimal, Interval, Key, KeyBuf, KeyClass, KeyCodec, KeyColumn, KeyFormat,
+    KeyRange, Layout, Numeric, TableBuilder, TableDef, TableKey, Text, Time, Timestamp, Uuid, Value, asc, desc,
 };
 use shared::{Block, are_equal, check, column_type, compare, value};
 
@@ -215,6 +216,64 @@ fn typed_keys_and_codecs_agree() {
     agrees::<Text<9>>(any::<String>().prop_map(|text| Text::truncated(&text)));
     agrees::<Bytes<3>>(vec(0..3u8, 0..=3).prop_map(|bytes| Bytes::new(&bytes).expect("at most three")));
     agrees::<String>(any::<String>());
+    agrees::<Vec<u8>>(vec(0..3u8, 0..=70));
+    agrees::<[u8; 3]>(any::<[u8; 3]>());
+    agrees::<[u8; 16]>(any::<[u8; 16]>());
+    agrees::<[u8; 30]>(any::<[u8; 30]>());
+    agrees::<i128>(any::<i128>());
+    agrees::<u128>(any::<u128>());
+    agrees::<f32>(any::<f32>());
+    agrees::<Numeric>(shared::numeric());
+    agrees::<char>(any::<char>());
+    agrees::<Uuid>(any::<u128>().prop_map(Uuid::from_u128));
+    agrees::<Date>(any::<u16>().prop_map(|days| Date::from_days(days.into()).expect("of the range")));
+    agrees::<Time>(any::<u32>().prop_map(|n| Time::from_microseconds(n.into()).expect("of a day")));
+    agrees::<DateTime>(any::<i32>().prop_map(|n| DateTime::from_microseconds(n.into()).expect("of the range")));
+    agrees::<Interval>(shared::interval());
+}
+
+/// A key of one column of 16 bytes, and of 17 with its NULL.
+#[test]
+fn sixteen_bytes_are_two_words() {
+    assert_eq!(Uuid::FORMAT, KeyFormat { class: KeyClass::Word16, bytes: 16 });
+    assert_eq!(<(Uuid,)>::FORMAT.class, KeyClass::Word16);
+    assert_eq!(<Option<Uuid>>::FORMAT.class, KeyClass::Bytes);
+    assert_eq!(Numeric::FORMAT.class, KeyClass::Bytes);
+    let key = |number: u128| (Uuid::from_u128(number),).to_buf();
+    assert_eq!(key(u128::MAX), Key::Word16(u128::MAX).to_buf());
+    assert_eq!((Reverse(Uuid::from_u128(5)),).to_buf(), Key::Word16(!5).to_buf());
+}
+
+/// What a value is written as is read as the same value.
+#[test]
+fn values_come_back_from_their_texts() {
+    check(3000, &column_type().prop_flat_map(|ty| (Just(ty), value(&ColumnDef::new("c", ty)))), |(ty, value)| {
+        let text = value.to_text().expect("not NULL");
+        let again = ty.parse(&text).map_err(|error| TestCaseError::fail(error.to_string()))?;
+        let is_nan = matches!(&value, Value::Float(number) if number.is_nan()) || text == "NaN";
+        prop_assert!(is_nan || shared::is_same(&again, &value), "{} became {}", text, again);
+        Ok(())
+    });
+}
+
+/// No text makes a value that its column does not take.
+#[test]
+fn any_text_is_a_value_of_its_type_or_an_error() {
+    let text = prop_oneof![any::<String>(), "[-+0-9a-fTPDHMSx:. ]{0,40}"];
+    check(3000, &(column_type(), text), |(ty, text)| {
+        match ty.parse(&text) {
+            Err(error) => {
+                let is_said = error.to_string().contains(&format!("is no {ty}: "));
+                prop_assert!(is_said, "{}", error);
+            }
+            Ok(value) => {
+                let column = ColumnDef::new("c", ty);
+                let mut block = Block::new(&Layout::new(std::slice::from_ref(&column)));
+                prop_assert_eq!(block.set_value(&column, 0, &value), Ok(()));
+            }
+        }
+        Ok(())
+    });
 }
 
 /// Tuples of every length agree with their columns written one after another.

@@ -43,6 +43,7 @@ use std::cell::RefCell;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
+use seriatim::catalog::Scalar;
 use seriatim::procedure::ir::{Operation, Procedure};
 use seriatim::procedure::plan::Plan;
 use seriatim::procedure::support::{Reference, Stopped};
@@ -307,6 +308,17 @@ impl Operate for Replay<'_> {
     }
 }
 
+/// Another value of the same type: a byte of it is one more or one less.
+fn other_scalar(scalar: &Scalar) -> Scalar {
+    let others = (0..scalar.stored().len()).flat_map(|at| [1, u8::MAX].map(|step| (at, step)));
+    let mut others = others.filter_map(|(at, step)| {
+        let mut stored = scalar.stored().to_vec();
+        stored[at] = stored[at].wrapping_add(step);
+        Scalar::of_stored(scalar.column_type(), &stored)
+    });
+    others.next().unwrap_or(*scalar)
+}
+
 /// Another value of the same type, where there is one.
 fn mutated(value: &Value, rng: &mut Rng) -> Value {
     let other = |number: i128, ty: IntegerType, rng: &mut Rng| {
@@ -319,6 +331,7 @@ fn mutated(value: &Value, rng: &mut Rng) -> Value {
         Value::Float(value) => Value::Float(value + 1.0),
         Value::Decimal { units, scale } => Value::Decimal { units: units ^ 1, scale: *scale },
         Value::Timestamp(microseconds) => Value::Timestamp(microseconds ^ 1),
+        Value::Scalar(scalar) => Value::Scalar(other_scalar(scalar)),
         Value::Text(text) => Value::Text(format!("{text}~")),
         Value::Bytes(bytes) => Value::Bytes([&bytes[..], b"~"].concat()),
         Value::Option(Some(value)) => Value::Option((!rng.percent(20)).then(|| Box::new(mutated(value, rng)))),

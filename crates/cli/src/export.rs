@@ -9,6 +9,7 @@ use std::path::PathBuf;
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
 use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::{Map, Number, Value as Json};
+use seriatim::catalog::ScalarType;
 use seriatim::{Database, DynHandle, Value};
 use seriatim_base::disk::NewFile;
 
@@ -157,7 +158,7 @@ impl<W: Write> Rows<W> {
             let object: Map<String, Json> = self.names.iter().cloned().zip(values.iter().map(json)).collect();
             return writeln!(self.sink, "{}", Json::Object(object));
         }
-        self.line(values.iter().map(text))
+        self.line(values.iter().map(Value::to_text))
     }
 
     /// A line of CSV, as RFC 4180 and PostgreSQL's `COPY … (FORMAT csv)` have it: NULL is an empty field without
@@ -177,18 +178,6 @@ impl<W: Write> Rows<W> {
     }
 }
 
-/// A value as text, without a type; bytes in hexadecimal digits. NULL has none.
-fn text(value: &Value) -> Option<String> {
-    Some(match value {
-        Value::Option(None) => return None,
-        Value::Option(Some(value)) => return text(value),
-        Value::Text(text) => text.clone(),
-        Value::Integer(number, _) => number.to_string(),
-        Value::Bytes(bytes) => bytes.iter().map(|byte| format!("{byte:02x}")).collect(),
-        value => value.to_string(),
-    })
-}
-
 /// A value as JSON: a number is a number if JSON has it exactly, everything else but truth values is text.
 fn json(value: &Value) -> Json {
     let integer =
@@ -198,13 +187,18 @@ fn json(value: &Value) -> Json {
         Value::Option(Some(value)) => json(value),
         Value::Bool(value) => Json::Bool(*value),
         Value::Integer(number, _) => integer(*number).map_or_else(|_| Json::String(number.to_string()), Json::Number),
-        Value::Float(number) => Number::from_f64(*number).map_or_else(|| Json::from(text(value)), Json::Number),
-        value => Json::from(text(value)),
+        Value::Scalar(scalar) if f32::of_scalar(scalar).is_some_and(f32::is_finite) => {
+            value.to_text().and_then(|text| text.parse().ok()).map_or(Json::Null, Json::Number)
+        }
+        Value::Float(number) => Number::from_f64(*number).map_or_else(|| Json::from(value.to_text()), Json::Number),
+        value => Json::from(value.to_text()),
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use seriatim::catalog::{Date, DateTime, Interval, Numeric, Time, Uuid};
+
     use super::*;
 
     #[test]
@@ -227,6 +221,25 @@ mod tests {
             (Value::Float(f64::NAN), "NaN", r#""NaN""#),
             (Value::Decimal { units: -105, scale: 2 }, "-1.05", r#""-1.05""#),
             (Value::Bytes(vec![0, 255]), "00ff", r#""00ff""#),
+            (Value::from(0.1f32), "0.1", "0.1"),
+            (Value::from(f32::INFINITY), "inf", r#""inf""#),
+            (
+                Value::from(u128::MAX),
+                "340282366920938463463374607431768211455",
+                r#""340282366920938463463374607431768211455""#,
+            ),
+            (Value::from('"'), r#""""""#, r#""\"""#),
+            (
+                Value::from(Uuid::nil()),
+                "00000000-0000-0000-0000-000000000000",
+                r#""00000000-0000-0000-0000-000000000000""#,
+            ),
+            (Value::from(Numeric::new(-1050, 2).expect("a number")), "-10.50", r#""-10.50""#),
+            (Value::from(Date::default()), "1970-01-01", r#""1970-01-01""#),
+            (Value::from(Time::MIDNIGHT), "00:00:00.000000", r#""00:00:00.000000""#),
+            (Value::from(DateTime::default()), "1970-01-01T00:00:00.000000", r#""1970-01-01T00:00:00.000000""#),
+            (Value::from(Interval { months: 1, days: -1, microseconds: 0 }), "P1M-1D", r#""P1M-1D""#),
+            (Value::record("Paid", []), "Paid", r#""Paid""#),
             (Value::Bool(true), "true", "true"),
         ];
         for (value, as_csv, as_json) in values {

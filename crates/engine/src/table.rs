@@ -2,7 +2,7 @@
 
 use seriatim_base::{LayoutId, TableId};
 use seriatim_catalog::wire::RowWire;
-use seriatim_catalog::{ColumnSet, ColumnType, ColumnUse, IndexDef, Layout, Organization, TableDef};
+use seriatim_catalog::{ColumnSet, ColumnUse, IndexDef, Layout, Organization, TableDef};
 use seriatim_txn::{Core, Wire};
 
 use crate::cluster::Cluster;
@@ -63,7 +63,7 @@ const TEXT_BYTES_MAX: usize = if cfg!(test) { 1 << 16 } else { 1 << 30 };
 /// Most bytes of each long text of a row of this table. All long texts together stay below 3 of the 4 GiB of an
 /// entry. Those of the key count twice more, with every byte escaped.
 fn text_bytes_max(definition: &TableDef) -> usize {
-    let is_long = |column: usize| definition.columns[column].ty == ColumnType::LongText;
+    let is_long = |column: usize| definition.columns[column].ty.is_out_of_line();
     let columns = (0..definition.columns.len()).filter(|&column| is_long(column)).count();
     let key = definition.key.iter().filter(|part| is_long(part.column.index())).count();
     TEXT_BYTES_MAX.min(3 * TEXT_BYTES_MAX / (columns + 2 * key).max(1))

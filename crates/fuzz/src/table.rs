@@ -5,8 +5,8 @@ use std::sync::OnceLock;
 use seriatim_base::{LayoutId, TableId};
 use seriatim_catalog::wire::RowWire;
 use seriatim_catalog::{
-    ColumnDef, ColumnType, Key, KeyCodec, Layout, OutOfLineStore, OutOfMemory, RowRef, RowWriter, TableDef, Value, asc,
-    desc,
+    ColumnDef, ColumnType, Key, KeyCodec, Layout, OutOfLineStore, OutOfMemory, RowRef, RowWriter, TableDef, Value,
+    Variant, Variants, asc, desc,
 };
 use seriatim_redo::entry::Layouts;
 
@@ -64,6 +64,19 @@ fn words() -> TableDef {
         ColumnType::Text { max: 20 },
         ColumnType::LongText,
         ColumnType::Bytes { max: 12 },
+        ColumnType::LongBytes,
+        ColumnType::ByteArray { bytes: 6 },
+        ColumnType::I128,
+        ColumnType::U128,
+        ColumnType::F32,
+        ColumnType::Numeric,
+        ColumnType::Char,
+        ColumnType::Uuid,
+        ColumnType::Date,
+        ColumnType::Time,
+        ColumnType::DateTime,
+        ColumnType::Interval,
+        ColumnType::Enum { variants: VARIANTS },
     ];
     let mut table = TableDef::builder("words").column(ColumnDef::new("id", ColumnType::U32));
     for (at, ty) in types.into_iter().enumerate() {
@@ -197,6 +210,14 @@ pub(crate) fn samples(test_table: &TestTable) -> Vec<Row<'_>> {
     (0..3).map(|at| sample(test_table, at)).collect()
 }
 
+const VARIANTS: Variants = Variants::declared(&[Variant::new(1, "One"), Variant::new(300, "Many")]);
+
+/// Texts of which one is a value of each type without a number, text or bytes of its own.
+const SCALARS: [&[&str]; 2] = [
+    &["0", "00000000-0000-0000-0000-000000000000", "1970-01-01", "00:00", "1970-01-01T00:00", "PT0S"],
+    &["9", "67e55044-10b1-426f-9247-bb680e5fe0c8", "-0001-12-31", "23:59:59.9", "2026-11-29T23:31", "P1M-3DT4S"],
+];
+
 fn sample(test_table: &TestTable, at: u64) -> Row<'_> {
     let mut row = Row::new(test_table);
     let mut writer = row.inserting();
@@ -220,6 +241,13 @@ fn sample(test_table: &TestTable, at: u64) -> Row<'_> {
             ColumnType::Text { max } => Value::Text(text[..text.floor_char_boundary(max.into())].to_owned()),
             ColumnType::LongText => Value::Text(text.repeat(3)),
             ColumnType::Bytes { max } => Value::Bytes(text.as_bytes()[..text.len().min(max.into())].to_vec()),
+            ColumnType::LongBytes => Value::Bytes(text.repeat(3).into_bytes()),
+            ColumnType::ByteArray { bytes } => Value::Bytes(vec![amount as u8; bytes.into()]),
+            ColumnType::Enum { variants } => Value::record(variants.all()[at as usize % 2].name(), []),
+            scalar => {
+                let texts = SCALARS[at as usize % SCALARS.len()];
+                texts.iter().find_map(|text| scalar.parse(text).ok()).expect("one is of the type")
+            }
         };
         value.write(column, place, &mut writer).expect("a value of the column's type");
     }

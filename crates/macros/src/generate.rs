@@ -98,7 +98,7 @@ fn checks(table: &Declaration) -> TokenStream {
              without Option"
         );
         quote_spanned! {part.span=>
-            const _: () = ::core::assert!(!<#ty as #catalog::Column>::NULLABLE, #message);
+            const _: () = ::core::assert!(!<<#ty as #catalog::Column>::Stored as #catalog::Stored>::NULLABLE, #message);
         }
     });
     quote!(#(#checks)*)
@@ -252,15 +252,16 @@ fn update(table: &Declaration) -> TokenStream {
     let setters = (0..columns.len()).filter(|at| is_updatable(table, *at)).map(|at| {
         let Column { name, visibility, ty, .. } = &columns[at];
         let (setter, place) = (format_ident!("set_{}", name.unraw(), span = name.span()), place(table, at));
-        let doc = format!("Sets `{}`. For long text: whether there was memory for it.", name.unraw());
+        let doc =
+            format!("Sets `{}`. For text and bytes of any length: whether there was memory for it.", name.unraw());
         quote! {
             #[doc = #doc]
             #[inline]
             #visibility fn #setter(
                 &mut self,
                 __value: <#ty as #catalog::Column>::Set<'_>,
-            ) -> <#ty as #catalog::Column>::Stored {
-                <#ty as #catalog::Column>::stored(self.0.set::<#ty>(#place, __value))
+            ) -> <<#ty as #catalog::Column>::Stored as #catalog::Stored>::Outcome {
+                <<#ty as #catalog::Column>::Stored as #catalog::Stored>::outcome(self.0.set::<#ty>(#place, __value))
             }
         }
     });
@@ -319,7 +320,7 @@ fn definition(table: &Declaration) -> TokenStream {
             #catalog::ColumnDef {
                 name: ::std::borrow::Cow::Borrowed(#text),
                 ty: <#ty as #catalog::Column>::TYPE,
-                nullable: <#ty as #catalog::Column>::NULLABLE,
+                nullable: <<#ty as #catalog::Column>::Stored as #catalog::Stored>::NULLABLE,
                 immutable: #immutable,
             }
         }

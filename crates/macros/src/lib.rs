@@ -1,9 +1,10 @@
-//! The derive macro behind typed tables.
+//! The derive macros behind typed tables.
 //!
 //! Invariant: it only lowers tokens. Widths, layout, key class and whether a setter can fail need types. They are
 //! decided by constants and associated types of `seriatim-catalog` in the code that it generates. They use the same
 //! functions that lay out tables declared at run time. So an alias of a type is as good as the type.
 
+mod column;
 mod generate;
 mod parse;
 
@@ -41,8 +42,10 @@ use syn::{DeriveInput, parse_macro_input};
 ///   not copied by updates. Where the others take at most 56 bytes, a row has room for two versions of them.
 ///   Key columns cannot be updated either, with or without it.
 ///
-/// Fields have column types: `bool`, integers of 8 to 64 bits, `f64`, `Decimal<S>`, `Timestamp`, `Text<N>`, `Bytes<N>`,
-/// `String`, and `Option`s of these, except in the primary key.
+/// Fields have column types. Numbers are integers of 8 to 128 bits, `f32`, `f64`, `Decimal<S>` and `Numeric`. Text is
+/// `Text<N>` or `String`. Bytes are `Bytes<N>`, `Vec<u8>` or `[u8; N]`. Times are `Date`, `Time`, `DateTime`,
+/// `Timestamp` and `Interval`. Others are `bool`, `char`, `Uuid`, and types that derive [`Column`](macro@Column). All
+/// of them can be in an `Option`, except in the primary key.
 ///
 /// # What it makes
 ///
@@ -58,4 +61,31 @@ pub fn derive_table(input: TokenStream) -> TokenStream {
         .map(|declaration| generate::table(&declaration))
         .unwrap_or_else(syn::Error::into_compile_error)
         .into()
+}
+
+/// Makes a type one of columns: a struct around one value of a column type, or an enum without fields.
+///
+/// # Structs
+///
+/// A column of the struct is one of the type inside, also in the schema and in keys. Getters give the struct, which is
+/// `Copy` and `Debug`, and setters take it. Around text and bytes write `#[column(borrowed)]`. Then getters give what
+/// those of the type inside do, such as `&str`, and setters take a reference to the struct.
+///
+/// # Enums
+///
+/// Each variant declares its discriminant, from 0 to 65535, in ascending order. Columns store it, in 2 bytes. The
+/// schema has the variants too, by name. A variant can be renamed in the program only together with the schema. The
+/// enum is `Copy` and `Debug`.
+///
+/// # Both
+///
+/// Values of the type can be made a `Value`. In procedures they are `Data`, so `Data` is not derived beside. A struct
+/// is there what it is in the schema, the value inside.
+///
+/// `#[column(crate = "path")]` says where the catalog is found, if not at `::seriatim::catalog`. Then the type is not
+/// for procedures.
+#[proc_macro_derive(Column, attributes(column))]
+pub fn derive_column(input: TokenStream) -> TokenStream {
+    let input = parse_macro_input!(input as DeriveInput);
+    column::column(&input).unwrap_or_else(syn::Error::into_compile_error).into()
 }

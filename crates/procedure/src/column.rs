@@ -22,7 +22,12 @@ pub fn check_column(value: &Value, column: &ColumnDef) -> Result<(), EvaluationE
         | (Value::Float(_), ColumnType::F64)
         | (Value::Timestamp(_), ColumnType::Timestamp)
         | (Value::Text(_), ColumnType::Text { .. } | ColumnType::LongText)
+        | (Value::Bytes(_) | Value::List(_), ColumnType::LongBytes | ColumnType::ByteArray { .. })
         | (Value::Bytes(_), ColumnType::Bytes { .. }) => true,
+        (Value::Scalar(scalar), ty) => scalar.column_type() == ty,
+        (Value::Record { name, fields }, ColumnType::Enum { variants }) => {
+            fields.is_empty() && variants.discriminant(name).is_some()
+        }
         (Value::Decimal { scale, .. }, ColumnType::Decimal { scale: wanted }) => *scale == wanted,
         (Value::Integer(_, None), ty) => IntegerType::of_column(ty).is_some(),
         (Value::Integer(_, ty), column) => *ty == IntegerType::of_column(column),
@@ -44,6 +49,8 @@ pub fn check_column(value: &Value, column: &ColumnDef) -> Result<(), EvaluationE
 
 #[cfg(test)]
 mod tests {
+    use seriatim_catalog::{Date, Variant, Variants};
+
     use super::*;
     use crate::Data;
 
@@ -77,6 +84,13 @@ mod tests {
             }
         }
         assert_eq!(check_column(&"long".to_owned().to_value(), &column(ColumnType::LongText)), Ok(()));
+        assert_eq!(check_column(&vec![1u8].to_value(), &column(ColumnType::LongBytes)), Ok(()));
+        assert_eq!(check_column(&[1u8, 2].to_value(), &column(ColumnType::ByteArray { bytes: 2 })), Ok(()));
+        assert_eq!(check_column(&Date::MAX.to_value(), &column(ColumnType::Date)), Ok(()));
+        assert!(check_column(&Date::MAX.to_value(), &column(ColumnType::Time)).is_err());
+        let variants = Variants::declared(const { &[Variant::new(0, "On")] });
+        let check = |name| check_column(&Value::record(name, []), &column(ColumnType::Enum { variants }));
+        assert!(check("On") == Ok(()) && check("Off").is_err());
     }
 
     #[test]

@@ -6,6 +6,8 @@
 
 use std::cmp::Ordering;
 
+use seriatim_catalog::ScalarType;
+
 use crate::arithmetic::meet;
 use crate::{EvaluationError, Value, field};
 
@@ -52,6 +54,12 @@ pub(crate) fn order(a: &Value, b: &Value) -> Result<Option<Ordering>, Evaluation
         (Value::Timestamp(x), Value::Timestamp(y)) => Some(x.cmp(y)),
         (Value::Text(x), Value::Text(y)) => Some(x.cmp(y)),
         (Value::Bytes(x), Value::Bytes(y)) => Some(x.cmp(y)),
+        (Value::Scalar(x), Value::Scalar(y)) if x.column_type() == y.column_type() => {
+            match (f32::of_scalar(x), f32::of_scalar(y)) {
+                (Some(x), Some(y)) => x.partial_cmp(&y),
+                _ => x.partial_cmp(y),
+            }
+        }
         (Value::Option(None), Value::Option(None)) => Some(Ordering::Equal),
         (Value::Option(None), Value::Option(Some(_))) => Some(Ordering::Less),
         (Value::Option(Some(_)), Value::Option(None)) => Some(Ordering::Greater),
@@ -70,7 +78,7 @@ pub(crate) fn order(a: &Value, b: &Value) -> Result<Option<Ordering>, Evaluation
 /// The order of `a` relative to `b`, for types with a total order.
 pub(crate) fn total_order(a: &Value, b: &Value) -> Result<Ordering, EvaluationError> {
     if has_float(a) || has_float(b) {
-        return Err(EvaluationError::Type("f64 has no total order".to_owned()));
+        return Err(EvaluationError::Type("floats have no total order".to_owned()));
     }
     order(a, b)?.ok_or_else(|| incomparable(a, b))
 }
@@ -78,6 +86,7 @@ pub(crate) fn total_order(a: &Value, b: &Value) -> Result<Ordering, EvaluationEr
 fn has_float(value: &Value) -> bool {
     match value {
         Value::Float(_) => true,
+        Value::Scalar(scalar) => f32::of_scalar(scalar).is_some(),
         Value::Option(value) => value.as_deref().is_some_and(has_float),
         Value::Tuple(values) | Value::List(values) => values.iter().any(has_float),
         Value::Record { fields, .. } => fields.iter().any(|(_, value)| has_float(value)),

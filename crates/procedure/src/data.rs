@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use seriatim_catalog::{Bytes, Decimal, IntegerType, Text, Timestamp, Value};
+use seriatim_catalog::{Bytes, Column, Decimal, IntegerType, ScalarType, Text, Timestamp, Value};
 
 use crate::Pack;
 
@@ -172,6 +172,23 @@ impl Data for Timestamp {
     }
 }
 
+macro_rules! scalars {
+    ($($type:ty)+) => {$(
+        impl Data for $type {
+            fn to_value(&self) -> Value {
+                Value::Scalar(self.to_scalar())
+            }
+
+            fn from_value(value: &Value) -> Result<$type, EvaluationError> {
+                let scalar = if let Value::Scalar(scalar) = value { <$type>::of_scalar(scalar) } else { None };
+                scalar.ok_or_else(|| EvaluationError::expected(<$type as Column>::TYPE, value))
+            }
+        }
+    )+};
+}
+
+seriatim_catalog::for_scalars!(scalars);
+
 impl Data for String {
     fn to_value(&self) -> Value {
         Value::Text(self.clone())
@@ -251,8 +268,12 @@ impl<T: Data> Data for Vec<T> {
         Value::List(self.iter().map(T::to_value).collect())
     }
 
+    /// Also bytes, as columns have them.
     fn from_value(value: &Value) -> Result<Vec<T>, EvaluationError> {
-        elements(value)?.iter().map(T::from_value).collect()
+        match value {
+            Value::Bytes(bytes) => bytes.iter().map(|byte| T::from_value(&byte.to_value())).collect(),
+            _ => elements(value)?.iter().map(T::from_value).collect(),
+        }
     }
 }
 

@@ -8,7 +8,7 @@
 use std::mem::size_of;
 
 use seriatim_catalog::wire::{read_varint, write_varint};
-use seriatim_catalog::{Bytes, Decimal, Text, Timestamp};
+use seriatim_catalog::{Bytes, Column, ColumnType, Decimal, Scalar, ScalarType, Text, Timestamp};
 
 use crate::{EvaluationError, IntegerType, Value};
 
@@ -181,7 +181,7 @@ macro_rules! number {
     )+};
 }
 
-number!(i8, i16, i32, i64, i128, u8, u16, u32, u64, usize, f64);
+number!(i8, i16, i32, i64, u8, u16, u32, u64, usize, f64);
 
 impl Pack for bool {
     fn pack(&self, out: &mut Vec<u8>) {
@@ -216,6 +216,32 @@ impl Pack for Timestamp {
         i64::unpack(bytes).map(Timestamp::from_microseconds)
     }
 }
+
+macro_rules! scalars {
+    ($($type:ty)+) => {$(
+        impl Pack for $type {
+            fn pack(&self, out: &mut Vec<u8>) {
+                out.extend_from_slice(self.to_scalar().stored());
+            }
+
+            fn unpack(bytes: &mut Unpacker<'_>) -> Result<$type, EvaluationError> {
+                let ty = <$type as Column>::TYPE;
+                let scalar = Scalar::of_stored(ty, bytes.take(ty.row_bytes() as usize)?);
+                scalar.and_then(|scalar| <$type>::of_scalar(&scalar)).ok_or_else(malformed)
+            }
+        }
+    )+};
+}
+
+seriatim_catalog::for_scalars!(scalars);
+
+/// The types of scalars, by the numbers that stand for them.
+const SCALARS: &[ColumnType] = {
+    macro_rules! types {
+        ($($type:ty)+) => { &[$(<$type as Column>::TYPE),+] };
+    }
+    seriatim_catalog::for_scalars!(types)
+};
 
 /// Appends bytes prefixed by their length.
 pub fn pack_bytes(value: &[u8], out: &mut Vec<u8>) {
@@ -367,6 +393,11 @@ impl Pack for Value {
                 out.push(6);
                 pack_bytes(bytes, out);
             }
+            Value::Scalar(scalar) => {
+                let at = SCALARS.iter().position(|ty| *ty == scalar.column_type()).unwrap_or(SCALARS.len());
+                (11u8, at as u8).pack(out);
+                out.extend_from_slice(scalar.stored());
+            }
             Value::Option(value) => {
                 out.push(7);
                 value.pack(out);
@@ -412,6 +443,11 @@ impl Pack for Value {
                 let name = unpack_str(bytes)?.into();
                 let field = |bytes: &mut Unpacker<'_>| Ok((unpack_str(bytes)?.into(), Value::unpack(bytes)?));
                 Value::Record { name, fields: bytes.list(field)? }
+            }
+            11 => {
+                let ty = *SCALARS.get(usize::from(u8::unpack(bytes)?)).ok_or_else(malformed)?;
+                let stored = bytes.take(ty.row_bytes() as usize)?;
+                Value::Scalar(Scalar::of_stored(ty, stored).ok_or_else(malformed)?)
             }
             _ => return Err(malformed()),
         })

@@ -61,7 +61,9 @@ pub use seriatim_history as history;
 pub use seriatim_htm as htm;
 
 pub use builder::Builder;
-pub use catalog::{Bytes, Decimal, Overflow, PartitionValue, Text, Timestamp, Value};
+pub use catalog::{
+    Bytes, Date, DateTime, Decimal, Interval, Numeric, Overflow, PartitionValue, Text, Time, Timestamp, Uuid, Value,
+};
 pub use database::Database;
 pub use executor::{Executor, Reserved};
 pub use handle::{Handle, IndexHandle};
@@ -75,7 +77,7 @@ pub use seriatim_engine::{
     Running, Savepoint, SchemaError, SnapshotAges, Statistics, StorageError, TableChecked, TableStatistics,
     TransactError, TransactionOptions, available_protocols, backup, protocols,
 };
-pub use seriatim_macros::Table;
+pub use seriatim_macros::{Column, Table};
 pub use seriatim_procedure_macros::{Data, procedure, pure};
 pub use seriatim_txn::{
     Capabilities, CapabilityChange, Cause, Freshness, Knob, OptionEffect, OptionError, Phase, ProtocolInfo, Reason,
@@ -86,7 +88,7 @@ pub use transaction::{SnapshotTransaction, Transaction};
 pub use tx::{MissingRow, ReadTx, Tx};
 
 #[doc(no_inline)]
-pub use catalog::Table;
+pub use catalog::{Column, Table};
 
 #[cfg(feature = "canary")]
 #[doc(hidden)]
@@ -110,3 +112,8 @@ struct ProceduresChapter;
 #[cfg(doctest)]
 #[doc = include_str!("../../../docs/partitions.md")]
 struct PartitionsPage;
+
+/// The example of the page on types of columns runs.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/schema.md")]
+struct SchemaPage;

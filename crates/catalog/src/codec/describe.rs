@@ -4,8 +4,7 @@ use std::fmt::Write;
 
 use super::KeyCodec;
 use crate::key_writer::unescape;
-use crate::order::float_of_bits;
-use crate::{ColumnDef, ColumnType, IntegerType, Key, Value};
+use crate::{ColumnDef, Key, Value};
 
 impl KeyCodec {
     /// The values of a key's columns; `None` if it is not a key of this codec.
@@ -62,33 +61,14 @@ fn take(column: &ColumnDef, mut key: impl Iterator<Item = u8>) -> Option<(Value,
     let nulls = usize::from(column.nullable);
     let is_null = column.nullable && key.next()? == 1;
     let optional = |value: Value| if column.nullable { value.some() } else { value };
-    let Some(width) = column.ty.key_bytes() else {
-        if is_null {
-            return Some((Value::NONE, nulls));
-        }
-        let (bytes, taken) = unescape(key)?;
-        let value = match column.ty {
-            ColumnType::Bytes { .. } => Value::Bytes(bytes),
-            _ => Value::Text(String::from_utf8(bytes).ok()?),
-        };
-        return Some((optional(value), nulls + taken));
+    let (bytes, taken) = match column.ty.key_bytes() {
+        Some(width) => (key.by_ref().take(width as usize).collect::<Vec<u8>>(), width as usize),
+        None if is_null => (Vec::new(), 0),
+        None => unescape(&mut key)?,
     };
-    let mut bits = 0u64;
-    for _ in 0..width {
-        bits = bits << 8 | u64::from(key.next()?);
+    if column.ty.key_bytes().is_some_and(|width| bytes.len() < width as usize) {
+        return None;
     }
-    // Sign-extends a value whose sign bit was flipped.
-    let signed = || (((bits ^ 1 << (8 * width - 1)) << (64 - 8 * width)) as i64) >> (64 - 8 * width);
-    if is_null {
-        return Some((Value::NONE, nulls + width as usize));
-    }
-    let value = match (column.ty, IntegerType::of_column(column.ty)) {
-        (ColumnType::F64, _) => Value::Float(f64::from_bits(float_of_bits(bits))),
-        (ColumnType::Decimal { scale }, _) => Value::Decimal { units: signed(), scale },
-        (ColumnType::Timestamp, _) => Value::Timestamp(signed()),
-        (_, Some(ty)) if ty.range().0 < 0 => Value::Integer(signed().into(), Some(ty)),
-        (_, Some(ty)) => Value::Integer(bits.into(), Some(ty)),
-        _ => Value::Bool(bits != 0),
-    };
-    Some((optional(value), nulls + width as usize))
+    let value = if is_null { Value::NONE } else { optional(column.ty.of_key(&bytes)?) };
+    Some((value, nulls + taken))
 }

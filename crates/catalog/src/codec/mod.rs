@@ -17,8 +17,8 @@ pub use self::part::{KeyPlace, PartitionValue};
 pub use self::step::RowWord;
 use self::step::Step;
 use crate::{
-    ColumnDef, ColumnSet, ColumnType, IndexDef, Key, KeyBuf, KeyClass, KeyFormat, KeyPart, KeyParts, KeyRange,
-    KeyWriter, Layout, RowRef, TableDef, TableKey, Value, ValueError,
+    ColumnDef, ColumnSet, IndexDef, Key, KeyBuf, KeyClass, KeyFormat, KeyPart, KeyParts, KeyRange, KeyWriter, Layout,
+    RowRef, TableDef, TableKey, Value, ValueError,
 };
 
 /// Encodes and describes the keys of one table or index.
@@ -104,9 +104,9 @@ impl KeyCodec {
         with(Key::Bytes(&bytes[bytes.len() - self.always_bytes as usize..]))
     }
 
-    /// Whether a column of a key is a float: several bit patterns of one are the same key.
-    pub fn has_floats(&self) -> bool {
-        self.parts.iter().any(|(column, _)| column.ty == ColumnType::F64)
+    /// Whether different stored values of a column of a key are the same key, as the two zeros of a float are.
+    pub fn has_synonyms(&self) -> bool {
+        self.parts.iter().any(|(column, _)| column.ty.has_synonyms())
     }
 
     /// The columns a key is made of: an update that touches none of them leaves the key as it is.

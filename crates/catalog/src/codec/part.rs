@@ -4,6 +4,7 @@ use std::ops::Bound;
 
 use super::KeyCodec;
 use crate::key_writer::unescape;
+use crate::types::Form;
 use crate::{ColumnType, Key, KeyBuf};
 
 /// A value of a column that decides the partition, whatever the width of its type: integers of all types are
@@ -12,7 +13,7 @@ use crate::{ColumnType, Key, KeyBuf};
 pub enum PartitionValue {
     /// A truth value, an integer, the units of a decimal, or the microseconds of a timestamp.
     Integer(i128),
-    /// Text in UTF-8, bytes, or a float as its key has it.
+    /// Text in UTF-8, bytes, or a value of another type as its key has it.
     Bytes(Vec<u8>),
 }
 
@@ -91,9 +92,10 @@ impl KeyPlace {
                 Key::Word16(words) => words,
                 Key::Bytes(_) => return None,
             };
-            let mask = u64::MAX >> (64 - bits);
-            let number = (words >> shift) as u64 & mask;
-            return Some(self.number(if self.invert { !number & mask } else { number }));
+            let mask = u128::MAX >> (128 - bits);
+            let number = words >> shift & mask;
+            let number = if self.invert { !number & mask } else { number };
+            return Some(self.whole(&number.to_be_bytes()[16 - bits as usize / 8..]));
         }
         let Key::Bytes(bytes) = key else { return None };
         let bytes = &bytes[self.start(bytes)?..];
@@ -102,8 +104,8 @@ impl KeyPlace {
         match self.ty.key_bytes() {
             None => unescape(ascending).map(|(bytes, _)| PartitionValue::Bytes(bytes)),
             Some(width) => {
-                let number = (0..width).try_fold(0, |bits, _| Some(bits << 8 | u64::from(ascending.next()?)));
-                number.map(|number| self.number(number))
+                let key = ascending.by_ref().take(width as usize).collect::<Vec<u8>>();
+                (key.len() == width as usize).then(|| self.whole(&key))
             }
         }
     }
@@ -145,20 +147,11 @@ impl KeyPlace {
         }
     }
 
-    /// The value of an unsigned number in a key.
-    fn number(&self, bits: u64) -> PartitionValue {
-        let signed = |bytes: u32| {
-            let unused = 64 - 8 * bytes;
-            i128::from((((bits ^ 1 << (8 * bytes - 1)) << unused) as i64) >> unused)
-        };
-        match self.ty {
-            ColumnType::I8 => PartitionValue::Integer(signed(1)),
-            ColumnType::I16 => PartitionValue::Integer(signed(2)),
-            ColumnType::I32 => PartitionValue::Integer(signed(4)),
-            ColumnType::I64 | ColumnType::Decimal { .. } | ColumnType::Timestamp => PartitionValue::Integer(signed(8)),
-            ColumnType::F64 => PartitionValue::Bytes(bits.to_be_bytes().to_vec()),
-            _ => PartitionValue::Integer(bits.into()),
-        }
+    /// The value of which these are all ascending key bytes.
+    fn whole(&self, key: &[u8]) -> PartitionValue {
+        let is_integer = matches!(self.ty.form(), Form::Unsigned { .. } | Form::Signed { .. });
+        let value = if is_integer { self.ty.of_key(key).and_then(|value| value.partition_value()) } else { None };
+        value.unwrap_or_else(|| PartitionValue::Bytes(key.to_vec()))
     }
 
     /// Where the column begins in a byte string.
@@ -195,7 +188,7 @@ impl Width {
 
 impl From<f64> for PartitionValue {
     fn from(value: f64) -> PartitionValue {
-        PartitionValue::Bytes(crate::order::float_bits(value.to_bits()).to_be_bytes().to_vec())
+        PartitionValue::Bytes(crate::order::float_bits(value.to_bits(), 8).to_be_bytes().to_vec())
     }
 }
 

@@ -1,12 +1,14 @@
 //! One column of a key, prepared for encoding rows: the table-driven twin of [`KeyColumn`](crate::KeyColumn).
 
-use crate::column::load_bytes;
 use crate::order::float_bits;
+use crate::types::Form;
 use crate::{ColumnLocation, ColumnType, KeyWriter, RowPart, RowRef};
 
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Step {
     place: ColumnLocation,
+    ty: ColumnType,
+    form: Form,
     kind: Kind,
     descending: bool,
     /// Bytes of the value in a key if fixed, without the NULL byte.
@@ -17,11 +19,13 @@ pub(super) struct Step {
 
 #[derive(Clone, Copy, Debug)]
 enum Kind {
+    /// An integer of at most 8 bytes.
     Number,
     Float,
-    /// Text or bytes in place, with this capacity.
-    InPlace(u16),
-    LongText,
+    /// Text or bytes.
+    Escaped,
+    /// Anything else, of which the type says what the key bytes are.
+    Other,
 }
 
 /// Where a row has the key bits of a number that is never NULL.
@@ -66,19 +70,15 @@ unsafe fn load_number(place: *const u8, width: u32) -> u64 {
 
 impl Step {
     pub(super) fn new(ty: ColumnType, descending: bool, place: ColumnLocation) -> Step {
-        let kind = match ty {
-            ColumnType::F64 => Kind::Float,
-            ColumnType::Text { max } | ColumnType::Bytes { max } => Kind::InPlace(max),
-            ColumnType::LongText => Kind::LongText,
-            _ => Kind::Number,
-        };
         let width = ty.key_bytes().unwrap_or(0);
-        let flip = match ty {
-            ColumnType::I8 | ColumnType::I16 | ColumnType::I32 => 1 << (8 * width - 1),
-            ColumnType::I64 | ColumnType::Decimal { .. } | ColumnType::Timestamp => 1 << 63,
-            _ => 0,
+        let (kind, flip) = match ty.form() {
+            Form::Unsigned { bytes: ..=8 } => (Kind::Number, 0),
+            Form::Signed { bytes: ..=8 } => (Kind::Number, 1 << (8 * width - 1)),
+            Form::Float { .. } => (Kind::Float, 0),
+            Form::InPlace { .. } | Form::OutOfLine { .. } => (Kind::Escaped, 0),
+            Form::Unsigned { .. } | Form::Signed { .. } | Form::Fixed { .. } => (Kind::Other, 0),
         };
-        Step { place, kind, descending, width, flip }
+        Step { place, ty, form: ty.form(), kind, descending, width, flip }
     }
 
     /// Bits in a key of fixed width.
@@ -100,18 +100,29 @@ impl Step {
     pub(super) fn load(&self, row: RowRef<'_>) -> u128 {
         let ascending = match self.place.null {
             Some(_) if row.is_null(&self.place) => 1u128 << (8 * self.width),
-            _ => u128::from(self.number(row)),
+            _ => match self.kind {
+                Kind::Number => self.stored(row).into(),
+                Kind::Float => float_bits(self.stored(row), self.width).into(),
+                Kind::Escaped | Kind::Other => self.other(row),
+            },
         };
-        if self.descending { !ascending & ((1u128 << self.bits()) - 1) } else { ascending }
+        if self.descending { !ascending & u128::MAX.unbounded_shr(128 - self.bits()) } else { ascending }
     }
 
-    /// The ascending key bits of a value that is not NULL.
+    /// The ascending key bits of a value that is no number of at most 8 bytes.
+    #[cold]
+    fn other(&self, row: RowRef<'_>) -> u128 {
+        let mut key = KeyWriter::new();
+        self.ty.write_key(row.raw(&self.place, self.form), &mut key);
+        key.as_slice().iter().fold(0, |bits, &byte| bits << 8 | u128::from(byte))
+    }
+
+    /// The number that lies at the place, in ascending order if it is an integer.
     #[inline(always)]
-    fn number(&self, row: RowRef<'_>) -> u64 {
+    fn stored(&self, row: RowRef<'_>) -> u64 {
         let block = row.block(self.place.part);
         // SAFETY: rules 1 to 3 of `RowRef`; a number of `width` bytes lies at the place.
-        let stored = unsafe { load_number(block.add(self.place.offset as usize), self.width) };
-        if matches!(self.kind, Kind::Float) { float_bits(stored) } else { stored ^ self.flip }
+        self.flip ^ unsafe { load_number(block.add(self.place.offset as usize), self.width) }
     }
 
     /// Whether a row's value is NULL.
@@ -128,14 +139,11 @@ impl Step {
             key.number(u64::from(is_null), 1);
         }
         match self.kind {
-            Kind::Number | Kind::Float => key.number(if is_null { 0 } else { self.number(row) }, self.width),
-            _ if is_null => {}
-            Kind::InPlace(max) => {
-                let block = row.block(self.place.part);
-                // SAFETY: rules 1 to 3 of `RowRef`; text or bytes with that room lie at the place.
-                key.escaped(unsafe { load_bytes(block, &self.place, max.into()) });
-            }
-            Kind::LongText => key.escaped(row.get::<String>(&self.place).as_bytes()),
+            _ if is_null => key.zeros(self.width),
+            Kind::Number => key.number(self.stored(row), self.width),
+            Kind::Float => key.number(float_bits(self.stored(row), self.width), self.width),
+            Kind::Escaped => key.escaped(row.raw(&self.place, self.form)),
+            Kind::Other => self.ty.write_key(row.raw(&self.place, self.form), key),
         }
         if self.descending {
             key.invert(from);

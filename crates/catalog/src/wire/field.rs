@@ -4,13 +4,17 @@ use std::ops::RangeInclusive;
 
 use super::varint::{read_varint, unzigzag, varint_bytes, write_varint, zigzag};
 use super::{DecodeError, Malformed, RowWire};
-use crate::column::load_bytes;
-use crate::{Column, ColumnDef, ColumnLocation, ColumnType, OutOfMemory, RowWriter, Run, out_of_line};
+use crate::stored::load_bytes;
+use crate::types::{Form, Raw};
+use crate::{ColumnDef, ColumnLocation, ColumnType, RowWriter, Run, Stored, out_of_line};
 
 #[derive(Clone, Debug)]
 pub(super) struct Field {
     pub(super) place: ColumnLocation,
+    ty: ColumnType,
     kind: Kind,
+    /// Whether some bytes of its form are no value of its type.
+    is_checked: bool,
     /// Its number among the columns an update may change, if it is one.
     pub(super) updatable: Option<u16>,
     /// Whether amounts may be added to it: an integer or decimal that updates may change and that is never NULL.
@@ -40,11 +44,31 @@ enum Kind {
     U64,
     /// Also decimals and timestamps.
     I64,
-    F64,
-    Text(u16),
-    Bytes(u16),
-    LongText,
+    /// As many bytes as the row has, as they are.
+    Fixed,
+    /// Text or bytes with room for so many.
+    InPlace(u16),
+    OutOfLine,
     Run,
+}
+
+impl Kind {
+    fn of(ty: ColumnType) -> Kind {
+        match ty.form() {
+            _ if ty == ColumnType::Bool => Kind::Bool,
+            Form::Unsigned { bytes: 1 } => Kind::U8,
+            Form::Unsigned { bytes: 2 } => Kind::U16,
+            Form::Unsigned { bytes: 4 } => Kind::U32,
+            Form::Unsigned { bytes: 8 } => Kind::U64,
+            Form::Signed { bytes: 1 } => Kind::I8,
+            Form::Signed { bytes: 2 } => Kind::I16,
+            Form::Signed { bytes: 4 } => Kind::I32,
+            Form::Signed { bytes: 8 } => Kind::I64,
+            Form::Unsigned { .. } | Form::Signed { .. } | Form::Float { .. } | Form::Fixed { .. } => Kind::Fixed,
+            Form::InPlace { max, .. } => Kind::InPlace(max),
+            Form::OutOfLine { .. } => Kind::OutOfLine,
+        }
+    }
 }
 
 /// A value that fits its column. Signed numbers are sign-extended.
@@ -53,7 +77,6 @@ pub(super) enum Taken<'a> {
     Null,
     Number(u64),
     Bytes(&'a [u8]),
-    Text(&'a str),
     Run(&'a [u8]),
 }
 
@@ -90,29 +113,16 @@ fn take_array<const N: usize>(bytes: &mut &[u8]) -> Result<[u8; N], Malformed> {
 
 impl Field {
     pub(super) fn new(column: &ColumnDef, place: ColumnLocation, updatable: Option<u16>) -> Field {
-        let kind = match column.ty {
-            ColumnType::Bool => Kind::Bool,
-            ColumnType::U8 => Kind::U8,
-            ColumnType::I8 => Kind::I8,
-            ColumnType::U16 => Kind::U16,
-            ColumnType::I16 => Kind::I16,
-            ColumnType::U32 => Kind::U32,
-            ColumnType::I32 => Kind::I32,
-            ColumnType::U64 => Kind::U64,
-            ColumnType::I64 | ColumnType::Decimal { .. } | ColumnType::Timestamp => Kind::I64,
-            ColumnType::F64 => Kind::F64,
-            ColumnType::Text { max } => Kind::Text(max),
-            ColumnType::Bytes { max } => Kind::Bytes(max),
-            ColumnType::LongText => Kind::LongText,
-        };
-        let is_number = !matches!(kind, Kind::Bool | Kind::F64 | Kind::Text(_) | Kind::Bytes(_) | Kind::LongText);
-        let is_sum = is_number && column.ty != ColumnType::Timestamp && updatable.is_some() && place.null.is_none();
-        Field { place, kind, updatable, is_sum, rows: None }
+        let is_sum = column.ty.is_sum() && updatable.is_some() && place.null.is_none();
+        let is_checked = column.ty.rules(|rules| rules.is_checked());
+        Field { place, ty: column.ty, kind: Kind::of(column.ty), is_checked, updatable, is_sum, rows: None }
     }
 
     /// The one column of records that hold runs of such rows.
     pub(super) fn of_run(place: ColumnLocation, rows: RowWire) -> Field {
-        Field { place, kind: Kind::Run, updatable: Some(0), is_sum: false, rows: Some(Box::new(rows)) }
+        let ty = ColumnType::U64;
+        let rows = Some(Box::new(rows));
+        Field { place, ty, kind: Kind::Run, is_checked: false, updatable: Some(0), is_sum: false, rows }
     }
 
     /// How the rows of a run are encoded.
@@ -134,21 +144,24 @@ impl Field {
         // SAFETY: the caller's promise; each kind loads the column's own type.
         unsafe {
             match self.kind {
-                Kind::Bool | Kind::U8 | Kind::I8 => out.push(u8::load(block, place)),
-                Kind::U16 | Kind::I16 => out.extend_from_slice(&u16::load(block, place).to_le_bytes()),
-                Kind::U32 => write_varint(out, u32::load(block, place).into()),
-                Kind::I32 => write_varint(out, zigzag(i32::load(block, place).into())),
-                Kind::U64 => write_varint(out, u64::load(block, place)),
-                Kind::I64 => write_varint(out, zigzag(i64::load(block, place))),
-                Kind::F64 => out.extend_from_slice(&u64::load(block, place).to_le_bytes()),
-                Kind::Text(max) | Kind::Bytes(max) => put_bytes(load_bytes(block, place, max.into()), out),
-                Kind::LongText => put_bytes(out_of_line(u64::load(block, place)), out),
-                Kind::Run => self.rows().put_run(Run::at(u64::load(block, place)), out),
+                Kind::Bool | Kind::U8 | Kind::I8 => out.push(u8::read(block, place)),
+                Kind::U16 | Kind::I16 => out.extend_from_slice(&u16::read(block, place).to_le_bytes()),
+                Kind::U32 => write_varint(out, u32::read(block, place).into()),
+                Kind::I32 => write_varint(out, zigzag(i32::read(block, place).into())),
+                Kind::U64 => write_varint(out, u64::read(block, place)),
+                Kind::I64 => write_varint(out, zigzag(i64::read(block, place))),
+                Kind::Fixed => {
+                    let stored = block.add(place.offset as usize);
+                    out.extend_from_slice(std::slice::from_raw_parts(stored, place.bytes as usize));
+                }
+                Kind::InPlace(max) => put_bytes(load_bytes(block, place, max.into()), out),
+                Kind::OutOfLine => put_bytes(out_of_line(u64::read(block, place)), out),
+                Kind::Run => self.rows().put_run(Run::at(u64::read(block, place)), out),
             }
         }
     }
 
-    /// Whether two values are the same byte for byte; of long texts, the addresses.
+    /// Whether two values are the same byte for byte; of values out of line, the addresses.
     ///
     /// # Safety
     /// As [`Field::put`], of both blocks.
@@ -161,7 +174,7 @@ impl Field {
         }
     }
 
-    /// Whether two values differ. The same out-of-line address is the same text.
+    /// Whether two values differ. The same out-of-line address is the same value.
     ///
     /// # Safety
     /// As [`Field::put`], of both blocks.
@@ -174,13 +187,13 @@ impl Field {
                 place.is_null(before) != place.is_null(after)
             } else {
                 if self.kind == Kind::Run {
-                    let run = |block: *const u8| Run::at(u64::load(block, place));
+                    let run = |block: *const u8| Run::at(u64::read(block, place));
                     return self.rows().runs_differ(run(before), run(after));
                 }
                 // A NULL's bytes are zero, so one of the two has a value here.
-                self.kind != Kind::LongText
+                self.kind != Kind::OutOfLine
                     || place.is_null(before) != place.is_null(after)
-                    || out_of_line(u64::load(before, place)) != out_of_line(u64::load(after, place))
+                    || out_of_line(u64::read(before, place)) != out_of_line(u64::read(after, place))
             }
         }
     }
@@ -226,7 +239,7 @@ impl Field {
             Kind::I32 => i32::MIN.into()..=i32::MAX.into(),
             Kind::U64 => 0..=u64::MAX.into(),
             Kind::I64 => i64::MIN.into()..=i64::MAX.into(),
-            Kind::Bool | Kind::F64 | Kind::Text(_) | Kind::Bytes(_) | Kind::LongText | Kind::Run => return None,
+            _ => return None,
         };
         // SAFETY: the caller's promise.
         let [before, after, newer] = unsafe { [self.number(before)?, self.number(after)?, self.number(newer)?] };
@@ -243,15 +256,15 @@ impl Field {
         // SAFETY: the caller's promise; each kind loads the column's own type.
         Some(unsafe {
             match self.kind {
-                Kind::U8 => u8::load(block, place).into(),
-                Kind::I8 => i8::load(block, place).into(),
-                Kind::U16 => u16::load(block, place).into(),
-                Kind::I16 => i16::load(block, place).into(),
-                Kind::U32 => u32::load(block, place).into(),
-                Kind::I32 => i32::load(block, place).into(),
-                Kind::U64 => u64::load(block, place).into(),
-                Kind::I64 => i64::load(block, place).into(),
-                Kind::Bool | Kind::F64 | Kind::Text(_) | Kind::Bytes(_) | Kind::LongText | Kind::Run => return None,
+                Kind::U8 => u8::read(block, place).into(),
+                Kind::I8 => i8::read(block, place).into(),
+                Kind::U16 => u16::read(block, place).into(),
+                Kind::I16 => i16::read(block, place).into(),
+                Kind::U32 => u32::read(block, place).into(),
+                Kind::I32 => i32::read(block, place).into(),
+                Kind::U64 => u64::read(block, place).into(),
+                Kind::I64 => i64::read(block, place).into(),
+                _ => return None,
             }
         })
     }
@@ -274,60 +287,41 @@ impl Field {
             Kind::I32 => i64::from(i32::try_from(unzigzag(read_varint(bytes)?)).map_err(|_| unfit)?) as u64,
             Kind::U64 => read_varint(bytes)?,
             Kind::I64 => unzigzag(read_varint(bytes)?) as u64,
-            Kind::F64 => u64::from_le_bytes(take_array(bytes)?),
-            Kind::Text(max) => return self.text(take_bytes(bytes, column, Some(max))?),
-            Kind::Bytes(max) => return take_bytes(bytes, column, Some(max)).map(Taken::Bytes),
-            Kind::LongText => return self.text(take_bytes(bytes, column, None)?),
+            Kind::Fixed => return self.valid(take(bytes, self.place.bytes as usize)?),
+            Kind::InPlace(max) => return self.valid(take_bytes(bytes, column, Some(max))?),
+            Kind::OutOfLine => return self.valid(take_bytes(bytes, column, None)?),
             Kind::Run => return self.rows().take_run(bytes).map(Taken::Run),
         };
+        if self.is_checked {
+            self.valid(&Raw::number(number.into(), self.place.bytes as usize))?;
+        }
         Ok(Taken::Number(number))
     }
 
-    fn text<'a>(&self, bytes: &'a [u8]) -> Result<Taken<'a>, Malformed> {
-        let text = std::str::from_utf8(bytes).map_err(|_| Malformed::NotUtf8 { column: self.place.column })?;
-        Ok(Taken::Text(text))
+    /// Bytes that are a value of the type.
+    fn valid<'a>(&self, bytes: &'a [u8]) -> Result<Taken<'a>, Malformed> {
+        let column = self.place.column;
+        match self.ty.form() {
+            Form::InPlace { is_utf8: true, .. } | Form::OutOfLine { is_utf8: true } => {
+                std::str::from_utf8(bytes).map_err(|_| Malformed::NotUtf8 { column })?;
+            }
+            _ if self.is_checked && !self.ty.rules(|rules| rules.is_valid(bytes)) => {
+                return Err(Malformed::Number { column });
+            }
+            _ => {}
+        }
+        Ok(Taken::Bytes(bytes))
     }
 
     /// Stores what [`Field::take`] took of this field.
     pub(super) fn set(&self, value: Taken<'_>, row: &mut RowWriter<'_>) -> Result<(), DecodeError> {
         match value {
             Taken::Null => row.set_null(&self.place),
-            Taken::Number(number) => self.set_number(number, row)?,
-            Taken::Bytes(bytes) => row.set_bytes(&self.place, self.room(), bytes),
-            Taken::Text(text) if self.kind == Kind::LongText => self.set_as::<String>(text, row)?,
-            Taken::Text(text) => row.set_bytes(&self.place, self.room(), text.as_bytes()),
+            Taken::Number(number) => row.set_number(&self.place, number),
+            Taken::Bytes(bytes) => row.set_raw(&self.place, self.ty.form(), bytes)?,
             Taken::Run(run) => self.rows().set_run(&self.place, run, row)?,
         }
         Ok(())
-    }
-
-    fn set_number(&self, number: u64, row: &mut RowWriter<'_>) -> Result<(), OutOfMemory> {
-        match self.kind {
-            Kind::Bool | Kind::U8 => self.set_as::<u8>(number as u8, row),
-            Kind::I8 => self.set_as::<i8>(number as i8, row),
-            Kind::U16 => self.set_as::<u16>(number as u16, row),
-            Kind::I16 => self.set_as::<i16>(number as i16, row),
-            Kind::U32 => self.set_as::<u32>(number as u32, row),
-            Kind::I32 => self.set_as::<i32>(number as i32, row),
-            Kind::U64 => self.set_as::<u64>(number, row),
-            Kind::I64 => self.set_as::<i64>(number as i64, row),
-            Kind::F64 => self.set_as::<f64>(f64::from_bits(number), row),
-            Kind::Text(_) | Kind::Bytes(_) | Kind::LongText | Kind::Run => {
-                unreachable!("`take` gives no number for text")
-            }
-        }
-    }
-
-    fn set_as<C: Column>(&self, value: C::Set<'_>, row: &mut RowWriter<'_>) -> Result<(), OutOfMemory> {
-        if self.nullable() { row.set::<Option<C>>(&self.place, Some(value)) } else { row.set::<C>(&self.place, value) }
-    }
-
-    /// Bytes of room of text or bytes in place.
-    fn room(&self) -> u16 {
-        match self.kind {
-            Kind::Text(max) | Kind::Bytes(max) => max,
-            _ => 0,
-        }
     }
 
     /// Adds to the number that the row has now.
@@ -349,7 +343,7 @@ impl Field {
             Kind::I32 => add!(i32),
             Kind::U64 => add!(u64),
             Kind::I64 => add!(i64),
-            Kind::Bool | Kind::F64 | Kind::Text(_) | Kind::Bytes(_) | Kind::LongText | Kind::Run => {
+            _ => {
                 return Err(Malformed::NotASum { column: place.column.into() }.into());
             }
         }

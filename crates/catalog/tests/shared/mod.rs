@@ -9,8 +9,9 @@ use proptest::prelude::*;
 use proptest::test_runner::{Config, RngAlgorithm, TestCaseError, TestRng, TestRunner};
 use seriatim_base::rng;
 use seriatim_catalog::{
-    ColumnDef, ColumnId, ColumnSet, ColumnType, Key, KeyCodec, Layout, OutOfLineStore, OutOfMemory, RowRef, RowWriter,
-    Table, Value, ValueError,
+    ColumnDef, ColumnId, ColumnSet, ColumnType, Date, DateTime, Interval, Key, KeyCodec, Layout, Numeric,
+    OutOfLineStore, OutOfMemory, RowRef, RowWriter, Scalar, ScalarType, Table, Time, Uuid, Value, ValueError, Variant,
+    Variants,
 };
 
 /// Tails that live as long as the block.
@@ -142,7 +143,7 @@ impl Block {
     }
 
     /// The bytes of both blocks with addresses replaced by what they lead to.
-    pub(crate) fn bytes(&self) -> (Vec<u8>, Vec<u8>, Vec<String>) {
+    pub(crate) fn bytes(&self) -> (Vec<u8>, Vec<u8>, Vec<Vec<u8>>) {
         let bytes = |block: &[u64]| block.iter().flat_map(|word| word.to_ne_bytes()).collect::<Vec<u8>>();
         let (mut row, mut fixed, mut texts) = (bytes(&self.row), bytes(&self.fixed), Vec::new());
         if self.layout.fixed_bytes > 0 {
@@ -156,7 +157,7 @@ impl Block {
                 let address = u64::from_ne_bytes(word.try_into().expect("eight bytes"));
                 // SAFETY: an out-of-line value of this block, or 0.
                 let text = unsafe { seriatim_catalog::out_of_line(address) };
-                texts.push(String::from_utf8(text.to_vec()).expect("whole texts"));
+                texts.push(text.to_vec());
                 word.fill(0);
             }
         }
@@ -177,10 +178,9 @@ pub(crate) fn check<S: Strategy>(cases: u32, strategy: &S, test: impl Fn(S::Valu
     }
 }
 
-/// Any type of a column, with small maxima that texts often fill.
+/// Any type of a column, half of them such that amounts are added to, with small maxima that texts often fill.
 pub(crate) fn column_type() -> impl Strategy<Value = ColumnType> {
-    prop_oneof![
-        Just(ColumnType::Bool),
+    let sums = prop_oneof![
         Just(ColumnType::I8),
         Just(ColumnType::I16),
         Just(ColumnType::I32),
@@ -189,13 +189,30 @@ pub(crate) fn column_type() -> impl Strategy<Value = ColumnType> {
         Just(ColumnType::U16),
         Just(ColumnType::U32),
         Just(ColumnType::U64),
-        Just(ColumnType::F64),
         (0..=18u8).prop_map(|scale| ColumnType::Decimal { scale }),
+    ];
+    let others = prop_oneof![
+        Just(ColumnType::Bool),
+        Just(ColumnType::F64),
         Just(ColumnType::Timestamp),
         prop_oneof![1..5u16, 250..260u16].prop_map(|max| ColumnType::Text { max }),
         Just(ColumnType::LongText),
         prop_oneof![1..5u16, 250..260u16].prop_map(|max| ColumnType::Bytes { max }),
-    ]
+        Just(ColumnType::LongBytes),
+        prop_oneof![1..20u16, 250..260u16].prop_map(|bytes| ColumnType::ByteArray { bytes }),
+        Just(ColumnType::I128),
+        Just(ColumnType::U128),
+        Just(ColumnType::F32),
+        Just(ColumnType::Numeric),
+        Just(ColumnType::Char),
+        Just(ColumnType::Uuid),
+        Just(ColumnType::Date),
+        Just(ColumnType::Time),
+        Just(ColumnType::DateTime),
+        Just(ColumnType::Interval),
+        Just(ColumnType::Enum { variants: VARIANTS }),
+    ];
+    prop_oneof![sums, others]
 }
 
 /// Integers that are often extreme or near zero.
@@ -219,6 +236,37 @@ fn text(max: usize) -> impl Strategy<Value = String> {
     })
 }
 
+const VARIANTS: Variants =
+    Variants::declared(&[Variant::new(0, "Zero"), Variant::new(3, "Three"), Variant::new(65_535, "Last")]);
+
+/// Integers of 128 bits that are often extreme or near zero.
+fn wide() -> impl Strategy<Value = u128> {
+    prop_oneof![any::<u128>(), integer().prop_map(u128::from), integer().prop_map(|number| !u128::from(number))]
+}
+
+/// Numbers with shared digits, and digits after the point of any number.
+pub(crate) fn numeric() -> impl Strategy<Value = Numeric> {
+    let coefficient =
+        prop_oneof![wide().prop_map(|number| number as i128 / 2), (-3..3i128), (0..38u32).prop_map(|n| 10i128.pow(n))];
+    (coefficient, 0..=38u8)
+        .prop_map(|(coefficient, scale)| Numeric::new(coefficient % 10i128.pow(38), scale).expect("38 digits"))
+}
+
+/// Intervals that are often equal in different parts.
+pub(crate) fn interval() -> impl Strategy<Value = Interval> {
+    let (small, any) = ((-2..2i32, -60..60i32, -2..2i64), (any::<i32>(), any::<i32>(), any::<i64>()));
+    prop_oneof![
+        small.prop_map(|(months, days, other)| (months, days, other * 86_400_000_000)),
+        any.prop_map(|(months, days, microseconds)| (months, days, microseconds))
+    ]
+    .prop_map(|(months, days, microseconds)| Interval { months, days, microseconds })
+}
+
+/// Numbers of this range that are often at its ends or near zero.
+pub(crate) fn within(least: i64, most: i64) -> impl Strategy<Value = i64> {
+    prop_oneof![least..=most, Just(least), Just(most), (-3..3i64).prop_map(move |number| number.clamp(least, most))]
+}
+
 /// Any value of a column.
 pub(crate) fn value(column: &ColumnDef) -> BoxedStrategy<Value> {
     let value = match column.ty {
@@ -239,6 +287,36 @@ pub(crate) fn value(column: &ColumnDef) -> BoxedStrategy<Value> {
         ColumnType::Text { max } => text(max.into()).prop_map(Value::Text).boxed(),
         ColumnType::LongText => text(200).prop_map(Value::Text).boxed(),
         ColumnType::Bytes { max } => bytes(max.into()).prop_map(Value::Bytes).boxed(),
+        ColumnType::LongBytes => bytes(200).prop_map(Value::Bytes).boxed(),
+        ColumnType::ByteArray { bytes: count } => bytes(count.into())
+            .prop_map(move |mut bytes| {
+                bytes.resize(count.into(), 0);
+                Value::Bytes(bytes)
+            })
+            .boxed(),
+        ColumnType::I128 => wide().prop_map(|number| Value::from(number as i128)).boxed(),
+        ColumnType::U128 => wide().prop_map(Value::from).boxed(),
+        ColumnType::F32 => {
+            prop_oneof![any::<f32>(), integer().prop_map(|bits| f32::from_bits(bits as u32)), Just(-0.0)]
+                .prop_map(Value::from)
+                .boxed()
+        }
+        ColumnType::Numeric => numeric().prop_map(Value::from).boxed(),
+        ColumnType::Char => any::<char>().prop_map(Value::from).boxed(),
+        ColumnType::Uuid => wide().prop_map(|number| Value::from(Uuid::from_u128(number))).boxed(),
+        ColumnType::Date => within(Date::MIN.days().into(), Date::MAX.days().into())
+            .prop_map(|days| Value::from(Date::from_days(days as i32).expect("of the range")))
+            .boxed(),
+        ColumnType::Time => {
+            within(0, 86_399_999_999).prop_map(|n| Value::from(Time::from_microseconds(n).expect("of a day"))).boxed()
+        }
+        ColumnType::DateTime => within(DateTime::MIN.microseconds(), DateTime::MAX.microseconds())
+            .prop_map(|n| Value::from(DateTime::from_microseconds(n).expect("of the range")))
+            .boxed(),
+        ColumnType::Interval => interval().prop_map(Value::from).boxed(),
+        ColumnType::Enum { variants } => {
+            (0..variants.all().len()).prop_map(move |at| Value::record(variants.all()[at].name(), [])).boxed()
+        }
     };
     if column.nullable { prop_oneof![1 => Just(Value::NONE), 3 => value.prop_map(Value::some)].boxed() } else { value }
 }
@@ -256,7 +334,32 @@ pub(crate) fn compare(a: &Value, b: &Value) -> Ordering {
         (Value::Timestamp(a), Value::Timestamp(b)) => a.cmp(b),
         (Value::Text(a), Value::Text(b)) => a.as_bytes().cmp(b.as_bytes()),
         (Value::Bytes(a), Value::Bytes(b)) => a.cmp(b),
+        (Value::Scalar(a), Value::Scalar(b)) => compare_scalars(a, b),
+        (Value::Record { name: a, .. }, Value::Record { name: b, .. }) => {
+            VARIANTS.discriminant(a).cmp(&VARIANTS.discriminant(b))
+        }
         _ => panic!("{a:?} and {b:?} are of different types"),
+    }
+}
+
+/// How two values of one type are ordered in Rust.
+fn compare_scalars(a: &Scalar, b: &Scalar) -> Ordering {
+    fn by<T: ScalarType>(a: &Scalar, b: &Scalar, compare: impl Fn(&T, &T) -> Ordering) -> Ordering {
+        compare(&T::of_scalar(a).expect("of its type"), &T::of_scalar(b).expect("of the same type"))
+    }
+    let floats = |a: &f32, b: &f32| a.partial_cmp(b).unwrap_or_else(|| a.is_nan().cmp(&b.is_nan()));
+    match a.column_type() {
+        ColumnType::I128 => by(a, b, i128::cmp),
+        ColumnType::U128 => by(a, b, u128::cmp),
+        ColumnType::F32 => by(a, b, floats),
+        ColumnType::Numeric => by(a, b, Numeric::cmp),
+        ColumnType::Char => by(a, b, char::cmp),
+        ColumnType::Uuid => by(a, b, Uuid::cmp),
+        ColumnType::Date => by(a, b, Date::cmp),
+        ColumnType::Time => by(a, b, Time::cmp),
+        ColumnType::DateTime => by(a, b, DateTime::cmp),
+        ColumnType::Interval => by(a, b, Interval::cmp),
+        other => panic!("{other} has no scalars"),
     }
 }
 
@@ -270,6 +373,7 @@ pub(crate) fn is_same(a: &Value, b: &Value) -> bool {
     match (a, b) {
         (Value::Option(Some(a)), Value::Option(Some(b))) => is_same(a, b),
         (Value::Float(a), Value::Float(b)) => a.to_bits() == b.to_bits(),
+        (Value::Scalar(a), Value::Scalar(b)) => a.stored() == b.stored(),
         _ => compare(a, b).is_eq(),
     }
 }

@@ -49,6 +49,7 @@ fn library(test: &Path, name: &str) -> String {
 /// change.
 fn normalized(said: &str) -> String {
     let lines = said.lines().take_while(|line| !line.starts_with("error: aborting due to"));
+    let lines = lines.filter(|line| !line.contains("--> /rustc/"));
     let lines: Vec<String> = lines
         .map(|line| match line.split_once(".rs:") {
             Some((place, _)) if place.contains("--> crates/") || place.contains("::: crates/") => format!("{place}.rs"),

@@ -30,7 +30,7 @@ pub(crate) fn rebuild(
     set: &TableSet,
     done: &(dyn Fn(u64) + Sync),
 ) -> Result<(), OpenError> {
-    if set.indexes.is_empty() && !set.primary.codec.has_floats() {
+    if set.indexes.is_empty() && !set.primary.codec.has_synonyms() {
         return Ok(());
     }
     let rows = Rows::new(&set.primary);
@@ -43,7 +43,7 @@ fn check_key(tx: &TxCore, set: &TableSet, key: Key<'_>, row: RowPtr) -> Result<(
     let codec = &set.primary.codec;
     // SAFETY: a row of the table, readable while the walk shows it.
     let row = unsafe { RowRef::from_raw(row.as_ptr()) };
-    if !codec.has_floats() || codec.encode_row(row, |own| own == key) {
+    if !codec.has_synonyms() || codec.encode_row(row, |own| own == key) {
         return Ok(());
     }
     Err(tx.abort(format!(

@@ -276,16 +276,7 @@ fn update(table: &TableDef, row: VariableId, body: &Block, columns: &mut RowColu
     tainted.assignments(body, false, &mut assigned);
     let may_commute = |column: ColumnId| {
         let found = &table.columns[column.index()];
-        let number = !matches!(
-            found.ty,
-            ColumnType::Bool
-                | ColumnType::F64
-                | ColumnType::Timestamp
-                | ColumnType::Text { .. }
-                | ColumnType::LongText
-                | ColumnType::Bytes { .. }
-        );
-        number && !found.nullable
+        found.ty.is_sum() && !found.nullable
     };
     let reads = columns.reads.clone();
     let all: BTreeSet<ColumnId> = assigned.iter().map(|(column, ..)| *column).collect();

@@ -62,7 +62,14 @@ by_value! {
     [] f64;
     [] Timestamp;
     [const S: u32] Decimal<S>;
+    [const N: usize] [u8; N];
 }
+
+macro_rules! scalars {
+    ($($type:ty)+) => { by_value! { $([] $type;)+ } };
+}
+
+seriatim_catalog::for_scalars!(scalars);
 
 macro_rules! by_reference {
     ($($type:ty),+) => {$(

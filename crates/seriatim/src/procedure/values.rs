@@ -164,7 +164,14 @@ by_value! {
     [] f64;
     [] Timestamp;
     [const S: u32] Decimal<S>;
+    [const N: usize] [u8; N];
 }
+
+macro_rules! scalars {
+    ($($type:ty)+) => { by_value! { $([] $type;)+ } };
+}
+
+seriatim_catalog::for_scalars!(scalars);
 
 impl<'v, const N: usize> Lend<'v, &'v Text<N>> for Text<N> {
     #[inline(always)]
@@ -183,6 +190,20 @@ impl<'v, const N: usize> Lend<'v, &'v Text<N>> for &Text<N> {
 impl<'v, const N: usize> Lend<'v, &'v Bytes<N>> for Bytes<N> {
     #[inline(always)]
     fn lend(&'v self) -> &'v Bytes<N> {
+        self
+    }
+}
+
+impl<'v> Lend<'v, &'v [u8]> for Vec<u8> {
+    #[inline(always)]
+    fn lend(&'v self) -> &'v [u8] {
+        self
+    }
+}
+
+impl<'v> Lend<'v, &'v [u8]> for &[u8] {
+    #[inline(always)]
+    fn lend(&'v self) -> &'v [u8] {
         self
     }
 }

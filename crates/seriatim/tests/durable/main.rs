@@ -21,5 +21,6 @@ mod settings;
 #[path = "../shared/settle.rs"]
 mod settle;
 mod stopped;
+mod types;
 mod waits;
 mod withholding;

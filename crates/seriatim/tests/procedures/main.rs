@@ -14,4 +14,5 @@ mod runs;
 mod shop;
 mod soundness;
 mod total;
+mod types;
 mod worlds;

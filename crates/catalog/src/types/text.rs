@@ -1,4 +1,4 @@
-//! UTF-8 text of bounded length, held in place.
+//! UTF-8 text: of bounded length, in place ([`Text`]), or of any length, out of line (`String`).
 
 use std::borrow::Borrow;
 use std::cmp::Ordering;
@@ -6,8 +6,11 @@ use std::fmt;
 use std::hash::{Hash, Hasher};
 use std::ops::Deref;
 
-use crate::bytes::copy;
-use crate::{Bytes, TooLong};
+use super::bytes::copy;
+use super::{Misfit, Raw, Rules};
+use crate::column::by_reference;
+use crate::value::into_value;
+use crate::{Bytes, TooLong, Value};
 
 /// UTF-8 text of at most `N` bytes, without allocation. A column of this type takes `N` bytes and a length in the row.
 /// It dereferences to `str` and compares, hashes and prints as one.
@@ -181,6 +184,53 @@ impl<const N: usize> fmt::Display for Text<N> {
 impl<const N: usize> fmt::Debug for Text<N> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Debug::fmt(self.as_str(), f)
+    }
+}
+
+by_reference! {
+    // A value that was in the row has room.
+    [<const N: usize>] Text<N> => str, Text<N>, |value| Text::new(value).unwrap_or_default();
+    [] String => str, str, |value| value.to_owned();
+}
+
+into_value! {
+    [<const N: usize>] Text<N>, |value| Value::Text(value.into());
+    [] &str, |value| Value::Text(value.to_owned());
+    [] String, |value| Value::Text(value);
+}
+
+pub(super) struct Utf8 {
+    pub(super) max: Option<u16>,
+}
+
+impl Rules for Utf8 {
+    fn name(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.max {
+            Some(max) => write!(f, "text({max})"),
+            None => f.write_str("text"),
+        }
+    }
+
+    fn value(&self, stored: &[u8]) -> Value {
+        // Only whole texts are stored.
+        Value::Text(String::from_utf8_lossy(stored).into_owned())
+    }
+
+    fn stored<'v>(&self, value: &'v Value) -> Result<Raw<'v>, Misfit> {
+        let Value::Text(text) = value else { return Err(Misfit::Other) };
+        Raw::Borrowed(text.as_bytes()).at_most(self.max)
+    }
+
+    fn parse(&self, text: &str) -> Result<Value, String> {
+        fits(text.as_bytes(), self.max).map(|()| Value::Text(text.to_owned()))
+    }
+}
+
+/// Whether there is room for these bytes; if not, how much there is.
+pub(super) fn fits(bytes: &[u8], max: Option<u16>) -> Result<(), String> {
+    match max {
+        Some(max) if bytes.len() > usize::from(max) => Err(TooLong { bytes: bytes.len(), max: max.into() }.to_string()),
+        _ => Ok(()),
     }
 }
 

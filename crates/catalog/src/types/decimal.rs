@@ -6,6 +6,12 @@ use std::iter::Sum;
 use std::ops::{Add, Mul, Neg, Sub};
 use std::str::FromStr;
 
+use super::rules::signed;
+use super::{Misfit, Raw, Rules};
+use crate::column::by_value;
+use crate::value::into_value;
+use crate::{ColumnType, Value};
+
 /// A number with `S` digits after the point (at most 18), within ±9.2 × 10^(18 - S).
 ///
 /// The operators `+`, `-`, `*` with an integer, and negation return a `Result` with [`Overflow`]. In the body of a
@@ -161,13 +167,13 @@ fn round(numerator: i128, denominator: i128) -> Option<i64> {
 
 impl<const S: u32> fmt::Display for Decimal<S> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        display(self.0, S, f)
+        display(self.0.into(), S, f)
     }
 }
 
 /// Writes `units` × 10^-`scale`, with exactly `scale` digits after the point.
-pub(crate) fn display(units: i64, scale: u32, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-    let (magnitude, one) = (units.unsigned_abs(), power(scale) as u64);
+pub(super) fn display(units: i128, scale: u32, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    let (magnitude, one) = (units.unsigned_abs(), 10u128.pow(scale));
     let text = match scale {
         0 => magnitude.to_string(),
         _ => format!("{}.{:0width$}", magnitude / one, magnitude % one, width = scale as usize),
@@ -176,7 +182,7 @@ pub(crate) fn display(units: i64, scale: u32, f: &mut fmt::Formatter<'_>) -> fmt
 }
 
 /// Reads what [`display`] writes, and fewer digits after the point.
-pub(crate) fn parse(text: &str, scale: u32) -> Result<i64, DecimalError> {
+pub(super) fn parse(text: &str, scale: u32) -> Result<i128, DecimalError> {
     let (negative, digits) = match text.as_bytes().first() {
         Some(b'-') => (true, &text[1..]),
         Some(b'+') => (false, &text[1..]),
@@ -190,8 +196,8 @@ pub(crate) fn parse(text: &str, scale: u32) -> Result<i64, DecimalError> {
         return Err(DecimalError::TooPrecise { scale });
     }
     let padding = std::iter::repeat_n(b'0', scale as usize - fraction.len());
-    whole.bytes().chain(fraction.bytes()).chain(padding).try_fold(0i64, |units, digit| {
-        let digit = i64::from(digit - b'0');
+    whole.bytes().chain(fraction.bytes()).chain(padding).try_fold(0i128, |units, digit| {
+        let digit = i128::from(digit - b'0');
         let shifted = units.checked_mul(10).ok_or(DecimalError::Overflow)?;
         if negative { shifted.checked_sub(digit) } else { shifted.checked_add(digit) }.ok_or(DecimalError::Overflow)
     })
@@ -206,7 +212,7 @@ impl<const S: u32> fmt::Debug for Decimal<S> {
 impl<const S: u32> FromStr for Decimal<S> {
     type Err = DecimalError;
     fn from_str(text: &str) -> Result<Decimal<S>, DecimalError> {
-        parse(text, S).map(Decimal::from_units)
+        i64::try_from(parse(text, S)?).map(Decimal::from_units).map_err(|_| DecimalError::Overflow)
     }
 }
 
@@ -264,6 +270,51 @@ impl<const S: u32> Sum<Decimal<S>> for Result<Decimal<S>, Overflow> {
     fn sum<I: Iterator<Item = Decimal<S>>>(mut numbers: I) -> Self {
         numbers.try_fold(Decimal::ZERO, Add::add)
     }
+}
+
+by_value! {
+    [<const S: u32>] Decimal<S> => ColumnType::Decimal { scale: Decimal::<S>::SCALE }, i64,
+        |stored| Decimal::from_units(stored), |value| value.units();
+}
+
+into_value! {
+    [<const S: u32>] Decimal<S>, |value| Value::Decimal { units: value.units(), scale: Decimal::<S>::SCALE };
+}
+
+pub(super) struct Units {
+    pub(super) scale: u8,
+}
+
+impl Rules for Units {
+    fn name(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "decimal({})", self.scale)
+    }
+
+    fn value(&self, stored: &[u8]) -> Value {
+        Value::Decimal { units: signed(stored) as i64, scale: self.scale }
+    }
+
+    /// Decimals and whole numbers of another scale fit if they need no rounding.
+    fn stored<'v>(&self, value: &'v Value) -> Result<Raw<'v>, Misfit> {
+        let units = match *value {
+            Value::Decimal { units, scale } => exact(units, scale, self.scale),
+            Value::Integer(number, _) => i64::try_from(number).ok().and_then(|number| exact(number, 0, self.scale)),
+            _ => None,
+        };
+        units.map(|units| Raw::copied(&units.to_ne_bytes())).ok_or(Misfit::Other)
+    }
+
+    fn parse(&self, text: &str) -> Result<Value, String> {
+        let units = parse(text, self.scale.into()).map_err(|error| error.to_string())?;
+        let units = i64::try_from(units).map_err(|_| DecimalError::Overflow.to_string())?;
+        Ok(Value::Decimal { units, scale: self.scale })
+    }
+}
+
+/// `units` / 10^`scale` in units of 10^-`wanted`, if that is exact and fits.
+fn exact(units: i64, scale: u8, wanted: u8) -> Option<i64> {
+    let power = 10i64.checked_pow(scale.abs_diff(wanted).into())?;
+    if wanted >= scale { units.checked_mul(power) } else { (units % power == 0).then_some(units / power) }
 }
 
 #[cfg(test)]

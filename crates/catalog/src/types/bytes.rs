@@ -1,10 +1,29 @@
-//! Byte strings of bounded length, held in place.
+//! Bytes: at most so many, in place ([`Bytes`]), or of any number, out of line (`Vec<u8>`).
+//!
+//! ```
+//! use seriatim_catalog::{Bytes, Table};
+//!
+//! #[derive(seriatim_macros::Table)]
+//! #[table(key(id), crate = "seriatim_catalog")]
+//! struct Message {
+//!     id: u64,
+//!     signature: Bytes<72>,
+//!     body: Vec<u8>,
+//! }
+//!
+//! assert_eq!(Message::definition().columns[2].ty.to_string(), "bytes");
+//! ```
 
 use std::borrow::Borrow;
 use std::cmp::Ordering;
 use std::fmt;
 use std::hash::{Hash, Hasher};
 use std::ops::Deref;
+
+use super::{Misfit, Raw, Rules};
+use crate::Value;
+use crate::column::by_reference;
+use crate::value::into_value;
 
 /// A value is longer than its column has room for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -182,6 +201,52 @@ impl<const N: usize> fmt::Debug for Bytes<N> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "b\"{}\"", self.escape_ascii())
     }
+}
+
+by_reference! {
+    // A value that was in the row has room.
+    [<const N: usize>] Bytes<N> => [u8], Bytes<N>, |value| Bytes::new(value).unwrap_or_default();
+    [] Vec<u8> => [u8], [u8], |value| value.to_vec();
+}
+
+into_value! {
+    [<const N: usize>] Bytes<N>, |value| Value::Bytes(value.to_vec());
+    [] &[u8], |value| Value::Bytes(value.to_vec());
+    [] Vec<u8>, |value| Value::Bytes(value);
+}
+
+pub(super) struct Octets {
+    pub(super) max: Option<u16>,
+}
+
+impl Rules for Octets {
+    fn name(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.max {
+            Some(max) => write!(f, "bytes({max})"),
+            None => f.write_str("bytes"),
+        }
+    }
+
+    fn value(&self, stored: &[u8]) -> Value {
+        Value::Bytes(stored.to_vec())
+    }
+
+    fn stored<'v>(&self, value: &'v Value) -> Result<Raw<'v>, Misfit> {
+        Raw::of_bytes(value)?.at_most(self.max)
+    }
+
+    fn parse(&self, text: &str) -> Result<Value, String> {
+        let bytes = of_hexadecimal(text).ok_or("write two hexadecimal digits for each byte")?;
+        super::text::fits(&bytes, self.max).map(|()| Value::Bytes(bytes))
+    }
+}
+
+/// The bytes that these digits are, two for each; PostgreSQL's `\\x` may be before them.
+pub(crate) fn of_hexadecimal(text: &str) -> Option<Vec<u8>> {
+    let digits = text.strip_prefix("\\x").unwrap_or(text).as_bytes();
+    let (pairs, []) = digits.as_chunks::<2>() else { return None };
+    let digit = |digit: u8| char::from(digit).to_digit(16);
+    pairs.iter().map(|&[high, low]| Some((digit(high)? << 4 | digit(low)?) as u8)).collect()
 }
 
 #[cfg(test)]
