@@ -195,7 +195,7 @@ fn parse(text: &str) -> Result<Interval, IntervalError> {
             // Of seconds, six digits after the point.
             let millionths = super::decimal::parse(number, 6).map_err(|_| IntervalError::Syntax)?;
             let whole = || match millionths % 1_000_000 {
-                0 => Ok(i128::from(millionths / 1_000_000)),
+                0 => Ok(millionths / 1_000_000),
                 _ => Err(IntervalError::Syntax),
             };
             match (is_time, &after[..1]) {
@@ -205,7 +205,7 @@ fn parse(text: &str) -> Result<Interval, IntervalError> {
                 (false, "D") => days += whole()?,
                 (true, "H") => microseconds += whole()? * 3_600_000_000,
                 (true, "M") => microseconds += whole()? * 60_000_000,
-                (true, "S") => microseconds += i128::from(millionths),
+                (true, "S") => microseconds += millionths,
                 _ => return Err(IntervalError::Syntax),
             }
             rest = &after[1..];

@@ -277,7 +277,8 @@ impl Sub for Numeric {
 impl Mul for Numeric {
     type Output = Result<Numeric, Overflow>;
     fn mul(self, other: Numeric) -> Self::Output {
-        Numeric::new(self.coefficient.checked_mul(other.coefficient).ok_or(Overflow)?, self.scale + other.scale)
+        let coefficient = self.coefficient.checked_mul(other.coefficient).ok_or(Overflow)?;
+        Numeric::new(coefficient, self.scale.saturating_add(other.scale))
     }
 }
 

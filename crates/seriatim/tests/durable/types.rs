@@ -48,7 +48,7 @@ struct Event {
 fn event(id: u64) -> Event {
     Event {
         id: EventId(id),
-        kind: if id % 3 == 0 { Kind::Ended } else { Kind::Begun },
+        kind: if id.is_multiple_of(3) { Kind::Ended } else { Kind::Begun },
         uuid: Uuid::from_u128(u128::from(id) << 70),
         // Equal numbers with and without a zero.
         amount: Numeric::new(5 * 10i128.pow(id as u32 % 2), id as u8 % 2).expect("a number"),
@@ -59,16 +59,16 @@ fn event(id: u64) -> Event {
         wide: u128::MAX - u128::from(id),
         letter: char::from_u32(0xE000 + id as u32).expect("a character"),
         day: Date::MIN.checked_add_days(id as i32).expect("a day"),
-        time: Time::from_microseconds(86_399_999_999 - id as i64).filter(|_| id % 2 == 0),
+        time: Time::from_microseconds(86_399_999_999 - id as i64).filter(|_| id.is_multiple_of(2)),
         local: DateTime::from_microseconds(id as i64).filter(|_| id % 2 == 1),
         at: Timestamp::from_microseconds(i64::MAX - id as i64),
-        term: if id % 2 == 0 {
+        term: if id.is_multiple_of(2) {
             Interval { months: 1, ..Interval::ZERO }
         } else {
             Interval { days: 30, ..Interval::ZERO }
         },
-        contact: (id % 2 == 0).then(|| Contact(format!("contact {id}"))),
-        before: (id % 5 == 0).then_some(Kind::Begun),
+        contact: id.is_multiple_of(2).then(|| Contact(format!("contact {id}"))),
+        before: id.is_multiple_of(5).then_some(Kind::Begun),
     }
 }
 
