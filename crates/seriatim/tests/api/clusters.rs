@@ -405,7 +405,8 @@ fn a_table_that_cannot_be_clustered_is_refused() {
         ),
         (
             table().column(column("d", ColumnType::LongText)).cluster(["a"]),
-            "is clustered, and column `d` has text of any length; give it a maximum, or leave out the clustering",
+            "is clustered, and column `d` has text or bytes of any length; give it a maximum, or leave out the \
+             clustering",
         ),
         (
             table().column(column("d", text)).key(["a", "d"]).cluster(["a"]),
