@@ -353,7 +353,6 @@ fn additions_published_late_or_in_part_are_caught_by_balances() {
         let is_verdict = |said: String| said.contains("its accounts") || said.contains(" is not ");
         assert!(said.any(is_verdict), "nobody noticed {fault:?}");
     }
-    // Recoveries often notice first.
     let mut said = (0..CAUGHT_MAX)
         .map(|_| caught_under_load(Alarm::Balances(Judge::Checker), "dbx-tc", Fault::PublishDeferredLate));
     assert!(said.any(|said| said.contains(" (G")), "its histories are serializable");
