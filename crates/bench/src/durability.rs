@@ -19,7 +19,7 @@ use clap::Args;
 use serde_json::{Map, Value, json};
 use seriatim::{Builder, Database, Durability, LogStatistics, Recovery, RecoveryPhase, StorageError, thread};
 use seriatim_base::clock::Instant;
-use seriatim_base::disk;
+use seriatim_base::{TableId, disk};
 use seriatim_redo::entry::Change;
 use seriatim_redo::manifest::Manifest;
 use seriatim_redo::replay::{Apply, Outcome, Replay, Version};
@@ -207,13 +207,13 @@ type Bytes = BTreeMap<(String, &'static str), (u64, u64)>;
 
 /// Counts the versions of a replay, and applies none.
 struct Counter {
-    names: Vec<String>,
+    names: BTreeMap<TableId, String>,
     bytes: Mutex<Bytes>,
 }
 
 impl Apply for Counter {
     fn apply(&self, _: usize, version: &Version<'_>) -> Result<Outcome, StorageError> {
-        let table = self.names.get(version.table.index()).cloned().unwrap_or_default();
+        let Some(table) = self.names.get(&version.table).cloned() else { return Ok(Outcome::Applied) };
         let key = version.key.to_bytes().len() as u64;
         let mut bytes = self.bytes.lock().expect("no panic");
         for change in version.changes {
@@ -233,12 +233,11 @@ impl Apply for Counter {
 fn bytes_by_table(directory: &Path) -> Result<Bytes, StorageError> {
     let disk = disk::real();
     let manifest = Manifest::read(disk.as_ref(), directory)?;
-    let mut names = vec![String::new(); manifest.next_table.index()];
-    for table in &manifest.tables {
-        names[table.id.index()] = table.definition.name.to_string();
-    }
+    let replay = Replay::open(disk.as_ref(), directory, &manifest)?;
+    let tables = &replay.catalogue().catalogue.tables;
+    let names = tables.iter().map(|table| (table.id, table.definition.name.to_string())).collect();
     let counter = Counter { names, bytes: Mutex::default() };
-    Replay::open(disk.as_ref(), directory, &manifest)?.run(disk.as_ref(), 1, &counter, &|_| {})?;
+    replay.run(disk.as_ref(), 1, &counter, &|_| {})?;
     Ok(counter.bytes.into_inner().expect("no panic"))
 }
 

@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 use std::ops::Deref;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock, RwLockReadGuard};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::time::Duration;
 
 use seriatim_base::clock::{CoarseClock, Instant};
@@ -17,7 +17,9 @@ use seriatim_txn::{Capabilities, Environment, Eventual, Freshness, Knob, Options
 
 use crate::contention::{Contention, Tracker};
 use crate::deferred::Publisher;
-use crate::durability::{self, Checkpoint, OpenHandle, Opened, Persistence, Recovery, RecoveryPhase, TableChecked};
+use crate::durability::{
+    self, CatalogueRows as Rows, Checkpoint, OpenHandle, Opened, Persistence, Recovery, RecoveryPhase, TableChecked,
+};
 use crate::error::{CloseError, OpenError, SchemaError, StorageError};
 use crate::held_back::Bound;
 use crate::pool::Pool;
@@ -31,7 +33,7 @@ use crate::runtime::{DynHandle, DynRow};
 use crate::settings::Settings;
 use crate::snapshot_ages::SnapshotAges;
 use crate::table::TableSet;
-use crate::table_ids::{self, TABLES_MAX};
+use crate::table_ids::{TABLES_MAX, TableIds};
 use crate::{Advance, Receipt, Runner, Statistics, TableStatistics, TransactError};
 
 /// An open database, on encoded keys. Clones share it; it ends with the last clone, runner and pending result.
@@ -66,6 +68,8 @@ pub(crate) struct Inner {
     /// Present if transactions defer. Declared after the fields that need it to close the log.
     _publisher: Option<Arc<Mutex<Publisher>>>,
     pub(crate) tables: RwLock<Tables>,
+    /// Held while the set of tables changes. Locked before `opening` and `tables`.
+    changing: Mutex<()>,
     /// Held while a caller gets a handle of a table, and while a table is converted.
     opening: Mutex<()>,
     /// Whether a transaction has the turn: it was refuted many times.
@@ -139,11 +143,21 @@ const MEMORY_LOOK: Duration = Duration::from_secs(1);
 
 #[derive(Default)]
 pub(crate) struct Tables {
+    /// In the order of their positions.
     pub(crate) sets: Vec<Arc<TableSet>>,
     /// Tables that a conversion replaced, and tables of conversions under way. Workers may still refer to them.
     pub(crate) replaced: Vec<Arc<TableSet>>,
-    /// Ids that were given out. An index is a table and has an id too.
-    pub(crate) ids: u32,
+    /// The catalogue's own table, if the database is on disk.
+    pub(crate) catalogue: Option<Arc<TableSet>>,
+    /// The ids that are free. An index is a table and has an id too.
+    pub(crate) ids: TableIds,
+}
+
+impl Tables {
+    /// The position of the next table.
+    fn next_position(&self) -> u64 {
+        self.sets.last().map_or(0, |set| set.position + 1)
+    }
 }
 
 impl Engine {
@@ -165,7 +179,7 @@ impl Engine {
             Some(place) => durability::open(&options, place, &foundation)?,
             None => durability::Opened::in_memory(),
         };
-        let Opened { tables, recovery, log } = opened;
+        let Opened { tables, recovery, catalogue, log } = opened;
         let (persistence, mut writers) = match log {
             Some(log) => {
                 let read = recovery.as_ref().map_or(0, |recovery| recovery.log_bytes);
@@ -268,6 +282,7 @@ impl Engine {
             persistence,
             recovery: OnceLock::new(),
             tables: RwLock::new(tables),
+            changing: Mutex::default(),
             opening: Mutex::default(),
             is_turn_taken: AtomicBool::default(),
             is_exclusive: AtomicBool::default(),
@@ -288,6 +303,7 @@ impl Engine {
         let inner = &database.inner;
         if let Some(persistence) = &inner.persistence {
             persistence.skip_unlogged();
+            durability::settle_catalogue(inner, &database.open, persistence, &catalogue)?;
         }
         inner.environment.memory.set_limit(inner.memory_limit);
         // Checkpoints start only now: one beside the rebuild would slow it down, and no caller waits for it.
@@ -424,35 +440,48 @@ impl Engine {
         }
         let inner = &self.inner;
         inner.check_process().map_err(SchemaError::storage)?;
-        let mut tables = inner.tables.write().unwrap_or_else(PoisonError::into_inner);
-        let mut names: HashSet<&str> = HashSet::new();
-        let mut is_taken = |name| !names.insert(name) || tables.sets.iter().any(|set| set.definition.name == *name);
-        if let Some(twin) = definitions.iter().find(|definition| is_taken(&*definition.name)) {
-            return Err(SchemaError::Exists(twin.name.to_string()));
-        }
-        let ids = definitions.iter().map(|definition| 1 + definition.indexes.len()).sum::<usize>();
-        if tables.ids as usize + ids > TABLES_MAX {
-            return Err(SchemaError::TooMany { most: TABLES_MAX });
-        }
-        let (mut ids, mut sets) = (tables.ids, Vec::with_capacity(definitions.len()));
-        let made = definitions.into_iter().try_for_each(|definition| {
-            let set = inner.make_table(definition, ids)?;
-            ids += 1 + set.indexes.len() as u32;
-            sets.push(set);
+        let _one_at_a_time = inner.changing();
+        let (mut ids, first_position) = {
+            let tables = inner.tables.read().unwrap_or_else(PoisonError::into_inner);
+            let mut names: HashSet<&str> = tables.sets.iter().map(|set| &*set.definition.name).collect();
+            if let Some(twin) = definitions.iter().find(|definition| !names.insert(&definition.name)) {
+                return Err(SchemaError::Exists(twin.name.to_string()));
+            }
+            (tables.ids.clone(), tables.next_position())
+        };
+        let mut sets = Vec::with_capacity(definitions.len());
+        let made = (first_position..).zip(definitions).try_for_each(|(position, definition)| {
+            sets.push(inner.make_table(definition, &mut ids, position)?);
             Ok(())
         });
-        let kept = made.and_then(|()| match &inner.persistence {
-            Some(persistence) => persistence.add_tables(&sets, false).map_err(SchemaError::storage),
-            None => Ok(()),
+        let changed = made.and_then(|()| match &inner.persistence {
+            Some(persistence) => {
+                let add_all = |rows: &Rows<'_>| sets.iter().try_for_each(|set| rows.add(set, false));
+                durability::change_catalogue(inner, &self.open, add_all).map(|epoch| Some((persistence, epoch)))
+            }
+            None => Ok(None),
         });
-        if let Err(error) = kept {
-            drop(tables);
+        let durable = match changed {
+            Ok(None) => Ok(()),
+            Ok(Some((persistence, epoch))) => persistence.wait_for(epoch).map_err(|error| (error, persistence)),
+            Err(error) => {
+                inner.dispose(sets);
+                return Err(error);
+            }
+        };
+        // It was committed. Unless the log has stopped, it becomes durable when the disk has space.
+        if let Err((_, persistence)) = &durable
+            && let Some(reason) = persistence.log().durable().stop_reason()
+        {
+            inner.tables_mut().ids = ids;
             inner.dispose(sets);
-            return Err(error);
+            return Err(SchemaError::storage(StorageError::Stopped(reason)));
         }
+        let mut tables = inner.tables_mut();
         tables.ids = ids;
         tables.sets.extend(sets.iter().cloned());
-        Ok(sets)
+        drop(tables);
+        durable.map(|()| sets).map_err(|(error, _)| SchemaError::storage(error))
     }
 
     /// The table that a declaration names. A database on disk first converts the table if only its clustering differs
@@ -481,10 +510,11 @@ impl Engine {
         let inner = &self.inner;
         inner.check_process().map_err(SchemaError::storage)?;
         let _no_checkpoint = persistence.checkpointing.lock().unwrap_or_else(PoisonError::into_inner);
+        let _one_at_a_time = inner.changing();
         // No caller gets a handle meanwhile. Without a handle or an open transaction no thread can reach the table.
         let _no_handles = inner.opening.lock().unwrap_or_else(PoisonError::into_inner);
-        let (old, new) = {
-            let mut tables = inner.tables.write().unwrap_or_else(PoisonError::into_inner);
+        let (old, mut ids) = {
+            let tables = inner.tables.read().unwrap_or_else(PoisonError::into_inner);
             let is_it = |set: &&Arc<TableSet>| {
                 set.definition.name == definition.name && set.definition.cluster != definition.cluster
             };
@@ -492,26 +522,29 @@ impl Engine {
             if Arc::strong_count(old) > 1 || inner.pool.quietly(|| ()).is_none() {
                 return Ok(());
             }
-            let (old, new) = (Arc::clone(old), inner.make_table(definition, tables.ids)?);
-            if let Err(error) = persistence.add_tables(std::slice::from_ref(&new), true) {
-                drop(tables);
-                inner.dispose(vec![new]);
-                return Err(SchemaError::storage(error));
-            }
-            tables.ids += 1 + new.indexes.len() as u32;
-            // Kept even if the conversion fails.
-            tables.replaced.push(Arc::clone(&new));
-            (old, new)
+            (Arc::clone(old), tables.ids.clone())
         };
-        durability::convert(inner, &self.open, persistence, &old, &new)?;
+        let new = inner.make_table(definition, &mut ids, old.position)?;
+        if let Err(error) = durability::change_catalogue(inner, &self.open, |rows| rows.add(&new, true)) {
+            inner.dispose(vec![new]);
+            return Err(error);
+        }
+        let mut tables = inner.tables_mut();
+        tables.ids = ids;
+        // Kept even if the conversion fails.
+        tables.replaced.push(Arc::clone(&new));
+        drop(tables);
+        let epoch = durability::convert(inner, &self.open, persistence, &old, &new)?;
         // A caller that gets a handle from now on finds the rows in every snapshot that it takes.
         inner.environment.epochs.renew_snapshot(&inner.environment.htm);
-        let mut tables = inner.tables.write().unwrap_or_else(PoisonError::into_inner);
+        let mut tables = inner.tables_mut();
         if let Some(at) = tables.sets.iter().position(|set| Arc::ptr_eq(set, &old)) {
+            tables.replaced.retain(|set| !Arc::ptr_eq(set, &new));
             tables.sets[at] = new;
             tables.replaced.push(old);
         }
-        Ok(())
+        drop(tables);
+        persistence.wait_for(epoch).map_err(SchemaError::storage)
     }
 
     /// A runner of transactions. Runners are cheap; each thread has its own.
@@ -738,7 +771,7 @@ impl Engine {
             return Statistics::default();
         }
         let (memory, sets) = (&self.inner.environment.memory, self.inner.sets());
-        let ids = self.inner.tables.read().unwrap_or_else(PoisonError::into_inner).ids;
+        let ids = self.inner.tables.read().unwrap_or_else(PoisonError::into_inner).ids.clone();
         let is_missing = |name: &&String| !sets.iter().flat_map(|set| set.physical()).any(|table| table.name == **name);
         let mut statistics = Statistics {
             memory_bytes: memory.in_use_bytes(),
@@ -746,8 +779,8 @@ impl Engine {
             reserved_bytes: memory.reserved_bytes(),
             memory_limit: self.inner.memory_limit,
             tables: sets.iter().map(|set| self.inner.table_statistics(set)).collect(),
-            tables_left: table_ids::left(ids),
-            tables_warning: table_ids::warning(ids),
+            tables_left: ids.left(),
+            tables_warning: ids.warning(),
             hot_tables_missing: self.inner.options.hot_tables.iter().filter(is_missing).cloned().collect(),
             log: self.inner.persistence.as_ref().map(Persistence::statistics),
             queue: self.inner.queue.as_ref().map(Queue::statistics),
@@ -810,7 +843,7 @@ impl Engine {
         let transactions = self.inner.recording.as_ref()?.take();
         let tables = self.inner.tables.read().unwrap_or_else(PoisonError::into_inner);
         let has_groups = self.inner.protocol.info().capabilities.column_groups;
-        let mut names = vec![String::new(); tables.ids as usize];
+        let mut names = vec![String::new(); tables.ids.end()];
         let mut groups = vec![Vec::new(); if has_groups { names.len() } else { 0 }];
         for set in tables.sets.iter().chain(&tables.replaced) {
             set.physical().for_each(|table| names[table.id.index()].clone_from(&table.name));
@@ -836,7 +869,8 @@ impl Engine {
             // SAFETY: no transaction is open, so no worker uses an index.
             unsafe { table.index.check() }.map_err(|fault| format!("{}: {fault}", table.name))
         };
-        let all = || tables.sets.iter().flat_map(|set| set.physical()).try_for_each(check);
+        let sets = || tables.sets.iter().chain(&tables.catalogue);
+        let all = || sets().flat_map(|set| set.physical()).try_for_each(check);
         let busy = || Err("a transaction is open: end it before the structure is checked".to_owned());
         self.inner.pool.quietly(all).unwrap_or_else(busy)
     }
@@ -872,16 +906,19 @@ fn nanoseconds(duration: Duration) -> u64 {
 }
 
 impl Inner {
-    /// Makes a table that is not published yet. The ids below `ids` have been given out.
-    fn make_table(&self, definition: TableDef, ids: u32) -> Result<Arc<TableSet>, SchemaError> {
-        if ids as usize + 1 + definition.indexes.len() > TABLES_MAX {
-            return Err(SchemaError::TooMany { most: TABLES_MAX });
-        }
+    /// Makes a table that is not published yet, and takes its ids.
+    fn make_table(
+        &self,
+        definition: TableDef,
+        ids: &mut TableIds,
+        position: u64,
+    ) -> Result<Arc<TableSet>, SchemaError> {
+        let id = ids.take(1 + definition.indexes.len()).ok_or(SchemaError::TooMany { most: TABLES_MAX })?;
         let lease = self.pool.lease(0, self.protocol.as_ref(), &self.environment, true);
         let lease = lease.ok_or(SchemaError::WorkersBusy)?;
         // SAFETY: the lease is ours until it is given back below.
         let core = unsafe { self.pool.worker(lease).as_mut() }.core();
-        let made = TableSet::new(&self.foundation, definition, TableId(ids), core);
+        let made = TableSet::new(&self.foundation, definition, id, position, core);
         self.pool.give_back(lease);
         made.map(Arc::new).map_err(|error| match error {
             SchemaError::OutOfMemory { .. } => {
@@ -900,6 +937,21 @@ impl Inner {
             // SAFETY: this was the only reference.
             unsafe { set.dispose(&mut core) };
         }
+    }
+
+    /// Held while the set of tables changes.
+    fn changing(&self) -> MutexGuard<'_, ()> {
+        self.changing.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The tables, to change them.
+    pub(crate) fn tables_mut(&self) -> RwLockWriteGuard<'_, Tables> {
+        self.tables.write().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The catalogue's own table, if the database is on disk.
+    pub(crate) fn catalogue(&self) -> Option<DynHandle> {
+        self.tables()?.catalogue.clone().map(DynHandle::new)
     }
 
     /// Held while helpers walk over tables: only one set of workers is reserved for them.

@@ -171,7 +171,8 @@ pub enum SchemaError {
     },
     /// All workers are busy.
     WorkersBusy,
-    /// The declaration could not be written to the database's directory.
+    /// The declaration could not be written to the database's directory. If the disk became full meanwhile, the table
+    /// exists, and becomes durable when there is space.
     Storage(Box<StorageError>),
 }
 
@@ -193,8 +194,8 @@ impl fmt::Display for SchemaError {
             SchemaError::TooMany { most } => {
                 write!(
                     f,
-                    "a database has at most {most} tables and indexes, with those that conversions have replaced: put \
-                     rows of several kinds into one table, or load the rows into a new database"
+                    "a database has at most {most} tables and indexes, with those that conversions have replaced until \
+                     it is opened after a checkpoint: put rows of several kinds into one table"
                 )
             }
             SchemaError::OutOfMemory { held: None } => {

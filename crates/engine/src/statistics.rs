@@ -50,9 +50,10 @@ pub struct Statistics {
     pub memory_limit: Option<usize>,
     /// The contents of each table, in order of creation. Exact while no transaction is in its commit.
     pub tables: Vec<TableStatistics>,
-    /// Tables and indexes that can still be created. Those that conversions have replaced are not given back.
+    /// Tables and indexes that can still be created. Those that conversions have replaced count until the database is
+    /// opened after the next checkpoint.
     pub tables_left: usize,
-    /// A warning with advice, if that is less than an eighth of 16,384.
+    /// A warning with advice, if that is less than an eighth of 16,383.
     pub tables_warning: Option<String>,
     /// Names given to `Builder::hot_tables` of which no table or index exists yet.
     pub hot_tables_missing: Vec<String>,

@@ -27,6 +27,8 @@ pub struct TableSet {
     pub layout: Layout,
     /// Its indexes, in order of declaration.
     pub indexes: Vec<Secondary>,
+    /// Its place among the tables: see `TableEntry::position` of the catalogue.
+    pub(crate) position: u64,
     /// Most bytes of a long text, so that a row with its key fits a log entry.
     pub(crate) text_bytes_max: usize,
     /// Keeps the memory of records and nodes alive.
@@ -88,6 +90,7 @@ impl TableSet {
         foundation: &Foundation,
         definition: TableDef,
         first: TableId,
+        position: u64,
         core: &mut Core,
     ) -> Result<TableSet, SchemaError> {
         let Foundation { protocol, environment, number, .. } = foundation;
@@ -133,6 +136,7 @@ impl TableSet {
             primary,
             layout,
             indexes,
+            position,
             text_bytes_max,
             _memory,
         })

@@ -6,6 +6,7 @@ use std::path::Path;
 
 use seriatim_base::disk::{Disk, Opening};
 use seriatim_redo::Tables;
+use seriatim_redo::catalogue::Catalogue;
 use seriatim_redo::manifest::{Checkpoint, MANIFEST, Manifest};
 
 use crate::allocation;
@@ -25,8 +26,11 @@ pub(crate) fn run(data: &[u8]) {
         Err(error) => check_error(&error),
         Ok(manifest) => {
             assert_eq!(manifest.check(), Ok(()), "what is read is sound");
-            let tables = Tables::new(&manifest);
-            assert!(manifest.layouts.iter().all(|layout| tables.get(layout.id).is_some()));
+            if let Some(inherited) = &manifest.inherited {
+                let tables = Tables::new(inherited);
+                assert!(inherited.layouts.iter().all(|layout| tables.get(layout.id).is_some()));
+                assert_eq!(Catalogue::of_rows(inherited.rows()).as_ref(), Ok(inherited), "its rows say the same");
+            }
             manifest.write(&disk, directory).expect("what is read can be written");
             assert_eq!(Manifest::read(&disk, directory).ok().as_ref(), Some(&manifest), "and reads the same");
         }
@@ -43,8 +47,10 @@ pub(crate) fn seeds() -> Vec<Vec<u8>> {
         bytes: 1000,
     };
     let mut small = manifest(None);
-    small.tables.truncate(1);
-    small.layouts.truncate(1);
+    if let Some(inherited) = &mut small.inherited {
+        inherited.tables.truncate(1);
+        inherited.layouts.truncate(1);
+    }
     let mut seeds = Vec::new();
     for manifest in [small, manifest(None), manifest(Some(checkpoint))] {
         let disk = disk("OTHER", &[]);

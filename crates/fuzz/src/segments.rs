@@ -83,7 +83,8 @@ fn compose(input: &mut Reader<'_>) -> Vec<u8> {
             durable: Epoch(changed(3, durable.0)),
             newest: epoch,
             newest_before: Epoch(changed(4, newest.0)),
-            groups,
+            groups: groups & 0x7F,
+            has_catalogue: groups & 0x80 != 0,
             payload_bytes: changed(5, payload.len() as u64) as u32,
             payload_crc: crc32fast::hash(payload),
         };

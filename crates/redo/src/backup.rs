@@ -13,14 +13,13 @@
 //!
 //! **The process that has the database open** ([`backup_open`]) passes the ends of its logs, and the backup
 //! reads up to these ends. The process takes and deletes no checkpoint meanwhile. Tables created meanwhile are
-//! not in the copy, nor are their rows: both are behind these ends.
+//! not in the copy, nor are their rows: both are behind these ends of the logs.
 //!
 //! **Another process** ([`backup`]) cannot stop the database from changing.
 //! - *The logs are scanned twice.* If a batch of the first scan states a durable epoch, all loggers had flushed that
 //!   epoch. So the second scan must see it.
-//! - *The manifest is read before and after the scans, and at the end.* New tables do no harm, as the manifest that is
-//!   read after the scans lists every table that their batches can mention. If anything else changed (a checkpoint, a
-//!   conversion, an opening), or a file disappeared, the backup starts over.
+//! - *The manifest is read before and after the scans, and at the end.* If it changed (a checkpoint, an opening), or a
+//!   file disappeared, the backup starts over. New tables are in the log, like all else.
 //! - *Damage is reported only if it is found again*, at the same place and with the same manifest. A batch that
 //!   is being written may look damaged if its successor appears a moment later. Otherwise the database is
 //!   reported as busy.
@@ -40,7 +39,7 @@ use crate::batch::{HEADER_BYTES, PAGE};
 use crate::checkpoint::{Parts, is_reserved};
 use crate::manifest::{MANIFEST, MANIFEST_NEW, Manifest};
 use crate::replay::log_scan::{LogScan, LoggerLog};
-use crate::{LogError, Tables, segment};
+use crate::{LogError, Tables, catalogue, segment};
 
 /// How often a backup is attempted before the database is reported as busy.
 const ATTEMPTS: usize = 10;
@@ -64,13 +63,13 @@ pub struct Copied {
 /// The contents of a sound directory.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Verified {
-    /// Rows in the checkpoint.
+    /// Rows in the checkpoint, without those of the catalogue.
     pub rows: u64,
     /// Bytes of the checkpoint.
     pub checkpoint_bytes: u64,
     /// Batches of the log.
     pub batches: u64,
-    /// Entries in the batches, including void ones.
+    /// Entries in the batches that a recovery reads, without those of the catalogue.
     pub entries: u64,
     /// Bytes of batches.
     pub log_bytes: u64,
@@ -331,19 +330,19 @@ fn attempt(
 ) -> Result<Option<Copied>, LogError> {
     let scan = LogScan::while_written(disk, from, before)?;
     let manifest = Manifest::read(disk, from)?;
-    if !differs_in_new_tables_only(before, &manifest) {
+    if !differs_in_ends_only(before, &manifest) {
         return Ok(None);
     }
     let (copy, copied) = copy(disk, from, to, &manifest, &scan, progress)?;
-    if !differs_in_new_tables_only(before, &Manifest::read(disk, from)?) {
+    if !differs_in_ends_only(before, &Manifest::read(disk, from)?) {
         return Ok(None);
     }
     copy.write(disk, to)?;
     Ok(Some(copied))
 }
 
-/// Whether the manifests differ only in new tables, and in the ends of logs, which every manifest states anew.
-fn differs_in_new_tables_only(before: &Manifest, after: &Manifest) -> bool {
+/// Whether the manifests differ only in the ends of logs, which every manifest states anew.
+fn differs_in_ends_only(before: &Manifest, after: &Manifest) -> bool {
     let without_ends = |manifest: &Manifest| {
         let mut incarnations = manifest.incarnations.clone();
         if let Some(last) = incarnations.last_mut().filter(|last| last.durable_epoch.is_none()) {
@@ -351,10 +350,8 @@ fn differs_in_new_tables_only(before: &Manifest, after: &Manifest) -> bool {
         }
         incarnations
     };
-    after.tables.starts_with(&before.tables)
-        && after.layouts.starts_with(&before.layouts)
-        && (after.database, &after.checkpoint) == (before.database, &before.checkpoint)
-        && without_ends(after) == without_ends(before)
+    Manifest { incarnations: without_ends(after), ..after.clone() }
+        == Manifest { incarnations: without_ends(before), ..before.clone() }
 }
 
 /// Copies the files that the manifest lists and the batches of the scan. Returns the manifest of the copy,
@@ -493,9 +490,9 @@ fn verify_as(
     manifest: &Manifest,
     progress: &Progress<'_>,
 ) -> Result<Verified, LogError> {
-    let tables = Tables::new(manifest);
     let scan = LogScan::of(disk, directory, manifest)?;
     scan.check(manifest)?;
+    let tables = Tables::new(&catalogue::find(disk, directory, manifest, &scan)?.catalogue);
     let mut verified = Verified {
         durable: scan.durable,
         notices: scan.torn.iter().map(ToString::to_string).collect(),
@@ -512,17 +509,21 @@ fn verify_as(
             done += bytes;
             progress(done, total);
         })?;
-        (verified.rows, verified.checkpoint_bytes) = (checkpoint.rows, checkpoint.bytes);
+        (verified.rows, verified.checkpoint_bytes) = (parts.rows(), checkpoint.bytes);
     }
     let (mut buffer, needed) = (Vec::new(), scan.needed(manifest));
+    let begin = manifest.checkpoint.as_ref().map_or(Epoch(0), |checkpoint| checkpoint.begin_epoch);
     done = checkpoint_bytes;
     for (at, batch) in scan.batches.iter().enumerate() {
         let mut entries = 0;
         let read = scan.read(disk, at, &mut buffer).and_then(|()| {
             scan.each_group(at, &buffer, |group| {
+                // The catalogue no longer has every table of other groups, or never had.
+                if !scan.counts(at, group.tid.epoch(), begin) {
+                    return Ok(());
+                }
                 for entry in group.entries(&tables) {
-                    entry?;
-                    entries += 1;
+                    entries += u64::from(entry?.layout != catalogue::LAYOUT);
                 }
                 Ok(())
             })

@@ -9,7 +9,7 @@
 //!    4  checksum of bytes 8..64 u32 32 durable epoch known u64
 //!    8  crc32 of the payload u32   40  newest epoch in the payload u48
 //!   12  payload bytes u32          46  newest epoch before it u48
-//!   16  number u64                 52  groups u32
+//!   16  number u64                 52  groups u32, whose top bit says that some are of the catalogue
 //!                                  56  incarnation u64
 //! payload: groups, one after the other (module `entry`); then zeros up to a multiple of PAGE
 //! link, behind the last batch of a segment that was filled: the log goes on in the next one
@@ -34,6 +34,8 @@ pub const HEADER_BYTES: usize = 64;
 pub const LINK_BYTES: usize = 32;
 
 const MAGIC: u32 = u32::from_le_bytes(*b"BTCH");
+/// The bit that says that some groups are of the catalogue.
+const CATALOGUE: u32 = 1 << 31;
 const LINK_MAGIC: u32 = u32::from_le_bytes(*b"NEXT");
 
 /// The state with which the checksums of headers in one segment begin.
@@ -113,6 +115,8 @@ pub struct Header {
     pub newest_before: Epoch,
     /// Groups in the payload.
     pub groups: u32,
+    /// Whether some of them are of the catalogue.
+    pub has_catalogue: bool,
     /// Bytes of the payload, without padding.
     pub payload_bytes: u32,
     /// Checksum of the payload.
@@ -130,7 +134,8 @@ impl Header {
         bytes[32..40].copy_from_slice(&self.durable.0.to_le_bytes());
         bytes[40..46].copy_from_slice(&self.newest.0.to_le_bytes()[..6]);
         bytes[46..52].copy_from_slice(&self.newest_before.0.to_le_bytes()[..6]);
-        bytes[52..56].copy_from_slice(&self.groups.to_le_bytes());
+        let groups = self.groups | if self.has_catalogue { CATALOGUE } else { 0 };
+        bytes[52..56].copy_from_slice(&groups.to_le_bytes());
         bytes[56..64].copy_from_slice(&self.incarnation.to_le_bytes());
         let crc = salt.checksum(&bytes[8..]);
         bytes[0..4].copy_from_slice(&MAGIC.to_le_bytes());
@@ -150,7 +155,8 @@ impl Header {
             durable: Epoch(u64_at(bytes, 32)),
             newest: Epoch(u48_at(bytes, 40)),
             newest_before: Epoch(u48_at(bytes, 46)),
-            groups: u32_at(bytes, 52),
+            groups: u32_at(bytes, 52) & !CATALOGUE,
+            has_catalogue: u32_at(bytes, 52) & CATALOGUE != 0,
             payload_bytes: u32_at(bytes, 12),
             payload_crc: u32_at(bytes, 8),
         })
@@ -221,6 +227,7 @@ mod tests {
             newest: Epoch(41),
             newest_before: Epoch(40),
             groups: 2,
+            has_catalogue: false,
             payload_bytes: payload.len() as u32,
             payload_crc: crc32fast::hash(payload),
         }

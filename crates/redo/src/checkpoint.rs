@@ -6,11 +6,14 @@
 //! header    magic "SRTMCKP1" | format u32 | part u32 | database u128 | begin epoch u64 |
 //!           crc32 of the bytes before it u32
 //! block     magic "BLCK" | crc32 of header bytes 8..32 u32 | crc32 of the payload u32 | payload bytes u32 |
-//!           raw bytes u32 | rows u32 | number u64, from 1 | payload: the rows, compressed by zstd
+//!           raw bytes u32 | rows u32, whose top bit says that they are of the catalogue | number u64, from 1 |
+//!           payload: the rows, compressed by zstd
 //! footer    magic "DONE" | crc32 of footer bytes 8..40 u32 | blocks u64 | rows u64 | raw bytes u64 |
 //!           bytes of the part u64
 //! row       TID u64 | varint layout | key | row        as in entries of the log
 //! ```
+//! Part 0 begins with the blocks of the catalogue, which have no other rows: others cannot be read without them.
+//!
 //! Invariant: a checkpoint counts when the manifest lists it, and then it is complete and durable. It is
 //! written in `checkpoint-<epoch>.new`. Its parts are synced, then the directory; the directory is renamed, and
 //! its parent synced. Only then is the manifest replaced, and only when that is durable is anything deleted. A
@@ -22,7 +25,8 @@
 //! 1. The database reads the epoch B and waits until all commits of earlier epochs are in memory. To omit rows,
 //!    it first makes commits log the first change of a row as a whole row, and then begins epoch B. Commits
 //!    stop doing so after step 3.
-//! 2. It walks its tables into [`PartWriter`]s, and flushes these at points where no transaction waits for it.
+//! 2. It walks the catalogue and its tables into [`PartWriter`]s, and flushes these at points where no transaction
+//!    waits for it.
 //! 3. It reads the epoch e and waits until e is durable **on disk**: a row of an epoch that a crash undoes must
 //!    not count.
 //! 4. [`CheckpointWriter::finish`], then the manifest. The checkpoint counts.
@@ -108,8 +112,13 @@ struct BlockHeader {
     payload_bytes: u32,
     raw_bytes: u32,
     rows: u32,
+    /// Whether these are rows of the catalogue.
+    has_catalogue: bool,
     number: u64,
 }
+
+/// The bit that says so.
+const CATALOGUE: u32 = 1 << 31;
 
 impl BlockHeader {
     fn encode(&self) -> [u8; BLOCK_HEADER_BYTES] {
@@ -117,7 +126,8 @@ impl BlockHeader {
         bytes[8..12].copy_from_slice(&self.payload_crc.to_le_bytes());
         bytes[12..16].copy_from_slice(&self.payload_bytes.to_le_bytes());
         bytes[16..20].copy_from_slice(&self.raw_bytes.to_le_bytes());
-        bytes[20..24].copy_from_slice(&self.rows.to_le_bytes());
+        let rows = self.rows | if self.has_catalogue { CATALOGUE } else { 0 };
+        bytes[20..24].copy_from_slice(&rows.to_le_bytes());
         bytes[24..32].copy_from_slice(&self.number.to_le_bytes());
         sealed(bytes, BLOCK_MAGIC)
     }
@@ -127,7 +137,8 @@ impl BlockHeader {
             payload_crc: u32_at(bytes, 8),
             payload_bytes: u32_at(bytes, 12),
             raw_bytes: u32_at(bytes, 16),
-            rows: u32_at(bytes, 20),
+            rows: u32_at(bytes, 20) & !CATALOGUE,
+            has_catalogue: u32_at(bytes, 20) & CATALOGUE != 0,
             number: u64_at(bytes, 24),
         })
     }

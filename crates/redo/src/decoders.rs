@@ -139,7 +139,7 @@ impl Apply for Taker {
 
 /// Recovers and verifies the directory. Both must return.
 fn recover(database: &Database, manifest: &Manifest) -> Result<(), LogError> {
-    checkpoint::load(&database.disk, &database.directory, manifest, 1, &Taker, &|_| {})?;
+    checkpoint::load(&database.disk, &database.directory, manifest, &database.tables(), 1, &Taker, &|_| {})?;
     Replay::open(&database.disk, &database.directory, manifest)?.run(&database.disk, 1, &Taker, &|_| {})?;
     backup::verify(&database.disk, &database.directory, &|_, _| {}).map(drop)
 }
@@ -181,7 +181,7 @@ fn manifests_are_read_or_refused() {
         match within(bytes.len(), || Manifest::decode(&bytes, Path::new("MANIFEST"))) {
             Ok(manifest) => {
                 // An accepted manifest is usable.
-                within(bytes.len() + (1 << 20), || Tables::new(&manifest));
+                within(bytes.len() + (1 << 20), || manifest.inherited.as_ref().map(Tables::new));
                 let _ = within(1 << 20, || recover(&database, &manifest));
             }
             Err(error) => assert!(is_explained(&error), "{error}"),
@@ -191,7 +191,7 @@ fn manifests_are_read_or_refused() {
 
 #[test]
 fn entries_rows_and_keys_are_read_or_refused() {
-    let (accounts, tables) = (Accounts::new(), Tables::new(&sound(1).manifest));
+    let (accounts, tables) = (Accounts::new(), sound(1).tables());
     let writes =
         vec![Write::Row(1, (1, -1)), Write::Update(1, (1, -1), (2, 5)), Write::Add(1, 1 << 40), Write::Delete(1)];
     let (payload, _) = accounts.payload(&[(tid(10, 1), writes.clone()), (tid(11, 7), writes)]);

@@ -6,6 +6,7 @@
 //! ```
 //! Key, row, patch and delta are encoded as in [`seriatim_catalog::wire`]. A commit that is larger than [`CUT_BYTES`]
 //! is several groups of one TID. Its epoch makes it atomic. Entries have no length field: a reader needs the layouts.
+//! So those of the catalogue, which has the layouts, are in groups of their own.
 //!
 //! Invariant: a group is never empty. Reading checks every byte of an entry before it returns the entry.
 
@@ -14,6 +15,8 @@ use std::fmt;
 use seriatim_base::{ColumnId, LayoutId, Tid};
 use seriatim_catalog::wire::{Malformed, RowWire, Updated, read_varint, write_varint};
 use seriatim_catalog::{Key, RowRef};
+
+use crate::catalogue;
 
 /// Bytes in front of a group's entries.
 pub const GROUP_HEADER_BYTES: usize = 12;
@@ -143,6 +146,11 @@ impl<'b> GroupWriter<'b> {
     }
 }
 
+/// The layout in the number that an entry begins with.
+pub(crate) const fn layout_of(head: u64) -> u64 {
+    head >> KIND_BITS
+}
+
 /// Bytes of entries and TID bits of the group that begins here, if its header is complete.
 pub(crate) fn group_header(bytes: &[u8]) -> Option<(usize, u64)> {
     let (length, rest) = bytes.split_first_chunk::<4>()?;
@@ -215,7 +223,8 @@ impl<'a> Iterator for Groups<'a> {
 impl<'a> Group<'a> {
     /// Its entries, first to last, each fully checked. The iterator ends after the first error.
     pub fn entries<'l, L: Layouts>(&self, layouts: &'l L) -> Entries<'a, 'l, L> {
-        Entries { rest: self.body, end: self.offset + self.body.len(), layouts }
+        let of_catalogue = catalogue::is_group(self.body);
+        Entries { rest: self.body, end: self.offset + self.body.len(), of_catalogue, layouts }
     }
 }
 
@@ -225,6 +234,8 @@ pub struct Entries<'a, 'l, L> {
     rest: &'a [u8],
     /// The offset in the payload at which the group ends.
     end: usize,
+    /// Whether all of them are of the catalogue. Otherwise none is.
+    of_catalogue: bool,
     layouts: &'l L,
 }
 
@@ -273,8 +284,11 @@ impl<'a, L: Layouts> Entries<'a, '_, L> {
         let malformed = |error| wrong(Problem::Malformed(error));
         let rest = &mut self.rest;
         let head = read_varint(rest).map_err(malformed)?;
-        let layout = u32::try_from(head >> KIND_BITS).map_err(|_| wrong(Problem::Layout(head >> KIND_BITS)))?;
+        let layout = u32::try_from(layout_of(head)).map_err(|_| wrong(Problem::Layout(layout_of(head))))?;
         let layout = LayoutId(layout);
+        if (layout == catalogue::LAYOUT) != self.of_catalogue {
+            return Err(wrong(Problem::Mixed));
+        }
         let rows = self.layouts.rows(layout).ok_or(wrong(Problem::Layout(layout.0.into())))?;
         let key = rows.decode_key(rest).map_err(malformed)?;
         let change = match head & ((1 << KIND_BITS) - 1) {
@@ -321,8 +335,10 @@ pub enum Problem {
     EmptyGroup,
     /// The bits of the group's TID are not a TID.
     Tid,
-    /// The manifest has no such layout.
+    /// The catalogue has no such layout.
     Layout(u64),
+    /// The group has entries of the catalogue and others.
+    Mixed,
     /// The key or the change does not have the form that its layout prescribes.
     Malformed(Malformed),
 }
@@ -334,8 +350,9 @@ impl fmt::Display for Problem {
             Problem::EmptyGroup => f.write_str("a group has no entries"),
             Problem::Tid => f.write_str("the bits of a group's TID are not a TID"),
             Problem::Layout(layout) => {
-                write!(f, "an entry is of layout {layout}, which neither MANIFEST nor MANIFEST.tables lists")
+                write!(f, "an entry is of layout {layout}, which the catalogue does not have")
             }
+            Problem::Mixed => f.write_str("a group has entries of the catalogue and others"),
             Problem::Malformed(error) => write!(f, "an entry is not of its layout: {error}"),
         }
     }

@@ -4,7 +4,7 @@
 //! reached only through the platform interface `seriatim_base::disk`, so a test can cut the power at any operation.
 //! ```text
 //! DIR/LOCK                                 held while a process has the database open
-//! DIR/MANIFEST                             format, incarnations, tables, newest checkpoint; replaced as a whole
+//! DIR/MANIFEST                             format, incarnations, newest checkpoint; replaced as a whole
 //! DIR/checkpoint-<epoch>/part-<n>          rows with their TIDs, compressed
 //! DIR/log-<incarnation>-<logger>-<n>       segments of batches; perhaps in directories of their own
 //! ```
@@ -12,11 +12,12 @@
 //! it appends them to its own [`stream`]. A [`logger`] collects the streams of its workers, writes one
 //! [`batch`] into its [`segment`], flushes it and advances the [`durable`] point.
 //!
-//! Recovery reads the [`manifest`], loads the [`checkpoint`] and [`replay`]s the rest of the log, epoch by
-//! epoch. `FORMAT.md`, beside this crate's `Cargo.toml`, specifies every byte.
+//! Recovery reads the [`manifest`] and the [`catalogue`], loads the [`checkpoint`] and [`replay`]s the rest of the log,
+//! epoch by epoch. `FORMAT.md`, beside this crate's `Cargo.toml`, specifies every byte.
 
 pub mod backup;
 pub mod batch;
+pub mod catalogue;
 pub mod checkpoint;
 #[cfg(all(test, not(loom)))]
 mod decoders;
@@ -39,7 +40,7 @@ mod tables;
 pub mod writer;
 
 /// The format that this program writes: of manifests, segments and checkpoints alike.
-pub const FORMAT: u32 = 3;
+pub const FORMAT: u32 = 4;
 
 pub use durable::Durable;
 pub use error::LogError;

@@ -19,6 +19,7 @@ use seriatim_base::{Epoch, Rng, Tid, thread};
 
 use crate::LogError;
 use crate::batch::{self, HEADER_BYTES, padded};
+use crate::catalogue;
 use crate::entry::{self, GROUP_HEADER_BYTES};
 use crate::log::{Filled, Shared};
 use crate::manifest::LogEnd;
@@ -176,7 +177,7 @@ impl Logger {
     fn collect(&mut self) -> (batch::Header, bool) {
         self.batch.clear();
         self.batch.resize(HEADER_BYTES, 0);
-        let (mut groups, mut newest, mut complete) = (0, Epoch(0), true);
+        let (mut groups, mut has_catalogue, mut newest, mut complete) = (0, false, Epoch(0), true);
         'streams: for stream in &mut self.streams {
             while stream.consumer.consumed() < stream.until {
                 if self.batch.len() >= self.shared.options.batch_bytes.max(HEADER_BYTES + 1) {
@@ -187,6 +188,7 @@ impl Logger {
                 stream.consumer.read(GROUP_HEADER_BYTES, &mut self.batch);
                 let (entries_bytes, tid) = entry::group_header(&self.batch[at..]).expect("a group has a header");
                 stream.consumer.read(entries_bytes, &mut self.batch);
+                has_catalogue |= catalogue::is_group(&self.batch[at + GROUP_HEADER_BYTES..]);
                 newest = newest.max(Tid::from_bits(tid).epoch());
                 groups += 1;
             }
@@ -202,6 +204,7 @@ impl Logger {
             newest,
             newest_before: self.newest_ever,
             groups,
+            has_catalogue,
             payload_bytes: u32::try_from(payload.len()).expect("batches are smaller than 4 GiB"),
             payload_crc: crc32fast::hash(payload),
         };

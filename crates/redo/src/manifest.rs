@@ -2,14 +2,15 @@
 //!
 //! ```text
 //! {                        JSON, for people to read: `mirror` has the fields
-//!   "format": 3,
+//!   "format": 4,
 //!   ...
 //! }
 //! crc32 0a1b2c3d           of everything above this line
 //! ```
 //! Invariant: the manifest is replaced as a whole, so a power cut leaves the old one or the new one. A file of
-//! the directory counts only if the manifest lists it. Tables that were created since it was written may be in a second
-//! file ([`additions`]).
+//! the directory counts only if the manifest lists it. What tables there are is data of these files
+//! ([`catalogue`](crate::catalogue)). Up to format 3 the manifest listed the tables, or a second file beside it
+//! ([`additions`]).
 //!
 //! `format` is raised by every change that an older program would misread, also of segments and entries. A
 //! newer format is refused. An older one is upgraded, one function for each step. The last line and the place
@@ -18,18 +19,17 @@
 pub mod additions;
 mod mirror;
 
-use std::collections::HashSet;
 use std::fmt;
 use std::io::{Error, ErrorKind};
 use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 use seriatim_base::disk::{Disk, Opening};
-use seriatim_base::{Epoch, LayoutId, TableId, Tid};
-use seriatim_catalog::TableDef;
+use seriatim_base::{Epoch, Tid};
 
 use self::additions::{ADDITIONS, Base};
 use crate::batch::PAGE;
+use crate::catalogue::Catalogue;
 use crate::segment::SEGMENT_BYTES_MAX;
 use crate::{FORMAT, LogError, narrow};
 
@@ -43,7 +43,7 @@ pub(crate) const MANIFEST_NEW: &str = "MANIFEST.new";
 type Upgrade = fn(Value) -> Result<Value, String>;
 
 /// The upgrade from format `n` is at index `n - 1`.
-const UPGRADES: [Upgrade; FORMAT as usize - 1] = [without_ends, with_narrow_epochs];
+const UPGRADES: [Upgrade; FORMAT as usize - 1] = [without_ends, with_narrow_epochs, with_tables];
 
 /// The largest manifest, in bytes.
 pub const MANIFEST_BYTES_MAX: u64 = 256 << 20;
@@ -53,8 +53,6 @@ pub const INCARNATION_MAX: u64 = u32::MAX as u64;
 pub const LOGGERS_MAX: usize = 1 << 10;
 /// The most parts of a checkpoint. Each thread that writes it writes one.
 pub const PARTS_MAX: u32 = 1 << 16;
-/// Ids of tables and indexes, and ids of layouts, are below this.
-pub const TABLE_IDS_MAX: u32 = 1 << 20;
 /// Epochs are below this.
 const EPOCH_END: u64 = 1 << (Tid::BITS - Tid::COUNTER_BITS);
 
@@ -72,14 +70,9 @@ pub struct Manifest {
     pub incarnations: Vec<Incarnation>,
     /// The newest complete checkpoint.
     pub checkpoint: Option<Checkpoint>,
-    /// The tables, in order of creation.
-    pub tables: Vec<TableEntry>,
-    /// The meanings of the layout ids in log and checkpoint.
-    pub layouts: Vec<LayoutEntry>,
-    /// Above the id of every table and index that was ever created.
-    pub next_table: TableId,
-    /// Above the id of every layout that was ever created.
-    pub next_layout: LayoutId,
+    /// The tables of a directory of an older format, until they are in the catalogue. Rows of the catalogue replace
+    /// them one by one.
+    pub inherited: Option<Catalogue>,
 }
 
 /// 128 random bits that identify a database.
@@ -172,43 +165,8 @@ impl From<NotWritten> for LogError {
     }
 }
 
-/// A table.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct TableEntry {
-    /// Its id.
-    pub id: TableId,
-    /// Its declaration.
-    pub definition: TableDef,
-    /// The ids of its indexes, in order of declaration.
-    pub indexes: Vec<TableId>,
-    /// Whether its rows are void: it was replaced, or it will replace another table and is not complete. Its
-    /// declaration tells how to skip its rows in log and checkpoint. It stays in the manifest, as any segment may have
-    /// entries of it.
-    pub is_void: bool,
-}
-
-/// The meaning of a layout id.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct LayoutEntry {
-    /// The id.
-    pub id: LayoutId,
-    /// The table whose declared columns it describes.
-    pub table: TableId,
-}
-
 impl Manifest {
-    /// Makes table `new` valid and table `old` void.
-    ///
-    /// # Panics
-    /// If the manifest lacks one of them.
-    pub fn replace_table(&mut self, old: TableId, new: TableId) {
-        let at = |id| self.tables.iter().position(|table| table.id == id).expect("a table of the manifest");
-        let (old, new) = (at(old), at(new));
-        (self.tables[old].is_void, self.tables[new].is_void) = (true, false);
-        self.tables.swap(old, new);
-    }
-
-    /// Reads the manifest of a database directory, with the tables that were added since it was written. Returns
+    /// Reads the manifest of a database directory, in format 3 with the tables that were added to it. Returns
     /// `None` if no database was created there: the directory does not exist, or has no file of a database. The
     /// manifest of a new database is written before its first segment and checkpoint.
     ///
@@ -231,8 +189,9 @@ impl Manifest {
             let had_list = additions::is_there(disk, directory).map_err(reading())?;
             let bytes = read(disk, &path)?;
             let mut manifest = Manifest::decode(&bytes, &path)?;
+            let Some(inherited) = &mut manifest.inherited else { return Ok(Some(manifest)) };
             let base = Base::of(&bytes).expect("its last line is sound");
-            let added = additions::read(disk, directory, base, &mut manifest);
+            let added = additions::read(disk, directory, base, inherited);
             // Another process may have written a manifest with the tables of a list meanwhile. A list that began and
             // ended meanwhile need not be seen.
             let has_list = had_list || additions::is_there(disk, directory).map_err(reading())?;
@@ -282,7 +241,7 @@ impl Manifest {
         file.sync_data().map_err(unless_full)?;
         disk.rename(&new, &path).map_err(unless_full)?;
         disk.sync_dir(directory).map_err(lost)?;
-        // The list of new tables names another manifest, and is void. To remove it is not needed for safety.
+        // A list of new tables names another manifest, and is void. To remove it is not needed for safety.
         if additions::is_there(disk, directory).unwrap_or(false) {
             let _ = disk.remove_file(&directory.join(ADDITIONS));
         }
@@ -341,41 +300,7 @@ impl Manifest {
                 return Err(format!("the checkpoint has {} parts; {PARTS_MAX} are possible", checkpoint.parts));
             }
         }
-        let (tables, layouts) = (self.next_table.0, self.next_layout.0);
-        if tables > TABLE_IDS_MAX || layouts > TABLE_IDS_MAX {
-            return Err(format!(
-                "{tables} tables and indexes and {layouts} layouts were ever created; {TABLE_IDS_MAX} are possible"
-            ));
-        }
-        let tables: HashSet<TableId> = self.tables.iter().map(|table| table.id).collect();
-        let (mut names, mut ids) = (HashSet::new(), HashSet::new());
-        for table in &self.tables {
-            let definition = &table.definition;
-            definition.validate().map_err(|error| error.to_string())?;
-            let name = &definition.name;
-            if !table.is_void && !names.insert(name) {
-                return Err(format!("there are two tables `{name}`"));
-            }
-            if table.indexes.len() != definition.indexes.len() {
-                let (ids, indexes) = (table.indexes.len(), definition.indexes.len());
-                return Err(format!("table `{name}` has {indexes} indexes and {ids} ids for them"));
-            }
-            for id in std::iter::once(table.id).chain(table.indexes.iter().copied()) {
-                if !ids.insert(id) || id >= self.next_table {
-                    return Err(format!("table id {id} is used twice, or not below the next id"));
-                }
-            }
-        }
-        let mut layouts = HashSet::new();
-        for layout in &self.layouts {
-            if !layouts.insert(layout.id) || layout.id >= self.next_layout {
-                return Err(format!("layout id {} is used twice, or not below the next id", layout.id));
-            }
-            if !tables.contains(&layout.table) {
-                return Err(format!("layout {} is of table {}, which there is not", layout.id, layout.table));
-            }
-        }
-        Ok(())
+        self.inherited.as_ref().map_or(Ok(()), Catalogue::check)
     }
 
     fn check_incarnations(&self) -> Result<(), String> {
@@ -471,6 +396,22 @@ fn with_narrow_epochs(mut value: Value) -> Result<Value, String> {
         widen(checkpoint, "end_epoch", narrow::last)?;
     }
     Ok(value)
+}
+
+/// Upgrades from format 3 to 4, whose tables are not in the manifest.
+fn with_tables(mut value: Value) -> Result<Value, String> {
+    let manifest = value.as_object_mut().ok_or("it is not an object")?;
+    let mut inherited = serde_json::Map::new();
+    for name in ["tables", "layouts"] {
+        inherited.insert(name.to_owned(), manifest.remove(name).ok_or_else(|| format!("`{name}` is missing"))?);
+    }
+    for name in ["next_table", "next_layout"] {
+        manifest.remove(name).ok_or_else(|| format!("`{name}` is missing"))?;
+    }
+    match manifest.insert("inherited".to_owned(), inherited.into()) {
+        None => Ok(value),
+        Some(_) => Err("a manifest of format 3 has a field `inherited`".to_owned()),
+    }
 }
 
 /// Applies all upgrades from this format on.

@@ -53,9 +53,10 @@ use std::sync::{Mutex, PoisonError};
 use seriatim_base::disk::Disk;
 use seriatim_base::{Epoch, Tid};
 
-use self::log_scan::{Batch, Incarnation, LogScan};
+use self::log_scan::{Batch, LogScan};
 use self::partitioned::{Counts, Round, Scatter, Source};
 use crate::LogError;
+use crate::catalogue;
 use crate::entry::{self, Change};
 use crate::manifest::{self, Manifest};
 use crate::tables::Tables;
@@ -98,13 +99,14 @@ pub struct Replayed {
 #[derive(Debug)]
 pub struct Replay {
     scan: LogScan,
+    found: catalogue::Found,
     tables: Tables,
     begin: Epoch,
 }
 
 impl Replay {
-    /// Reads the header of every batch of a directory's log, and the last batch of each logger. Keeps about 100
-    /// bytes for each batch.
+    /// Reads the header of every batch of a directory's log, the last batch of each logger, and the catalogue. Keeps
+    /// about 100 bytes for each batch.
     ///
     /// # Errors
     /// [`LogError::Corrupt`] if something is missing or damaged before an intact batch, or if a durable batch
@@ -112,7 +114,7 @@ impl Replay {
     pub fn open(disk: &dyn Disk, directory: &Path, manifest: &Manifest) -> Result<Replay, LogError> {
         let scan = LogScan::of(disk, directory, manifest)?;
         scan.check(manifest)?;
-        Ok(Replay::new(scan, manifest))
+        Replay::new(disk, directory, scan, manifest)
     }
 
     /// As [`Replay::open`], for a database that may be in use: finds a state that a power cut meanwhile could
@@ -122,12 +124,24 @@ impl Replay {
     /// # Errors
     /// As [`Replay::open`]. A batch that is being written may look damaged, so look again before you report damage.
     pub fn look(disk: &dyn Disk, directory: &Path, manifest: &Manifest) -> Result<Replay, LogError> {
-        Ok(Replay::new(LogScan::while_written(disk, directory, manifest)?, manifest))
+        Replay::new(disk, directory, LogScan::while_written(disk, directory, manifest)?, manifest)
     }
 
-    fn new(scan: LogScan, manifest: &Manifest) -> Replay {
+    fn new(disk: &dyn Disk, directory: &Path, scan: LogScan, manifest: &Manifest) -> Result<Replay, LogError> {
         let begin = manifest.checkpoint.as_ref().map_or(Epoch(0), |checkpoint| checkpoint.begin_epoch);
-        Replay { scan, tables: Tables::new(manifest), begin }
+        let found = catalogue::find(disk, directory, manifest, &scan)?;
+        let tables = Tables::new(&found.catalogue);
+        Ok(Replay { scan, found, tables, begin })
+    }
+
+    /// The catalogue, as it is at the end of the log.
+    pub fn catalogue(&self) -> &catalogue::Found {
+        &self.found
+    }
+
+    /// The layouts of the catalogue.
+    pub fn tables(&self) -> &Tables {
+        &self.tables
     }
 
     /// The newest durable epoch: of the last incarnation with a log, or the one that the manifest states.
@@ -240,14 +254,6 @@ struct Planner {
     begun: bool,
 }
 
-impl Log<'_> {
-    fn incarnation_of(&self, batch: usize) -> &Incarnation {
-        let incarnations = &self.replay.scan.incarnations;
-        let after = incarnations.partition_point(|incarnation| incarnation.batches.start <= batch);
-        &incarnations[after - 1]
-    }
-}
-
 impl Source for Log<'_> {
     /// Takes batches from the logger that lags most. Once all loggers have closed an epoch in the taken
     /// batches, all its entries have been read. Then it and earlier epochs can be applied.
@@ -285,12 +291,10 @@ impl Source for Log<'_> {
     }
 
     fn decode(&self, task: usize, buffer: &mut Vec<u8>, scatter: &mut Scatter<'_>) -> Result<(), LogError> {
-        let Replay { scan, tables, begin } = self.replay;
-        let durable = self.incarnation_of(task).durable;
+        let Replay { scan, tables, begin, .. } = self.replay;
         scan.read(self.disk, task, buffer)?;
         scan.each_group(task, buffer, |group| {
-            let epoch = group.tid.epoch();
-            if epoch < *begin || epoch > durable {
+            if !scan.counts(task, group.tid.epoch(), *begin) {
                 return Ok(());
             }
             for entry in group.entries(tables) {

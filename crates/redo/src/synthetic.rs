@@ -10,12 +10,13 @@ use seriatim_base::{ColumnId, Epoch, LayoutId, TableId, Tid};
 use seriatim_catalog::wire::RowWire;
 use seriatim_catalog::{ColumnDef, ColumnType, Key, Layout, NoOutOfLine, RowRef, RowWriter, TableDef, Value};
 
-use crate::LogError;
 use crate::batch::{self, Header, Link, PAGE, Salt, padded};
+use crate::catalogue::{Catalogue, LayoutEntry, TableEntry};
 use crate::entry::{Change, GroupWriter};
-use crate::manifest::{DatabaseId, Incarnation, LayoutEntry, Manifest, TableEntry};
+use crate::manifest::{DatabaseId, Incarnation, Manifest};
 use crate::replay::{Apply, Outcome, Version};
 use crate::segment::{self, Name};
+use crate::{LogError, Tables};
 
 pub(crate) const LAYOUT: LayoutId = LayoutId(40);
 pub(crate) const TABLE: TableId = TableId(7);
@@ -153,10 +154,10 @@ impl Database {
             database: DATABASE,
             incarnations: Vec::new(),
             checkpoint: None,
-            tables: vec![TableEntry { id: TABLE, definition, indexes: Vec::new(), is_void: false }],
-            layouts: vec![LayoutEntry { id: LAYOUT, table: TABLE }],
-            next_table: TableId(8),
-            next_layout: LayoutId(41),
+            inherited: Some(Catalogue {
+                tables: vec![TableEntry { id: TABLE, definition, indexes: Vec::new(), position: 0, is_void: false }],
+                layouts: vec![LayoutEntry { id: LAYOUT, table: TABLE }],
+            }),
         };
         let directory = PathBuf::from("/db");
         let disk = FaultyDisk::new(seed);
@@ -181,6 +182,11 @@ impl Database {
             self.logs.insert((number, logger), Log { sequence: 0, offset: 0, number: 1, newest: Epoch(0) });
             self.roll(number, logger);
         }
+    }
+
+    /// The layouts of its tables.
+    pub(crate) fn tables(&self) -> Tables {
+        Tables::new(self.manifest.inherited.as_ref().expect("its tables"))
     }
 
     pub(crate) fn segment(&self, incarnation: u64, logger: u32, sequence: u64) -> PathBuf {
@@ -217,6 +223,18 @@ impl Database {
         commits: &[(Tid, Vec<Write>)],
     ) -> (PathBuf, u64) {
         let (payload, groups) = self.accounts.payload(commits);
+        let newest = commits.iter().map(|(tid, _)| tid.epoch()).max().unwrap_or_default();
+        self.payload((incarnation, logger), [closed, durable].map(Epoch), newest, (&payload, groups, false))
+    }
+
+    /// Writes and flushes a batch of this payload, its groups, and whether some are of the catalogue.
+    pub(crate) fn payload(
+        &mut self,
+        (incarnation, logger): (u64, u32),
+        [closed, durable]: [Epoch; 2],
+        newest: Epoch,
+        (payload, groups, has_catalogue): (&[u8], u32, bool),
+    ) -> (PathBuf, u64) {
         let log = &self.logs[&(incarnation, logger)];
         if log.offset as usize + padded(batch::HEADER_BYTES + payload.len()) > 63 * PAGE {
             self.roll(incarnation, logger);
@@ -225,17 +243,18 @@ impl Database {
         let header = Header {
             number: log.number,
             incarnation,
-            closed: Epoch(closed),
-            durable: Epoch(durable),
-            newest: commits.iter().map(|(tid, _)| tid.epoch()).max().unwrap_or_default(),
+            closed,
+            durable,
+            newest,
             newest_before: log.newest,
             groups,
+            has_catalogue,
             payload_bytes: payload.len() as u32,
-            payload_crc: crc32fast::hash(&payload),
+            payload_crc: crc32fast::hash(payload),
         };
         let name = Name { incarnation, logger, sequence: log.sequence };
         let mut bytes = header.encode(salt(name)).to_vec();
-        bytes.extend_from_slice(&payload);
+        bytes.extend_from_slice(payload);
         let offset = log.offset;
         log.number += 1;
         log.newest = log.newest.max(header.newest);

@@ -1,15 +1,15 @@
-//! The tables of a manifest, as recovery needs them: the table of each layout, and the encoding of its rows.
+//! The tables of a catalogue, as recovery needs them: the table of each layout, and the encoding of its rows.
 
 use std::collections::HashMap;
 
 use seriatim_base::{LayoutId, TableId};
-use seriatim_catalog::Layout;
 use seriatim_catalog::wire::RowWire;
+use seriatim_catalog::{Layout, TableDef};
 
+use crate::catalogue::{self, Catalogue, TableEntry};
 use crate::entry::Layouts;
-use crate::manifest::{Manifest, TableEntry};
 
-/// The layouts of a manifest.
+/// The layouts of a catalogue, and its own.
 #[derive(Clone, Debug)]
 pub struct Tables {
     /// By layout id.
@@ -17,15 +17,16 @@ pub struct Tables {
 }
 
 impl Tables {
-    /// The layouts of a manifest that has passed [`Manifest::check`], as every manifest does that was read.
-    pub fn new(manifest: &Manifest) -> Tables {
-        let by_id: HashMap<TableId, &TableEntry> = manifest.tables.iter().map(|table| (table.id, table)).collect();
-        let layouts = manifest.layouts.iter().filter_map(|layout| {
+    /// The layouts of a catalogue that has passed [`Catalogue::check`], as every catalogue does that was read.
+    pub fn new(of: &Catalogue) -> Tables {
+        let by_id: HashMap<TableId, &TableEntry> = of.tables.iter().map(|table| (table.id, table)).collect();
+        let rows = |definition: &TableDef| RowWire::new(definition, &Layout::stored(definition));
+        let layouts = of.layouts.iter().filter_map(|layout| {
             let table = by_id.get(&layout.table)?;
-            let columns = Layout::stored(&table.definition);
-            Some((layout.id, table.id, RowWire::new(&table.definition, &columns)))
+            Some((layout.id, table.id, rows(&table.definition)))
         });
-        let mut layouts: Box<[_]> = layouts.collect();
+        let own = (catalogue::LAYOUT, catalogue::TABLE, rows(&catalogue::definition()));
+        let mut layouts: Box<[_]> = layouts.chain([own]).collect();
         layouts.sort_unstable_by_key(|(id, ..)| *id);
         Tables { layouts }
     }

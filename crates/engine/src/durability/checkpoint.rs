@@ -31,7 +31,7 @@ use crate::table::TableSet;
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Checkpoint {
-    /// Rows written; rows that changed since it began are in the log instead.
+    /// Rows of tables written; rows that changed since it began are in the log instead.
     pub rows: u64,
     /// Bytes on disk, compressed.
     pub bytes: u64,
@@ -89,7 +89,7 @@ fn take_alone(inner: &Inner, persistence: &Persistence, limits: Limits<'_>) -> R
     delete_unnamed(persistence);
     let reserve = &persistence.home().reserve;
     let write = || write(inner, persistence, limits).inspect_err(|_| delete_unnamed(persistence));
-    let (begin, complete) = loop {
+    let (begin, complete, rows) = loop {
         match write() {
             // A checkpoint frees more space than it takes. The reserve of an opening is used last: an opening after a
             // power cut finds that space in the remains of the checkpoint.
@@ -109,11 +109,12 @@ fn take_alone(inner: &Inner, persistence: &Persistence, limits: Limits<'_>) -> R
     // The checkpoint is valid now: nothing below can make it fail.
     let deleted = delete_superfluous(persistence, begin);
     reserve.fill();
-    Ok(Checkpoint { rows: complete.rows, bytes: complete.bytes, duration: began.elapsed(), deleted })
+    Ok(Checkpoint { rows, bytes: complete.bytes, duration: began.elapsed(), deleted })
 }
 
-/// Writes a checkpoint that the manifest does not name yet. Returns also the epoch in which it begins.
-fn write(inner: &Inner, persistence: &Persistence, limits: Limits<'_>) -> Result<(Epoch, Complete), StorageError> {
+/// Writes a checkpoint that the manifest does not name yet. Returns also the epoch in which it begins, and the number
+/// of its rows without those of the catalogue.
+fn write(inner: &Inner, persistence: &Persistence, limits: Limits<'_>) -> Result<(Epoch, Complete, u64), StorageError> {
     let home = persistence.home();
     if persistence.are_epochs_far() {
         persistence.record()?;
@@ -136,10 +137,11 @@ fn write(inner: &Inner, persistence: &Persistence, limits: Limits<'_>) -> Result
     if inner.options.log_fault == seriatim_redo::LogFault::DeleteEarly {
         persistence.log().delete_before(begin)?;
     }
-    Ok((begin, writer.finish(parts, end)?))
+    let rows = parts.iter().map(|part| part.rows - part.catalogue_rows).sum();
+    Ok((begin, writer.finish(parts, end)?, rows))
 }
 
-/// Writes the rows of all tables; each thread writes a part.
+/// Writes the rows of the catalogue and of all tables; each thread writes a part.
 fn write_rows(
     inner: &Inner,
     persistence: &Persistence,
@@ -147,23 +149,23 @@ fn write_rows(
     begin: Epoch,
     limits: Limits<'_>,
 ) -> Result<Vec<PartTotals>, StorageError> {
+    let catalogue = inner.catalogue().ok_or(StorageError::Forked)?;
+    let own = [(&*catalogue.set, Rows::new(&catalogue.set.primary))];
     let sets = inner.sets();
     let tables: Vec<(&TableSet, Rows<'_>)> = sets.iter().map(|set| (&**set, Rows::new(&set.primary))).collect();
     let (log_bytes, late_after) = (log_bytes(persistence), limits.late_after.max(1));
-    let work = |part: usize, _| -> Result<PartTotals, StorageError> {
+    let work = |number: usize, _| -> Result<PartTotals, StorageError> {
         let core = inner.environment.core().ok_or_else(|| StorageError::Stopped(NO_WORKER.to_owned()))?;
         let mut walker = Walker::new(inner.protocol.as_ref(), core);
-        let part = writer.part(part as u32)?;
+        let part = writer.part(number as u32)?;
         let throttle = Throttle::new(limits);
         let mut filling = Filling { part, wire: None, begin, throttle, log_bytes, late_after, persistence };
-        for (set, rows) in &tables {
-            filling.wire = set.primary.wire.as_deref();
-            while walker.chunk_in_pieces(rows, &mut filling)? {
-                filling.rest(Duration::ZERO)?;
-                #[cfg(feature = "test-support")]
-                crate::test_support::after_chunk();
-            }
+        if number == 0 {
+            filling.part.set_catalogue(true)?;
+            filling.take_all(&mut walker, &own)?;
+            filling.part.set_catalogue(false)?;
         }
+        filling.take_all(&mut walker, &tables)?;
         filling.part.finish()
     };
     thread::crew(inner.options.helpers(), work).into_iter().collect()
@@ -183,7 +185,20 @@ struct Filling<'c> {
     persistence: &'c Persistence,
 }
 
-impl Filling<'_> {
+impl<'c> Filling<'c> {
+    /// Writes the rows of these tables that no other thread writes.
+    fn take_all(&mut self, walker: &mut Walker<'_>, tables: &[(&'c TableSet, Rows<'_>)]) -> Result<(), StorageError> {
+        for (set, rows) in tables {
+            self.wire = set.primary.wire.as_deref();
+            while walker.chunk_in_pieces(rows, self)? {
+                self.rest(Duration::ZERO)?;
+                #[cfg(feature = "test-support")]
+                crate::test_support::after_chunk();
+            }
+        }
+        Ok(())
+    }
+
     /// Pauses, to leave processors and disk to transactions.
     fn rest(&mut self, ahead: Duration) -> Result<(), StorageError> {
         let haste = || 1 + log_bytes(self.persistence).saturating_sub(self.log_bytes) / self.late_after;

@@ -1,15 +1,16 @@
 //! Changes the clustering of a table while the database is open: its rows are copied into a table of the new
 //! declaration.
 //!
-//! Ordinary transactions insert the rows into a table that the manifest lists as void. When all of them are
-//! durable, one write of the manifest makes the new table valid in place of the old one. So after a power cut
-//! one of the two is valid, with all rows. Recovery skips entries of a void table in log and checkpoint, by its
-//! declaration, which the manifest keeps.
+//! Ordinary transactions insert the rows into a table that is void in the catalogue. Then one transaction on the
+//! catalogue makes the new table valid in place of the old one. It commits in the epoch of the last row or a later one.
+//! So after a power cut one of the two is valid, with all rows. Recovery skips entries of a void table in log and
+//! checkpoint, by its declaration, which the catalogue keeps.
 
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
+use seriatim_base::Epoch;
 use seriatim_catalog::Key;
 use seriatim_txn::{Mode, RowPtr};
 
@@ -24,8 +25,8 @@ use crate::table::TableSet;
 use crate::tx::{Origin, TxCore};
 use crate::{Runner, TransactionOptions};
 
-/// Replaces the old table by the new one, which is empty and void in the manifest. No checkpoint may be taken
-/// meanwhile, and neither table may be in use.
+/// Replaces the old table by the new one, which is empty and void in the catalogue. No checkpoint may be taken
+/// meanwhile, and neither table may be in use. It is durable with the returned epoch.
 ///
 /// # Errors
 /// No memory; an error of the file system. The old table is then unchanged.
@@ -35,22 +36,24 @@ pub(crate) fn convert(
     persistence: &Persistence,
     old: &TableSet,
     new: &TableSet,
-) -> Result<(), SchemaError> {
+) -> Result<Epoch, SchemaError> {
     // Deferred additions belong to the old table.
     drop(inner.environment.epochs.windows().close());
-    let of_storage = SchemaError::storage;
     let each_row = |set: &TableSet, act: &Act<'_>| each_row(inner, open, persistence, set, act);
     let copied = each_row(old, &|tx, _, row| tx.insert_values(new, &DynRow::new(old, row).values()));
     let copied = copied.map_err(|failed| match failed {
         Failed::Transact(TransactError::OutOfMemory { held, .. }) => SchemaError::OutOfMemory { held },
         Failed::Transact(error) => {
-            of_storage(StorageError::io(format!("converting table {}", old.definition.name))(io::Error::other(error)))
+            let converting = StorageError::io(format!("converting table {}", old.definition.name));
+            SchemaError::storage(converting(io::Error::other(error)))
         }
         Failed::Stuck => unreachable!("no transaction commits to the table"),
     });
     let converted = copied.and_then(|()| {
-        persistence.record().map_err(of_storage)?;
-        persistence.change(|manifest| manifest.replace_table(old.primary.id, new.primary.id)).map_err(of_storage)
+        super::catalogue::change(inner, open, |rows| {
+            rows.set_void(old, true)?;
+            rows.set_void(new, false)
+        })
     });
     // Deletes the rows of the table that is not valid, to free their memory. Rows that cannot be deleted stay
     // until the database is closed.

@@ -9,6 +9,7 @@
 //! [`log::CommitLog`] encodes the writes that the protocol reports. [`pending::Pending`] withholds the result
 //! until [`Durability`] permits its return.
 
+mod catalogue;
 mod checkpoint;
 mod checkpointer;
 mod clean;
@@ -30,6 +31,7 @@ mod rows;
 mod tests;
 mod throttle;
 
+pub(crate) use catalogue::{Rows as CatalogueRows, change as change_catalogue, settle as settle_catalogue};
 pub use checkpoint::Checkpoint;
 pub(crate) use checkpoint::take as take_checkpoint;
 pub(crate) use checkpointer::{OpenHandle, look as look_for_checkpoint};

@@ -18,22 +18,19 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use seriatim_base::disk::{self, DirectoryState, Disk, DiskHold, DiskLock, Locking, sticky_errors};
-use seriatim_base::{Epoch, LayoutId, TableId, rng};
-use seriatim_redo::manifest::additions::{ADDITIONS, Additions, INDENTATION};
-use seriatim_redo::manifest::{
-    DatabaseId, Incarnation, LayoutEntry, LogEnd, MANIFEST, Manifest, NotWritten, TableEntry,
-};
+use seriatim_base::{Epoch, rng};
+use seriatim_redo::catalogue::Found;
+use seriatim_redo::manifest::additions::{ADDITIONS, INDENTATION};
+use seriatim_redo::manifest::{DatabaseId, Incarnation, LogEnd, MANIFEST, Manifest, NotWritten};
 use seriatim_redo::{Log, LogError, LogOptions, LogStart, Logger, Writer, checkpoint, segment};
 use seriatim_txn::UNSAID_MAX;
 
 use super::epochs_left::{self, is_at_limit};
-use super::recover::{Ends, Recovery, Source, look, recover};
+use super::recover::{Ends, Recovery, Source, look, new_tables, recover};
 use super::reserve::Reserve;
 use crate::engine::{Foundation, Tables};
 use crate::error::{OpenError, StorageError};
 use crate::settings::{DatabaseLocation, Settings};
-use crate::table::TableSet;
-use crate::table_ids;
 
 /// The name of the file that is locked while a database is open.
 const LOCK: &str = "LOCK";
@@ -44,10 +41,8 @@ pub(crate) struct Home {
     pub(crate) disk: Arc<dyn Disk>,
     /// The canonical path at the opening, by which the disk holds the directory.
     pub(crate) directory: PathBuf,
-    /// The contents of the manifest's file, and of the list of new tables.
+    /// The contents of the manifest's file.
     manifest: Mutex<Manifest>,
-    /// The list of new tables, if it is in use. Locked after `manifest`.
-    additions: Mutex<Option<Additions>>,
     pub(super) reserve: Reserve,
     /// `None` once the database is closed.
     locks: Mutex<Option<Locks>>,
@@ -129,6 +124,8 @@ pub(crate) struct Opened {
     pub(crate) tables: Tables,
     /// The recovery; `None` if the directory was new.
     pub(crate) recovery: Option<Recovery>,
+    /// The catalogue that was recovered.
+    pub(crate) catalogue: Found,
     /// `None` if the directory was opened for inspection.
     pub(crate) log: Option<OpenLog>,
 }
@@ -212,16 +209,16 @@ pub(crate) fn open(
             (manifest, None)
         }
     };
-    let (tables, recovery, ends) = match recovered {
+    let (tables, recovery, catalogue, ends) = match recovered {
         Some(recovered) => {
             let mut recovery = recovered.recovery;
             recovery.notices.extend(epochs_left::notice(recovered.ends.newest));
-            recovery.notices.extend(table_ids::warning(recovered.tables.ids));
-            (recovered.tables, Some(recovery), recovered.ends)
+            recovery.notices.extend(recovered.tables.ids.warning());
+            (recovered.tables, Some(recovery), recovered.catalogue, recovered.ends)
         }
-        None => (Tables::default(), None, Ends::of_nothing()),
+        None => (new_tables(foundation)?, None, Found::default(), Ends::of_nothing()),
     };
-    let Some(mut locks) = locks else { return Ok(Opened { tables, recovery, log: None }) };
+    let Some(mut locks) = locks else { return Ok(Opened { tables, recovery, catalogue, log: None }) };
     // Snapshots were read and reported that are not on the disk.
     let are_told = foundation.environment.epochs.snapshots().end_epochs() && recovery.is_some();
     let first_epoch = Epoch(ends.newest.0 + 1 + if are_told { UNSAID_MAX } else { 0 });
@@ -291,11 +288,10 @@ pub(crate) fn open(
         disk: Arc::clone(disk),
         directory: directory.clone(),
         manifest: Mutex::new(manifest),
-        additions: Mutex::default(),
         reserve,
         locks: Mutex::new(Some(locks)),
     };
-    Ok(Opened { tables, recovery, log: Some(OpenLog { home, log, loggers, writers }) })
+    Ok(Opened { tables, recovery, catalogue, log: Some(OpenLog { home, log, loggers, writers }) })
 }
 
 /// How long a transaction waits for a disk that is behind, before it begins.
@@ -307,10 +303,7 @@ fn empty() -> Manifest {
         database: DatabaseId(u128::from(rng::entropy()) << 64 | u128::from(rng::entropy())),
         incarnations: Vec::new(),
         checkpoint: None,
-        tables: Vec::new(),
-        layouts: Vec::new(),
-        next_table: TableId(0),
-        next_layout: LayoutId(0),
+        inherited: None,
     }
 }
 
@@ -395,7 +388,7 @@ fn created(disk: &dyn Disk, directory: &Path) -> Result<PathBuf, OpenError> {
 impl Opened {
     /// A database in memory.
     pub(crate) fn in_memory() -> Opened {
-        Opened { tables: Tables::default(), recovery: None, log: None }
+        Opened { tables: Tables::default(), recovery: None, catalogue: Found::default(), log: None }
     }
 }
 
@@ -405,30 +398,9 @@ impl Home {
         self.manifest.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Writes this as the manifest, which lists all tables.
+    /// Writes this as the manifest.
     pub(super) fn write(&self, manifest: &Manifest) -> Result<(), NotWritten> {
-        let mut additions = self.additions();
-        manifest.write(self.disk.as_ref(), &self.directory)?;
-        // Before this, the list has tables that no other file names.
-        *additions = None;
-        Ok(())
-    }
-
-    /// Adds the tables and layouts of this manifest from these positions on to the list of new tables. Returns whether
-    /// it did: otherwise the manifest has to be written. The list ends when that is written.
-    pub(super) fn append(&self, manifest: &Manifest, tables: usize, layouts: usize) -> Result<bool, NotWritten> {
-        let mut additions = self.additions();
-        if additions.is_none() {
-            *additions = Additions::begin(self.disk.as_ref(), &self.directory)?;
-        }
-        match additions.as_mut().filter(|additions| !additions.is_long()) {
-            Some(additions) => additions.append(manifest, tables, layouts),
-            None => Ok(false),
-        }
-    }
-
-    fn additions(&self) -> MutexGuard<'_, Option<Additions>> {
-        self.additions.lock().unwrap_or_else(PoisonError::into_inner)
+        manifest.write(self.disk.as_ref(), &self.directory)
     }
 
     /// Lets others open the directory. Nothing in it changes from here on.
@@ -449,17 +421,4 @@ impl Home {
         }
         self.reserve.supply(|| self.write(&manifest))
     }
-}
-
-/// Adds a new table, whose rows count unless `is_void`.
-pub(super) fn add_table(manifest: &mut Manifest, set: &TableSet, is_void: bool) {
-    let id = set.primary.id;
-    let indexes: Vec<TableId> = set.indexes.iter().map(|index| index.table.id).collect();
-    // Another table may have been made since this one's id was given out.
-    manifest.next_table = manifest.next_table.max(TableId(id.0 + 1 + indexes.len() as u32));
-    if let Some(wire) = &set.primary.wire {
-        manifest.layouts.push(LayoutEntry { id: wire.layout, table: id });
-        manifest.next_layout = manifest.next_layout.max(LayoutId(wire.layout.0 + 1));
-    }
-    manifest.tables.push(TableEntry { id, definition: set.definition.clone(), indexes, is_void });
 }

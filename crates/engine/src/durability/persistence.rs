@@ -22,7 +22,6 @@ use super::log::WholeBefore;
 use super::open::{BACKLOG_WAIT_MAX, Home, OpenLog};
 use crate::engine::{Foundation, Inner};
 use crate::settings::Settings;
-use crate::table::TableSet;
 use crate::{CloseError, LogStatistics, TransactError};
 
 /// The dependency of a result: it is returned when this epoch is durable. Epoch zero: no dependency.
@@ -284,7 +283,7 @@ impl Persistence {
     }
 
     /// Makes the loggers end the epoch, and waits until it is durable, the disk is full, or the database is closed.
-    pub(super) fn wait_for(&self, epoch: Epoch) -> Result<(), LogError> {
+    pub(crate) fn wait_for(&self, epoch: Epoch) -> Result<(), LogError> {
         self.wait_for_at_most(epoch, None).map(drop)
     }
 
@@ -412,7 +411,6 @@ impl Persistence {
     pub(crate) fn manifest_now(&self) -> Manifest {
         let manifest = self.home.manifest();
         let mut now = manifest.clone();
-        // Under the manifest's lock: the log has no entries of later tables.
         let (recorded, ends) = self.log.recorded();
         if let Some(current) = now.incarnations.last_mut() {
             (current.durable_epoch, current.ends) = (Some(recorded), ends);
@@ -432,27 +430,6 @@ impl Persistence {
         self.write(&mut changed)?;
         *manifest = changed;
         // It may have been moved or removed since.
-        self.log.check_in_place()
-    }
-
-    /// Adds new tables, whose rows count unless `are_void`: durable when this returns. Writes no more than these, on
-    /// average, however many there are.
-    ///
-    /// # Errors
-    /// As [`Persistence::change`].
-    pub(crate) fn add_tables(&self, sets: &[Arc<TableSet>], are_void: bool) -> Result<(), LogError> {
-        let mut manifest = self.manifest_to_change()?;
-        let (tables, layouts) = (manifest.tables.len(), manifest.layouts.len());
-        let next = (manifest.next_table, manifest.next_layout);
-        sets.iter().for_each(|set| super::open::add_table(&mut manifest, set, are_void));
-        let appended = self.stop_unless_whole(self.home.append(&manifest, tables, layouts));
-        let added = appended.and_then(|appended| if appended { Ok(()) } else { self.write(&mut manifest) });
-        if added.is_err() {
-            manifest.tables.truncate(tables);
-            manifest.layouts.truncate(layouts);
-            (manifest.next_table, manifest.next_layout) = next;
-        }
-        added?;
         self.log.check_in_place()
     }
 

@@ -12,10 +12,11 @@ use std::time::Duration;
 use seriatim_base::clock::Instant;
 use seriatim_base::disk::Disk;
 use seriatim_base::{Epoch, LayoutId, TableId, thread};
-use seriatim_catalog::RowWriter;
 use seriatim_catalog::wire::DecodeError;
+use seriatim_catalog::{RowWriter, TableDef};
 #[cfg(feature = "canary")]
 use seriatim_redo::LogFault;
+use seriatim_redo::catalogue::{self, Catalogue, Found};
 use seriatim_redo::manifest::{Incarnation, Manifest};
 use seriatim_redo::replay::{Apply, Outcome, Replay, Version};
 use seriatim_redo::{checkpoint, entry};
@@ -28,6 +29,7 @@ use crate::error::{OpenError, StorageError};
 use crate::protocol::OpenProtocol;
 use crate::settings::Settings;
 use crate::table::TableSet;
+use crate::table_ids::TableIds;
 
 /// The result of a recovery.
 #[derive(Clone, Debug, Default)]
@@ -42,7 +44,7 @@ pub struct Recovery {
     pub checkpoint_rows: u64,
     /// Bytes of log read.
     pub log_bytes: u64,
-    /// Entries of the log applied.
+    /// Entries of the log applied, without those of the catalogue.
     pub entries: u64,
     /// Rows entered into secondary indexes.
     pub indexed_rows: u64,
@@ -81,6 +83,7 @@ pub(super) struct Source<'d> {
 /// The restored tables and where the log ends.
 pub(super) struct Recovered {
     pub(super) tables: Tables,
+    pub(super) catalogue: Found,
     pub(super) recovery: Recovery,
     pub(super) ends: Ends,
 }
@@ -111,7 +114,7 @@ pub(super) fn recover(
         replay.forget_log();
     }
     let rows_max = replay.bytes().saturating_add(checkpoint::bytes_found(disk, directory, manifest));
-    let tables = make_tables(foundation, manifest, rows_max, &mut cores[0])?;
+    let tables = make_tables(foundation, &replay.catalogue().catalogue, rows_max, &mut cores[0])?;
     #[cfg_attr(not(feature = "canary"), expect(unused_mut, reason = "a canary changes it"))]
     let mut applier = Applier::new(foundation, &tables, cores);
     #[cfg(feature = "canary")]
@@ -121,7 +124,7 @@ pub(super) fn recover(
     let told = |phase, total| move |done| options.on_recovery.report(phase, done, Some(total));
     let checkpoint_bytes = manifest.checkpoint.as_ref().map_or(0, |checkpoint| checkpoint.bytes);
     let progress = told(RecoveryPhase::Checkpoint, checkpoint_bytes);
-    let loaded = checkpoint::load(disk, directory, manifest, threads, &applier, &progress)?;
+    let loaded = checkpoint::load(disk, directory, manifest, replay.tables(), threads, &applier, &progress)?;
     // The headers of files were not counted.
     progress(checkpoint_bytes);
     let progress = told(RecoveryPhase::Log, replay.bytes());
@@ -139,14 +142,14 @@ pub(super) fn recover(
         durable_snapshot: foundation.environment.epochs.snapshots().made_by_end_of(replay.durable()),
         checkpoint_rows: loaded.rows,
         log_bytes: replayed.bytes,
-        entries: replayed.versions,
+        entries: replayed.versions.saturating_sub(replay.catalogue().entries),
         indexed_rows: 0,
         duration: began.elapsed(),
         notices: replay.torn().iter().map(ToString::to_string).collect(),
     };
     let incarnations = replay.ended_incarnations(manifest);
     let ends = Ends { durable: replay.durable(), newest: replay.newest(), incarnations };
-    Ok(Recovered { tables, recovery, ends })
+    Ok(Recovered { tables, catalogue: replay.catalogue().clone(), recovery, ends })
 }
 
 /// The place of the damage that an error reports.
@@ -192,31 +195,45 @@ pub(super) fn look(
 /// The largest capacity of a table when its number of rows is unknown.
 const CAPACITY_UNSEEN: u64 = 1 << 20;
 
-/// Makes the tables of the manifest, empty. Their capacity is a hint, and costs memory. If the hint exceeds
-/// `rows_max`, which is an upper bound of the rows, the tables are made small, and grow.
+/// The tables of a database without any: the catalogue's own.
+///
+/// # Errors
+/// No memory.
+pub(super) fn new_tables(foundation: &Foundation) -> Result<Tables, OpenError> {
+    let mut core = foundation.environment.core().ok_or_else(|| OpenError::Invalid(NO_WORKER.to_owned()))?;
+    make_tables(foundation, &Catalogue::default(), 0, &mut core)
+}
+
+/// Makes the tables of the catalogue and its own, empty. Their capacity is a hint, and costs memory. If the hint
+/// exceeds `rows_max`, which is an upper bound of the rows, the tables are made small, and grow.
 fn make_tables(
     foundation: &Foundation,
-    manifest: &Manifest,
+    catalogue: &Catalogue,
     rows_max: u64,
     core: &mut Core,
 ) -> Result<Tables, OpenError> {
     let capacity_max = usize::try_from(rows_max.max(CAPACITY_UNSEEN)).unwrap_or(usize::MAX);
-    let mut tables = Tables { ids: manifest.next_table.0, ..Tables::default() };
+    let mut make = |definition: TableDef, id, position| {
+        let name = definition.name.clone();
+        let set = TableSet::new(foundation, definition, id, position, core);
+        set.map(Arc::new).map_err(|error| OpenError::Memory(format!("for table {name:?}: {error}")))
+    };
+    let own = make(catalogue::definition(), catalogue::TABLE, 0)?;
+    let ids = TableIds::of(&catalogue.tables);
+    let mut tables = Tables { ids, catalogue: Some(own), ..Tables::default() };
     let layouts: HashMap<TableId, LayoutId> =
-        manifest.layouts.iter().rev().map(|layout| (layout.table, layout.id)).collect();
-    for entry in manifest.tables.iter().filter(|entry| !entry.is_void) {
+        catalogue.layouts.iter().rev().map(|layout| (layout.table, layout.id)).collect();
+    for entry in catalogue.tables.iter().filter(|entry| !entry.is_void) {
         let name = &entry.definition.name;
         let consecutive = entry.indexes.iter().zip(entry.id.0 + 1..).all(|(index, id)| index.0 == id);
         if !consecutive || layouts.get(&entry.id) != Some(&LayoutId(entry.id.0)) {
             return Err(OpenError::Invalid(format!(
-                "the manifest gives table {name:?} ids that this version never gives"
+                "the catalogue gives table {name:?} ids that this version never gives"
             )));
         }
         let mut definition = entry.definition.clone();
         definition.capacity = definition.capacity.min(capacity_max);
-        let set = TableSet::new(foundation, definition, entry.id, core);
-        let set = set.map_err(|error| OpenError::Memory(format!("for table {name:?}: {error}")))?;
-        tables.sets.push(Arc::new(set));
+        tables.sets.push(make(definition, entry.id, entry.position)?);
     }
     Ok(tables)
 }
@@ -224,7 +241,7 @@ fn make_tables(
 /// Puts versions into tables.
 struct Applier<'f> {
     protocol: &'f dyn OpenProtocol,
-    /// By table id.
+    /// By table id. The last is the catalogue's own, whose id is above all others.
     tables: Vec<Option<&'f Table>>,
     /// One for each thread that applies.
     hands: Vec<Mutex<ApplierThread>>,
@@ -235,19 +252,24 @@ struct Applier<'f> {
 /// The state of a thread that applies versions.
 struct ApplierThread {
     core: Core,
-    /// By table id: the leaf used last.
+    /// By [`slot`]: the leaf used last.
     leaf_hints: Vec<LeafHint>,
-    /// By table id: whether it deleted a row.
+    /// By [`slot`]: whether it deleted a row.
     deleted: Vec<bool>,
+}
+
+/// The place of a table in lists of so many, of which the last is of the catalogue's own table.
+pub(super) fn slot(table: TableId, count: usize) -> usize {
+    if table == catalogue::TABLE { count - 1 } else { table.index() }
 }
 
 impl<'f> Applier<'f> {
     fn new(foundation: &'f Foundation, tables: &'f Tables, cores: Vec<Core>) -> Applier<'f> {
-        let mut by_id: Vec<Option<&Table>> = vec![None; tables.ids as usize];
-        for set in &tables.sets {
-            by_id[set.primary.id.index()] = Some(&set.primary);
+        let count = tables.ids.end() + 1;
+        let mut by_id: Vec<Option<&Table>> = vec![None; count];
+        for set in tables.sets.iter().chain(&tables.catalogue) {
+            by_id[slot(set.primary.id, count)] = Some(&set.primary);
         }
-        let count = by_id.len();
         let hand =
             |core| ApplierThread { core, leaf_hints: vec![LeafHint::default(); count], deleted: vec![false; count] };
         let hands = cores.into_iter().map(hand).map(Mutex::new).collect();
@@ -262,7 +284,7 @@ impl<'f> Applier<'f> {
 
     /// The table of a version, unless its rows do not count.
     fn counting_table(&self, version: &Version<'_>) -> Option<&'f Table> {
-        self.tables.get(version.table.index()).copied().flatten()
+        self.tables.get(slot(version.table, self.tables.len())).copied().flatten()
     }
 
     fn table(&self, version: &Version<'_>) -> &'f Table {
@@ -273,7 +295,8 @@ impl<'f> Applier<'f> {
     fn finish(self) {
         let hands = self.hands.into_iter().map(|hand| hand.into_inner().unwrap_or_else(PoisonError::into_inner));
         let hands: Vec<ApplierThread> = hands.collect();
-        let is_deleted = |table: &&Table| hands.iter().any(|hand| hand.deleted[table.id.index()]);
+        let count = self.tables.len();
+        let is_deleted = |table: &&Table| hands.iter().any(|hand| hand.deleted[slot(table.id, count)]);
         let with_tombstones: Vec<&Table> = self.tables.into_iter().flatten().filter(is_deleted).collect();
         let threads = hands.len();
         let (hands, left) = (Mutex::new(hands.into_iter()), Mutex::new(with_tombstones.into_iter()));
@@ -323,13 +346,13 @@ impl<'f> Applier<'f> {
         let change = match changes.first() {
             Some(entry::Change::Row(_)) => Change::Row(&mut set),
             Some(entry::Change::Delete) => {
-                hand.deleted[version.table.index()] = true;
+                hand.deleted[slot(version.table, self.tables.len())] = true;
                 Change::Delete
             }
             Some(entry::Change::Patch(_) | entry::Change::Delta(_)) => Change::Patch(&mut set),
             None => return Ok(Outcome::Older),
         };
-        let near = Near { guess, leaf_hint: &mut hand.leaf_hints[version.table.index()] };
+        let near = Near { guess, leaf_hint: &mut hand.leaf_hints[slot(version.table, self.tables.len())] };
         // SAFETY: one thread restores all versions of a key, and no other thread uses the tables yet. The encoding is
         // the table's, and guesses are records that its index returned.
         let restored = unsafe { self.protocol.restore(&mut hand.core, table, key, near, tid, change) };

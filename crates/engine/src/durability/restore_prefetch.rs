@@ -15,20 +15,23 @@ use seriatim_redo::replay::Version;
 use seriatim_store::{HashHint, LeafHint, RecordPtr};
 use seriatim_txn::Table;
 
+use super::recover::slot;
+
 /// Most bytes of a record that are prefetched: beyond, the processor's own prefetcher follows.
 const BYTES_MAX: usize = 384;
 
-/// Prefetches the probable record of each version, and reports each that was found. Leaf hints are by table id.
+/// Prefetches the probable record of each version, and reports each that was found. Leaf hints are by [`slot`].
 pub(super) fn fetch<'v>(
     pin: Pinned<'_>,
     leaf_hints: &mut [LeafHint],
     versions: impl Iterator<Item = (&'v Table, &'v Version<'v>)> + Clone,
 ) -> Vec<Option<RecordPtr>> {
+    let count = leaf_hints.len();
     let first = |(table, version): (&'v Table, &'v Version<'v>)| match table.index.prefetch_bucket(version.key) {
         Some(bucket) => Wave::Bucket(bucket),
         None if matches!(version.changes.first(), Some(entry::Change::Row(_))) => Wave::Done(None),
         None => {
-            let found = table.index.get_near(version.key, &mut leaf_hints[table.id.index()], pin);
+            let found = table.index.get_near(version.key, &mut leaf_hints[slot(table.id, count)], pin);
             Wave::Done(found.ok().inspect(|&found| fetch_record(table, found)))
         }
     };

@@ -130,6 +130,11 @@ impl TxCore {
         self.queued.set(false);
     }
 
+    /// Later transactions are in no recorded history.
+    pub(crate) fn ignore_history(&mut self) {
+        self.log = None;
+    }
+
     /// Whether the open attempt is held, and its decision queued.
     #[inline]
     pub(super) fn is_queued(&self) -> bool {

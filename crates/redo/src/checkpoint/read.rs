@@ -11,6 +11,7 @@ use zstd::bulk::Decompressor;
 
 use super::{ADVICE, BLOCK_HEADER_BYTES, BlockHeader, FOOTER_BYTES, Footer, PART_HEADER_BYTES, PartHeader, part_name};
 use crate::LogError;
+use crate::catalogue;
 use crate::entry::{Change, Entry, Layouts};
 use crate::manifest::{Checkpoint, Manifest};
 use crate::narrow;
@@ -29,7 +30,7 @@ const COMPRESSION_MAX: u64 = 32 << 10;
 /// Counts of a loaded checkpoint.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Loaded {
-    /// Rows passed to `apply`.
+    /// Rows passed to `apply`, without those of the catalogue.
     pub rows: u64,
     /// Bytes read.
     pub bytes: u64,
@@ -45,16 +46,16 @@ pub fn load(
     disk: &dyn Disk,
     directory: &Path,
     manifest: &Manifest,
+    tables: &Tables,
     threads: usize,
     apply: &dyn Apply,
     progress: &(dyn Fn(u64) + Sync),
 ) -> Result<Loaded, LogError> {
     let Some(checkpoint) = &manifest.checkpoint else { return Ok(Loaded::default()) };
     let parts = Parts::open(disk, directory, manifest, checkpoint)?;
-    let tables = Tables::new(manifest);
-    let source = Rows { parts: &parts, disk, tables: &tables, next: Mutex::new(0), idle: Mutex::default() };
-    let counts = partitioned::replay(&source, &tables, threads, apply, progress)?;
-    Ok(Loaded { rows: checkpoint.rows, bytes: counts.bytes })
+    let source = Rows { parts: &parts, disk, tables, next: Mutex::new(0), idle: Mutex::default() };
+    let counts = partitioned::replay(&source, tables, threads, apply, progress)?;
+    Ok(Loaded { rows: parts.rows(), bytes: counts.bytes })
 }
 
 /// Bytes of the files in the directory of the manifest's checkpoint, whatever they hold. Zero if the directory
@@ -66,7 +67,7 @@ pub fn bytes_found(disk: &dyn Disk, directory: &Path, manifest: &Manifest) -> u6
 }
 
 /// The parts of a checkpoint, and the places of their blocks.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Parts {
     files: Vec<PathBuf>,
     blocks: Vec<Block>,
@@ -87,26 +88,52 @@ impl Parts {
         manifest: &Manifest,
         checkpoint: &Checkpoint,
     ) -> Result<Parts, LogError> {
-        let directory = directory.join(&checkpoint.directory);
-        let mut parts = Parts { files: Vec::new(), blocks: Vec::new() };
+        let mut parts = Parts::default();
         let (mut rows, mut bytes) = (0, 0);
         for part in 0..checkpoint.parts {
-            let header = PartHeader {
-                format: crate::FORMAT,
-                part,
-                database: manifest.database.0,
-                begin: checkpoint.begin_epoch,
-            };
-            let path = directory.join(part_name(part));
-            let footer = parts.walk(disk, path, &header)?;
+            let footer = parts.part(disk, directory, manifest, checkpoint, part)?;
             rows = u64::saturating_add(rows, footer.rows);
             bytes = u64::saturating_add(bytes, footer.bytes);
         }
         if (rows, bytes) != (checkpoint.rows, checkpoint.bytes) {
             let problem = "its parts do not have the rows and bytes that the manifest states";
-            return Err(LogError::corrupt(&directory, 0, problem, ADVICE));
+            return Err(LogError::corrupt(&directory.join(&checkpoint.directory), 0, problem, ADVICE));
         }
         Ok(parts)
+    }
+
+    /// Reads the headers of the blocks with the catalogue. There are none in a checkpoint of an older format.
+    pub(crate) fn open_catalogue(
+        disk: &dyn Disk,
+        directory: &Path,
+        manifest: &Manifest,
+        checkpoint: &Checkpoint,
+    ) -> Result<Parts, LogError> {
+        let mut parts = Parts::default();
+        if checkpoint.parts > 0 {
+            parts.part(disk, directory, manifest, checkpoint, 0)?;
+        }
+        parts.blocks.retain(|block| block.header.has_catalogue);
+        Ok(parts)
+    }
+
+    fn part(
+        &mut self,
+        disk: &dyn Disk,
+        directory: &Path,
+        manifest: &Manifest,
+        checkpoint: &Checkpoint,
+        part: u32,
+    ) -> Result<Footer, LogError> {
+        let path = directory.join(&checkpoint.directory).join(part_name(part));
+        let (database, begin) = (manifest.database.0, checkpoint.begin_epoch);
+        self.walk(disk, path, &PartHeader { format: crate::FORMAT, part, database, begin })
+    }
+
+    /// The number of rows, without those of the catalogue.
+    pub(crate) fn rows(&self) -> u64 {
+        let others = self.blocks.iter().filter(|block| !block.header.has_catalogue);
+        others.map(|block| u64::from(block.header.rows)).sum()
     }
 
     fn walk(&mut self, disk: &dyn Disk, path: PathBuf, expected: &PartHeader) -> Result<Footer, LogError> {
@@ -151,6 +178,17 @@ impl Parts {
         }
         self.files.push(path);
         Ok(footer)
+    }
+
+    /// Passes on every row.
+    pub(crate) fn each_row(
+        &self,
+        disk: &dyn Disk,
+        tables: &Tables,
+        mut each: impl FnMut(Tid, &Entry<'_>),
+    ) -> Result<(), LogError> {
+        let mut idle = Decompressing::new()?;
+        self.blocks.iter().try_for_each(|block| idle.rows(self, disk, block, tables, |tid, _, entry| each(tid, entry)))
     }
 
     /// Reads and checks every row.
@@ -229,6 +267,9 @@ impl Decompressing {
             let offset = raw_bytes - rest.len();
             let (tid, entry) = row(&mut rest, offset, tables)
                 .map_err(|problem| corrupt(format!("row {rows} of block {}: {problem}", header.number)))?;
+            if (entry.layout == catalogue::LAYOUT) != header.has_catalogue {
+                return Err(corrupt(format!("row {rows} of block {} belongs into another block", header.number)));
+            }
             each(tid, offset, &entry);
             rows += 1;
         }
@@ -249,7 +290,7 @@ fn row<'a>(rest: &mut &'a [u8], offset: usize, tables: &Tables) -> Result<(Tid, 
     *rest = behind;
     let layout = read_varint(rest).map_err(|error| error.to_string())?;
     let rows = u32::try_from(layout).ok().and_then(|layout| Some((LayoutId(layout), tables.rows(LayoutId(layout))?)));
-    let (layout, rows) = rows.ok_or_else(|| format!("it is of layout {layout}, which the manifest does not list"))?;
+    let (layout, rows) = rows.ok_or_else(|| format!("it is of layout {layout}, which the catalogue does not have"))?;
     let key = rows.decode_key(rest).map_err(|error| error.to_string())?;
     let change = Change::Row(rows.skip_row(rest).map_err(|error| error.to_string())?);
     Ok((Tid::from_bits(tid), Entry { layout, key, change, offset }))

@@ -49,7 +49,8 @@ fn written() -> Database {
 
 fn loaded(database: &Database, threads: usize) -> Result<(Keeper, Loaded), LogError> {
     let keeper = Keeper::new();
-    let loaded = load(&database.disk, &database.directory, &database.manifest, threads, &keeper, &|_| {})?;
+    let loaded =
+        load(&database.disk, &database.directory, &database.manifest, &database.tables(), threads, &keeper, &|_| {})?;
     Ok((keeper, loaded))
 }
 
@@ -299,6 +300,7 @@ fn part_of(raw: &[u8], rows: u32) -> Vec<u8> {
         payload_bytes: payload.len() as u32,
         raw_bytes: raw.len() as u32,
         rows,
+        has_catalogue: false,
         number: 1,
     };
     let mut bytes =
@@ -356,9 +358,14 @@ fn the_format_is_one_of_a_part() {
     let header = PartHeader { format: 1, part: 2, database: 3, begin: Epoch(4) };
     expect_test::expect!["5352544d434b50310100000002000000030000000000000000000000000000000400000000000000ef1b34ee"]
         .assert_eq(&hex(&header.encode()));
-    let block = BlockHeader { payload_crc: 1, payload_bytes: 2, raw_bytes: 3, rows: 4, number: 5 };
+    let block =
+        BlockHeader { payload_crc: 1, payload_bytes: 2, raw_bytes: 3, rows: 4, has_catalogue: false, number: 5 };
     expect_test::expect!["424c434b6258048a010000000200000003000000040000000500000000000000"]
         .assert_eq(&hex(&block.encode()));
+    let of_four = BlockHeader { has_catalogue: true, ..block };
+    expect_test::expect!["424c434b2d5851ec010000000200000003000000040000800500000000000000"]
+        .assert_eq(&hex(&of_four.encode()));
+    assert_eq!(BlockHeader::decode(&of_four.encode()), Some(of_four));
     let footer = Footer { blocks: 1, rows: 2, raw_bytes: 3, bytes: 4 };
     expect_test::expect!["444f4e450026699c0100000000000000020000000000000003000000000000000400000000000000"]
         .assert_eq(&hex(&footer.encode()));

@@ -84,7 +84,21 @@ impl CheckpointWriter {
         let totals = Footer { bytes: PART_HEADER_BYTES as u64, ..Footer::default() };
         let compressor = Compressing(compressor);
         let pace = Arc::clone(&self.pace);
-        Ok(PartWriter { part, file, compressor, raw: Vec::new(), rows: 0, out: Vec::new(), totals, unsynced: 0, pace })
+        let (raw, out) = (Vec::new(), Vec::new());
+        let (has_catalogue, catalogue_rows) = (false, 0);
+        Ok(PartWriter {
+            part,
+            file,
+            compressor,
+            raw,
+            rows: 0,
+            has_catalogue,
+            catalogue_rows,
+            out,
+            totals,
+            unsynced: 0,
+            pace,
+        })
     }
 
     /// Renames the checkpoint durably, and returns its entry for the manifest. `end` is the epoch after the
@@ -127,6 +141,8 @@ pub struct PartTotals {
     pub part: u32,
     /// Rows in it.
     pub rows: u64,
+    /// Rows of the catalogue among them.
+    pub catalogue_rows: u64,
     /// Bytes of its file.
     pub bytes: u64,
 }
@@ -140,6 +156,10 @@ pub struct PartWriter {
     /// The rows of the open block.
     raw: Vec<u8>,
     rows: u32,
+    /// Whether these are rows of the catalogue.
+    has_catalogue: bool,
+    /// Rows of the catalogue in all blocks.
+    catalogue_rows: u64,
     /// The header and the compressed rows of a block.
     out: Vec<u8>,
     totals: Footer,
@@ -156,6 +176,16 @@ impl PartWriter {
         wire.encode_key(key, &mut self.raw);
         wire.encode_row(row, &mut self.raw);
         self.rows += 1;
+    }
+
+    /// Says whether the next rows are of the catalogue, which has blocks of its own. They are the first of part 0.
+    ///
+    /// # Errors
+    /// As [`PartWriter::flush`].
+    pub fn set_catalogue(&mut self, has_catalogue: bool) -> Result<(), LogError> {
+        self.block()?;
+        self.has_catalogue = has_catalogue;
+        Ok(())
     }
 
     /// Whether the open block is full.
@@ -187,6 +217,7 @@ impl PartWriter {
                 payload_bytes: u32::try_from(payload.len()).map_err(|_| too_long())?,
                 raw_bytes: u32::try_from(self.raw.len()).map_err(|_| too_long())?,
                 rows: self.rows,
+                has_catalogue: self.has_catalogue,
                 number: self.totals.blocks,
             };
             self.out.clear();
@@ -202,7 +233,9 @@ impl PartWriter {
         };
         write().map_err(LogError::io(WHAT))?;
         self.totals.bytes += self.out.len() as u64;
-        self.totals.rows += u64::from(mem::take(&mut self.rows));
+        let rows = u64::from(mem::take(&mut self.rows));
+        self.totals.rows += rows;
+        self.catalogue_rows += if self.has_catalogue { rows } else { 0 };
         self.totals.raw_bytes += self.raw.len() as u64;
         self.raw.clear();
         Ok(())
@@ -221,7 +254,8 @@ impl PartWriter {
             self.file.sync_data()
         };
         finish().map_err(LogError::io(WHAT))?;
-        Ok(PartTotals { part: self.part, rows: self.totals.rows, bytes: self.totals.bytes })
+        let Footer { rows, bytes, .. } = self.totals;
+        Ok(PartTotals { part: self.part, rows, catalogue_rows: self.catalogue_rows, bytes })
     }
 }
 

@@ -1,7 +1,8 @@
-//! Tables that were created since `MANIFEST` was written.
+//! Tables that were created after a manifest of format 3 was written. Later formats have a
+//! [`catalogue`](crate::catalogue) instead, so this only reads.
 //!
-//! A manifest lists all tables. To write it for each new one would write bytes that are quadratic in their number. So
-//! new tables are appended to the file `MANIFEST.tables` where the manifest is long. The next manifest includes them.
+//! A manifest listed all tables. Where it was long, new tables were appended to the file `MANIFEST.tables`. The next
+//! manifest included them.
 //!
 //! ```text
 //! header, 32 bytes, little-endian             record, 24 bytes, then JSON (`mirror::Addition`)
@@ -12,23 +13,23 @@
 //!   28  crc32 of the bytes before it u32        20  crc32 of the JSON u32
 //! ```
 //! Invariant: the file counts only beside the manifest that its header names. So a new manifest makes it void. The
-//! header is durable before the first record is written, and each record before the next one. So at most the last
-//! record is torn. A record is written over durable zeros, a disk writes a sector as a whole or not at all, and JSON
+//! header was durable before the first record was written, and each record before the next one. So at most the last
+//! record is torn. A record was written over durable zeros, a disk writes a sector as a whole or not at all, and JSON
 //! has no zero bytes. So a record that fails its checksums is damaged if a later record is sound, or if none of its
 //! sectors is missing.
 //!
 //! A last record that was durable and lost a sector later looks like a torn one. Recovery then refuses the entries of
 //! its tables in the log.
 
-use std::io::{Error, ErrorKind};
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
-use seriatim_base::disk::{Disk, DiskFile, Opening};
-use seriatim_base::rng;
+use seriatim_base::disk::{Disk, Opening};
 
-use super::{ADVICE, MANIFEST, MANIFEST_BYTES_MAX, Manifest, NotWritten, is_full, mirror};
+use super::{ADVICE, MANIFEST, MANIFEST_BYTES_MAX, mirror};
 use crate::LogError;
 use crate::batch::Salt;
+use crate::catalogue::Catalogue;
 
 /// The name of the file.
 pub const ADDITIONS: &str = "MANIFEST.tables";
@@ -39,12 +40,6 @@ const RECORD_MAGIC: &[u8; 4] = b"TADD";
 const RECORD_BYTES: usize = 24;
 /// A disk writes a sector as a whole, or not at all.
 const SECTOR_BYTES: usize = 512;
-
-/// Zeros are written up to a multiple of this.
-const AHEAD_BYTES: u64 = if cfg!(test) { 1 << 10 } else { 64 << 10 };
-
-/// A shorter manifest is written as a whole: that costs as many flushes, and no second file.
-const WHOLE_MAX: u64 = if cfg!(test) { 1 << 10 } else { 64 << 10 };
 
 /// JSON of a manifest is indented, that of additions is not. It is at most this many times as long.
 pub const INDENTATION: u64 = 4;
@@ -74,93 +69,6 @@ impl Base {
     }
 }
 
-/// The file, open for appending.
-#[derive(Debug)]
-pub struct Additions {
-    file: Box<dyn DiskFile>,
-    salt: Salt,
-    base: Base,
-    records: u64,
-    /// Where the last record ends. None after a failure: the next table needs a new manifest.
-    end: Option<u64>,
-    /// Behind the last record there are durable zeros up to here.
-    zeros_end: u64,
-}
-
-impl Additions {
-    /// Creates the file, without a table. Returns `None` if the manifest of the directory is so short that it is
-    /// written as a whole. The directory's manifest stays in place until this is dropped.
-    ///
-    /// # Errors
-    /// [`NotWritten`].
-    pub fn begin(disk: &dyn Disk, directory: &Path) -> Result<Option<Additions>, NotWritten> {
-        let what = "preparing the list of new tables";
-        let untouched = |source| NotWritten { error: LogError::io(what)(source), is_final: false };
-        let Some(base) = Base::find(disk, directory).map_err(untouched)?.filter(|base| base.bytes > WHOLE_MAX) else {
-            return Ok(None);
-        };
-        let (path, nonce) = (directory.join(ADDITIONS), rng::entropy());
-        let create = || {
-            if is_there(disk, directory)? {
-                disk.remove_file(&path)?;
-            }
-            let file = disk.open(&path, Opening::Create)?;
-            let mut bytes = header(base, nonce).to_vec();
-            bytes.resize(AHEAD_BYTES as usize, 0);
-            file.write_all_at(&bytes, 0)?;
-            Ok(file)
-        };
-        let file = create().map_err(untouched)?;
-        let lost = |source| NotWritten { is_final: !is_full(&source), error: LogError::io(what)(source) };
-        file.sync_data().map_err(lost)?;
-        disk.sync_dir(directory).map_err(|source| NotWritten { is_final: true, ..untouched(source) })?;
-        let (salt, end) = (Salt::of(nonce), Some(HEADER_BYTES as u64));
-        Ok(Some(Additions { file, salt, base, records: 0, end, zeros_end: AHEAD_BYTES }))
-    }
-
-    /// Whether the tables belong into a new manifest now. The file is then about as long as the manifest, so the bytes
-    /// of all manifests are a small multiple of those of the last.
-    pub fn is_long(&self) -> bool {
-        self.end.is_none_or(|end| end > self.base.bytes)
-    }
-
-    /// Adds the tables and layouts of the manifest from these positions on. They are durable if this returns true.
-    /// False if a manifest with all tables might be too long: its writer decides.
-    ///
-    /// # Errors
-    /// [`NotWritten`]. The tables may be there or not. From then on [`Additions::is_long`].
-    pub fn append(&mut self, manifest: &Manifest, tables: usize, layouts: usize) -> Result<bool, NotWritten> {
-        let what = "listing new tables";
-        let untouched = |source| NotWritten { error: LogError::io(what)(source), is_final: false };
-        let Some(end) = self.end else {
-            return Err(untouched(Error::other("an earlier attempt failed; the manifest was not written since")));
-        };
-        let json = mirror::addition_to_json(manifest, tables, layouts);
-        let record = record(self.salt, self.records + 1, &json);
-        if self.base.bytes + INDENTATION * (end + record.len() as u64) > MANIFEST_BYTES_MAX {
-            return Ok(false);
-        }
-        self.end = None;
-        let record_end = end + record.len() as u64;
-        if record_end > self.zeros_end {
-            let zeros = vec![0; (record_end.next_multiple_of(AHEAD_BYTES) - self.zeros_end) as usize];
-            self.write(&zeros, self.zeros_end, what)?;
-            self.zeros_end += zeros.len() as u64;
-        }
-        self.write(&record, end, what)?;
-        self.records += 1;
-        self.end = Some(record_end);
-        Ok(true)
-    }
-
-    /// Writes bytes that are durable if this succeeds.
-    fn write(&self, bytes: &[u8], offset: u64, what: &'static str) -> Result<(), NotWritten> {
-        let failed = |is_final| move |source| NotWritten { is_final, error: LogError::io(what)(source) };
-        self.file.write_all_at(bytes, offset).map_err(failed(false))?;
-        self.file.sync_data().map_err(|source| failed(!is_full(&source))(source))
-    }
-}
-
 fn header(base: Base, nonce: u64) -> [u8; HEADER_BYTES] {
     let mut bytes = [0; HEADER_BYTES];
     bytes[..8].copy_from_slice(MAGIC);
@@ -169,19 +77,6 @@ fn header(base: Base, nonce: u64) -> [u8; HEADER_BYTES] {
     bytes[24..28].copy_from_slice(&base.crc.to_le_bytes());
     let crc = crc32fast::hash(&bytes[..28]);
     bytes[28..].copy_from_slice(&crc.to_le_bytes());
-    bytes
-}
-
-fn record(salt: Salt, number: u64, json: &str) -> Vec<u8> {
-    let mut bytes = vec![0; RECORD_BYTES];
-    bytes[..4].copy_from_slice(RECORD_MAGIC);
-    bytes[8..16].copy_from_slice(&number.to_le_bytes());
-    let length = u32::try_from(json.len()).expect("a table has less than 4 GiB of declarations");
-    bytes[16..20].copy_from_slice(&length.to_le_bytes());
-    bytes[20..24].copy_from_slice(&crc32fast::hash(json.as_bytes()).to_le_bytes());
-    let crc = salt.checksum(&bytes[8..]);
-    bytes[4..8].copy_from_slice(&crc.to_le_bytes());
-    bytes.extend_from_slice(json.as_bytes());
     bytes
 }
 
@@ -216,11 +111,11 @@ pub(super) fn is_there(disk: &dyn Disk, directory: &Path) -> std::io::Result<boo
     Ok(disk.find(&directory.join(ADDITIONS))?.is_some())
 }
 
-/// Adds the tables of the file beside the manifest to it, if the file names this manifest.
+/// Adds the tables of the file beside the manifest, if the file names this manifest.
 ///
 /// # Errors
 /// [`LogError::Corrupt`], [`LogError::Io`].
-pub(super) fn read(disk: &dyn Disk, directory: &Path, base: Base, manifest: &mut Manifest) -> Result<(), LogError> {
+pub(super) fn read(disk: &dyn Disk, directory: &Path, base: Base, catalogue: &mut Catalogue) -> Result<(), LogError> {
     let path = directory.join(ADDITIONS);
     let read = || -> std::io::Result<Vec<u8>> {
         if !is_there(disk, directory)? {
@@ -242,10 +137,10 @@ pub(super) fn read(disk: &dyn Disk, directory: &Path, base: Base, manifest: &mut
         Err(error) if error.kind() == ErrorKind::NotFound => Ok(Vec::new()),
         read => read,
     };
-    decode(&read.map_err(LogError::io("reading the list of new tables"))?, path, base, manifest)
+    decode(&read.map_err(LogError::io("reading the list of new tables"))?, path, base, catalogue)
 }
 
-fn decode(bytes: &[u8], path: PathBuf, base: Base, manifest: &mut Manifest) -> Result<(), LogError> {
+fn decode(bytes: &[u8], path: PathBuf, base: Base, catalogue: &mut Catalogue) -> Result<(), LogError> {
     let corrupt = |at: usize, problem: String| LogError::corrupt(&path, at as u64, problem, ADVICE);
     let Some(head) = bytes.first_chunk::<HEADER_BYTES>().filter(|_| bytes.len() > HEADER_BYTES) else {
         // The file is missing or has no record.
@@ -267,7 +162,7 @@ fn decode(bytes: &[u8], path: PathBuf, base: Base, manifest: &mut Manifest) -> R
         let found = record_at(&bytes[at..], salt).filter(|(found, _)| *found == number);
         let Some((_, Some(json))) = found else { break };
         let added = std::str::from_utf8(json).map_err(|error| error.to_string());
-        let added = added.and_then(|json| mirror::add_from_json(manifest, json));
+        let added = added.and_then(|json| mirror::add_from_json(catalogue, json));
         added.map_err(|problem| corrupt(at, format!("the record's checksum is right, but {problem}")))?;
         at += RECORD_BYTES + json.len();
     }
@@ -278,7 +173,7 @@ fn decode(bytes: &[u8], path: PathBuf, base: Base, manifest: &mut Manifest) -> R
     if !is_torn(bytes, at, salt) {
         return Err(corrupt(at, "the record here is damaged: all of it was written".to_owned()));
     }
-    manifest.check().map_err(|problem| corrupt(HEADER_BYTES, problem))
+    catalogue.check().map_err(|problem| corrupt(HEADER_BYTES, problem))
 }
 
 #[cfg(all(test, not(loom)))]

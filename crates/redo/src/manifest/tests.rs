@@ -5,7 +5,11 @@ use seriatim_base::disk::FaultyDisk;
 use seriatim_base::rng;
 use seriatim_catalog::{ColumnDef, ColumnType, Organization, asc, desc};
 
+use seriatim_base::{LayoutId, TableId};
+use seriatim_catalog::TableDef;
+
 use super::*;
+use crate::catalogue::{LayoutEntry, TableEntry};
 
 fn every_type() -> TableDef {
     let column = ColumnDef::new;
@@ -31,6 +35,22 @@ fn every_type() -> TableDef {
         .partition("line")
         .finish()
         .expect("a sound declaration")
+}
+
+pub(super) fn inherited(manifest: &mut Manifest) -> &mut Catalogue {
+    manifest.inherited.as_mut().expect("it has tables")
+}
+
+/// The JSON of a manifest as formats before the catalogue had it.
+pub(super) fn before_catalogues(manifest: &Manifest, format: u64) -> Value {
+    let mut value: Value = serde_json::from_str(&mirror::to_json(manifest)).expect("JSON");
+    let fields = value.as_object_mut().expect("an object");
+    let Some(Value::Object(tables)) = fields.remove("inherited") else { panic!("it has tables") };
+    fields.extend(tables);
+    for (name, value) in [("format", format), ("next_table", 100), ("next_layout", 100)] {
+        fields.insert(name.to_owned(), value.into());
+    }
+    value
 }
 
 pub(super) fn small() -> Manifest {
@@ -70,10 +90,16 @@ pub(super) fn small() -> Manifest {
             rows: 1000,
             bytes: 4096,
         }),
-        tables: vec![TableEntry { id: TableId(0), definition: item, indexes: vec![TableId(1)], is_void: false }],
-        layouts: vec![LayoutEntry { id: LayoutId(0), table: TableId(0) }],
-        next_table: TableId(2),
-        next_layout: LayoutId(1),
+        inherited: Some(Catalogue {
+            tables: vec![TableEntry {
+                id: TableId(0),
+                definition: item,
+                indexes: vec![TableId(1)],
+                position: 0,
+                is_void: false,
+            }],
+            layouts: vec![LayoutEntry { id: LayoutId(0), table: TableId(0) }],
+        }),
     }
 }
 
@@ -101,7 +127,7 @@ fn text(manifest: &Manifest) -> String {
 fn the_format_is_this_text() {
     let expected = expect![[r#"
         {
-          "format": 3,
+          "format": 4,
           "database": "00000000000000000000000000000abc",
           "incarnations": [
             {
@@ -138,72 +164,72 @@ fn the_format_is_this_text() {
             "rows": 1000,
             "bytes": 4096
           },
-          "tables": [
-            {
-              "id": 0,
-              "name": "item",
-              "columns": [
-                {
-                  "name": "id",
-                  "type": "u32",
-                  "nullable": false,
-                  "immutable": false
-                },
-                {
-                  "name": "name",
-                  "type": {
-                    "text": {
-                      "max": 24
-                    }
+          "inherited": {
+            "tables": [
+              {
+                "id": 0,
+                "name": "item",
+                "columns": [
+                  {
+                    "name": "id",
+                    "type": "u32",
+                    "nullable": false,
+                    "immutable": false
                   },
-                  "nullable": false,
-                  "immutable": true
-                },
-                {
-                  "name": "price",
-                  "type": {
-                    "decimal": {
-                      "scale": 2
-                    }
+                  {
+                    "name": "name",
+                    "type": {
+                      "text": {
+                        "max": 24
+                      }
+                    },
+                    "nullable": false,
+                    "immutable": true
                   },
-                  "nullable": false,
-                  "immutable": false
-                }
-              ],
-              "key": [
-                {
-                  "column": 0,
-                  "descending": true
-                }
-              ],
-              "organization": "hash",
-              "indexes": [
-                {
-                  "id": 1,
-                  "name": "by_name",
-                  "key": [
-                    {
-                      "column": 1,
-                      "descending": false
-                    }
-                  ],
-                  "unique": false,
-                  "organization": "ordered"
-                }
-              ],
-              "capacity": 1000
-            }
-          ],
-          "layouts": [
-            {
-              "id": 0,
-              "table": 0
-            }
-          ],
-          "next_table": 2,
-          "next_layout": 1
+                  {
+                    "name": "price",
+                    "type": {
+                      "decimal": {
+                        "scale": 2
+                      }
+                    },
+                    "nullable": false,
+                    "immutable": false
+                  }
+                ],
+                "key": [
+                  {
+                    "column": 0,
+                    "descending": true
+                  }
+                ],
+                "organization": "hash",
+                "indexes": [
+                  {
+                    "id": 1,
+                    "name": "by_name",
+                    "key": [
+                      {
+                        "column": 1,
+                        "descending": false
+                      }
+                    ],
+                    "unique": false,
+                    "organization": "ordered"
+                  }
+                ],
+                "capacity": 1000
+              }
+            ],
+            "layouts": [
+              {
+                "id": 0,
+                "table": 0
+              }
+            ]
+          }
         }
-        crc32 aaf7c596
+        crc32 62df914f
     "#]];
     expected.assert_eq(&String::from_utf8_lossy(&encoded(&small())));
 }
@@ -212,11 +238,13 @@ fn the_format_is_this_text() {
 fn every_declaration_comes_back() {
     let mut manifest = small();
     let indexes = vec![TableId(3), TableId(7)];
-    manifest.tables.push(TableEntry { id: TableId(2), definition: every_type(), indexes, is_void: false });
-    manifest.layouts.push(LayoutEntry { id: LayoutId(5), table: TableId(2) });
-    (manifest.next_table, manifest.next_layout, manifest.checkpoint) = (TableId(9), LayoutId(6), None);
+    let entry = TableEntry { id: TableId(2), definition: every_type(), indexes, position: 1, is_void: false };
+    let tables = inherited(&mut manifest);
+    tables.tables.push(entry);
+    tables.layouts.push(LayoutEntry { id: LayoutId(5), table: TableId(2) });
+    let organization = tables.tables[1].definition.indexes[1].organization;
+    assert_eq!(Catalogue::of_rows(tables.rows()).as_ref(), Ok(&*tables), "as rows");
     assert_eq!(decode(&encoded(&manifest)).expect("as written"), manifest);
-    let organization = manifest.tables[1].definition.indexes[1].organization;
     assert_eq!(organization, Organization::Hash, "the sample has all that a declaration can have");
 }
 
@@ -241,8 +269,7 @@ fn every_changed_byte_is_noticed() {
 fn a_manifest_of_format_one_is_read_as_one_of_today_that_does_not_know_where_logs_end() {
     let mut expected = small();
     expected.incarnations.iter_mut().for_each(|incarnation| incarnation.ends.clear());
-    let mut value: Value = serde_json::from_str(&text(&expected)).expect("JSON");
-    value["format"] = 1.into();
+    let mut value = before_catalogues(&expected, 1);
     for incarnation in value["incarnations"].as_array_mut().expect("a list") {
         incarnation.as_object_mut().expect("an object").remove("ends");
     }
@@ -270,13 +297,9 @@ fn widen(manifest: &mut Manifest) {
 /// Epochs had 34 bits, and the last of them is in the range of today's last.
 #[test]
 fn a_manifest_of_format_two_is_read_with_the_epochs_that_its_tids_have_today() {
-    let (mut manifest, of_two) = (small(), |manifest: &Manifest| {
-        let mut value: Value = serde_json::from_str(&text(manifest)).expect("JSON");
-        value["format"] = 2.into();
-        value
-    });
+    let mut manifest = small();
     let decode = |value: &Value| decode(&sealed(&format!("{value}\n")));
-    let mut value = of_two(&manifest);
+    let mut value = before_catalogues(&manifest, 2);
     manifest.checkpoint.as_mut().expect("it has one").end_epoch = Epoch((1 << 34) - 1);
     value["checkpoint"]["end_epoch"] = ((1u64 << 34) - 1).into();
     widen(&mut manifest);
@@ -312,10 +335,7 @@ fn a_manifest_with_a_length_or_number_out_of_bounds_is_refused_by_that_bound() {
             other => panic!("{other:?}"),
         }
     };
-    expect!["4294967295 tables and indexes and 1 layouts were ever created; 1048576 are possible"]
-        .assert_eq(&refused("\"next_table\": 2", "\"next_table\": 4294967295"));
-    expect!["2 tables and indexes and 4294967295 layouts were ever created; 1048576 are possible"]
-        .assert_eq(&refused("\"next_layout\": 1", "\"next_layout\": 4294967295"));
+    expect!["table id 16383 is used twice, or not below 16383"].assert_eq(&refused("\"id\": 1,", "\"id\": 16383,"));
     expect!["table `item`: has a capacity of 1099511627776 rows; at most 4294967296 are possible"]
         .assert_eq(&refused("\"capacity\": 1000", "\"capacity\": 1099511627776"));
     expect!["epoch 18446744073709551615 is out of range: epochs are below 35184372088832"]
@@ -332,9 +352,9 @@ fn a_manifest_with_a_length_or_number_out_of_bounds_is_refused_by_that_bound() {
 
 #[test]
 fn a_newer_format_is_refused_by_number() {
-    let newer = text(&small()).replacen("\"format\": 3", "\"format\": 7, \"what this program never heard of\": []", 1);
+    let newer = text(&small()).replacen("\"format\": 4", "\"format\": 7, \"what this program never heard of\": []", 1);
     let error = decode(&sealed(&newer)).expect_err("newer");
-    expect!["db/MANIFEST has format 7; this program knows formats up to 3: open the database with a newer one"]
+    expect!["db/MANIFEST has format 7; this program knows formats up to 4: open the database with a newer one"]
         .assert_eq(&error.to_string());
 }
 
@@ -349,7 +369,7 @@ fn an_older_format_goes_through_the_upgrades_from_it_on() {
         let value = serde_json::json!({ "format": format });
         assert_eq!(upgraded(value, format, &upgrades), Ok(serde_json::json!({ "format": 4 })));
     }
-    assert!(upgraded(serde_json::json!({ "format": 3 }), 2, &upgrades).is_err());
+    assert!(upgraded(serde_json::json!({ "format": 4 }), 2, &upgrades).is_err());
     assert!(upgraded(Value::Null, 0, &upgrades).is_err());
 }
 
@@ -374,7 +394,7 @@ fn words(value: &Value, found: &mut Vec<String>) {
 fn the_document_has_every_field() {
     let document = include_str!("../../FORMAT.md");
     let mut manifest = small();
-    manifest.tables[0].definition = every_type();
+    inherited(&mut manifest).tables[0].definition = every_type();
     let mut found = Vec::new();
     words(&serde_json::from_str(&mirror::to_json(&manifest)).expect("JSON"), &mut found);
     assert!(found.len() > 100);
@@ -395,12 +415,11 @@ fn a_contradictory_manifest_is_neither_accepted_nor_written() {
         assert!(text.contains(from), "{from}");
         problem(text.replacen(from, to, 1))
     };
-    expect!["there is no format 0"].assert_eq(&edited("\"format\": 3", "\"format\": 0"));
-    expect!["it does not say its format"].assert_eq(&edited("\"format\": 3", "\"format\": \"1\""));
+    expect!["there is no format 0"].assert_eq(&edited("\"format\": 4", "\"format\": 0"));
+    expect!["it does not say its format"].assert_eq(&edited("\"format\": 4", "\"format\": \"1\""));
     expect![[r#"table `item`: column `id` is declared twice"#]]
         .assert_eq(&edited("\"name\": \"price\"", "\"name\": \"id\""));
-    expect!["table id 1 is used twice, or not below the next id"]
-        .assert_eq(&edited("\"next_table\": 2", "\"next_table\": 1"));
+    expect!["table id 0 is used twice, or not below 16383"].assert_eq(&edited("\"id\": 1,", "\"id\": 0,"));
     expect!["`database` is not 32 hexadecimal digits"].assert_eq(&edited("00000abc", "+0000abc"));
     assert!(edited("\"parts\": 2", "\"pieces\": 2").contains("unknown field `pieces`"));
     assert!(problem("[1\n".to_owned()).starts_with("no JSON: "));
@@ -429,15 +448,15 @@ fn a_contradictory_manifest_is_neither_accepted_nor_written() {
         manifest.checkpoint.as_mut().expect("there is one").end_epoch = Epoch(59);
     }));
     expect!["there are two tables `item`"].assert_eq(&refused(&|manifest| {
-        let again = TableEntry { id: TableId(5), ..manifest.tables[0].clone() };
-        manifest.tables.push(again);
+        let again = TableEntry { id: TableId(5), ..inherited(manifest).tables[0].clone() };
+        inherited(manifest).tables.push(again);
     }));
     expect!["table `item` has 1 indexes and 0 ids for them"]
-        .assert_eq(&refused(&|manifest| manifest.tables[0].indexes.clear()));
-    expect!["layout 0 is used twice, or not below the next id"]
-        .assert_eq(&refused(&|manifest| manifest.next_layout = LayoutId(0)).replace("layout id", "layout"));
+        .assert_eq(&refused(&|manifest| inherited(manifest).tables[0].indexes.clear()));
+    expect!["layout id 16383 is used twice, or not below 16383"]
+        .assert_eq(&refused(&|manifest| inherited(manifest).layouts[0].id = LayoutId(16383)));
     expect!["layout 0 is of table 9, which there is not"]
-        .assert_eq(&refused(&|manifest| manifest.layouts[0].table = TableId(9)));
+        .assert_eq(&refused(&|manifest| inherited(manifest).layouts[0].table = TableId(9)));
 }
 
 #[test]
@@ -496,15 +515,15 @@ fn a_power_cut_leaves_the_old_one_or_the_new_one() {
 #[test]
 fn a_manifest_from_before_distinct_nulls_means_what_it_meant() {
     let mut manifest = small();
-    let table = &mut manifest.tables[0];
+    let table = &mut inherited(&mut manifest).tables[0];
     table.definition.columns[1].nullable = true;
     table.definition.indexes[0].unique = true;
     let text = mirror::to_json(&manifest);
     let mut value: Value = serde_json::from_str(&text).expect("JSON");
-    let index = value.pointer_mut("/tables/0/indexes/0").and_then(Value::as_object_mut).expect("an index");
+    let index = value.pointer_mut("/inherited/tables/0/indexes/0").and_then(Value::as_object_mut).expect("an index");
     assert_eq!(index.remove("nulls_distinct"), Some(Value::Bool(true)), "{text}");
-    let old = mirror::from_json(value).expect("an older manifest");
-    assert!(old.tables[0].definition.indexes[0].nulls_not_distinct && old != manifest);
+    let mut old = mirror::from_json(value).expect("an older manifest");
+    assert!(inherited(&mut old).tables[0].definition.indexes[0].nulls_not_distinct && old != manifest);
     assert!(!mirror::to_json(&old).contains("nulls_distinct"));
     let read = |manifest: &Manifest| mirror::from_json(serde_json::from_str(&mirror::to_json(manifest)).expect("JSON"));
     assert_eq!((read(&old), read(&manifest)), (Ok(old), Ok(manifest)));
@@ -514,15 +533,10 @@ fn a_manifest_from_before_distinct_nulls_means_what_it_meant() {
 fn a_void_table_leaves_its_name_to_another() {
     let mut manifest = small();
     assert!(!mirror::to_json(&manifest).contains("void"), "as before there were any");
-    let (old, new) = (manifest.tables[0].id, TableId(5));
-    manifest.next_table = TableId(7);
-    let to_be = TableEntry { id: new, indexes: vec![TableId(6)], is_void: true, ..manifest.tables[0].clone() };
-    manifest.tables.push(to_be);
-    assert_eq!(manifest.check(), Ok(()));
-    manifest.replace_table(old, new);
-    let count =
-        |manifest: &Manifest| manifest.tables.iter().map(|table| (table.id, !table.is_void)).collect::<Vec<_>>();
-    assert_eq!(count(&manifest), [(new, true), (old, false)], "in the place of the other");
+    let tables = &mut inherited(&mut manifest).tables;
+    let to_be = TableEntry { id: TableId(5), indexes: vec![TableId(6)], position: 1, ..tables[0].clone() };
+    tables.push(to_be);
+    tables[0].is_void = true;
     assert_eq!(manifest.check(), Ok(()));
     let read = mirror::from_json(serde_json::from_str(&mirror::to_json(&manifest)).expect("JSON"));
     assert_eq!(read, Ok(manifest));

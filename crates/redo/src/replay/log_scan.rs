@@ -34,6 +34,7 @@ use seriatim_base::disk::{Disk, DiskFile, Opening};
 use super::{ADVICE, Torn, malformed};
 use crate::LogError;
 use crate::batch::{HEADER_BYTES, Header, LINK_BYTES, Link, PAGE, Salt};
+use crate::catalogue;
 use crate::checkpoint::is_needed;
 use crate::entry::{self, EntryError, Group};
 use crate::manifest::{LogEnd, Manifest, check_epoch};
@@ -286,6 +287,12 @@ impl LogScan {
         skipped.map_or(counting.end, |at| counting.start + at)..counting.end
     }
 
+    /// Whether entries of this epoch in this batch count, with a checkpoint that begins here.
+    pub(crate) fn counts(&self, batch: usize, epoch: Epoch, begin: Epoch) -> bool {
+        let after = self.incarnations.partition_point(|incarnation| incarnation.batches.start <= batch);
+        (begin..=self.incarnations[after - 1].durable).contains(&epoch)
+    }
+
     /// Whether a recovery reads each batch. It does not if the checkpoint has all its entries, or if they are void.
     pub(crate) fn needed(&self, manifest: &Manifest) -> Vec<bool> {
         let begin = manifest.checkpoint.as_ref().map_or(Epoch(0), |checkpoint| checkpoint.begin_epoch);
@@ -353,15 +360,17 @@ impl LogScan {
     ) -> Result<(), LogError> {
         let batch = &self.batches[at];
         let wrong = |error| malformed(self.file(batch), batch.offset, &error);
-        let (mut groups, mut newest) = (0, Epoch(0));
+        let (mut groups, mut has_catalogue, mut newest) = (0, false, Epoch(0));
         for group in entry::groups(payload) {
             let group = group.map_err(wrong)?;
             groups += 1;
+            has_catalogue |= catalogue::is_group(group.body);
             newest = newest.max(group.tid.epoch());
             each(group).map_err(wrong)?;
         }
         let header = &batch.header;
-        if (groups, narrow::rounded(self.format(batch), newest)) == (header.groups, header.newest) {
+        let newest = narrow::rounded(self.format(batch), newest);
+        if (groups, has_catalogue, newest) == (header.groups, header.has_catalogue, header.newest) {
             return Ok(());
         }
         let problem = format!("batch {} does not hold the groups that its header states", header.number);

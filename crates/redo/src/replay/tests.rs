@@ -413,6 +413,7 @@ fn bytes_of_a_row_are_not_taken_for_a_batch_behind_a_torn_one() {
             newest: Epoch(0),
             newest_before: Epoch(0),
             groups: 0,
+            has_catalogue: false,
             payload_bytes: 0,
             payload_crc: 0,
         };
@@ -443,7 +444,7 @@ fn segments_of_another_database_or_a_newer_format_are_refused() {
     let header = segment::Header { format: crate::FORMAT + 1, ..header(name) };
     let file = database.disk.open(&places[0].0, Opening::Write).unwrap();
     file.write_all_at(&header.encode(), 0).unwrap();
-    assert!(matches!(open(&database), Err(LogError::Format { found: 4, newest: 3, .. })));
+    assert!(matches!(open(&database), Err(LogError::Format { found: 5, newest: 4, .. })));
 }
 
 /// An increment is lost if it is taken for a repetition or logged by value.

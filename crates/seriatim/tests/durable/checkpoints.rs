@@ -235,7 +235,8 @@ fn a_checkpoint_that_the_manifest_never_names_is_deleted() {
     ] {
         let case = format!("{operation:?} {number}");
         let disk = FaultyDisk::new(37);
-        let db = small("auto", &disk).open().expect("a new database opens");
+        // The log makes no segment meanwhile.
+        let db = small("auto", &disk).segment_bytes(1 << 20).open().expect("a new database opens");
         let accounts = db.create::<Account>().expect("the table is created");
         write_some(&db, &accounts, 0..5);
         // If space is short, it is tried once more with the reserve.

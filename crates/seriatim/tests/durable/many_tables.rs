@@ -1,35 +1,29 @@
-//! Databases with many tables that are created one by one: the file that lists all is not written for each of them.
+//! Databases with many tables that are created one by one. They are rows of the catalogue, and change no other file
+//! than the log.
 
 use std::borrow::Cow;
-use std::path::Path;
 use std::sync::Arc;
 
 use seriatim::Database;
 use seriatim::catalog::{ColumnDef, ColumnType, TableDef, Value};
-use seriatim_base::disk::{Disk, FaultyDisk, Opening};
+use seriatim_base::disk::FaultyDisk;
 use seriatim_base::rng::is_nightly;
-use seriatim_redo::manifest::MANIFEST;
-use seriatim_redo::manifest::additions::ADDITIONS;
 
 use crate::accounts::small;
 
-/// A table with this many columns. The manifest has about 130 bytes for each.
+/// A table with this many columns. The catalogue has a row of about 100 bytes for each.
 fn table(name: impl Into<Cow<'static, str>>, columns: usize) -> TableDef {
     let column = |number| ColumnDef::new(format!("column_{number:04}"), ColumnType::U64);
     let table = (0..columns).fold(TableDef::builder(name), |table, number| table.column(column(number)));
     table.key(["column_0000"]).finish().expect("a sound declaration")
 }
 
-/// How the tables are created: one by one. The list begins, is folded into the manifest, and begins again.
+/// How the tables are created: one by one, some of them with more rows in the catalogue than a batch has at once.
 const CREATED: [(&str, usize); 8] =
     [("a", 1), ("b", 2), ("c", 900), ("d", 900), ("e", 900), ("f", 3), ("g", 1), ("h", 2)];
 
 fn open(disk: &FaultyDisk) -> Database {
     small("dbx", disk).open().expect("it opens")
-}
-
-fn bytes(disk: &FaultyDisk, name: &str) -> u64 {
-    disk.find(&Path::new("/db").join(name)).expect("the disk works").map_or(0, |found| found.bytes)
 }
 
 /// Creates the tables until the disk fails, each with a row. Returns how many were created, and how many have a row.
@@ -66,10 +60,8 @@ fn tables_that_are_created_one_by_one_survive_a_cut_or_kill_at_each_operation() 
     db.declare(table("wide", 700)).expect("created");
     drop(db);
     let before = prepared.fork(2);
-    let (whole, db) = (bytes(&before, MANIFEST), open(&before));
+    let db = open(&before);
     assert_eq!(create(&db), (CREATED.len(), CREATED.len()));
-    assert!(bytes(&before, MANIFEST) > 2 * whole, "the manifest was written when the list had become long");
-    assert!(bytes(&before, ADDITIONS) > 0, "the last tables are in a list of their own");
     before.crash();
     check(&before, (CREATED.len(), CREATED.len()), "after all");
 
@@ -105,73 +97,44 @@ fn tables_that_are_created_one_by_one_survive_a_cut_or_kill_at_each_operation() 
 fn the_bytes_of_creating_tables_are_linear_in_their_number() {
     let disk = FaultyDisk::new(1);
     let db = open(&disk);
-    let mut written = 0;
-    for number in 0..600 {
-        let before = [MANIFEST, ADDITIONS].map(|name| bytes(&disk, name));
-        db.declare(table(format!("t{number}"), 2)).expect("created");
-        let after = [MANIFEST, ADDITIONS].map(|name| bytes(&disk, name));
-        written += if after[0] == before[0] { after[1] - before[1] } else { after[0] };
+    let bytes = || db.statistics().log.expect("it is on disk").bytes;
+    let mut written = [0; 2];
+    for (half, written) in (0..).zip(&mut written) {
+        let before = bytes();
+        for number in 0..300 {
+            db.declare(table(format!("t{half}_{number}"), 2)).expect("created");
+        }
+        *written = bytes() - before;
     }
-    let shown = bytes(&disk, MANIFEST) + bytes(&disk, ADDITIONS);
-    // Up to 64 KiB the manifest is written for each table.
-    assert!(written < 8 * shown + (8 << 20), "{written} bytes written for {shown}");
+    assert_eq!(written[0], written[1], "each is a page of the log");
     drop(db);
     assert_eq!(open(&disk).table_names().len(), 600);
 }
 
 #[test]
-fn a_manifest_that_finds_no_room_leaves_the_list_beside_the_last_one() {
+fn a_table_that_finds_no_room_is_there_whole_or_not_at_all() {
     let disk = FaultyDisk::new(1);
     let db = open(&disk);
-    db.declare(table("wide", 700)).expect("created");
     let kept = db.declare(table("kept", 1)).expect("created");
     db.session().transact(|tx| tx.insert_dyn(&kept, &[Value::from(7u64)])).expect("inserted");
-    assert!(bytes(&disk, ADDITIONS) > 0, "it is in a list");
-    db.declare(table("filler", 900)).expect("created");
 
-    disk.set_capacity(disk.used_bytes() + 4_000);
-    db.declare(table("too_wide", 900)).expect_err("there is no room in the list");
-    db.declare(table("first", 1)).expect_err("there is no room for a manifest");
-    let second = db.declare(table("second", 1)).is_ok();
+    disk.set_capacity(disk.used_bytes());
+    let refused = (0..100).map(|number| (number, db.declare(table(format!("filler{number}"), 200)).is_ok()));
+    let (first, _) = refused.into_iter().find(|(_, is_there)| !is_there).expect("the disk becomes full");
+    db.declare(table("refused", 1)).expect_err("the log takes nothing");
+    assert!(!db.table_names().iter().any(|name| name == "refused"), "nothing of it was written");
     disk.set_capacity(u64::MAX);
-    db.declare(table("third", 1)).expect("there is room");
+    db.step();
+    db.declare(table("later", 1)).expect("there is room");
+    let before = db.table_names();
+    // The batch that found no room was kept, and was written when there was some.
+    assert!(before.contains(&format!("filler{first}")), "{before:?}");
     disk.kill();
-    drop(db);
+    drop((kept, db));
 
     let db = open(&disk);
-    let names = db.table_names();
-    for (name, is_there) in [("wide", true), ("kept", true), ("filler", true), ("second", second), ("third", true)] {
-        assert!(!is_there || names.iter().any(|found| *found == name), "`{name}` is not among {names:?}");
-    }
+    assert_eq!(db.table_names(), before);
     let kept = db.open_dyn("kept").expect("it is there");
     let row = db.session().transact(|tx| Ok(tx.get_dyn(&kept, &[Value::from(7u64)])?.is_some()));
     assert!(row.expect("no conflict").value);
-}
-
-/// The table was acknowledged and has a row in the log. So a database without it would have lost the row.
-#[test]
-fn a_list_that_is_damaged_in_its_last_record_is_refused_by_name() {
-    let disk = FaultyDisk::new(1);
-    let db = open(&disk);
-    db.declare(table("wide", 700)).expect("created");
-    let kept = db.declare(table("kept", 1)).expect("created");
-    db.session().transact(|tx| tx.insert_dyn(&kept, &[Value::from(7u64)])).expect("inserted");
-    disk.kill();
-    drop(db);
-    // A header of 32 bytes, the record's of 24 with the length at its byte 16, and JSON.
-    let (path, mut head) = (Path::new("/db").join(ADDITIONS), [0; 56]);
-    disk.open(&path, Opening::Read).and_then(|file| file.read_exact_at(&mut head, 0)).expect("it is there");
-    let record = 32..56 + u64::from(u32::from_le_bytes(std::array::from_fn(|i| head[48 + i])));
-    let refused = |damage: &dyn Fn(&FaultyDisk)| {
-        let disk = disk.fork(1);
-        damage(&disk);
-        let error = small("dbx", &disk).open().expect_err("it is damaged").to_string();
-        assert!(error.contains(ADDITIONS) && error.contains("damaged"), "{error}");
-    };
-    for at in record.clone() {
-        refused(&|disk| disk.flip_bit(&path, at, at as u8).expect("it is there"));
-    }
-    // It looks as if it had never been written, and the log knows its table.
-    refused(&|disk| disk.zero(&path, record.start, record.end - record.start).expect("it is there"));
-    assert!(open(&disk.fork(1)).open_dyn("kept").is_ok(), "without damage it opens");
 }

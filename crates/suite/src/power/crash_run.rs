@@ -659,6 +659,17 @@ impl CrashRun<'_> {
                 self.count_fault();
                 Ok(())
             }
+            // An earlier attempt had committed when the disk became full.
+            Err(SchemaError::Exists(name)) if matches!(self.known.tables[table], Declared::Perhaps) => {
+                self.flush(work)?;
+                if self.db.flush().is_err() {
+                    return Ok(());
+                }
+                let handle = self.db.open_dyn(&name).map_err(|error| error.to_string())?;
+                self.known.tables[table] = Declared::Yes(handle.number());
+                work.tables[table] = Some(handle);
+                self.register(work)
+            }
             Err(error) => Err(format!("table {} is not declared: {error}", KINDS[table].name)),
         }
     }

@@ -277,7 +277,8 @@ fn threads_that_restore_by_guesses_while_tables_grow_make_what_was_there() {
         let three = Three::create(&restored);
         let foundation: &Foundation = restored.inner();
         let cores: Vec<Core> = (0..THREADS).filter_map(|_| foundation.environment.core()).collect();
-        let tables = Tables { sets: restored.inner().sets(), ids: 3, ..Tables::default() };
+        let mut tables = Tables { sets: restored.inner().sets(), ..Tables::default() };
+        tables.ids.skip_to(3);
         let applier = Applier::new(foundation, &tables, cores);
         let (outcomes, splits) = restore(&applier, &tables.sets, &all);
         assert!(splits.iter().all(|&splits| splits > 0), "{}: tables grow: {splits:?}", protocol.name);

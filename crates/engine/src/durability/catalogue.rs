@@ -1,0 +1,160 @@
+//! Changes of the catalogue, as transactions on its rows.
+//!
+//! A change commits like any transaction, so its epoch orders it among the rows that need it. The table is published
+//! only after the commit. So transactions that use it commit in that epoch or a later one, whatever log they are in. A
+//! recovery keeps whole epochs, so it has the table if it has one of its rows.
+//!
+//! Only databases on disk have a catalogue: nothing reads that of a database in memory.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use seriatim_base::{Epoch, LayoutId, TableId};
+use seriatim_catalog::Value;
+use seriatim_redo::catalogue::{BODY, Catalogue, Found, LayoutEntry, Row, TableEntry};
+use seriatim_txn::Mode;
+
+use super::OpenHandle;
+use super::persistence::Persistence;
+use crate::engine::Inner;
+use crate::error::{Abort, OpenError, SchemaError, StorageError, TransactError};
+use crate::runtime::DynHandle;
+use crate::table::TableSet;
+use crate::table_ids::TableIds;
+use crate::tx::{Origin, TxCore};
+use crate::{Runner, TransactionOptions};
+
+/// A transaction on the rows of the catalogue.
+pub(crate) struct Rows<'t> {
+    tx: &'t TxCore,
+    table: &'t DynHandle,
+}
+
+impl Rows<'_> {
+    /// Inserts all rows of a table.
+    pub(crate) fn add(&self, set: &TableSet, is_void: bool) -> Result<(), Abort> {
+        let (entry, layout) = entry(set, is_void);
+        entry.rows(&[layout]).iter().try_for_each(|row| self.insert(row))
+    }
+
+    fn insert(&self, row: &Row) -> Result<(), Abort> {
+        let [object, kind, number] = row.key_values();
+        self.tx.insert_dyn(self.table, &[object, kind, number, Value::from(row.body.as_str())])
+    }
+
+    /// Makes the rows of a table void, or count.
+    pub(crate) fn set_void(&self, set: &TableSet, is_void: bool) -> Result<(), Abort> {
+        let Row { key, body } = entry(set, is_void).0.row();
+        let key_values = Row { key, body: String::new() }.key_values();
+        match self.tx.update_dyn(self.table, &key_values, &[(BODY, Value::from(body.as_str()))])? {
+            true => Ok(()),
+            false => Err(self.tx.abort(format!("table {} is not in the catalogue yet", set.definition.name))),
+        }
+    }
+}
+
+/// What the catalogue says of a table.
+fn entry(set: &TableSet, is_void: bool) -> (TableEntry, LayoutEntry) {
+    let (id, definition) = (set.primary.id, set.definition.clone());
+    let indexes = set.indexes.iter().map(|index| index.table.id).collect();
+    // The columns have only one version so far: see `TableSet::new`.
+    let layout = LayoutEntry { id: LayoutId(id.0), table: id };
+    (TableEntry { id, definition, indexes, position: set.position, is_void }, layout)
+}
+
+/// Commits a change of the catalogue. It is durable with the returned epoch.
+///
+/// # Errors
+/// The database is as before: no memory, no worker, or the log takes no commits.
+pub(crate) fn change(
+    inner: &Arc<Inner>,
+    open: &Arc<OpenHandle>,
+    change: impl Fn(&Rows<'_>) -> Result<(), Abort>,
+) -> Result<Epoch, SchemaError> {
+    let table = inner.catalogue().expect("a database on disk has one");
+    let mut runner = Runner::new(Arc::clone(inner), Arc::clone(open), 0);
+    // The application's bounds for transactions do not apply, and its histories do not have this one.
+    runner.set_options(TransactionOptions::new().age_max(Duration::MAX));
+    runner.tx.ignore_queue();
+    runner.tx.ignore_history();
+    let committed = runner.run(Mode::ReadWrite, Origin::Closure, |tx| change(&Rows { tx, table: &table }));
+    committed.map(|committed| committed.receipt.epoch()).map_err(|error| match error {
+        TransactError::OutOfMemory { held, .. } => SchemaError::OutOfMemory { held },
+        TransactError::WorkersBusy => SchemaError::WorkersBusy,
+        TransactError::DiskFull { directory } => SchemaError::storage(StorageError::Full { directory }),
+        TransactError::DiskBehind { backlog_bytes } => SchemaError::storage(StorageError::Backlogged { backlog_bytes }),
+        TransactError::LogStopped { reason } => SchemaError::storage(StorageError::Stopped(reason)),
+        TransactError::Closed => SchemaError::storage(StorageError::Closed),
+        TransactError::Forked => SchemaError::storage(StorageError::Forked),
+        error => SchemaError::storage(StorageError::io("changing the catalogue")(std::io::Error::other(error))),
+    })
+}
+
+/// Settles the catalogue before the first transaction of an opening. The tables of a directory of an older format are
+/// put into it. Those of which no file has rows any more are deleted.
+///
+/// A disk without space leaves the manifest as it is. Then it continues to list these tables, and the next opening
+/// tries again.
+///
+/// # Errors
+/// The log has stopped.
+pub(crate) fn settle(
+    inner: &Arc<Inner>,
+    open: &Arc<OpenHandle>,
+    persistence: &Persistence,
+    found: &Found,
+) -> Result<(), OpenError> {
+    let inherited = persistence.home().manifest().inherited.clone();
+    let settled = match inherited {
+        Some(inherited) => inherit(inner, open, persistence, &inherited),
+        None if found.obsolete.is_empty() => Ok(()),
+        None => forget(inner, open, persistence, found),
+    };
+    match settled {
+        Err(SchemaError::Storage(error)) if persistence.log().durable().is_stopped() => Err(OpenError::Storage(*error)),
+        _ => Ok(()),
+    }
+}
+
+/// Moves the tables that the manifest lists into the catalogue.
+fn inherit(
+    inner: &Arc<Inner>,
+    open: &Arc<OpenHandle>,
+    persistence: &Persistence,
+    inherited: &Catalogue,
+) -> Result<(), SchemaError> {
+    let epoch = change(inner, open, |rows| {
+        for row in inherited.rows() {
+            // An opening that was cut short may have done this, and other changes after it.
+            if rows.tx.get_dyn(rows.table, &row.key_values())?.is_none() {
+                rows.insert(&row)?;
+            }
+        }
+        Ok(())
+    })?;
+    persistence.wait_for(epoch).map_err(SchemaError::storage)?;
+    persistence.change(|manifest| manifest.inherited = None).map_err(SchemaError::storage)
+}
+
+/// Deletes tables whose ids then are free.
+fn forget(
+    inner: &Arc<Inner>,
+    open: &Arc<OpenHandle>,
+    persistence: &Persistence,
+    found: &Found,
+) -> Result<(), SchemaError> {
+    let Found { catalogue, obsolete, .. } = found;
+    let is_obsolete = |id: &TableId| obsolete.contains(id);
+    let epoch = change(inner, open, |rows| {
+        for table in catalogue.tables.iter().filter(|table| is_obsolete(&table.id)) {
+            for row in table.rows(&catalogue.layouts) {
+                rows.tx.delete_dyn(rows.table, &row.key_values())?;
+            }
+        }
+        Ok(())
+    })?;
+    persistence.wait_for(epoch).map_err(SchemaError::storage)?;
+    let left = catalogue.tables.iter().filter(|table| !is_obsolete(&table.id));
+    inner.tables_mut().ids = TableIds::of(left);
+    Ok(())
+}

@@ -1,0 +1,243 @@
+//! The catalogue: which tables, columns and indexes a database has. It is data: rows of a table of its own, changed by
+//! transactions, in log and checkpoints like all other rows.
+//!
+//! ```text
+//! object u32 | kind u8 | number u32        the key: a table's id, and what the row says of it
+//! body text                                JSON (`mirror`), by kind
+//!     0   number 0             the table: name, key, organization, place among the tables
+//!     1   position             a column
+//!     2   position             an index
+//!     3   id of a layout       nothing: the layout has the table's columns
+//! ```
+//! Invariant: the catalogue can be read before any other row is. Its own table has a fixed id, layout and declaration.
+//! A group of the log has rows of the catalogue only, or none, and so has a block of a checkpoint. The headers of
+//! batches and blocks say where they are. So no reader needs the layout of a row that it skips.
+//!
+//! Recovery reads the catalogue as it is at the end of the log, and then everything else by its layouts. A table that
+//! was replaced stays in it as void, since any file may have entries of it. It can be deleted when a checkpoint has
+//! begun after the last entry was committed ([`Found::obsolete`]).
+//!
+//! Decision record 27 has the reasons, and the order of changes of the catalogue and of rows across loggers.
+
+pub(crate) mod mirror;
+mod read;
+#[cfg(all(test, not(loom)))]
+mod tests;
+
+use std::collections::{BTreeMap, HashSet};
+
+use seriatim_base::{LayoutId, TableId};
+use seriatim_catalog::{ColumnDef, ColumnType, KeyCodec, TableDef, Value};
+
+pub use self::read::Found;
+pub(crate) use self::read::{find, is_group};
+
+/// The id of the catalogue's own table. All ids of others are below it.
+pub const TABLE: TableId = TableId((1 << 14) - 1);
+/// The layout of its rows. All ids of other layouts are below it.
+pub const LAYOUT: LayoutId = LayoutId(TABLE.0);
+
+const OF_TABLE: u8 = 0;
+const OF_COLUMN: u8 = 1;
+const OF_INDEX: u8 = 2;
+const OF_LAYOUT: u8 = 3;
+
+/// A table.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TableEntry {
+    /// Its id.
+    pub id: TableId,
+    /// Its declaration.
+    pub definition: TableDef,
+    /// The ids of its indexes, in order of declaration.
+    pub indexes: Vec<TableId>,
+    /// Its place among the tables, which need not be the order of ids. A table has that of the table it replaces.
+    pub position: u64,
+    /// Whether its rows are void: it was replaced, or it will replace another table and is not complete. Its
+    /// declaration tells how to skip its rows in log and checkpoint.
+    pub is_void: bool,
+}
+
+/// The meaning of a layout id.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LayoutEntry {
+    /// The id.
+    pub id: LayoutId,
+    /// The table whose declared columns it describes.
+    pub table: TableId,
+}
+
+/// The tables of a database.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Catalogue {
+    /// The tables, in the order of their positions.
+    pub tables: Vec<TableEntry>,
+    /// The meanings of the layout ids in log and checkpoint.
+    pub layouts: Vec<LayoutEntry>,
+}
+
+/// A row of the catalogue.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Row {
+    /// Object, kind and number.
+    pub key: (u32, u8, u32),
+    /// What it says.
+    pub body: String,
+}
+
+impl Row {
+    /// The values of its key's columns.
+    pub fn key_values(&self) -> [Value; 3] {
+        let (object, kind, number) = self.key;
+        [Value::from(object), Value::from(kind), Value::from(number)]
+    }
+}
+
+/// The name of the last column.
+pub const BODY: &str = "body";
+
+/// The declaration of the catalogue's own table.
+pub fn definition() -> TableDef {
+    let columns = [("object", ColumnType::U32), ("kind", ColumnType::U8), ("number", ColumnType::U32)];
+    let table = columns
+        .into_iter()
+        .fold(TableDef::builder("catalogue"), |table, (name, ty)| table.column(ColumnDef::new(name, ty)));
+    let table = table.column(ColumnDef::new(BODY, ColumnType::LongText)).key(["object", "kind", "number"]);
+    table.finish().expect("a sound declaration")
+}
+
+impl TableEntry {
+    /// The rows that say all of a table, with these layouts.
+    pub fn rows(&self, layouts: &[LayoutEntry]) -> Vec<Row> {
+        let mut table = mirror::Table::from(self);
+        let (columns, indexes) = (table.columns.take().unwrap_or_default(), table.indexes.take().unwrap_or_default());
+        let row = |kind, number, body: Result<String, serde_json::Error>| {
+            // They have only strings, numbers, and lists of these, all of which JSON can represent.
+            Row { key: (self.id.0, kind, number), body: body.expect("plain data") }
+        };
+        let mut rows = vec![row(OF_TABLE, 0, serde_json::to_string(&table))];
+        rows.extend((0..).zip(&columns).map(|(at, column)| row(OF_COLUMN, at, serde_json::to_string(column))));
+        rows.extend((0..).zip(&indexes).map(|(at, index)| row(OF_INDEX, at, serde_json::to_string(index))));
+        let own = layouts.iter().filter(|layout| layout.table == self.id);
+        rows.extend(own.map(|layout| row(OF_LAYOUT, layout.id.0, Ok("{}".to_owned()))));
+        rows
+    }
+
+    /// The first of its rows, which says whether it is void.
+    pub fn row(&self) -> Row {
+        self.rows(&[]).swap_remove(0)
+    }
+}
+
+impl Catalogue {
+    /// All rows.
+    pub fn rows(&self) -> impl Iterator<Item = Row> + '_ {
+        self.tables.iter().flat_map(|table| table.rows(&self.layouts))
+    }
+
+    /// The catalogue that has these rows.
+    ///
+    /// # Errors
+    /// The first thing that makes no sense.
+    pub fn of_rows(rows: impl IntoIterator<Item = Row>) -> Result<Catalogue, String> {
+        let mut by_table: BTreeMap<u32, Parts> = BTreeMap::new();
+        let mut layouts = Vec::new();
+        for Row { key: (object, kind, number), body } in rows {
+            let parts = by_table.entry(object).or_default();
+            let wrong =
+                |problem: &dyn std::fmt::Display| format!("row {number} of kind {kind} of table {object}: {problem}");
+            match kind {
+                OF_TABLE if number == 0 => {
+                    parts.table = Some(serde_json::from_str(&body).map_err(|error| wrong(&error))?);
+                }
+                OF_COLUMN => drop(parts.columns.insert(number, of_json(&body).map_err(|error| wrong(&error))?)),
+                OF_INDEX => drop(parts.indexes.insert(number, of_json(&body).map_err(|error| wrong(&error))?)),
+                OF_LAYOUT if body == "{}" => layouts.push(LayoutEntry { id: LayoutId(number), table: TableId(object) }),
+                _ => return Err(wrong(&"this program knows no such row")),
+            }
+        }
+        let tables = by_table.into_iter().map(|(id, parts)| parts.finish(TableId(id)));
+        let mut tables = tables.collect::<Result<Vec<TableEntry>, String>>()?;
+        tables.sort_by_key(|table| (table.position, table.id));
+        layouts.sort_by_key(|layout| layout.id);
+        let catalogue = Catalogue { tables, layouts };
+        catalogue.check().map(|()| catalogue)
+    }
+
+    /// Checks that the tables agree.
+    ///
+    /// # Errors
+    /// The first contradiction.
+    pub fn check(&self) -> Result<(), String> {
+        let tables: HashSet<TableId> = self.tables.iter().map(|table| table.id).collect();
+        let (mut names, mut ids) = (HashSet::new(), HashSet::new());
+        for table in &self.tables {
+            let definition = &table.definition;
+            definition.validate().map_err(|error| error.to_string())?;
+            let name = &definition.name;
+            if !table.is_void && !names.insert(name) {
+                return Err(format!("there are two tables `{name}`"));
+            }
+            if table.indexes.len() != definition.indexes.len() {
+                let (ids, indexes) = (table.indexes.len(), definition.indexes.len());
+                return Err(format!("table `{name}` has {indexes} indexes and {ids} ids for them"));
+            }
+            for id in std::iter::once(table.id).chain(table.indexes.iter().copied()) {
+                if !ids.insert(id) || id >= TABLE {
+                    return Err(format!("table id {id} is used twice, or not below {TABLE}"));
+                }
+            }
+        }
+        let mut layouts = HashSet::new();
+        for layout in &self.layouts {
+            if !layouts.insert(layout.id) || layout.id >= LAYOUT {
+                return Err(format!("layout id {} is used twice, or not below {LAYOUT}", layout.id));
+            }
+            if !tables.contains(&layout.table) {
+                return Err(format!("layout {} is of table {}, which there is not", layout.id, layout.table));
+            }
+        }
+        Ok(())
+    }
+}
+
+fn of_json<T: serde::de::DeserializeOwned>(body: &str) -> Result<T, serde_json::Error> {
+    serde_json::from_str(body)
+}
+
+/// The rows of a table.
+#[derive(Default)]
+struct Parts {
+    table: Option<mirror::Table>,
+    columns: BTreeMap<u32, ColumnDef>,
+    indexes: BTreeMap<u32, mirror::Index>,
+}
+
+impl Parts {
+    fn finish(self, id: TableId) -> Result<TableEntry, String> {
+        let Parts { table, columns, indexes } = self;
+        let mut table = table.ok_or_else(|| format!("there are rows of table {id}, but none that says what it is"))?;
+        let has_gap = |what: &str| Err(format!("table {id} lacks one of its {what}"));
+        if !columns.keys().copied().eq(0..columns.len() as u32) {
+            return has_gap("columns");
+        }
+        if !indexes.keys().copied().eq(0..indexes.len() as u32) {
+            return has_gap("indexes");
+        }
+        if table.columns.is_some() || table.indexes.is_some() {
+            return Err(format!("the row of table {id} has columns or indexes, which are rows of their own"));
+        }
+        table.columns = Some(columns.into_values().collect());
+        table.indexes = Some(indexes.into_values().collect());
+        let entry = TableEntry::try_from(table)?;
+        if entry.id != id {
+            return Err(format!("the row of table {id} says that it is table {}", entry.id));
+        }
+        Ok(entry)
+    }
+}
+
+/// The encoding of the catalogue's keys.
+fn codec() -> KeyCodec {
+    KeyCodec::for_table(&definition())
+}
