@@ -14,6 +14,9 @@
 //! the first byte. A set bit means NULL. The rows of a clustered table are flat: their immutable columns lie in the row
 //! version too. A row version is replaced as a whole by an update; its fixed part stays and is shared by all row
 //! versions of the row.
+//!
+//! An extension ([`TableDef::extension`]) follows the other mutable columns: `[NULL bits] [columns]`. It lies in the
+//! row version, so the places of the other columns are the same as without it.
 
 use crate::{Column, ColumnDef, ColumnType, Stored, TableDef};
 
@@ -168,6 +171,13 @@ impl Cursor {
         ColumnLocation { part, offset, bytes, null, column: column as u16 }
     }
 
+    /// Begins the extension: columns with so many that are nullable.
+    fn extend(&mut self, nullable: u32) {
+        self.null_start[0] = self.next[0];
+        self.next_null[0] = 0;
+        self.next[0] += nullable.div_ceil(8);
+    }
+
     const fn bytes(&self) -> RowSizes {
         RowSizes { row: self.next[0].next_multiple_of(8), fixed: self.next[1].next_multiple_of(8) }
     }
@@ -212,10 +222,12 @@ pub struct Layout {
 impl Layout {
     /// The layout of the rows of a table as readers see them.
     pub fn of(table: &TableDef) -> Layout {
-        let is_flat = table.is_clustered();
-        let spec =
-            |column: &ColumnDef| ColumnSpec { immutable: column.immutable && !is_flat, ..ColumnSpec::from(column) };
-        Layout::place(&table.columns.iter().map(spec).collect::<Vec<_>>())
+        let (is_flat, first) = (table.is_clustered(), table.columns.len().saturating_sub(table.extension));
+        let spec = |(at, column): (usize, &ColumnDef)| ColumnSpec {
+            immutable: column.immutable && !is_flat && at < first,
+            ..ColumnSpec::from(column)
+        };
+        Layout::place(&table.columns.iter().enumerate().map(spec).collect::<Vec<_>>(), first)
     }
 
     /// The layout of the records of a table: those of a clustered one hold runs.
@@ -225,12 +237,17 @@ impl Layout {
 
     /// Places `columns`, as [`place`] does.
     pub fn new(columns: &[ColumnDef]) -> Layout {
-        Layout::place(&columns.iter().map(ColumnSpec::from).collect::<Vec<_>>())
+        Layout::place(&columns.iter().map(ColumnSpec::from).collect::<Vec<_>>(), columns.len())
     }
 
-    fn place(specs: &[ColumnSpec]) -> Layout {
-        let mut cursor = Cursor::new(specs);
-        let places: Vec<ColumnLocation> = specs.iter().enumerate().map(|(at, &spec)| cursor.place(spec, at)).collect();
+    /// Places columns, of which those from the position `first` on are an extension.
+    fn place(specs: &[ColumnSpec], first: usize) -> Layout {
+        let (declared, extension) = specs.split_at(first);
+        let mut cursor = Cursor::new(declared);
+        let mut places: Vec<ColumnLocation> = Vec::with_capacity(specs.len());
+        places.extend(declared.iter().enumerate().map(|(at, &spec)| cursor.place(spec, at)));
+        cursor.extend(extension.iter().map(|spec| u32::from(spec.nullable)).sum());
+        places.extend((first..).zip(extension).map(|(at, &spec)| cursor.place(spec, at)));
         let out_of_line_values = |part: RowPart| {
             let long =
                 |place: &&ColumnLocation| place.part == part && specs[usize::from(place.column)].ty.is_out_of_line();

@@ -45,6 +45,7 @@ mod codec;
 mod column;
 mod column_set;
 mod error;
+pub mod evolution;
 mod kept;
 mod key;
 mod key_writer;

@@ -6,7 +6,7 @@ use std::collections::HashSet;
 
 use seriatim_base::{ColumnId, IndexId};
 
-use crate::{ColumnSet, ColumnType, SchemaError};
+use crate::{ColumnSet, ColumnType, ParseError, SchemaError, Value};
 
 /// How a table or index finds its records.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -35,12 +35,18 @@ pub struct ColumnDef {
     /// Whether it is fixed when the row is inserted. Immutable columns live apart, so that an update does not
     /// copy them. Key columns cannot be updated either, but stay in the row unless declared immutable too.
     pub immutable: bool,
+    /// The value of rows that are written without one, as text ([`ColumnType::parse`]). Without it, NULL is.
+    #[cfg_attr(feature = "serde", serde(default, skip_serializing_if = "Option::is_none"))]
+    pub default: Option<Cow<'static, str>>,
+    /// The name that it had before it was renamed. Programs that were written before find it by that.
+    #[cfg_attr(feature = "serde", serde(default, skip_serializing_if = "Option::is_none"))]
+    pub former: Option<Cow<'static, str>>,
 }
 
 impl ColumnDef {
     /// A column that is neither nullable nor immutable.
     pub fn new(name: impl Into<Cow<'static, str>>, ty: ColumnType) -> ColumnDef {
-        ColumnDef { name: name.into(), ty, nullable: false, immutable: false }
+        ColumnDef { name: name.into(), ty, nullable: false, immutable: false, default: None, former: None }
     }
 
     /// The same column, allowed to be NULL.
@@ -55,6 +61,27 @@ impl ColumnDef {
     pub fn immutable(mut self) -> ColumnDef {
         self.immutable = true;
         self
+    }
+
+    /// The same column, with this value in rows that are written without one: as text ([`ColumnType::parse`]).
+    #[must_use]
+    pub fn default(mut self, value: impl Into<Cow<'static, str>>) -> ColumnDef {
+        self.default = Some(value.into());
+        self
+    }
+
+    /// The value of rows that are written without one: the default, or NULL. `None` if there is neither.
+    ///
+    /// # Errors
+    /// The default is no value of the column.
+    pub fn default_value(&self) -> Result<Option<Value>, ParseError> {
+        match &self.default {
+            None => Ok(self.nullable.then_some(Value::NONE)),
+            Some(text) => {
+                let value = self.ty.parse(text)?;
+                Ok(Some(if self.nullable { value.some() } else { value }))
+            }
+        }
     }
 }
 
@@ -121,6 +148,9 @@ pub struct TableDef {
     pub cluster: usize,
     /// Which partition a row is in.
     pub partitioning: Partitioning,
+    /// How many of the last columns lie behind the others in rows. Programs that do not know them read and write the
+    /// others as if there were no more.
+    pub extension: usize,
 }
 
 impl TableDef {
@@ -160,6 +190,7 @@ impl TableDef {
                 capacity: 0,
                 cluster: 0,
                 partitioning: Partitioning::default(),
+                extension: 0,
             },
             key: Vec::new(),
             cluster: Vec::new(),
@@ -172,6 +203,13 @@ impl TableDef {
     /// The column of this name.
     pub fn column(&self, name: &str) -> Option<ColumnId> {
         self.columns.iter().position(|column| column.name == name).map(|at| ColumnId(at as u16))
+    }
+
+    /// The value of the column at this position in rows whose writer does not know it: see [`TableDef::extension`].
+    /// `None` if the writer must know it.
+    pub fn value_if_unknown(&self, at: usize) -> Option<Value> {
+        let is_known = at + self.extension < self.columns.len();
+        self.columns.get(at).filter(|_| !is_known)?.default_value().ok()?
     }
 
     /// The index of this name.
@@ -269,6 +307,12 @@ impl TableDef {
                 }
                 _ => {}
             }
+            if let Err(problem) = column.default_value() {
+                return invalid(format!("column `{}` has a default that is no value of it: {problem}", column.name));
+            }
+        }
+        if self.extension >= self.columns.len() {
+            return invalid(format!("has an extension of {} of its columns; at least one is not", self.extension));
         }
         self.validate_parts("the primary key", &self.key)?;
         if let Some(part) = self.key.iter().find(|part| self.columns[part.column.index()].nullable) {
@@ -419,18 +463,8 @@ impl TableDef {
         None
     }
 
-    /// A description of why this table cannot be used as `wanted` declares it. It is as [`TableDef::difference`], but
-    /// an ordered table is valid for a declaration of a hashed one, since it also finds rows by whole keys.
-    pub fn misfit(&self, wanted: &TableDef) -> Option<String> {
-        let organization = match wanted.organization {
-            Organization::Hash => self.organization,
-            Organization::Ordered => Organization::Ordered,
-        };
-        self.difference(&TableDef { organization, ..wanted.clone() })
-    }
-
     /// Whether two indexes of tables with the same columns have the same entries.
-    fn is_same_index(&self, mine: &IndexDef, other: &TableDef, theirs: &IndexDef) -> bool {
+    pub(crate) fn is_same_index(&self, mine: &IndexDef, other: &TableDef, theirs: &IndexDef) -> bool {
         let nulls_not_distinct = theirs.nulls_not_distinct;
         IndexDef { nulls_not_distinct, ..mine.clone() } == *theirs
             && self.has_distinct_nulls(mine) == other.has_distinct_nulls(theirs)
@@ -451,7 +485,7 @@ impl TableDef {
         }
     }
 
-    fn describe_parts(&self, parts: &[KeyPart], organization: Organization) -> String {
+    pub(crate) fn describe_parts(&self, parts: &[KeyPart], organization: Organization) -> String {
         let parts: Vec<String> = parts
             .iter()
             .map(|part| {
@@ -463,7 +497,7 @@ impl TableDef {
         format!("({}), {organization}", parts.join(", "))
     }
 
-    fn describe_index(&self, index: Option<&IndexDef>) -> String {
+    pub(crate) fn describe_index(&self, index: Option<&IndexDef>) -> String {
         index.map_or_else(
             || "absent".to_owned(),
             |index| {
@@ -502,8 +536,8 @@ fn name_problem(what: &str, name: &str) -> Option<String> {
 /// A key column by name: the result of [`asc`] and [`desc`]. A plain name is ascending.
 #[derive(Clone, Debug)]
 pub struct PartName {
-    column: Cow<'static, str>,
-    descending: bool,
+    pub(crate) column: Cow<'static, str>,
+    pub(crate) descending: bool,
 }
 
 /// A key column, smaller values first.
@@ -811,16 +845,6 @@ mod tests {
             table().difference(&other).as_deref(),
             Some("index number 0 is `i` on (desc(b)), ordered, not absent")
         );
-    }
-
-    #[test]
-    fn an_ordered_table_serves_lookups_of_whole_keys_and_a_hashed_one_serves_no_ranges() {
-        let (ordered, hashed) = (builder().key(["a"]), builder().key(["a"]).hash());
-        let (ordered, hashed) = (ordered.finish().expect("valid"), hashed.finish().expect("valid"));
-        assert_eq!((ordered.misfit(&hashed), ordered.misfit(&ordered), hashed.misfit(&hashed)), (None, None, None));
-        assert_eq!(hashed.misfit(&ordered).as_deref(), Some("its key is (a), hashed, not (a), ordered"));
-        let other = TableDef { key: vec![KeyPart { descending: true, ..hashed.key[0] }], ..hashed };
-        assert_eq!(ordered.misfit(&other).as_deref(), Some("its key is (a), ordered, not (desc(a)), ordered"));
     }
 
     #[test]

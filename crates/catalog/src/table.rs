@@ -22,6 +22,10 @@ use crate::{
 pub unsafe trait Table: Sized {
     /// The table's name.
     const NAME: &'static str;
+    /// Whether a table of an earlier declaration is changed to this one when it is opened.
+    const EVOLVES: bool = false;
+    /// The columns that had other names in earlier declarations: the new name and the old one of each.
+    const RENAMED: &'static [(&'static str, &'static str)] = &[];
     /// Where the columns lie, in order of declaration.
     const PLACES: &'static [ColumnLocation];
     /// The type of its primary key: a column's, or a tuple of columns'.

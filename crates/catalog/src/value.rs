@@ -9,8 +9,8 @@ use std::sync::Arc;
 
 use crate::types::{Misfit, Raw};
 use crate::{
-    ColumnDef, ColumnLocation, IntegerType, KeyWriter, OutOfMemory, PartitionValue, RowRef, RowWriter, Scalar,
-    Timestamp, TooLong,
+    ColumnDef, ColumnLocation, ColumnType, IntegerType, KeyWriter, OutOfMemory, PartitionValue, RowRef, RowWriter,
+    Scalar, Timestamp, TooLong,
 };
 
 /// A value.
@@ -262,6 +262,13 @@ impl Value {
                 ValueError::Unfit { column: column.name.to_string(), problem: TooLong { bytes, max }.to_string() }
             }
         })
+    }
+}
+
+impl ColumnType {
+    /// Whether a value that is not NULL fits a column of this type.
+    pub(crate) fn takes(self, value: &Value) -> bool {
+        self.rules(|rules| rules.stored(value).is_ok())
     }
 }
 

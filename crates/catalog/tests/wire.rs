@@ -32,7 +32,14 @@ fn tables() -> impl Strategy<Value = TableDef> {
         })
     };
     let columns = prop_oneof![4 => vec(column(), 1..6), 2 => vec(column(), 1..40), 1 => vec(column(), 190..=200)];
-    (columns, 1..=3usize).prop_map(|(columns, key)| table(&columns, key.min(columns.len())))
+    // Some of the last columns are an extension, but none of the key.
+    (columns, 1..=3usize, prop_oneof![2 => Just(0), 1 => 1..9usize]).prop_map(|(columns, key, extension)| {
+        let key = key.min(columns.len());
+        let extension = extension.min(columns.len() - key);
+        let mut table = table(&columns, key);
+        table.columns.iter_mut().rev().take(extension).for_each(|column| column.immutable = false);
+        TableDef { extension, ..table }
+    })
 }
 
 fn rows_of(table: &TableDef) -> Vec<BoxedStrategy<Value>> {
@@ -70,7 +77,7 @@ struct Row {
 }
 
 fn row(table: &TableDef, values: &[Value]) -> Row {
-    let layout = Layout::new(&table.columns);
+    let layout = Layout::of(table);
     let mut block = Block::new(&layout);
     block.insert_values(&table.columns, values);
     Row { block, wire: RowWire::new(table, &layout) }

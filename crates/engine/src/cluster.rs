@@ -113,7 +113,7 @@ impl TableSet {
     /// Whether rows are stored in runs, and a write changes no index.
     #[inline(always)]
     fn has_runs_alone(&self) -> bool {
-        self.cluster.is_on() && self.indexes.is_empty()
+        self.is_clustered() && !self.is_indexed()
     }
 
     /// The key of the row at a position of a run of this table.
@@ -150,7 +150,7 @@ impl TableSet {
         row: RowPtr,
         mut see: impl FnMut(Key<'_>, RowPtr) -> Result<(), E>,
     ) -> Result<(), E> {
-        if !self.cluster.is_on() {
+        if !self.is_clustered() {
             return see(key, row);
         }
         // SAFETY: the callers' rows are of the table, and readable during the call.
@@ -393,6 +393,9 @@ impl std::fmt::Debug for Scratch {
 impl TxCore {
     /// The first wave of a prefetch for the row with this key: of the first run of its prefix.
     pub(crate) fn prefetch_run(&self, set: &TableSet, key: Key<'_>) {
+        if !set.is_clustered() {
+            return;
+        }
         let first = set.cluster.first(bits(key));
         if self.open_run.fetched.replace((set, first)) != (std::ptr::from_ref(set), first) {
             self.worker().prefetch(&set.primary, set.cluster.key(first), ColumnSet::ALL);
@@ -403,7 +406,7 @@ impl TxCore {
     /// gets room for all, and does not grow for each few of them.
     #[inline(always)]
     pub fn expect_rows(&self, set: &TableSet, rows: usize) {
-        if set.cluster.is_on() {
+        if set.is_clustered() {
             self.open_run.expected.set((set, rows));
         }
     }
@@ -422,7 +425,8 @@ impl TxCore {
     /// A conflict.
     #[inline(always)]
     pub(crate) fn read_row(&self, set: &TableSet, key: Key<'_>, columns: ColumnSet) -> Result<Option<RowPtr>, Abort> {
-        if set.cluster.is_on() {
+        if !set.is_plain() {
+            self.admits(set)?;
             return self.read_clustered(set, key);
         }
         read(self, &set.primary, key, columns)
@@ -681,7 +685,7 @@ impl TxCore {
     }
 
     fn inserted(&self, set: &TableSet, key: Key<'_>, before: Option<RowPtr>, after: *mut u8) -> Result<bool, Abort> {
-        if !set.indexes.is_empty() {
+        if set.is_indexed() {
             self.maintain(set, key, before, RowPtr::new(after), ColumnSet::ALL)?;
         }
         Ok(true)
@@ -1149,7 +1153,7 @@ mod tests {
                     assert_eq!(found, numbers.contains(&number), "{order}, {number}");
                 }
             }
-            assert!(set.cluster.is_on());
+            assert!(set.is_clustered());
             Ok(())
         };
         engine.runner().run(Mode::ReadWrite, Origin::Closure, work).expect("no conflict");

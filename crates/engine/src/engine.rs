@@ -1,6 +1,5 @@
 //! An open database without row types: memory, regions, epoch, protocol, tables, workers.
 
-use std::collections::HashSet;
 use std::ops::Deref;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
@@ -9,18 +8,19 @@ use std::time::Duration;
 use seriatim_base::clock::{CoarseClock, Instant};
 use seriatim_base::thread::Periodic;
 use seriatim_base::{Epoch, Process, TableId};
-use seriatim_catalog::{ColumnSet, ColumnUse, Key, TableDef, Value};
+use seriatim_catalog::{ColumnSet, ColumnUse, Key, KeyClass, TableDef, Value};
 use seriatim_history::{Columns, History, Recording};
 use seriatim_procedure::analysis::{self, Schema};
 use seriatim_procedure::plan::{Deferrable, Plan};
-use seriatim_txn::{Capabilities, Environment, Eventual, Freshness, Knob, Options, Partitions, ProtocolInfo, RowPtr};
+use seriatim_txn::{
+    Capabilities, Core, Environment, Eventual, Freshness, Knob, Options, Partitions, ProtocolInfo, RowPtr,
+};
 
 use crate::contention::{Contention, Tracker};
 use crate::deferred::Publisher;
-use crate::durability::{
-    self, CatalogueRows as Rows, Checkpoint, OpenHandle, Opened, Persistence, Recovery, RecoveryPhase, TableChecked,
-};
+use crate::durability::{self, Checkpoint, OpenHandle, Opened, Persistence, Recovery, RecoveryPhase, TableChecked};
 use crate::error::{CloseError, OpenError, SchemaError, StorageError};
+use crate::evolution::TableChange;
 use crate::held_back::Bound;
 use crate::pool::Pool;
 use crate::procedure::ExecutionMode;
@@ -32,7 +32,7 @@ use crate::regulation::Regulation;
 use crate::runtime::{DynHandle, DynRow};
 use crate::settings::Settings;
 use crate::snapshot_ages::SnapshotAges;
-use crate::table::TableSet;
+use crate::table::{Secondary, TableSet};
 use crate::table_ids::{TABLES_MAX, TableIds};
 use crate::{Advance, Receipt, Runner, Statistics, TableStatistics, TransactError};
 
@@ -40,8 +40,8 @@ use crate::{Advance, Receipt, Runner, Statistics, TableStatistics, TransactError
 #[derive(Clone)]
 pub struct Engine {
     /// Dropped first: the last handle that is dropped waits until no thread uses the database.
-    open: Arc<OpenHandle>,
-    inner: Arc<Inner>,
+    pub(crate) open: Arc<OpenHandle>,
+    pub(crate) inner: Arc<Inner>,
 }
 
 /// The state of an open database.
@@ -68,10 +68,8 @@ pub(crate) struct Inner {
     /// Present if transactions defer. Declared after the fields that need it to close the log.
     _publisher: Option<Arc<Mutex<Publisher>>>,
     pub(crate) tables: RwLock<Tables>,
-    /// Held while the set of tables changes. Locked before `opening` and `tables`.
+    /// Held while the set of tables changes. Locked before `tables`.
     changing: Mutex<()>,
-    /// Held while a caller gets a handle of a table, and while a table is converted.
-    opening: Mutex<()>,
     /// Whether a transaction has the turn: it was refuted many times.
     pub(crate) is_turn_taken: AtomicBool,
     /// Whether it runs exclusively: no other one that may write begins.
@@ -145,7 +143,7 @@ const MEMORY_LOOK: Duration = Duration::from_secs(1);
 pub(crate) struct Tables {
     /// In the order of their positions.
     pub(crate) sets: Vec<Arc<TableSet>>,
-    /// Tables that a conversion replaced, and tables of conversions under way. Workers may still refer to them.
+    /// Tables that were replaced or dropped. Workers may still refer to them.
     pub(crate) replaced: Vec<Arc<TableSet>>,
     /// The catalogue's own table, if the database is on disk.
     pub(crate) catalogue: Option<Arc<TableSet>>,
@@ -155,7 +153,7 @@ pub(crate) struct Tables {
 
 impl Tables {
     /// The position of the next table.
-    fn next_position(&self) -> u64 {
+    pub(crate) fn next_position(&self) -> u64 {
         self.sets.last().map_or(0, |set| set.position + 1)
     }
 }
@@ -283,7 +281,6 @@ impl Engine {
             recovery: OnceLock::new(),
             tables: RwLock::new(tables),
             changing: Mutex::default(),
-            opening: Mutex::default(),
             is_turn_taken: AtomicBool::default(),
             is_exclusive: AtomicBool::default(),
             checking: Mutex::default(),
@@ -327,7 +324,7 @@ impl Engine {
 
     /// The tables, for analysis; none in a fork.
     pub fn schema(&self) -> Schema {
-        Schema::new(self.inner.sets().iter().map(|set| set.definition.clone()))
+        Schema::new(self.inner.sets().iter().map(|set| TableDef::clone(&set.definition)))
     }
 
     /// Tells each table which columns all procedures with these plans only add to or leave alone. `plans` are
@@ -434,117 +431,7 @@ impl Engine {
 
     /// Creates tables, all of them or none.
     fn create_all(&self, definitions: Vec<TableDef>) -> Result<Vec<Arc<TableSet>>, SchemaError> {
-        definitions.iter().try_for_each(|definition| definition.validate().map_err(SchemaError::Invalid))?;
-        if definitions.is_empty() {
-            return Ok(Vec::new());
-        }
-        let inner = &self.inner;
-        inner.check_process().map_err(SchemaError::storage)?;
-        let _one_at_a_time = inner.changing();
-        let (mut ids, first_position) = {
-            let tables = inner.tables.read().unwrap_or_else(PoisonError::into_inner);
-            let mut names: HashSet<&str> = tables.sets.iter().map(|set| &*set.definition.name).collect();
-            if let Some(twin) = definitions.iter().find(|definition| !names.insert(&definition.name)) {
-                return Err(SchemaError::Exists(twin.name.to_string()));
-            }
-            (tables.ids.clone(), tables.next_position())
-        };
-        let mut sets = Vec::with_capacity(definitions.len());
-        let made = (first_position..).zip(definitions).try_for_each(|(position, definition)| {
-            sets.push(inner.make_table(definition, &mut ids, position)?);
-            Ok(())
-        });
-        let changed = made.and_then(|()| match &inner.persistence {
-            Some(persistence) => {
-                let add_all = |rows: &Rows<'_>| sets.iter().try_for_each(|set| rows.add(set, false));
-                durability::change_catalogue(inner, &self.open, add_all).map(|epoch| Some((persistence, epoch)))
-            }
-            None => Ok(None),
-        });
-        let durable = match changed {
-            Ok(None) => Ok(()),
-            Ok(Some((persistence, epoch))) => persistence.wait_for(epoch).map_err(|error| (error, persistence)),
-            Err(error) => {
-                inner.dispose(sets);
-                return Err(error);
-            }
-        };
-        // It was committed. Unless the log has stopped, it becomes durable when the disk has space.
-        if let Err((_, persistence)) = &durable
-            && let Some(reason) = persistence.log().durable().stop_reason()
-        {
-            inner.tables_mut().ids = ids;
-            inner.dispose(sets);
-            return Err(SchemaError::storage(StorageError::Stopped(reason)));
-        }
-        let mut tables = inner.tables_mut();
-        tables.ids = ids;
-        tables.sets.extend(sets.iter().cloned());
-        drop(tables);
-        durable.map(|()| sets).map_err(|(error, _)| SchemaError::storage(error))
-    }
-
-    /// The table that a declaration names. A database on disk first converts the table if only its clustering differs
-    /// from the declaration. It does so only while no handle of the table exists and no transaction is open.
-    ///
-    /// # Errors
-    /// No such table; a table that cannot be clustered so; no memory; an error of the file system.
-    pub fn find_clustered(&self, wanted: &TableDef) -> Result<Arc<TableSet>, SchemaError> {
-        let find = || self.inner.table(&wanted.name);
-        let set = find()?;
-        let definition = TableDef { cluster: wanted.cluster, ..set.definition.clone() };
-        let is_other = set.definition.cluster != wanted.cluster && definition.difference(wanted).is_none();
-        match &self.inner.persistence {
-            Some(persistence) if is_other => {
-                drop(set);
-                self.convert(persistence, definition)?;
-                find()
-            }
-            _ => Ok(set),
-        }
-    }
-
-    /// Converts the table of this name to this definition, unless the table is in use.
-    fn convert(&self, persistence: &Persistence, definition: TableDef) -> Result<(), SchemaError> {
-        definition.validate().map_err(SchemaError::Invalid)?;
-        let inner = &self.inner;
-        inner.check_process().map_err(SchemaError::storage)?;
-        let _no_checkpoint = persistence.checkpointing.lock().unwrap_or_else(PoisonError::into_inner);
-        let _one_at_a_time = inner.changing();
-        // No caller gets a handle meanwhile. Without a handle or an open transaction no thread can reach the table.
-        let _no_handles = inner.opening.lock().unwrap_or_else(PoisonError::into_inner);
-        let (old, mut ids) = {
-            let tables = inner.tables.read().unwrap_or_else(PoisonError::into_inner);
-            let is_it = |set: &&Arc<TableSet>| {
-                set.definition.name == definition.name && set.definition.cluster != definition.cluster
-            };
-            let Some(old) = tables.sets.iter().find(is_it) else { return Ok(()) };
-            if Arc::strong_count(old) > 1 || inner.pool.quietly(|| ()).is_none() {
-                return Ok(());
-            }
-            (Arc::clone(old), tables.ids.clone())
-        };
-        let new = inner.make_table(definition, &mut ids, old.position)?;
-        if let Err(error) = durability::change_catalogue(inner, &self.open, |rows| rows.add(&new, true)) {
-            inner.dispose(vec![new]);
-            return Err(error);
-        }
-        let mut tables = inner.tables_mut();
-        tables.ids = ids;
-        // Kept even if the conversion fails.
-        tables.replaced.push(Arc::clone(&new));
-        drop(tables);
-        let epoch = durability::convert(inner, &self.open, persistence, &old, &new)?;
-        // A caller that gets a handle from now on finds the rows in every snapshot that it takes.
-        inner.environment.epochs.renew_snapshot(&inner.environment.htm);
-        let mut tables = inner.tables_mut();
-        if let Some(at) = tables.sets.iter().position(|set| Arc::ptr_eq(set, &old)) {
-            tables.replaced.retain(|set| !Arc::ptr_eq(set, &new));
-            tables.sets[at] = new;
-            tables.replaced.push(old);
-        }
-        drop(tables);
-        persistence.wait_for(epoch).map_err(SchemaError::storage)
+        self.change_tables(definitions.into_iter().map(TableChange::Create).collect())
     }
 
     /// A runner of transactions. Runners are cheap; each thread has its own.
@@ -846,7 +733,7 @@ impl Engine {
         let mut names = vec![String::new(); tables.ids.end()];
         let mut groups = vec![Vec::new(); if has_groups { names.len() } else { 0 }];
         for set in tables.sets.iter().chain(&tables.replaced) {
-            set.physical().for_each(|table| names[table.id.index()].clone_from(&table.name));
+            set.each_table(|table| names[table.id.index()].clone_from(&table.name));
             // Entries of indexes are inserted and deleted, and have no columns of their own. Rows of a run are
             // one record.
             if has_groups && !set.primary.has_runs {
@@ -907,20 +794,38 @@ fn nanoseconds(duration: Duration) -> u64 {
 
 impl Inner {
     /// Makes a table that is not published yet, and takes its ids.
-    fn make_table(
+    pub(crate) fn make_table(
         &self,
         definition: TableDef,
         ids: &mut TableIds,
         position: u64,
     ) -> Result<Arc<TableSet>, SchemaError> {
         let id = ids.take(1 + definition.indexes.len()).ok_or(SchemaError::TooMany { most: TABLES_MAX })?;
+        let indexes: Vec<TableId> = (1..).map(|at| TableId(id.0 + at)).take(definition.indexes.len()).collect();
+        self.with_core(|core| TableSet::new(&self.foundation, definition, id, &indexes, position, core)).map(Arc::new)
+    }
+
+    /// Makes the index at a position of a declaration, of a table with keys of this class, and takes its id.
+    pub(crate) fn make_index(
+        &self,
+        definition: &TableDef,
+        at: usize,
+        class: KeyClass,
+        ids: &mut TableIds,
+    ) -> Result<Secondary, SchemaError> {
+        let id = ids.take(1).ok_or(SchemaError::TooMany { most: TABLES_MAX })?;
+        self.with_core(|core| Secondary::new(&self.foundation, definition, at, id, class, core))
+    }
+
+    /// Makes something with a worker's core.
+    fn with_core<R>(&self, make: impl FnOnce(&mut Core) -> Result<R, SchemaError>) -> Result<R, SchemaError> {
         let lease = self.pool.lease(0, self.protocol.as_ref(), &self.environment, true);
         let lease = lease.ok_or(SchemaError::WorkersBusy)?;
         // SAFETY: the lease is ours until it is given back below.
         let core = unsafe { self.pool.worker(lease).as_mut() }.core();
-        let made = TableSet::new(&self.foundation, definition, id, position, core);
+        let made = make(core);
         self.pool.give_back(lease);
-        made.map(Arc::new).map_err(|error| match error {
+        made.map_err(|error| match error {
             SchemaError::OutOfMemory { .. } => {
                 SchemaError::OutOfMemory { held: self.pool.holds_memory(self.clock.now(), None) }
             }
@@ -929,7 +834,7 @@ impl Inner {
     }
 
     /// Gives the memory of tables back that were not published.
-    fn dispose(&self, sets: Vec<Arc<TableSet>>) {
+    pub(crate) fn dispose(&self, sets: Vec<Arc<TableSet>>) {
         let _one_at_a_time = self.helping();
         // Helpers have a core of their own; without it the memory stays until the database is closed.
         let Some(mut core) = self.environment.core() else { return };
@@ -940,7 +845,7 @@ impl Inner {
     }
 
     /// Held while the set of tables changes.
-    fn changing(&self) -> MutexGuard<'_, ()> {
+    pub(crate) fn changing(&self) -> MutexGuard<'_, ()> {
         self.changing.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -984,10 +889,9 @@ impl Inner {
         }
     }
 
-    /// The table of this name, if there is one; none in a fork. Waits while one is converted.
+    /// The table of this name, if there is one; none in a fork.
     pub(crate) fn find(&self, name: &str) -> Option<Arc<TableSet>> {
         self.check_process().ok()?;
-        let _handles = self.opening.lock().unwrap_or_else(PoisonError::into_inner);
         let tables = self.tables()?;
         tables.sets.iter().find(|set| set.definition.name == name).cloned()
     }
@@ -996,7 +900,7 @@ impl Inner {
     ///
     /// # Errors
     /// No such table; that this is a fork.
-    fn table(&self, name: &str) -> Result<Arc<TableSet>, SchemaError> {
+    pub(crate) fn table(&self, name: &str) -> Result<Arc<TableSet>, SchemaError> {
         self.check_process().map_err(SchemaError::storage)?;
         self.find(name).ok_or_else(|| SchemaError::Unknown(name.to_owned()))
     }
@@ -1049,7 +953,6 @@ mod tests {
         engine.create(columns("note")).expect("a valid table");
         let inner = Arc::clone(engine.inner());
         let tables = inner.tables.write().expect("no panic");
-        let opening = inner.opening.lock().expect("no panic");
         let mut all = Some(engine.clone());
         let is_forked = |error: &SchemaError| {
             assert!(matches!(error, SchemaError::Storage(error) if matches!(**error, StorageError::Forked)), "{error}");
@@ -1062,7 +965,7 @@ mod tests {
             assert!(engine.take_history().is_none() && engine.runner().begin(Mode::ReadWrite).is_err());
             drop(all.take());
         });
-        drop((tables, opening));
+        drop(tables);
     }
 
     #[test]

@@ -171,6 +171,26 @@ pub enum SchemaError {
     },
     /// All workers are busy.
     WorkersBusy,
+    /// The rows of the table, or a concurrent change, do not allow the change. Nothing was changed.
+    Refused {
+        /// The table.
+        table: String,
+        /// Why not.
+        problem: String,
+    },
+    /// A registered procedure uses the table in a way that the change ends. Nothing was changed.
+    InUse {
+        /// The table.
+        table: String,
+        /// The procedure.
+        procedure: String,
+        /// What it would lack.
+        problem: String,
+    },
+    /// A transaction stayed open for longer than 10 s. Nothing was changed.
+    Busy,
+    /// The tables were changed, but the registered procedures could not be analysed again.
+    Analysis(String),
     /// The declaration could not be written to the database's directory. If the disk became full meanwhile, the table
     /// exists, and becomes durable when there is space.
     Storage(Box<StorageError>),
@@ -203,6 +223,18 @@ impl fmt::Display for SchemaError {
             }
             SchemaError::OutOfMemory { held: Some(held) } => {
                 write!(f, "the memory limit leaves no room for the table, and {held}")
+            }
+            SchemaError::Refused { table, problem } => {
+                write!(f, "table {table:?} was not changed: {problem}")
+            }
+            SchemaError::InUse { table, procedure, problem } => {
+                write!(f, "table {table:?} was not changed: procedure {procedure} uses it, and {problem}")
+            }
+            SchemaError::Analysis(problem) => {
+                write!(f, "the tables were changed, and the procedures could not be analysed again: {problem}")
+            }
+            SchemaError::Busy => {
+                f.write_str("nothing was changed: a transaction stayed open for longer than 10 s; end it, or try again")
             }
             SchemaError::WorkersBusy => f.write_str("every worker has an open transaction; allow more workers"),
             SchemaError::Storage(error) => error.fmt(f),
@@ -485,6 +517,8 @@ pub enum TransactError {
     },
     /// The table handle belongs to another database.
     ForeignHandle,
+    /// The table was dropped, or replaced by one with other columns, after the handle was opened.
+    TableGone,
     /// A key lies outside the partitions that the procedure or closure named, or a write needs all partitions.
     /// Such a write is to a replicated table, or to an index without the column by which its table is
     /// partitioned. Nothing was written.
@@ -642,6 +676,7 @@ impl TransactError {
             AbortKind::Stopped(cause) => match cause.reason {
                 Reason::Forked => TransactError::Forked,
                 Reason::ForeignHandle => TransactError::ForeignHandle,
+                Reason::TableGone => TransactError::TableGone,
                 Reason::OutOfMemory => TransactError::OutOfMemory { held: None, free: 0 },
                 Reason::TooOld => TransactError::TooOld,
                 Reason::HoldsMemory => TransactError::HoldsMemory,
@@ -722,6 +757,10 @@ impl fmt::Display for TransactError {
             TransactError::ForeignHandle => {
                 f.write_str("the table handle belongs to another database; get one from this database")
             }
+            TransactError::TableGone => f.write_str(
+                "the table was dropped, or replaced by one with other columns, after the handle was opened; open it \
+                 again",
+            ),
             TransactError::OtherPartition { table, key } => {
                 let (of, key) = if key.is_empty() { ("a range of keys", "") } else { ("key ", key.as_str()) };
                 write!(

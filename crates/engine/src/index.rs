@@ -86,6 +86,10 @@ impl TxCore {
                 self.maintain_one(index, primary, before, after)?;
             }
         }
+        if set.is_followed() {
+            cold_path();
+            return self.follow_row(set, primary, before, after);
+        }
         Ok(())
     }
 

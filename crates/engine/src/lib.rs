@@ -18,7 +18,9 @@ mod detached;
 mod durability;
 mod engine;
 mod error;
+mod evolution;
 mod executor;
+mod follower;
 mod freshness;
 mod held_back;
 mod index;
@@ -59,6 +61,7 @@ pub use durability::{
 };
 pub use engine::Engine;
 pub use error::{Abort, CloseError, Conflict, MemoryHeld, OpenError, SchemaError, StorageError, TransactError};
+pub use evolution::TableChange;
 pub use executor::{Executor, ExecutorBody, ExecutorSession, PredictedAccess, QueueFull, Running};
 pub use operations::{Body, Operations};
 pub use options::TransactionOptions;

@@ -63,7 +63,7 @@ pub trait Operations: Path + Sized {
     #[inline(always)]
     fn get_at(&self, set: &TableSet, key: Key<'_>, columns: ColumnSet) -> Result<Option<RowPtr>, Abort> {
         match key {
-            _ if set.cluster.is_on() => get_from_run(self, set, &key),
+            _ if !set.is_plain() => get_from_run(self, set, &key),
             Key::Word8(key) if !Self::HOOKS => self.tx().found(get_word(self, set, key, columns)),
             key => get_any(self, set, &key, columns),
         }
@@ -77,7 +77,7 @@ pub trait Operations: Path + Sized {
     #[inline(always)]
     fn first_at(&self, set: &TableSet, (low, high): (Key<'_>, Key<'_>)) -> Result<Option<RowPtr>, Abort> {
         // Scans are recorded, watched, and know of runs.
-        if Self::HOOKS || set.cluster.is_on() {
+        if Self::HOOKS || !set.is_plain() {
             return Ok(None);
         }
         first(self, &set.primary, &low, &high)
@@ -130,14 +130,14 @@ pub trait Operations: Path + Sized {
         encode: impl FnOnce(&mut RowWriter<'_>) -> Result<(), OutOfMemory>,
         exists: OnExists,
     ) -> Result<bool, Abort> {
-        insert(self, set, key, |writer| encode(writer).map_err(NotEncoded::OutOfMemory), exists)
+        insert(self, set, key, |writer| encode(writer).map_err(NotEncoded::OutOfMemory), exists, false)
     }
 
     /// The first wave of a prefetch of these columns of the row with this key. Only a hint.
     #[inline(always)]
     fn prefetch_at(&self, set: &TableSet, key: Key<'_>, columns: ColumnSet) {
         match key {
-            _ if set.cluster.is_on() => self.tx().prefetch_run(set, key),
+            _ if !set.is_plain() => self.tx().prefetch_run(set, key),
             Key::Word8(key) => prefetch_word(self, &set.primary, key, columns),
             key => self.worker_mut().prefetch(&set.primary, key, columns),
         }
@@ -203,6 +203,7 @@ pub(crate) fn read<P: Path>(
 #[inline(never)]
 fn get_from_run<P: Path>(path: &P, set: &TableSet, key: &Key<'_>) -> Result<Option<RowPtr>, Abort> {
     let _call = enter(path, set)?;
+    path.tx().admits(set)?;
     let row = path.tx().read_clustered(set, *key)?;
     if P::HOOKS { give(path.tx(), set, key, row) } else { Ok(row) }
 }

@@ -17,6 +17,9 @@ use crate::retry::{self, pause_before};
 use crate::tx::{Origin, TxCore};
 use crate::{TransactError, TransactionOptions};
 
+/// The pause before the next attempt of a transaction on a table that is being changed.
+const TABLE_CHANGING_PAUSE: Duration = Duration::from_millis(1);
+
 /// Runs transactions, one at a time, and retries them after conflicts.
 pub struct Runner {
     /// The transaction, open or not.
@@ -487,6 +490,11 @@ impl Runner {
 
     /// Ends an attempt that failed validation.
     fn conflicted(&mut self, cause: Cause, attempts: &mut u32) -> Result<Option<Duration>, TransactError> {
+        if cause.reason == Reason::TableChanging {
+            self.tx.roll_back(Some(cause));
+            // It ends, or gives up, within the time that a flush of the log may take.
+            return Ok(Some(TABLE_CHANGING_PAUSE));
+        }
         let policy = self.tx.inner().options.retry;
         let attempts_max = policy.attempts_max.saturating_add(self.tx.more_attempts());
         let is_last = *attempts >= attempts_max || !cause.reason.is_conflict();
@@ -501,6 +509,7 @@ impl Runner {
                 Reason::Cancelled => TransactError::Cancelled,
                 Reason::Forked => TransactError::Forked,
                 Reason::ForeignHandle => TransactError::ForeignHandle,
+                Reason::TableGone => TransactError::TableGone,
                 Reason::LogStopped => self.tx.log_refused(),
                 Reason::OtherPartition | Reason::NoPartition => TransactError::partition(last),
                 reason if !reason.is_conflict() => TransactError::Unsupported(cause),

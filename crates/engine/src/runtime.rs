@@ -160,7 +160,7 @@ impl TxCore {
 
 impl TxCore {
     /// Inserts a row of these values, one for each column; `false` if its key exists and must not be replaced.
-    fn write_values(&self, set: &TableSet, values: &[Value], exists: OnExists) -> Result<bool, Abort> {
+    pub(crate) fn write_values(&self, set: &TableSet, values: &[Value], exists: OnExists) -> Result<bool, Abort> {
         let (columns, places) = (&set.definition.columns, &set.layout.places);
         if values.len() != columns.len() {
             return Err(self.abort(ValueError::count(values.len(), columns.len())));
@@ -180,7 +180,7 @@ impl TxCore {
             }
             Ok(())
         };
-        let inserted = insert(self, set, key.as_key(), encode, exists);
+        let inserted = insert(self, set, key.as_key(), encode, exists, true);
         match unfit {
             None => inserted,
             Some(error) => Err(self.unfit(error)),
@@ -188,7 +188,7 @@ impl TxCore {
     }
 
     /// The key in a row's values.
-    fn key_in(&self, set: &TableSet, values: &[Value]) -> Result<KeyBuf, Abort> {
+    pub(crate) fn key_in(&self, set: &TableSet, values: &[Value]) -> Result<KeyBuf, Abort> {
         let key: Vec<Value> = set.definition.key.iter().map(|part| values[part.column.index()].clone()).collect();
         self.key_of(set, &key)
     }

@@ -73,7 +73,7 @@ impl<'t> RawScan<'t> {
         direction: Direction,
     ) -> RawScan<'t> {
         let mut scan = RawScan::idle(tx, set, target, direction);
-        if set.cluster.is_on() && matches!(target, Target::Rows) {
+        if set.is_clustered() && matches!(target, Target::Rows) {
             scan.failed = scan.start_in_runs(low, high).err();
             return scan;
         }
@@ -170,15 +170,25 @@ impl<'t> RawScan<'t> {
     fn look_up(&self, key: Option<KeyBuf>) -> Result<Option<RowPtr>, Abort> {
         let _call = self.tx.call()?;
         self.tx.own(self.set)?;
+        self.admits()?;
         let key = key.ok_or(Abort::stopped(Reason::Unordered))?;
         read(self.tx, self.table(), key.as_key(), ColumnSet::ALL)
+    }
+
+    /// Whether the table admits operations, and still has the index.
+    fn admits(&self) -> Result<(), Abort> {
+        self.tx.admits(self.set)?;
+        match self.target {
+            Target::Index(at) => self.tx.index(self.set, at).map(drop),
+            Target::Rows => Ok(()),
+        }
     }
 
     /// The declared organization of the scanned table or index.
     fn organization(&self) -> Organization {
         match self.target {
             Target::Rows => self.set.primary.organization,
-            Target::Index(at) => self.set.indexes[at].organization,
+            Target::Index(at) => self.set.indexes.get(at).map_or(Organization::Ordered, |index| index.organization),
         }
     }
 
@@ -186,7 +196,8 @@ impl<'t> RawScan<'t> {
     pub fn table(&self) -> &'t seriatim_txn::Table {
         match self.target {
             Target::Rows => &self.set.primary,
-            Target::Index(at) => &self.set.indexes[at].table,
+            // The scan of an index that was dropped fails when it starts.
+            Target::Index(at) => self.set.indexes.get(at).map_or(&*self.set.primary, |index| &index.table),
         }
     }
 
@@ -194,6 +205,7 @@ impl<'t> RawScan<'t> {
     fn start(&mut self, low: &Bound<KeyBuf>, high: &Bound<KeyBuf>) -> Result<(), Abort> {
         let _call = self.tx.call()?;
         self.tx.own(self.set)?;
+        self.admits()?;
         let table = self.table();
         if is_empty(low, high) {
             return Ok(());

@@ -1,44 +1,110 @@
 //! Tables and their indexes, as handles refer to them.
 
+use std::ops::Deref;
+use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
 use seriatim_base::{LayoutId, TableId};
 use seriatim_catalog::wire::RowWire;
-use seriatim_catalog::{ColumnSet, ColumnUse, IndexDef, Layout, Organization, TableDef};
-use seriatim_txn::{Core, Wire};
+use seriatim_catalog::{ColumnSet, ColumnUse, IndexDef, KeyClass, Layout, Organization, TableDef};
+use seriatim_txn::{Core, Reason, Table, Wire};
 
 use crate::cluster::Cluster;
 use crate::engine::Foundation;
 use crate::error::SchemaError;
+use crate::follower::{Build, Follower};
 use crate::index;
 
 /// A table with its secondary indexes. The fields that each operation reads come first, in one cache line.
+///
+/// Handles refer to it for as long as they exist. Its parts change while no transaction is open: see
+/// [`TableSet::set_shape`].
 #[repr(C, align(32))]
 pub struct TableSet {
     /// The number of its database: handles of another database are refused.
     pub(crate) database: u64,
-    /// How rows are stored in the records of `primary`.
-    pub(crate) cluster: Cluster,
-    /// The columns that its indexes have.
-    indexed: ColumnSet,
-    /// The declaration.
-    pub definition: TableDef,
+    /// The columns that its indexes have; all while something is built from its rows.
+    indexed: AtomicU64,
     /// Its rows; if the table is clustered, its runs.
-    pub primary: seriatim_txn::Table,
+    pub primary: Current<Table>,
+    /// Bits of [`flag`].
+    flags: AtomicU32,
+    /// The declaration.
+    pub definition: Current<TableDef>,
     /// The places of the columns in its rows.
-    pub layout: Layout,
+    pub layout: Current<Layout>,
+    /// How rows are stored in the records of `primary`.
+    pub(crate) cluster: Current<Cluster>,
     /// Its indexes, in order of declaration.
-    pub indexes: Vec<Secondary>,
+    pub indexes: Current<Vec<Arc<Secondary>>>,
+    pub(crate) followers: Current<Vec<Arc<Follower>>>,
+    /// Most bytes of a long text, so that a row with its key fits a log entry.
+    text_bytes_max: AtomicUsize,
     /// Its place among the tables: see `TableEntry::position` of the catalogue.
     pub(crate) position: u64,
-    /// Most bytes of a long text, so that a row with its key fits a log entry.
-    pub(crate) text_bytes_max: usize,
+    /// The owners of the parts. Workers may keep the address of a table, so earlier ones stay.
+    shapes: Mutex<Vec<Shape>>,
     /// Keeps the memory of records and nodes alive.
     _memory: seriatim_memory::Memory,
+}
+
+/// What operations look for in a table beside its rows.
+mod flag {
+    /// Rows lie in runs.
+    pub(super) const CLUSTERED: u32 = 1;
+    /// A write changes an index, or something that is being built.
+    pub(super) const INDEXED: u32 = 2;
+    /// A write can fail after the row was written.
+    pub(super) const UNIQUE: u32 = 4;
+    /// Something is being built from the rows.
+    pub(super) const FOLLOWED: u32 = 8;
+    /// No operation is admitted now: the table is being replaced.
+    pub(super) const CHANGING: u32 = 16;
+    /// No operation is admitted any more: the table was replaced or dropped.
+    pub(super) const GONE: u32 = 32;
+    /// Rows have columns that writers of rows may not know.
+    pub(super) const EXTENDED: u32 = 64;
+}
+
+/// A part of a table that can be replaced by another.
+pub struct Current<T>(AtomicPtr<T>);
+
+impl<T> Current<T> {
+    fn new(part: &Arc<T>) -> Current<T> {
+        Current(AtomicPtr::new(Arc::as_ptr(part).cast_mut()))
+    }
+
+    fn set(&self, part: &Arc<T>) {
+        self.0.store(Arc::as_ptr(part).cast_mut(), Ordering::Release);
+    }
+}
+
+impl<T> Deref for Current<T> {
+    type Target = T;
+
+    #[inline(always)]
+    fn deref(&self) -> &T {
+        // SAFETY: it points into one of the shapes of the table, which stay as long as the table.
+        unsafe { &*self.0.load(Ordering::Acquire) }
+    }
+}
+
+/// The parts of a table.
+#[derive(Clone)]
+pub(crate) struct Shape {
+    pub(crate) definition: Arc<TableDef>,
+    pub(crate) primary: Arc<Table>,
+    pub(crate) layout: Arc<Layout>,
+    pub(crate) cluster: Arc<Cluster>,
+    pub(crate) indexes: Arc<Vec<Arc<Secondary>>>,
+    /// What is built from its rows while transactions run, and follows each write.
+    pub(crate) followers: Arc<Vec<Arc<Follower>>>,
 }
 
 /// A secondary index.
 pub struct Secondary {
     /// Its entries.
-    pub table: seriatim_txn::Table,
+    pub table: Table,
     /// The indexed columns.
     pub(crate) columns: ColumnSet,
     /// The declared organization; the entries may be stored in another.
@@ -48,6 +114,22 @@ pub struct Secondary {
 }
 
 impl Secondary {
+    /// An empty index of the table with this definition and class of keys; the worker of `core` is online.
+    pub(crate) fn new(
+        foundation: &Foundation,
+        definition: &TableDef,
+        at: usize,
+        id: TableId,
+        class: KeyClass,
+        core: &mut Core,
+    ) -> Result<Secondary, SchemaError> {
+        let index = &definition.indexes[at];
+        let table = make(foundation, id, definition, Some((index, index::entry_layout(class))), core)?;
+        let columns = index.parts.iter().map(|part| part.column).collect();
+        let shares_keys = definition.has_shared_keys(index);
+        Ok(Secondary { table, columns, organization: index.organization, unique: index.unique, shares_keys })
+    }
+
     /// Whether the index is unique. Rows may still share a key with a NULL.
     pub fn is_unique(&self) -> bool {
         self.unique
@@ -71,12 +153,12 @@ fn text_bytes_max(definition: &TableDef) -> usize {
     TEXT_BYTES_MAX.min(3 * TEXT_BYTES_MAX / (columns + 2 * key).max(1))
 }
 
-/// As [`TableSet::dispose`].
+/// Gives the memory of empty tables back.
 ///
 /// # Safety
-/// The conditions of [`TableSet::dispose`].
-unsafe fn dispose(primary: seriatim_txn::Table, indexes: Vec<Secondary>, core: &mut Core) {
-    for table in std::iter::once(primary).chain(indexes.into_iter().map(|index| index.table)) {
+/// No other thread has seen them.
+unsafe fn dispose(tables: impl IntoIterator<Item = Table>, core: &mut Core) {
+    for table in tables {
         let before = core.local.live_bytes();
         // SAFETY: the caller's promise.
         unsafe { table.index.dispose(&mut core.local) };
@@ -84,62 +166,159 @@ unsafe fn dispose(primary: seriatim_txn::Table, indexes: Vec<Secondary>, core: &
     }
 }
 
+/// An empty table or index.
+fn make(
+    Foundation { protocol, .. }: &Foundation,
+    id: TableId,
+    definition: &TableDef,
+    index: Option<(&IndexDef, Layout)>,
+    core: &mut Core,
+) -> Result<Table, SchemaError> {
+    let (header, version_header) = (protocol.header_bytes(), protocol.version_header_bytes());
+    core.local.enter();
+    let before = core.local.live_bytes();
+    let table = Table::new(id, definition, index, header, version_header, core);
+    core.counts.add(id, 0, core.local.live_bytes() - before);
+    core.local.leave();
+    table.map_err(|_| SchemaError::OutOfMemory { held: None })
+}
+
+impl Shape {
+    /// An empty table with these ids, of itself and of its indexes.
+    fn new(
+        foundation: &Foundation,
+        definition: TableDef,
+        id: TableId,
+        index_ids: &[TableId],
+        core: &mut Core,
+    ) -> Result<Shape, SchemaError> {
+        let mut primary = make(foundation, id, &definition, None, core)?;
+        // A change of the columns makes another table, so the table's id serves as the layout's.
+        let wire = Wire { layout: LayoutId(id.0), rows: RowWire::new(&definition, &primary.layout) };
+        primary.wire = Some(Box::new(wire));
+        let mut indexes: Vec<Secondary> = Vec::new();
+        for (at, &id) in index_ids.iter().enumerate() {
+            match Secondary::new(foundation, &definition, at, id, primary.class, core) {
+                Ok(index) => indexes.push(index),
+                Err(error) => {
+                    // SAFETY: no other thread has seen the table.
+                    unsafe {
+                        dispose(std::iter::once(primary).chain(indexes.into_iter().map(|index| index.table)), core)
+                    };
+                    return Err(error);
+                }
+            }
+        }
+        let layout = Layout::of(&definition);
+        let cluster = Cluster::new(&definition, &primary.codec, primary.class, layout.row_bytes);
+        Ok(Shape {
+            definition: Arc::new(definition),
+            primary: Arc::new(primary),
+            layout: Arc::new(layout),
+            cluster: Arc::new(cluster),
+            indexes: Arc::new(indexes.into_iter().map(Arc::new).collect()),
+            followers: Arc::default(),
+        })
+    }
+
+    /// The columns of which a change concerns more than the row.
+    fn indexed(&self) -> ColumnSet {
+        match self.followers.is_empty() {
+            true => self.indexes.iter().fold(ColumnSet::EMPTY, |all, index| all.union(index.columns)),
+            false => ColumnSet::ALL,
+        }
+    }
+
+    fn flags(&self) -> u32 {
+        let is_followed = !self.followers.is_empty();
+        let bit = |is: bool, flag: u32| if is { flag } else { 0 };
+        bit(self.cluster.is_on(), flag::CLUSTERED)
+            | bit(is_followed || !self.indexes.is_empty(), flag::INDEXED)
+            | bit(self.indexes.iter().any(|index| index.unique), flag::UNIQUE)
+            | bit(is_followed, flag::FOLLOWED)
+            | bit(self.definition.extension > 0, flag::EXTENDED)
+    }
+}
+
 impl TableSet {
-    /// An empty table whose id is `first`, and whose indexes' ids follow.
+    /// An empty table with these ids, of itself and of its indexes.
     pub(crate) fn new(
         foundation: &Foundation,
         definition: TableDef,
-        first: TableId,
+        id: TableId,
+        index_ids: &[TableId],
         position: u64,
         core: &mut Core,
     ) -> Result<TableSet, SchemaError> {
-        let Foundation { protocol, environment, number, .. } = foundation;
-        let (header, version_header) = (protocol.header_bytes(), protocol.version_header_bytes());
-        let make = |id: TableId, index: Option<(&IndexDef, Layout)>, core: &mut Core| {
-            core.local.enter();
-            let before = core.local.live_bytes();
-            let table = seriatim_txn::Table::new(id, &definition, index, header, version_header, core);
-            core.counts.add(id, 0, core.local.live_bytes() - before);
-            core.local.leave();
-            table.map_err(|_| SchemaError::OutOfMemory { held: None })
-        };
-        let mut primary = make(first, None, core)?;
-        // The columns have only one version so far, so the table's id serves as the layout's.
-        let wire = Wire { layout: LayoutId(first.0), rows: RowWire::new(&definition, &primary.layout) };
-        primary.wire = Some(Box::new(wire));
-        let mut indexes: Vec<Secondary> = Vec::new();
-        for (at, index) in definition.indexes.iter().enumerate() {
-            let id = TableId(first.0 + 1 + at as u32);
-            let table = match make(id, Some((index, index::entry_layout(primary.class))), core) {
-                Ok(table) => table,
-                Err(error) => {
-                    // SAFETY: no other thread has seen the table.
-                    unsafe { dispose(primary, indexes, core) };
-                    return Err(error);
-                }
-            };
-            let columns = index.parts.iter().map(|part| part.column).collect();
-            let shares_keys = definition.has_shared_keys(index);
-            let (organization, unique) = (index.organization, index.unique);
-            indexes.push(Secondary { table, columns, organization, unique, shares_keys });
-        }
-        let _memory = environment.memory.clone();
-        let text_bytes_max = text_bytes_max(&definition);
-        let layout = Layout::of(&definition);
-        let cluster = Cluster::new(&definition, &primary.codec, primary.class, layout.row_bytes);
-        let indexed = indexes.iter().fold(ColumnSet::EMPTY, |all, index| all.union(index.columns));
-        Ok(TableSet {
-            database: *number,
-            cluster,
-            indexed,
-            definition,
-            primary,
-            layout,
-            indexes,
+        let shape = Shape::new(foundation, definition, id, index_ids, core)?;
+        Ok(TableSet::of(foundation, shape, position))
+    }
+
+    /// A table of these parts.
+    pub(crate) fn of(foundation: &Foundation, shape: Shape, position: u64) -> TableSet {
+        TableSet {
+            database: foundation.number,
+            indexed: AtomicU64::new(shape.indexed().bits()),
+            primary: Current::new(&shape.primary),
+            flags: AtomicU32::new(shape.flags()),
+            definition: Current::new(&shape.definition),
+            layout: Current::new(&shape.layout),
+            cluster: Current::new(&shape.cluster),
+            indexes: Current::new(&shape.indexes),
+            followers: Current::new(&shape.followers),
+            text_bytes_max: AtomicUsize::new(text_bytes_max(&shape.definition)),
             position,
-            text_bytes_max,
-            _memory,
-        })
+            shapes: Mutex::new(vec![shape]),
+            _memory: foundation.environment.memory.clone(),
+        }
+    }
+
+    /// Another table of the same rows, for work that a change of the table does not concern.
+    pub(crate) fn apart(&self, foundation: &Foundation) -> TableSet {
+        let shape = Shape { followers: Arc::default(), ..self.shape() };
+        TableSet::of(foundation, shape, self.position)
+    }
+
+    /// Its parts.
+    pub(crate) fn shape(&self) -> Shape {
+        let shapes = self.shapes.lock().unwrap_or_else(PoisonError::into_inner);
+        shapes.last().expect("there is one from the beginning").clone()
+    }
+
+    /// The index at this position, also if it was dropped.
+    ///
+    /// # Panics
+    /// If there never was one.
+    pub fn index_at(&self, at: usize) -> Arc<Secondary> {
+        let shapes = self.shapes.lock().unwrap_or_else(PoisonError::into_inner);
+        let index = shapes.iter().rev().find_map(|shape| shape.indexes.get(at));
+        Arc::clone(index.expect("the table was opened with this index"))
+    }
+
+    /// Replaces its parts. No transaction is open. Other threads may see some parts before and some after the change,
+    /// and read none of the rows.
+    pub(crate) fn set_shape(&self, shape: Shape) {
+        let mut shapes = self.shapes.lock().unwrap_or_else(PoisonError::into_inner);
+        self.primary.set(&shape.primary);
+        self.definition.set(&shape.definition);
+        self.layout.set(&shape.layout);
+        self.cluster.set(&shape.cluster);
+        self.indexes.set(&shape.indexes);
+        self.followers.set(&shape.followers);
+        self.text_bytes_max.store(text_bytes_max(&shape.definition), Ordering::Relaxed);
+        self.indexed.store(shape.indexed().bits(), Ordering::Relaxed);
+        self.flags.store(shape.flags(), Ordering::Release);
+        shapes.push(shape);
+    }
+
+    /// Refuses operations until the next [`TableSet::set_shape`]. No transaction is open.
+    pub(crate) fn close(&self) {
+        self.flags.fetch_or(flag::CHANGING, Ordering::Release);
+    }
+
+    /// Refuses operations for ever. No transaction is open.
+    pub(crate) fn end(&self) {
+        self.flags.fetch_or(flag::GONE, Ordering::Release);
     }
 
     /// Gives the memory of an empty table back.
@@ -147,31 +326,106 @@ impl TableSet {
     /// # Safety
     /// No other thread has seen the table.
     pub(crate) unsafe fn dispose(self, core: &mut Core) {
-        // SAFETY: the caller's promise.
-        unsafe { dispose(self.primary, self.indexes, core) };
+        let shapes = self.shapes.into_inner().unwrap_or_else(PoisonError::into_inner);
+        for Shape { primary, indexes, .. } in shapes {
+            let indexes = Arc::into_inner(indexes).unwrap_or_default().into_iter().filter_map(Arc::into_inner);
+            let tables = Arc::into_inner(primary).into_iter().chain(indexes.map(|index| index.table));
+            // SAFETY: the caller's promise.
+            unsafe { dispose(tables, core) };
+        }
     }
 
-    /// Whether each row is a record, and an update with this use of columns changes no index.
+    #[inline(always)]
+    fn has(&self, flags: u32) -> bool {
+        // ORDERING: it changes while no transaction is open, and a transaction begins with an acquire.
+        self.flags.load(Ordering::Relaxed) & flags != 0
+    }
+
+    /// Whether each row is a record, and operations are admitted.
+    #[inline(always)]
+    pub(crate) fn is_plain(&self) -> bool {
+        !self.has(flag::CLUSTERED | flag::CHANGING | flag::GONE)
+    }
+
+    /// As [`TableSet::is_plain`]; also, the writer of a row writes all of it.
+    #[inline(always)]
+    pub(crate) fn takes_rows_as_written(&self) -> bool {
+        !self.has(flag::CLUSTERED | flag::CHANGING | flag::GONE | flag::EXTENDED)
+    }
+
+    /// Whether an update with this use of columns changes no index, and [`TableSet::is_plain`].
     #[inline(always)]
     pub(crate) fn is_plain_for(&self, columns: ColumnUse) -> bool {
-        !self.cluster.is_on() && !self.indexed.intersects(columns.changed())
+        let indexed = ColumnSet::from_bits(self.indexed.load(Ordering::Relaxed));
+        self.is_plain() && !indexed.intersects(columns.changed())
+    }
+
+    /// Whether rows lie in runs.
+    #[inline(always)]
+    pub(crate) fn is_clustered(&self) -> bool {
+        self.has(flag::CLUSTERED)
+    }
+
+    /// Why no operation is admitted, if so.
+    #[inline]
+    pub(crate) fn refusal(&self) -> Option<Reason> {
+        match self.has(flag::CHANGING | flag::GONE) {
+            false => None,
+            true if self.has(flag::GONE) => Some(Reason::TableGone),
+            true => Some(Reason::TableChanging),
+        }
+    }
+
+    /// Whether a write changes more than the row.
+    #[inline(always)]
+    pub(crate) fn is_indexed(&self) -> bool {
+        self.has(flag::INDEXED)
+    }
+
+    /// Whether something is being built from the rows.
+    #[inline(always)]
+    pub(crate) fn is_followed(&self) -> bool {
+        self.has(flag::FOLLOWED)
     }
 
     /// Whether a write can fail after the row was written.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn has_unique_index(&self) -> bool {
-        self.indexes.iter().any(|index| index.unique)
+        self.has(flag::UNIQUE)
+    }
+
+    /// Most bytes of a long text, so that a row with its key fits a log entry.
+    #[inline]
+    pub(crate) fn text_bytes_max(&self) -> usize {
+        self.text_bytes_max.load(Ordering::Relaxed)
     }
 
     /// The columns that an update of these columns reads or changes, with those of the indexes that it must
     /// maintain.
     pub(crate) fn with_indexed(&self, columns: ColumnUse) -> ColumnUse {
+        if self.is_followed() {
+            return ColumnUse::ALL;
+        }
         let followed = self.indexes.iter().filter(|index| index.columns.intersects(columns.changed()));
         followed.fold(columns, |all, index| all.union(index.columns.into()))
     }
 
-    /// The table and its indexes, in order of their ids.
-    pub(crate) fn physical(&self) -> impl Iterator<Item = &seriatim_txn::Table> {
-        std::iter::once(&self.primary).chain(self.indexes.iter().map(|index| &index.table))
+    /// Calls `see` with each table and index that it has, had, or is about to have.
+    pub(crate) fn each_table(&self, mut see: impl FnMut(&Table)) {
+        for shape in &*self.shapes.lock().unwrap_or_else(PoisonError::into_inner) {
+            see(&shape.primary);
+            shape.indexes.iter().for_each(|index| see(&index.table));
+            for follower in shape.followers.iter() {
+                match &follower.build {
+                    Build::Copy { set, .. } => set.physical().for_each(&mut see),
+                    Build::Index(index) => see(&index.table),
+                }
+            }
+        }
+    }
+
+    /// The table and its indexes, in order of declaration.
+    pub(crate) fn physical(&self) -> impl Iterator<Item = &Table> {
+        std::iter::once(&*self.primary).chain(self.indexes.iter().map(|index| &index.table))
     }
 }

@@ -71,7 +71,7 @@ use crate::procedure::watch::{self, Accessed};
 use crate::record::Log;
 use crate::scan::Target;
 use crate::settings::Settings;
-use crate::table::TableSet;
+use crate::table::{Secondary, TableSet};
 
 pub use writing::unless_failed;
 pub(crate) use writing::{NotEncoded, change_followed, change_row, insert, insert_staged};
@@ -516,6 +516,28 @@ impl TxCore {
         if set.database == self.inner.number { Ok(set) } else { Err(Abort::stopped(Reason::ForeignHandle)) }
     }
 
+    /// Whether operations on the table are admitted now.
+    ///
+    /// # Errors
+    /// It is being changed, or is gone.
+    #[inline(always)]
+    pub(crate) fn admits(&self, set: &TableSet) -> Result<(), Abort> {
+        match set.refusal() {
+            None => Ok(()),
+            Some(reason) => Err(self.stop(Cause { phase: Phase::Execute, reason })),
+        }
+    }
+
+    /// The index of the table at this position.
+    ///
+    /// # Errors
+    /// It was dropped.
+    #[inline(always)]
+    pub(crate) fn index<'h>(&self, set: &'h TableSet, at: usize) -> Result<&'h Secondary, Abort> {
+        let gone = || self.stop(Cause { phase: Phase::Execute, reason: Reason::TableGone });
+        set.indexes.get(at).map(|index| &**index).ok_or_else(gone)
+    }
+
     #[inline(always)]
     pub(crate) fn note(&self, table: &seriatim_txn::Table, key: Key<'_>, columns: ColumnSet) {
         if let Some(log) = &self.log {
@@ -537,7 +559,8 @@ impl TxCore {
         key: Key<'_>,
         columns: ColumnSet,
     ) -> Result<Option<RowPtr>, Abort> {
-        let secondary = &set.indexes[at];
+        self.admits(set)?;
+        let secondary = self.index(set, at)?;
         debug_assert!(secondary.is_unique(), "the callers know it: by the type of a handle, or from the plan");
         let Some(entry) = read(self, &secondary.table, key, ColumnSet::ALL)? else { return Ok(None) };
         // SAFETY: an entry of an index of this table, readable until the transaction ends.

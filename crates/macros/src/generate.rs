@@ -32,6 +32,11 @@ fn implementation(table: &Declaration) -> TokenStream {
     let decode = columns.iter().zip(places).map(
         |(Column { name, ty, .. }, place)| quote!(#name: <#ty as #catalog::Column>::owned(__row.get::<#ty>(#place)),),
     );
+    let evolves = table.evolves;
+    let renamed = columns.iter().filter_map(|column| {
+        let (name, from) = (column.name.unraw().to_string(), column.renamed_from.as_ref()?);
+        Some(quote!((#name, #from)))
+    });
     let ordered = (!table.is_hash).then(|| {
         quote! {
             #[automatically_derived]
@@ -46,6 +51,8 @@ fn implementation(table: &Declaration) -> TokenStream {
         #[automatically_derived]
         unsafe impl #catalog::Table for #row {
             const NAME: &'static str = #name;
+            const EVOLVES: bool = #evolves;
+            const RENAMED: &'static [(&'static str, &'static str)] = &[#(#renamed),*];
             const PLACES: &'static [#catalog::ColumnLocation] = &#catalog::place(&[#(#specs),*]);
             type Key = #key_type;
             type Row<'t> = #row_view<'t>;
@@ -316,12 +323,18 @@ fn definition(table: &Declaration) -> TokenStream {
     let column_defs = columns.iter().map(|column| {
         let (ty, immutable) = (&column.ty, column.is_immutable);
         let text = column.name.unraw().to_string();
+        let default = match &column.default {
+            Some(default) => quote!(::core::option::Option::Some(::std::borrow::Cow::Borrowed(#default))),
+            None => quote!(::core::option::Option::None),
+        };
         quote! {
             #catalog::ColumnDef {
                 name: ::std::borrow::Cow::Borrowed(#text),
                 ty: <#ty as #catalog::Column>::TYPE,
                 nullable: <<#ty as #catalog::Column>::Stored as #catalog::Stored>::NULLABLE,
                 immutable: #immutable,
+                default: #default,
+                former: ::core::option::Option::None,
             }
         }
     });
@@ -366,6 +379,7 @@ fn definition(table: &Declaration) -> TokenStream {
             capacity: #capacity,
             cluster: #cluster,
             partitioning: #catalog::Partitioning::#partitioning,
+            extension: 0,
         }
     }
 }

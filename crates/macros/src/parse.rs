@@ -10,8 +10,8 @@ use syn::parse::{Parse, ParseStream};
 use syn::punctuated::Punctuated;
 use syn::spanned::Spanned;
 use syn::{
-    Attribute, Data, DeriveInput, Error, Expr, Field, Fields, Ident, LitStr, Path, Result, Token, Type, Visibility,
-    parenthesized,
+    Attribute, Data, DeriveInput, Error, Expr, Field, Fields, Ident, Lit, LitStr, Path, Result, Token, Type,
+    Visibility, parenthesized,
 };
 
 /// Most columns of a key: the longest tuple that is a key.
@@ -32,6 +32,8 @@ pub(crate) struct Declaration {
     pub(crate) cluster: usize,
     pub(crate) partitioning: Partitioning,
     pub(crate) indexes: Vec<Index>,
+    /// Whether a table of an earlier declaration is changed to this one when it is opened.
+    pub(crate) evolves: bool,
     /// Where the catalog is found.
     pub(crate) catalog: Path,
 }
@@ -49,6 +51,10 @@ pub(crate) struct Column {
     pub(crate) visibility: Visibility,
     pub(crate) ty: Type,
     pub(crate) is_immutable: bool,
+    /// The value of rows that are written without one, as text.
+    pub(crate) default: Option<String>,
+    /// The name that it had in earlier declarations.
+    pub(crate) renamed_from: Option<LitStr>,
     pub(crate) docs: Vec<Attribute>,
 }
 
@@ -162,6 +168,7 @@ pub(crate) fn declaration(input: &DeriveInput) -> Result<Declaration> {
         cluster,
         partitioning,
         indexes,
+        evolves: attributes.evolve.is_some(),
         catalog: attributes.catalog.unwrap_or_else(|| syn::parse_quote!(::seriatim::catalog)),
     })
 }
@@ -207,6 +214,7 @@ struct Attributes {
     hash: Option<bool>,
     capacity: Option<Expr>,
     indexes: Vec<NamedIndex>,
+    evolve: Option<Span>,
     catalog: Option<Path>,
 }
 
@@ -249,6 +257,8 @@ impl Attributes {
                 once(&mut self.partition, partition, &meta, "the partitioning is given twice")
             } else if is("replicated") {
                 once(&mut self.replicated, meta.path.span(), &meta, "replicated is given twice")
+            } else if is("evolve") {
+                once(&mut self.evolve, meta.path.span(), &meta, "evolve is given twice")
             } else if is("hash") || is("ordered") {
                 once(&mut self.hash, is("hash"), &meta, "a table is either hash or ordered; write one of them")
             } else if is("capacity") {
@@ -268,7 +278,7 @@ impl Attributes {
             } else {
                 Err(meta.error(
                     "unknown table attribute; write key(...), cluster(...), partition(...), replicated, name \
-                     = \"...\", hash, ordered, capacity = N or index(...)",
+                     = \"...\", hash, ordered, capacity = N, evolve or index(...)",
                 ))
             }
         })
@@ -320,7 +330,7 @@ fn index(input: ParseStream<'_>, span: Span) -> Result<NamedIndex> {
 }
 
 fn column(field: &Field, mistakes: &mut Mistakes) -> Column {
-    let mut is_immutable = false;
+    let (mut is_immutable, mut default, mut renamed_from) = (false, None, None);
     mistakes.refuse(&field.attrs, "table", "`table` stands on the struct; on a field write #[column(immutable)]");
     for attribute in field.attrs.iter().filter(|attribute| attribute.path().is_ident("column")) {
         mistakes.note(attribute.parse_nested_meta(|meta| {
@@ -328,13 +338,37 @@ fn column(field: &Field, mistakes: &mut Mistakes) -> Column {
                 is_immutable = true;
                 return Ok(());
             }
-            Err(meta.error("unknown column attribute; write immutable"))
+            if meta.path.is_ident("default") {
+                return once(&mut default, literal(meta.value()?)?, &meta, "the default is given twice");
+            }
+            if meta.path.is_ident("renamed_from") {
+                return once(&mut renamed_from, meta.value()?.parse()?, &meta, "the earlier name is given twice");
+            }
+            Err(meta.error("unknown column attribute; write immutable, default = ... or renamed_from = \"...\""))
         }));
     }
     let docs = field.attrs.iter().filter(|attribute| attribute.path().is_ident("doc")).cloned().collect();
     // Named fields have names.
     let name = field.ident.clone().unwrap_or_else(|| Ident::new("_", field.span()));
-    Column { name, visibility: field.vis.clone(), ty: field.ty.clone(), is_immutable, docs }
+    let (visibility, ty) = (field.vis.clone(), field.ty.clone());
+    Column { name, visibility, ty, is_immutable, default, renamed_from, docs }
+}
+
+/// The text of a default: a number, a truth value, a character, or the value as the schema writes it in a string.
+fn literal(input: ParseStream<'_>) -> Result<String> {
+    let sign = if input.parse::<Option<Token![-]>>()?.is_some() { "-" } else { "" };
+    let literal: Lit = input.parse()?;
+    let text = match &literal {
+        Lit::Int(number) => number.base10_digits().to_owned(),
+        Lit::Float(number) => number.base10_digits().to_owned(),
+        Lit::Str(text) if sign.is_empty() => text.value(),
+        Lit::Bool(value) if sign.is_empty() => value.value.to_string(),
+        Lit::Char(value) if sign.is_empty() => value.value().to_string(),
+        _ => {
+            return Err(Error::new_spanned(literal, "a default is a number, a bool, a char, or a string that says it"));
+        }
+    };
+    Ok(format!("{sign}{text}"))
 }
 
 /// Looks up the columns of a key.

@@ -115,20 +115,17 @@ impl Database {
     /// Opens the existing table that `T` declares. A table that was declared as ordered ([`Database::declare`]) can
     /// be opened by a `T` that declares it hashed.
     ///
-    /// In a database on disk, a table whose clustering differs from that of `T` is converted: its rows are written
-    /// again. The conversion is durable when this returns. It does not happen while a handle of the table exists or a
-    /// transaction is open.
+    /// A table with columns or indexes that `T` does not know is opened too. Its rows keep their values there, and rows
+    /// that are inserted get the defaults. If its columns lie in another order, or its rows are clustered otherwise,
+    /// the rows are written again, while transactions run. That does not happen while another handle is in use. It is
+    /// durable when this returns.
     ///
     /// # Errors
-    /// There is no such table, or it has another definition. A conversion fails as [`Database::create`] does, and
-    /// then leaves the table unchanged.
+    /// There is no such table. It has another definition: the error says what [`Database::migrate`] would change, or
+    /// which difference needs an explicit [`Database::migration`]. A conversion fails as [`Database::create`] does,
+    /// and then leaves the table unchanged.
     pub fn table<T: Table>(&self) -> Result<Handle<T>, SchemaError> {
-        let definition = T::definition();
-        let set = self.engine.find_clustered(&definition)?;
-        match set.definition.misfit(&definition) {
-            None => Ok(Handle::new(set)),
-            Some(difference) => Err(SchemaError::Mismatch { table: T::NAME.to_owned(), difference }),
-        }
+        self.open_declared::<T>().map(Handle::new)
     }
 
     /// Opens the table that `T` declares, or creates it if there is none with its name.

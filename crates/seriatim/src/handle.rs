@@ -31,7 +31,8 @@ impl<T: Table> Handle<T> {
 
     /// The index that a constant of the derived table names, such as `Customer::BY_NAME`.
     pub fn index<K, I>(&self, spec: IndexSpec<T, K, I>) -> IndexHandle<T, K, I> {
-        IndexHandle { set: Arc::clone(&self.set), at: spec.id().index(), types: PhantomData }
+        let (set, at) = (Arc::clone(&self.set), spec.id().index());
+        IndexHandle { secondary: set.index_at(at), set, at, types: PhantomData }
     }
 
     /// How the table is declared.
@@ -45,18 +46,20 @@ impl<T: Table> Handle<T> {
 pub struct IndexHandle<T, K, I = kind::Ordered> {
     pub(crate) set: Arc<TableSet>,
     pub(crate) at: usize,
+    secondary: Arc<Secondary>,
     types: PhantomData<fn(K, I) -> T>,
 }
 
 impl<T, K, I> IndexHandle<T, K, I> {
     pub(crate) fn secondary(&self) -> &Secondary {
-        &self.set.indexes[self.at]
+        &self.secondary
     }
 }
 
 impl<T, K, I> Clone for IndexHandle<T, K, I> {
     fn clone(&self) -> IndexHandle<T, K, I> {
-        IndexHandle { set: Arc::clone(&self.set), at: self.at, types: PhantomData }
+        let (set, secondary) = (Arc::clone(&self.set), Arc::clone(&self.secondary));
+        IndexHandle { set, at: self.at, secondary, types: PhantomData }
     }
 }
 

@@ -46,6 +46,7 @@ mod builder;
 mod database;
 mod executor;
 mod handle;
+mod migration;
 pub mod procedure;
 mod runtime;
 mod scan;

@@ -55,6 +55,10 @@ pub enum Reason {
     Forked,
     /// A handle of another database.
     ForeignHandle,
+    /// The table is being changed. It can be used again in a moment.
+    TableChanging,
+    /// The table was dropped, or replaced by one with other columns, after the handle was opened.
+    TableGone,
     /// A key of a partition that the transaction does not own, or a write where it has to own all.
     OtherPartition,
     /// The partition function panicked, or named a partition that is not there.
@@ -63,7 +67,7 @@ pub enum Reason {
 
 impl Reason {
     /// Every reason, in order of declaration: for counters and reports.
-    pub const ALL: [Reason; 20] = [
+    pub const ALL: [Reason; 22] = [
         Reason::RecordChanged,
         Reason::RecordLocked,
         Reason::WaitTimeout,
@@ -82,6 +86,8 @@ impl Reason {
         Reason::LogStopped,
         Reason::Forked,
         Reason::ForeignHandle,
+        Reason::TableChanging,
+        Reason::TableGone,
         Reason::OtherPartition,
         Reason::NoPartition,
     ];
@@ -97,6 +103,7 @@ impl Reason {
                 | Reason::MembershipChanged
                 | Reason::GapLocked
                 | Reason::LeftOut
+                | Reason::TableChanging
         )
     }
 
@@ -121,6 +128,8 @@ impl Reason {
             Reason::LogStopped => "log_stopped",
             Reason::Forked => "forked",
             Reason::ForeignHandle => "foreign_handle",
+            Reason::TableChanging => "table_changing",
+            Reason::TableGone => "table_gone",
             Reason::OtherPartition => "other_partition",
             Reason::NoPartition => "no_partition",
         }
@@ -162,6 +171,8 @@ impl std::fmt::Display for Cause {
             Reason::LogStopped => "the log takes no commits",
             Reason::Forked => "the process was forked from the one that opened the database",
             Reason::ForeignHandle => "the table handle belongs to another database",
+            Reason::TableChanging => "the table is being changed",
+            Reason::TableGone => "the table was dropped or replaced after the handle was opened",
             Reason::OtherPartition => "the key is in a partition that the transaction does not have",
             Reason::NoPartition => "the partition function panicked, or named a partition that is not there",
         };

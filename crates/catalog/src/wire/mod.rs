@@ -47,6 +47,8 @@ pub struct RowWire {
     row_bytes: usize,
     /// Where its NULL bits are; they begin where its columns do, after the address of the fixed part.
     nulls: std::ops::Range<usize>,
+    /// Those of the extension.
+    extension_nulls: std::ops::Range<usize>,
     format: KeyFormat,
 }
 
@@ -80,6 +82,7 @@ impl RowWire {
             updatable: [0].into(),
             row_bytes: layout.row_bytes as usize,
             nulls: 0..0,
+            extension_nulls: 0..0,
             format: rows.format,
             fields: [Field::of_run(layout.places[0], rows)].into(),
         }
@@ -97,13 +100,22 @@ impl RowWire {
             fields.push(Field::new(column, *place, number));
         }
         let in_row = (0..fields.len()).filter(|&at| fields[at].place.part == RowPart::Row);
-        let nulls_of_row = fields.iter().filter(|field| field.place.part == RowPart::Row && field.nullable()).count();
         let nulls_at = if layout.fixed_bytes > 0 { 8 } else { 0 };
+        let first = fields.len().saturating_sub(table.extension);
+        let nulls = |fields: &[Field], otherwise: usize| {
+            let of_row = fields.iter().filter(|field| field.place.part == RowPart::Row);
+            let bytes = of_row.filter_map(|field| field.place.null).map(|(byte, _)| byte as usize);
+            bytes.fold(otherwise..otherwise, |all, byte| match all.is_empty() {
+                true => byte..byte + 1,
+                false => all.start..byte + 1,
+            })
+        };
         RowWire {
             row_fields: in_row.map(|at| at as u16).collect(),
             updatable: updatable.into(),
             row_bytes: layout.row_bytes as usize,
-            nulls: nulls_at..nulls_at + nulls_of_row.div_ceil(8),
+            nulls: nulls(&fields[..first], nulls_at),
+            extension_nulls: nulls(&fields[first..], 0),
             format: KeyCodec::for_table(table).format(),
             fields: fields.into(),
         }
@@ -252,7 +264,8 @@ impl RowWire {
         let image = |row: *const u8| unsafe { std::slice::from_raw_parts(row, self.row_bytes) };
         let (old, new) = (image(old), image(new));
         let mut fields = self.numbered(&self.row_fields);
-        if !self.nulls.is_empty() && old[self.nulls.clone()] != new[self.nulls.clone()] {
+        let differ = |nulls: &std::ops::Range<usize>| !nulls.is_empty() && old[nulls.clone()] != new[nulls.clone()];
+        if differ(&self.nulls) || differ(&self.extension_nulls) {
             fields.try_for_each(compare)?;
             return Ok(differing);
         }

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use seriatim_base::{Epoch, LayoutId, TableId};
-use seriatim_catalog::Value;
+use seriatim_catalog::{TableDef, Value};
 use seriatim_redo::catalogue::{BODY, Catalogue, Found, LayoutEntry, Row, TableEntry};
 use seriatim_txn::Mode;
 
@@ -19,7 +19,7 @@ use super::persistence::Persistence;
 use crate::engine::Inner;
 use crate::error::{Abort, OpenError, SchemaError, StorageError, TransactError};
 use crate::runtime::DynHandle;
-use crate::table::TableSet;
+use crate::table::{Shape, TableSet};
 use crate::table_ids::TableIds;
 use crate::tx::{Origin, TxCore};
 use crate::{Runner, TransactionOptions};
@@ -33,8 +33,12 @@ pub(crate) struct Rows<'t> {
 impl Rows<'_> {
     /// Inserts all rows of a table.
     pub(crate) fn add(&self, set: &TableSet, is_void: bool) -> Result<(), Abort> {
-        let (entry, layout) = entry(set, is_void);
-        entry.rows(&[layout]).iter().try_for_each(|row| self.insert(row))
+        self.add_shape(&set.shape(), set.position, is_void)
+    }
+
+    /// As [`Rows::add`], of a table with these parts.
+    pub(crate) fn add_shape(&self, shape: &Shape, position: u64, is_void: bool) -> Result<(), Abort> {
+        rows(shape, position, is_void).iter().try_for_each(|row| self.insert(row))
     }
 
     fn insert(&self, row: &Row) -> Result<(), Abort> {
@@ -42,24 +46,46 @@ impl Rows<'_> {
         self.tx.insert_dyn(self.table, &[object, kind, number, Value::from(row.body.as_str())])
     }
 
-    /// Makes the rows of a table void, or count.
-    pub(crate) fn set_void(&self, set: &TableSet, is_void: bool) -> Result<(), Abort> {
-        let Row { key, body } = entry(set, is_void).0.row();
-        let key_values = Row { key, body: String::new() }.key_values();
-        match self.tx.update_dyn(self.table, &key_values, &[(BODY, Value::from(body.as_str()))])? {
+    fn update(&self, row: &Row) -> Result<(), Abort> {
+        match self.tx.update_dyn(self.table, &row.key_values(), &[(BODY, Value::from(row.body.as_str()))])? {
             true => Ok(()),
-            false => Err(self.tx.abort(format!("table {} is not in the catalogue yet", set.definition.name))),
+            false => Err(self.tx.abort(format!("the catalogue has no row {:?} yet", row.key))),
         }
+    }
+
+    /// Makes the rows of a table void, or count.
+    pub(crate) fn set_void(&self, shape: &Shape, position: u64, is_void: bool) -> Result<(), Abort> {
+        self.update(&entry(shape, position, is_void).0.row())
+    }
+
+    /// Replaces the rows that differ between the table before and after a change.
+    pub(crate) fn replace(&self, (before, after): (&Shape, &Shape), position: u64) -> Result<(), Abort> {
+        let (before, after) = (rows(before, position, false), rows(after, position, false));
+        let of = |rows: &[Row], row: &Row| rows.iter().find(|other| other.key == row.key).cloned();
+        for row in before.iter().filter(|row| of(&after, row).is_none()) {
+            self.tx.delete_dyn(self.table, &row.key_values())?;
+        }
+        after.iter().try_for_each(|row| match of(&before, row) {
+            None => self.insert(row),
+            Some(was) if was != *row => self.update(row),
+            Some(_) => Ok(()),
+        })
     }
 }
 
-/// What the catalogue says of a table.
-fn entry(set: &TableSet, is_void: bool) -> (TableEntry, LayoutEntry) {
-    let (id, definition) = (set.primary.id, set.definition.clone());
-    let indexes = set.indexes.iter().map(|index| index.table.id).collect();
-    // The columns have only one version so far: see `TableSet::new`.
+/// All that the catalogue says of a table with these parts.
+fn rows(shape: &Shape, position: u64, is_void: bool) -> Vec<Row> {
+    let (entry, layout) = entry(shape, position, is_void);
+    entry.rows(&[layout])
+}
+
+/// What the catalogue says of a table with these parts.
+fn entry(shape: &Shape, position: u64, is_void: bool) -> (TableEntry, LayoutEntry) {
+    let (id, definition) = (shape.primary.id, TableDef::clone(&shape.definition));
+    let indexes = shape.indexes.iter().map(|index| index.table.id).collect();
+    // A table has one layout: see `Shape::new`.
     let layout = LayoutEntry { id: LayoutId(id.0), table: id };
-    (TableEntry { id, definition, indexes, position: set.position, is_void }, layout)
+    (TableEntry { id, definition, indexes, position, is_void }, layout)
 }
 
 /// Commits a change of the catalogue. It is durable with the returned epoch.

@@ -58,7 +58,7 @@ pub(crate) fn check(inner: &Arc<Inner>, open: &Arc<OpenHandle>) -> Result<Vec<Ta
     let _one_at_a_time = inner.helping();
     let check_table = |set: &Arc<TableSet>| {
         let rows = walk(inner, open, set, &Rows::new(&set.primary), &|tx, found| rows_have_entries(tx, set, found))?;
-        for index in &set.indexes {
+        for index in set.indexes.iter() {
             walk(inner, open, set, &Rows::new(&index.table), &|tx, found| entry_has_row(tx, set, index, found))?;
         }
         Ok(TableChecked { name: set.definition.name.to_string(), rows, indexes: set.indexes.len() })
@@ -140,7 +140,7 @@ fn rows_have_entries(tx: &TxCore, set: &TableSet, found: &WalkedRow<'_>) -> Resu
 fn row_has_entries(tx: &TxCore, set: &TableSet, key: Key<'_>, row: RowPtr) -> Result<Option<String>, Abort> {
     // SAFETY: a row of this table, readable until the chunk ends.
     let row = unsafe { RowRef::from_raw(row.as_ptr()) };
-    for index in &set.indexes {
+    for index in set.indexes.iter() {
         let entry = index.table.codec.encode_row(row, |key| read(tx, &index.table, key, ColumnSet::ALL))?;
         // SAFETY: an entry of an index of this table, readable until the transaction ends.
         let leads_back = entry.is_some_and(|entry| unsafe { read_primary(entry, set.primary.class) } == key);

@@ -13,7 +13,6 @@ mod catalogue;
 mod checkpoint;
 mod checkpointer;
 mod clean;
-mod convert;
 mod copy;
 mod epochs_left;
 mod indexes;
@@ -35,7 +34,6 @@ pub(crate) use catalogue::{Rows as CatalogueRows, change as change_catalogue, se
 pub use checkpoint::Checkpoint;
 pub(crate) use checkpoint::take as take_checkpoint;
 pub(crate) use checkpointer::{OpenHandle, look as look_for_checkpoint};
-pub(crate) use convert::convert;
 pub(crate) use copy::{each as each_row, rows as copy_rows};
 pub(crate) use epochs_left::is_at_limit;
 pub use indexes::TableChecked;
@@ -46,8 +44,9 @@ pub use pending::Pending;
 pub(crate) use pending::Shared;
 pub(crate) use persistence::{CommitDependency, Persistence, refused, stop_at_limit};
 pub use progress::{Listener, RecoveryPhase, RecoveryProgress};
-pub(crate) use rebuild::rebuild;
+pub(crate) use rebuild::{Failed, rebuild};
 pub use recover::Recovery;
+pub(crate) use rows::{Rows, Walker};
 
 /// Why a helper could not begin. That would be a fault of `Builder::open`, which reserves workers for all helpers.
 const NO_WORKER: &str = "no worker was left for a helper; this is a bug of seriatim";

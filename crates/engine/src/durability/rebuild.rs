@@ -58,7 +58,7 @@ fn check_key(tx: &TxCore, set: &TableSet, key: Key<'_>, row: RowPtr) -> Result<(
 const REFUSALS_MAX: u32 = 100_000;
 
 /// Why a walk ended whose rows go into transactions.
-pub(super) enum Failed {
+pub(crate) enum Failed {
     Stuck,
     Transact(TransactError),
 }

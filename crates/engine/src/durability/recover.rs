@@ -213,27 +213,26 @@ fn make_tables(
     core: &mut Core,
 ) -> Result<Tables, OpenError> {
     let capacity_max = usize::try_from(rows_max.max(CAPACITY_UNSEEN)).unwrap_or(usize::MAX);
-    let mut make = |definition: TableDef, id, position| {
+    let mut make = |definition: TableDef, id, indexes: &[TableId], position| {
         let name = definition.name.clone();
-        let set = TableSet::new(foundation, definition, id, position, core);
+        let set = TableSet::new(foundation, definition, id, indexes, position, core);
         set.map(Arc::new).map_err(|error| OpenError::Memory(format!("for table {name:?}: {error}")))
     };
-    let own = make(catalogue::definition(), catalogue::TABLE, 0)?;
+    let own = make(catalogue::definition(), catalogue::TABLE, &[], 0)?;
     let ids = TableIds::of(&catalogue.tables);
     let mut tables = Tables { ids, catalogue: Some(own), ..Tables::default() };
     let layouts: HashMap<TableId, LayoutId> =
         catalogue.layouts.iter().rev().map(|layout| (layout.table, layout.id)).collect();
     for entry in catalogue.tables.iter().filter(|entry| !entry.is_void) {
         let name = &entry.definition.name;
-        let consecutive = entry.indexes.iter().zip(entry.id.0 + 1..).all(|(index, id)| index.0 == id);
-        if !consecutive || layouts.get(&entry.id) != Some(&LayoutId(entry.id.0)) {
+        if layouts.get(&entry.id) != Some(&LayoutId(entry.id.0)) {
             return Err(OpenError::Invalid(format!(
-                "the catalogue gives table {name:?} ids that this version never gives"
+                "the catalogue gives table {name:?} a layout that this version never gives"
             )));
         }
         let mut definition = entry.definition.clone();
         definition.capacity = definition.capacity.min(capacity_max);
-        tables.sets.push(make(definition, entry.id, entry.position)?);
+        tables.sets.push(make(definition, entry.id, &entry.indexes, entry.position)?);
     }
     Ok(tables)
 }

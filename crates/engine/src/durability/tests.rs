@@ -12,6 +12,7 @@ use seriatim_base::disk::{FaultyDisk, Operation, Times};
 use seriatim_base::process::in_fork;
 use seriatim_base::rng::{sample, seed};
 use seriatim_base::{Epoch, Rng, Tid};
+use seriatim_catalog::evolution::Evolution;
 use seriatim_catalog::{ColumnDef, ColumnSet, ColumnType, Key, Table as _, TableBuilder, TableDef};
 use seriatim_txn::{Mode, OnExists};
 
@@ -23,8 +24,8 @@ use crate::operations::Operations as _;
 use crate::table_ids::TABLES_MAX;
 use crate::testing::{Handle, on};
 use crate::{
-    Checkpoint, DatabaseLocation, Durability, Engine, OpenError, SchemaError, Settings, StorageError, TransactError,
-    TxCore, available_protocols,
+    Checkpoint, DatabaseLocation, Durability, Engine, OpenError, SchemaError, Settings, StorageError, TableChange,
+    TransactError, TxCore, available_protocols,
 };
 use seriatim_test_protocols::repairing::{self, MEANWHILE, SCRIPT};
 
@@ -276,7 +277,7 @@ fn a_text_that_fits_no_log_entry_is_refused_with_its_size() {
     let disk = FaultyDisk::new(3);
     let db = repairing_on(&disk).open().expect("a new database opens");
     let notes = db.make::<Note>().expect("the table is created");
-    let most = notes.set.text_bytes_max;
+    let most = notes.set.text_bytes_max();
     assert_eq!(most, 1 << 16);
     let mut session = db.runner();
     session.transact(|tx| tx.insert(&notes, &note(1, most))).expect("it fits");
@@ -649,7 +650,12 @@ fn tables_that_are_not_created_give_their_memory_back() {
     }
     db.declare_all(vec![finished(hashed()), finished(indexed())]).expect("the disk works");
     assert!(kept() > before);
-    assert_eq!(db.find_clustered(&clustered).expect("the disk works").definition, clustered);
+    let towards = |wanted: &TableDef| {
+        let set = db.find("line").expect("it exists");
+        let evolution = Evolution::towards(&set.definition, wanted, &[]).expect("only the clustering differs");
+        db.change_tables(vec![TableChange::Evolve(Box::new(evolution))])
+    };
+    assert_eq!(*towards(&clustered).expect("the disk works")[0].definition, clustered);
 
     let (before, _) = kept();
     disk.fail(Operation::Write, 1, Times::Once, ErrorKind::Other);
@@ -657,7 +663,7 @@ fn tables_that_are_not_created_give_their_memory_back() {
         let large = || TableBuilder::capacity(table("large").hash(), 100_000);
         let refused = db.declare_all(vec![finished(table("small")), finished(large())]);
         assert!(matches!(refused, Err(SchemaError::Storage(_))), "{refused:?}");
-        let refused = db.find_clustered(&finished(table("line"))).map(drop);
+        let refused = towards(&finished(table("line"))).map(drop);
         assert!(matches!(refused, Err(SchemaError::Storage(_))), "{refused:?}");
         let grown = kept().0 - before;
         assert!(grown < 64 << 10, "{number}: rows of the catalogue, which cannot become durable: {grown} bytes");

@@ -214,7 +214,8 @@ impl Operate for Reference<'_> {
             values[at] = Some(value);
         }
         let missing = |at: usize| format!("the row has no value for column {:?}", &*table.columns[at]);
-        let whole = values.into_iter().enumerate().map(|(at, value)| value.ok_or_else(|| missing(at)));
+        let given = |at: usize, value: Option<Value>| value.or_else(|| table.set.definition.value_if_unknown(at));
+        let whole = values.into_iter().enumerate().map(|(at, value)| given(at, value).ok_or_else(|| missing(at)));
         let values = whole.collect::<Result<Vec<_>, _>>().map_err(EvaluationError::Type)?;
         Ok(self.tx.insert_values(&table.set, &values)?)
     }

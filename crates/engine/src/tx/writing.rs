@@ -3,7 +3,7 @@
 use std::hint::cold_path;
 use std::panic::Location;
 
-use seriatim_catalog::{ColumnSet, ColumnUse, Key, OutOfLineStore, RowWriter};
+use seriatim_catalog::{ColumnSet, ColumnUse, Key, OutOfLineStore, RowWriter, Value, ValueError};
 use seriatim_procedure::plan::Kind;
 use seriatim_txn::{
     Added, Addition, Cause, Inserted, Mode, OnExists, OpError, Phase, Reason, Staged, Table, Updating, Worker as _,
@@ -12,6 +12,7 @@ use seriatim_txn::{
 use crate::error::{Abort, AbortKind, TransactError};
 use crate::operations::{Operations as _, Path, count, enter, operate};
 use crate::procedure::watch;
+use crate::runtime::DynRow;
 use crate::scan::Target;
 use crate::table::TableSet;
 
@@ -34,7 +35,7 @@ pub(crate) struct OutOfLineValues<'t> {
 
 impl<'t> OutOfLineValues<'t> {
     pub(crate) fn of(tx: &'t TxCore, set: &'t TableSet) -> OutOfLineValues<'t> {
-        OutOfLineValues { tx, bound: Some((set, set.text_bytes_max)) }
+        OutOfLineValues { tx, bound: Some((set, set.text_bytes_max())) }
     }
 
     /// For an index.
@@ -117,6 +118,23 @@ impl TxCore {
         self.keep_or_roll_back(position, self.insert_clustered(set, key, row, exists))
     }
 
+    /// The values of the columns that the writer of a row does not know: those of the row that it replaces, or else
+    /// the defaults.
+    #[cold]
+    fn extension(&self, set: &TableSet, key: Key<'_>, exists: OnExists) -> Result<Vec<(usize, Value)>, Abort> {
+        let definition = &*set.definition;
+        let before = match exists {
+            OnExists::Replace if definition.extension > 0 => self.read_row(set, key, ColumnSet::ALL)?,
+            _ => None,
+        };
+        let value = |at: usize| match before {
+            Some(row) => DynRow::new(set, row).value(at),
+            None => definition.value_if_unknown(at).unwrap_or(Value::NONE),
+        };
+        let columns = definition.columns.len();
+        Ok((columns - definition.extension..columns).map(|at| (at, value(at))).collect())
+    }
+
     /// Discards the place of a row that was not written.
     #[cold]
     fn not_encoded(&self, set: &TableSet, staged: Option<Staged>, error: NotEncoded) -> Abort {
@@ -140,11 +158,12 @@ impl TxCore {
         columns: ColumnUse,
     ) -> Result<Option<(Updating, Option<Position>)>, Abort> {
         self.writable()?;
+        self.admits(set)?;
         let position = set.has_unique_index().then(|| self.position());
-        let rows = if set.cluster.is_on() {
+        let rows = if set.is_clustered() {
             self.update_clustered(set, key)?
         } else {
-            let table = &set.primary;
+            let table = &*set.primary;
             let columns = set.with_indexed(columns);
             let rows = operate(self, |worker| worker.update(table, key, columns))?;
             self.note(table, key, columns.read());
@@ -251,7 +270,7 @@ impl TxCore {
             return Ok(added);
         }
         let _call = enter(self, set)?;
-        let table = &set.primary;
+        let table = &*set.primary;
         self.writable()?;
         let added = operate(self, |worker| worker.add(table, key, addition))?;
         self.note(table, key, columns.read());
@@ -268,10 +287,11 @@ impl TxCore {
     pub fn delete_at(&self, set: &TableSet, key: Key<'_>) -> Result<bool, Abort> {
         let _call = enter(self, set)?;
         self.writable()?;
-        let before = if set.cluster.is_on() {
+        self.admits(set)?;
+        let before = if set.is_clustered() {
             self.delete_clustered(set, key)?
         } else {
-            let table = &set.primary;
+            let table = &*set.primary;
             let before = operate(self, |worker| worker.delete(table, key))?;
             self.note(table, key, ColumnSet::EMPTY);
             if before.is_some() {
@@ -363,7 +383,8 @@ pub fn unless_failed<R, E>(result: &Result<R, E>, dirty: ColumnSet) -> ColumnSet
     if result.is_ok() { dirty } else { ColumnSet::EMPTY }
 }
 
-/// Inserts the row that `encode` writes; `false` if the key exists and must not be replaced.
+/// Inserts the row that `encode` writes; `false` if the key exists and must not be replaced. It writes the columns of
+/// the extension only if the row `is_whole`.
 ///
 /// # Errors
 /// A conflict, a duplicate key of a unique index, no memory, a value that does not fit.
@@ -374,20 +395,62 @@ pub(crate) fn insert<P: Path>(
     key: Key<'_>,
     encode: impl FnOnce(&mut RowWriter<'_>) -> Result<(), NotEncoded>,
     exists: OnExists,
+    is_whole: bool,
+) -> Result<bool, Abort> {
+    let _call = enter(path, set)?;
+    if set.takes_rows_as_written() {
+        return insert_record(path, set, key, encode, exists);
+    }
+    path.tx().admits(set)?;
+    let extension = if is_whole { Vec::new() } else { path.tx().extension(set, key, exists)? };
+    let encode = |writer: &mut RowWriter<'_>| {
+        for (at, value) in extension {
+            match value.write(&set.definition.columns[at], &set.layout.places[at], writer) {
+                Err(ValueError::OutOfMemory(error)) => return Err(NotEncoded::OutOfMemory(error)),
+                Err(_) => return Err(NotEncoded::Unfit),
+                Ok(()) => {}
+            }
+        }
+        encode(writer)
+    };
+    match set.is_clustered() {
+        true => insert_in_run(path, set, key, encode, exists),
+        false => insert_record(path, set, key, encode, exists),
+    }
+}
+
+/// As [`insert`], of a row that is a record.
+#[inline(always)]
+fn insert_record<P: Path>(
+    path: &P,
+    set: &TableSet,
+    key: Key<'_>,
+    encode: impl FnOnce(&mut RowWriter<'_>) -> Result<(), NotEncoded>,
+    exists: OnExists,
 ) -> Result<bool, Abort> {
     let tx = path.tx();
-    let _call = enter(path, set)?;
     let mut out_of_line_values = OutOfLineValues::of(tx, set);
-    if !set.cluster.is_on() {
-        let staged = stage(path, set, key)?;
-        // SAFETY: a staged row is private, zeroed, and of the table's layout.
-        let mut writer =
-            unsafe { RowWriter::for_insert(staged.row.as_ptr(), staged.fixed.as_ptr(), &mut out_of_line_values) };
-        return match encode(&mut writer) {
-            Ok(()) => insert_row(path, set, key, staged, exists),
-            Err(error) => Err(tx.not_encoded(set, Some(staged), error)),
-        };
+    let staged = stage(path, set, key)?;
+    // SAFETY: a staged row is private, zeroed, and of the table's layout.
+    let mut writer =
+        unsafe { RowWriter::for_insert(staged.row.as_ptr(), staged.fixed.as_ptr(), &mut out_of_line_values) };
+    match encode(&mut writer) {
+        Ok(()) => insert_row(path, set, key, staged, exists),
+        Err(error) => Err(tx.not_encoded(set, Some(staged), error)),
     }
+}
+
+/// As [`insert`], of a row of a clustered table.
+#[inline(always)]
+fn insert_in_run<P: Path>(
+    path: &P,
+    set: &TableSet,
+    key: Key<'_>,
+    encode: impl FnOnce(&mut RowWriter<'_>) -> Result<(), NotEncoded>,
+    exists: OnExists,
+) -> Result<bool, Abort> {
+    let tx = path.tx();
+    let mut out_of_line_values = OutOfLineValues::of(tx, set);
     begin_insert(path, set, key)?;
     let place = tx.append_place(set, key);
     let row = place.unwrap_or_else(|| tx.scratch_row(set));
@@ -417,9 +480,10 @@ fn begin_insert<P: Path>(path: &P, set: &TableSet, key: Key<'_>) -> Result<(), A
 #[inline(never)]
 fn stage<P: Path>(path: &P, set: &TableSet, key: Key<'_>) -> Result<Staged, Abort> {
     begin_insert(path, set, key)?;
-    match path.worker_mut().stage(&set.primary) {
+    let table = &*set.primary;
+    match path.worker_mut().stage(table) {
         Ok(staged) => Ok(staged),
-        Err(stop) => path.tx().retry_or_stop(stop, || path.worker_mut().stage(&set.primary)),
+        Err(stop) => path.tx().retry_or_stop(stop, || path.worker_mut().stage(table)),
     }
 }
 
@@ -472,7 +536,7 @@ fn insert_parts<P: Path>(
     staged: Staged,
     exists: OnExists,
 ) -> Result<bool, Abort> {
-    let (tx, table) = (path.tx(), &set.primary);
+    let (tx, table) = (path.tx(), &*set.primary);
     let inserted = insert_staged(path, table, key, staged, exists)?;
     if P::HOOKS {
         tx.note(table, key, ColumnSet::EMPTY);
@@ -485,7 +549,7 @@ fn insert_parts<P: Path>(
     if P::HOOKS {
         tx.wrote(table, key);
     }
-    if !set.indexes.is_empty() {
+    if set.is_indexed() {
         let after = match before {
             // The record was linked, with the row in the place where it was written.
             None if path.worker_mut().seen().record == Some(staged.record) => Some(staged.row),
@@ -509,7 +573,7 @@ pub(crate) fn change_followed<P: Path>(
     let tx = path.tx();
     let Some((rows, position)) = tx.begin_update(set, key, columns)? else { return Ok(()) };
     let dirty = change_row(path, set, rows, columns, change)?;
-    if P::HOOKS && tx.watching.get() || !set.indexes.is_empty() {
+    if P::HOOKS && tx.watching.get() || set.is_indexed() {
         return tx.follow(set, key, (rows, position), dirty);
     }
     Ok(())

@@ -17,6 +17,16 @@ impl Schema {
         Schema { tables: tables.into_iter().map(|table| (Arc::from(&*table.name), Arc::new(table))).collect() }
     }
 
+    /// Adds a table, or replaces the one of its name.
+    pub fn put(&mut self, table: TableDef) {
+        self.tables.insert(Arc::from(&*table.name), Arc::new(table));
+    }
+
+    /// Removes the table of this name, if there is one.
+    pub fn remove(&mut self, name: &str) {
+        self.tables.remove(name);
+    }
+
     /// The table of this name.
     pub fn table(&self, name: &str) -> Option<&Arc<TableDef>> {
         self.tables.get(name)

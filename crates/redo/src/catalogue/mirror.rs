@@ -30,6 +30,9 @@ pub(crate) struct Table {
     /// Written only if it is not the first column of the key, as `nulls_distinct`.
     #[serde(default, skip_serializing_if = "is_by_first_column")]
     partition: Partition,
+    /// Written only if it is not zero, as `nulls_distinct`.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    extension: u64,
     /// Written only if it is true, as `nulls_distinct`.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     void: bool,
@@ -122,6 +125,7 @@ impl From<&super::TableEntry> for Table {
                 catalog::Partitioning::KeyColumn(at) => Partition::KeyColumn(at as u64),
                 catalog::Partitioning::Replicated => Partition::Replicated,
             },
+            extension: definition.extension as u64,
             void: from.is_void,
         }
     }
@@ -159,6 +163,8 @@ impl TryFrom<Table> for super::TableEntry {
                 Partition::KeyColumn(at) => catalog::Partitioning::KeyColumn(usize::try_from(at).unwrap_or(usize::MAX)),
                 Partition::Replicated => catalog::Partitioning::Replicated,
             },
+            // The check of the declaration refuses an extension of all columns.
+            extension: usize::try_from(from.extension).unwrap_or(usize::MAX),
         };
         let (id, position) = (TableId(from.id), from.position);
         Ok(super::TableEntry { id, definition, indexes: ids, position, is_void: from.void })

@@ -5,6 +5,7 @@
 //! procedure.
 
 use std::any::TypeId;
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError, RwLock};
 
 use seriatim_engine::procedure::execution::Steps;
@@ -32,6 +33,13 @@ impl Called {
     #[inline]
     pub(crate) fn entry(&self, at: usize) -> &Entry {
         &self.entries[at]
+    }
+
+    /// Whether the registry has another entry for the procedure at this place.
+    #[inline]
+    fn is_replaced(&self, at: usize) -> bool {
+        // ORDERING: with a replaced entry a call that begins now is as valid as one that began before the change.
+        self.entries[at].is_replaced.load(Ordering::Relaxed)
     }
 
     #[inline]
@@ -260,8 +268,8 @@ impl Session {
     /// The place of this procedure in the session's list.
     pub(crate) fn find_by_name(&mut self, name: &str) -> Result<usize, TransactError> {
         match self.called.entries.iter().position(|entry| entry.name == name) {
-            Some(at) => Ok(at),
-            None => self.look_up(name, &|entry| entry.name == name),
+            Some(at) if !self.called.is_replaced(at) => Ok(at),
+            _ => self.look_up(name, &|entry| entry.name == name),
         }
     }
 
@@ -269,8 +277,8 @@ impl Session {
     #[inline]
     pub(crate) fn find_declared<P: Declared>(&mut self) -> Result<usize, TransactError> {
         match self.called.find(TypeId::of::<P>()) {
-            Some(at) => Ok(at),
-            None => self.look_up(P::NAME, &|entry| entry.id == TypeId::of::<P>()),
+            Some(at) if !self.called.is_replaced(at) => Ok(at),
+            _ => self.look_up(P::NAME, &|entry| entry.id == TypeId::of::<P>()),
         }
     }
 
@@ -283,9 +291,16 @@ impl Session {
             return Err(TransactError::UnknownProcedure { name: name.to_owned(), known: registry.names() });
         };
         drop(registry);
-        self.called.conflicts.push(Conflicts::new(entry.repair_from));
-        self.called.entries.push(entry);
-        Ok(self.called.entries.len() - 1)
+        let Called { entries, conflicts } = &mut self.called;
+        let at = entries.iter().position(|known| known.id == entry.id).unwrap_or(entries.len());
+        match entries.get_mut(at) {
+            Some(replaced) => *replaced = entry,
+            None => {
+                conflicts.push(Conflicts::new(entry.repair_from));
+                entries.push(entry);
+            }
+        }
+        Ok(at)
     }
 }
 

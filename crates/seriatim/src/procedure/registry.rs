@@ -6,10 +6,12 @@
 
 use std::any::{Any, TypeId};
 use std::fmt;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, PoisonError};
 
 use seriatim_base::process::FORKED;
-use seriatim_catalog::{ColumnSet, ColumnUse};
+use seriatim_catalog::{ColumnDef, ColumnSet, ColumnUse};
+use seriatim_engine::TableChange;
 use seriatim_engine::procedure::execution::Passes;
 use seriatim_engine::procedure::gate::Gate;
 use seriatim_engine::procedure::reach::Reach;
@@ -55,6 +57,10 @@ pub(crate) struct Entry {
     pub(crate) interpret_by_name: CallByName,
     /// The functions that run fragments of it.
     pub(crate) compiled: Compiled,
+    /// The procedure as it was registered.
+    erased: Erased,
+    /// Whether the registry has another entry for it, since a table was changed.
+    pub(crate) is_replaced: AtomicBool,
 }
 
 impl Entry {
@@ -323,6 +329,21 @@ impl Database {
             }
             entries.push(Arc::new(entry));
         }
+        let first = registry.entries.len();
+        let installed = self.install(&mut registry, entries)?;
+        let added = &registry.entries[first..];
+        let has_partitions = self.protocol().capabilities.partitions;
+        Ok(Registration {
+            added: added.iter().map(|entry| entry.name.to_owned()).collect(),
+            whole,
+            everywhere: added.iter().filter(|_| has_partitions).filter_map(|entry| entry.everywhere()).collect(),
+            ..installed
+        })
+    }
+
+    /// Makes these the registered procedures: analyses them as one set. Returns whose pieces changed, and who runs
+    /// whole.
+    fn install(&self, registry: &mut Registry, entries: Vec<Arc<Entry>>) -> Result<Registration, RegisterError> {
         let chopping =
             analysis::chop(entries.iter().map(|entry| &*entry.plan), Options::PIECES).map_err(RegisterError::Chop)?;
         let pieces =
@@ -335,17 +356,7 @@ impl Database {
                 procedure: name.to_string(),
             })
         });
-        let mut registration = Registration {
-            added: entries[registry.entries.len()..].iter().map(|entry| entry.name.to_owned()).collect(),
-            whole,
-            changed: changed.collect(),
-            uncut: Vec::new(),
-            everywhere: Vec::new(),
-        };
-        if self.protocol().capabilities.partitions {
-            let added = entries[registry.entries.len()..].iter();
-            registration.everywhere.extend(added.filter_map(|entry| entry.everywhere()));
-        }
+        let mut registration = Registration { changed: changed.collect(), ..Registration::default() };
         let mut passes = Vec::new();
         for entry in &entries {
             let (cut, reason) = entry.cut(&chopping);
@@ -361,6 +372,61 @@ impl Database {
         registry.passes = passes;
         (registry.entries, registry.chopping) = (entries, Some(chopping));
         Ok(registration)
+    }
+
+    /// Why a registered procedure does not allow these changes of tables, if so: its table, its name, and the reason.
+    pub(crate) fn objection(&self, changes: &[TableChange]) -> Option<(String, String, String)> {
+        let mut after = self.engine().schema();
+        for change in changes {
+            match change {
+                TableChange::Create(definition) => after.put(definition.clone()),
+                TableChange::Evolve(evolution) => {
+                    after.remove(&evolution.before().name);
+                    after.put(evolution.after().clone());
+                }
+                TableChange::Drop(name) => after.remove(name),
+                TableChange::Truncate(_) => {}
+            }
+        }
+        for entry in self.entries() {
+            let uses = |table: &str| entry.plan.tables.iter().any(|used| &*used.name == table);
+            let object = |table: &str, problem: String| Some((table.to_owned(), entry.name.to_owned(), problem));
+            for change in changes {
+                match change {
+                    TableChange::Drop(name) if uses(name) => return object(name, "it would be gone".to_owned()),
+                    TableChange::Evolve(evolution) if uses(&evolution.before().name) => {
+                        let (before, now) = (evolution.before(), evolution.after());
+                        let has_its_name = |(was, is): (&ColumnDef, &ColumnDef)| was.name == is.name;
+                        let keeps_names =
+                            before.name == now.name && before.columns.iter().zip(&now.columns).all(has_its_name);
+                        if !evolution.keeps_handles() || !keeps_names {
+                            let problem = format!("would not find what it is compiled for: {evolution}");
+                            return object(&before.name, problem);
+                        }
+                        if let Err(refusals) = analysis::analyse(&entry.declaration, &after) {
+                            return object(&before.name, refusals.to_string());
+                        }
+                    }
+                    _ => {}
+                }
+            }
+        }
+        None
+    }
+
+    /// Analyses the registered procedures again, after a change of tables.
+    pub(crate) fn analyse_again(&self) -> Result<(), RegisterError> {
+        let schema = self.engine().schema();
+        let mut registry = self.procedures().write().unwrap_or_else(PoisonError::into_inner);
+        if registry.entries.is_empty() {
+            return Ok(());
+        }
+        let entries = registry.entries.iter().map(|entry| self.resolve(&entry.erased, &schema).map(Arc::new));
+        let entries = entries.collect::<Result<Vec<_>, _>>()?;
+        let before = registry.entries.clone();
+        self.install(&mut registry, entries)?;
+        before.iter().for_each(|entry| entry.is_replaced.store(true, Ordering::Release));
+        Ok(())
     }
 
     /// Cuts the registered set into pieces under these assumptions, to be printed and reviewed. How procedures run in
@@ -504,6 +570,8 @@ impl Database {
             call_by_name,
             interpret_by_name,
             compiled,
+            erased: procedure.clone(),
+            is_replaced: AtomicBool::new(false),
         })
     }
 }

@@ -26,6 +26,7 @@ pub(crate) type CallByName = fn(&mut Session, &Value) -> Result<Committed<Value>
 type MakeHandles = fn(&Database, &[ColumnUse]) -> Result<Box<dyn Any + Send + Sync>, SchemaError>;
 
 /// A declared procedure without its type.
+#[derive(Clone)]
 pub struct Erased {
     pub(crate) name: &'static str,
     pub(crate) id: TypeId,

@@ -369,7 +369,8 @@ fn mistakes_in_opening_and_declaring_say_what_would_be_right() {
         assert!(matches!(error, SchemaError::Mismatch { .. }), "{error:?}");
         assert_eq!(
             error.to_string(),
-            "table \"person\" is not the one this type declares: column number 1 is `number` u32, not absent"
+            "table \"person\" is not the one this type declares: column `number` is not in the declaration, and has no \
+             value in rows that are written without one: declare it, give it a default, or let it be NULL"
         );
         let missing = db.open_dyn("persons").expect_err("no such table");
         assert_eq!(missing.to_string(), "there is no table \"persons\"; `create` or `declare` makes it");

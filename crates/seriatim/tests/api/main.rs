@@ -10,6 +10,7 @@ mod contention;
 mod copies;
 mod doom;
 mod dynamic;
+mod evolution;
 mod executor;
 mod failures;
 mod freshness;

@@ -5,6 +5,7 @@ mod by_snapshot;
 mod checkpoints;
 mod converted;
 mod deltas;
+mod evolved;
 mod extremes;
 mod faults;
 mod forked;

@@ -1,0 +1,875 @@
+//! Changes of a table's declaration: what the table becomes, and where the values of its rows come from.
+//!
+//! ```
+//! use seriatim_catalog::{ColumnDef, ColumnType, TableDef, evolution::{Change, Evolution}};
+//! let table = TableDef::builder("account")
+//!     .column(ColumnDef::new("id", ColumnType::U32))
+//!     .column(ColumnDef::new("balance", ColumnType::I32))
+//!     .key(["id"])
+//!     .finish()?;
+//! let mut evolution = Evolution::of(&table);
+//! evolution.apply(Change::add_column(ColumnDef::new("branch", ColumnType::U16).default("1")))?;
+//! evolution.apply(Change::set_type("balance", ColumnType::I64))?;
+//! assert_eq!(
+//!     evolution.to_string(),
+//!     "column `branch` u16 is added, with 1 in rows that exist; column `balance` becomes i64"
+//! );
+//! assert_eq!(evolution.after().columns.len(), 3);
+//! # Ok::<(), seriatim_catalog::SchemaError>(())
+//! ```
+
+use std::borrow::Cow;
+use std::fmt;
+
+use crate::types::Form;
+use crate::{
+    ColumnDef, ColumnId, ColumnType, IndexDef, IntegerType, KeyPart, Organization, PartName, SchemaError, TableDef,
+    Value,
+};
+
+/// One change of a table. Columns and indexes are named as they are called before it.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub enum Change {
+    /// The table gets another name.
+    RenameTable {
+        /// The new name.
+        to: Cow<'static, str>,
+    },
+    /// A column is added behind the others. Rows that exist get its default, or NULL.
+    AddColumn {
+        /// The column.
+        column: ColumnDef,
+    },
+    /// A column and its values are dropped.
+    DropColumn {
+        /// Its name.
+        column: Cow<'static, str>,
+    },
+    /// A column gets another name.
+    RenameColumn {
+        /// Its name.
+        from: Cow<'static, str>,
+        /// Its new name.
+        to: Cow<'static, str>,
+    },
+    /// A column gets another type. Every value must be one of the new type, too.
+    SetType {
+        /// Its name.
+        column: Cow<'static, str>,
+        /// Its new type.
+        ty: ColumnType,
+    },
+    /// A column may be NULL from now on, or not any more. Then no row may have a NULL.
+    SetNullable {
+        /// Its name.
+        column: Cow<'static, str>,
+        /// Whether it may be NULL.
+        nullable: bool,
+    },
+    /// Rows that are written without a value get another one. Rows that exist keep theirs.
+    SetDefault {
+        /// The name of the column.
+        column: Cow<'static, str>,
+        /// The value as text; `None` for no default.
+        default: Option<Cow<'static, str>>,
+    },
+    /// An index is added behind the others.
+    AddIndex {
+        /// The index, without its columns.
+        index: IndexDef,
+        /// Its columns.
+        parts: Vec<PartName>,
+    },
+    /// An index is dropped.
+    DropIndex {
+        /// Its name.
+        index: Cow<'static, str>,
+    },
+    /// An index gets another name.
+    RenameIndex {
+        /// Its name.
+        from: Cow<'static, str>,
+        /// Its new name.
+        to: Cow<'static, str>,
+    },
+    /// Rows are found in another way.
+    SetOrganization {
+        /// How.
+        organization: Organization,
+    },
+    /// Rows that agree in so many of the key's first columns are kept together; zero if none are.
+    SetCluster {
+        /// The number of columns.
+        columns: usize,
+    },
+}
+
+/// Short forms.
+impl Change {
+    /// [`Change::RenameTable`].
+    pub fn rename_table(to: impl Into<Cow<'static, str>>) -> Change {
+        Change::RenameTable { to: to.into() }
+    }
+
+    /// [`Change::AddColumn`].
+    pub fn add_column(column: ColumnDef) -> Change {
+        Change::AddColumn { column }
+    }
+
+    /// [`Change::DropColumn`].
+    pub fn drop_column(column: impl Into<Cow<'static, str>>) -> Change {
+        Change::DropColumn { column: column.into() }
+    }
+
+    /// [`Change::RenameColumn`].
+    pub fn rename_column(from: impl Into<Cow<'static, str>>, to: impl Into<Cow<'static, str>>) -> Change {
+        Change::RenameColumn { from: from.into(), to: to.into() }
+    }
+
+    /// [`Change::SetType`].
+    pub fn set_type(column: impl Into<Cow<'static, str>>, ty: ColumnType) -> Change {
+        Change::SetType { column: column.into(), ty }
+    }
+
+    /// [`Change::SetNullable`].
+    pub fn set_nullable(column: impl Into<Cow<'static, str>>, nullable: bool) -> Change {
+        Change::SetNullable { column: column.into(), nullable }
+    }
+
+    /// [`Change::SetDefault`].
+    pub fn set_default(column: impl Into<Cow<'static, str>>, default: Option<Cow<'static, str>>) -> Change {
+        Change::SetDefault { column: column.into(), default }
+    }
+
+    /// [`Change::AddIndex`], ordered and not unique.
+    pub fn add_index(
+        name: impl Into<Cow<'static, str>>,
+        parts: impl IntoIterator<Item = impl Into<PartName>>,
+    ) -> Change {
+        let index = IndexDef {
+            name: name.into(),
+            parts: Vec::new(),
+            unique: false,
+            nulls_not_distinct: false,
+            organization: Organization::Ordered,
+        };
+        Change::AddIndex { index, parts: parts.into_iter().map(Into::into).collect() }
+    }
+
+    /// [`Change::AddIndex`], ordered and unique.
+    pub fn add_unique_index(
+        name: impl Into<Cow<'static, str>>,
+        parts: impl IntoIterator<Item = impl Into<PartName>>,
+    ) -> Change {
+        match Change::add_index(name, parts) {
+            Change::AddIndex { index, parts } => Change::AddIndex { index: IndexDef { unique: true, ..index }, parts },
+            other => other,
+        }
+    }
+
+    /// [`Change::DropIndex`].
+    pub fn drop_index(index: impl Into<Cow<'static, str>>) -> Change {
+        Change::DropIndex { index: index.into() }
+    }
+
+    /// [`Change::RenameIndex`].
+    pub fn rename_index(from: impl Into<Cow<'static, str>>, to: impl Into<Cow<'static, str>>) -> Change {
+        Change::RenameIndex { from: from.into(), to: to.into() }
+    }
+
+    /// [`Change::SetOrganization`].
+    pub fn set_organization(organization: Organization) -> Change {
+        Change::SetOrganization { organization }
+    }
+}
+
+/// Where the value of a column comes from when a row is converted.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Source {
+    /// A column of the row as it was.
+    Of(ColumnId),
+    /// This value, for every row.
+    Value(Value),
+}
+
+/// A table before and after some changes.
+#[derive(Clone, Debug)]
+pub struct Evolution {
+    before: TableDef,
+    after: TableDef,
+    /// For each column afterwards.
+    sources: Vec<Source>,
+    /// For each index afterwards: its position before, unless it is new.
+    indexes: Vec<Option<usize>>,
+    /// The changes in words.
+    says: Vec<String>,
+}
+
+/// As the changes in words, or "nothing changes".
+impl fmt::Display for Evolution {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.says.is_empty() { f.write_str("nothing changes") } else { f.write_str(&self.says.join("; ")) }
+    }
+}
+
+impl Evolution {
+    /// No change yet.
+    pub fn of(table: &TableDef) -> Evolution {
+        Evolution {
+            before: table.clone(),
+            after: table.clone(),
+            sources: (0..table.columns.len() as u16).map(|column| Source::Of(ColumnId(column))).collect(),
+            indexes: (0..table.indexes.len()).map(Some).collect(),
+            says: Vec::new(),
+        }
+    }
+
+    /// The table before.
+    pub fn before(&self) -> &TableDef {
+        &self.before
+    }
+
+    /// The table afterwards.
+    pub fn after(&self) -> &TableDef {
+        &self.after
+    }
+
+    /// For each index afterwards: its position before, unless it is new.
+    pub fn indexes(&self) -> &[Option<usize>] {
+        &self.indexes
+    }
+
+    /// The changes in words; none if only the places of columns in rows differ.
+    pub fn changes(&self) -> &[String] {
+        &self.says
+    }
+
+    /// Whether nothing changes, not even the places of columns.
+    pub fn is_nothing(&self) -> bool {
+        self.says.is_empty()
+            && self.keeps_rows()
+            && self.indexes.len() == self.before.indexes.len()
+            && self.indexes.iter().enumerate().all(|(at, was)| *was == Some(at))
+    }
+
+    /// Whether rows stay as they are, in the place where they are.
+    pub fn keeps_rows(&self) -> bool {
+        let (before, after) = (&self.before, &self.after);
+        let is_kept = |(at, (source, column)): (usize, (&Source, &ColumnDef))| {
+            let was = &before.columns[at];
+            *source == Source::Of(ColumnId(at as u16))
+                && was.nullable == column.nullable
+                && was.immutable == column.immutable
+                && (was.ty == column.ty || was.ty.is_part_of(column.ty))
+        };
+        before.columns.len() == after.columns.len()
+            && self.sources.iter().zip(&after.columns).enumerate().all(is_kept)
+            && (&before.key, before.organization, before.cluster) == (&after.key, after.organization, after.cluster)
+            && (before.partitioning, before.extension) == (after.partitioning, after.extension)
+    }
+
+    /// Whether handles of the table stay valid: each column and index is where it was, and what it was.
+    pub fn keeps_handles(&self) -> bool {
+        let (before, after) = (&self.before, &self.after);
+        let places = (crate::Layout::of(before).places, crate::Layout::of(after).places);
+        let is_kept = |(at, was): (usize, &ColumnDef)| {
+            let Some(column) = after.columns.get(at) else { return false };
+            self.sources[at] == Source::Of(ColumnId(at as u16))
+                && (was.ty, was.nullable, was.immutable) == (column.ty, column.nullable, column.immutable)
+                && places.0[at] == places.1[at]
+        };
+        before.columns.iter().enumerate().all(is_kept)
+            && before.key == after.key
+            && (before.organization == after.organization || before.organization == Organization::Hash)
+            && before.partitioning == after.partitioning
+            && self.indexes.iter().zip(0..before.indexes.len()).all(|(was, at)| *was == Some(at))
+    }
+
+    fn invalid(&self, problem: impl Into<String>) -> SchemaError {
+        SchemaError::invalid(&self.before.name, problem)
+    }
+
+    /// The position of a column.
+    fn column(&self, name: &str) -> Result<usize, SchemaError> {
+        self.after.column(name).map(ColumnId::index).ok_or_else(|| {
+            let known: Vec<&str> = self.after.columns.iter().map(|column| &*column.name).collect();
+            self.invalid(format!("there is no column `{name}`; the columns are {}", known.join(", ")))
+        })
+    }
+
+    /// The position of an index.
+    fn index(&self, name: &str) -> Result<usize, SchemaError> {
+        self.after.index(name).map(seriatim_base::IndexId::index).ok_or_else(|| {
+            let known: Vec<&str> = self.after.indexes.iter().map(|index| &*index.name).collect();
+            let known =
+                if known.is_empty() { "it has none".to_owned() } else { format!("they are {}", known.join(", ")) };
+            self.invalid(format!("there is no index `{name}`; {known}"))
+        })
+    }
+
+    /// Makes a change, or none.
+    ///
+    /// # Errors
+    /// The change makes no sense; what would.
+    pub fn apply(&mut self, change: Change) -> Result<(), SchemaError> {
+        let mut next = self.clone();
+        next.change(change)?;
+        next.after.validate()?;
+        *self = next;
+        Ok(())
+    }
+
+    fn change(&mut self, change: Change) -> Result<(), SchemaError> {
+        let said = match change {
+            Change::RenameTable { to } => {
+                let said = format!("it is renamed to `{to}`");
+                self.after.name = to;
+                said
+            }
+            Change::AddColumn { column } => self.add_column(self.after.columns.len(), column, true)?,
+            Change::DropColumn { column } => {
+                self.drop_column(&column)?;
+                format!("column `{column}` is dropped")
+            }
+            Change::RenameColumn { from, to } => {
+                let at = self.column(&from)?;
+                let said = format!("column `{from}` is renamed to `{to}`");
+                self.forget(&to);
+                let column = &mut self.after.columns[at];
+                column.former = Some(std::mem::replace(&mut column.name, to));
+                said
+            }
+            Change::SetType { column, ty } => {
+                let at = self.column(&column)?;
+                let was = self.after.columns[at].ty;
+                if !was.is_convertible_to(ty) {
+                    return Err(self.invalid(format!(
+                        "column `{column}` of type {was} cannot become {ty}: values of the one are no values of the \
+                         other; add a column and fill it"
+                    )));
+                }
+                self.after.columns[at].ty = ty;
+                format!("column `{column}` becomes {ty}")
+            }
+            Change::SetNullable { column, nullable } => {
+                let at = self.column(&column)?;
+                self.after.columns[at].nullable = nullable;
+                format!("column `{column}` {} be NULL", if nullable { "may" } else { "may not" })
+            }
+            Change::SetDefault { column, default } => {
+                let at = self.column(&column)?;
+                let said = match &default {
+                    Some(default) => format!("column `{column}` gets the default {default}"),
+                    None => format!("column `{column}` loses its default"),
+                };
+                self.after.columns[at].default = default;
+                said
+            }
+            Change::AddIndex { mut index, parts } => {
+                for part in parts {
+                    let column = ColumnId(self.column(&part.column)? as u16);
+                    index.parts.push(KeyPart { column, descending: part.descending });
+                }
+                let said = format!("index `{}` is added", index.name);
+                self.after.indexes.push(index);
+                self.indexes.push(None);
+                said
+            }
+            Change::DropIndex { index } => {
+                let at = self.index(&index)?;
+                self.after.indexes.remove(at);
+                self.indexes.remove(at);
+                format!("index `{index}` is dropped")
+            }
+            Change::RenameIndex { from, to } => {
+                let at = self.index(&from)?;
+                let said = format!("index `{from}` is renamed to `{to}`");
+                self.after.indexes[at].name = to;
+                said
+            }
+            Change::SetOrganization { organization } => {
+                self.after.organization = organization;
+                format!("it becomes {}", if organization == Organization::Hash { "hashed" } else { "ordered" })
+            }
+            Change::SetCluster { columns } => {
+                self.after.cluster = columns;
+                // Rows of runs have no part of their own for immutable columns.
+                format!("its rows are clustered by {columns} columns of the key")
+            }
+        };
+        self.says.push(said);
+        Ok(())
+    }
+
+    /// Adds a column at a position, behind others in the extension if it is to be there.
+    fn add_column(&mut self, at: usize, column: ColumnDef, in_extension: bool) -> Result<String, SchemaError> {
+        let name = &column.name;
+        let value = column.default_value().map_err(|problem| {
+            self.invalid(format!("column `{name}` has a default that is no value of it: {problem}"))
+        })?;
+        let Some(value) = value else {
+            return Err(self.invalid(format!(
+                "column `{name}` is added, and rows that exist have no value for it: give it a default, or let it be \
+                 NULL"
+            )));
+        };
+        let given = value.to_text().unwrap_or_else(|| "NULL".to_owned());
+        let said = format!("column `{name}` {} is added, with {given} in rows that exist", column.ty);
+        self.forget(&column.name);
+        self.after.columns.insert(at, column);
+        self.sources.insert(at, Source::Value(value));
+        self.shift(|column| if usize::from(column) >= at { column + 1 } else { column });
+        self.after.extension += usize::from(in_extension);
+        Ok(said)
+    }
+
+    /// The name becomes that of a column: no other is found by it any more.
+    fn forget(&mut self, name: &str) {
+        self.after.columns.iter_mut().filter(|column| column.former.as_deref() == Some(name)).for_each(|column| {
+            column.former = None;
+        });
+    }
+
+    fn drop_column(&mut self, name: &str) -> Result<(), SchemaError> {
+        let at = self.column(name)?;
+        let has = |parts: &[KeyPart]| parts.iter().any(|part| part.column.index() == at);
+        if has(&self.after.key) {
+            return Err(self.invalid(format!("column `{name}` is part of the primary key, which a table keeps")));
+        }
+        if let Some(index) = self.after.indexes.iter().find(|index| has(&index.parts)) {
+            return Err(self.invalid(format!("column `{name}` is part of index `{}`: drop that first", index.name)));
+        }
+        self.after.extension -= usize::from(at + self.after.extension >= self.after.columns.len());
+        if self.after.extension > 0 && self.after.extension == self.after.columns.len() - 1 {
+            self.after.extension = 0;
+        }
+        self.after.columns.remove(at);
+        self.sources.remove(at);
+        self.shift(|column| if usize::from(column) > at { column - 1 } else { column });
+        Ok(())
+    }
+
+    /// Gives the columns of keys other numbers.
+    fn shift(&mut self, number: impl Fn(u16) -> u16) {
+        let lists = self.after.indexes.iter_mut().map(|index| &mut index.parts).chain([&mut self.after.key]);
+        lists.flatten().for_each(|part| part.column = ColumnId(number(part.column.0)));
+    }
+
+    /// The changes by which rows of `table` become those that a program has declared. Columns and indexes that the
+    /// program does not know stay, behind those that it knows. `renamed` has pairs of a column's new and old name.
+    ///
+    /// # Errors
+    /// The first difference that only an explicit change removes, since values could be lost or rows refused.
+    pub fn towards(table: &TableDef, wanted: &TableDef, renamed: &[(&str, &str)]) -> Result<Evolution, SchemaError> {
+        let mut evolution = Evolution::of(table);
+        for (to, from) in renamed {
+            if table.column(to).is_none() && table.column(from).is_some() {
+                evolution.change(Change::rename_column((*from).to_owned(), (*to).to_owned()))?;
+            }
+        }
+        for (at, column) in wanted.columns.iter().enumerate() {
+            evolution.towards_column(at, column)?;
+        }
+        evolution.hide_rest(wanted)?;
+        evolution.towards_key(wanted)?;
+        evolution.towards_indexes(wanted)?;
+        evolution.after.capacity = evolution.after.capacity.max(wanted.capacity);
+        evolution.after.validate()?;
+        Ok(evolution)
+    }
+
+    /// Places a wanted column at its position.
+    fn towards_column(&mut self, at: usize, wanted: &ColumnDef) -> Result<(), SchemaError> {
+        let former = || self.after.columns.iter().position(|column| column.former.as_ref() == Some(&wanted.name));
+        let Some(was) = self.after.column(&wanted.name).map(ColumnId::index).or_else(former) else {
+            let said = self.add_column(at, wanted.clone(), false)?;
+            self.says.push(said);
+            return Ok(());
+        };
+        let column = self.after.columns[was].clone();
+        if column.ty != wanted.ty {
+            if !column.ty.widens_to(wanted.ty) {
+                return Err(self.invalid(format!(
+                    "column `{}` is {}, and not all of its values are {}: change its type explicitly",
+                    column.name, column.ty, wanted.ty
+                )));
+            }
+            self.change(Change::set_type(column.name.clone(), wanted.ty))?;
+        }
+        match (column.nullable, wanted.nullable) {
+            (true, false) => {
+                return Err(self.invalid(format!(
+                    "column `{}` may be NULL, which the declaration excludes: write it as an Option, or change that \
+                     explicitly",
+                    column.name
+                )));
+            }
+            (false, true) => self.change(Change::set_nullable(column.name.clone(), true))?,
+            _ => {}
+        }
+        if column.default != wanted.default && wanted.default.is_some() {
+            self.change(Change::set_default(column.name.clone(), wanted.default.clone()))?;
+        }
+        if column.immutable != wanted.immutable {
+            let said = if wanted.immutable { "becomes immutable" } else { "becomes mutable" };
+            self.says.push(format!("column `{}` {said}", column.name));
+        }
+        let mut column = self.after.columns.remove(was);
+        column.immutable = wanted.immutable;
+        self.after.columns.insert(at, column);
+        let source = self.sources.remove(was);
+        self.sources.insert(at, source);
+        // The columns between move by one.
+        self.shift(|column| match usize::from(column) {
+            moved if moved == was => at as u16,
+            between if (at..was).contains(&between) => column + 1,
+            _ => column,
+        });
+        Ok(())
+    }
+
+    /// Lets the columns that the program does not know follow as the extension.
+    fn hide_rest(&mut self, wanted: &TableDef) -> Result<(), SchemaError> {
+        let known = wanted.columns.len();
+        for column in &self.after.columns[known..] {
+            if !matches!(column.default_value(), Ok(Some(_))) {
+                return Err(self.invalid(format!(
+                    "column `{}` is not in the declaration, and has no value in rows that are written without one: \
+                     declare it, give it a default, or let it be NULL",
+                    column.name
+                )));
+            }
+        }
+        self.after.extension = self.after.columns.len() - known;
+        Ok(())
+    }
+
+    fn towards_key(&mut self, wanted: &TableDef) -> Result<(), SchemaError> {
+        if self.after.key != wanted.key {
+            let (is, other) = (&self.after, wanted);
+            return Err(self.invalid(format!(
+                "its key is {}, not {}: a key does not change; load the rows into another table",
+                is.describe_parts(&is.key, is.organization),
+                other.describe_parts(&other.key, other.organization)
+            )));
+        }
+        if self.after.partitioning != wanted.partitioning {
+            return Err(self.invalid("it is partitioned otherwise, which does not change"));
+        }
+        // An ordered table finds whole keys too.
+        if (self.after.organization, wanted.organization) == (Organization::Hash, Organization::Ordered) {
+            self.change(Change::set_organization(Organization::Ordered))?;
+        }
+        // A change of the places of rows alone is not worth words.
+        self.after.cluster = wanted.cluster;
+        Ok(())
+    }
+
+    fn towards_indexes(&mut self, wanted: &TableDef) -> Result<(), SchemaError> {
+        for (at, index) in wanted.indexes.iter().enumerate() {
+            match self.after.index(&index.name).map(seriatim_base::IndexId::index) {
+                None => {
+                    self.says.push(format!("index `{}` is added", index.name));
+                    self.after.indexes.insert(at, index.clone());
+                    self.indexes.insert(at, None);
+                }
+                Some(was) if self.after.is_same_index(&self.after.indexes[was], wanted, index) => {
+                    let moved = self.after.indexes.remove(was);
+                    self.after.indexes.insert(at, moved);
+                    let moved = self.indexes.remove(was);
+                    self.indexes.insert(at, moved);
+                }
+                Some(was) => {
+                    return Err(self.invalid(format!(
+                        "its index is {}, not {}: drop the one or rename the other",
+                        self.after.describe_index(Some(&self.after.indexes[was])),
+                        wanted.describe_index(Some(index))
+                    )));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// The values of a row afterwards, from those before.
+    ///
+    /// # Errors
+    /// A value is none of its new type.
+    pub fn convert(&self, row: &[Value]) -> Result<Vec<Value>, String> {
+        let columns = self.sources.iter().zip(&self.after.columns);
+        columns
+            .map(|(source, column)| match source {
+                Source::Value(value) => Ok(value.clone()),
+                Source::Of(was) => cast(&row[was.index()], self.before.columns[was.index()].ty, column),
+            })
+            .collect()
+    }
+}
+
+/// A value of this type as one of another column.
+fn cast(value: &Value, ty: ColumnType, column: &ColumnDef) -> Result<Value, String> {
+    let present = match value {
+        Value::Option(None) if column.nullable => return Ok(Value::NONE),
+        Value::Option(None) => return Err(format!("column `{}` is NULL, and may not be", column.name)),
+        Value::Option(Some(value)) => value,
+        value => value,
+    };
+    let cast = match column.ty.parse(&present.to_text().unwrap_or_default()) {
+        _ if ty == column.ty => present.clone(),
+        Ok(parsed) if column.ty.takes(&parsed) => parsed,
+        // Zeros at the end of a decimal number are no loss.
+        _ if column.ty.takes(present) => present.clone(),
+        Ok(_) => return Err(format!("column `{}`: {present} is no {}", column.name, column.ty)),
+        Err(error) => return Err(format!("column `{}`: {error}", column.name)),
+    };
+    Ok(if column.nullable { cast.some() } else { cast })
+}
+
+/// Which types become which others.
+impl ColumnType {
+    /// Whether every value of this type is one of the other, and is stored in the same way.
+    fn is_part_of(self, other: ColumnType) -> bool {
+        match (self, other) {
+            (ColumnType::Enum { variants }, ColumnType::Enum { variants: all }) => {
+                variants.all().iter().all(|variant| all.all().contains(variant))
+            }
+            _ => self == other,
+        }
+    }
+
+    /// Whether every value of this type is one of the other.
+    pub fn widens_to(self, other: ColumnType) -> bool {
+        if self.is_part_of(other) {
+            return true;
+        }
+        match (self.number(), other.number()) {
+            (Some(from), Some(to)) => return from.is_within(to),
+            (None, None) => {}
+            _ => return false,
+        }
+        match (self.form(), other.form()) {
+            (Form::InPlace { max, is_utf8 }, Form::InPlace { max: other, is_utf8: utf8 }) => {
+                is_utf8 == utf8 && max <= other
+            }
+            (Form::InPlace { is_utf8, .. }, Form::OutOfLine { is_utf8: utf8 }) => is_utf8 == utf8,
+            _ => false,
+        }
+    }
+
+    /// Whether some values of this type are values of the other.
+    fn is_convertible_to(self, other: ColumnType) -> bool {
+        let is_float = |number: &Number| matches!(number, Number::Float { .. });
+        match (self.number(), other.number()) {
+            // Digits could be lost without notice.
+            (Some(from), Some(to)) => from.is_within(to) || !is_float(&from) && !is_float(&to),
+            (None, None) => match (self.form(), other.form()) {
+                (
+                    Form::InPlace { is_utf8, .. } | Form::OutOfLine { is_utf8 },
+                    Form::InPlace { is_utf8: utf8, .. } | Form::OutOfLine { is_utf8: utf8 },
+                ) => is_utf8 == utf8,
+                _ => {
+                    self == other
+                        || matches!((self, other), (ColumnType::Enum { .. }, ColumnType::Enum { .. }))
+                        || other.is_text() && !self.is_bytes()
+                }
+            },
+            _ => other.is_text(),
+        }
+    }
+
+    fn is_text(self) -> bool {
+        matches!(self, ColumnType::Text { .. } | ColumnType::LongText)
+    }
+
+    fn is_bytes(self) -> bool {
+        matches!(self, ColumnType::Bytes { .. } | ColumnType::LongBytes | ColumnType::ByteArray { .. })
+    }
+
+    fn number(self) -> Option<Number> {
+        Some(match self {
+            ColumnType::F32 => Number::Float { bits: 24 },
+            ColumnType::F64 => Number::Float { bits: 53 },
+            ColumnType::I128 => Number::Integer { bits: 127, signed: true },
+            ColumnType::U128 => Number::Integer { bits: 128, signed: false },
+            ColumnType::Decimal { scale } => Number::Decimal { digits: 18 - u32::from(scale), scale: u32::from(scale) },
+            ColumnType::Numeric => Number::Numeric,
+            _ => {
+                let (low, high) = IntegerType::of_column(self)?.range();
+                Number::Integer { bits: 128 - high.leading_zeros(), signed: low < 0 }
+            }
+        })
+    }
+}
+
+/// The numbers of a type.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Number {
+    /// Integers of so many bits beside the sign.
+    Integer { bits: u32, signed: bool },
+    /// Fixed-point numbers with so many digits before and after the point.
+    Decimal { digits: u32, scale: u32 },
+    /// 38 digits, with the point anywhere.
+    Numeric,
+    /// Binary floating-point numbers whose significand has so many bits.
+    Float { bits: u32 },
+}
+
+impl Number {
+    /// Whether each of these numbers is one of the others.
+    fn is_within(self, other: Number) -> bool {
+        match (self, other) {
+            (Number::Integer { bits, signed }, Number::Integer { bits: other, signed: sign }) => {
+                bits <= other && (sign || !signed)
+            }
+            (Number::Integer { bits, .. }, Number::Float { bits: other }) => bits <= other,
+            // 10^n > 2^(3n).
+            (Number::Integer { bits, .. }, Number::Decimal { digits, .. }) => bits <= 3 * digits,
+            (Number::Integer { bits, .. }, Number::Numeric) => bits <= 3 * 38,
+            (Number::Decimal { digits, scale }, Number::Decimal { digits: other, scale: after }) => {
+                digits <= other && scale <= after
+            }
+            (Number::Decimal { .. } | Number::Numeric, Number::Numeric) => true,
+            (Number::Float { bits }, Number::Float { bits: other }) => bits <= other,
+            _ => false,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Layout, desc};
+
+    fn column(name: &'static str, ty: ColumnType) -> ColumnDef {
+        ColumnDef::new(name, ty)
+    }
+
+    fn table() -> TableDef {
+        let table = TableDef::builder("t").column(column("a", ColumnType::U32)).column(column("b", ColumnType::I16));
+        let table = table.column(column("c", ColumnType::Text { max: 5 }).nullable()).key(["a"]);
+        table.index("by_b", [desc("b")]).finish().expect("a sound declaration")
+    }
+
+    /// Columns move, and keys, indexes and sources follow them.
+    #[test]
+    fn what_names_a_column_by_its_number_follows_it() {
+        let wanted = TableDef::builder("t").column(column("n", ColumnType::Bool).default("true"));
+        let wanted = wanted.column(column("c", ColumnType::Text { max: 5 }).nullable());
+        let wanted = wanted.column(column("key", ColumnType::U64)).key(["key"]).index("by_c", ["c"]);
+        let wanted = wanted.finish().expect("a sound declaration");
+        let refused = Evolution::towards(&table(), &wanted, &[("key", "a")]).expect_err("b would have no value");
+        assert!(refused.to_string().contains("column `b` is not in the declaration, and has no value"), "{refused}");
+        let mut with_default = table();
+        with_default.columns[1].default = Some("-3".into());
+        let evolution = Evolution::towards(&with_default, &wanted, &[("key", "a")]).expect("it has a value");
+        let after = evolution.after();
+        let names: Vec<&str> = after.columns.iter().map(|column| &*column.name).collect();
+        assert_eq!((names, after.extension), (vec!["n", "c", "key", "b"], 1));
+        assert_eq!(after.key, wanted.key);
+        assert_eq!(after.indexes[0], wanted.indexes[0]);
+        assert_eq!((&*after.indexes[1].name, after.indexes[1].parts[0].column), ("by_b", ColumnId(3)));
+        assert_eq!(evolution.indexes(), [None, Some(0)]);
+        let row = [Value::from(7u32), Value::from(2i16), Value::NONE];
+        let converted = evolution.convert(&row).expect("each has a value");
+        assert_eq!(converted, [Value::from(true), Value::NONE, Value::from(7u64), Value::from(2i16)]);
+        assert!(!evolution.keeps_rows() && !evolution.keeps_handles() && !evolution.is_nothing());
+        // What a program wants is there, in the same places.
+        assert_eq!(Layout::of(after).places[..3], Layout::of(&wanted).places[..]);
+        let again = Evolution::towards(after, &wanted, &[("key", "a")]).expect("it serves");
+        assert!(again.is_nothing(), "{again}");
+    }
+
+    #[test]
+    fn columns_that_are_added_by_themselves_leave_the_others_where_they_are() {
+        let mut evolution = Evolution::of(&table());
+        evolution.apply(Change::add_column(column("n", ColumnType::U8).nullable())).expect("NULL is a value");
+        evolution.apply(Change::add_column(column("m", ColumnType::U8).default("3").immutable())).expect("so is 3");
+        assert_eq!(evolution.after().extension, 2);
+        assert!(evolution.keeps_handles() && !evolution.keeps_rows());
+        let places = Layout::of(evolution.after()).places;
+        assert_eq!(places[..3], Layout::of(&table()).places[..]);
+        evolution.apply(Change::drop_column("c")).expect("no key has it");
+        evolution.apply(Change::drop_column("m")).expect("no key has it");
+        assert_eq!(evolution.after().extension, 1);
+        evolution.apply(Change::drop_index("by_b")).expect("it exists");
+        evolution.apply(Change::drop_column("b")).expect("no index has it any more");
+        assert_eq!((evolution.after().columns.len(), evolution.after().extension), (2, 1));
+    }
+
+    #[test]
+    fn a_column_is_found_by_its_former_name_until_another_has_it() {
+        let mut evolution = Evolution::of(&table());
+        evolution.apply(Change::rename_column("b", "x")).expect("it exists");
+        let renamed = evolution.after().clone();
+        assert!(Evolution::towards(&renamed, &table(), &[]).expect("b is found").is_nothing());
+        evolution.apply(Change::add_column(column("b", ColumnType::I16).default("1"))).expect("the name is free");
+        let other = Evolution::towards(evolution.after(), &table(), &[]);
+        assert!(other.is_err(), "x is not b any more, and has no default");
+    }
+
+    #[test]
+    fn types_widen_if_all_values_are_kept_and_convert_if_some_are() {
+        use ColumnType::*;
+        let (text, decimal) = (|max| Text { max }, |scale| Decimal { scale });
+        for (from, to, widens, converts) in [
+            (U8, U16, true, true),
+            (U8, I8, false, true),
+            (U8, I16, true, true),
+            (I8, U64, false, true),
+            (U64, I128, true, true),
+            (U128, I128, false, true),
+            (U32, F64, true, true),
+            (U64, F64, false, false),
+            (F32, F64, true, true),
+            (F64, F32, false, false),
+            (F64, I64, false, false),
+            (I32, decimal(2), true, true),
+            (I64, decimal(2), false, true),
+            (I64, Numeric, true, true),
+            (U128, Numeric, false, true),
+            (decimal(2), decimal(3), false, true),
+            (decimal(2), Numeric, true, true),
+            (Numeric, decimal(2), false, true),
+            (text(4), text(9), true, true),
+            (text(9), text(4), false, true),
+            (text(9), LongText, true, true),
+            (LongText, text(9), false, true),
+            (Bytes { max: 4 }, LongBytes, true, true),
+            (LongBytes, LongText, false, false),
+            (U8, LongText, false, true),
+            (Uuid, text(40), false, true),
+            (LongText, U8, false, false),
+            (Bool, U8, false, false),
+            (Date, DateTime, false, false),
+        ] {
+            assert_eq!((from.widens_to(to), from.is_convertible_to(to)), (widens, converts), "{from} to {to}");
+        }
+    }
+
+    #[test]
+    fn a_value_that_is_none_of_the_new_type_is_named() {
+        let texts = |value: Value, ty: ColumnType, column: &ColumnDef| {
+            cast(&value, ty, column).map(|value| value.to_text().unwrap_or_default())
+        };
+        let small = column("c", ColumnType::I8);
+        assert_eq!(texts(Value::from(100i64), ColumnType::I64, &small).as_deref(), Ok("100"));
+        assert_eq!(
+            texts(Value::from(200i64).some(), ColumnType::I64, &small),
+            Err("column `c`: \"200\" is no i8: write an integer from -128 to 127".to_owned())
+        );
+        assert_eq!(texts(Value::NONE, ColumnType::I8, &small), Err("column `c` is NULL, and may not be".to_owned()));
+        let scaled = |scale: u8| ColumnType::Decimal { scale };
+        let decimal = |scale: u8| column("c", scaled(scale));
+        assert_eq!(texts(Value::from(7u8), ColumnType::U8, &decimal(2)).as_deref(), Ok("7.00"));
+        let cents = |units: i64| Value::Decimal { units, scale: 2 };
+        assert_eq!(texts(cents(150), scaled(2), &decimal(3)).as_deref(), Ok("1.500"));
+        assert_eq!(texts(cents(150), scaled(2), &decimal(1)).as_deref(), Ok("1.50"), "which the column stores as 1.5");
+        assert!(texts(cents(155), scaled(2), &decimal(1)).is_err());
+        let text = column("c", ColumnType::LongText).nullable();
+        assert_eq!(cast(&Value::from(-7i8), ColumnType::I8, &text), Ok(Value::Text("-7".to_owned()).some()));
+        let bytes = column("c", ColumnType::LongBytes);
+        let short = ColumnType::Bytes { max: 3 };
+        assert_eq!(cast(&Value::Bytes(vec![0, 255]), short, &bytes), Ok(Value::Bytes(vec![0, 255])));
+    }
+}

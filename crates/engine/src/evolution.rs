@@ -1,0 +1,494 @@
+//! Changes of the set of tables and of their declarations, while the database serves.
+//!
+//! A change has four phases. (1) What the changed tables need is made: copies of tables whose rows get other columns
+//! or another organization, and indexes. Both follow each write from then on ([`Follower`]), and a walk brings the rows
+//! that exist. (2) The tables are closed at a moment at which no transaction is open, if nothing was refused. (3) One
+//! transaction changes the catalogue. (4) When it is durable, the tables are opened in their new shape. Operations wait
+//! between (2) and (4), for about a flush. A power cut before (3) leaves the old tables, and copies that are void in
+//! the catalogue; after it, the new ones.
+//!
+//! Invariant: no transaction sees a table in two shapes. It sees the shape that the table had when it began, or begins
+//! again.
+
+use std::collections::HashSet;
+use std::sync::{Arc, PoisonError};
+use std::time::Duration;
+
+use seriatim_base::Epoch;
+use seriatim_base::clock::Instant;
+use seriatim_catalog::evolution::Evolution;
+use seriatim_catalog::{Key, TableDef};
+use seriatim_txn::{Mode, RowPtr};
+
+use crate::durability::{self, CatalogueRows};
+use crate::durability::{Failed, Rows, Walker};
+use crate::error::{Abort, InvalidSchema, SchemaError, StorageError, TransactError};
+use crate::follower::{Build, Follower};
+use crate::table::{Secondary, Shape, TableSet};
+use crate::tx::{Origin, TxCore};
+use crate::{Engine, Runner, TransactionOptions};
+
+/// A change of the set of tables.
+#[derive(Clone, Debug)]
+pub enum TableChange {
+    /// A table is created.
+    Create(TableDef),
+    /// The table changes.
+    Evolve(Box<Evolution>),
+    /// All rows of the table of this name are deleted at once.
+    Truncate(String),
+    /// The table of this name and its rows are dropped.
+    Drop(String),
+}
+
+/// The longest wait for a moment at which no transaction is open.
+const QUIET_WAIT_MAX: Duration =
+    Duration::from_millis(if cfg!(any(test, feature = "test-support")) { 300 } else { 10_000 });
+
+/// A change that is being made.
+enum Step {
+    /// A new table.
+    Create(Arc<TableSet>),
+    /// The table gets these parts.
+    Reshape { set: Arc<TableSet>, before: Shape, after: Shape, follower: Vec<Arc<Follower>>, is_new_identity: bool },
+    /// The table is dropped.
+    Drop(Arc<TableSet>),
+}
+
+impl Step {
+    /// The table that exists, if the change is of one.
+    fn set(&self) -> Option<&Arc<TableSet>> {
+        match self {
+            Step::Create(_) => None,
+            Step::Reshape { set, .. } | Step::Drop(set) => Some(set),
+        }
+    }
+}
+
+impl Engine {
+    /// Changes tables, all of them or none: durable when this returns. Transactions go on meanwhile. Those on changed
+    /// tables wait for about a flush at the end.
+    ///
+    /// # Errors
+    /// A change that makes no sense, or that rows contradict; no memory; an error of the file system. A transaction
+    /// that stays open for longer than 10 s. Nothing is changed then.
+    pub fn change_tables(&self, changes: Vec<TableChange>) -> Result<Vec<Arc<TableSet>>, SchemaError> {
+        Migration { engine: self, steps: Vec::new(), left: Vec::new() }.run(changes)
+    }
+}
+
+/// A change of several tables.
+struct Migration<'e> {
+    engine: &'e Engine,
+    steps: Vec<Step>,
+    /// Tables whose rows nobody needs any more.
+    left: Vec<Left>,
+}
+
+/// Rows or entries to delete.
+enum Left {
+    Table(TableSet),
+    Index(Arc<Secondary>),
+}
+
+impl<'e> Migration<'e> {
+    fn run(mut self, changes: Vec<TableChange>) -> Result<Vec<Arc<TableSet>>, SchemaError> {
+        let inner = &self.engine.inner;
+        inner.check_process().map_err(SchemaError::storage)?;
+        if changes.is_empty() {
+            return Ok(Vec::new());
+        }
+        let is_creation = changes.iter().all(|change| matches!(change, TableChange::Create(_)));
+        // A checkpoint would have the rows of the old tables, and delete the log of the new ones.
+        let _no_checkpoint = inner
+            .persistence
+            .as_ref()
+            .filter(|_| !is_creation)
+            .map(|persistence| persistence.checkpointing.lock().unwrap_or_else(PoisonError::into_inner));
+        let _one_at_a_time = inner.changing();
+        check_names(&inner.sets(), &changes)?;
+        let changed = self.prepare(changes).and_then(|()| self.build()).and_then(|()| self.switch());
+        if changed.is_err() {
+            self.give_up();
+        }
+        self.left.iter().for_each(|left| self.delete_rows(left));
+        changed
+    }
+
+    /// Makes what the changes need.
+    fn prepare(&mut self, changes: Vec<TableChange>) -> Result<(), SchemaError> {
+        let inner = &self.engine.inner;
+        let (mut ids, mut position) = {
+            let tables = inner.tables.read().unwrap_or_else(PoisonError::into_inner);
+            (tables.ids.clone(), tables.next_position())
+        };
+        let made = changes.into_iter().try_for_each(|change| {
+            let step = match change {
+                TableChange::Create(definition) => {
+                    let set = inner.make_table(definition, &mut ids, position)?;
+                    position += 1;
+                    Step::Create(set)
+                }
+                TableChange::Drop(name) => Step::Drop(inner.table(&name)?),
+                TableChange::Truncate(name) => {
+                    let set = inner.table(&name)?;
+                    let before = set.shape();
+                    let empty = inner.make_table((*before.definition).clone(), &mut ids, set.position)?;
+                    Step::Reshape { after: empty.shape(), set, before, follower: Vec::new(), is_new_identity: false }
+                }
+                TableChange::Evolve(evolution) => self.reshape(evolution, &mut ids)?,
+            };
+            self.steps.push(step);
+            Ok(())
+        });
+        inner.tables_mut().ids = ids;
+        made
+    }
+
+    /// The step that changes the declaration of a table.
+    fn reshape(&self, evolution: Box<Evolution>, ids: &mut crate::table_ids::TableIds) -> Result<Step, SchemaError> {
+        let inner = &self.engine.inner;
+        let set = inner.table(&evolution.before().name)?;
+        let before = set.shape();
+        if *before.definition != *evolution.before() {
+            let table = evolution.before().name.to_string();
+            return Err(SchemaError::Refused { table, problem: "it was changed by another call meanwhile".to_owned() });
+        }
+        let is_new_identity = !evolution.keeps_handles();
+        if !evolution.keeps_rows() {
+            let copy = inner.make_table(evolution.after().clone(), ids, set.position)?;
+            let after = copy.shape();
+            let follower = vec![Follower::new(Build::Copy { set: copy, evolution })];
+            return Ok(Step::Reshape { set, before, after, follower, is_new_identity });
+        }
+        let (mut indexes, mut follower) = (Vec::new(), Vec::new());
+        for (at, was) in evolution.indexes().iter().enumerate() {
+            indexes.push(match was {
+                Some(was) => Arc::clone(&before.indexes[*was]),
+                None => {
+                    let index = Arc::new(inner.make_index(evolution.after(), at, before.primary.class, ids)?);
+                    follower.push(Follower::new(Build::Index(Arc::clone(&index))));
+                    index
+                }
+            });
+        }
+        let definition = Arc::new(evolution.after().clone());
+        let after = Shape { definition, indexes: Arc::new(indexes), ..before.clone() };
+        Ok(Step::Reshape { set, before, after, follower, is_new_identity })
+    }
+
+    /// Builds copies and indexes from the rows, while transactions change them.
+    fn build(&self) -> Result<(), SchemaError> {
+        let followed = || {
+            self.steps.iter().filter_map(|step| match step {
+                Step::Reshape { set, before, follower, .. } if !follower.is_empty() => Some((set, before, follower)),
+                _ => None,
+            })
+        };
+        if followed().next().is_none() {
+            return Ok(());
+        }
+        if self.engine.inner.persistence.is_some() {
+            // Recovery must know the copies, to skip their rows.
+            let copies = || {
+                followed().flat_map(|(_, _, follower)| follower).filter_map(|follower| match &follower.build {
+                    Build::Copy { set, .. } => Some(set),
+                    Build::Index(_) => None,
+                })
+            };
+            if copies().next().is_some() {
+                self.change_catalogue(&|rows| copies().try_for_each(|copy| rows.add(copy, true)))?;
+            }
+        }
+        self.quietly(|| {
+            for (set, before, follower) in followed() {
+                set.set_shape(Shape { followers: Arc::new(follower.clone()), ..before.clone() });
+            }
+            Ok(())
+        })?;
+        for (set, _, follower) in followed() {
+            let source = set.apart(self.engine.inner());
+            let bring = |tx: &TxCore, key: Key<'_>, _| {
+                let live = follower.iter().filter(|follower| follower.refusal().is_none());
+                live.into_iter().try_for_each(|follower| follower.bring(tx, &source, key))
+            };
+            self.each_row(&source, false, &bring)?;
+        }
+        Ok(())
+    }
+
+    /// Why the rows of a table do not allow its change, if so.
+    fn refusal(&self) -> Result<(), SchemaError> {
+        for step in &self.steps {
+            if let Step::Reshape { before, follower, .. } = step
+                && let Some(problem) = follower.iter().find_map(|follower| follower.refusal())
+            {
+                let table = before.definition.name.to_string();
+                return Err(SchemaError::Refused { table, problem: problem.to_owned() });
+            }
+        }
+        Ok(())
+    }
+
+    /// Puts the new tables in place of the old ones.
+    fn switch(&mut self) -> Result<Vec<Arc<TableSet>>, SchemaError> {
+        let inner = &self.engine.inner;
+        let Some(persistence) = &inner.persistence else {
+            return self
+                .quietly_unless_new(|| {
+                    self.refusal()?;
+                    Ok(self.apply())
+                })
+                .map(|(sets, left)| {
+                    self.left.extend(left);
+                    sets
+                });
+        };
+        self.quietly_unless_new(|| {
+            self.refusal()?;
+            // A transaction that begins from now on finds the rows of copies in every snapshot that it takes.
+            inner.environment.epochs.renew_snapshot(&inner.environment.htm);
+            self.steps.iter().filter_map(Step::set).for_each(|set| set.close());
+            Ok(())
+        })?;
+        let epoch = self.change_catalogue(&|rows| self.steps.iter().try_for_each(|step| step.record(rows)))?;
+        // It was committed. Unless the log has stopped, it becomes durable when the disk has space.
+        let durable = persistence.wait_for(epoch);
+        if let (Err(_), Some(reason)) = (&durable, persistence.log().durable().stop_reason()) {
+            return Err(SchemaError::storage(StorageError::Stopped(reason)));
+        }
+        let (sets, left) = self.apply();
+        self.left.extend(left);
+        durable.map(|()| sets).map_err(SchemaError::storage)
+    }
+
+    /// Opens the tables in their new shapes. Returns the tables, and the rows of which nobody has a use any more.
+    fn apply(&self) -> (Vec<Arc<TableSet>>, Vec<Left>) {
+        let inner = self.engine.inner();
+        let (mut sets, mut left) = (Vec::new(), Vec::new());
+        let mut tables = inner.tables_mut();
+        if inner.persistence.is_none() {
+            inner.environment.epochs.renew_snapshot(&inner.environment.htm);
+        }
+        for step in &self.steps {
+            match step {
+                Step::Create(set) => {
+                    tables.sets.push(Arc::clone(set));
+                    sets.push(Arc::clone(set));
+                }
+                Step::Drop(set) => {
+                    set.end();
+                    left.push(Left::Table(set.apart(inner)));
+                    tables.sets.retain(|other| !Arc::ptr_eq(other, set));
+                    tables.replaced.push(Arc::clone(set));
+                }
+                Step::Reshape { set, before, after, is_new_identity, .. } => {
+                    if !Arc::ptr_eq(&before.primary, &after.primary) {
+                        left.push(Left::Table(set.apart(inner)));
+                    } else {
+                        let is_kept = |index: &&Arc<Secondary>| after.indexes.iter().any(|new| Arc::ptr_eq(new, index));
+                        let gone = before.indexes.iter().filter(|index| !is_kept(index));
+                        left.extend(gone.map(|index| Left::Index(Arc::clone(index))));
+                    }
+                    if !is_new_identity {
+                        set.set_shape(after.clone());
+                        sets.push(Arc::clone(set));
+                        continue;
+                    }
+                    let new = Arc::new(TableSet::of(inner, after.clone(), set.position));
+                    set.end();
+                    if let Some(at) = tables.sets.iter().position(|other| Arc::ptr_eq(other, set)) {
+                        tables.sets[at] = Arc::clone(&new);
+                    }
+                    tables.replaced.push(Arc::clone(set));
+                    sets.push(new);
+                }
+            }
+        }
+        (sets, left)
+    }
+
+    /// Undoes what was begun: the tables are as before.
+    fn give_up(&mut self) {
+        let inner = self.engine.inner();
+        let mut created = Vec::new();
+        for step in self.steps.drain(..) {
+            match step {
+                Step::Create(set) => created.push(set),
+                Step::Drop(set) => set.set_shape(set.shape()),
+                Step::Reshape { set, before, after, follower, .. } => {
+                    // A transaction that still finds followers only does work that nobody needs.
+                    set.set_shape(before.clone());
+                    for follower in follower {
+                        self.left.extend(match &follower.build {
+                            Build::Copy { set, .. } => Some(Left::Table(set.apart(inner))),
+                            Build::Index(index) => Some(Left::Index(Arc::clone(index))),
+                        });
+                    }
+                    inner.tables_mut().replaced.push(Arc::new(TableSet::of(inner, after, set.position)));
+                }
+            }
+        }
+        inner.dispose(created);
+    }
+
+    /// Runs `act` at a moment at which no transaction is open.
+    fn quietly<R>(&self, act: impl Fn() -> Result<R, SchemaError>) -> Result<R, SchemaError> {
+        let inner = self.engine.inner();
+        let began = Instant::now();
+        loop {
+            let done = inner.pool.quietly(|| {
+                // Deferred additions belong to the transactions that deferred them.
+                drop(inner.environment.epochs.windows().close());
+                act()
+            });
+            match done {
+                Some(result) => return result,
+                None if began.elapsed() >= QUIET_WAIT_MAX => return Err(SchemaError::Busy),
+                None => {}
+            }
+        }
+    }
+
+    /// As [`Migration::quietly`], or at any moment if no table that exists is changed.
+    fn quietly_unless_new<R>(&self, act: impl Fn() -> Result<R, SchemaError>) -> Result<R, SchemaError> {
+        if self.steps.iter().all(|step| step.set().is_none()) { act() } else { self.quietly(act) }
+    }
+
+    fn change_catalogue(&self, change: &dyn Fn(&CatalogueRows<'_>) -> Result<(), Abort>) -> Result<Epoch, SchemaError> {
+        durability::change_catalogue(&self.engine.inner, &self.engine.open, change)
+    }
+
+    /// A runner for work that is no application's.
+    fn runner(&self) -> Runner {
+        let mut runner = Runner::new(Arc::clone(&self.engine.inner), Arc::clone(&self.engine.open), 0);
+        // The application's bounds for transactions do not apply here.
+        runner.set_options(TransactionOptions::new().age_max(Duration::MAX));
+        runner
+    }
+
+    /// Calls `act` for each row of a table, some dozen records in each transaction.
+    fn each_row(&self, set: &TableSet, is_alone: bool, act: &Act<'_>) -> Result<(), SchemaError> {
+        let inner = self.engine.inner();
+        let _one_at_a_time = inner.helping();
+        let core = inner.environment.core().ok_or(SchemaError::WorkersBusy)?;
+        let mut walker = Walker::new(inner.protocol.as_ref(), core);
+        let mut runner = self.runner();
+        if is_alone {
+            runner.tx.ignore_queue();
+            runner.tx.ignore_history();
+        }
+        let rows = Rows::new(&set.primary);
+        let mut chunk = || {
+            walker.chunk(&rows, |found| {
+                let act = |tx: &TxCore| {
+                    let act = |key: Key<'_>, row| act(tx, key, row);
+                    found.iter().try_for_each(|found| set.each_row(found.key, found.row, act))
+                };
+                runner.run(Mode::ReadWrite, Origin::Closure, act).map(drop).map_err(Failed::Transact)
+            })
+        };
+        loop {
+            match chunk() {
+                Ok(true) => {}
+                Ok(false) => return Ok(()),
+                Err(Failed::Stuck) => return Err(SchemaError::Busy),
+                Err(Failed::Transact(TransactError::OutOfMemory { held, .. })) => {
+                    return Err(SchemaError::OutOfMemory { held });
+                }
+                Err(Failed::Transact(error)) => {
+                    let (table, problem) = (set.definition.name.to_string(), error.to_string());
+                    return Err(SchemaError::Refused { table, problem });
+                }
+            }
+            if let Some(persistence) = &inner.persistence {
+                // If the owner steps the loggers, no other thread empties their streams.
+                persistence.step();
+            }
+        }
+    }
+
+    /// Deletes rows, to free their memory. Those that cannot be deleted stay until the database is closed.
+    fn delete_rows(&self, left: &Left) {
+        match left {
+            Left::Table(set) => {
+                let _ = self.each_row(set, true, &|tx, key, _| tx.delete_at(set, key).map(drop));
+            }
+            Left::Index(index) => self.delete_entries(index),
+        }
+    }
+
+    fn delete_entries(&self, index: &Secondary) {
+        let inner = self.engine.inner();
+        let _one_at_a_time = inner.helping();
+        let Some(core) = inner.environment.core() else { return };
+        let mut walker = Walker::new(inner.protocol.as_ref(), core);
+        let mut runner = self.runner();
+        runner.tx.ignore_queue();
+        runner.tx.ignore_history();
+        let rows = Rows::new(&index.table);
+        let mut chunk = || {
+            walker.chunk(&rows, |found| {
+                let act = |tx: &TxCore| found.iter().try_for_each(|found| tx.unlink_entry(&index.table, found.key));
+                runner.run(Mode::ReadWrite, Origin::Closure, act).map(drop).map_err(Failed::Transact)
+            })
+        };
+        while matches!(chunk(), Ok(true)) {}
+    }
+}
+
+/// An action on a row of a table in a transaction.
+type Act<'a> = dyn Fn(&TxCore, Key<'_>, RowPtr) -> Result<(), Abort> + 'a;
+
+impl Step {
+    /// Writes the change into the catalogue.
+    fn record(&self, rows: &CatalogueRows<'_>) -> Result<(), Abort> {
+        match self {
+            Step::Create(set) => rows.add(set, false),
+            Step::Drop(set) => rows.set_void(&set.shape(), set.position, true),
+            Step::Reshape { set, before, after, follower, .. } => {
+                if Arc::ptr_eq(&before.primary, &after.primary) {
+                    return rows.replace((before, after), set.position);
+                }
+                rows.set_void(before, set.position, true)?;
+                match follower.is_empty() {
+                    // A copy is there already.
+                    false => rows.set_void(after, set.position, false),
+                    true => rows.add_shape(after, set.position, false),
+                }
+            }
+        }
+    }
+}
+
+/// Checks that each table has its own name afterwards, and is changed once.
+fn check_names(sets: &[Arc<TableSet>], changes: &[TableChange]) -> Result<(), SchemaError> {
+    let mut changed = HashSet::new();
+    let mut names: Vec<String> = Vec::new();
+    for change in changes {
+        let (of, to) = match change {
+            TableChange::Create(definition) => {
+                definition.validate().map_err(SchemaError::Invalid)?;
+                (None, Some(definition.name.to_string()))
+            }
+            TableChange::Evolve(evolution) => {
+                (Some(evolution.before().name.to_string()), Some(evolution.after().name.to_string()))
+            }
+            TableChange::Truncate(name) => (Some(name.clone()), Some(name.clone())),
+            TableChange::Drop(name) => (Some(name.clone()), None),
+        };
+        names.extend(to);
+        if let Some(of) = of
+            && !changed.insert(of.clone())
+        {
+            let problem = "it is changed twice; put all its changes into one".to_owned();
+            return Err(SchemaError::Invalid(InvalidSchema::Invalid { table: of, problem }));
+        }
+    }
+    let others = sets.iter().map(|set| set.definition.name.to_string()).filter(|name| !changed.contains(name));
+    let mut taken: HashSet<String> = others.collect();
+    match names.into_iter().find(|name| !taken.insert(name.clone())) {
+        Some(twin) => Err(SchemaError::Exists(twin)),
+        None => Ok(()),
+    }
+}

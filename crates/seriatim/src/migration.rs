@@ -1,0 +1,265 @@
+//! Changes of tables while the database serves.
+
+use std::sync::Arc;
+
+use seriatim_catalog::evolution::{Change, Evolution};
+use seriatim_catalog::{Table, TableDef};
+use seriatim_engine::procedure::gate::Gate;
+use seriatim_engine::{TableChange, TableSet};
+
+use crate::{Database, Handle, SchemaError};
+
+/// Changes of tables, to be made together: all or none. [`Database::migration`] begins one.
+///
+/// ```
+/// use seriatim::catalog::evolution::Change;
+/// use seriatim::catalog::{ColumnDef, ColumnType, TableDef, Value};
+///
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let db = seriatim::Database::in_memory()?;
+/// let id = ColumnDef::new("id", ColumnType::U32);
+/// let order = db.declare(TableDef::builder("order").column(id.clone()).key(["id"]).finish()?)?;
+/// let mut session = db.session();
+/// session.transact(|tx| tx.insert_dyn(&order, &[Value::from(7u32)]))?;
+///
+/// let priority = ColumnDef::new("priority", ColumnType::U8).default("1");
+/// let changes = db
+///     .migration()
+///     .change("order", [Change::add_column(priority), Change::add_index("by_priority", ["priority"])])
+///     .create(TableDef::builder("carrier").column(id).key(["id"]).finish()?)
+///     .run()?;
+/// assert_eq!(changes[0], "table `order`: column `priority` u8 is added, with 1 in rows that exist");
+///
+/// // The handle stays valid: columns that are added lie behind the others.
+/// session.transact(|tx| {
+///     let row = tx.get_dyn(&order, &[Value::from(7u32)])?.expect("it was inserted");
+///     assert_eq!(row.get("priority"), Some(Value::from(1u8)));
+///     Ok(())
+/// })?;
+/// # Ok(())
+/// # }
+/// ```
+#[must_use = "nothing is changed until it is run"]
+pub struct Migration<'d> {
+    database: &'d Database,
+    changes: Result<Vec<TableChange>, SchemaError>,
+}
+
+impl Database {
+    /// Begins a change of tables. Nothing is changed before [`Migration::run`].
+    pub fn migration(&self) -> Migration<'_> {
+        Migration { database: self, changes: Ok(Vec::new()) }
+    }
+
+    /// Makes the table one that `T` declares, and opens it. It is created if there is none. Otherwise columns and
+    /// indexes that it lacks are added, columns that the declaration renames are renamed, and types are widened.
+    /// Columns and indexes that `T` does not know stay, so programs with other declarations can go on to use the table.
+    ///
+    /// Rows that exist get the default of a column that is added (`#[column(default = ...)]`), or NULL. Transactions
+    /// run meanwhile: see [`Migration::run`]. A table declared with `#[table(evolve)]` is changed in this way by
+    /// [`Database::table`] and [`Database::create_or_open`], too, unless a handle of it is in use.
+    ///
+    /// ```
+    /// use seriatim::{Database, Table};
+    ///
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let directory = std::env::temp_dir().join(format!("seriatim-doc-migrate-{}", std::process::id()));
+    /// mod first {
+    ///     #[derive(seriatim::Table)]
+    ///     #[table(name = "order", key(id))]
+    ///     pub struct Order { pub id: u32, pub total: u32 }
+    /// }
+    /// {
+    ///     let db = Database::open(&directory)?;
+    ///     let orders = db.create::<first::Order>()?;
+    ///     db.session().transact(|tx| tx.insert(&orders, &first::Order { id: 7, total: 40 }))?;
+    /// }
+    ///
+    /// #[derive(Table)]
+    /// #[table(name = "order", key(id), index(name = "by_state", columns(state)))]
+    /// struct Order {
+    ///     id: u32,
+    ///     #[column(renamed_from = "total")]
+    ///     cents: u64,
+    ///     #[column(default = 1)]
+    ///     state: u8,
+    /// }
+    ///
+    /// let db = Database::open(&directory)?;
+    /// let refused = db.table::<Order>().unwrap_err().to_string();
+    /// assert!(refused.contains("column `state` u8 is added") && refused.contains("Database::migrate"), "{refused}");
+    /// let orders = db.migrate::<Order>()?;
+    /// let order = db.session().transact(|tx| Ok(tx.require(&orders, &7)?.to_owned()))?;
+    /// assert_eq!((order.cents, order.state), (40, 1));
+    /// # drop((orders, db));
+    /// # std::fs::remove_dir_all(directory)?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// The declaration differs in a way in which values could be lost: the error says in which, and
+    /// [`Database::migration`] makes such a change explicitly. Otherwise the errors of [`Migration::run`].
+    pub fn migrate<T: Table>(&self) -> Result<Handle<T>, SchemaError> {
+        match self.engine().find(T::NAME) {
+            None => self.create::<T>(),
+            Some(set) => {
+                let changes = vec![TableChange::Evolve(Box::new(towards::<T>(&set)?))];
+                Ok(Handle::new(self.change_tables(changes)?.remove(0)))
+            }
+        }
+    }
+
+    /// The table that `T` declares, if it serves it, or can be made to without a change that others see. Handles that
+    /// exist stay valid.
+    pub(crate) fn open_declared<T: Table>(&self) -> Result<Arc<TableSet>, SchemaError> {
+        let Some(set) = self.engine().find(T::NAME) else { return Err(SchemaError::Unknown(T::NAME.to_owned())) };
+        let evolution = towards::<T>(&set)?;
+        if evolution.is_nothing() {
+            return Ok(set);
+        }
+        let is_free = Arc::strong_count(&set) <= 2;
+        if (evolution.changes().is_empty() || T::EVOLVES) && (is_free || evolution.keeps_handles()) {
+            return Ok(self.change_tables(vec![TableChange::Evolve(Box::new(evolution))])?.remove(0));
+        }
+        if !is_free && evolution.changes().is_empty() {
+            let difference =
+                "its columns lie in another order, or its rows are clustered otherwise, and a handle of it \
+                              is in use: drop that, or call `Database::migrate`, which ends it"
+                    .to_owned();
+            return Err(SchemaError::Mismatch { table: T::NAME.to_owned(), difference });
+        }
+        let difference = format!(
+            "for that, {evolution}. `Database::migrate` changes it so, as does #[table(evolve)] when it is opened and \
+             no handle of it is in use"
+        );
+        Err(SchemaError::Mismatch { table: T::NAME.to_owned(), difference })
+    }
+
+    /// Changes tables, and analyses the registered procedures again.
+    fn change_tables(&self, changes: Vec<TableChange>) -> Result<Vec<Arc<TableSet>>, SchemaError> {
+        // No piece of a chain runs before the change when a later one runs after it.
+        let _alone = self.engine().gate().map(Gate::other).transpose().map_err(|_| SchemaError::Busy)?;
+        if let Some((table, procedure, problem)) = self.objection(&changes) {
+            return Err(SchemaError::InUse { table, procedure, problem });
+        }
+        let sets = self.engine().change_tables(changes)?;
+        self.analyse_again().map_err(|error| SchemaError::Analysis(error.to_string()))?;
+        Ok(sets)
+    }
+}
+
+/// The changes after which a table serves `T`.
+fn towards<T: Table>(set: &TableSet) -> Result<Evolution, SchemaError> {
+    Evolution::towards(&set.definition, &T::definition(), T::RENAMED).map_err(|error| match error {
+        seriatim_catalog::SchemaError::Invalid { table, problem } => {
+            SchemaError::Mismatch { table, difference: problem }
+        }
+        other => SchemaError::Invalid(other),
+    })
+}
+
+impl Migration<'_> {
+    /// The changes of the table of this name so far.
+    fn evolution(&mut self, table: &str, change: impl FnOnce(&mut Evolution) -> Result<(), SchemaError>) {
+        let Ok(changes) = &mut self.changes else { return };
+        let known = changes.iter_mut().find_map(|change| match change {
+            TableChange::Evolve(evolution) if evolution.before().name == table => Some(evolution),
+            _ => None,
+        });
+        let changed = match known {
+            Some(evolution) => change(evolution),
+            None => match self.database.engine().find(table) {
+                None => Err(SchemaError::Unknown(table.to_owned())),
+                Some(set) => {
+                    let mut evolution = Evolution::of(&set.definition);
+                    let changed = change(&mut evolution);
+                    changes.push(TableChange::Evolve(Box::new(evolution)));
+                    changed
+                }
+            },
+        };
+        if let Err(error) = changed {
+            self.changes = Err(error);
+        }
+    }
+
+    fn add(mut self, change: TableChange) -> Self {
+        if let Ok(changes) = &mut self.changes {
+            changes.push(change);
+        }
+        self
+    }
+
+    /// Changes the table of this name, in this order. Columns that are added lie behind the others, so handles that
+    /// exist stay valid.
+    pub fn change(mut self, table: &str, changes: impl IntoIterator<Item = Change>) -> Self {
+        self.evolution(table, |evolution| {
+            changes.into_iter().try_for_each(|change| evolution.apply(change)).map_err(SchemaError::Invalid)
+        });
+        self
+    }
+
+    /// Creates a table.
+    pub fn create(self, table: TableDef) -> Self {
+        self.add(TableChange::Create(table))
+    }
+
+    /// Makes a table one that `T` declares, as [`Database::migrate`] does.
+    pub fn declare<T: Table>(mut self) -> Self {
+        match self.database.engine().find(T::NAME) {
+            None => return self.create(T::definition()),
+            Some(set) => match towards::<T>(&set) {
+                Ok(evolution) => return self.add(TableChange::Evolve(Box::new(evolution))),
+                Err(error) => self.changes = Err(error),
+            },
+        }
+        self
+    }
+
+    /// Deletes all rows of the table of this name at once.
+    pub fn truncate(self, table: impl Into<String>) -> Self {
+        self.add(TableChange::Truncate(table.into()))
+    }
+
+    /// Drops the table of this name.
+    pub fn drop_table(self, table: impl Into<String>) -> Self {
+        self.add(TableChange::Drop(table.into()))
+    }
+
+    /// Makes the changes, all of them or none, and returns them in words. They are durable when this returns.
+    ///
+    /// Transactions run meanwhile. If rows must be converted, or an index is added, each write also writes the new
+    /// rows or entries until all are there. At the end, transactions on the changed tables wait for about a flush of
+    /// the log. The change waits for at most 10 s for transactions that are open, and new ones may wait with it for a
+    /// second. The memory of converted rows is needed twice meanwhile. Checkpoints wait.
+    ///
+    /// Handles stay valid if each column and index is where it was; otherwise their use fails with
+    /// [`TransactError::TableGone`](crate::TransactError::TableGone).
+    ///
+    /// # Errors
+    /// A change makes no sense. The rows of a table do not allow it ([`SchemaError::Refused`]). A registered procedure
+    /// would lose what it uses ([`SchemaError::InUse`]). A transaction stays open ([`SchemaError::Busy`]). Otherwise as
+    /// [`Database::create`]. Nothing is changed then.
+    pub fn run(self) -> Result<Vec<String>, SchemaError> {
+        let changes = self.changes?;
+        let said = changes.iter().flat_map(|change| match change {
+            TableChange::Create(table) => vec![format!("table `{}` is created", table.name)],
+            TableChange::Drop(table) => vec![format!("table `{table}` is dropped")],
+            TableChange::Truncate(table) => vec![format!("table `{table}` is emptied")],
+            TableChange::Evolve(evolution) => {
+                let table = &evolution.before().name;
+                evolution.changes().iter().map(|change| format!("table `{table}`: {change}")).collect()
+            }
+        });
+        let said = said.collect();
+        self.database.change_tables(changes)?;
+        Ok(said)
+    }
+}
+
+impl std::fmt::Debug for Migration<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Migration").field("changes", &self.changes).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,197 @@
+//! Tables that were changed, after power cuts and by programs of other versions.
+
+use std::collections::BTreeMap;
+
+use seriatim::catalog::evolution::Change;
+use seriatim::catalog::{ColumnDef, ColumnType, TableDef, Value};
+use seriatim::{Database, Table, Text};
+use seriatim_base::disk::FaultyDisk;
+
+use crate::accounts::{names, small};
+
+mod first {
+    use super::*;
+
+    #[derive(Table, Clone, Debug, PartialEq)]
+    #[table(name = "order", key(id))]
+    pub(super) struct Order {
+        pub(super) id: u32,
+        pub(super) total: u32,
+        pub(super) note: Option<Text<8>>,
+    }
+}
+
+mod second {
+    use super::*;
+
+    #[derive(Table, Clone, Debug, PartialEq)]
+    #[table(name = "order", key(id), evolve, index(name = "by_state", columns(state)))]
+    pub(super) struct Order {
+        pub(super) id: u32,
+        #[column(default = 1)]
+        pub(super) state: u8,
+        #[column(renamed_from = "total")]
+        pub(super) cents: u64,
+        pub(super) note: Option<Text<8>>,
+        pub(super) due: Option<u64>,
+    }
+}
+
+const ORDERS: u32 = 12;
+
+fn order(id: u32) -> first::Order {
+    first::Order { id, total: 10 * id, note: (!id.is_multiple_of(2)).then(|| Text::new("odd").expect("it has room")) }
+}
+
+/// The orders of the first version as the second sees them.
+fn evolved(id: u32) -> second::Order {
+    let first::Order { id, total, note } = order(id);
+    second::Order { id, state: 1, cents: total.into(), note, due: None }
+}
+
+fn load(db: &Database) {
+    let orders = db.create::<first::Order>().expect("the disk works");
+    let load = |tx: &seriatim::Tx| (0..ORDERS).try_for_each(|id| tx.insert(&orders, &order(id)));
+    db.session().transact(load).expect("it runs alone");
+}
+
+fn orders(db: &Database) -> Vec<second::Order> {
+    let orders = db.table::<second::Order>().expect("it evolves");
+    let read = |tx: &seriatim::Tx| tx.scan(&orders, ..).map(|row| Ok(row?.to_owned())).collect::<Result<Vec<_>, _>>();
+    let all = db.session().transact(read);
+    assert_eq!(db.check_indexes().expect("they agree")[0].indexes, 1);
+    all.expect("it runs alone").into_value()
+}
+
+/// The second version opens the directory of the first in one line, and the first opens it afterwards. Under every
+/// protocol, with and without a checkpoint between.
+#[test]
+fn versions_of_a_program_take_turns_at_a_directory() {
+    for (protocol, checkpointed) in names().flat_map(|protocol| [(protocol, false), (protocol, true)]) {
+        let disk = FaultyDisk::new(51);
+        let reopened = || {
+            disk.crash();
+            let db = small(protocol, &disk).open().expect("it recovers");
+            if checkpointed {
+                db.checkpoint().expect("the disk works");
+            }
+            db
+        };
+        load(&small(protocol, &disk).open().expect("a new database opens"));
+        assert_eq!(orders(&reopened()), (0..ORDERS).map(evolved).collect::<Vec<_>>(), "{protocol}");
+        let db = reopened();
+        assert_eq!(orders(&db), (0..ORDERS).map(evolved).collect::<Vec<_>>(), "{protocol}: nothing is to be done");
+        drop(db);
+
+        // A column that was renamed is found by its former name, but a wider type is none of the first version.
+        let db = reopened();
+        let refused = db.table::<first::Order>().expect_err("it was widened").to_string();
+        assert!(refused.contains("column `cents` is u64, and not all of its values are u32"), "{refused}");
+        let narrowed = db.migration().change("order", [Change::set_type("cents", ColumnType::U32)]).run();
+        narrowed.expect("each value fits");
+        drop(db);
+        let db = reopened();
+        let old = db.table::<first::Order>().expect("it finds what it knows");
+        let id = ORDERS;
+        let mut session = db.session();
+        session
+            .transact(|tx| {
+                assert_eq!(tx.require(&old, &3)?.to_owned(), order(3));
+                tx.put(&old, &first::Order { note: None, ..order(3) })?;
+                tx.insert(&old, &order(id))
+            })
+            .expect("it runs alone");
+        drop((session, old, db));
+        let mut expected: Vec<_> = (0..=ORDERS).map(evolved).collect();
+        expected[3].note = None;
+        assert_eq!(orders(&reopened()), expected, "{protocol}");
+    }
+}
+
+fn column(name: &'static str) -> ColumnDef {
+    ColumnDef::new(name, ColumnType::U32)
+}
+
+/// What a directory has: each table with its declaration and rows.
+fn contents(db: &Database) -> BTreeMap<String, (TableDef, Vec<Vec<Value>>)> {
+    let table = |name: String| {
+        let table = db.open_dyn(&name).expect("it is listed");
+        let mut rows = Vec::new();
+        db.each_row_dyn(&table, |row| rows.push(row.values())).expect("no transaction is open");
+        rows.sort_by_key(|row| row[0].to_string());
+        (name, (TableDef { capacity: 0, ..table.definition().clone() }, rows))
+    };
+    db.check_indexes().expect("indexes and rows agree");
+    db.check_structure().expect("no transaction is open");
+    db.table_names().into_iter().map(table).collect()
+}
+
+/// One migration with a change of every kind.
+fn migrate(db: &Database) -> bool {
+    let changed = db
+        .migration()
+        .change("order", [Change::add_column(column("n").default("7")), Change::set_type("total", ColumnType::U64)])
+        .change("kept", [Change::add_unique_index("by_n", ["n"]), Change::rename_table("held")])
+        .create(TableDef::builder("new").column(column("id")).key(["id"]).finish().expect("a table"))
+        .truncate("emptied")
+        .drop_table("dropped")
+        .run();
+    changed.is_ok()
+}
+
+/// Cuts the power at each operation of a migration: all of it is made, or nothing, and it can be made afterwards.
+#[test]
+fn a_power_cut_during_a_migration_leaves_all_of_it_or_nothing() {
+    let disk = FaultyDisk::new(52);
+    let db = small("auto", &disk).open().expect("a new database opens");
+    load(&db);
+    for name in ["kept", "emptied", "dropped"] {
+        let table = TableDef::builder(name).column(column("id")).column(column("n")).key(["id"]);
+        let table = db.declare(table.finish().expect("a table")).expect("the disk works");
+        let row = |id: u32| [Value::from(id), Value::from(100 - id)];
+        let load = |tx: &seriatim::Tx| (0..20).try_for_each(|id| tx.insert_dyn(&table, &row(id)));
+        db.session().transact(load).expect("it runs alone");
+    }
+    let before = contents(&db);
+    db.close().expect("the disk works");
+    let reopen =
+        |disk: &FaultyDisk, n: u64| small("auto", disk).open().unwrap_or_else(|error| panic!("cut {n}: {error}"));
+    let after = {
+        let disk = disk.fork(0);
+        let db = reopen(&disk, 0);
+        assert!(migrate(&db));
+        contents(&db)
+    };
+    assert!(after.len() == 4 && after["held"].0.indexes.len() == 1 && after["emptied"].1.is_empty(), "{after:?}");
+    assert_eq!(after["order"].1[3][3..], [Value::from(7u32)]);
+    let (mut made, mut not_made) = (0, 0);
+    for n in 1.. {
+        let disk = disk.fork(n);
+        disk.crash_at(n);
+        let is_done = small("auto", &disk).open().is_ok_and(|db| migrate(&db));
+        let is_cut = !disk.is_powered();
+        disk.crash();
+        let db = reopen(&disk, n);
+        let found = contents(&db);
+        match found == after {
+            true => made += 1,
+            false => {
+                assert!(found == before && !is_done, "cut {n}: {found:?}");
+                not_made += 1;
+                assert!(migrate(&db), "cut {n}");
+                assert_eq!(contents(&db), after, "cut {n}");
+            }
+        }
+        // A checkpoint, and another opening, which forgets the tables that are void.
+        db.checkpoint().expect("the disk works");
+        db.close().expect("the disk works");
+        let db = reopen(&disk, n);
+        assert_eq!(contents(&db), after, "cut {n}");
+        db.close().expect("the disk works");
+        assert_eq!(contents(&reopen(&disk, n)), after, "cut {n}");
+        if !is_cut {
+            break;
+        }
+    }
+    assert!(made > 1 && not_made > 10, "{made}, {not_made}");
+}
