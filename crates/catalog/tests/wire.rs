@@ -100,7 +100,7 @@ fn rows_and_keys_come_back() {
         prop_assert_eq!(row.wire.skip_row(&mut rest), Ok(&whole[..]));
         prop_assert_eq!(rest, b"more");
 
-        let mut decoded = Block::new(&Layout::new(&table.columns));
+        let mut decoded = Block::new(&Layout::of(&table));
         prop_assert_eq!(row.wire.decode_row(&whole, &mut decoded.inserting()), Ok(()));
         prop_assert_eq!(decoded.bytes(), row.block.bytes());
         prop_assert!(same(&decoded.values(&table.columns), &values));
@@ -497,7 +497,7 @@ fn is_sound(values: &[Value]) -> bool {
 /// Properties of decoding, whatever the bytes.
 fn survives(table: &TableDef, values: &[Value], bytes: &[u8]) -> Result<(), TestCaseError> {
     let base = row(table, values);
-    let (wire, layout) = (&base.wire, Layout::new(&table.columns));
+    let (wire, layout) = (&base.wire, Layout::of(table));
     let mut decoded = Block::new(&layout);
     let mut rest = bytes;
     match wire.skip_row(&mut rest) {

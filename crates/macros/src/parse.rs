@@ -534,10 +534,10 @@ mod tests {
             told,
             [
                 "unknown table attribute; write key(...), cluster(...), partition(...), replicated, name = \"...\", \
-                 hash, ordered, capacity = N or index(...)",
+                 hash, ordered, capacity = N, evolve or index(...)",
                 "`column` stands on a field; on the struct write #[table(...)]",
                 "`table` stands on the struct; on a field write #[column(immutable)]",
-                "unknown column attribute; write immutable",
+                "unknown column attribute; write immutable, default = ... or renamed_from = \"...\"",
                 "no column `b`; the columns are `a`, `c`",
                 "a primary key names `a` twice",
             ]

@@ -7,7 +7,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use seriatim_catalog::{IndexDef, KeyPart, Organization, TableDef};
+use seriatim_catalog::{ColumnDef, IndexDef, KeyPart, Organization, TableDef};
 
 use super::Schema;
 use super::refusal::{Collector, Refusals};
@@ -175,8 +175,10 @@ fn judge_insert(collector: &mut Collector, table: &TableDef, span: &Span, given:
             collector.refuse(&value.span, format!("column `{name}` is given twice"));
         }
     }
+    let is_missing =
+        |(at, column): &(usize, &ColumnDef)| !seen.contains(&*column.name) && table.value_if_unknown(*at).is_none();
     let missing: Vec<&str> =
-        table.columns.iter().map(|column| &*column.name).filter(|name| !seen.contains(*name)).collect();
+        table.columns.iter().enumerate().filter(is_missing).map(|(_, column)| &*column.name).collect();
     if !missing.is_empty() {
         let problem = format!("a new row of table `{}` needs a value for {} too", table.name, missing.join(", "));
         collector.refuse(span, problem);

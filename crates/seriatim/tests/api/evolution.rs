@@ -53,6 +53,15 @@ fn change(db: &Database, changes: impl IntoIterator<Item = Change>) -> Result<Ve
     db.migration().change("item", changes).run()
 }
 
+/// Ends the writers, also if the test fails.
+struct Over<'t>(&'t AtomicBool);
+
+impl Drop for Over<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
 const WRITERS: u32 = 2;
 const IDS: u32 = 60;
 
@@ -103,6 +112,7 @@ fn a_table_is_changed_while_transactions_change_its_rows() {
         };
         thread::scope(|scope| {
             (0..WRITERS).for_each(|seed| drop(scope.spawn(move || write(seed.into()))));
+            let over = Over(&is_over);
             progress(20);
             change(&db, [Change::add_index("by_amount", ["amount"]), Change::add_unique_index("by_id", ["id", "tag"])])
                 .expect("the rows allow it");
@@ -117,7 +127,7 @@ fn a_table_is_changed_while_transactions_change_its_rows() {
             change(&db, [Change::drop_index("by_id"), Change::rename_index("by_amount", "by_sum")])
                 .expect("they exist");
             progress(20);
-            is_over.store(true, Ordering::Relaxed);
+            drop(over);
         });
         let all = rows(&db, "item");
         assert_eq!(all.len(), IDS as usize, "{}", setting.protocol.name);
@@ -419,5 +429,93 @@ fn registered_procedures_are_analysed_again_or_named() {
             assert!(refused.contains(why), "{refused}");
         }
         assert_eq!(session.call(pay, &(1, 10)).expect("it exists").value, 0);
+    });
+}
+
+#[procedure]
+fn transfer(tx: &Tx, from: u32, to: u32, amount: i32) -> Result<(), Abort> {
+    tx.update::<Item>(from, |item| item.amount -= amount)?;
+    tx.update::<Item>(to, |item| item.amount += amount)?;
+    Ok(())
+}
+
+#[procedure]
+fn renew(tx: &Tx, old: u32, new: u32, label: Text<6>) -> Result<(), Abort> {
+    let item = tx.get::<Item>(old)?;
+    if let Some(item) = item {
+        let (tag, amount) = (item.tag, item.amount);
+        tx.delete::<Item>(old)?;
+        tx.insert(Item { id: new, tag, label, amount, note: None })?;
+    }
+    Ok(())
+}
+
+#[procedure]
+fn fill(tx: &Tx, id: u32, amount: i32, label: Text<6>) -> Result<(), Abort> {
+    tx.insert(Item { id, tag: 1, label, amount, note: None })?;
+    Ok(())
+}
+
+/// Compiled bodies keep copies and indexes up to date as closures do.
+#[test]
+fn procedures_run_while_their_table_changes() {
+    each(|setting| {
+        let db = setting.open();
+        db.create::<Item>().expect("a valid table");
+        db.register(procedures![pay, transfer, renew, fill]).expect("a sound set");
+        for id in 0..IDS {
+            db.session().call(fill, &(id, 100, text("a"))).expect("it runs alone");
+        }
+        let (is_over, committed) = (AtomicBool::new(false), AtomicU64::new(0));
+        let call = |seed: u64| {
+            let (mut session, mut rng) = (db.session(), Rng::from_seed(seed));
+            while !is_over.load(Ordering::Relaxed) {
+                let (one, other) = (rng.below(IDS.into()) as u32, rng.below(IDS.into()) as u32);
+                // Each thread renews rows of its own.
+                let mine = 1000 * (seed as u32 + 1) + one % 5;
+                let called = match rng.percent(70) {
+                    true if one == other => continue,
+                    true => session.call(transfer, &(one, other, 1)),
+                    false => {
+                        let back = (mine + 100, mine, text("b"));
+                        session.call(renew, &(mine, mine + 100, text("c"))).and_then(|_| session.call(renew, &back))
+                    }
+                };
+                match called {
+                    Ok(_) => drop(committed.fetch_add(1, Ordering::Relaxed)),
+                    Err(error) if error.is_retryable() => {}
+                    Err(TransactError::WorkersBusy | TransactError::Excluded { .. }) => {}
+                    Err(error) => panic!("{}: {error}", setting.protocol.name),
+                }
+            }
+        };
+        for thread in 0..WRITERS {
+            for at in 0..5 {
+                db.session().call(fill, &(1000 * (thread + 1) + at, 0, text("b"))).expect("it runs alone");
+            }
+        }
+        let progress = || {
+            let wanted = committed.load(Ordering::Relaxed) + 20;
+            while committed.load(Ordering::Relaxed) < wanted {
+                thread::sleep(Duration::from_millis(1));
+            }
+        };
+        thread::scope(|scope| {
+            (0..WRITERS).for_each(|seed| drop(scope.spawn(move || call(seed.into()))));
+            let over = Over(&is_over);
+            progress();
+            change(&db, [Change::add_index("by_amount", ["amount"])]).expect("the rows allow it");
+            progress();
+            change(&db, [Change::add_column(ColumnDef::new("n", ColumnType::U8).default("4"))]).expect("so do they");
+            progress();
+            drop(over);
+        });
+        let all = rows(&db, "item");
+        let sum: i128 = all.iter().map(|row| if let Value::Integer(sum, _) = row[3] { sum } else { 0 }).sum();
+        assert_eq!(sum, 100 * i128::from(IDS), "{}", setting.protocol.name);
+        assert!(all.iter().all(|row| row[5] == Value::from(4u8)), "{}: {all:?}", setting.protocol.name);
+        let checked = db.check_indexes().expect("indexes and rows agree");
+        assert_eq!((checked[0].rows, checked[0].indexes), (all.len() as u64, 2), "{}", setting.protocol.name);
+        db.check_structure().expect("no transaction is open");
     });
 }
