@@ -8,7 +8,7 @@ use std::sync::{Arc, OnceLock};
 
 use seriatim_catalog::evolution::Evolution;
 use seriatim_catalog::{ColumnSet, Key, KeyBuf, RowRef, Value};
-use seriatim_txn::{OnExists, RowPtr};
+use seriatim_txn::{Cause, OnExists, Phase, Reason, RowPtr};
 
 use crate::error::{Abort, AbortKind};
 use crate::operations::{operate, read};
@@ -157,9 +157,21 @@ impl TxCore {
             live.filter_map(|follower| Some((follower, follower.effect(set, before, after)?))).collect();
         // The writes are not those of the body.
         let (watching, undo) = (self.watching.replace(false), self.undo.take());
-        let followed = effects.into_iter().try_for_each(|(follower, effect)| follower.apply(self, primary, effect));
+        let followed = effects.into_iter().try_for_each(|(follower, effect)| {
+            follower.apply(self, primary, effect).map_err(|abort| self.without(follower, abort))
+        });
         self.watching.set(watching);
         *self.undo.borrow_mut() = undo;
         followed
+    }
+
+    /// If there is no memory for what is built, it is given up, and the transaction begins again.
+    fn without(&self, follower: &Follower, abort: Abort) -> Abort {
+        if abort.cause().is_none_or(|cause| cause.reason != Reason::OutOfMemory) {
+            return abort;
+        }
+        follower.refuse(self.no_room().to_string());
+        self.too_large.take();
+        self.stop_instead(Cause { phase: Phase::Execute, reason: Reason::TableChanging })
     }
 }

@@ -176,7 +176,7 @@ pub struct TxCore {
     /// What the session's next snapshot must show, if snapshots may be older than the present.
     pub(crate) freshness: Option<SessionFreshness>,
     /// A text that did not fit a log entry: its table, its bytes, the most permitted.
-    too_large: RefCell<Option<(String, usize, usize)>>,
+    pub(crate) too_large: RefCell<Option<(String, usize, usize)>>,
     /// Why the log did not accept the commit.
     refusal: Cell<Option<StorageError>>,
     pub(crate) log: Option<RefCell<Log>>,
@@ -377,6 +377,12 @@ impl TxCore {
         // From now on every operation goes through `check`.
         self.left.set(0);
         self.new_abort(AbortKind::Stopped(cause))
+    }
+
+    /// As [`TxCore::stop`], for another cause than the one for which it has stopped.
+    pub(crate) fn stop_instead(&self, cause: Cause) -> Abort {
+        self.stopped.set(None);
+        self.stop(cause)
     }
 
     /// An abort of this kind. For an explicit transaction it carries the complete error: no session can

@@ -519,3 +519,32 @@ fn procedures_run_while_their_table_changes() {
         db.check_structure().expect("no transaction is open");
     });
 }
+
+/// Rows for which there is no memory end the change. Writers that meet the limit for it only begin again.
+#[test]
+fn a_change_for_which_there_is_no_memory_leaves_the_table_and_its_writers() {
+    each(|setting| {
+        if !runs_closures(setting) {
+            return;
+        }
+        let db = setting.builder().memory_limit(24 << 20).open().expect("a valid setting");
+        let items = db.create::<Item>().expect("a valid table");
+        let mut session = db.session();
+        let mut count = 0;
+        while db.statistics().memory_bytes < 16 << 20 {
+            let note = Some("n".repeat(900));
+            let load = |tx: &Tx| {
+                (count..count + 50).try_for_each(|id| tx.insert(&items, &Item { note: note.clone(), ..item(id, 1) }))
+            };
+            session.transact(load).expect("there is room");
+            count += 50;
+        }
+        let refused = change(&db, [Change::add_column(ColumnDef::new("n", ColumnType::U64).default("1"))]);
+        let refused = refused.expect_err("there is no room for a copy").to_string();
+        assert!(refused.contains("memory"), "{}: {refused}", setting.protocol.name);
+        assert_eq!(db.open_dyn("item").expect("it exists").definition().columns.len(), 5);
+        (0..50).for_each(|_| db.step());
+        let updated = session.transact(|tx| tx.update(&items, &1, |item| item.set_amount(5)).map(drop));
+        updated.unwrap_or_else(|error| panic!("{}: {error}", setting.protocol.name));
+    });
+}

@@ -6,6 +6,7 @@ use seriatim::catalog::evolution::Change;
 use seriatim::catalog::{ColumnDef, ColumnType, TableDef, Value};
 use seriatim::{Database, Table, Text};
 use seriatim_base::disk::FaultyDisk;
+use seriatim_base::rng::{seed, tries};
 
 use crate::accounts::{names, small};
 
@@ -142,8 +143,16 @@ fn migrate(db: &Database) -> bool {
 /// Cuts the power at each operation of a migration: all of it is made, or nothing, and it can be made afterwards.
 #[test]
 fn a_power_cut_during_a_migration_leaves_all_of_it_or_nothing() {
-    let disk = FaultyDisk::new(52);
-    let db = small("auto", &disk).open().expect("a new database opens");
+    let first = seed("evolved");
+    let protocols: Vec<&str> = std::iter::once("auto").chain(names()).collect();
+    for (case, protocol) in (0..tries(1, 28)).zip(protocols.iter().cycle()) {
+        cut(first.wrapping_add(case), protocol);
+    }
+}
+
+fn cut(seed: u64, protocol: &str) {
+    let disk = FaultyDisk::new(seed);
+    let db = small(protocol, &disk).open().expect("a new database opens");
     load(&db);
     for name in ["kept", "emptied", "dropped"] {
         let table = TableDef::builder(name).column(column("id")).column(column("n")).key(["id"]);
@@ -154,8 +163,9 @@ fn a_power_cut_during_a_migration_leaves_all_of_it_or_nothing() {
     }
     let before = contents(&db);
     db.close().expect("the disk works");
-    let reopen =
-        |disk: &FaultyDisk, n: u64| small("auto", disk).open().unwrap_or_else(|error| panic!("cut {n}: {error}"));
+    let reopen = |disk: &FaultyDisk, n: u64| {
+        small(protocol, disk).open().unwrap_or_else(|error| panic!("{protocol}, cut {n}: {error}"))
+    };
     let after = {
         let disk = disk.fork(0);
         let db = reopen(&disk, 0);
@@ -166,9 +176,9 @@ fn a_power_cut_during_a_migration_leaves_all_of_it_or_nothing() {
     assert_eq!(after["order"].1[3][3..], [Value::from(7u32)]);
     let (mut made, mut not_made) = (0, 0);
     for n in 1.. {
-        let disk = disk.fork(n);
+        let disk = disk.fork(seed ^ n);
         disk.crash_at(n);
-        let is_done = small("auto", &disk).open().is_ok_and(|db| migrate(&db));
+        let is_done = small(protocol, &disk).open().is_ok_and(|db| migrate(&db));
         let is_cut = !disk.is_powered();
         disk.crash();
         let db = reopen(&disk, n);
@@ -193,5 +203,6 @@ fn a_power_cut_during_a_migration_leaves_all_of_it_or_nothing() {
             break;
         }
     }
+    eprintln!("{protocol}: {} images", made + not_made);
     assert!(made > 1 && not_made > 10, "{made}, {not_made}");
 }
