@@ -28,6 +28,7 @@ use seriatim::{Builder, Database, Durability, OpenError, Rng, Table, Tx, availab
 use crate::{Setting, patience, said};
 
 mod calls;
+mod migrations;
 mod snapshots;
 
 /// A balance between which transfers move.
@@ -82,11 +83,13 @@ pub enum Load {
     Calls,
     /// Transfers beside a reader, where durability is by snapshot, in every mode.
     Snapshots,
+    /// Transfers beside a thread that changes their tables, under every protocol that this machine has.
+    Migrations,
 }
 
 impl Load {
     /// Every load.
-    pub const ALL: [Load; 3] = [Load::Transfers, Load::Calls, Load::Snapshots];
+    pub const ALL: [Load; 4] = [Load::Transfers, Load::Calls, Load::Snapshots, Load::Migrations];
 
     /// By [`std::fmt::Debug`].
     fn named(name: &str) -> Option<Load> {
@@ -104,12 +107,13 @@ impl Load {
             }
             Load::Calls => named(&["dbx-tc", calls::DEFERRING, "silo"]),
             Load::Snapshots => named(&["dbx-tc"]),
+            Load::Migrations => available_protocols().iter().map(|protocol| protocol.name.to_owned()).collect(),
         }
     }
 
     fn modes(self) -> &'static [Durability] {
         match self {
-            Load::Transfers => &[Durability::Group, Durability::Sync],
+            Load::Transfers | Load::Migrations => &[Durability::Group, Durability::Sync],
             Load::Calls | Load::Snapshots => &[Durability::Group, Durability::Sync, Durability::Async],
         }
     }
@@ -121,7 +125,7 @@ impl Load {
 
     fn oracle(self, directory: &Path, protocol: &str) -> Result<Box<dyn Oracle>, String> {
         Ok(match self {
-            Load::Transfers => Box::<Transfers>::default(),
+            Load::Transfers | Load::Migrations => Box::<Transfers>::default(),
             Load::Calls => {
                 calls::prepare(directory, protocol)?;
                 Box::<calls::Calls>::default()
@@ -403,6 +407,7 @@ fn verify(directory: &Path, protocol: &str, oracle: &mut Transfers) -> Result<u6
         return Err(format!("of {all} transactions there are the lines {kept:?}, and {lines_indexed} in their index"));
     }
     db.check_structure()?;
+    db.check_indexes()?;
     // The reported numbers stay.
     oracle.acknowledged = numbers.into_iter().map(|(thread, numbers)| (thread, numbers.len() as u64)).collect();
     Ok(all)
@@ -436,8 +441,10 @@ pub fn child(arguments: &[&str]) -> Result<(), String> {
     let builder = builder(protocol).workers(8).retry(patience()).path(directory).durability(mode);
     let (builder, readers) = match load {
         Load::Snapshots => (snapshots::configure(builder), 1),
+        Load::Migrations => (builder, 1),
         _ => (builder, 0),
     };
+    let migrates = load == Load::Migrations;
     let db = builder.segment_bytes(256 << 10).checkpoint_bytes(None).open().map_err(said)?;
     let accounts = db.table::<Account>().or_else(|_| db.create()).map_err(said)?;
     let entries = db.table::<Entry>().or_else(|_| db.create()).map_err(said)?;
@@ -451,6 +458,9 @@ pub fn child(arguments: &[&str]) -> Result<(), String> {
     db.session().transact(load).map_err(said)?;
     let work = |thread: u32| -> Result<(), String> {
         if thread == THREADS {
+            if migrates {
+                return migrations::change(&db, seed, stops);
+            }
             return snapshots::read(&db, tell, stops);
         }
         let mut rng = Rng::from_seed(seed ^ u64::from(thread));

@@ -46,6 +46,12 @@ fn calls_that_are_cut_survive_sigkill_whole() {
 
 #[test]
 #[ignore = "nightly: seconds"]
+fn acknowledged_transactions_survive_sigkill_beside_changes_of_tables() {
+    survives("acknowledged_transactions_survive_sigkill_beside_changes_of_tables", Load::Migrations);
+}
+
+#[test]
+#[ignore = "nightly: seconds"]
 fn sigkill_leaves_a_snapshot_as_its_readers_saw_it() {
     let (seed, program) =
         (seed("sigkill_leaves_a_snapshot_as_its_readers_saw_it"), Path::new(env!("CARGO_BIN_EXE_soak")));

@@ -122,9 +122,15 @@ fn soak(wanted: &Wanted) -> Result<(), String> {
     let program = std::env::current_exe().map_err(|error| error.to_string())?;
     let kills = if began.elapsed() < most { wanted.kills } else { 0 };
     let mut killed = 0;
-    // A third of them in the middle of chopped procedures, and a sixth with durability by snapshot.
-    let (calls, snapshots) = (kills / 3, kills / 6);
-    let loads = [(Load::Transfers, kills - calls - snapshots), (Load::Calls, calls), (Load::Snapshots, snapshots)];
+    // A third of them in the middle of chopped procedures, a sixth with durability by snapshot, and a sixth beside
+    // changes of the tables.
+    let (calls, snapshots, migrations) = (kills / 3, kills / 6, kills / 6);
+    let loads = [
+        (Load::Transfers, kills - calls - snapshots - migrations),
+        (Load::Calls, calls),
+        (Load::Snapshots, snapshots),
+        (Load::Migrations, migrations),
+    ];
     for (load, kills) in loads {
         let progress = |done: u64| {
             if done.is_multiple_of(20) {
