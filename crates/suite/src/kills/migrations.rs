@@ -1,4 +1,4 @@
-//! Changes of the tables beside the transfers: columns and indexes come, go and are renamed, and rows are written again.
+//! Changes of the tables beside the transfers: columns and indexes come, go and are renamed; rows are written again.
 //!
 //! The handles of the transfers stay valid.
 
