@@ -54,8 +54,12 @@ use crate::{ColumnType, KeyColumn, KeyWriter, Stored};
         Option of one; derive Column for a type of your own"
 )]
 pub trait Column: Sized {
-    /// Its type in the schema: that of what it stores, or another of the same form.
+    /// Its type in the schema: that of what it stores, or another of the same form. Of this other type, `store` gives
+    /// only values: setting a column to anything else panics, since no recovery could read it.
     const TYPE: ColumnType = <Self::Stored as Stored>::TYPE;
+    /// Whether `store` is known to give only values of the type, so that nobody checks it.
+    #[doc(hidden)]
+    const IS_EXACT: bool = false;
     /// What rows store.
     type Stored: Stored;
     /// The result of reading it: the value, or a reference into the row.
@@ -90,6 +94,7 @@ macro_rules! by_value {
     )+) => {$(
         impl $($generics)* $crate::Column for $type {
             const TYPE: $crate::ColumnType = $column;
+            const IS_EXACT: bool = true;
             type Stored = $stored;
             type Ref<'t> = $type;
             type Set<'a> = $type;
@@ -122,6 +127,7 @@ pub(crate) use by_value;
 macro_rules! by_reference {
     ($([$($generics:tt)*] $type:ty => $ref:ty, $set:ty, |$value:ident| $owned:expr;)+) => {$(
         impl $($generics)* $crate::Column for $type {
+            const IS_EXACT: bool = true;
             type Stored = $type;
             type Ref<'t> = &'t $ref;
             type Set<'a> = &'a $set;
@@ -154,6 +160,7 @@ impl<C: Column> Column for Option<C> {
         let _of_one_null = <Self::Stored as Stored>::TYPE;
         C::TYPE
     };
+    const IS_EXACT: bool = C::IS_EXACT;
     type Stored = Option<C::Stored>;
     type Ref<'t> = Option<C::Ref<'t>>;
     type Set<'a> = Option<C::Set<'a>>;
@@ -200,7 +207,10 @@ impl<C: KeyColumn> KeyColumn for Reverse<C> {
 
     #[inline(always)]
     fn bits(&self) -> u128 {
-        !self.0.bits() & u128::MAX.unbounded_shr(128 - 8 * C::WIDTH.unwrap_or(0))
+        match C::WIDTH {
+            Some(width @ 0..=16) => !self.0.bits() & u128::MAX.unbounded_shr(128 - 8 * width),
+            _ => 0,
+        }
     }
 
     #[inline]

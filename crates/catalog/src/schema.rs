@@ -294,18 +294,8 @@ impl TableDef {
             if !names.insert(&*column.name) {
                 return invalid(format!("column `{}` is declared twice", column.name));
             }
-            match column.ty {
-                ColumnType::Decimal { scale } if scale > Self::SCALE_MAX => {
-                    return invalid(format!(
-                        "column `{}` has {scale} digits after the point; at most {} fit",
-                        column.name,
-                        Self::SCALE_MAX
-                    ));
-                }
-                ColumnType::Text { max: 0 } | ColumnType::Bytes { max: 0 } | ColumnType::ByteArray { bytes: 0 } => {
-                    return invalid(format!("column `{}` has no room; its maximum must be at least 1", column.name));
-                }
-                _ => {}
+            if let Some(problem) = column.ty.problem() {
+                return invalid(format!("column `{}` {problem}", column.name));
             }
             if let Err(problem) = column.default_value() {
                 return invalid(format!("column `{}` has a default that is no value of it: {problem}", column.name));

@@ -211,7 +211,9 @@ impl Value {
             // A variant of an enum, as a column of a key has it.
             Value::Record { name, fields } if fields.is_empty() => PartitionValue::Bytes(name.as_bytes().to_vec()),
             Value::Option(value) => return value.as_ref()?.partition_value(),
-            Value::Tuple(_) | Value::List(_) | Value::Record { .. } => return None,
+            // `Vec<u8>` and `[u8; N]` are lists in procedures.
+            Value::List(_) => PartitionValue::Bytes(Raw::of_bytes(self).ok()?.to_vec()),
+            Value::Tuple(_) | Value::Record { .. } => return None,
         })
     }
 

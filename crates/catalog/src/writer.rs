@@ -99,12 +99,30 @@ impl<'a> RowWriter<'a> {
     /// Long text only: at the memory limit.
     ///
     /// # Panics
-    /// If the column is immutable and the row is not new. Derived tables have no such setter.
+    /// If the column is immutable and the row is not new. Derived tables have no such setter. Also if an implementation
+    /// of [`Column`] by hand stores what is no value of its type.
     #[inline(always)]
     pub fn set<C: Column>(&mut self, place: &ColumnLocation, value: C::Set<'_>) -> Result<(), OutOfMemory> {
         let block = self.touch(place);
         // SAFETY: rules 1 and 2.
-        unsafe { C::Stored::write(C::store(value), block, place, self.out_of_line_values) }
+        unsafe { C::Stored::write(C::store(value), block, place, self.out_of_line_values)? };
+        if !C::IS_EXACT {
+            self.check::<C>(place);
+        }
+        Ok(())
+    }
+
+    /// Refuses a value just set that the column's type does not have: a log with it could not be read.
+    fn check<C: Column>(&self, place: &ColumnLocation) {
+        // SAFETY: as in `as_row`.
+        let row = unsafe { RowRef::from_raw(self.row) };
+        let is_value = || C::TYPE.rules(|rules| rules.is_valid(row.raw(place, C::TYPE.form())));
+        assert!(
+            row.is_null(place) || is_value(),
+            "`Column::store` of `{}` gave bytes that are no value of type {}",
+            std::any::type_name::<C>(),
+            C::TYPE
+        );
     }
 
     /// Sets a nullable column to NULL, whatever its type.

@@ -7,8 +7,8 @@ mod shared;
 
 use seriatim_catalog::{
     Bytes, Column, ColumnDef, ColumnId, ColumnLocation, ColumnSet, ColumnType, Date, DateTime, Decimal, IndexId,
-    IndexSpec, Interval, Key, KeyCodec, Layout, Numeric, Organization, OutOfMemory, Reverse, Table, TableDef, TableKey,
-    Text, Time, Timestamp, Uuid, Value, desc, kind,
+    IndexSpec, Interval, Key, KeyCodec, Layout, Numeric, Organization, OutOfMemory, Reverse, StoredRef, StoredSet,
+    Table, TableDef, TableKey, Text, Time, Timestamp, Uuid, Value, desc, kind,
 };
 use seriatim_macros::{Column, Table};
 use shared::Block;
@@ -498,4 +498,51 @@ fn a_value_that_is_no_variant_is_refused_by_name() {
         error.to_string(),
         "column `size`: the value \"Tiny\" does not fit; it must be a value of type enum(Small = 1, Large = 300)"
     );
+}
+
+/// A column by hand, of another type than what it stores. Its values are not all of that type.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Deadline(Option<i32>);
+
+impl Column for Deadline {
+    const TYPE: ColumnType = ColumnType::Date;
+    type Stored = i32;
+    type Ref<'t> = Deadline;
+    type Set<'a> = Deadline;
+    fn load(days: StoredRef<'_, Self>) -> Self::Ref<'_> {
+        Deadline(Some(days))
+    }
+    fn store(value: Self::Set<'_>) -> StoredSet<'_, Self> {
+        value.0.unwrap_or(i32::MAX)
+    }
+    fn owned(value: Deadline) -> Deadline {
+        value
+    }
+    fn lend(&self) -> Deadline {
+        *self
+    }
+}
+
+#[derive(Table, Clone, Debug, PartialEq)]
+#[table(key(id), crate = "seriatim_catalog")]
+struct Task {
+    id: u8,
+    due: Deadline,
+    before: Option<Deadline>,
+}
+
+#[test]
+fn a_column_by_hand_stores_no_value_that_its_type_does_not_have() {
+    let insert = |due, before| {
+        let mut block = Block::new(&Layout::new(&Task::definition().columns));
+        let task = Task { id: 1, due: Deadline(due), before };
+        block.insert(&task);
+        block.typed::<Task>().to_owned() == task
+    };
+    assert!(insert(Some(0), None) && insert(Some(-1), Some(Deadline(Some(1)))));
+    for (due, before) in [(None, None), (Some(0), Some(Deadline(None)))] {
+        let panic = std::panic::catch_unwind(|| insert(due, before)).expect_err("no recovery could read it");
+        let says = panic.downcast_ref::<String>().expect("a message");
+        assert!(says.contains("::Deadline") && says.ends_with(" gave bytes that are no value of type date"), "{says}");
+    }
 }

@@ -330,3 +330,9 @@ fn a_range_over_first_columns_takes_in_all_that_follow_an_included_bound() {
     ranges(KeyClass::Word16, |first, second| (first, u64::from(second), second));
     ranges(KeyClass::Bytes, |first, second| (first, Bytes::<2>::new(&[second]).expect("one fits two")));
 }
+
+#[test]
+fn descending_columns_wider_than_two_words_are_no_number() {
+    assert_eq!([Reverse(Numeric::from(7)).bits(), Reverse(Some(7u128)).bits()], [0, 0]);
+    assert_eq!(Reverse(7u128).bits(), !7);
+}

@@ -128,17 +128,19 @@ impl TableSet {
     #[inline(always)]
     fn suffix_at(&self, run: Run, at: usize) -> u128 {
         // SAFETY: as in `key_at`.
-        let row = unsafe { RowRef::from_raw(self.cluster.row(run, at)) };
-        self.primary.codec.encode_rest(row, self.cluster.columns.into())
+        let cluster = &*self.cluster;
+        let row = unsafe { RowRef::from_raw(cluster.row(run, at)) };
+        self.primary.codec.encode_rest(row, cluster.columns.into())
     }
 
     /// The position of the row with this key in the run of its prefix, or the position where it would be inserted.
     #[inline]
     fn search(&self, run: Run, key: u128) -> Result<usize, usize> {
-        let key = key & self.cluster.suffix;
-        match self.cluster.word {
+        let cluster = &*self.cluster;
+        let key = key & cluster.suffix;
+        match cluster.word {
             // SAFETY: as in `key_at`.
-            Some(word) => search(run.len(), key as u64, |at| unsafe { word.load(self.cluster.row(run, at)) }),
+            Some(word) => search(run.len(), key as u64, |at| unsafe { word.load(cluster.row(run, at)) }),
             None => search(run.len(), key, |at| self.suffix_at(run, at)),
         }
     }
@@ -464,7 +466,7 @@ impl TxCore {
     /// The first run of a scan of the records with keys from `low` to `high`.
     #[cold]
     fn find_run(&self, set: &TableSet, low: u128, high: u128, direction: Direction) -> Result<Option<Located>, Abort> {
-        let table = &set.primary;
+        let table = &*set.primary;
         let mut state = self.scans.borrow_mut().pop().unwrap_or_default();
         state.restart();
         state.transient = true;
@@ -504,7 +506,7 @@ impl TxCore {
     /// The transaction's own copy of a located run, with room for `rows` rows, to be changed as `change` says.
     fn own_run(&self, set: &TableSet, located: Located, rows: usize, change: Change) -> Result<Run, Abort> {
         let Located { key, run } = located;
-        let (open, cluster) = (&self.open_run, &set.cluster);
+        let (open, cluster) = (&self.open_run, &*set.cluster);
         open.left.set(0);
         open.next.set(open.end.get());
         if open.is(run) {
@@ -528,7 +530,7 @@ impl TxCore {
         {
             return Ok(run);
         }
-        let (table, encoded) = (&set.primary, cluster.key(key));
+        let (table, encoded) = (&*set.primary, cluster.key(key));
         let updating = operate(self, |worker| worker.update(table, encoded, ColumnUse::ALL))?;
         self.note(table, encoded, ColumnSet::ALL);
         let Some(updating) = updating else { return Err(self.torn()) };
@@ -585,7 +587,7 @@ impl TxCore {
 
     /// Inserts a run as a new record. The record must not exist. Returns the transaction's row version of it, if known.
     fn insert_run(&self, set: &TableSet, key: u128, run: Run) -> Result<Option<RowPtr>, Abort> {
-        let (table, encoded) = (&set.primary, set.cluster.key(key));
+        let (table, encoded) = (&*set.primary, set.cluster.key(key));
         let staged = operate(self, |worker| worker.stage(table))?;
         // SAFETY: the staged row is ours, and holds the address of a run.
         unsafe { staged.row.cast::<u64>().write_unaligned(run.address()) };
@@ -606,9 +608,10 @@ impl TxCore {
             return None;
         }
         let run = self.open_run.appending(set, bits(key))?;
-        let place = set.cluster.row(run, run.len());
+        let cluster = &*set.cluster;
+        let place = cluster.row(run, run.len());
         // SAFETY: the run is ours and has room for a row more.
-        unsafe { place.write_bytes(0, set.cluster.row_bytes()) };
+        unsafe { place.write_bytes(0, cluster.row_bytes()) };
         Some(place)
     }
 
@@ -633,7 +636,7 @@ impl TxCore {
         row: *const u8,
         exists: OnExists,
     ) -> Result<bool, Abort> {
-        let (cluster, key) = (&set.cluster, bits(encoded));
+        let (cluster, key) = (&*set.cluster, bits(encoded));
         let row_bytes = cluster.row_bytes();
         let Some(located) = self.locate(set, key)? else {
             let run = self.new_run(cluster, self.open_run.room_behind(set, 0))?;
@@ -695,7 +698,7 @@ impl TxCore {
     /// has that row alone, so that ascending keys fill their runs. Otherwise it gets the greater half.
     #[cold]
     fn split(&self, set: &TableSet, located: Located, at: usize, row: *const u8) -> Result<*mut u8, Abort> {
-        let (cluster, Located { key, run }) = (&set.cluster, located);
+        let (cluster, Located { key, run }) = (&*set.cluster, located);
         let (row_bytes, rows) = (cluster.row_bytes(), run.len());
         let kept = if at == rows { rows } else { rows / 2 };
         let goes_up = at > kept || kept == rows;
@@ -771,7 +774,7 @@ impl TxCore {
     /// Deletes the row at a key of a clustered table. Returns the deleted row, which is readable until the next
     /// operation.
     pub(crate) fn delete_clustered(&self, set: &TableSet, key: Key<'_>) -> Result<Option<RowPtr>, Abort> {
-        let (cluster, key) = (&set.cluster, bits(key));
+        let (cluster, key) = (&*set.cluster, bits(key));
         let Some(located) = self.locate(set, key)? else { return Ok(None) };
         let Ok(at) = set.search(located.run, key) else { return Ok(None) };
         let (row_bytes, rows) = (cluster.row_bytes(), located.run.len());
@@ -820,7 +823,7 @@ impl TxCore {
     }
 
     fn delete_run(&self, set: &TableSet, key: u128) -> Result<(), Abort> {
-        let (table, encoded) = (&set.primary, set.cluster.key(key));
+        let (table, encoded) = (&*set.primary, set.cluster.key(key));
         self.open_run.forget();
         let deleted = operate(self, |worker| worker.delete(table, encoded))?;
         self.note(table, encoded, ColumnSet::EMPTY);

@@ -245,7 +245,7 @@ fn first<P: Path>(path: &P, table: &Table, low: &Key<'_>, high: &Key<'_>) -> Res
 /// The row to change, of a table of records whose update with this use of columns changes no index.
 #[inline(always)]
 fn update<P: Path>(path: &P, set: &TableSet, key: Key<'_>, columns: ColumnUse) -> Result<Option<Updating>, Abort> {
-    let (tx, table) = (path.tx(), &set.primary);
+    let (tx, table) = (path.tx(), &*set.primary);
     if P::HOOKS {
         tx.writable()?;
     }

@@ -66,6 +66,15 @@ mod flag {
     pub(super) const EXTENDED: u32 = 64;
 }
 
+/// How the rows of a table are stored.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Rows {
+    /// Each is a record.
+    Records,
+    /// Those of a record are a run.
+    Runs,
+}
+
 /// A part of a table that can be replaced by another.
 pub struct Current<T>(AtomicPtr<T>);
 
@@ -347,10 +356,14 @@ impl TableSet {
         !self.has(flag::CLUSTERED | flag::CHANGING | flag::GONE)
     }
 
-    /// As [`TableSet::is_plain`]; also, the writer of a row writes all of it.
+    /// How rows are stored, if the writer of a row writes all of it, and operations are admitted.
     #[inline(always)]
-    pub(crate) fn takes_rows_as_written(&self) -> bool {
-        !self.has(flag::CLUSTERED | flag::CHANGING | flag::GONE | flag::EXTENDED)
+    pub(crate) fn rows_as_written(&self) -> Option<Rows> {
+        match self.flags.load(Ordering::Relaxed) & (flag::CLUSTERED | flag::CHANGING | flag::GONE | flag::EXTENDED) {
+            0 => Some(Rows::Records),
+            flag::CLUSTERED => Some(Rows::Runs),
+            _ => None,
+        }
     }
 
     /// Whether an update with this use of columns changes no index, and [`TableSet::is_plain`].

@@ -11,6 +11,7 @@
 //! are.
 
 pub mod allocation;
+mod catalogue;
 mod checkpoint;
 mod directory;
 mod entries;
@@ -44,6 +45,7 @@ pub const TARGETS: &[Target] = &[
     Target { name: "entries", run: entries::run, seeds: entries::seeds },
     Target { name: "segments", run: segments::run, seeds: segments::seeds },
     Target { name: "manifest", run: manifest::run, seeds: manifest::seeds },
+    Target { name: "catalogue", run: catalogue::run, seeds: catalogue::seeds },
     Target { name: "checkpoint", run: checkpoint::run, seeds: checkpoint::seeds },
     Target { name: "messages", run: messages::run, seeds: messages::seeds },
     Target { name: "runs", run: runs::run, seeds: runs::seeds },

@@ -17,7 +17,7 @@ pub(crate) fn run(data: &[u8]) {
     let test_table = &test_tables[usize::from(input.u8()) % test_tables.len()];
     let kind = input.u8() % KINDS;
     // A row of zeros, texts and what formatting values needs.
-    allocation::within(16 * data.len() + (4 << 10), || match kind {
+    allocation::within(16 * data.len() + (8 << 10), || match kind {
         0 => row(test_table, input.0),
         1 => change(
             test_table,

@@ -91,6 +91,11 @@ fn manifests_from_anywhere_are_refused_or_can_be_written_again() {
 }
 
 #[test]
+fn rows_of_the_catalogue_from_anywhere_are_refused_or_mean_one_thing() {
+    replay("catalogue");
+}
+
+#[test]
 fn checkpoints_from_anywhere_are_refused_or_loaded() {
     replay("checkpoint");
 }

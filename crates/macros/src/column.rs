@@ -120,6 +120,7 @@ fn around(input: &DeriveInput, fields: &Fields, attributes: &Attributes) -> Toke
         #[automatically_derived]
         impl #catalog::Column for #name {
             const TYPE: #catalog::ColumnType = <#inner as #catalog::Column>::TYPE;
+            const IS_EXACT: bool = <#inner as #catalog::Column>::IS_EXACT;
             type Stored = <#inner as #catalog::Column>::Stored;
             #access
         }
@@ -266,6 +267,7 @@ fn variants(input: &DeriveInput, data: &DataEnum, attributes: &Attributes) -> Re
                     const { &[#(#catalog::Variant::new(#name::#all as i128, #names)),*] },
                 ),
             };
+            const IS_EXACT: bool = true;
             type Stored = u16;
             type Ref<'t> = Self;
             type Set<'a> = Self;

@@ -37,6 +37,9 @@ pub const TABLE: TableId = TableId((1 << 14) - 1);
 /// The layout of its rows. All ids of other layouts are below it.
 pub const LAYOUT: LayoutId = LayoutId(TABLE.0);
 
+/// Places among the tables are below this. Each new table has one more than the last.
+const POSITION_END: u64 = 1 << 63;
+
 const OF_TABLE: u8 = 0;
 const OF_COLUMN: u8 = 1;
 const OF_INDEX: u8 = 2;
@@ -109,23 +112,30 @@ pub fn definition() -> TableDef {
 impl TableEntry {
     /// The rows that say all of a table, with these layouts.
     pub fn rows(&self, layouts: &[LayoutEntry]) -> Vec<Row> {
-        let mut table = mirror::Table::from(self);
-        let (columns, indexes) = (table.columns.take().unwrap_or_default(), table.indexes.take().unwrap_or_default());
-        let row = |kind, number, body: Result<String, serde_json::Error>| {
-            // They have only strings, numbers, and lists of these, all of which JSON can represent.
-            Row { key: (self.id.0, kind, number), body: body.expect("plain data") }
-        };
-        let mut rows = vec![row(OF_TABLE, 0, serde_json::to_string(&table))];
-        rows.extend((0..).zip(&columns).map(|(at, column)| row(OF_COLUMN, at, serde_json::to_string(column))));
-        rows.extend((0..).zip(&indexes).map(|(at, index)| row(OF_INDEX, at, serde_json::to_string(index))));
+        let (first, columns, indexes) = self.parts();
+        let mut rows = vec![first];
+        rows.extend((0..).zip(&columns).map(|(at, column)| self.row_of(OF_COLUMN, at, column)));
+        rows.extend((0..).zip(&indexes).map(|(at, index)| self.row_of(OF_INDEX, at, index)));
         let own = layouts.iter().filter(|layout| layout.table == self.id);
-        rows.extend(own.map(|layout| row(OF_LAYOUT, layout.id.0, Ok("{}".to_owned()))));
+        rows.extend(own.map(|layout| Row { key: (self.id.0, OF_LAYOUT, layout.id.0), body: "{}".to_owned() }));
         rows
     }
 
     /// The first of its rows, which says whether it is void.
     pub fn row(&self) -> Row {
-        self.rows(&[]).swap_remove(0)
+        self.parts().0
+    }
+
+    /// Its first row, and of what the others are.
+    fn parts(&self) -> (Row, Vec<ColumnDef>, Vec<mirror::Index>) {
+        let mut table = mirror::Table::from(self);
+        let (columns, indexes) = (table.columns.take().unwrap_or_default(), table.indexes.take().unwrap_or_default());
+        (self.row_of(OF_TABLE, 0, &table), columns, indexes)
+    }
+
+    fn row_of(&self, kind: u8, number: u32, body: &impl serde::Serialize) -> Row {
+        // They have only strings, numbers, and lists of these, all of which JSON can represent.
+        Row { key: (self.id.0, kind, number), body: serde_json::to_string(body).expect("plain data") }
     }
 }
 
@@ -181,6 +191,12 @@ impl Catalogue {
             if table.indexes.len() != definition.indexes.len() {
                 let (ids, indexes) = (table.indexes.len(), definition.indexes.len());
                 return Err(format!("table `{name}` has {indexes} indexes and {ids} ids for them"));
+            }
+            if table.position >= POSITION_END {
+                return Err(format!(
+                    "table `{name}` has the place {}; places are below {POSITION_END}",
+                    table.position
+                ));
             }
             for id in std::iter::once(table.id).chain(table.indexes.iter().copied()) {
                 if !ids.insert(id) || id >= TABLE {

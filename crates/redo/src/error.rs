@@ -84,7 +84,9 @@ impl LogError {
 
     /// A [`LogError::Corrupt`].
     pub fn corrupt(file: &Path, offset: u64, problem: impl Into<String>, advice: impl Into<String>) -> LogError {
-        LogError::Corrupt { file: file.to_owned(), offset, problem: problem.into(), advice: advice.into() }
+        // Names that a file has may have line breaks, and a message is one line.
+        let problem = problem.into().replace(char::is_control, "\u{FFFD}");
+        LogError::Corrupt { file: file.to_owned(), offset, problem, advice: advice.into() }
     }
 }
 

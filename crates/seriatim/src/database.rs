@@ -106,8 +106,9 @@ impl Database {
     ///
     /// # Errors
     /// The declaration contradicts itself, the name is taken, or there is no memory. [`SchemaError::Storage`] if the
-    /// table could not be written to disk: it does not exist then. If the write could not be undone for certain, no
-    /// transaction commits until the database is opened again.
+    /// table is not durable. If the disk became full or fell behind while it was written, the table exists, and is
+    /// durable when there is space. Otherwise it does not exist. If the log stopped meanwhile, the next opening may find
+    /// it.
     pub fn create<T: Table>(&self) -> Result<Handle<T>, SchemaError> {
         self.engine.create(T::definition()).map(Handle::new)
     }
@@ -122,8 +123,8 @@ impl Database {
     ///
     /// # Errors
     /// There is no such table. It has another definition: the error says what [`Database::migrate`] would change, or
-    /// which difference needs an explicit [`Database::migration`]. A conversion fails as [`Database::create`] does,
-    /// and then leaves the table unchanged.
+    /// which difference needs an explicit [`Database::migration`]. A conversion fails as [`Database::create`] does. It
+    /// leaves the table unchanged then, unless the disk became full just before its end.
     pub fn table<T: Table>(&self) -> Result<Handle<T>, SchemaError> {
         self.open_declared::<T>().map(Handle::new)
     }

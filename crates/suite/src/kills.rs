@@ -3,7 +3,8 @@
 //! The child reports each acknowledged transaction through a pipe, which outlives it. The parent, which killed
 //! it, opens the directory and checks it. Every reported transaction is there, and each thread's transactions are there
 //! without a gap. The sum of all balances is unchanged. A clustered table has the last transactions of each thread, and
-//! indexes agree with tables. Then the next child continues in the same directory. A kill loses the memory of the
+//! indexes agree with tables. Every second child has that table converted, and back, before it works. Each reported new
+//! table is there with its row. Then the next child continues in the same directory. A kill loses the memory of the
 //! process and nothing that it wrote: [`crate::power`] tests what power cuts lose.
 //!
 //! Another load calls chopped procedures ([`Load::Calls`]): acknowledged calls are there whole, and no call is
@@ -22,8 +23,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{RecvTimeoutError, sync_channel};
 use std::time::Duration;
 
+use seriatim::catalog::{ColumnDef, ColumnType, TableDef, Value};
 use seriatim::htm::{Emulation, HtmMode};
-use seriatim::{Builder, Database, Durability, OpenError, Rng, Table, Tx, available_protocols, protocols, thread};
+use seriatim::{
+    Builder, Database, Durability, OpenError, Rng, SchemaError, Table, Tx, available_protocols, protocols, thread,
+};
 
 use crate::{Setting, patience, said};
 
@@ -58,6 +62,28 @@ struct Line {
     account: u32,
     /// No other of the thread follows.
     is_last: bool,
+}
+
+/// The same, declared so that the table is converted.
+#[derive(Table)]
+#[table(name = "line", key(thread, number), index(name = "by_account", columns(account)))]
+struct LooseLine {
+    thread: u32,
+    number: u64,
+    account: u32,
+    is_last: bool,
+}
+
+/// The number of the thread that creates tables.
+const CREATOR: u32 = 99;
+
+/// Most tables that it creates in a directory.
+const CREATED_MAX: u64 = 400;
+
+/// One of these tables.
+fn created(number: u64) -> TableDef {
+    let table = TableDef::builder(format!("created{number}")).column(ColumnDef::new("id", ColumnType::U64));
+    table.key(["id"]).finish().expect("a sound declaration")
 }
 
 /// More than a run has room for in these builds.
@@ -263,6 +289,8 @@ fn remove(directory: &Path) {
 #[derive(Debug, Default)]
 struct Transfers {
     acknowledged: BTreeMap<u32, u64>,
+    /// How many tables must have been created.
+    created: u64,
 }
 
 /// When a child is killed.
@@ -291,9 +319,11 @@ fn cycle(mut command: Command, moment: Moment, oracle: &mut dyn Oracle) -> Resul
         let (mut told, mut line) = (Vec::new(), String::new());
         // A line without an end was cut off.
         while lines.read_line(&mut line).is_ok_and(|bytes| bytes > 0) && line.ends_with('\n') {
+            if !line.starts_with(&format!("{CREATOR} ")) {
+                // Once is enough, and the receiver may be gone.
+                let _ = first.try_send(());
+            }
             told.push(std::mem::take(&mut line));
-            // Once is enough, and the receiver may be gone.
-            let _ = first.try_send(());
         }
         told
     });
@@ -328,7 +358,7 @@ fn cycle(mut command: Command, moment: Moment, oracle: &mut dyn Oracle) -> Resul
 
 impl Oracle for Transfers {
     fn told(&mut self, thread: u32, number: u64) {
-        let known = self.acknowledged.entry(thread).or_default();
+        let known = if thread == CREATOR { &mut self.created } else { self.acknowledged.entry(thread).or_default() };
         *known = number.max(*known);
     }
 
@@ -408,9 +438,55 @@ fn verify(directory: &Path, protocol: &str, oracle: &mut Transfers) -> Result<u6
     }
     db.check_structure()?;
     db.check_indexes()?;
+    oracle.created = tables_created(&db, oracle.created)?;
     // The reported numbers stay.
     oracle.acknowledged = numbers.into_iter().map(|(thread, numbers)| (thread, numbers.len() as u64)).collect();
     Ok(all)
+}
+
+/// How many of the tables are there that a child created one after the other; at least `told`. All up to that number
+/// have their row, and one more may have.
+fn tables_created(db: &Database, told: u64) -> Result<u64, String> {
+    let names = db.table_names();
+    let there = names.iter().filter(|name| name.starts_with("created")).count() as u64;
+    if there < told {
+        return Err(format!("{told} tables were reported as created, {there} are there"));
+    }
+    let mut session = db.session();
+    for number in 1..=there {
+        let table = db.open_dyn(&created(number).name).map_err(said)?;
+        let row = session.snapshot(|tx| Ok(tx.get_dyn(&table, &[Value::from(number)])?.is_some())).map_err(said)?;
+        if number <= told && !row.into_value() {
+            return Err(format!("the row of table {number} is not there"));
+        }
+    }
+    Ok(told)
+}
+
+/// Creates tables, each with a row.
+fn create_tables(db: &Database, tell: &dyn Fn(u32, u64), stops: &dyn Fn() -> bool) -> Result<(), String> {
+    let mut session = db.session();
+    let mut number = 0;
+    while !stops() {
+        if number == CREATED_MAX {
+            thread::sleep(Duration::from_millis(5));
+            continue;
+        }
+        number += 1;
+        let definition = created(number);
+        let table = match db.declare(definition.clone()) {
+            Err(SchemaError::Exists(_)) => db.open_dyn(&definition.name),
+            table => table,
+        };
+        let (table, row) = (table.map_err(said)?, [Value::from(number)]);
+        let insert = |tx: &Tx| match tx.get_dyn(&table, &row)?.is_some() {
+            true => Ok(()),
+            false => tx.insert_dyn(&table, &row),
+        };
+        session.transact(insert).map_err(said)?;
+        tell(CREATOR, number);
+    }
+    Ok(())
 }
 
 /// The code of a child until it is killed, by the arguments that [`run`] gives it.
@@ -439,29 +515,30 @@ pub fn child(arguments: &[&str]) -> Result<(), String> {
         });
     }
     let builder = builder(protocol).workers(8).retry(patience()).path(directory).durability(mode);
-    let (builder, readers) = match load {
-        Load::Snapshots => (snapshots::configure(builder), 1),
-        Load::Migrations => (builder, 1),
-        _ => (builder, 0),
-    };
-    let migrates = load == Load::Migrations;
+    let is_read = load == Load::Snapshots;
+    let builder = if is_read { snapshots::configure(builder) } else { builder };
     let db = builder.segment_bytes(256 << 10).checkpoint_bytes(None).open().map_err(said)?;
+    if !is_read && seed.is_multiple_of(2) {
+        let _ = db.table::<LooseLine>().or_else(|_| db.create()).map_err(said)?;
+    }
     let accounts = db.table::<Account>().or_else(|_| db.create()).map_err(said)?;
     let entries = db.table::<Entry>().or_else(|_| db.create()).map_err(said)?;
     let lines = db.table::<Line>().or_else(|_| db.create()).map_err(said)?;
-    let load = |tx: &Tx| {
+    let fill = |tx: &Tx| {
         if tx.get(&accounts, &0)?.is_none() {
             (0..ACCOUNTS).try_for_each(|id| tx.insert(&accounts, &Account { id, balance: BALANCE }))?;
         }
         Ok(())
     };
-    db.session().transact(load).map_err(said)?;
+    db.session().transact(fill).map_err(said)?;
     let work = |thread: u32| -> Result<(), String> {
         if thread == THREADS {
-            if migrates {
-                return migrations::change(&db, seed, stops);
-            }
-            return snapshots::read(&db, tell, stops);
+            // Beside the transfers, a thread reads, changes tables, or creates tables.
+            return match load {
+                Load::Snapshots => snapshots::read(&db, tell, stops),
+                Load::Migrations => migrations::change(&db, seed, stops),
+                _ => create_tables(&db, tell, stops),
+            };
         }
         let mut rng = Rng::from_seed(seed ^ u64::from(thread));
         let mut session = db.session();
@@ -501,7 +578,7 @@ pub fn child(arguments: &[&str]) -> Result<(), String> {
         }
         Ok(())
     };
-    work_until_killed(&db, THREADS + readers, &stop, &work)
+    work_until_killed(&db, THREADS + 1, &stop, &work)
 }
 
 /// Has threads work, and takes checkpoints meanwhile.

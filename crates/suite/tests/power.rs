@@ -309,6 +309,8 @@ fn canary_where_nothing_happened_nothing_was_tested() {
         answers: 1,
         taken_back: 1,
         checkpoints: 1,
+        declared: 1,
+        conversions: 1,
         patches: 1,
         deltas: 1,
         faults: 1,

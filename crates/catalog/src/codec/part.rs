@@ -195,7 +195,7 @@ impl From<f64> for PartitionValue {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{ColumnDef, ColumnType, TableDef, Value, asc, desc};
+    use crate::{ColumnDef, ColumnType, TableDef, Value, Variant, Variants, asc, desc};
 
     /// A key of these columns, of which the second is in question; the first is text, so that keys are byte
     /// strings, or a number.
@@ -230,8 +230,31 @@ mod tests {
                 PartitionValue::Bytes(b"x\x01\0y".to_vec()),
             ),
             (ColumnType::Bytes { max: 9 }, Value::Bytes(vec![0, 255]), PartitionValue::Bytes(vec![0, 255])),
+            (ColumnType::LongBytes, Value::List(vec![7u8.into()]), PartitionValue::Bytes(vec![7])),
+            (ColumnType::ByteArray { bytes: 2 }, Value::List([0u8, 9].map(Value::from).into()), {
+                PartitionValue::Bytes(vec![0, 9])
+            }),
         ];
-        for (ty, value, expected) in values {
+        const VARIANTS: Variants = Variants::declared(&[Variant::new(1, "One"), Variant::new(300, "Many")]);
+        let others = [
+            (ColumnType::Enum { variants: VARIANTS }, "Many"),
+            (ColumnType::I128, "-1"),
+            (ColumnType::U128, "1"),
+            (ColumnType::F32, "-1.5"),
+            (ColumnType::Numeric, "-1.50"),
+            (ColumnType::Char, "é"),
+            (ColumnType::Uuid, "67e55044-10b1-426f-9247-bb680e5fe0c8"),
+            (ColumnType::Date, "1969-12-31"),
+            (ColumnType::Time, "23:59"),
+            (ColumnType::DateTime, "2026-11-30T14:00"),
+            (ColumnType::Interval, "P-1M"),
+        ];
+        let others = others.map(|(ty, text)| {
+            let value = ty.parse(text).expect("its own text");
+            let expected = value.partition_value().expect("it is one value");
+            (ty, value, expected)
+        });
+        for (ty, value, expected) in values.into_iter().chain(others) {
             for at in 0..4 {
                 let (first, descending) = ([ColumnType::U16, ColumnType::Text { max: 4 }][at / 2], at % 2 == 1);
                 let codec = codec(first, ty, descending);

@@ -17,7 +17,7 @@
 
 use std::fmt;
 
-use super::{Misfit, Raw, Rules};
+use super::{Misfit, Raw, Rules, without_room};
 use crate::column::by_value;
 use crate::value::into_value;
 use crate::{Stored, Value};
@@ -37,6 +37,10 @@ pub(super) struct Array {
 impl Rules for Array {
     fn name(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "[u8; {}]", self.bytes)
+    }
+
+    fn problem(&self) -> Option<String> {
+        without_room(self.bytes)
     }
 
     fn value(&self, stored: &[u8]) -> Value {

@@ -20,7 +20,7 @@ use std::fmt;
 use std::hash::{Hash, Hasher};
 use std::ops::Deref;
 
-use super::{Misfit, Raw, Rules};
+use super::{Misfit, Raw, Rules, without_room};
 use crate::Value;
 use crate::column::by_reference;
 use crate::value::into_value;
@@ -225,6 +225,10 @@ impl Rules for Octets {
             Some(max) => write!(f, "bytes({max})"),
             None => f.write_str("bytes"),
         }
+    }
+
+    fn problem(&self) -> Option<String> {
+        self.max.and_then(without_room)
     }
 
     fn value(&self, stored: &[u8]) -> Value {

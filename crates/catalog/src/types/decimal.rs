@@ -10,7 +10,7 @@ use super::rules::signed;
 use super::{Misfit, Raw, Rules};
 use crate::column::by_value;
 use crate::value::into_value;
-use crate::{ColumnType, Value};
+use crate::{ColumnType, TableDef, Value};
 
 /// A number with `S` digits after the point (at most 18), within ±9.2 × 10^(18 - S).
 ///
@@ -288,6 +288,11 @@ pub(super) struct Units {
 impl Rules for Units {
     fn name(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "decimal({})", self.scale)
+    }
+
+    fn problem(&self) -> Option<String> {
+        let (scale, most) = (self.scale, TableDef::SCALE_MAX);
+        (scale > most).then(|| format!("has {scale} digits after the point; at most {most} fit"))
     }
 
     fn value(&self, stored: &[u8]) -> Value {

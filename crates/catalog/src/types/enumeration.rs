@@ -32,6 +32,7 @@
 //! # Ok::<(), seriatim_catalog::ParseError>(())
 //! ```
 
+use std::collections::HashMap;
 use std::fmt;
 use std::sync::{Mutex, PoisonError};
 
@@ -56,11 +57,17 @@ impl Variant {
     /// A variant.
     ///
     /// # Panics
-    /// If the discriminant is not from 0 to 65535; in a constant, that is a compile error.
+    /// If the discriminant is not from 0 to 65535, or the name has not 1 to 63 bytes; in a constant, that is a compile
+    /// error.
     pub const fn new(discriminant: i128, name: &'static str) -> Variant {
         let is_one = 0 <= discriminant && discriminant <= u16::MAX as i128;
         assert!(is_one, "the discriminant of a variant in a column is from 0 to 65535");
+        assert!(Variant::is_name(name), "the name of a variant in a column has 1 to 63 bytes");
         Variant { discriminant: discriminant as u16, name }
+    }
+
+    const fn is_name(name: &str) -> bool {
+        !name.is_empty() && name.len() <= TableDef::NAME_MAX
     }
 
     /// What columns store.
@@ -100,20 +107,17 @@ impl Variants {
         if variants.is_empty() {
             return Err("an enum needs at least one variant".to_owned());
         }
-        for (at, (discriminant, name)) in variants.iter().enumerate() {
-            if name.is_empty() || name.len() > TableDef::NAME_MAX {
-                return Err(format!("the name of a variant has 1 to {} bytes, not {}", TableDef::NAME_MAX, name.len()));
-            }
-            if let Some((other, _)) = variants[..at].iter().find(|other| other.0 == *discriminant || other.1 == *name) {
-                return Err(format!("variants {other} and {discriminant} (`{name}`) share a discriminant or a name"));
-            }
+        if let Some((_, name)) = variants.iter().find(|(_, name)| !Variant::is_name(name)) {
+            return Err(format!("the name of a variant has 1 to {} bytes, not {}", TableDef::NAME_MAX, name.len()));
+        }
+        let pairs = || variants.iter().map(|(discriminant, name)| (*discriminant, &**name));
+        if let Some(problem) = sharing(pairs()) {
+            return Err(problem);
         }
         static KNOWN: Mutex<Vec<&[Variant]>> = Mutex::new(Vec::new());
         let mut known = KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
-        let is_same = |other: &&&[Variant]| {
-            let pairs = other.iter().map(|variant| (variant.discriminant, variant.name));
-            pairs.eq(variants.iter().map(|(discriminant, name)| (*discriminant, &**name)))
-        };
+        let is_same =
+            |other: &&&[Variant]| other.iter().map(|variant| (variant.discriminant, variant.name)).eq(pairs());
         if let Some(same) = known.iter().find(is_same) {
             return Ok(Variants(same));
         }
@@ -137,6 +141,18 @@ impl Variants {
     pub fn discriminant(self, name: &str) -> Option<u16> {
         self.0.iter().find(|variant| variant.name == name).map(|variant| variant.discriminant)
     }
+}
+
+/// Two variants that share a discriminant or a name, in words.
+fn sharing<'v>(variants: impl Iterator<Item = (u16, &'v str)>) -> Option<String> {
+    let (mut by_discriminant, mut by_name) = (HashMap::new(), HashMap::new());
+    for (discriminant, name) in variants {
+        let earlier = [by_discriminant.insert(discriminant, discriminant), by_name.insert(name, discriminant)];
+        if let Some(other) = earlier.into_iter().flatten().next() {
+            return Some(format!("variants {other} and {discriminant} (`{name}`) share a discriminant or a name"));
+        }
+    }
+    None
 }
 
 /// A list of pairs: discriminant and name.
@@ -177,6 +193,11 @@ impl Rules for Enumeration {
         f.write_str(")")
     }
 
+    fn problem(&self) -> Option<String> {
+        let shared = sharing(self.variants.0.iter().map(|variant| (variant.discriminant, variant.name)));
+        shared.map(|problem| format!("is an enum, and its {problem}"))
+    }
+
     /// As procedures have a variant.
     fn value(&self, stored: &[u8]) -> Value {
         let discriminant = unsigned(stored) as u16;
@@ -210,12 +231,29 @@ impl Rules for Enumeration {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::{ColumnDef, ColumnType};
 
     #[test]
     #[should_panic(expected = "in order of their discriminants")]
     fn variants_out_of_order_are_refused() {
         let out_of_order: &[Variant] = Box::leak(Box::new([Variant::new(1, "b"), Variant::new(0, "a")]));
         let _ = Variants::declared(out_of_order);
+    }
+
+    #[test]
+    #[should_panic(expected = "has 1 to 63 bytes")]
+    fn a_name_that_a_catalogue_cannot_have_is_refused() {
+        let _ = Variant::new(0, "a".repeat(64).leak());
+    }
+
+    #[test]
+    fn variants_that_share_a_name_are_no_type_of_a_column() {
+        let variants = Variants::declared(const { &[Variant::new(0, "a"), Variant::new(1, "a")] });
+        let key = ColumnDef::new("id", ColumnType::U8);
+        let table = TableDef::builder("some").column(key).column(ColumnDef::new("e", ColumnType::Enum { variants }));
+        let error = table.key(["id"]).finish().expect_err("no program could read this declaration again");
+        let wanted = "column `e` is an enum, and its variants 0 and 1 (`a`) share a discriminant or a name";
+        assert!(error.to_string().ends_with(wanted), "{error}");
     }
 
     #[test]

@@ -22,7 +22,7 @@ use std::time::Duration;
 
 use super::scalar::scalar;
 use super::timestamp::MICROSECONDS_PER_DAY;
-use crate::{KeyWriter, Overflow};
+use crate::{DecimalError, KeyWriter, Overflow};
 
 /// An interval. Months and days are apart from the time, because they differ in length. Compared with a month as 30
 /// days and a day as 24 hours, so that intervals of different parts can be equal, and are one key. Displayed as ISO
@@ -193,21 +193,26 @@ fn parse(text: &str) -> Result<Interval, IntervalError> {
             let unit = rest.find(|c: char| c.is_ascii_alphabetic()).ok_or(IntervalError::Syntax)?;
             let (number, after) = rest.split_at(unit);
             // Of seconds, six digits after the point.
-            let millionths = super::decimal::parse(number, 6).map_err(|_| IntervalError::Syntax)?;
-            let whole = || match millionths % 1_000_000 {
-                0 => Ok(millionths / 1_000_000),
-                _ => Err(IntervalError::Syntax),
-            };
-            match (is_time, &after[..1]) {
-                (false, "Y") => months += whole()? * 12,
-                (false, "M") => months += whole()?,
-                (false, "W") => days += whole()? * 7,
-                (false, "D") => days += whole()?,
-                (true, "H") => microseconds += whole()? * 3_600_000_000,
-                (true, "M") => microseconds += whole()? * 60_000_000,
-                (true, "S") => microseconds += millionths,
+            let millionths = super::decimal::parse(number, 6).map_err(|error| match error {
+                DecimalError::Overflow => IntervalError::Overflow,
+                DecimalError::Syntax | DecimalError::TooPrecise { .. } => IntervalError::Syntax,
+            })?;
+            let (sum, factor) = match (is_time, &after[..1]) {
+                (false, "Y") => (&mut months, 12),
+                (false, "M") => (&mut months, 1),
+                (false, "W") => (&mut days, 7),
+                (false, "D") => (&mut days, 1),
+                (true, "H") => (&mut microseconds, 3_600_000_000),
+                (true, "M") => (&mut microseconds, 60_000_000),
+                (true, "S") => (&mut microseconds, 1_000_000),
                 _ => return Err(IntervalError::Syntax),
+            };
+            // Only seconds have digits after the point.
+            if millionths % 1_000_000 != 0 && &after[..1] != "S" {
+                return Err(IntervalError::Syntax);
             }
+            let more = millionths.checked_mul(factor).ok_or(Overflow)? / 1_000_000;
+            *sum = sum.checked_add(more).ok_or(Overflow)?;
             rest = &after[1..];
         }
     }
@@ -288,7 +293,12 @@ mod tests {
         {
             assert_eq!(text.parse::<Interval>(), Err(IntervalError::Syntax), "{text}");
         }
-        assert_eq!("P2147483648D".parse::<Interval>(), Err(IntervalError::Overflow));
+        let wide = "9".repeat(32);
+        for text in ["P2147483648D", &format!("P{wide}Y"), &format!("PT{wide}H"), &format!("PT{wide}{wide}S")] {
+            assert_eq!(text.parse::<Interval>(), Err(IntervalError::Overflow), "{text}");
+        }
+        let sum = format!("PT{}", format!("{wide}S").repeat(3));
+        assert_eq!(sum.parse::<Interval>(), Err(IntervalError::Overflow), "each addend is in the range of the sum");
         assert_eq!("P1W".parse::<Interval>(), Ok(Interval { days: 7, ..Interval::ZERO }));
     }
 }

@@ -29,7 +29,7 @@ mod uuid;
 use std::fmt;
 
 pub use self::rules::ParseError;
-pub(crate) use self::rules::{Misfit, Raw, Rules, named};
+pub(crate) use self::rules::{Misfit, Raw, Rules, named, without_room};
 use crate::layout::length_bytes;
 
 macro_rules! column_types {

@@ -13,6 +13,11 @@ pub(crate) trait Rules {
     /// Writes the type's name, as messages have it.
     fn name(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result;
 
+    /// Why no column can have the type with these parameters, if so: what such a column "has" or "is".
+    fn problem(&self) -> Option<String> {
+        None
+    }
+
     /// The value that these stored bytes are.
     fn value(&self, stored: &[u8]) -> Value;
 
@@ -137,6 +142,11 @@ pub(crate) fn signed(stored: &[u8]) -> i128 {
     (unsigned(stored) as i128).unbounded_shl(unused) >> unused.min(127)
 }
 
+/// The problem of a type whose values have no room.
+pub(crate) fn without_room(max: u16) -> Option<String> {
+    (max == 0).then(|| "has no room; its maximum must be at least 1".to_owned())
+}
+
 /// Rules whose values are shown by what `$shown` writes of them.
 macro_rules! named {
     ($name:literal) => {
@@ -148,6 +158,11 @@ macro_rules! named {
 pub(crate) use named;
 
 impl ColumnType {
+    /// Why no column can have the type with its parameters, if so.
+    pub(crate) fn problem(self) -> Option<String> {
+        self.rules(|rules| rules.problem())
+    }
+
     /// Appends the key bytes of stored bytes.
     pub(crate) fn write_key(self, stored: &[u8], key: &mut KeyWriter) {
         match self.form() {

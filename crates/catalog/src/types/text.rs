@@ -7,7 +7,7 @@ use std::hash::{Hash, Hasher};
 use std::ops::Deref;
 
 use super::bytes::copy;
-use super::{Misfit, Raw, Rules};
+use super::{Misfit, Raw, Rules, without_room};
 use crate::column::by_reference;
 use crate::value::into_value;
 use crate::{Bytes, TooLong, Value};
@@ -209,6 +209,10 @@ impl Rules for Utf8 {
             Some(max) => write!(f, "text({max})"),
             None => f.write_str("text"),
         }
+    }
+
+    fn problem(&self) -> Option<String> {
+        self.max.and_then(without_room)
     }
 
     fn value(&self, stored: &[u8]) -> Value {

@@ -14,7 +14,7 @@ use crate::operations::{Operations as _, Path, count, enter, operate};
 use crate::procedure::watch;
 use crate::runtime::DynRow;
 use crate::scan::Target;
-use crate::table::TableSet;
+use crate::table::{Rows, TableSet};
 
 use super::{Position, TxCore};
 
@@ -120,7 +120,6 @@ impl TxCore {
 
     /// The values of the columns that the writer of a row does not know: those of the row that it replaces, or else
     /// the defaults.
-    #[cold]
     fn extension(&self, set: &TableSet, key: Key<'_>, exists: OnExists) -> Result<Vec<(usize, Value)>, Abort> {
         let definition = &*set.definition;
         let before = match exists {
@@ -398,9 +397,28 @@ pub(crate) fn insert<P: Path>(
     is_whole: bool,
 ) -> Result<bool, Abort> {
     let _call = enter(path, set)?;
-    if set.takes_rows_as_written() {
-        return insert_record(path, set, key, encode, exists);
+    match set.rows_as_written() {
+        Some(Rows::Records) => insert_record(path, set, key, encode, exists),
+        Some(Rows::Runs) => insert_in_run(path, set, key, encode, exists),
+        None => {
+            let mut encode = Some(encode);
+            let mut encode = |writer: &mut RowWriter<'_>| encode.take().map_or(Ok(()), |encode| encode(writer));
+            insert_extended(path, set, key, &mut encode, exists, is_whole)
+        }
     }
+}
+
+/// As [`insert`], of a table whose rows have columns that `encode` may not know, or that does not admit operations.
+#[cold]
+#[inline(never)]
+fn insert_extended<P: Path>(
+    path: &P,
+    set: &TableSet,
+    key: Key<'_>,
+    encode: &mut dyn FnMut(&mut RowWriter<'_>) -> Result<(), NotEncoded>,
+    exists: OnExists,
+    is_whole: bool,
+) -> Result<bool, Abort> {
     path.tx().admits(set)?;
     let extension = if is_whole { Vec::new() } else { path.tx().extension(set, key, exists)? };
     let encode = |writer: &mut RowWriter<'_>| {

@@ -84,6 +84,8 @@ fn rows_that_do_not_make_tables_are_refused() {
         .assert_eq(&refused(&|rows| rows[0].body.insert_str(1, "\"columns\":[],")));
     expect!["the row of table 4 says that it is table 5"]
         .assert_eq(&refused(&|rows| rows[0].body = rows[0].body.replace("\"id\":4", "\"id\":5")));
+    expect!["table `item` has the place 9223372036854775808; places are below 9223372036854775808"]
+        .assert_eq(&refused(&|rows| rows[0].body.insert_str(1, "\"position\":9223372036854775808,")));
     expect!["there are two tables `item`"].assert_eq(&refused(&|rows| rows.extend(self::rows(&entry(6, "item", 1)))));
     // A table that is void leaves its name to another.
     let void = TableEntry { is_void: true, ..entry(6, "item", 0) };

@@ -351,6 +351,13 @@ fn a_manifest_with_a_length_or_number_out_of_bounds_is_refused_by_that_bound() {
 }
 
 #[test]
+fn the_error_of_a_file_with_line_breaks_in_its_names_is_one_line() {
+    let broken = text(&small()).replacen("\"database\"", "\"data\\nbase\"", 1);
+    let error = decode(&sealed(&broken)).expect_err("an unknown field").to_string();
+    assert!(error.contains("unknown field `data\u{FFFD}base`") && !error.contains('\n'), "{error}");
+}
+
+#[test]
 fn a_newer_format_is_refused_by_number() {
     let newer = text(&small()).replacen("\"format\": 4", "\"format\": 7, \"what this program never heard of\": []", 1);
     let error = decode(&sealed(&newer)).expect_err("newer");

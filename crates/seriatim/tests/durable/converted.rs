@@ -1,10 +1,11 @@
 //! Tables whose declared clustering has changed.
 
 use std::collections::BTreeMap;
+use std::io::ErrorKind;
 use std::time::Duration;
 
-use seriatim::{Database, Durability, Handle, SchemaError, Table, Text};
-use seriatim_base::disk::FaultyDisk;
+use seriatim::{Committed, Database, Durability, Handle, SchemaError, Table, Text, TransactError};
+use seriatim_base::disk::{FaultyDisk, Operation, Times};
 
 use crate::accounts::{Account, names, small};
 
@@ -34,7 +35,7 @@ macro_rules! line {
             }
 
             /// Reads the rows by a scan, and by both indexes.
-            fn read(db: &Database, lines: &Handle<$line>) -> Rows {
+            fn try_read(db: &Database, lines: &Handle<$line>) -> Result<Rows, TransactError> {
                 let rows = db.session().snapshot(|tx| {
                     let mut rows = Rows::new();
                     for row in tx.scan(lines, ..) {
@@ -53,7 +54,7 @@ macro_rules! line {
                     assert_eq!(colored, rows.len());
                     Ok(rows)
                 });
-                rows.expect("no conflict").into_value()
+                rows.map(Committed::into_value)
             }
         }
     };
@@ -69,7 +70,10 @@ fn tag(group: u8, number: u16) -> u32 {
 trait Lines: Table<Key = (u8, u16)> + Sized + 'static {
     fn new(group: u8, number: u16, amount: Option<i32>) -> Self;
     fn set_amount(row: &mut Self::Update<'_>, amount: Option<i32>);
-    fn read(db: &Database, lines: &Handle<Self>) -> Rows;
+    fn try_read(db: &Database, lines: &Handle<Self>) -> Result<Rows, TransactError>;
+    fn read(db: &Database, lines: &Handle<Self>) -> Rows {
+        Self::try_read(db, lines).expect("no conflict")
+    }
 }
 
 line!(Loose);
@@ -278,4 +282,46 @@ fn cut<A: Lines, B: Lines>(first: u64) {
 fn a_power_cut_during_a_conversion_leaves_either_with_all_rows() {
     cut::<Loose, Clustered>(1);
     cut::<Clustered, Loose>(2);
+}
+
+#[test]
+fn a_disk_that_fails_or_fills_up_during_a_conversion_leaves_all_rows_to_readers() {
+    for (protocol, fills_up) in names().flat_map(|protocol| [(protocol, false), (protocol, true)]) {
+        let (disk, mut rows) = (FaultyDisk::new(46), Rows::new());
+        let db = small(protocol, &disk).open().expect("a new database opens");
+        let lines = db.create::<Loose>().expect("the table is created");
+        write(&db, &lines, 0..40, &mut rows);
+        db.close().expect("the disk works");
+        drop(lines);
+        let (mut refused, mut read) = (0, 0);
+        for n in 1.. {
+            let disk = disk.fork(n);
+            let db = small(protocol, &disk).open().expect("it recovers");
+            match fills_up {
+                // The segment has room for some pages.
+                true => disk.fail(Operation::Write, n, Times::ForEver, ErrorKind::StorageFull),
+                false => disk.fail(Operation::Sync, n, Times::Once, ErrorKind::Other),
+            }
+            if db.table::<Clustered>().is_ok() {
+                break;
+            }
+            refused += 1;
+            // A protocol without snapshots of the durable epoch may refuse readers.
+            let found = match cluster(&db) {
+                0 => Loose::try_read(&db, &db.table().expect("it is there")),
+                _ => Clustered::try_read(&db, &db.table().expect("it is there")),
+            };
+            if let Ok(found) = found {
+                assert_eq!(found, rows, "{protocol}, operation {n}");
+                read += 1;
+            }
+            disk.heal();
+            disk.crash();
+            drop(db);
+            let db = small(protocol, &disk).open().expect("it recovers");
+            let lines = db.table::<Clustered>().expect("it is converted");
+            assert_eq!(Clustered::read(&db, &lines), rows, "{protocol}, operation {n}");
+        }
+        assert!(refused > 1 && read > 1, "{protocol}: {refused}, {read}");
+    }
 }

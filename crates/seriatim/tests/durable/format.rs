@@ -2,7 +2,7 @@
 //! and files of processes that ended without closing.
 
 use std::collections::BTreeSet;
-use std::io;
+use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use seriatim::catalog::{ColumnDef, ColumnType, TableDef};
 use seriatim::rng::seed;
 use seriatim::{Abort, Builder, Database, Durability, Table};
-use seriatim_base::disk::{Around, Disk, DiskFile, FaultyDisk, Opening};
+use seriatim_base::disk::{Around, Disk, DiskFile, FaultyDisk, Opening, Operation, Times};
 use seriatim_redo::backup;
 use seriatim_redo::batch::{Header, PAGE, Salt};
 
@@ -32,6 +32,15 @@ const FORMAT_3: &str = include_str!("format3.txt");
 #[derive(Table, Clone, Debug, PartialEq)]
 #[table(name = "line", key(group, number), cluster(group), index(name = "by_tag", columns(tag), unique, hash))]
 struct Line {
+    group: u8,
+    number: u16,
+    tag: u32,
+}
+
+/// The same, declared so that the table is converted.
+#[derive(Table)]
+#[table(name = "line", key(group, number), index(name = "by_tag", columns(tag), unique, hash))]
+struct LooseLine {
     group: u8,
     number: u16,
     tag: u32,
@@ -197,6 +206,50 @@ fn is_upgraded_wherever_cut(format: u32) {
             break;
         }
     }
+}
+
+/// The tables that the manifest lists are there below those of the catalogue until all are in the catalogue, however
+/// long that takes, and whatever is done with tables meanwhile.
+#[test]
+#[ignore = "nightly: seconds"]
+fn an_upgrade_on_a_disk_that_fails_or_is_full_goes_on_with_the_next_opening() {
+    let mut left = 0;
+    let failures = [(Operation::Write, ErrorKind::StorageFull), (Operation::Rename, ErrorKind::StorageFull)];
+    let failures = failures.into_iter().chain([(Operation::Rename, ErrorKind::Other)]);
+    for ((operation, kind), n) in failures.flat_map(|failure| (1..40).map(move |n| (failure, n))) {
+        let (disk, case) = (of_format(3), format!("{operation:?} {n}, {kind:?}"));
+        disk.fail(operation, n, Times::ForEver, kind);
+        let opened = two_loggers(&disk).open();
+        disk.heal();
+        let mut names = vec!["line".to_owned(), "account".to_owned(), "late".to_owned()];
+        if let Ok(db) = opened {
+            left += u32::from(manifest_of(&disk).contains("\"inherited\""));
+            (0..4).for_each(|_| db.step());
+            if db.declare(with_index("new")).is_ok() {
+                names.push("new".to_owned());
+            }
+            let _ = db.table::<LooseLine>();
+            let _ = db.checkpoint();
+            if n % 2 == 0 { disk.crash() } else { disk.kill() }
+        }
+        for life in 0..4 {
+            let db = two_loggers(&disk).open().unwrap_or_else(|error| panic!("{case}, {life}: {error}"));
+            assert!(!manifest_of(&disk).contains("\"inherited\""), "{case}, {life}");
+            assert_eq!(db.table_names(), names, "{case}, {life}");
+            assert_eq!(by_id(rows(&db)), accounts_of_old(), "{case}, {life}");
+            let lines = db.table::<Line>().expect("it is converted, if it is not");
+            let found = db.session().snapshot(|tx| tx.scan(&lines, ..).try_count()).expect("no conflict");
+            assert_eq!(found.into_value(), 5, "{case}, {life}");
+            let name = format!("life{life}");
+            db.declare(with_index(name.clone().leak())).expect("there is space");
+            names.push(name);
+            if life % 2 == 0 {
+                db.checkpoint().expect("the disk works");
+            }
+            disk.crash();
+        }
+    }
+    assert!(left > 0, "no opening left the tables in the manifest");
 }
 
 /// The segment with the newest batch, the offset of that batch, and the bytes of the segment.

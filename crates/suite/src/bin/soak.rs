@@ -90,7 +90,8 @@ fn soak(wanted: &Wanted) -> Result<(), String> {
             println!(
                 "{plan:?}, {setting}: {power_cuts} power cuts, {} of them while opening, {} kills, {} closed in \
                  order; {} commits, \
-                 {} answers, {} commits taken back, {} checkpoints, {} failures met",
+                 {} answers, {} commits taken back, {} checkpoints, {} tables declared, \
+                 {} conversions, {} failures met",
                 tally.cuts_opening,
                 tally.kills,
                 tally.closes,
@@ -98,6 +99,8 @@ fn soak(wanted: &Wanted) -> Result<(), String> {
                 tally.answers,
                 tally.taken_back,
                 tally.checkpoints,
+                tally.declared,
+                tally.conversions,
                 tally.faults
             );
         }

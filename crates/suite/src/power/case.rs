@@ -60,6 +60,10 @@ pub struct Tally {
     pub taken_back: u64,
     /// Checkpoints.
     pub checkpoints: u64,
+    /// Tables declared.
+    pub declared: u64,
+    /// Tables whose clustering was changed.
+    pub conversions: u64,
     /// Patches that the last recovery of a case replayed.
     pub patches: u64,
     /// Deltas that it replayed.
@@ -87,6 +91,8 @@ impl AddAssign for Tally {
         self.answers += other.answers;
         self.taken_back += other.taken_back;
         self.checkpoints += other.checkpoints;
+        self.declared += other.declared;
+        self.conversions += other.conversions;
         self.patches += other.patches;
         self.deltas += other.deltas;
         self.faults += other.faults;
@@ -109,6 +115,8 @@ impl Tally {
             ("answer", self.answers),
             ("commit taken back", self.taken_back),
             ("checkpoint", self.checkpoints),
+            ("table declared", self.declared),
+            ("conversion of a table", self.conversions),
             ("patch replayed", self.patches),
             ("delta replayed", self.deltas),
         ];

@@ -16,7 +16,7 @@ use seriatim_base::disk::{FaultyDisk, Operation, Times};
 use super::case::{Plan, Tally};
 use super::model::{Model, Verdict};
 use super::moved::{self, move_amount, set_amount};
-use super::schema::{KINDS, definition};
+use super::schema::{self, KINDS, LINES, definition};
 use super::script::{Author, Op, Runner, Seen};
 use super::verify::{self, Declared, Known};
 
@@ -122,6 +122,9 @@ impl CrashRun<'_> {
             full: false,
             calls: false,
         };
+        if self.rng.percent(30) {
+            self.convert(&mut work)?;
+        }
         self.register(&mut work)?;
         let mut reader = db.session();
         for _ in 0..self.rng.below(ACTIONS_MAX) {
@@ -214,6 +217,7 @@ impl CrashRun<'_> {
             82..89 => self.poll(work),
             89..91 => self.wait(work),
             91..94 => self.snapshot(&mut sessions[lane], lane, work),
+            94..96 if self.rng.percent(40) => self.convert(work),
             94..96 => self.declare(work),
             96..97 => self.flush(work),
             _ => self.checkpoint(work),
@@ -652,6 +656,7 @@ impl CrashRun<'_> {
             Ok(handle) => {
                 self.known.tables[table] = Declared::Yes(handle.number());
                 work.tables[table] = Some(handle);
+                self.tally.declared += 1;
                 self.register(work)
             }
             Err(SchemaError::Storage(error)) if is_explained(&error) && (work.faulted || !self.process.is_alive()) => {
@@ -672,6 +677,30 @@ impl CrashRun<'_> {
             }
             Err(error) => Err(format!("table {} is not declared: {error}", KINDS[table].name)),
         }
+    }
+
+    /// Has the clustered table stored in the other way, if it is there and nothing uses it.
+    fn convert(&mut self, work: &mut Work<'_>) -> Result<(), String> {
+        let Some(was) = self.known.tables[LINES].number().filter(|_| work.parked.is_empty()) else { return Ok(()) };
+        let Some(handle) = work.tables[LINES].take() else { return Ok(()) };
+        let is_clustered = handle.definition().is_clustered();
+        drop(handle);
+        let converted = schema::convert(&self.db, !is_clustered);
+        let now = self.db.open_dyn(KINDS[LINES].name).map_err(|error| error.to_string())?;
+        self.known.tables[LINES] = match converted {
+            Ok(()) if now.number() == was => return Err("a table that nobody used was not converted".to_owned()),
+            Ok(()) => {
+                self.tally.conversions += 1;
+                Declared::Yes(now.number())
+            }
+            Err(SchemaError::Storage(error)) if is_explained(&error) && (work.faulted || !self.process.is_alive()) => {
+                self.count_fault();
+                Declared::Either(was)
+            }
+            Err(error) => return Err(format!("a table is not converted: {error}")),
+        };
+        work.tables[LINES] = Some(now);
+        Ok(())
     }
 
     /// The disk has reported that all commits until now are durable.

@@ -4,6 +4,7 @@ use std::sync::LazyLock;
 
 use seriatim::catalog::{ColumnDef, ColumnType, Organization, TableDef, Value, desc};
 use seriatim::procedure::Data;
+use seriatim::{Database, SchemaError, Table, Text};
 
 /// The columns of a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,6 +52,39 @@ pub(crate) const KINDS: [Kind; 7] = [
     Kind { name: "bare", key: Key::Pair, is_ordered: false, is_clustered: false, indexes: &[] },
     Kind { name: "lines", key: Key::Pair, is_ordered: true, is_clustered: true, indexes: &[GROUPS, TAG_HASH] },
 ];
+
+/// The place in [`KINDS`] of the clustered table.
+pub(crate) const LINES: usize = 6;
+
+macro_rules! lines {
+    ($lines:ident $(, $cluster:ident($of:ident))?) => {
+        #[derive(Table)]
+        #[table(name = "lines", key(high, low) $(, $cluster($of))?)]
+        #[table(index(name = "groups", columns(desc(group))))]
+        #[table(index(name = "tag_hash", columns(tag), hash, unique))]
+        struct $lines {
+            high: u32,
+            low: u32,
+            group: u16,
+            tag: u32,
+            #[column(immutable)]
+            born: u32,
+            amount: i64,
+            note: Option<Text<{ NOTE_MAX as usize }>>,
+        }
+    };
+}
+
+lines!(Loose);
+lines!(Clustered, cluster(high));
+
+/// Has that table clustered or not, as another program would that declares it so.
+///
+/// # Errors
+/// As [`Database::table`].
+pub(crate) fn convert(db: &Database, is_clustered: bool) -> Result<(), SchemaError> {
+    if is_clustered { db.table::<Clustered>().map(drop) } else { db.table::<Loose>().map(drop) }
+}
 
 static DEFINITIONS: LazyLock<Vec<TableDef>> = LazyLock::new(|| KINDS.iter().map(define).collect());
 

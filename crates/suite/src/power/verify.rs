@@ -2,11 +2,12 @@
 
 use std::collections::BTreeMap;
 
+use seriatim::catalog::TableDef;
 use seriatim::{Abort, Database, DynHandle, DynScan, ReadTx};
 
 use super::case::Tally;
 use super::model::Model;
-use super::schema::{KINDS, Row, definition};
+use super::schema::{KINDS, LINES, Row, definition};
 use super::script::Domain;
 
 /// The oracle's knowledge of a database other than its rows.
@@ -86,7 +87,8 @@ const EARLY: &str = "was given that is";
 impl Known {
     /// The existing tables.
     pub(super) fn declared(&self) -> Vec<usize> {
-        let declared = self.tables.iter().enumerate().filter(|(_, declared)| matches!(declared, Declared::Yes(_)));
+        let is_there = |declared: &Declared| matches!(declared, Declared::Yes(_) | Declared::Either(_));
+        let declared = self.tables.iter().enumerate().filter(|(_, declared)| is_there(declared));
         declared.map(|(table, _)| table).collect()
     }
 }
@@ -100,6 +102,15 @@ pub(super) enum Declared {
     Perhaps,
     /// With this number.
     Yes(u32),
+    /// With this number, or with another if its conversion got so far.
+    Either(u32),
+}
+
+impl Declared {
+    /// The table's number, if it is known.
+    pub(super) fn number(self) -> Option<u32> {
+        if let Declared::Yes(number) = self { Some(number) } else { None }
+    }
 }
 
 /// Checks a database that was just opened against the oracle, and settles the oracle on what survived.
@@ -157,8 +168,8 @@ fn tables(db: &Database, known: &mut Known) -> Result<(), String> {
         match *declared {
             Declared::No if there => return Err(format!("table {} was never declared, and is there", kind.name)),
             Declared::Perhaps if !there => *declared = Declared::No,
-            Declared::Perhaps => *declared = Declared::Yes(number(db, kind.name)?),
-            Declared::Yes(_) if !there => return Err(format!("table {} is lost", kind.name)),
+            Declared::Yes(_) | Declared::Either(_) if !there => return Err(format!("table {} is lost", kind.name)),
+            Declared::Perhaps | Declared::Either(_) => *declared = Declared::Yes(number(db, kind.name)?),
             Declared::Yes(was) => {
                 let is = number(db, kind.name)?;
                 if is != was {
@@ -171,7 +182,7 @@ fn tables(db: &Database, known: &mut Known) -> Result<(), String> {
     Ok(())
 }
 
-fn number(db: &Database, name: &str) -> Result<u32, String> {
+pub(super) fn number(db: &Database, name: &str) -> Result<u32, String> {
     db.open_dyn(name).map(|table| table.number()).map_err(|error| error.to_string())
 }
 
@@ -184,7 +195,12 @@ pub(super) fn contents(db: &Database, model: &Model, known: &Known) -> Result<()
     let mut handles = Vec::new();
     for table in known.declared() {
         let handle = db.open_dyn(KINDS[table].name).map_err(|error| error.to_string())?;
-        if let Some(difference) = definition(table).difference(handle.definition()) {
+        let wanted = match table {
+            // It may have been converted.
+            LINES => TableDef { cluster: handle.definition().cluster, ..definition(table).clone() },
+            _ => definition(table).clone(),
+        };
+        if let Some(difference) = wanted.difference(handle.definition()) {
             return Err(format!("table {} changed: {difference}", KINDS[table].name));
         }
         handles.push((table, handle));
