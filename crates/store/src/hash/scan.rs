@@ -50,6 +50,8 @@ impl Place {
 
 impl<K: Hashed> Hash<K> {
     /// Shows the records of the next bucket.
+    // Not inlined into the steps of scans of trees.
+    #[inline(never)]
     pub(crate) fn next_bucket(&self, cursor: &mut Cursor, _pin: Pinned<'_>) -> bool {
         let Cursor { records, leaf, position, .. } = cursor;
         if position.exhausted {
