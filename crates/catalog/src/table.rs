@@ -58,7 +58,8 @@ pub unsafe trait Table: Sized {
 #[diagnostic::on_unimplemented(
     message = "table `{Self}` is not ordered: its rows cannot be scanned",
     label = "a table declared `hash` finds whole keys only",
-    note = "declare the table `ordered`, or scan an ordered index of it; of a type parameter, write `T: OrderedTable`"
+    note = "declare the table `ordered`, or scan an ordered index of it, or all rows by `scan_all` or `count_all`; \
+            of a type parameter, write `T: OrderedTable`"
 )]
 pub trait OrderedTable: Table {}
 

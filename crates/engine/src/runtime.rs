@@ -8,6 +8,7 @@ use seriatim_store::Direction;
 use seriatim_txn::{OnExists, RowPtr};
 
 use crate::error::Abort;
+use crate::operations::Operations as _;
 use crate::scan::{RawScan, Target};
 use crate::table::TableSet;
 use crate::tx::{NotEncoded, TxCore, insert};
@@ -132,15 +133,60 @@ impl TxCore {
         row.map(|row| Ok(DynRow::new(set, self.lend(set, row)?))).transpose()
     }
 
+    /// Whether there is a row with these key values.
+    ///
+    /// # Errors
+    /// A conflict, or values that are not of the key's types.
+    pub fn exists_dyn(&self, table: &DynHandle, key: &[Value]) -> Result<bool, Abort> {
+        let set = self.own(&table.set)?;
+        self.exists_at(set, self.key_of(set, key)?.as_key())
+    }
+
+    /// The rows with these keys, in this order, fetched together.
+    ///
+    /// # Errors
+    /// A conflict, or values that are not of the key's types.
+    pub fn get_many_dyn<'t, K: AsRef<[Value]>>(
+        &'t self,
+        table: &'t DynHandle,
+        keys: impl IntoIterator<Item = K>,
+    ) -> Result<Vec<Option<DynRow<'t>>>, Abort> {
+        let set = self.own(&table.set)?;
+        let keys = keys.into_iter().map(|key| self.key_of(set, key.as_ref())).collect::<Result<Vec<_>, _>>()?;
+        let get = |key: &KeyBuf| Ok(self.get_at(set, key.as_key(), ColumnSet::ALL)?.map(|row| DynRow::new(set, row)));
+        self.in_waves(set, &keys, |key, prefetch| prefetch(key.as_key()), get)
+    }
+
     /// The rows whose keys begin with these values, in key order; without values, all rows.
     ///
     /// # Errors
     /// Values that are not of the key's types; a table that is not ordered. The scan itself reports conflicts.
     pub fn scan_dyn<'t>(&'t self, table: &'t DynHandle, prefix: &[Value]) -> Result<DynScan<'t>, Abort> {
+        self.scan_towards_dyn(table, prefix, Direction::Forward)
+    }
+
+    /// As [`TxCore::scan_dyn`], in this direction.
+    ///
+    /// # Errors
+    /// As [`TxCore::scan_dyn`].
+    pub fn scan_towards_dyn<'t>(
+        &'t self,
+        table: &'t DynHandle,
+        prefix: &[Value],
+        direction: Direction,
+    ) -> Result<DynScan<'t>, Abort> {
         let set = self.own(&table.set)?;
         let range = set.primary.codec.range_of_values(prefix).map_err(|error| self.unfit(error))?;
-        let raw = RawScan::new(self, set, Target::Rows, (&range.low, &range.high), Direction::Forward).begun()?;
+        let raw = RawScan::new(self, set, Target::Rows, (&range.low, &range.high), direction).begun()?;
         Ok(DynScan { raw })
+    }
+
+    /// All rows: of an ordered table in key order, of a hash table in no order.
+    ///
+    /// # Errors
+    /// A handle of another database. The scan itself reports conflicts.
+    pub fn scan_all_dyn<'t>(&'t self, table: &'t DynHandle) -> Result<DynScan<'t>, Abort> {
+        Ok(DynScan { raw: RawScan::of_table(self, &table.set).begun()? })
     }
 
     /// The rows that the index of this name finds for these values, in index order.
@@ -162,9 +208,6 @@ impl TxCore {
     /// Inserts a row of these values, one for each column; `false` if its key exists and must not be replaced.
     pub(crate) fn write_values(&self, set: &TableSet, values: &[Value], exists: OnExists) -> Result<bool, Abort> {
         let (columns, places) = (&set.definition.columns, &set.layout.places);
-        if values.len() != columns.len() {
-            return Err(self.abort(ValueError::count(values.len(), columns.len())));
-        }
         let key = self.key_in(set, values)?;
         let mut unfit = None;
         let encode = |writer: &mut RowWriter<'_>| {
@@ -189,8 +232,16 @@ impl TxCore {
 
     /// The key in a row's values.
     pub(crate) fn key_in(&self, set: &TableSet, values: &[Value]) -> Result<KeyBuf, Abort> {
-        let key: Vec<Value> = set.definition.key.iter().map(|part| values[part.column.index()].clone()).collect();
-        self.key_of(set, &key)
+        self.key_of(set, &self.key_values(set, values)?)
+    }
+
+    /// The values of the key's columns among those of a row.
+    fn key_values(&self, set: &TableSet, values: &[Value]) -> Result<Vec<Value>, Abort> {
+        let (given, wanted) = (values.len(), set.definition.columns.len());
+        if given != wanted {
+            return Err(self.abort(ValueError::count(given, wanted)));
+        }
+        Ok(set.definition.key.iter().map(|part| values[part.column.index()].clone()).collect())
     }
 
     /// Inserts a row of these values, one for each column.
@@ -269,5 +320,31 @@ impl TxCore {
         let set = self.own(&table.set)?;
         let key = self.key_of(set, key)?;
         self.delete_at(set, key.as_key())
+    }
+
+    /// Deletes the rows whose keys begin with these values. Returns their number.
+    ///
+    /// # Errors
+    /// A conflict; values that are not of the key's types; a table that is not ordered.
+    pub fn delete_range_dyn(&self, table: &DynHandle, prefix: &[Value]) -> Result<usize, Abort> {
+        self.delete_scanned(self.scan_dyn(table, prefix)?.raw)
+    }
+
+    /// Inserts a row of these values. If its key exists, sets the columns that `changes` returns for that row instead.
+    /// Returns whether the row was inserted.
+    ///
+    /// # Errors
+    /// As [`TxCore::insert_dyn`] and [`TxCore::update_dyn`]; those of `changes`.
+    pub fn upsert_dyn<'c>(
+        &self,
+        table: &DynHandle,
+        values: &[Value],
+        changes: impl FnOnce(DynRow<'_>) -> Result<Vec<(&'c str, Value)>, Abort>,
+    ) -> Result<bool, Abort> {
+        let key = self.key_values(self.own(&table.set)?, values)?;
+        match self.get_dyn(table, &key)? {
+            None => self.insert_dyn(table, values).map(|()| true),
+            Some(row) => self.update_dyn(table, &key, &changes(row)?).map(|_| false),
+        }
     }
 }

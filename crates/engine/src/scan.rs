@@ -5,7 +5,7 @@ use std::ops::{Bound, ControlFlow};
 use seriatim_catalog::{ColumnSet, KeyBuf, KeyRange, Organization, Value, ValueError};
 use seriatim_history::Saw;
 use seriatim_procedure::plan::Kind;
-use seriatim_store::{Direction, read_key};
+use seriatim_store::{Cursor, Direction, Unordered, read_key};
 use seriatim_txn::{Reason, RowPtr};
 
 use crate::cluster::{RunScan, bits};
@@ -82,6 +82,22 @@ impl<'t> RawScan<'t> {
             Organization::Hash => tx.own(set).err().or(Some(Abort::stopped(Reason::Unordered))),
         };
         scan.watch(low, high);
+        scan
+    }
+
+    /// A scan of all rows: of an ordered table in key order, of a hash table in no order that means anything.
+    pub fn of_table(tx: &'t TxCore, set: &'t TableSet) -> RawScan<'t> {
+        let all = (&Bound::Unbounded, &Bound::Unbounded);
+        if set.primary.organization == Organization::Ordered {
+            return RawScan::new(tx, set, Target::Rows, all, Direction::Forward);
+        }
+        let mut scan = RawScan::idle(tx, set, Target::Rows, Direction::Forward);
+        let begin = |table: &seriatim_txn::Table, cursor: &mut Cursor| {
+            table.index.scan_all(cursor);
+            Ok(())
+        };
+        scan.failed = scan.start_by(false, begin).err();
+        scan.watch(all.0, all.1);
         scan
     }
 
@@ -203,19 +219,32 @@ impl<'t> RawScan<'t> {
 
     #[inline(always)]
     fn start(&mut self, low: &Bound<KeyBuf>, high: &Bound<KeyBuf>) -> Result<(), Abort> {
+        let direction = self.direction;
+        self.start_by(is_empty(low, high), |table, cursor| {
+            let bounds = (low.as_ref().map(KeyBuf::as_key), high.as_ref().map(KeyBuf::as_key));
+            table.index.scan(bounds.0, bounds.1, direction, cursor)
+        })
+    }
+
+    /// Begins at the position in which `begin` puts the cursor, unless the range is empty.
+    #[inline(always)]
+    fn start_by(
+        &mut self,
+        is_empty: bool,
+        begin: impl FnOnce(&seriatim_txn::Table, &mut Cursor) -> Result<(), Unordered>,
+    ) -> Result<(), Abort> {
         let _call = self.tx.call()?;
         self.tx.own(self.set)?;
         self.admits()?;
         let table = self.table();
-        if is_empty(low, high) {
+        if is_empty {
             return Ok(());
         }
         let mut state = self.tx.scans.borrow_mut().pop().unwrap_or_default();
         state.restart();
         // An entry is followed at once, and an explicit transaction keeps its rows itself.
         state.transient = matches!(self.target, Target::Index(_)) || self.tx.keeps_rows();
-        let bounds = (low.as_ref().map(KeyBuf::as_key), high.as_ref().map(KeyBuf::as_key));
-        if table.index.scan(bounds.0, bounds.1, self.direction, &mut state.cursor).is_err() {
+        if begin(table, &mut state.cursor).is_err() {
             return Err(Abort::stopped(Reason::Unordered));
         }
         self.state = Some(state);
@@ -487,6 +516,16 @@ impl Drop for RawScan<'_> {
             let Noted { mut low, mut high, rows, last, ended, began } = *noted;
             match (ended, last, self.direction) {
                 (true, _, _) => {}
+                // Without an order, a scan that stopped early claims nothing beyond the rows themselves.
+                (false, _, _) if self.table().index.organization() == Organization::Hash => {
+                    for row in rows {
+                        let (low, high) = (Bound::Included(row.0.clone()), Bound::Included(row.0.clone()));
+                        let rows = vec![row];
+                        let scanned = Scanned { low, high, rows, columns: self.stepped, began };
+                        log.borrow_mut().scan(self.table().id, scanned);
+                    }
+                    return;
+                }
                 // Stopped early: the scan claims nothing beyond the last row that it visited.
                 (false, Some(last), Direction::Forward) => high = Bound::Included(last),
                 (false, Some(last), Direction::Backward) => low = Bound::Included(last),

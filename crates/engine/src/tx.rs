@@ -637,6 +637,17 @@ impl TxCore {
         self.prefetching.set(wanted);
     }
 
+    /// Whether there is a row at an encoded key.
+    ///
+    /// # Errors
+    /// A conflict; a handle of another database.
+    pub fn exists_at(&self, set: &TableSet, key: Key<'_>) -> Result<bool, Abort> {
+        let _call = enter(self, set)?;
+        self.admits(set)?;
+        // Unlike `get_at`, it lends nothing that an explicit transaction would copy.
+        Ok(self.read_row(set, key, ColumnSet::EMPTY)?.is_some())
+    }
+
     /// The first wave of a prefetch of the rows with these keys into the processor's cache. Only a hint.
     #[inline]
     pub fn begin_prefetch<K: TableKey>(&self, set: &TableSet, keys: impl IntoIterator<Item = K>) {
@@ -652,6 +663,34 @@ impl TxCore {
         if let Ok(_call) = self.call() {
             self.worker().advance_prefetch();
         }
+    }
+
+    /// What `get` returns for each of these keys. Before, `begin` gives the encoded key to the prefetch, for many keys
+    /// at a time.
+    ///
+    /// # Errors
+    /// Those of `get`.
+    pub fn in_waves<K, R>(
+        &self,
+        set: &TableSet,
+        keys: &[K],
+        begin: impl Fn(&K, &mut dyn FnMut(Key<'_>)),
+        mut get: impl FnMut(&K) -> Result<R, Abort>,
+    ) -> Result<Vec<R>, Abort> {
+        /// Keys of a wave: enough to hide the latency, and their lines stay in the first cache until they are read.
+        const WAVE: usize = 64;
+        let mut rows = Vec::with_capacity(keys.len());
+        for wave in keys.chunks(WAVE) {
+            if let Ok(_call) = enter(self, set) {
+                wave.iter().for_each(|key| begin(key, &mut |key| self.prefetch_at(set, key, ColumnSet::ALL)));
+            }
+            self.advance_prefetch();
+            self.advance_prefetch();
+            for key in wave {
+                rows.push(get(key)?);
+            }
+        }
+        Ok(rows)
     }
 
     /// How often the body was run in this transaction; 1 the first time.

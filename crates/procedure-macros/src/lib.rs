@@ -52,14 +52,15 @@ use syn::{DeriveInput, Ident, ItemFn, parse_macro_input};
 ///
 /// # Operations
 ///
-/// Each is a separate step. It stands after `let .. =`, as a statement, in the head of an `if let`, `match` or `for`,
-/// or last in a branch of a `let`.
+/// Each is a separate step. It stands after `let .. =`, as a statement, in the head of an `if`, `if let`, `match` or
+/// `for`, or last in a branch of a `let`.
 ///
 /// | | gives |
 /// |---|---|
 /// | `tx.get::<T>(key)?` | the row, if there is one |
 /// | `tx.require::<T>(key)?` | the row; an abort if there is none |
-/// | `tx.get_by::<T>(T::INDEX, key)?`, `tx.require_by::<T>(T::INDEX, key)?` | the same by a unique index |
+/// | `tx.exists::<T>(key)?` | whether there is a row; not as a statement |
+/// | `tx.get_by::<T>(T::INDEX, key)?`, `require_by`, `exists_by` | the same by a unique index |
 /// | `tx.update::<T>(key, \|row\| ..)?` | the closure's value; an abort if there is no row |
 /// | `tx.update_if::<T>(key, \|row\| ..)?` | the closure's value, if there is a row; not as a statement |
 /// | `tx.insert(T { column: value, .. })?` | |
@@ -67,6 +68,10 @@ use syn::{DeriveInput, Ident, ItemFn, parse_macro_input};
 /// | `tx.delete_if::<T>(key)?` | whether there was a row; not as a statement |
 /// | `tx.scan::<T>(low..high)`, `tx.prefix::<T>(first columns)` | rows, see below |
 /// | `tx.scan_by::<T>(T::INDEX, low..high)`, `tx.find_by::<T>(T::INDEX, first columns)` | rows by an index |
+/// | `tx.scan_all::<T>()` | all rows of a table, which may be hashed, in no order |
+/// | `tx.first::<T>(low..high)?`, `tx.last::<T>(low..high)?` | the first or last row, if there is one |
+/// | `tx.count::<T>(low..high)?`, `tx.count_all::<T>()?` | the number of rows, a `u64` |
+/// | `tx.first_by::<T>(T::INDEX, low..high)?`, `last_by`, `count_by` | the same by an index |
 ///
 /// A range of an index with one bound has no row whose first indexed column is NULL, as in SQL; `..` has all rows.
 ///

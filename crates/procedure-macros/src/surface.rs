@@ -16,6 +16,8 @@ pub(crate) struct Call<'e> {
     /// The index's constant.
     pub(crate) index: Option<Path>,
     pub(crate) kind: Kind<'e>,
+    /// Of a row that is got, only whether it is there.
+    pub(crate) asks: bool,
 }
 
 /// Its kind, with the user's expressions.
@@ -31,12 +33,27 @@ pub(crate) enum Kind<'e> {
 pub(crate) enum Keys<'e> {
     Prefix(&'e Expr),
     Between { low: Option<&'e Expr>, high: Option<&'e Expr>, inclusive: bool },
+    All,
 }
 
 /// The operations of a transaction.
-const OPERATIONS: &str = "get, require, get_by, require_by, update, update_if, insert, delete, delete_if, scan, \
-    prefix, find_by, scan_by \
-                          and abort";
+const OPERATIONS: &str = "get, require, exists, get_by, require_by, exists_by, update, update_if, insert, delete, \
+    delete_if, scan, prefix, find_by, scan_by, scan_all, first, last, first_by, last_by, count, count_by, count_all \
+    and abort";
+
+/// Operations of closures that a procedure says by others, and how.
+const IN_OTHER_WORDS: [(&str, &str); 7] = [
+    (
+        "upsert",
+        "`let found = tx.update_if::<Table>(key, |row| { .. })?; if found.is_none() { tx.insert(Table { .. })?; }`",
+    ),
+    ("put", "`let _ = tx.delete_if::<Table>(key)?;` and `tx.insert(Table { .. })?;`"),
+    ("try_insert", "`if !tx.exists::<Table>(key)? { tx.insert(Table { .. })?; }`"),
+    ("add", "`tx.update::<Table>(key, |row| row.column += amount)?`, which commutes"),
+    ("add_and_get", "`tx.update::<Table>(key, |row| { row.column += amount; row.column })?`"),
+    ("delete_range", "`for row in tx.scan::<Table>(low..high)? { tx.delete::<Table>(row.key)?; }`"),
+    ("get_many", "`for key in keys { let row = tx.get::<Table>(key)?; .. }`: keys that arguments name are prefetched"),
+];
 
 /// The method calls of a chain, outermost last, if it begins at the transaction.
 fn chain<'e>(expression: &'e Expr, tx: &Ident) -> Option<Vec<&'e ExprMethodCall>> {
@@ -116,13 +133,15 @@ fn read<'e>(calls: &[&'e ExprMethodCall], each: bool) -> Result<Call<'e>> {
     let name = first.method.to_string();
     let span = first.method.span();
     let scan = |keys: Keys<'e>| scan(keys, rest, each, span);
+    // The rows between two keys, of which the operation itself says what to take.
+    let taken = |keys: Keys<'e>, reverse: bool, take: Take| Kind::Scan { keys, reverse, limit: None, take };
     let (table, index, kind) = match name.as_str() {
-        "get" | "require" => {
+        "get" | "require" | "exists" => {
             let example = format!("`{name}::<Table>(key)`");
             arguments::<1>(first, &example)?;
             (table(first, &example)?, None, Kind::Get { key: &first.args[0], required: name == "require" })
         }
-        "get_by" | "require_by" => {
+        "get_by" | "require_by" | "exists_by" => {
             let example = format!("`{name}::<Table>(Table::INDEX, key)`");
             arguments::<2>(first, &example)?;
             let required = name == "require_by";
@@ -165,35 +184,64 @@ fn read<'e>(calls: &[&'e ExprMethodCall], each: bool) -> Result<Call<'e>> {
         "prefix" => {
             let example = "`prefix::<Table>((first, columns))`";
             arguments::<1>(first, example)?;
-            return Ok(Call {
-                span,
-                table: table(first, example)?,
-                index: None,
-                kind: scan(Keys::Prefix(&first.args[0]))?,
-            });
+            let kind = scan(Keys::Prefix(&first.args[0]))?;
+            return Ok(Call { span, table: table(first, example)?, index: None, kind, asks: false });
         }
         "find_by" => {
             let example = "`find_by::<Table>(Table::INDEX, (first, columns))`";
             arguments::<2>(first, example)?;
             let index = index(&first.args[0], example)?;
             let kind = scan(Keys::Prefix(&first.args[1]))?;
-            return Ok(Call { span, table: table(first, example)?, index: Some(index), kind });
+            return Ok(Call { span, table: table(first, example)?, index: Some(index), kind, asks: false });
         }
         "scan" => {
             let example = "`scan::<Table>(low..high)`";
             arguments::<1>(first, example)?;
             let kind = scan(between(&first.args[0])?)?;
-            return Ok(Call { span, table: table(first, example)?, index: None, kind });
+            return Ok(Call { span, table: table(first, example)?, index: None, kind, asks: false });
         }
         "scan_by" => {
             let example = "`scan_by::<Table>(Table::INDEX, low..high)`";
             arguments::<2>(first, example)?;
             let index = index(&first.args[0], example)?;
             let kind = scan(between(&first.args[1])?)?;
-            return Ok(Call { span, table: table(first, example)?, index: Some(index), kind });
+            return Ok(Call { span, table: table(first, example)?, index: Some(index), kind, asks: false });
+        }
+        "scan_all" => {
+            let example = "`scan_all::<Table>()`";
+            arguments::<0>(first, example)?;
+            if let Some(reverse) = rest.iter().find(|call| call.method == "rev") {
+                let message =
+                    "all rows of a table are in no order: leave out `.rev()`, or write `scan::<Table>(..).rev()`";
+                return Err(Error::new(reverse.method.span(), message));
+            }
+            let kind = scan(Keys::All)?;
+            return Ok(Call { span, table: table(first, example)?, index: None, kind, asks: false });
+        }
+        "count_all" => {
+            let example = "`count_all::<Table>()`";
+            arguments::<0>(first, example)?;
+            (table(first, example)?, None, taken(Keys::All, false, Take::Count))
+        }
+        "first" | "last" | "count" => {
+            let example = format!("`{name}::<Table>(low..high)`");
+            arguments::<1>(first, &example)?;
+            let take = if name == "count" { Take::Count } else { Take::First };
+            (table(first, &example)?, None, taken(between(&first.args[0])?, name == "last", take))
+        }
+        "first_by" | "last_by" | "count_by" => {
+            let example = format!("`{name}::<Table>(Table::INDEX, low..high)`");
+            arguments::<2>(first, &example)?;
+            let index = index(&first.args[0], &example)?;
+            let take = if name == "count_by" { Take::Count } else { Take::First };
+            (table(first, &example)?, Some(index), taken(between(&first.args[1])?, name == "last_by", take))
         }
         _ => {
-            let message = format!("no operation `{name}`; a procedure has {OPERATIONS}");
+            let other = IN_OTHER_WORDS.iter().find(|(of_closures, _)| *of_closures == name);
+            let message = match other {
+                Some((_, other)) => format!("a procedure has no `{name}`: write {other}"),
+                None => format!("no operation `{name}`; a procedure has {OPERATIONS}"),
+            };
             return Err(Error::new(span, message));
         }
     };
@@ -202,9 +250,10 @@ fn read<'e>(calls: &[&'e ExprMethodCall], each: bool) -> Result<Call<'e>> {
         return Err(Error::new(more.method.span(), message));
     }
     if each {
-        return Err(Error::new(span, "a loop goes over a scan: `scan`, `prefix`, `find_by` or `scan_by`"));
+        let message = "a loop goes over a scan: `scan`, `prefix`, `find_by`, `scan_by` or `scan_all`";
+        return Err(Error::new(span, message));
     }
-    Ok(Call { span, table, index, kind })
+    Ok(Call { span, table, index, kind, asks: name.starts_with("exists") })
 }
 
 fn between(range: &Expr) -> Result<Keys<'_>> {

@@ -50,6 +50,8 @@ pub enum Keys {
         /// Whether `high` itself is in it.
         inclusive: bool,
     },
+    /// All.
+    All,
 }
 
 /// A database in a transaction. Rows are [`Value::Record`]s of all columns.
@@ -400,6 +402,7 @@ impl<O: Operate> Interpreter<'_, O> {
         };
         let keys = match range {
             KeyRange::Prefix(prefix) => Keys::Prefix(at(here, frame.evaluate_all(prefix))?),
+            KeyRange::All => Keys::All,
             KeyRange::Between { low, high, inclusive } => {
                 let mut bound =
                     |key: &Option<Vec<_>>| at(here, key.as_ref().map(|key| frame.evaluate_all(key)).transpose());

@@ -439,6 +439,8 @@ pub enum KeyRange<N: Notation = Decoded> {
         /// Whether `high` itself is in it.
         inclusive: bool,
     },
+    /// All rows of a table, which may be hashed, in no order.
+    All,
 }
 
 /// The use of a scan's rows.

@@ -56,6 +56,7 @@ pub fn range<N: Notation>(range: &KeyRange<N>) -> Vec<&Expression<N>> {
     match range {
         KeyRange::Prefix(prefix) => N::key(prefix).iter().collect(),
         KeyRange::Between { low, high, .. } => low.iter().chain(high).flat_map(N::key).collect(),
+        KeyRange::All => Vec::new(),
     }
 }
 

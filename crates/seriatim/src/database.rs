@@ -107,8 +107,8 @@ impl Database {
     /// # Errors
     /// The declaration contradicts itself, the name is taken, or there is no memory. [`SchemaError::Storage`] if the
     /// table is not durable. If the disk became full or fell behind while it was written, the table exists, and is
-    /// durable when there is space. Otherwise it does not exist. If the log stopped meanwhile, the next opening may find
-    /// it.
+    /// durable when there is space. Otherwise it does not exist. If the log stopped meanwhile, the next opening may
+    /// find it.
     pub fn create<T: Table>(&self) -> Result<Handle<T>, SchemaError> {
         self.engine.create(T::definition()).map(Handle::new)
     }

@@ -32,7 +32,8 @@
 //!
 //! Where to read on:
 //! - [`Database`] and [`Builder`] open a database, and [`Session`] runs transactions.
-//! - [`Tx`] has the operations of a transaction, and [`TransactError`] the errors.
+//! - [`Tx`] has the operations of a transaction that may write, [`ReadTx`] those that read, and [`TransactError`] the
+//!   errors.
 //! - [`mod@procedure`] is about transactions declared beforehand, and [`catalog`] about columns and keys.
 //!
 //! Invariant of this crate: one declaration runs under every protocol, and no code here names a protocol. Code that
@@ -43,6 +44,7 @@
 extern crate self as seriatim;
 
 mod builder;
+mod calls;
 mod database;
 mod executor;
 mod handle;

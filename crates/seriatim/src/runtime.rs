@@ -1,7 +1,7 @@
 //! Access to tables declared at run time. The types of values are checked at each call.
 
 use seriatim_catalog::Value;
-use seriatim_engine::{DynHandle, DynRow, DynScan};
+use seriatim_engine::{Direction, DynHandle, DynRow, DynScan};
 
 use crate::{Abort, MissingRow, ReadTx, Tx};
 
@@ -12,6 +12,59 @@ impl ReadTx {
     /// A conflict, or values that are not of the key's types.
     pub fn get_dyn<'t>(&'t self, table: &'t DynHandle, key: &[Value]) -> Result<Option<DynRow<'t>>, Abort> {
         self.core.get_dyn(table, key)
+    }
+
+    /// Returns whether there is a row with these key values: see [`ReadTx::exists`].
+    ///
+    /// # Errors
+    /// As [`ReadTx::get_dyn`].
+    pub fn exists_dyn(&self, table: &DynHandle, key: &[Value]) -> Result<bool, Abort> {
+        self.core.exists_dyn(table, key)
+    }
+
+    /// Returns the rows with these keys, in this order: see [`ReadTx::get_many`].
+    ///
+    /// # Errors
+    /// As [`ReadTx::get_dyn`].
+    pub fn get_many_dyn<'t, K: AsRef<[Value]>>(
+        &'t self,
+        table: &'t DynHandle,
+        keys: impl IntoIterator<Item = K>,
+    ) -> Result<Vec<Option<DynRow<'t>>>, Abort> {
+        self.core.get_many_dyn(table, keys)
+    }
+
+    /// Returns the first row whose key begins with these values; without values, of all rows.
+    ///
+    /// # Errors
+    /// A conflict; values that are not of the key's types; a table that is not ordered.
+    pub fn first_dyn<'t>(&'t self, table: &'t DynHandle, prefix: &[Value]) -> Result<Option<DynRow<'t>>, Abort> {
+        self.scan_dyn(table, prefix)?.next().transpose()
+    }
+
+    /// Returns the last row whose key begins with these values; without values, of all rows.
+    ///
+    /// # Errors
+    /// As [`ReadTx::first_dyn`].
+    pub fn last_dyn<'t>(&'t self, table: &'t DynHandle, prefix: &[Value]) -> Result<Option<DynRow<'t>>, Abort> {
+        self.core.scan_towards_dyn(table, prefix, Direction::Backward)?.next().transpose()
+    }
+
+    /// Returns all rows of a table of any organization: see [`ReadTx::scan_all`].
+    ///
+    /// # Errors
+    /// A handle of another database. The scan itself reports conflicts.
+    pub fn scan_all_dyn<'t>(&'t self, table: &'t DynHandle) -> Result<DynScan<'t>, Abort> {
+        self.core.scan_all_dyn(table)
+    }
+
+    /// Counts the rows of a table of any organization: see [`ReadTx::count_all`]. For the rows of a prefix,
+    /// `scan_dyn(table, prefix)?.try_count()`.
+    ///
+    /// # Errors
+    /// A conflict.
+    pub fn count_all_dyn(&self, table: &DynHandle) -> Result<usize, Abort> {
+        self.scan_all_dyn(table)?.try_count()
     }
 
     /// Returns the rows whose keys begin with these values, in key order; without values, all rows.
@@ -47,6 +100,52 @@ impl Tx {
     /// As [`Tx::put`]; or values that do not fit the columns.
     pub fn put_dyn(&self, table: &DynHandle, values: &[Value]) -> Result<(), Abort> {
         self.core.put_dyn(table, values)
+    }
+
+    /// Inserts a row of these values. If its key exists, it sets the columns that `changes` returns for that row
+    /// instead. Returns whether the row was inserted.
+    ///
+    /// ```
+    /// # use seriatim::catalog::{ColumnDef, ColumnType, TableDef};
+    /// # use seriatim::{Database, Value};
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let db = Database::in_memory()?;
+    /// # let column = |name: &'static str| ColumnDef::new(name, ColumnType::U32);
+    /// # let definition = TableDef::builder("word").column(column("id")).column(column("count")).key(["id"]).finish()?;
+    /// # let words = db.declare(definition)?;
+    /// # let mut session = db.session();
+    /// let mut count = |id: u32| {
+    ///     session.transact(|tx| {
+    ///         tx.upsert_dyn(&words, &[Value::from(id), Value::from(1u32)], |row| match row.value(1) {
+    ///             Value::Integer(count, _) => Ok(vec![("count", Value::from(count as u32 + 1))]),
+    ///             other => Err(tx.abort(format!("a count is no {other:?}"))),
+    ///         })
+    ///     })
+    /// };
+    /// assert!(*count(7)?);
+    /// assert!(!*count(7)?);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// A conflict; values that do not fit the columns; a column that does not exist or may not change; errors of
+    /// `changes`.
+    pub fn upsert_dyn<'c>(
+        &self,
+        table: &DynHandle,
+        values: &[Value],
+        changes: impl FnOnce(DynRow<'_>) -> Result<Vec<(&'c str, Value)>, Abort>,
+    ) -> Result<bool, Abort> {
+        self.core.upsert_dyn(table, values, changes)
+    }
+
+    /// Deletes the rows whose keys begin with these values, and returns their number; without values, all rows.
+    ///
+    /// # Errors
+    /// A conflict; values that are not of the key's types; a table that is not ordered.
+    pub fn delete_range_dyn(&self, table: &DynHandle, prefix: &[Value]) -> Result<usize, Abort> {
+        self.core.delete_range_dyn(table, prefix)
     }
 
     /// Sets columns of the row with these key values, which must exist. If the row may be missing, use

@@ -6,7 +6,7 @@ use std::ops::{Bound, ControlFlow};
 use seriatim_catalog::{ColumnSet, KeyBuf, KeyRange, RowRef, Table, TableColumns};
 use seriatim_engine::{Direction, RawScan, TableSet, Target, TxCore};
 
-use crate::Abort;
+use crate::{Abort, ReadTx, Tx};
 
 /// The rows of a scan, in order. Each step may return an abort, after which the transaction cannot commit, even if
 /// the body ignores it. [`Iterator::count`] may therefore count an abort as a row; [`Scan::try_count`] does not.
@@ -29,6 +29,22 @@ impl<'t, T: Table> Scan<'t, T> {
         direction: Direction,
     ) -> Scan<'t, T> {
         Scan { raw: RawScan::new(tx, set, target, range, direction), rows: PhantomData }
+    }
+
+    pub(crate) fn of_raw(raw: RawScan<'t>) -> Scan<'t, T> {
+        Scan { raw, rows: PhantomData }
+    }
+
+    /// The first row, which lives as long as the transaction of the scan.
+    pub(crate) fn first_of<'r>(mut self, _transaction: &'r ReadTx) -> Result<Option<T::Row<'r>>, Abort> {
+        let Some(row) = self.raw.next().transpose()? else { return Ok(None) };
+        // SAFETY: a row of this table, readable while the `ReadTx` is borrowed.
+        Ok(Some(T::row(unsafe { RowRef::from_raw(row.as_ptr()) }.only(self.raw.columns()))))
+    }
+
+    /// Deletes the remaining rows. Returns their number.
+    pub(crate) fn delete(self, tx: &Tx) -> Result<usize, Abort> {
+        tx.core.delete_scanned(self.raw)
     }
 
     pub(crate) fn of_range(tx: &'t TxCore, set: &'t TableSet, index: usize, range: Option<KeyRange>) -> Scan<'t, T> {

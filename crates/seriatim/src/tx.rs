@@ -428,6 +428,13 @@ pub(crate) fn encode_bounds<K: TableKey>(range: &impl RangeBounds<K>) -> (Bound<
     (range.start_bound().map(encode), range.end_bound().map(encode))
 }
 
+/// So much to a column.
+#[inline]
+pub(crate) fn addition<T: Table, C: Addend>(column: TableColumn<T, C>, delta: C) -> Addition {
+    // SAFETY: derived constants name columns of this type; columns that cannot be updated have another type.
+    unsafe { Addition::new(column.id(), C::TYPE, delta.units()) }
+}
+
 /// There is no row to update, add to or delete, in an operation that permits this. The operation had no effect.
 /// Unlike [`TransactError::MissingRow`](crate::TransactError::MissingRow), this does not end the transaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -650,9 +657,7 @@ impl Tx {
         column: TableColumn<T, C>,
         delta: C,
     ) -> Result<Result<(), MissingRow>, Abort> {
-        let place = Location::caller();
-        // SAFETY: derived constants name columns of this type; columns that cannot be updated have another type.
-        let addition = unsafe { Addition::new(column.id(), C::TYPE, delta.units()) };
+        let (place, addition) = (Location::caller(), addition(column, delta));
         key.encode(|key| self.core.add_at(&table.set, key, addition, place)).map(MissingRow::unless)
     }
 

@@ -43,7 +43,7 @@ pub struct Unordered;
 
 impl std::fmt::Display for Unordered {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("a hash table cannot be scanned: declare the table or index as ordered")
+        f.write_str("a hash table has no order: declare the table or index as ordered, or scan all of it")
     }
 }
 
@@ -350,11 +350,19 @@ impl Index {
         Ok(())
     }
 
+    /// Positions `cursor` before all records: those of a tree in key order, those of a hash table in no order that
+    /// means anything.
+    #[inline]
+    pub fn scan_all(&self, cursor: &mut Cursor) {
+        cursor.begin(Bound::Unbounded, Bound::Unbounded, Direction::Forward);
+        cursor.position.near.word = 0;
+    }
+
     /// Moves `cursor` to the next records of its scan. They are those of one leaf within the bounds, read at one time,
     /// with the leaf's node version and gap word. Every leaf that could hold a key of the range is shown, so also
     /// leaves without a record. Of the first leaf with records the first few are shown. The next call shows the others,
     /// with the node version that the leaf has then. `false` when there are none left; the cursor then still shows the
-    /// last ones.
+    /// last ones. Of a hash table, the leaves are its buckets.
     ///
     /// Keys that stay linked are shown exactly once, whatever splits and unlinks happen between calls. The leaf becomes
     /// that of `leaf_hint`.
@@ -365,12 +373,12 @@ impl Index {
             &self.0,
             index,
             K => tree index.next_leaf(cursor, leaf_hint, pin),
-            hash { let _ = (index, cursor, leaf_hint, pin); false }
+            hash index.next_bucket(cursor, pin)
         )
     }
 
-    /// As [`Index::next_leaf`], and merges in those of `others` whose keys the cursor passes, each once, in
-    /// key order. Among records with one key any may come first. `others` is called when the leaf has been
+    /// As [`Index::next_leaf`], and merges in those of `others` whose keys the cursor passes, each once. In a tree they
+    /// come in key order; among records with one key any may come first. `others` is called when the leaf has been
     /// read.
     ///
     /// # Safety
@@ -383,6 +391,7 @@ impl Index {
         others: impl FnOnce() -> Vec<RecordPtr>,
     ) -> bool {
         let class = self.class();
+        let from = cursor.position.near.word;
         cursor.before.set(cursor.position.near.bound(class));
         if !self.next_leaf(cursor, leaf_hint, pin) {
             return false;
@@ -391,9 +400,20 @@ impl Index {
         if others.is_empty() {
             return true;
         }
+        let Cursor { records, position, before, .. } = cursor;
+        if self.organization() == Organization::Hash {
+            let range = from..position.near.word;
+            let passed = |record: &RecordPtr| {
+                // SAFETY: the caller's promise.
+                on!(&self.0, _index, K => tree false, hash unsafe { _index.has_passed(&range, *record) })
+            };
+            records.extend(others.into_iter().filter(passed));
+            records.sort_unstable();
+            records.dedup();
+            return true;
+        }
         // SAFETY: the caller's promise; the leaf's records are linked, or were (rule 2).
         let key = |record: &RecordPtr| unsafe { read_key(*record, class) };
-        let Cursor { records, position, before, .. } = cursor;
         let passed = |record: &RecordPtr| position.has_passed(before, key(record));
         records.extend(others.into_iter().filter(passed));
         let order = |a: Key<'_>, b: Key<'_>| match position.direction {
@@ -540,17 +560,28 @@ mod tests {
                 }
                 let mut cursor = Cursor::new();
                 let (all, forward) = (Bound::Unbounded, Direction::Forward);
-                match organization {
-                    Organization::Hash => assert_eq!(index.scan(all, all, forward, &mut cursor), Err(Unordered)),
-                    Organization::Ordered => {
-                        assert_eq!(index.scan(all, all, forward, &mut cursor), Ok(()));
-                        let mut shown = Vec::new();
-                        while index.next_leaf(&mut cursor, &mut LeafHint::default(), cx.local.pinned()) {
-                            shown.extend_from_slice(cursor.records());
-                        }
-                        assert_eq!(shown, records);
-                    }
+                let is_ordered = organization == Organization::Ordered;
+                assert_eq!(
+                    index.scan(all, all, forward, &mut cursor),
+                    if is_ordered { Ok(()) } else { Err(Unordered) }
+                );
+                index.scan_all(&mut cursor);
+                let mut shown = Vec::new();
+                while index.next_leaf(&mut cursor, &mut LeafHint::default(), cx.local.pinned()) {
+                    shown.extend_from_slice(cursor.records());
                 }
+                if !is_ordered {
+                    shown.sort_by_key(|record| records.iter().position(|known| known == record));
+                }
+                assert_eq!(shown, records);
+                // Records that are merged in are shown where they belong, and once.
+                index.scan_all(&mut cursor);
+                let (mut met, mut hint, others) = (0, LeafHint::default(), || records.clone());
+                // SAFETY: the records are allocated, and of this class.
+                while unsafe { index.next_leaf_with(&mut cursor, &mut hint, cx.local.pinned(), others) } {
+                    met += cursor.records().len();
+                }
+                assert_eq!(met, records.len());
                 for (n, &record) in (0..).zip(&records) {
                     assert!(index.remove(&mut cx, key(class, n, &mut text), record, &mut Unobserved));
                 }

@@ -77,6 +77,19 @@ pub trait Cells: Table + Sized + 'static {
     fn scan<'t>(_: &'t ReadTx, _: &'t Handle<Self>, _: RangeInclusive<u32>, _down: bool) -> Scan<'t, Self> {
         panic!("table {} has no order to scan it in", Self::NAME)
     }
+    /// The first cell between two keys, or the last. Not used for hash tables.
+    fn end<'t>(
+        _: &'t ReadTx,
+        _: &Handle<Self>,
+        _: RangeInclusive<u32>,
+        _last: bool,
+    ) -> Result<Option<Self::Row<'t>>, Abort> {
+        panic!("table {} has no order", Self::NAME)
+    }
+    /// Deletes the cells between two keys; how many. Not used for hash tables.
+    fn delete_range(_: &Tx, _: &Handle<Self>, _: RangeInclusive<u32>) -> Result<usize, Abort> {
+        panic!("table {} has no order", Self::NAME)
+    }
     /// Adds to the value; the sum.
     fn add(update: &mut Self::Update<'_>, amount: i64) -> i64 {
         Self::change(update, |value| value + amount) + amount
@@ -122,6 +135,22 @@ macro_rules! cells {
         ) -> seriatim::Scan<'t, Self> {
             let range = Self::key_of(*range.start())..=Self::key_of(*range.end());
             if down { tx.scan_rev(table, range) } else { tx.scan(table, range) }
+        }
+        fn end<'t>(
+            tx: &'t seriatim::ReadTx,
+            table: &seriatim::Handle<Self>,
+            range: std::ops::RangeInclusive<u32>,
+            last: bool,
+        ) -> Result<Option<Self::Row<'t>>, seriatim::Abort> {
+            let range = Self::key_of(*range.start())..=Self::key_of(*range.end());
+            if last { tx.last(table, range) } else { tx.first(table, range) }
+        }
+        fn delete_range(
+            tx: &seriatim::Tx,
+            table: &seriatim::Handle<Self>,
+            range: std::ops::RangeInclusive<u32>,
+        ) -> Result<usize, seriatim::Abort> {
+            tx.delete_range(table, Self::key_of(*range.start())..=Self::key_of(*range.end()))
         }
     };
 }
@@ -203,6 +232,8 @@ pub enum Tables {
     Any,
     /// Ordered and clustered ones, for specifications that scan.
     Ordered,
+    /// A hash table, for specifications of what only hash tables do.
+    Hash,
     /// A table with unique values: a write of a duplicate fails, and its program continues.
     Unique,
 }
@@ -313,10 +344,12 @@ fn run_all(
     let kinds: &[Run] = match spec.tables {
         Tables::Any => &[run::<Cell>, run::<BucketCell>, run::<RunCell>],
         Tables::Ordered => &[run::<Cell>, run::<RunCell>],
+        Tables::Hash => &[run::<BucketCell>],
         Tables::Unique => &[run::<UniqueCell>],
     };
-    // The values of one schedule would be duplicates of another's.
-    let served = if spec.tables == Tables::Unique { 1 } else { SERVED };
+    // The values of one schedule would be duplicates of another's, and all cells are those of one schedule.
+    let uses_all = spec.programs.iter().flat_map(|program| &program.ops).any(|op| matches!(op, Op::All | Op::Count));
+    let served = if spec.tables == Tables::Unique || uses_all { 1 } else { SERVED };
     let mut committed = vec![true; schedules.len()];
     for run in kinds {
         for (schedules, committed) in schedules.chunks(served).zip(committed.chunks_mut(served)) {
@@ -536,15 +569,31 @@ fn apply<C: Cells>(
     savepoints: &mut Vec<Savepoint>,
     observed: &mut Vec<Observed>,
 ) -> Result<(), Abort> {
-    let collect = |scan: seriatim::Scan<'_, C>| {
-        scan.map(|row| row.map(|row| (C::id(&row) - cells.first, C::value(&row)))).collect::<Result<Vec<_>, _>>()
-    };
+    let cell = |row: C::Row<'_>| (C::id(&row) - cells.first, C::value(&row));
+    let collect = |scan: seriatim::Scan<'_, C>| scan.map(|row| row.map(cell)).collect::<Result<Vec<_>, _>>();
     let reading = open.reading();
     let range = |low: u32, high: u32| cells.at(low)..=cells.at(high);
     let result = match op {
         Op::Get(key) => Observed::Cell(reading.get(cells.handle, &cells.key(key))?.map(|row| C::value(&row))),
         Op::Scan(low, high) => Observed::Cells(collect(C::scan(reading, cells.handle, range(low, high), false))?),
         Op::ScanDown(low, high) => Observed::Cells(collect(C::scan(reading, cells.handle, range(low, high), true))?),
+        Op::All => {
+            let mut all = collect(reading.scan_all(cells.handle))?;
+            all.sort_unstable();
+            Observed::Cells(all)
+        }
+        Op::Count => Observed::Count(reading.count_all(cells.handle)?),
+        Op::Exists(key) => Observed::Done(reading.exists(cells.handle, &cells.key(key))?),
+        Op::GetMany(keys) => {
+            let rows = reading.get_many(cells.handle, keys.iter().map(|&key| cells.key(key)))?;
+            Observed::Many(rows.iter().map(|row| row.as_ref().map(|row| C::value(row))).collect())
+        }
+        Op::First(low, high) => {
+            Observed::Cells(C::end(reading, cells.handle, range(low, high), false)?.map(cell).into_iter().collect())
+        }
+        Op::Last(low, high) => {
+            Observed::Cells(C::end(reading, cells.handle, range(low, high), true)?.map(cell).into_iter().collect())
+        }
         Op::If(condition, &then) => {
             return if condition(observed) { apply(open, cells, then, savepoints, observed) } else { Ok(()) };
         }
@@ -586,7 +635,14 @@ fn write<C: Cells>(
             savepoints.truncate(number + 1);
             Observed::Done(true)
         }),
-        Op::Get(_) | Op::Scan(..) | Op::ScanDown(..) | Op::If(..) => panic!("not a write"),
+        Op::Upsert(key, amount) => {
+            let add = |cell: &mut C::Update<'_>| C::add(cell, amount);
+            tx.upsert(cells.handle, &cells.cell(key, amount), add).map(Observed::Cell)
+        }
+        Op::DeleteRange(low, high) => {
+            C::delete_range(tx, cells.handle, cells.at(low)..=cells.at(high)).map(Observed::Count)
+        }
+        _ => panic!("not a write"),
     };
     done.or_else(|abort| match tx.explain(&abort) {
         // A duplicate by primary key, or in the index.

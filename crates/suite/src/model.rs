@@ -21,6 +21,22 @@ pub enum Op {
     Scan(u32, u32),
     /// As [`Op::Scan`], downwards.
     ScanDown(u32, u32),
+    /// Reads all cells of the table, in any order.
+    All,
+    /// Counts all cells of the table.
+    Count,
+    /// Observes whether there is a cell.
+    Exists(u32),
+    /// Reads cells by one call.
+    GetMany(&'static [u32]),
+    /// Reads the first cell in `low..=high`.
+    First(u32, u32),
+    /// Reads the last cell in `low..=high`.
+    Last(u32, u32),
+    /// Adds to a cell, or inserts it with the amount; observes the sum if it was there.
+    Upsert(u32, i64),
+    /// Deletes the cells in `low..=high`; observes their number.
+    DeleteRange(u32, u32),
     /// Takes a savepoint; the program's first is number zero. Observes that it is done.
     Savepoint,
     /// Undoes the writes since the savepoint of this number, among those that are left; later ones are gone.
@@ -37,8 +53,12 @@ pub enum Observed {
     Cell(Option<i64>),
     /// Whether something was done.
     Done(bool),
-    /// Cells in the order of a scan.
+    /// Cells in the order of a scan, or of their keys.
     Cells(Vec<(u32, i64)>),
+    /// For each of some keys its cell, if it was there.
+    Many(Vec<Option<i64>>),
+    /// So many cells.
+    Count(usize),
     /// A write failed because another cell has its value, in a table where values are unique. With the old
     /// value of its own cell, if the write observes that.
     Duplicate(Option<i64>),
@@ -51,6 +71,8 @@ impl Observed {
             Observed::Cell(value) | Observed::Duplicate(value) => value.unwrap_or(0),
             Observed::Done(done) => i64::from(*done),
             Observed::Cells(cells) => cells.iter().map(|(_, value)| value).sum(),
+            Observed::Many(cells) => cells.iter().flatten().sum(),
+            Observed::Count(count) => *count as i64,
         }
     }
 }
@@ -83,7 +105,10 @@ impl SerialRun<'_> {
                 let value = value(&self.observed);
                 self.write(key, value, None, Observed::Done(true))
             }
-            Op::Add(key, amount) => match self.state.get(&key) {
+            Op::Upsert(key, amount) if !self.state.contains_key(&key) => {
+                self.write(key, amount, None, Observed::Cell(None))
+            }
+            Op::Add(key, amount) | Op::Upsert(key, amount) => match self.state.get(&key) {
                 Some(&value) => {
                     self.write(key, value + amount, Some(value + amount), Observed::Cell(Some(value + amount)))
                 }
@@ -101,9 +126,18 @@ impl SerialRun<'_> {
                 false => self.write(key, value, None, Observed::Done(true)),
             },
             Op::Delete(key) => Observed::Done(self.state.remove(&key).is_some()),
-            Op::Scan(low, high) => Observed::Cells(self.state.range(low..=high).map(|(&k, &v)| (k, v)).collect()),
-            Op::ScanDown(low, high) => {
-                Observed::Cells(self.state.range(low..=high).rev().map(|(&k, &v)| (k, v)).collect())
+            Op::Scan(low, high) => Observed::Cells(self.range(low, high).collect()),
+            Op::ScanDown(low, high) => Observed::Cells(self.range(low, high).rev().collect()),
+            Op::All => Observed::Cells(self.range(0, u32::MAX).collect()),
+            Op::Count => Observed::Count(self.state.len()),
+            Op::Exists(key) => Observed::Done(self.state.contains_key(&key)),
+            Op::GetMany(keys) => Observed::Many(keys.iter().map(|key| self.state.get(key).copied()).collect()),
+            Op::First(low, high) => Observed::Cells(self.range(low, high).take(1).collect()),
+            Op::Last(low, high) => Observed::Cells(self.range(low, high).rev().take(1).collect()),
+            Op::DeleteRange(low, high) => {
+                let before = self.state.len();
+                self.state.retain(|key, _| !(low..=high).contains(key));
+                Observed::Count(before - self.state.len())
             }
             Op::Savepoint => {
                 self.savepoints.push(self.state.clone());
@@ -122,6 +156,10 @@ impl SerialRun<'_> {
             }
         };
         self.observed.push(result);
+    }
+
+    fn range(&self, low: u32, high: u32) -> impl DoubleEndedIterator<Item = (u32, i64)> {
+        self.state.range(low..=high).map(|(&key, &value)| (key, value))
     }
 
     /// Writes a value to a cell, if it is allowed. Returns the observation.

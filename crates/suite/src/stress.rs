@@ -5,6 +5,7 @@
 //! constant. Every transaction that reads the whole table asserts it, so a body that ran on values which never
 //! existed together is noticed.
 
+use std::collections::BTreeSet;
 use std::sync::Mutex;
 use std::time::Duration;
 
@@ -89,6 +90,18 @@ impl std::fmt::Display for WrongSum {
 }
 
 impl std::error::Error for WrongSum {}
+
+/// Body error: rows of a table, and their count.
+#[derive(Debug)]
+struct WrongCount(usize, usize);
+
+impl std::fmt::Display for WrongCount {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} rows, some perhaps twice, are counted as {}", self.0, self.1)
+    }
+}
+
+impl std::error::Error for WrongCount {}
 
 struct Tables {
     items: Handle<Item>,
@@ -177,9 +190,10 @@ fn run(db: &Database, tables: &Tables, load: &Load, seed: u64) -> Result<[u64; R
                 for _ in 0..load.transactions {
                     let draws = rng.next_u64();
                     let result = match rng.below(10) {
-                        0 => session.snapshot(|tx| sum(tx, tables)).map(|_| ()),
-                        1 => session.transact(|tx| sum(tx, tables)).map(|_| ()),
-                        2..=4 => session.transact(|tx| transfer(tx, tables, draws)).map(|_| ()),
+                        0 => session.snapshot(|tx| sum(tx, tables, draws.is_multiple_of(2))).map(|_| ()),
+                        1 => session.transact(|tx| sum(tx, tables, draws.is_multiple_of(2))).map(|_| ()),
+                        2 => session.transact(|tx| come_or_go(tx, tables, draws)).map(|_| ()),
+                        3..=4 => session.transact(|tx| transfer(tx, tables, draws)).map(|_| ()),
                         _ => session.transact(|tx| shuffle(tx, tables, draws, load.operations)).map(|_| ()),
                     };
                     match result {
@@ -210,12 +224,36 @@ fn run(db: &Database, tables: &Tables, load: &Load, seed: u64) -> Result<[u64; R
     fault.into_inner().map_or(Err("a thread panicked".to_owned()), |fault| fault.map_or(Ok(taken), Err))
 }
 
-fn sum(tx: &seriatim::ReadTx, tables: &Tables) -> Result<(), Abort> {
+fn sum(tx: &seriatim::ReadTx, tables: &Tables, whole: bool) -> Result<(), Abort> {
     let mut sum = 0;
-    for id in 0..tables.keys as u32 {
-        sum += tx.get(&tables.accounts, &id)?.map_or(0, |account| account.balance());
+    if whole {
+        // Each once, in no order.
+        let all = tx.scan_all(&tables.accounts).collect::<Result<Vec<_>, _>>()?;
+        sum = all.iter().map(|account| account.balance()).sum();
+        let count = tx.count_all(&tables.accounts)?;
+        let ids: BTreeSet<u32> = all.iter().map(|account| account.id()).collect();
+        if (count, ids.len()) != (all.len(), all.len()) {
+            return Err(tx.abort(WrongCount(all.len(), count)));
+        }
+    } else {
+        for row in tx.get_many(&tables.accounts, 0..tables.keys as u32)? {
+            sum += row.map_or(0, |account| account.balance());
+        }
     }
     if sum == BALANCE * tables.keys as i64 { Ok(()) } else { Err(tx.abort(WrongSum(sum))) }
+}
+
+/// Inserts or deletes accounts without a balance.
+fn come_or_go(tx: &Tx, tables: &Tables, draws: u64) -> Result<(), Abort> {
+    let mut rng = Rng::from_seed(draws);
+    for _ in 0..rng.range(1, 3) {
+        let id = (tables.keys + rng.below(tables.keys)) as u32;
+        match tx.exists(&tables.accounts, &id)? {
+            true => tx.delete(&tables.accounts, &id)?,
+            false => tx.insert(&tables.accounts, &Account { id, balance: 0 })?,
+        }
+    }
+    Ok(())
 }
 
 fn transfer(tx: &Tx, tables: &Tables, draws: u64) -> Result<(), Abort> {

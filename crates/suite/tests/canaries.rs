@@ -267,6 +267,14 @@ fn phantom() -> Spec {
     Spec { initial: vec![], programs: vec![program(2, 4, 9), program(8, 9, 3)], tables: Tables::Ordered }
 }
 
+fn phantom_in_a_whole_table() -> Spec {
+    Spec {
+        initial: vec![(1, 1)],
+        programs: vec![Program::new([Op::Count, Op::Insert(3, 1)]), Program::new([Op::All, Op::Insert(4, 1)])],
+        tables: Tables::Hash,
+    }
+}
+
 /// Write skew through an update that is rolled back.
 fn rolled_back_update() -> Spec {
     let rollbacks = [Savepoint, Change(1, |_, value| value + 10), RollbackTo(0), Put(2, |seen| -seen[1].value())];
@@ -442,6 +450,7 @@ fn updates_lost_are_caught_by_the_checks_of_workloads() {
 fn dropped_node_versions_are_caught_in_every_protocol() {
     for protocol in protocols() {
         caught_by_schedules(protocol, Fault::DropNodeVersion, &phantom());
+        caught_by_schedules(protocol, Fault::DropNodeVersion, &phantom_in_a_whole_table());
     }
     caught_by_histories("dbx", Fault::DropNodeVersion);
 }

@@ -3,6 +3,8 @@
 
 #[path = "isolation/absent_read_skew.rs"]
 mod absent_read_skew;
+#[path = "isolation/calls.rs"]
+mod calls;
 #[path = "isolation/delete_reinsert.rs"]
 mod delete_reinsert;
 #[path = "isolation/dirty_read.rs"]

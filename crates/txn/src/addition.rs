@@ -33,6 +33,11 @@ impl Addition {
         Addition { column, ty, units }
     }
 
+    /// The column added to.
+    pub fn column(&self) -> ColumnId {
+        self.column
+    }
+
     /// The column added to, as an update's.
     pub fn columns(&self) -> ColumnUse {
         ColumnUse::adding([self.column])

@@ -251,6 +251,7 @@ impl Operate for Reference<'_> {
                 RawScan::of_values(self.tx, &table.set, at, &key)
                     .map_err(|error| EvaluationError::Type(error.to_string()))?
             }
+            (_, Keys::All) => RawScan::of_table(self.tx, &table.set),
             (_, Keys::Prefix(key)) => {
                 let KeyRange { low, high } = range(&key)?;
                 RawScan::new(self.tx, &table.set, target, (&low, &high), direction)

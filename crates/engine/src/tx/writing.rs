@@ -1,9 +1,10 @@
 //! Writes on encoded keys, shared by derived and declared tables.
 
 use std::hint::cold_path;
+use std::ops::ControlFlow;
 use std::panic::Location;
 
-use seriatim_catalog::{ColumnSet, ColumnUse, Key, OutOfLineStore, RowWriter, Value, ValueError};
+use seriatim_catalog::{Addend, ColumnSet, ColumnUse, Key, OutOfLineStore, RowRef, RowWriter, Value, ValueError};
 use seriatim_procedure::plan::Kind;
 use seriatim_txn::{
     Added, Addition, Cause, Inserted, Mode, OnExists, OpError, Phase, Reason, Staged, Table, Updating, Worker as _,
@@ -13,7 +14,7 @@ use crate::error::{Abort, AbortKind, TransactError};
 use crate::operations::{Operations as _, Path, count, enter, operate};
 use crate::procedure::watch;
 use crate::runtime::DynRow;
-use crate::scan::Target;
+use crate::scan::{RawScan, Target};
 use crate::table::{Rows, TableSet};
 
 use super::{Position, TxCore};
@@ -253,8 +254,38 @@ impl TxCore {
         match self.add_unless_overflow(set, key, addition)? {
             Added::Done => Ok(true),
             Added::Missing => Ok(false),
-            Added::Overflow => Err(self.about(|| self.new_abort(AbortKind::Overflow(Some(place))))),
+            Added::Overflow => Err(self.overflow(place)),
         }
+    }
+
+    /// As [`TxCore::add_at`], and reads the sum. `None` if there is no row.
+    ///
+    /// # Errors
+    /// As [`TxCore::add_at`].
+    pub fn add_and_get_at<C: Addend>(
+        &self,
+        set: &TableSet,
+        key: Key<'_>,
+        addition: Addition,
+        place: &'static Location<'static>,
+    ) -> Result<Option<C>, Abort> {
+        let column = addition.column();
+        let sum = self.update_at(set, key, ColumnSet::of(column).into(), |mut writer| {
+            let added = addition.write(&set.layout, &mut writer);
+            let sum = C::owned(writer.get::<C>(&set.layout.places[column.index()]));
+            ((added == Added::Done).then_some(sum), writer.dirty())
+        })?;
+        match sum {
+            None => Ok(None),
+            Some(Some(sum)) => Ok(Some(sum)),
+            Some(None) => Err(self.overflow(place)),
+        }
+    }
+
+    /// An abort for a sum that leaves the range of its column.
+    #[cold]
+    fn overflow(&self, place: &'static Location<'static>) -> Abort {
+        self.about(|| self.new_abort(AbortKind::Overflow(Some(place))))
     }
 
     fn add_unless_overflow(&self, set: &TableSet, key: Key<'_>, addition: Addition) -> Result<Added, Abort> {
@@ -308,6 +339,22 @@ impl TxCore {
             self.maintain(set, key, before, None, ColumnSet::ALL)?;
         }
         Ok(before.is_some())
+    }
+
+    /// Deletes the rows of a scan of a table. Returns their number.
+    ///
+    /// # Errors
+    /// A conflict.
+    pub fn delete_scanned(&self, scan: RawScan<'_>) -> Result<usize, Abort> {
+        let (set, mut count) = (scan.set(), 0);
+        // The columns of a key never change.
+        let deleted = scan.with_columns(ColumnSet::EMPTY).try_for_each(|row| {
+            // SAFETY: a row of this table, readable during this call.
+            let row = unsafe { RowRef::from_raw(row.as_ptr()) };
+            count += usize::from(set.primary.codec.encode_row(row, |key| self.delete_at(set, key))?);
+            Ok(ControlFlow::<()>::Continue(()))
+        });
+        deleted.map(|_| count)
     }
 
     /// Stops the transaction at the memory limit.

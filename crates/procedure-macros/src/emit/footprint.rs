@@ -71,6 +71,7 @@ pub(super) fn touch(procedure: &Procedure, code: &Code<'_>, operation: &Operatio
                 Some(index) => quote!(#touch::index_prefix(#id, #index, &#prefix, &mut *#visit);),
             }
         }
+        OperationKind::Scan { range: KeyRange::All, .. } => quote!(#touch::range(#id, #table, .., &mut *#visit);),
         OperationKind::Scan { range: KeyRange::Between { low, high, inclusive }, .. } => {
             let (low, high) = (
                 low.as_ref().map(|key| code.expression(&key.value)),

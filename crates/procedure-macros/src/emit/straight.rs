@@ -405,6 +405,7 @@ impl<'p> Emitter<'p> {
                 let (name, prefix) = (name("find_by"), self.code.expression(&prefix.value));
                 quote_spanned!(at=> #tx.#name(#over, &#prefix))
             }
+            KeyRange::All => quote_spanned!(at=> #tx.scan_all(#over)),
             KeyRange::Between { low, high, inclusive } => {
                 let name = name("scan_by");
                 let (low, high) = (

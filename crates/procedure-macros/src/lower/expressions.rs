@@ -518,6 +518,16 @@ fn vec(mut list: Expression) -> Expression {
     list
 }
 
+/// Whether the condition of an `if` is an operation, perhaps negated.
+pub(super) fn asks(condition: &Expr, tx: &proc_macro2::Ident) -> bool {
+    match condition {
+        Expr::Let(condition) => surface::is_call(&condition.expr, tx),
+        Expr::Paren(inner) => asks(&inner.expr, tx),
+        Expr::Unary(unary) if matches!(unary.op, syn::UnOp::Not(_)) => asks(&unary.expr, tx),
+        other => surface::is_call(other, tx),
+    }
+}
+
 /// Whether an expression needs steps of its own: it holds operations, assignments or jumps, in branches.
 pub(super) fn needs_steps(expression: &Expr, tx: &proc_macro2::Ident) -> bool {
     let block = |block: &syn::Block| {
@@ -533,7 +543,7 @@ pub(super) fn needs_steps(expression: &Expr, tx: &proc_macro2::Ident) -> bool {
     };
     match expression {
         Expr::If(branch) => {
-            let condition = matches!(&*branch.cond, Expr::Let(condition) if surface::is_call(&condition.expr, tx));
+            let condition = asks(&branch.cond, tx);
             let otherwise = branch
                 .else_branch
                 .as_ref()

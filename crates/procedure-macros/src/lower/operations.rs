@@ -44,6 +44,7 @@ impl Lowering {
             Kind::Scan { keys, reverse, limit, take } => {
                 let range = match keys {
                     Keys::Prefix(prefix) => KeyRange::Prefix(self.key(prefix)?),
+                    Keys::All => KeyRange::All,
                     Keys::Between { low, high, inclusive } => KeyRange::Between {
                         low: low.map(|key| self.key(key)).transpose()?,
                         high: high.map(|key| self.key(key)).transpose()?,

@@ -5,12 +5,12 @@ use seriatim_procedure::methods;
 use syn::spanned::Spanned;
 use syn::{Error, Expr, Local, Result, Stmt};
 
-use super::expressions::{compound, needs_steps, refusal, typed_literal};
+use super::expressions::{asks, compound, needs_steps, refusal, typed_literal};
 use super::{Lowering, refuse};
 use crate::surface;
 use crate::tree::{
     self, Arm, Block, Called, Expression, ExpressionKind, Field, Operator, Pattern, Selector, Step, StepKind, Target,
-    ValueType, VariableId, Written,
+    UnaryOperator, ValueType, VariableId, Written,
 };
 
 /// How a procedure ends, for messages.
@@ -173,14 +173,16 @@ impl Lowering {
             block.0.push(tree::step(span, StepKind::LetElse { pattern, value, otherwise: otherwise_block }));
             return Ok(());
         }
-        if let Some(call) = surface::operation(value, &tx, false) {
+        if let Some(call) = surface::operation(value, &tx, false)
+            && !matches!(&call, Ok(call) if call.asks)
+        {
             let (operation, value_type) = self.operation_here(value, call?)?;
             let pattern = Written { ty, ..self.pattern(pattern, &value_type)? };
             let kind = StepKind::Operation { operation: Box::new(operation), bind: Some(pattern) };
             block.0.push(tree::step(span, kind));
             return Ok(());
         }
-        if needs_steps(value, &tx) {
+        if surface::is_call(value, &tx) || needs_steps(value, &tx) {
             let value = self.stepped(value, block)?;
             let pattern = Written { ty, ..self.pattern(pattern, &value.span.value_type)? };
             block.0.push(tree::step(span, StepKind::Let { pattern, value }));
@@ -216,8 +218,11 @@ impl Lowering {
     fn stepped(&mut self, value: &Expr, block: &mut Block) -> Result<Expression> {
         let tx = self.tx();
         let span = value.span();
+        let mut asks = false;
         let variable = if let Some(call) = surface::operation(value, &tx, false) {
-            let (operation, value_type) = self.operation_here(value, call?)?;
+            let call = call?;
+            asks = call.asks;
+            let (operation, value_type) = self.operation_here(value, call)?;
             let variable = self.make("result", value_type);
             let bind = Some(Written::bind(variable));
             block.0.push(tree::step(span, StepKind::Operation { operation: Box::new(operation), bind }));
@@ -234,7 +239,25 @@ impl Lowering {
         let ident = self.variables[variable.index()].ident.clone();
         let mut read = self.read(variable, &ident);
         read.span.at = span;
-        Ok(read)
+        if !asks {
+            return Ok(read);
+        }
+        let is_some = Ident::new("is_some", span);
+        let function = Called::Method(is_some.clone(), crate::name_of(&is_some));
+        Ok(tree::expression(span, ExpressionKind::Call(function, vec![read])))
+    }
+
+    /// The condition of an `if`: an operation that answers it, perhaps negated, or an expression.
+    fn asked(&mut self, condition: &Expr, block: &mut Block) -> Result<Expression> {
+        match condition {
+            Expr::Paren(inner) => self.asked(&inner.expr, block),
+            Expr::Unary(unary) if matches!(unary.op, syn::UnOp::Not(_)) && asks(&unary.expr, &self.tx()) => {
+                let value = self.asked(&unary.expr, block)?;
+                Ok(tree::expression(unary.span(), ExpressionKind::Unary(UnaryOperator::Not, value)))
+            }
+            other if surface::is_call(other, &self.tx()) => self.stepped(other, block),
+            other => self.condition(other),
+        }
     }
 
     /// Steps that assign `variable` the value of an expression in whose branches there are steps.
@@ -328,7 +351,7 @@ impl Lowering {
             block.0.push(tree::step(span, StepKind::Match { value, arms }));
             return Ok(());
         }
-        let condition = self.condition(&branch.cond)?;
+        let condition = self.asked(&branch.cond, block)?;
         let (mut yes, mut no) = (Block::default(), Block::default());
         then(self, &branch.then_branch, &mut yes)?;
         otherwise(self, &mut no)?;
@@ -371,6 +394,12 @@ impl Lowering {
                 let message =
                     "the row may be missing: use the answer, or write `let _ =` before this if it makes no difference";
                 return Err(Error::new(call.span, message));
+            }
+            if call.asks {
+                return Err(Error::new(
+                    call.span,
+                    "this answer is not used: bind it with `let`, or write it after `if`",
+                ));
             }
             let (operation, _) = self.operation_here(expression, call)?;
             let kind = StepKind::Operation { operation: Box::new(operation), bind: None };

@@ -136,7 +136,7 @@ fn check_operation(
         }
         OperationKind::Delete { key, .. } => whole(collector, key),
         OperationKind::Insert { columns: given } => judge_insert(collector, table, span, given),
-        OperationKind::Scan { range, take, .. } => {
+        OperationKind::Scan { range, take, reverse, .. } => {
             if for_each != (*take == Take::Each) {
                 let problem = "a scan that is taken row by row is the head of a loop, and no other is";
                 collector.refuse(span, problem);
@@ -151,9 +151,16 @@ fn check_operation(
                     collector.refuse(span, problem);
                 }
                 KeyRange::Between { .. } if organization == Organization::Hash => {
-                    collector
-                        .refuse(span, format!("{what} is hashed and has no ranges; declare it ordered to scan it"));
+                    let problem = format!(
+                        "{what} is hashed and has no ranges; declare it ordered to scan it, or read all of it with \
+                         scan_all or count_all"
+                    );
+                    collector.refuse(span, problem);
                 }
+                KeyRange::All if used.is_some() || *reverse => {
+                    collector.refuse(span, "all rows are those of a table, in no order".to_owned());
+                }
+                KeyRange::All => {}
                 KeyRange::Prefix(prefix) if prefix.len() > parts.len() => {
                     let problem = format!("{what} has the columns ({}), fewer than the prefix's", columns(parts));
                     collector.refuse(span, problem);

@@ -231,6 +231,7 @@ impl<'p> Names<'p> {
             OperationKind::Scan { range, reverse, limit, take } => {
                 let range = match range {
                     KeyRange::Prefix(prefix) => format!("prefix({})", self.list(prefix)),
+                    KeyRange::All => "every row".to_owned(),
                     KeyRange::Between { low, high, inclusive } => {
                         let bound = |key: &Option<Vec<Expression>>| {
                             key.as_ref().map_or(String::new(), |key| format!("({})", self.list(key)))

@@ -188,6 +188,7 @@ impl Operate for Toy {
         visit: &mut dyn FnMut(Value) -> Result<ControlFlow<()>, ToyError>,
     ) -> Result<(), ToyError> {
         let covered: Box<dyn Fn(&Key) -> bool> = match &keys {
+            Keys::All => Box::new(|_| true),
             Keys::Prefix(prefix) => {
                 let prefix = integers(prefix)?;
                 Box::new(move |key| key.starts_with(&prefix))

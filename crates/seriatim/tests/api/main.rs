@@ -4,6 +4,7 @@
 //! savepoints, failures and sessions. The last module compares random programs with a map of the standard library.
 
 mod batching;
+mod calls;
 mod clusters;
 mod common;
 mod contention;

@@ -208,8 +208,8 @@ fn is_upgraded_wherever_cut(format: u32) {
     }
 }
 
-/// The tables that the manifest lists are there below those of the catalogue until all are in the catalogue, however
-/// long that takes, and whatever is done with tables meanwhile.
+/// The tables that the manifest lists are there, below those of the catalogue, until all are in the catalogue. That may
+/// take long, and tables are created and converted meanwhile.
 #[test]
 #[ignore = "nightly: seconds"]
 fn an_upgrade_on_a_disk_that_fails_or_is_full_goes_on_with_the_next_opening() {

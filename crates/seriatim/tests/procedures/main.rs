@@ -2,6 +2,7 @@
 //!
 //! [`bank`] is a procedure written by hand as the attribute macro would write it, with code for every mode.
 
+mod asked;
 mod bank;
 mod calls;
 mod common;

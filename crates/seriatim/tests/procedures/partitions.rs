@@ -139,6 +139,21 @@ fn read_note(tx: &Tx, number: u32, town: seriatim::Text<8>) -> Result<u32, Abort
     Ok(read)
 }
 
+/// All rows of a hash table, in whatever partitions.
+#[procedure]
+fn number_badge(tx: &Tx, branch: u16, id: u32) -> Result<u32, Abort> {
+    let mut count = 0u32;
+    for _ in tx.scan_all::<Badge>()? {
+        count += 1;
+    }
+    tx.insert(Badge { branch, id, name: count })?;
+    let all = tx.count_all::<Badge>()?;
+    if all != u64::from(count) + 1 {
+        return Err(tx.abort("a row is missed"));
+    }
+    Ok(count)
+}
+
 #[seriatim::pure]
 fn half(branch: u16) -> u16 {
     assert!(branch < 1000, "deliberately");
@@ -218,6 +233,28 @@ fn a_call_runs_where_its_arguments_say_and_gives_what_it_does_elsewhere() {
         assert!(catch_unwind(AssertUnwindSafe(|| session.call(deposit_half, &(1000, 0)))).is_err());
         assert_eq!(total(&bank, &mut session), 100 * i64::from(BRANCHES) * i64::from(IDS) + 8);
         assert_eq!(bank.db.check_indexes().expect("it holds together").len(), 4);
+    }
+}
+
+#[test]
+fn all_rows_of_a_hash_table_are_in_all_partitions() {
+    for partitions in [1, 3, 8] {
+        let bank = bank(Database::builder().partitions(partitions));
+        let registered = bank.db.register(procedures![number_badge]).expect("a sound set");
+        assert_eq!(registered.everywhere.len(), 1);
+        let work = |first: u32| {
+            let mut session = bank.db.session();
+            (0..30).for_each(|n| {
+                session.call(number_badge, &((n % 8) as u16, first + n)).expect("conflicts are retried");
+            });
+        };
+        thread::scope(|scope| {
+            scope.spawn(|| work(1000));
+            work(0);
+        });
+        let mut session = bank.db.session();
+        assert_eq!(session.call(number_badge, &(0, 5000)).expect("names are unique").into_value(), 60);
+        assert_eq!(*session.snapshot(|tx| tx.count_all(&bank.badges)).expect("no conflict"), 61);
     }
 }
 

@@ -8,6 +8,7 @@
 //! | `change` | the one way a chain changes: latch at the value planned for, store, unlatch |
 //! | `grow` | splits, one bucket at a time |
 //! | `walk` | all records, beside everything else |
+//! | `scan` | all records, each once, with the node versions that prove it |
 //! | `check` | walks by a caller that has the table to itself: statistics and structural invariants |
 //!
 //! A reader never writes and takes no latch. A hit is final. A miss is final if the bucket's word did not
@@ -26,6 +27,7 @@ mod check;
 mod directory;
 mod grow;
 mod hasher;
+mod scan;
 #[cfg(all(test, not(loom)))]
 mod tests;
 mod walk;

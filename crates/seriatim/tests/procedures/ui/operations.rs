@@ -46,7 +46,39 @@ fn whether_there_was_a_row_is_dropped(tx: &Tx) -> Result<(), Abort> {
 
 #[procedure]
 fn unknown(tx: &Tx) -> Result<(), Abort> {
-    tx.upsert(Item { id: 1, price: 1 })?;
+    tx.fetch(Item { id: 1, price: 1 })?;
+    Ok(())
+}
+
+#[procedure]
+fn operations_of_closures(tx: &Tx) -> Result<(), Abort> {
+    tx.upsert(Item { id: 1, price: 1 }, |item| item.price += 1)?;
+    tx.put(Item { id: 1, price: 1 })?;
+    let is_new = tx.try_insert(Item { id: 1, price: 1 })?;
+    tx.add::<Item>(1, Item::PRICE, 1)?;
+    let price = tx.add_and_get::<Item>(1, Item::PRICE, 1)?;
+    let count = tx.delete_range::<Item>(1..3)?;
+    let items = tx.get_many::<Item>([1, 2])?;
+    Ok(())
+}
+
+#[procedure]
+fn answers_that_are_not_used(tx: &Tx) -> Result<(), Abort> {
+    tx.exists::<Item>(1)?;
+    let there = tx.exists::<Item>(1);
+    let both = tx.exists::<Item>(1)? && tx.exists::<Item>(2)?;
+    if tx.exists::<Item>()? {}
+    Ok(())
+}
+
+#[procedure]
+fn whole_tables(tx: &Tx) -> Result<(), Abort> {
+    let rows = tx.scan_all::<Item>()?;
+    let rows = tx.scan_all::<Item>().rev().all()?;
+    let rows = tx.scan_all::<Item>(..).all()?;
+    for row in tx.count_all::<Item>()? {}
+    let first = tx.first::<Item>(3)?;
+    let last = tx.last_by::<Item>(..)?;
     Ok(())
 }
 
