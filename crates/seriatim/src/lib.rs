@@ -33,6 +33,7 @@
 //! Where to read on:
 //! - [`Database`] and [`Builder`] open a database, and [`Session`] runs transactions.
 //! - [`Tx`] has the operations of a transaction, and [`TransactError`] the errors.
+//! - [`mod@dump`] writes rows as text and reads them again.
 //! - [`mod@procedure`] is about transactions declared beforehand, and [`catalog`] about columns and keys.
 //!
 //! Invariant of this crate: one declaration runs under every protocol, and no code here names a protocol. Code that
@@ -44,6 +45,7 @@ extern crate self as seriatim;
 
 mod builder;
 mod database;
+pub mod dump;
 mod executor;
 mod handle;
 mod migration;
