@@ -273,7 +273,7 @@ fn with_bar<R>(what: &str, run: impl FnOnce(&backup::Progress<'_>) -> R) -> R {
 
 /// An error in the arguments if there is no database, or if the target cannot take a copy. Otherwise an error
 /// of the run.
-fn failure(error: &StorageError) -> Failure {
+pub(crate) fn failure(error: &StorageError) -> Failure {
     match error {
         StorageError::NotADatabase { .. } => Failure::usage(error),
         error => Failure::run(error),

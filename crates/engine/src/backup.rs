@@ -16,6 +16,7 @@
 //! db.backup(home.join("copy"))?;
 //!
 //! assert!(backup::verify(home.join("copy"), &|_, _| {})?.entries > 0);
+//! assert_eq!(backup::tables(home.join("copy"))?, [Counter::definition()]);
 //! backup::restore(home.join("copy"), home.join("elsewhere"), &|_, _| {})?;
 //! let restored = Database::open(home.join("elsewhere"))?;
 //! let counters = restored.table::<Counter>()?;
@@ -32,6 +33,7 @@ use std::path::Path;
 use std::sync::PoisonError;
 
 use seriatim_base::disk::{self, Disk, DiskHold};
+use seriatim_catalog::TableDef;
 use seriatim_redo::backup as copies;
 
 use crate::durability::lock_to_read;
@@ -103,6 +105,16 @@ pub fn take(from: impl AsRef<Path>, to: impl AsRef<Path>, progress: &Progress<'_
     let (disk, from) = (disk::real(), from.as_ref());
     let _held = hold(disk.as_ref(), from)?;
     copies::backup(disk.as_ref(), from, to.as_ref(), progress).map(Copied::from)
+}
+
+/// The declarations of the tables of a database, which another process may have open. Rows are not read.
+///
+/// # Errors
+/// There is no database; damage; an error of the file system; a busy database, as in [`take`].
+pub fn tables(directory: impl AsRef<Path>) -> Result<Vec<TableDef>, StorageError> {
+    let (disk, directory) = (disk::real(), directory.as_ref());
+    let _held = hold(disk.as_ref(), directory)?;
+    copies::tables(disk.as_ref(), directory)
 }
 
 /// Keeps a directory from being replaced while it is read. `None` if there is none: the caller reports that.

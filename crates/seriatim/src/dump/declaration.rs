@@ -154,7 +154,7 @@ impl TryFrom<Declaration<'_>> for TableDef {
 /// assert_eq!(dump::to_json(&table), json);
 /// assert_eq!(dump::describe(&table), "table part, hashed\n  id  u32  key\n");
 /// assert_eq!(
-///     dump::to_sql(&table)?,
+///     dump::to_sql(&[&table])?,
 ///     "CREATE TABLE \"part\" (\n    \"id\" bigint NOT NULL CHECK (\"id\" BETWEEN 0 AND 4294967295),\n    \
 ///      PRIMARY KEY (\"id\")\n);\n"
 /// );

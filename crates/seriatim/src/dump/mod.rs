@@ -288,7 +288,7 @@ impl<'t, W: Write> Writer<'t, W> {
             Form::Sql(_) => {
                 self.buffer.extend_from_slice(sql::BEGIN.as_bytes());
                 for table in &self.tables {
-                    self.buffer.extend_from_slice(to_sql(table)?.as_bytes());
+                    self.buffer.extend_from_slice(sql::create(table)?.as_bytes());
                 }
             }
         }
@@ -320,10 +320,7 @@ impl<'t, W: Write> Writer<'t, W> {
             Form::Sql(rows) => {
                 rows.end(&mut self.buffer);
                 // After the rows: that is faster.
-                let mut used = self.tables.iter().map(|table| &*table.name).collect();
-                for table in &self.tables {
-                    self.buffer.extend_from_slice(sql::indexes(table, &mut used)?.as_bytes());
-                }
+                self.buffer.extend_from_slice(sql::indexes(&self.tables)?.as_bytes());
                 self.buffer.extend_from_slice(sql::END.as_bytes());
             }
         }

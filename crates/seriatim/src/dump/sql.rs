@@ -17,11 +17,17 @@ pub(super) const END: &str = "COMMIT;\n";
 /// Rows of one statement.
 const ROWS_MAX: usize = 100;
 
-/// The declaration of a table as a statement of SQL, without its indexes.
+/// The declarations of tables as statements for PostgreSQL 15.
 ///
 /// # Errors
 /// [`DumpError::NotInSql`] if a name has a character that PostgreSQL does not have.
-pub fn to_sql(table: &TableDef) -> Result<String, DumpError> {
+pub fn to_sql(tables: &[&TableDef]) -> Result<String, DumpError> {
+    let created = tables.iter().map(|table| create(table)).collect::<Result<String, DumpError>>()?;
+    Ok(created + &indexes(tables)?)
+}
+
+/// The statement that creates a table, without its indexes.
+pub(super) fn create(table: &TableDef) -> Result<String, DumpError> {
     let mut sql = format!("CREATE TABLE {} (\n", name(table, &table.name)?);
     for column in &table.columns {
         let null = if column.nullable { "" } else { " NOT NULL" };
@@ -31,13 +37,13 @@ pub fn to_sql(table: &TableDef) -> Result<String, DumpError> {
     Ok(sql)
 }
 
-/// Statements for the indexes of a table. Two tables of a schema of PostgreSQL cannot have indexes of one name, and no
-/// index has that of a table. So an index whose name was `used` gets one from PostgreSQL.
-pub(super) fn indexes<'t>(table: &'t TableDef, used: &mut HashSet<&'t str>) -> Result<String, DumpError> {
-    let mut sql = String::new();
-    for index in &table.indexes {
+/// Statements for the indexes of these tables. Two tables of a schema of PostgreSQL cannot have indexes of one name,
+/// and no index has that of a table. So an index whose name is taken gets one from PostgreSQL.
+pub(super) fn indexes(tables: &[&TableDef]) -> Result<String, DumpError> {
+    let (mut sql, mut taken) = (String::new(), tables.iter().map(|table| &*table.name).collect::<HashSet<_>>());
+    for (table, index) in tables.iter().flat_map(|table| table.indexes.iter().map(move |index| (table, index))) {
         let unique = if index.unique { "UNIQUE " } else { "" };
-        let own = match used.insert(&index.name) {
+        let own = match taken.insert(&index.name) {
             true => format!("{} ", name(table, &index.name)?),
             false => String::new(),
         };
