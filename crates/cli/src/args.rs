@@ -89,6 +89,17 @@ fn all() -> Command {
                         .conflicts_with("checkpoint")
                         .help("Report what a recovery would find, and change nothing; needs no right to write"),
                 )
+                .arg(
+                    Arg::new("up-to-damage")
+                        .long("up-to-damage")
+                        .value_name("TO")
+                        .value_parser(value_parser!(PathBuf))
+                        .conflicts_with_all(["checkpoint", "dry-run"])
+                        .help(
+                            "Copy the database up to its first damage into the new or empty directory TO, report what \
+                             the copy lacks, and change nothing in DIR",
+                        ),
+                )
                 .arg(format()),
         )
         .subcommand(

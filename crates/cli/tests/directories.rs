@@ -141,6 +141,22 @@ fn damage_is_a_fault_that_names_the_file() {
         let line = refused(&[command, &data], 1);
         assert!(line.contains("damaged at byte") && line.contains(&*name), "{command}: {line}");
     }
+    let copy = home.at("copy");
+    let before = std::fs::read(&segment).expect("it is there");
+    let salvaged = json(&["recover", &data, "--up-to-damage", &copy]);
+    assert_eq!(std::fs::read(&segment).expect("it is there"), before);
+    assert_eq!(
+        (&salvaged["damage"][0]["offset"], salvaged["damage"].as_array().map(Vec::len)),
+        (&4096.into(), Some(1))
+    );
+    assert!(salvaged["lost"][0]["transactions"].as_u64() > Some(0), "{salvaged}");
+    assert_eq!(printed(&["dump", &copy, "--count"]), "table,rows\n", "the first batch has the tables");
+    let text = printed(&["recover", &data, "--up-to-damage", &home.at("again")]);
+    assert!(text.contains("\ndamage         ") && text.contains("\nlost           epochs "), "{text}");
+    let line = refused(&["recover", &data, "--up-to-damage", &copy], 2);
+    assert!(line.contains("not empty"), "{line}");
+    let whole = printed(&["recover", &copy, "--up-to-damage", &home.at("whole")]);
+    assert!(whole.contains("nothing: there is no damage"), "{whole}");
     let output = seriatim(&["check", &data, "--format", "json"]);
     let found: Value = serde_json::from_slice(&output.stdout).expect("JSON");
     assert!(found["passed"] == false && found["fault"].as_str().is_some_and(|fault| fault.contains("damaged")));

@@ -35,6 +35,7 @@ use std::sync::PoisonError;
 use seriatim_base::disk::{self, Disk, DiskHold};
 use seriatim_catalog::TableDef;
 use seriatim_redo::backup as copies;
+pub use seriatim_redo::backup::{Damaged, Lost};
 
 use crate::durability::lock_to_read;
 use crate::{Engine, OpenError, StorageError};
@@ -72,6 +73,21 @@ pub struct Verified {
     pub durable_epoch: u64,
     /// Findings that are not faults, in words, for instance a torn tail.
     pub notices: Vec<String>,
+}
+
+/// A copy of a damaged database up to the first damage.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Salvaged {
+    /// The copy.
+    pub copied: Copied,
+    /// The newest epoch that was durable, as far as the undamaged files say. The copy lacks the epochs after
+    /// [`Copied::durable_epoch`] up to it.
+    pub known_epoch: u64,
+    /// The damage, the first of each log; none if the copy is whole.
+    pub damage: Vec<Damaged>,
+    /// What the copy lacks, by file.
+    pub lost: Vec<Lost>,
 }
 
 impl From<copies::Copied> for Copied {
@@ -140,6 +156,25 @@ pub fn restore_on(disk: &dyn Disk, from: &Path, to: &Path, progress: &Progress<'
     let _lock = lock_closed(disk, from, "restoring a database", "restore a backup of it")?;
     let _held = hold(disk, from)?;
     copies::restore(disk, from, to, progress).map(Copied::from)
+}
+
+/// Copies the database in `from`, which no process has open, up to its first damage into the directory `to`, which is
+/// new or empty. The copy is the state at the end of an epoch, with everything up to it and nothing later. `from` is
+/// not changed.
+///
+/// # Errors
+/// [`StorageError::Corrupt`] if there is no state before the damage, as the manifest or the checkpoint is damaged, or
+/// the log that the checkpoint needs. A database that is open; others as [`take`].
+pub fn salvage(
+    from: impl AsRef<Path>,
+    to: impl AsRef<Path>,
+    progress: &Progress<'_>,
+) -> Result<Salvaged, StorageError> {
+    let (disk, from) = (disk::real(), from.as_ref());
+    let _lock = lock_closed(disk.as_ref(), from, "salvaging a database", "copy it by a backup")?;
+    let _held = hold(disk.as_ref(), from)?;
+    let copies::Salvaged { copied, known, damage, lost } = copies::salvage(disk.as_ref(), from, to.as_ref(), progress)?;
+    Ok(Salvaged { copied: copied.into(), known_epoch: known.0, damage, lost })
 }
 
 /// Locks a directory that no process has open, so that none opens it while it is read. A directory that is open

@@ -29,6 +29,8 @@
 #[cfg(all(test, not(loom)))]
 mod tests;
 
+mod salvage;
+
 use std::io::{Error, ErrorKind};
 use std::path::{Path, PathBuf};
 
@@ -36,6 +38,7 @@ use seriatim_base::Epoch;
 use seriatim_base::disk::{DirEntry, Disk, DiskHold, DiskLock, Locking, Opening};
 use seriatim_catalog::TableDef;
 
+pub use self::salvage::{Damaged, Lost, Salvaged, salvage};
 use crate::batch::{HEADER_BYTES, PAGE};
 use crate::checkpoint::{Parts, is_reserved};
 use crate::manifest::{MANIFEST, MANIFEST_NEW, Manifest};
