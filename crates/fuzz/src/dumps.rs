@@ -6,14 +6,32 @@ use seriatim::Database;
 use seriatim::dump::{Format, LoadError};
 
 /// A dump with columns of every form.
-const DUMP: &str = r#"{"seriatim":"dump","version":1}
-{"table":"all","columns":[{"name":"id","type":"u32","nullable":false,"immutable":false},{"name":"big","type":"i128","nullable":true,"immutable":false},{"name":"real","type":"f64","nullable":true,"immutable":false},{"name":"sum","type":{"decimal":{"scale":2}},"nullable":true,"immutable":false},{"name":"text","type":"long_text","nullable":true,"immutable":true},{"name":"bytes","type":{"bytes":{"max":4}},"nullable":true,"immutable":false},{"name":"at","type":"timestamp","nullable":true,"immutable":false},{"name":"span","type":"interval","nullable":true,"immutable":false},{"name":"state","type":{"enum":{"variants":[[0,"New"],[7,"Paid"]]}},"nullable":true,"immutable":false}],"key":["id"],"organization":"hash","indexes":[{"name":"by_sum","key":[{"desc":"sum"}],"unique":true}]}
-{"table":"pair","columns":[{"name":"a","type":"u8","nullable":false,"immutable":false},{"name":"b","type":"char","nullable":false,"immutable":false}],"key":["a","b"],"cluster":["a"],"partition":"a"}
-{"table":"all","row":{"id":1,"big":"-170141183460469231731687303715884105728","real":-0.0,"sum":"1.50","text":"a\"\\\u0000é","bytes":"00ff","at":"1970-01-01T00:00:00Z","span":"P1M-1D","state":"Paid"}}
-{"table":"all","row":{"id":2,"real":"NaN"}}
-{"table":"pair","row":{"b":"\n","a":9}}
-{"end":{"tables":2,"rows":3}}
-"#;
+const DUMP: &str = concat!(
+    r#"{"seriatim":"dump","version":1}"#,
+    "\n",
+    r#"{"table":"all","columns":[{"name":"id","type":"u32"},{"name":"big","type":"i128","nullable":true},"#,
+    r#"{"name":"real","type":"f64","nullable":true},"#,
+    r#"{"name":"sum","type":{"decimal":{"scale":2}},"nullable":true},"#,
+    r#"{"name":"text","type":"long_text","nullable":true,"immutable":true},"#,
+    r#"{"name":"bytes","type":{"bytes":{"max":4}},"nullable":true},"#,
+    r#"{"name":"at","type":"timestamp","nullable":true},{"name":"span","type":"interval","nullable":true},"#,
+    r#"{"name":"state","type":{"enum":{"variants":[[0,"New"],[7,"Paid"]]}},"nullable":true}],"key":["id"],"#,
+    r#""organization":"hash","indexes":[{"name":"by_sum","key":[{"desc":"sum"}],"unique":true}]}"#,
+    "\n",
+    r#"{"table":"pair","columns":[{"name":"a","type":"u8"},"#,
+    r#"{"name":"b","type":"char"}],"key":["a","b"],"cluster":["a"],"partition":"a"}"#,
+    "\n",
+    r#"{"table":"all","row":{"id":1,"big":"-170141183460469231731687303715884105728","real":-0.0,"#,
+    r#""sum":"1.50","text":"a\"\\\u0000é","bytes":"00ff","at":"1970-01-01T00:00:00Z","span":"P1M-1D","#,
+    r#""state":"Paid"}}"#,
+    "\n",
+    r#"{"table":"all","row":{"id":2,"real":"NaN"}}"#,
+    "\n",
+    r#"{"table":"pair","row":{"b":"\n","a":9}}"#,
+    "\n",
+    r#"{"end":{"tables":2,"rows":3}}"#,
+    "\n",
+);
 
 const CSV: &str = "id,text,real,sum\n7,\"a \"\"quoted\"\"\ntext\",-1e300,-0.05\n8,\"\",inf,\n9,,,1\r\n";
 

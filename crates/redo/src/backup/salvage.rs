@@ -133,8 +133,8 @@ fn damaged(error: LogError) -> Option<Damaged> {
     }
 }
 
-/// Cuts logs off before the first batch that a recovery would read and that does not match its checksum, or at which
-/// batches are missing that were durable.
+/// Cuts each log off before its first damaged batch that a recovery would read. Logs that lack durable batches are
+/// noted, too.
 fn cut_damaged(
     disk: &dyn Disk,
     manifest: &Manifest,

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::SchemaError;
 use crate::catalog::{
-    ColumnDef, IndexDef, KeyPart, Organization, PartName, Partitioning, TableBuilder, TableDef, asc, desc,
+    ColumnDef, ColumnType, IndexDef, KeyPart, Organization, PartName, Partitioning, TableBuilder, TableDef, asc, desc,
 };
 
 /// A table, as a dump has it: columns are named, not numbered. What is not there is as in a table that is not declared
@@ -16,7 +16,8 @@ use crate::catalog::{
 #[serde(deny_unknown_fields)]
 pub(super) struct Declaration<'d> {
     table: Cow<'d, str>,
-    columns: Cow<'d, [ColumnDef]>,
+    #[serde(borrow)]
+    columns: Vec<Column<'d>>,
     key: Vec<Part>,
     #[serde(default)]
     organization: Organization,
@@ -35,6 +36,18 @@ pub(super) struct Declaration<'d> {
 
 fn is_zero(number: &u64) -> bool {
     *number == 0
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Column<'d> {
+    name: Cow<'d, str>,
+    #[serde(rename = "type")]
+    ty: ColumnType,
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    nullable: bool,
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    immutable: bool,
 }
 
 /// A column of a key.
@@ -83,6 +96,10 @@ impl<'d> From<&'d TableDef> for Declaration<'d> {
     fn from(table: &'d TableDef) -> Declaration<'d> {
         // All fields: a dump must not leave out what a declaration says.
         let TableDef { name, columns, key, organization, indexes, capacity, cluster, partitioning } = table;
+        let column = |column: &'d ColumnDef| {
+            let ColumnDef { name, ty, nullable, immutable } = column;
+            Column { name: Cow::Borrowed(name), ty: *ty, nullable: *nullable, immutable: *immutable }
+        };
         let index = |index: &IndexDef| {
             let IndexDef { name, parts: key, unique, nulls_not_distinct, organization } = index;
             Index {
@@ -95,7 +112,7 @@ impl<'d> From<&'d TableDef> for Declaration<'d> {
         };
         Declaration {
             table: Cow::Borrowed(name),
-            columns: Cow::Borrowed(columns),
+            columns: columns.iter().map(column).collect(),
             key: parts(table, key),
             organization: *organization,
             indexes: indexes.iter().map(index).collect(),
@@ -116,9 +133,14 @@ impl TryFrom<Declaration<'_>> for TableDef {
     type Error = SchemaError;
 
     fn try_from(declaration: Declaration<'_>) -> Result<TableDef, SchemaError> {
-        let columns = declaration.columns.into_owned();
+        let column = |Column { name, ty, nullable, immutable }: Column<'_>| ColumnDef {
+            nullable,
+            immutable,
+            ..ColumnDef::new(name.into_owned(), ty)
+        };
         let table = TableDef::builder(declaration.table.into_owned());
-        let mut table = columns.into_iter().fold(table, TableBuilder::column).key(names(declaration.key));
+        let columns = declaration.columns.into_iter().map(column);
+        let mut table = columns.fold(table, TableBuilder::column).key(names(declaration.key));
         if declaration.organization == Organization::Hash {
             table = table.hash();
         }
@@ -150,7 +172,7 @@ impl TryFrom<Declaration<'_>> for TableDef {
 /// use seriatim::catalog::{ColumnDef, ColumnType, TableDef};
 /// use seriatim::dump;
 /// let table = TableDef::builder("part").column(ColumnDef::new("id", ColumnType::U32)).key(["id"]).hash().finish()?;
-/// let json = r#"{"table":"part","columns":[{"name":"id","type":"u32","nullable":false,"immutable":false}],"key":["id"],"organization":"hash"}"#;
+/// let json = r#"{"table":"part","columns":[{"name":"id","type":"u32"}],"key":["id"],"organization":"hash"}"#;
 /// assert_eq!(dump::to_json(&table), json);
 /// assert_eq!(dump::describe(&table), "table part, hashed\n  id  u32  key\n");
 /// assert_eq!(

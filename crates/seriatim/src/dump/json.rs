@@ -121,8 +121,8 @@ pub(super) fn begin_row(table: &TableDef) -> (Vec<u8>, Vec<String>) {
     (begin, table.columns.iter().map(name).collect())
 }
 
-/// Writes a value so that each reader of JSON has it exactly: integers of more than 53 bits, numbers of other kinds
-/// than floats, and floats that are no number, are texts.
+/// Writes a value so that each reader of JSON has it exactly. Texts are integers of more than 53 bits, decimals, and
+/// floats that are no number.
 fn write_value(out: &mut Vec<u8>, value: &Value) {
     let as_is = match value {
         Value::Option(None) => return out.extend_from_slice(b"null"),
@@ -145,8 +145,8 @@ fn write_text(out: &mut Vec<u8>, text: &str) {
     serde_json::to_writer(out, text).expect("a text, and memory");
 }
 
-/// The value of a column that this JSON is: as [`write_row`] writes it, or a number as text, or a text as number where
-/// the column has numbers.
+/// The value of a column that this JSON is, as [`write_row`] writes it. Where the column has numbers, each may be a
+/// number or a text.
 ///
 /// # Errors
 /// What it is, and what would be right.

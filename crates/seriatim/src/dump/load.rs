@@ -208,7 +208,8 @@ impl Database {
     /// })?;
     /// assert_eq!(*found, (None, String::new()));
     /// let error = db.load_csv("part", &b"name,id\nbolt,3\nscrew,2\n"[..]).unwrap_err();
-    /// assert_eq!(error.to_string(), "line 3: duplicate key id 2 in part; loaded are the rows up to line 2: 1 of part");
+    /// let says = "line 3: duplicate key id 2 in part; loaded are the rows up to line 2: 1 of part";
+    /// assert_eq!(error.to_string(), says);
     /// # Ok(())
     /// # }
     /// ```

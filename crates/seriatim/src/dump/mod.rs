@@ -4,7 +4,7 @@
 //!
 //! ```text
 //! {"seriatim":"dump","version":1}
-//! {"table":"part","columns":[{"name":"id","type":"u32","nullable":false,"immutable":false},…],"key":["id"],…}
+//! {"table":"part","columns":[{"name":"id","type":"u32"},…],"key":["id"],…}
 //! {"table":"part","row":{"id":1,"name":"nut","weight":null}}
 //! {"end":{"tables":1,"rows":1}}
 //! ```

@@ -263,8 +263,8 @@ fn tables_that_exist_keep_their_rows_and_must_be_declared_alike() {
     let other = Database::in_memory().expect("memory");
     other.create::<Other>().expect("valid");
     let error = other.load(json.as_bytes()).expect_err("it differs");
-    let says = "line 2: table `person` exists with another declaration: column number 0 is `id` u32, not `region` u8; load \
-                the dump into a new directory; nothing is loaded";
+    let says = "line 2: table `person` exists with another declaration: column number 0 is `id` u32, not `region` \
+                u8; load the dump into a new directory; nothing is loaded";
     assert_eq!(error.to_string(), says);
 }
 
@@ -275,10 +275,15 @@ fn refused(text: &[u8]) -> String {
     db.load(text).expect_err("it is wrong").to_string()
 }
 
-const BEGIN: &str = r#"{"seriatim":"dump","version":1}
-{"table":"part","columns":[{"name":"id","type":"u8","nullable":false,"immutable":false},{"name":"name","type":{"text":{"max":4}},"nullable":true,"immutable":false}],"key":["id"]}
-{"table":"part","row":{"id":1,"name":"nut"}}
-"#;
+const BEGIN: &str = concat!(
+    r#"{"seriatim":"dump","version":1}"#,
+    "\n",
+    r#"{"table":"part","columns":[{"name":"id","type":"u8"},"#,
+    r#"{"name":"name","type":{"text":{"max":4}},"nullable":true}],"key":["id"]}"#,
+    "\n",
+    r#"{"table":"part","row":{"id":1,"name":"nut"}}"#,
+    "\n"
+);
 
 #[test]
 fn what_is_wrong_with_a_line_is_said() {
@@ -348,16 +353,26 @@ fn what_is_no_dump_loads_nothing() {
         format!("{begin}{}\n", declared.replace("nullable", "maybe")),
         format!("{begin}{declared}\n{{\"end\":{{\"tables\":2,\"rows\":0}}}}"),
     ];
-    let messages = dumps.map(|dump| refused(dump.as_bytes()) + "\n").concat();
+    let messages = dumps.map(|dump| refused(dump.as_bytes()).replace("; ", ";\n  ") + "\n").concat();
     expect_test::expect![[r#"
-        line 1: "" is not how a dump begins: `seriatim dump --format json` writes one; rows of one table can be CSV; nothing is loaded
-        line 1: "{\"id\":1}" is not how a dump begins: `seriatim dump --format json` writes one; rows of one table can be CSV; nothing is loaded
-        line 1: the dump has version 9, and this program reads dumps up to version 1; nothing is loaded
-        line 2: the dump ends before its last line: the rest was cut off; nothing is loaded
-        line 3: table `part` is declared twice; nothing is loaded
-        line 2: table `part`: the primary key names `size`, but the columns are id, name; nothing is loaded
-        line 2: at byte 59: unknown field `maybe`, expected one of `name`, `type`, `nullable`, `immutable`; nothing is loaded
-        line 3: the dump had 2 tables and 0 rows, but 1 tables and 0 rows are there; no row is loaded, and tables were created: part
+        line 1: "" is not how a dump begins: `seriatim dump --format json` writes one;
+          rows of one table can be CSV;
+          nothing is loaded
+        line 1: "{\"id\":1}" is not how a dump begins: `seriatim dump --format json` writes one;
+          rows of one table can be CSV;
+          nothing is loaded
+        line 1: the dump has version 9, and this program reads dumps up to version 1;
+          nothing is loaded
+        line 2: the dump ends before its last line: the rest was cut off;
+          nothing is loaded
+        line 3: table `part` is declared twice;
+          nothing is loaded
+        line 2: table `part`: the primary key names `size`, but the columns are id, name;
+          nothing is loaded
+        line 2: at byte 101: unknown field `maybe`, expected one of `name`, `type`, `nullable`, `immutable`;
+          nothing is loaded
+        line 3: the dump had 2 tables and 0 rows, but 1 tables and 0 rows are there;
+          no row is loaded, and tables were created: part
     "#]].assert_eq(&messages);
 }
 
@@ -411,8 +426,8 @@ fn csv_and_sql_say_what_they_cannot_hold() {
     );
     assert_eq!(
         says("name,id\n\"a\nb\",5\nc,\n"),
-        "line 4: table `part`, column `id`: an empty field is NULL, and the column is not nullable; an empty text is \"\"; \
-         loaded are the rows up to line 2: 1 of part"
+        "line 4: table `part`, column `id`: an empty field is NULL, and the column is not nullable; an empty text is \
+         \"\"; loaded are the rows up to line 2: 1 of part"
     );
     assert_eq!(
         says("name,id\nc,9\nd\n"),
@@ -420,8 +435,8 @@ fn csv_and_sql_say_what_they_cannot_hold() {
     );
     assert_eq!(
         says("id\n6\n256\n"),
-        "line 3: table `part`, column `id`: \"256\" is no u8: write an integer from 0 to 255; loaded are the rows up to \
-         line 2: 1 of part"
+        "line 3: table `part`, column `id`: \"256\" is no u8: write an integer from 0 to 255; loaded are the rows \
+         up to line 2: 1 of part"
     );
     let error = db.load_csv("bolt", &b"id\n"[..]).expect_err("there is none");
     assert!(error.to_string().starts_with("line 1: there is no declaration of table `bolt`"), "{error}");
@@ -509,9 +524,8 @@ fn a_dump_of_a_database_in_use_is_of_one_moment() {
 fn rows_are_loaded_under_every_protocol() {
     each(|setting| {
         let db = setting.open();
-        let text = format!(
-            "{BEGIN}{{\"table\":\"part\",\"row\":{{\"name\":null,\"id\":9}}}}\n{{\"end\":{{\"tables\":1,\"rows\":2}}}}\n"
-        );
+        let row = r#"{"table":"part","row":{"name":null,"id":9}}"#;
+        let text = format!("{BEGIN}{row}\n{{\"end\":{{\"tables\":1,\"rows\":2}}}}\n");
         match db.load(text.as_bytes()) {
             Ok(loaded) => {
                 assert_eq!((loaded.lines, loaded.tables[0].rows), (4, 2));
