@@ -52,15 +52,24 @@ pub(crate) fn recover(matches: &ArgMatches) -> Result<(), Failure> {
 
 fn salvage(matches: &ArgMatches, from: &Path, to: &Path) -> Result<(), Failure> {
     let salvaged = with_bar("copying", |progress| backup::salvage(from, to, progress));
-    let Salvaged { copied, known_epoch, damage, lost, .. } = salvaged.map_err(|error| failure(&error))?;
+    let Salvaged { copied, known_epoch, damage, lost, lost_rows, changed_rows, .. } = salvaged.map_err(refusal)?;
     let (mut text, durable) = (Lines::default(), copied.durable_epoch);
-    text.line("copied", format!("{} to {}", HumanBytes(copied.bytes), to.display()));
+    match lost_rows {
+        0 => text.line("copied", format!("{} to {}", HumanBytes(copied.bytes), to.display())),
+        _ => text.line("copied", format!("the rows that can be read to {}", to.display())),
+    }
     text.line("durable epoch", durable);
     for Damaged { file, offset, problem, .. } in &damage {
         text.line("damage", format!("{} at byte {offset}: {problem}", file.display()));
     }
+    let (rows, changed) = (HumanCount(lost_rows), HumanCount(changed_rows));
     match damage.is_empty() {
         true => text.line("lost", "nothing: there is no damage"),
+        false if lost_rows > 0 => {
+            text.line("lost", format!("{rows} rows of the checkpoint (a run is one), unless the log has them as a whole"));
+            text.line("lost", format!("{changed} of these for certain: the log only changes them"));
+            text.line("rest", format!("each row as it was at the end of epoch {known_epoch}"));
+        }
         false if known_epoch > durable => {
             text.line("lost", format!("epochs {} to {known_epoch}, and those behind that are not known", durable + 1));
         }
@@ -85,6 +94,7 @@ fn salvage(matches: &ArgMatches, from: &Path, to: &Path) -> Result<(), Failure> 
         json!({
             "from": from, "to": to, "bytes": copied.bytes, "durable_epoch": durable, "known_epoch": known_epoch,
             "damage": damage.collect::<Vec<_>>(), "lost": lost.collect::<Vec<_>>(),
+            "lost_rows": lost_rows, "changed_rows": changed_rows,
         })
     })
 }
@@ -279,11 +289,15 @@ pub(crate) fn load(builder: seriatim::Builder) -> Result<Database, Failure> {
         })
         .open();
     bar.finish_and_clear();
-    opened.map_err(|error| match error {
+    opened.map_err(refusal)
+}
+
+fn refusal(error: OpenError) -> Failure {
+    match error {
         OpenError::NoDatabase { .. } => Failure::usage(error),
         OpenError::Storage(error) => failure(&error),
         error => Failure::run(error),
-    })
+    }
 }
 
 fn show((bar, phase): &mut (ProgressBar, Option<RecoveryPhase>), at: RecoveryProgress) {

@@ -162,6 +162,41 @@ fn damage_is_a_fault_that_names_the_file() {
     assert!(found["passed"] == false && found["fault"].as_str().is_some_and(|fault| fault.contains("damaged")));
 }
 
+/// The rows of the other blocks are copied, each as it was at the end of the log.
+#[test]
+fn a_checkpoint_that_is_damaged_loses_the_rows_of_its_damaged_blocks() {
+    let home = Home::new("checkpoint");
+    let (data, copy) = (home.at("db"), home.at("copy"));
+    bench(&data, &[]);
+    printed(&["recover", &data, "--checkpoint"]);
+    let rows = |directory: &str| {
+        let counts = printed(&["dump", directory, "--count"]);
+        let counts = counts.lines().skip(1).map(|line| line.rsplit_once(',').expect("two fields").1.parse::<u64>());
+        counts.sum::<Result<u64, _>>().expect("numbers")
+    };
+    let (all, dump) = (rows(&data), printed(&["dump", &data]));
+    let checkpoint = largest(&data, "checkpoint-");
+    let part = largest(checkpoint.to_str().expect("UTF-8"), "part-");
+    let bytes = std::fs::metadata(&part).expect("it is there").len();
+    flip(&part, bytes as usize / 2);
+    assert!(refused(&["check", &data], 1).contains("does not match its checksum"));
+    let salvaged = json(&["recover", &data, "--up-to-damage", &copy]);
+    let lost = salvaged["lost_rows"].as_u64().expect("a number");
+    assert!(lost > 0 && salvaged["damage"][0]["file"].as_str() == part.to_str(), "{salvaged}");
+    // A run of order lines counts as one.
+    assert!((1..=all - lost).contains(&rows(&copy)) && salvaged["changed_rows"] == 0, "{salvaged}");
+    let known: std::collections::HashSet<&str> = dump.lines().collect();
+    let copied = printed(&["dump", &copy]);
+    let strange = copied.lines().find(|line| !known.contains(line) && !line.starts_with("{\"end\""));
+    assert_eq!(strange, None, "each row is one of the database");
+    let text = printed(&["recover", &data, "--up-to-damage", &home.at("again")]);
+    assert!(text.contains("rows of the checkpoint"), "{text}");
+    // Without the blocks of the tables nothing can be read.
+    flip(&part.with_file_name("part-0000"), 44 + 40);
+    let line = refused(&["recover", &data, "--up-to-damage", &home.at("third")], 1);
+    assert!(line.contains("damaged") && !Path::new(&home.at("third")).exists(), "{line}");
+}
+
 #[test]
 fn a_database_in_use_is_neither_checked_nor_recovered_and_can_be_backed_up() {
     let home = Home::new("in-use");

@@ -38,7 +38,7 @@ use seriatim_base::Epoch;
 use seriatim_base::disk::{DirEntry, Disk, DiskHold, DiskLock, Locking, Opening};
 use seriatim_catalog::TableDef;
 
-pub use self::salvage::{Damaged, Lost, Salvaged, salvage};
+pub use self::salvage::{Damaged, Lost, NotSalvaged, Salvaged, salvage};
 use crate::batch::{HEADER_BYTES, PAGE};
 use crate::checkpoint::{Parts, is_reserved};
 use crate::manifest::{MANIFEST, MANIFEST_NEW, Manifest};

@@ -69,14 +69,30 @@ pub struct Lost {
 /// # Errors
 /// [`LogError::Corrupt`] if no earlier state can be made, as the manifest, the checkpoint, or the log that the
 /// checkpoint needs is damaged. Others as [`super::backup`].
-pub fn salvage(disk: &dyn Disk, from: &Path, to: &Path, progress: &Progress<'_>) -> Result<Salvaged, LogError> {
+pub fn salvage(disk: &dyn Disk, from: &Path, to: &Path, progress: &Progress<'_>) -> Result<Salvaged, NotSalvaged> {
     let room = prepare(disk, from, to)?;
-    let salvaged = Salvage::find(disk, from).and_then(|(found, salvaged)| {
+    let salvaged = Salvage::find(disk, from).and_then(|(found, salvaged)| -> Result<Salvaged, NotSalvaged> {
         let (copied_manifest, copied) = copy(disk, from, to, &found.manifest, &found.scan, progress)?;
-        copied_manifest.write(disk, to)?;
+        copied_manifest.write(disk, to).map_err(LogError::from)?;
         Ok(Salvaged { copied, ..salvaged })
     });
-    salvaged.map_err(|error| room.clear(disk, error))
+    salvaged
+        .map_err(|NotSalvaged { error, is_checkpoint }| NotSalvaged { error: room.clear(disk, error), is_checkpoint })
+}
+
+/// Why there is no copy.
+#[derive(Debug)]
+pub struct NotSalvaged {
+    /// The error.
+    pub error: LogError,
+    /// Whether only the checkpoint is damaged: then rows of it can be read, and the log.
+    pub is_checkpoint: bool,
+}
+
+impl From<LogError> for NotSalvaged {
+    fn from(error: LogError) -> NotSalvaged {
+        NotSalvaged { error, is_checkpoint: false }
+    }
 }
 
 /// What is to be copied.
@@ -86,7 +102,7 @@ struct Salvage {
 }
 
 impl Salvage {
-    fn find(disk: &dyn Disk, from: &Path) -> Result<(Salvage, Salvaged), LogError> {
+    fn find(disk: &dyn Disk, from: &Path) -> Result<(Salvage, Salvaged), NotSalvaged> {
         let mut manifest = Manifest::read(disk, from)?;
         let mut damage = Vec::new();
         let mut scan = LogScan::up_to_damage(disk, from, &manifest, &mut damage)?;
@@ -101,14 +117,15 @@ impl Salvage {
             incarnation.durable = reached.unwrap_or(incarnation.durable).min(incarnation.durable);
             let (durable, number) = (incarnation.durable, incarnation.number);
             let Some(entry) = manifest.incarnations.iter().position(|entry| entry.number == number) else {
-                return Err(LogError::corrupt(from, 0, "the manifest changed", super::super::replay::ADVICE));
+                let advice = "close the database, and try again";
+                return Err(LogError::corrupt(from, 0, "the manifest changed", advice).into());
             };
             if let Some(checkpoint) = &manifest.checkpoint
                 && checkpoint.end_epoch > durable
                 && checkpoint.end_epoch >= manifest.incarnations[entry].first_epoch
             {
                 let (_, error) = damage.swap_remove(0);
-                return Err(without_checkpoint(error, "the checkpoint counts only with the log that is damaged"));
+                return Err(without_checkpoint(error, "the checkpoint counts only with the log that is damaged").into());
             }
             salvaged.lost = lost(disk, (from, &manifest), &scan, first, &whole, &unread)?;
             manifest.incarnations.truncate(entry + 1);
@@ -120,16 +137,22 @@ impl Salvage {
                 scan.cut(log, end);
             }
         }
-        check_checkpoint(disk, from, &manifest, &scan)?;
-        salvaged.damage = damage.into_iter().filter_map(|(_, error)| damaged(error)).collect();
+        check_checkpoint(disk, from, &manifest, &scan).map_err(|error| NotSalvaged {
+            is_checkpoint: damage.is_empty() && matches!(error, LogError::Corrupt { .. }),
+            error,
+        })?;
+        salvaged.damage = damage.into_iter().filter_map(|(_, error)| Damaged::of(error)).collect();
         Ok((Salvage { manifest, scan }, salvaged))
     }
 }
 
-fn damaged(error: LogError) -> Option<Damaged> {
-    match error {
-        LogError::Corrupt { file, offset, problem, .. } => Some(Damaged { file, offset, problem }),
-        _ => None,
+impl Damaged {
+    /// The place of damage; `None` for another error.
+    pub fn of(error: LogError) -> Option<Damaged> {
+        match error {
+            LogError::Corrupt { file, offset, problem, .. } => Some(Damaged { file, offset, problem }),
+            _ => None,
+        }
     }
 }
 

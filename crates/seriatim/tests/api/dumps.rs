@@ -373,7 +373,8 @@ fn what_is_no_dump_loads_nothing() {
           nothing is loaded
         line 3: the dump had 2 tables and 0 rows, but 1 tables and 0 rows are there;
           no row is loaded, and tables were created: part
-    "#]].assert_eq(&messages);
+    "#]]
+    .assert_eq(&messages);
 }
 
 #[test]
