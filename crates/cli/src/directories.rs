@@ -66,7 +66,10 @@ fn salvage(matches: &ArgMatches, from: &Path, to: &Path) -> Result<(), Failure> 
     match damage.is_empty() {
         true => text.line("lost", "nothing: there is no damage"),
         false if lost_rows > 0 => {
-            text.line("lost", format!("{rows} rows of the checkpoint (a run is one), unless the log has them as a whole"));
+            text.line(
+                "lost",
+                format!("{rows} rows of the checkpoint (a run is one), unless the log has them as a whole"),
+            );
             text.line("lost", format!("{changed} of these for certain: the log only changes them"));
             text.line("rest", format!("each row as it was at the end of epoch {known_epoch}"));
         }

@@ -184,26 +184,20 @@ pub fn salvage(from: impl AsRef<Path>, to: impl AsRef<Path>, progress: &Progress
             Ok(Salvaged { copied: copied.into(), known_epoch: known.0, damage, lost, lost_rows, changed_rows })
         }
         Err(copies::NotSalvaged { is_checkpoint: true, .. }) => {
-            let was_there = to.exists();
+            let was_there = disk.find(to).is_ok_and(|found| found.is_some());
             salvage_rows(from, to).inspect_err(|_| {
                 // What is there of the copy is no database to be taken for one. The first error says more.
-                let _ = match was_there {
-                    true => empty(to),
-                    false => std::fs::remove_dir_all(to),
-                };
+                let _ = if was_there { empty(disk.as_ref(), to) } else { disk.remove_dir_all(to) };
             })
         }
         Err(copies::NotSalvaged { error, .. }) => Err(error.into()),
     }
 }
 
-fn empty(directory: &Path) -> Result<(), Error> {
-    for entry in std::fs::read_dir(directory)? {
-        let entry = entry?;
-        match entry.file_type()?.is_dir() {
-            true => std::fs::remove_dir_all(entry.path())?,
-            false => std::fs::remove_file(entry.path())?,
-        }
+fn empty(disk: &dyn Disk, directory: &Path) -> Result<(), Error> {
+    for found in disk.list(directory)? {
+        let path = directory.join(&found.name);
+        if found.is_dir { disk.remove_dir_all(&path)? } else { disk.remove_file(&path)? }
     }
     Ok(())
 }

@@ -35,6 +35,7 @@ impl TxCore {
             records.clear();
             let keys: Vec<KeyBuf> = {
                 let _call = self.call()?;
+                self.admits(set)?;
                 if !set.primary.index.walk(&mut walk, self.worker().core().local.pinned(), &mut records) {
                     return Ok(());
                 }

@@ -32,6 +32,9 @@ pub(super) struct Declaration<'d> {
     partition: Option<String>,
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     replicated: bool,
+    /// See [`TableDef::extension`].
+    #[serde(default, skip_serializing_if = "is_zero")]
+    extension: u64,
 }
 
 fn is_zero(number: &u64) -> bool {
@@ -48,6 +51,11 @@ struct Column<'d> {
     nullable: bool,
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     immutable: bool,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    default: Option<Cow<'d, str>>,
+    /// The name that it had before it was renamed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    former: Option<Cow<'d, str>>,
 }
 
 /// A column of a key.
@@ -95,10 +103,11 @@ fn names(parts: Vec<Part>) -> Vec<PartName> {
 impl<'d> From<&'d TableDef> for Declaration<'d> {
     fn from(table: &'d TableDef) -> Declaration<'d> {
         // All fields: a dump must not leave out what a declaration says.
-        let TableDef { name, columns, key, organization, indexes, capacity, cluster, partitioning } = table;
+        let TableDef { name, columns, key, organization, indexes, capacity, cluster, partitioning, extension } = table;
         let column = |column: &'d ColumnDef| {
-            let ColumnDef { name, ty, nullable, immutable } = column;
-            Column { name: Cow::Borrowed(name), ty: *ty, nullable: *nullable, immutable: *immutable }
+            let ColumnDef { name, ty, nullable, immutable, default, former } = column;
+            let (default, former) = (default.as_deref().map(Cow::Borrowed), former.as_deref().map(Cow::Borrowed));
+            Column { name: Cow::Borrowed(name), ty: *ty, nullable: *nullable, immutable: *immutable, default, former }
         };
         let index = |index: &IndexDef| {
             let IndexDef { name, parts: key, unique, nulls_not_distinct, organization } = index;
@@ -125,6 +134,7 @@ impl<'d> From<&'d TableDef> for Declaration<'d> {
                 }
             },
             replicated: *partitioning == Partitioning::Replicated,
+            extension: *extension as u64,
         }
     }
 }
@@ -133,10 +143,11 @@ impl TryFrom<Declaration<'_>> for TableDef {
     type Error = SchemaError;
 
     fn try_from(declaration: Declaration<'_>) -> Result<TableDef, SchemaError> {
-        let column = |Column { name, ty, nullable, immutable }: Column<'_>| ColumnDef {
-            nullable,
-            immutable,
-            ..ColumnDef::new(name.into_owned(), ty)
+        let column = |column: Column<'_>| {
+            let owned = |text: Option<Cow<'_, str>>| text.map(|text| Cow::Owned(text.into_owned()));
+            let Column { name, ty, nullable, immutable, default, former } = column;
+            let (name, default, former) = (Cow::Owned(name.into_owned()), owned(default), owned(former));
+            ColumnDef { name, ty, nullable, immutable, default, former }
         };
         let table = TableDef::builder(declaration.table.into_owned());
         let columns = declaration.columns.into_iter().map(column);
@@ -162,7 +173,10 @@ impl TryFrom<Declaration<'_>> for TableDef {
         }
         // A hint. One that does not fit is more than the limit, which is checked.
         let capacity = usize::try_from(declaration.capacity).unwrap_or(usize::MAX);
-        table.cluster(declaration.cluster).capacity(capacity).finish().map_err(SchemaError::Invalid)
+        let table = table.cluster(declaration.cluster).capacity(capacity).finish().map_err(SchemaError::Invalid)?;
+        let table = TableDef { extension: usize::try_from(declaration.extension).unwrap_or(usize::MAX), ..table };
+        table.validate().map_err(SchemaError::Invalid)?;
+        Ok(table)
     }
 }
 
@@ -208,16 +222,13 @@ pub fn describe(table: &TableDef) -> String {
     // A list of many variants makes no other line wider.
     let types = types.filter(|width| *width <= TYPE_WIDTH).max().unwrap_or(0);
     for (at, column) in table.columns.iter().enumerate() {
-        let mut notes: Vec<&str> = Vec::new();
-        if table.key.iter().any(|part| part.column.index() == at) {
-            notes.push("key");
+        let mut notes: Vec<String> = Vec::new();
+        let is_of_key = table.key.iter().any(|part| part.column.index() == at);
+        for (is_so, what) in [(is_of_key, "key"), (column.nullable, "nullable"), (column.immutable, "immutable")] {
+            notes.extend(is_so.then(|| what.to_owned()));
         }
-        if column.nullable {
-            notes.push("nullable");
-        }
-        if column.immutable {
-            notes.push("immutable");
-        }
+        notes.extend(column.default.as_ref().map(|value| format!("default {value:?}")));
+        notes.extend(column.former.as_ref().map(|name| format!("formerly {name}")));
         let (ty, notes) = (column.ty.to_string(), notes.join(", "));
         let line = format!("  {:<names$}  {ty:<types$}  {notes}", column.name);
         text.push_str(line.trim_end());

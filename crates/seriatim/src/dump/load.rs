@@ -193,7 +193,7 @@ impl Database {
     }
 
     /// Loads rows of a table from CSV. The first line has the names of columns, in any order. A column that it does not
-    /// name is NULL. See [`Format::Csv`](super::Format::Csv).
+    /// name has its default, or NULL. See [`Format::Csv`](super::Format::Csv).
     ///
     /// ```
     /// # use seriatim::{Database, Table};
@@ -462,14 +462,21 @@ fn column_problem(table: &TableDef, column: &ColumnDef, problem: String) -> Load
     LoadProblem::Column { table: table.name.to_string(), column: column.name.to_string(), problem }
 }
 
-/// A column without a value is NULL.
+/// A column without a value has its default, or NULL.
 fn whole(table: &TableDef, values: Vec<Option<Value>>) -> Result<Vec<Value>, LoadProblem> {
-    let or_null = |(column, value): (&ColumnDef, Option<Value>)| match value {
+    let or_default = |(column, value): (&ColumnDef, Option<Value>)| match value {
         Some(value) => Ok(value),
-        None if column.nullable => Ok(Value::NONE),
-        None => Err(column_problem(table, column, "it has no value, and is not nullable".to_owned())),
+        None => match column.default_value() {
+            Ok(Some(value)) => Ok(value),
+            Ok(None) => Err(column_problem(
+                table,
+                column,
+                "it has no value, and is neither nullable nor has a default".to_owned(),
+            )),
+            Err(error) => Err(column_problem(table, column, error.to_string())),
+        },
     };
-    table.columns.iter().zip(values).map(or_null).collect()
+    table.columns.iter().zip(values).map(or_default).collect()
 }
 
 /// Lines of text.
@@ -550,13 +557,15 @@ impl Loader<'_> {
                 let wrong = |problem: String| (line, column_problem(table, column, problem));
                 let value = match field {
                     Some(text) => column.ty.parse(text).map_err(|error| wrong(error.to_string()))?,
-                    None if column.nullable => continue,
+                    // NULL, whatever the default is.
+                    None if column.nullable => Value::NONE,
                     None => {
                         let problem = "an empty field is NULL, and the column is not nullable; an empty text is \"\"";
                         return Err(wrong(problem.to_owned()));
                     }
                 };
-                values[at] = Some(if column.nullable { value.some() } else { value });
+                let is_null = matches!(value, Value::Option(None));
+                values[at] = Some(if column.nullable && !is_null { value.some() } else { value });
             }
             let values = whole(table, values).map_err(|problem| (line, problem))?;
             self.row(Row { line, table: 0, values }, records.bytes - before)?;

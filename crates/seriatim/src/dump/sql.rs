@@ -31,7 +31,15 @@ pub(super) fn create(table: &TableDef) -> Result<String, DumpError> {
     let mut sql = format!("CREATE TABLE {} (\n", name(table, &table.name)?);
     for column in &table.columns {
         let null = if column.nullable { "" } else { " NOT NULL" };
-        let _ = writeln!(sql, "    {} {}{null}{},", name(table, &column.name)?, ty(column), check(table, column)?);
+        let (own, ty, check) = (name(table, &column.name)?, ty(column), check(table, column)?);
+        let default = match column.default_value() {
+            Ok(Some(value)) if column.default.is_some() => {
+                let literal = literal(&value).map_err(|problem| DumpError::not_in_sql(table, Some(column), problem))?;
+                format!(" DEFAULT {literal}")
+            }
+            _ => String::new(),
+        };
+        let _ = writeln!(sql, "    {own} {ty}{null}{default}{check},");
     }
     let _ = writeln!(sql, "    PRIMARY KEY ({})\n);", key(table, &table.key, false)?);
     Ok(sql)

@@ -212,9 +212,10 @@ fn a_dump_declares_all_that_a_table_has() {
     let lines = lines.key(["order", "number"]).cluster(["order"]).replicated().capacity(7);
     let lines = lines.unique_index("by_item", [desc("item")], Organization::Hash).nulls_not_distinct();
     let lines = db.declare(lines.finish().expect("valid")).expect("valid");
-    let parts =
-        TableDef::builder("part").column(column("a")).column(column("b")).key(["a".into(), desc("b")]).partition("b");
-    db.declare(parts.hash_index("by_a", ["a"]).finish().expect("valid")).expect("valid");
+    let parts = TableDef::builder("part").column(column("a")).column(column("b"));
+    let parts = parts.column(ColumnDef { former: Some("d".into()), ..column("c").default("7") });
+    let parts = parts.key(["a".into(), desc("b")]).partition("b").hash_index("by_a", ["a"]).finish().expect("valid");
+    let parts = db.declare(TableDef { extension: 1, ..parts }).expect("valid");
     db.session().transact(|tx| tx.insert_dyn(&lines, &[1u32.into(), 2u32.into(), Value::NONE])).expect("alone");
 
     let json = written(&db, Format::Json, &[]);
@@ -231,6 +232,13 @@ fn a_dump_declares_all_that_a_table_has() {
     let json = written(&db, Format::Json, &["line", "line"]);
     assert_eq!(json.lines().count(), 4, "{json}");
     assert!(json.ends_with("{\"end\":{\"tables\":1,\"rows\":1}}\n"), "{json}");
+    let described = "table part, ordered, partitioned by desc(b)\n  a  u32  key\n  b  u32  key\n  c  u32  default \
+                     \"7\", formerly d\n  key (a, desc(b))\n  index by_a (a), hashed\n";
+    assert_eq!(dump::describe(parts.definition()), described);
+    let sql = dump::to_sql(&[parts.definition()]).expect("names of SQL");
+    assert!(sql.contains("\"c\" bigint NOT NULL DEFAULT 7 CHECK"), "{sql}");
+    copy.load_csv("part", &b"b,a\n1,2\n"[..]).expect("the default is for the rest");
+    assert!(written(&copy, Format::Csv, &["part"]).ends_with("2,1,7\n"));
     assert_eq!(
         dump::describe(lines.definition()),
         "table line, ordered, clustered by (order), replicated\n  order   u32  key\n  number  u32  key\n  item    u32  \
