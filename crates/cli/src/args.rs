@@ -35,7 +35,7 @@ Examples:
   seriatim bench tpcc --durability group --data DIR    the same, with every result durable, in DIR
   seriatim check DIR                                   checks checksums, indexes and consistency
   seriatim backup DIR TO                               a copy of it, even while it is open
-  seriatim export DIR --table warehouse --out FILE     the rows of a table as CSV
+  seriatim dump DIR --out FILE                         its tables and rows, for `seriatim load`
   seriatim figures htcc --out DIR                      the figures of the HTCC paper, measured here
   seriatim middle-tier --upstream postgres://localhost --templates FILE
                                                        a proxy that orders conflicting transactions
@@ -63,7 +63,7 @@ fn all() -> Command {
         .version(env!("SERIATIM_VERSION"))
         .about(
             "Seriatim: a serializable in-memory OLTP database. This binary runs its benchmarks, shows what is derived \
-             from their procedures, and recovers, checks, copies and exports databases.",
+             from their procedures, and recovers, checks, copies, dumps and loads databases.",
         )
         .after_help(format!("{EXIT_CODES}\n\n{EXAMPLES}"))
         .subcommand_required(true)
@@ -88,6 +88,17 @@ fn all() -> Command {
                         .action(ArgAction::SetTrue)
                         .conflicts_with("checkpoint")
                         .help("Report what a recovery would find, and change nothing; needs no right to write"),
+                )
+                .arg(
+                    Arg::new("up-to-damage")
+                        .long("up-to-damage")
+                        .value_name("TO")
+                        .value_parser(value_parser!(PathBuf))
+                        .conflicts_with_all(["checkpoint", "dry-run"])
+                        .help(
+                            "Copy the database up to its first damage into the new or empty directory TO, report what \
+                             the copy lacks, and change nothing in DIR",
+                        ),
                 )
                 .arg(format()),
         )
@@ -114,7 +125,9 @@ fn all() -> Command {
                 .arg(directory("TO", "A new or empty directory for the database"))
                 .arg(format()),
         )
-        .subcommand(crate::export::command())
+        .subcommand(crate::dump::dump_command())
+        .subcommand(crate::dump::load_command())
+        .subcommand(crate::dump::schema_command())
         .subcommand(crate::simulated::command())
         .subcommand(middle_tier::command())
         .subcommand(crate::model::command())

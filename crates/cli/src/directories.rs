@@ -10,7 +10,7 @@ use std::sync::Mutex;
 use clap::ArgMatches;
 use indicatif::{HumanBytes, HumanCount, ProgressBar, ProgressStyle};
 use serde_json::{Value, json};
-use seriatim::backup::{self, Copied, Verified};
+use seriatim::backup::{self, Copied, Damaged, Lost, Salvaged, Verified};
 use seriatim::{
     Checkpoint, Database, OpenError, Recovery, RecoveryPhase, RecoveryProgress, StorageError, TableChecked,
 };
@@ -21,6 +21,9 @@ use crate::{Failure, args};
 
 pub(crate) fn recover(matches: &ArgMatches) -> Result<(), Failure> {
     let directory = directory(matches, "DIR");
+    if let Some(to) = matches.get_one::<PathBuf>("up-to-damage") {
+        return salvage(matches, &directory, to);
+    }
     let dry_run = matches.get_flag("dry-run");
     let builder = match dry_run {
         true => Database::builder().inspect(&directory),
@@ -43,6 +46,58 @@ pub(crate) fn recover(matches: &ArgMatches) -> Result<(), Failure> {
             "entries": recovery.entries, "indexed_rows": recovery.indexed_rows,
             "seconds": recovery.duration.as_secs_f64(), "entries_per_second": entries_per_second(&recovery),
             "notices": recovery.notices, "checkpoint": checkpoint,
+        })
+    })
+}
+
+fn salvage(matches: &ArgMatches, from: &Path, to: &Path) -> Result<(), Failure> {
+    let salvaged = with_bar("copying", |progress| backup::salvage(from, to, progress));
+    let Salvaged { copied, known_epoch, damage, lost, lost_rows, changed_rows, .. } = salvaged.map_err(refusal)?;
+    let (mut text, durable) = (Lines::default(), copied.durable_epoch);
+    match lost_rows {
+        0 => text.line("copied", format!("{} to {}", HumanBytes(copied.bytes), to.display())),
+        _ => text.line("copied", format!("the rows that can be read to {}", to.display())),
+    }
+    text.line("durable epoch", durable);
+    for Damaged { file, offset, problem, .. } in &damage {
+        text.line("damage", format!("{} at byte {offset}: {problem}", file.display()));
+    }
+    let (rows, changed) = (HumanCount(lost_rows), HumanCount(changed_rows));
+    match damage.is_empty() {
+        true => text.line("lost", "nothing: there is no damage"),
+        false if lost_rows > 0 => {
+            text.line(
+                "lost",
+                format!("{rows} rows of the checkpoint (a run is one), unless the log has them as a whole"),
+            );
+            text.line("lost", format!("{changed} of these for certain: the log only changes them"));
+            text.line("rest", format!("each row as it was at the end of epoch {known_epoch}"));
+        }
+        false if known_epoch > durable => {
+            text.line("lost", format!("epochs {} to {known_epoch}, and those behind that are not known", durable + 1));
+        }
+        false => text.line("lost", "no epoch that is known to have been durable"),
+    }
+    for Lost { file, offset, bytes, transactions, unknown_bytes, .. } in &lost {
+        let (file, count) = (file.display(), HumanCount(*transactions));
+        let unknown = match unknown_bytes {
+            0 => String::new(),
+            bytes => format!(", and what is in {bytes} bytes that cannot be read"),
+        };
+        text.line("lost", format!("{file}: {bytes} bytes from byte {offset}: {count} transactions{unknown}"));
+    }
+    print(matches, text.0, || {
+        let damage = damage
+            .iter()
+            .map(|Damaged { file, offset, problem, .. }| json!({ "file": file, "offset": offset, "problem": problem }));
+        let lost = lost.iter().map(|Lost { file, offset, bytes, transactions, unknown_bytes, .. }| {
+            json!({ "file": file, "offset": offset, "bytes": bytes, "transactions": transactions,
+                    "unknown_bytes": unknown_bytes })
+        });
+        json!({
+            "from": from, "to": to, "bytes": copied.bytes, "durable_epoch": durable, "known_epoch": known_epoch,
+            "damage": damage.collect::<Vec<_>>(), "lost": lost.collect::<Vec<_>>(),
+            "lost_rows": lost_rows, "changed_rows": changed_rows,
         })
     })
 }
@@ -237,11 +292,15 @@ pub(crate) fn load(builder: seriatim::Builder) -> Result<Database, Failure> {
         })
         .open();
     bar.finish_and_clear();
-    opened.map_err(|error| match error {
+    opened.map_err(refusal)
+}
+
+fn refusal(error: OpenError) -> Failure {
+    match error {
         OpenError::NoDatabase { .. } => Failure::usage(error),
         OpenError::Storage(error) => failure(&error),
         error => Failure::run(error),
-    })
+    }
 }
 
 fn show((bar, phase): &mut (ProgressBar, Option<RecoveryPhase>), at: RecoveryProgress) {
@@ -273,7 +332,7 @@ fn with_bar<R>(what: &str, run: impl FnOnce(&backup::Progress<'_>) -> R) -> R {
 
 /// An error in the arguments if there is no database, or if the target cannot take a copy. Otherwise an error
 /// of the run.
-fn failure(error: &StorageError) -> Failure {
+pub(crate) fn failure(error: &StorageError) -> Failure {
     match error {
         StorageError::NotADatabase { .. } => Failure::usage(error),
         error => Failure::run(error),

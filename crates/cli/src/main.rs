@@ -11,7 +11,7 @@ mod bench;
 mod callers;
 mod contention;
 mod directories;
-mod export;
+mod dump;
 mod figures;
 mod interrupt;
 mod machine;
@@ -46,7 +46,9 @@ fn main() -> ExitCode {
         Some(("check", check)) => directories::check(check),
         Some(("backup", backup)) => directories::back_up(backup),
         Some(("restore", restore)) => directories::restore(restore),
-        Some(("export", export)) => export::run(export),
+        Some(("dump", dump)) => dump::dump(dump),
+        Some(("load", load)) => dump::load(load),
+        Some(("schema", schema)) => dump::schema(schema),
         Some(("simulate", simulate)) => simulated::run(simulate),
         Some(("model", model)) => model::run(model),
         Some(("middle-tier", middle_tier)) => middle_tier::run(middle_tier),

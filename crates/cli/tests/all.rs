@@ -3,6 +3,7 @@
 mod bench;
 mod directories;
 mod documentation;
+mod dumps;
 mod figures;
 mod interrupt;
 mod middle_tier;

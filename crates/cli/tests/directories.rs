@@ -9,18 +9,22 @@ use seriatim::Database;
 use seriatim_workload::tpcc::{Money, Warehouse};
 
 /// A directory for a test, removed at the end.
-struct Home(PathBuf);
+pub(crate) struct Home(PathBuf);
 
 impl Home {
-    fn new(name: &str) -> Home {
+    pub(crate) fn new(name: &str) -> Home {
         let path = std::env::temp_dir().join(format!("seriatim-cli-{name}-{}", std::process::id()));
         let _ = std::fs::remove_dir_all(&path);
         std::fs::create_dir_all(&path).expect("a directory");
         Home(path)
     }
 
-    fn at(&self, name: &str) -> String {
+    pub(crate) fn at(&self, name: &str) -> String {
         self.0.join(name).to_str().expect("a path in UTF-8").to_owned()
+    }
+
+    pub(crate) fn exists(&self, name: &str) -> bool {
+        self.0.join(name).exists()
     }
 }
 
@@ -30,12 +34,12 @@ impl Drop for Home {
     }
 }
 
-fn seriatim(arguments: &[&str]) -> Output {
+pub(crate) fn seriatim(arguments: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_seriatim")).args(arguments).output().expect("the binary starts")
 }
 
 #[track_caller]
-fn printed(arguments: &[&str]) -> String {
+pub(crate) fn printed(arguments: &[&str]) -> String {
     let output = seriatim(arguments);
     assert!(output.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
     String::from_utf8(output.stdout).expect("UTF-8")
@@ -49,7 +53,7 @@ fn json(arguments: &[&str]) -> Value {
 
 /// The one line of a refusal with this exit code.
 #[track_caller]
-fn refused(arguments: &[&str], code: i32) -> String {
+pub(crate) fn refused(arguments: &[&str], code: i32) -> String {
     let output = seriatim(arguments);
     let talk = String::from_utf8_lossy(&output.stderr).into_owned();
     assert_eq!(output.status.code(), Some(code), "{arguments:?}: {talk}");
@@ -137,9 +141,60 @@ fn damage_is_a_fault_that_names_the_file() {
         let line = refused(&[command, &data], 1);
         assert!(line.contains("damaged at byte") && line.contains(&*name), "{command}: {line}");
     }
+    let copy = home.at("copy");
+    let before = std::fs::read(&segment).expect("it is there");
+    let salvaged = json(&["recover", &data, "--up-to-damage", &copy]);
+    assert_eq!(std::fs::read(&segment).expect("it is there"), before);
+    assert_eq!(
+        (&salvaged["damage"][0]["offset"], salvaged["damage"].as_array().map(Vec::len)),
+        (&4096.into(), Some(1))
+    );
+    assert!(salvaged["lost"][0]["transactions"].as_u64() > Some(0), "{salvaged}");
+    assert_eq!(printed(&["dump", &copy, "--count"]), "table,rows\n", "the first batch has the tables");
+    let text = printed(&["recover", &data, "--up-to-damage", &home.at("again")]);
+    assert!(text.contains("\ndamage         ") && text.contains("\nlost           epochs "), "{text}");
+    let line = refused(&["recover", &data, "--up-to-damage", &copy], 2);
+    assert!(line.contains("not empty"), "{line}");
+    let whole = printed(&["recover", &copy, "--up-to-damage", &home.at("whole")]);
+    assert!(whole.contains("nothing: there is no damage"), "{whole}");
     let output = seriatim(&["check", &data, "--format", "json"]);
     let found: Value = serde_json::from_slice(&output.stdout).expect("JSON");
     assert!(found["passed"] == false && found["fault"].as_str().is_some_and(|fault| fault.contains("damaged")));
+}
+
+/// The rows of the other blocks are copied, each as it was at the end of the log.
+#[test]
+fn a_checkpoint_that_is_damaged_loses_the_rows_of_its_damaged_blocks() {
+    let home = Home::new("checkpoint");
+    let (data, copy) = (home.at("db"), home.at("copy"));
+    bench(&data, &[]);
+    printed(&["recover", &data, "--checkpoint"]);
+    let rows = |directory: &str| {
+        let counts = printed(&["dump", directory, "--count"]);
+        let counts = counts.lines().skip(1).map(|line| line.rsplit_once(',').expect("two fields").1.parse::<u64>());
+        counts.sum::<Result<u64, _>>().expect("numbers")
+    };
+    let (all, dump) = (rows(&data), printed(&["dump", &data]));
+    let checkpoint = largest(&data, "checkpoint-");
+    let part = largest(checkpoint.to_str().expect("UTF-8"), "part-");
+    let bytes = std::fs::metadata(&part).expect("it is there").len();
+    flip(&part, bytes as usize / 2);
+    assert!(refused(&["check", &data], 1).contains("does not match its checksum"));
+    let salvaged = json(&["recover", &data, "--up-to-damage", &copy]);
+    let lost = salvaged["lost_rows"].as_u64().expect("a number");
+    assert!(lost > 0 && salvaged["damage"][0]["file"].as_str() == part.to_str(), "{salvaged}");
+    // A run of order lines counts as one.
+    assert!((1..=all - lost).contains(&rows(&copy)) && salvaged["changed_rows"] == 0, "{salvaged}");
+    let known: std::collections::HashSet<&str> = dump.lines().collect();
+    let copied = printed(&["dump", &copy]);
+    let strange = copied.lines().find(|line| !known.contains(line) && !line.starts_with("{\"end\""));
+    assert_eq!(strange, None, "each row is one of the database");
+    let text = printed(&["recover", &data, "--up-to-damage", &home.at("again")]);
+    assert!(text.contains("rows of the checkpoint"), "{text}");
+    // Without the blocks of the tables nothing can be read.
+    flip(&part.with_file_name("part-0000"), 44 + 40);
+    let line = refused(&["recover", &data, "--up-to-damage", &home.at("third")], 1);
+    assert!(line.contains("damaged") && !Path::new(&home.at("third")).exists(), "{line}");
 }
 
 #[test]
@@ -159,52 +214,6 @@ fn a_database_in_use_is_neither_checked_nor_recovered_and_can_be_backed_up() {
     for directory in [&data, &copy] {
         assert_eq!(json(&["check", directory])["passed"], true);
     }
-}
-
-#[derive(seriatim::Table, Clone, Debug)]
-#[table(name = "part", key(id), hash)]
-struct Part {
-    id: u32,
-    name: String,
-    weight: Option<u64>,
-}
-
-/// Rows of a hashed table are exported while another process has the database open: what is durable.
-#[test]
-fn rows_are_exported_as_csv_and_json_and_counted_also_from_a_database_in_use() {
-    let home = Home::new("export");
-    let (data, file, theirs) = (home.at("db"), home.at("parts.csv"), home.at("parts.csv.partial"));
-    std::fs::write(&theirs, "theirs").expect("it can be written");
-    let db = Database::open(&data).expect("a new database");
-    let parts = db.create::<Part>().expect("valid");
-    let rows = [(1, "nut, \"M4\"", Some(7)), (2, "", None), (3, "bolt\n", Some(u64::MAX))];
-    let row = |(id, name, weight): (u32, &str, Option<u64>)| Part { id, name: name.to_owned(), weight };
-    db.session().transact(|tx| rows.iter().try_for_each(|&part| tx.insert(&parts, &row(part)))).expect("alone");
-    printed(&["export", &data, "--out", &file]);
-    let csv = std::fs::read_to_string(&file).expect("it was written");
-    assert!(csv.starts_with("id,name,weight\n"), "{csv}");
-    assert_eq!(std::fs::read_to_string(&theirs).expect("it is there"), "theirs", "another file beside it stays");
-    for line in ["1,\"nut, \"\"M4\"\"\",7\n", "2,\"\",\n", "3,\"bolt\n\",18446744073709551615\n"] {
-        assert!(csv.contains(line), "{csv}");
-    }
-    let lines = printed(&["export", &data, "--table", "part", "--format", "jsonl"]);
-    let mut objects: Vec<Value> = lines.lines().map(|line| serde_json::from_str(line).expect("an object")).collect();
-    objects.sort_by_key(|object| object["id"].as_u64());
-    let wanted = rows.map(|(id, name, weight)| serde_json::json!({ "id": id, "name": name, "weight": weight }));
-    assert_eq!(objects, wanted);
-    assert_eq!(printed(&["export", &data, "--count"]), "table,rows\npart,3\n");
-    let line = refused(&["export", &data, "--table", "bolts"], 2);
-    assert!(line.contains("no table `bolts`") && line.ends_with("the tables are part"), "{line}");
-    let line = refused(&["export", &data, "--out", &file], 2);
-    assert!(line.contains(&file) && line.contains("exists"), "{line}");
-    db.create::<Warehouse>().expect("valid");
-    let line = refused(&["export", &data], 2);
-    assert!(line.contains("--table") && line.contains("part, warehouse"), "{line}");
-    drop(db);
-    assert_eq!(printed(&["export", &data, "--count"]), "table,rows\npart,3\nwarehouse,0\n");
-    let line = refused(&["export", &home.at("none")], 2);
-    assert!(line.contains("database"), "{line}");
-    assert!(printed(&["export", "--help"]).contains("--count"));
 }
 
 #[test]

@@ -16,6 +16,7 @@
 //! db.backup(home.join("copy"))?;
 //!
 //! assert!(backup::verify(home.join("copy"), &|_, _| {})?.entries > 0);
+//! assert_eq!(backup::tables(home.join("copy"))?, [Counter::definition()]);
 //! backup::restore(home.join("copy"), home.join("elsewhere"), &|_, _| {})?;
 //! let restored = Database::open(home.join("elsewhere"))?;
 //! let counters = restored.table::<Counter>()?;
@@ -29,13 +30,16 @@
 
 use std::io::{Error, ErrorKind};
 use std::path::Path;
-use std::sync::PoisonError;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use seriatim_base::disk::{self, Disk, DiskHold};
+use seriatim_catalog::{TableDef, Value};
 use seriatim_redo::backup as copies;
+pub use seriatim_redo::backup::{Damaged, Lost};
 
 use crate::durability::lock_to_read;
-use crate::{Engine, OpenError, StorageError};
+use crate::settings::MissingRows;
+use crate::{DatabaseLocation, Durability, DynHandle, Engine, OpenError, Settings, StorageError, TransactError};
 
 /// Called with the bytes done and the bytes in all.
 pub type Progress<'a> = dyn Fn(u64, u64) + 'a;
@@ -72,6 +76,26 @@ pub struct Verified {
     pub notices: Vec<String>,
 }
 
+/// A copy of a damaged database up to the first damage.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Salvaged {
+    /// The copy.
+    pub copied: Copied,
+    /// The newest epoch that was durable, as far as the undamaged files say. If the log is damaged, the copy lacks the
+    /// epochs after [`Copied::durable_epoch`] up to it.
+    pub known_epoch: u64,
+    /// The damage, the first of each log; none if the copy is whole.
+    pub damage: Vec<Damaged>,
+    /// What the copy lacks of the log, by file.
+    pub lost: Vec<Lost>,
+    /// Rows in damaged blocks of the checkpoint; a run of a clustered table is one. The copy lacks those that the log
+    /// does not have as a whole.
+    pub lost_rows: u64,
+    /// How many of these the log changes: the copy certainly lacks them.
+    pub changed_rows: u64,
+}
+
 impl From<copies::Copied> for Copied {
     fn from(copied: copies::Copied) -> Copied {
         let copies::Copied { bytes, attempts, durable } = copied;
@@ -105,6 +129,16 @@ pub fn take(from: impl AsRef<Path>, to: impl AsRef<Path>, progress: &Progress<'_
     copies::backup(disk.as_ref(), from, to.as_ref(), progress).map(Copied::from)
 }
 
+/// The declarations of the tables of a database, which another process may have open. Rows are not read.
+///
+/// # Errors
+/// There is no database; damage; an error of the file system; a busy database, as in [`take`].
+pub fn tables(directory: impl AsRef<Path>) -> Result<Vec<TableDef>, StorageError> {
+    let (disk, directory) = (disk::real(), directory.as_ref());
+    let _held = hold(disk.as_ref(), directory)?;
+    copies::tables(disk.as_ref(), directory)
+}
+
 /// Keeps a directory from being replaced while it is read. `None` if there is none: the caller reports that.
 fn hold(disk: &dyn Disk, from: &Path) -> Result<Option<Box<dyn DiskHold>>, StorageError> {
     match disk.hold(from) {
@@ -128,6 +162,80 @@ pub fn restore_on(disk: &dyn Disk, from: &Path, to: &Path, progress: &Progress<'
     let _lock = lock_closed(disk, from, "restoring a database", "restore a backup of it")?;
     let _held = hold(disk, from)?;
     copies::restore(disk, from, to, progress).map(Copied::from)
+}
+
+/// Copies the database in `from`, which no process has open, up to its first damage into the directory `to`, which is
+/// new or empty. The copy is the state at the end of an epoch, with everything up to it and nothing later. `from` is
+/// not changed.
+///
+/// If only the checkpoint is damaged there is no such state. The copy then has the rows that can be read, each as it
+/// was at the end of the log ([`Salvaged::lost_rows`]). They are loaded into memory twice.
+///
+/// # Errors
+/// [`StorageError::Corrupt`] if the manifest is damaged, the tables of the checkpoint, or the log that the checkpoint
+/// needs. A database that is open; others as [`take`].
+pub fn salvage(from: impl AsRef<Path>, to: impl AsRef<Path>, progress: &Progress<'_>) -> Result<Salvaged, OpenError> {
+    let (disk, from, to) = (disk::real(), from.as_ref(), to.as_ref());
+    let _lock = lock_closed(disk.as_ref(), from, "salvaging a database", "copy it by a backup")?;
+    let _held = hold(disk.as_ref(), from)?;
+    match copies::salvage(disk.as_ref(), from, to, progress) {
+        Ok(copies::Salvaged { copied, known, damage, lost }) => {
+            let (lost_rows, changed_rows) = (0, 0);
+            Ok(Salvaged { copied: copied.into(), known_epoch: known.0, damage, lost, lost_rows, changed_rows })
+        }
+        Err(copies::NotSalvaged { is_checkpoint: true, .. }) => {
+            let was_there = disk.find(to).is_ok_and(|found| found.is_some());
+            salvage_rows(from, to).inspect_err(|_| {
+                // What is there of the copy is no database to be taken for one. The first error says more.
+                let _ = if was_there { empty(disk.as_ref(), to) } else { disk.remove_dir_all(to) };
+            })
+        }
+        Err(copies::NotSalvaged { error, .. }) => Err(error.into()),
+    }
+}
+
+fn empty(disk: &dyn Disk, directory: &Path) -> Result<(), Error> {
+    for found in disk.list(directory)? {
+        let path = directory.join(&found.name);
+        if found.is_dir { disk.remove_dir_all(&path)? } else { disk.remove_file(&path)? }
+    }
+    Ok(())
+}
+
+/// Writes the rows that can be read of a database whose checkpoint is damaged into a new one.
+fn salvage_rows(from: &Path, to: &Path) -> Result<Salvaged, OpenError> {
+    let missing = Arc::new(Mutex::new(MissingRows::default()));
+    let location =
+        |directory: &Path, inspect| Some(DatabaseLocation { directory: directory.to_owned(), inspect, disk: None });
+    let settings =
+        Settings { location: location(from, true), salvage: Some(Arc::clone(&missing)), ..Settings::default() };
+    let old = settings.open()?;
+    let settings =
+        Settings { location: location(to, false), durability: Some(Durability::Async), ..Settings::default() };
+    let new = settings.open()?;
+    let failed = |error: &dyn std::fmt::Display| OpenError::Invalid(format!("the rows cannot be copied: {error}"));
+    let tables: Result<Vec<DynHandle>, _> = old.table_names().iter().map(|name| old.open_dyn(name)).collect();
+    let tables = tables.map_err(|error| failed(&error))?;
+    let declared = tables.iter().map(|table| table.definition().clone()).collect();
+    let copies = new.declare_all(declared).map_err(|error| failed(&error))?;
+    let mut runner = new.runner();
+    for (table, copy) in tables.iter().zip(&copies) {
+        let insert = |rows: Vec<Vec<Value>>| loop {
+            match runner.transact(|tx| rows.iter().try_for_each(|row| tx.insert_dyn(copy, row))) {
+                Err(TransactError::DiskBehind { .. }) if new.flush().is_ok() => {}
+                inserted => return inserted.map(drop),
+            }
+        };
+        old.each_row(table, &mut { insert }).map_err(|error| failed(&error))?;
+    }
+    drop((runner, copies));
+    new.flush().map_err(|error| failed(&error))?;
+    let durable_epoch = new.durable_epoch().map_or(0, |epoch| epoch.0);
+    new.close().map_err(|error| failed(&error))?;
+    let known_epoch = old.recovery().map_or(0, |recovery| recovery.durable_epoch);
+    let MissingRows { damage, rows, changed } = missing.lock().unwrap_or_else(PoisonError::into_inner).clone();
+    let copied = Copied { bytes: 0, attempts: 1, durable_epoch };
+    Ok(Salvaged { copied, known_epoch, damage, lost: Vec::new(), lost_rows: rows, changed_rows: changed })
 }
 
 /// Locks a directory that no process has open, so that none opens it while it is read. A directory that is open

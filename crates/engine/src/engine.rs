@@ -489,11 +489,20 @@ impl Engine {
     /// # Errors
     /// [`TransactError::Excluded`] if a transaction stays open; no worker; a table of another database.
     pub fn each_row_at_rest(&self, set: &TableSet, see: &mut dyn FnMut(RowPtr)) -> Result<usize, TransactError> {
-        self.check_listed(set)?;
+        self.at_rest(&[set], &mut |_, row| see(row))
+    }
+
+    /// Calls `see` with each row of several tables, as they all are at one moment. It also gets the position of the
+    /// row's table in `sets`.
+    fn at_rest(&self, sets: &[&TableSet], see: &mut dyn FnMut(usize, RowPtr)) -> Result<usize, TransactError> {
+        sets.iter().try_for_each(|set| self.check_listed(set))?;
         // Before transactions are kept out: another list may take long.
         let helping = self.inner.helping();
-        let listed = self.inner.pool.quietly(|| self.list(set, helping, see));
-        listed.unwrap_or(Err(TransactError::Excluded { by: "open transactions" }))
+        let list = || {
+            let each = |(at, set): (usize, &&TableSet)| self.list(set, &helping, &mut |row| see(at, row));
+            sets.iter().enumerate().map(each).sum()
+        };
+        self.inner.pool.quietly(list).unwrap_or(Err(TransactError::Excluded { by: "open transactions" }))
     }
 
     /// Calls `see` with each committed row of a table of any organization while transactions run. Returns their number.
@@ -503,7 +512,7 @@ impl Engine {
     /// belongs to another database.
     pub fn each_committed_row(&self, set: &TableSet, see: &mut dyn FnMut(RowPtr)) -> Result<usize, TransactError> {
         self.check_listed(set)?;
-        self.list(set, self.inner.helping(), see)
+        self.list(set, &self.inner.helping(), see)
     }
 
     fn check_listed(&self, set: &TableSet) -> Result<(), TransactError> {
@@ -517,7 +526,7 @@ impl Engine {
     fn list(
         &self,
         set: &TableSet,
-        helping: MutexGuard<'_, ()>,
+        helping: &MutexGuard<'_, ()>,
         see: &mut dyn FnMut(RowPtr),
     ) -> Result<usize, TransactError> {
         // Publishes deferred additions. No transaction is open, so none defers further additions.
@@ -537,16 +546,18 @@ impl Engine {
         self.each_committed_row(&table.set, &mut |row| see(DynRow::new(&table.set, row)))
     }
 
-    /// As [`Engine::each_row_at_rest`], by values.
+    /// As [`Engine::each_row_at_rest`], by values, for several tables as they all are at one moment. `see` also gets
+    /// the position of the row's table in `tables`.
     ///
     /// # Errors
     /// The errors of [`Engine::each_row_at_rest`].
     pub fn each_row_at_rest_dyn(
         &self,
-        table: &DynHandle,
-        see: &mut dyn FnMut(DynRow<'_>),
+        tables: &[&DynHandle],
+        see: &mut dyn FnMut(usize, DynRow<'_>),
     ) -> Result<usize, TransactError> {
-        self.each_row_at_rest(&table.set, &mut |row| see(DynRow::new(&table.set, row)))
+        let sets: Vec<&TableSet> = tables.iter().map(|table| &*table.set).collect();
+        self.at_rest(&sets, &mut |at, row| see(at, DynRow::new(sets[at], row)))
     }
 
     /// The partitions of the database, if its protocol has any.

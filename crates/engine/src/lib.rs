@@ -51,6 +51,7 @@ pub mod test_support;
 #[cfg(test)]
 mod testing;
 mod tx;
+mod unordered;
 mod work_queue;
 
 pub use cancel::Canceller;

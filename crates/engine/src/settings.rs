@@ -4,7 +4,7 @@ use std::fmt;
 use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use seriatim_base::disk::Disk;
@@ -12,6 +12,7 @@ use seriatim_base::{machine, thread};
 use seriatim_batch::Placement;
 use seriatim_htm::{Budget, Htm, HtmMode};
 use seriatim_memory::{Memory, Options};
+use seriatim_redo::backup::Damaged;
 use seriatim_redo::checkpoint::is_reserved;
 use seriatim_redo::segment::SEGMENT_BYTES_MAX;
 use seriatim_txn::{Environment, Eventual, PartitionFunction, Partitions, Priority, ProtocolInfo, Snapshots};
@@ -89,6 +90,8 @@ pub struct Settings {
     pub check_plans: bool,
     /// Where the database is stored; `None`: in memory only.
     pub location: Option<DatabaseLocation>,
+    /// For an inspection that leaves out what is damaged of the checkpoint: gets what that is.
+    pub(crate) salvage: Option<Arc<Mutex<MissingRows>>>,
     /// Whether a database is created if the directory has none.
     pub create: bool,
     /// When results are returned.
@@ -174,6 +177,17 @@ pub struct DatabaseLocation {
     pub inspect: bool,
     /// The disk of the directory; `None`: this machine's.
     pub disk: Option<Arc<dyn Disk>>,
+}
+
+/// What a damaged checkpoint lacks.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct MissingRows {
+    /// The damage.
+    pub(crate) damage: Vec<Damaged>,
+    /// Rows that cannot be read.
+    pub(crate) rows: u64,
+    /// How many of them the log changes.
+    pub(crate) changed: u64,
 }
 
 /// Bytes of log between checkpoints by default.
@@ -297,6 +311,7 @@ impl Default for Settings {
             execution_mode: ExecutionMode::Whole,
             check_plans: false,
             location: None,
+            salvage: None,
             create: true,
             durability: None,
             wait_max: Some(Duration::from_secs(30)),

@@ -14,6 +14,7 @@ pub mod allocation;
 mod catalogue;
 mod checkpoint;
 mod directory;
+mod dumps;
 mod entries;
 mod keys;
 mod manifest;
@@ -49,6 +50,7 @@ pub const TARGETS: &[Target] = &[
     Target { name: "checkpoint", run: checkpoint::run, seeds: checkpoint::seeds },
     Target { name: "messages", run: messages::run, seeds: messages::seeds },
     Target { name: "runs", run: runs::run, seeds: runs::seeds },
+    Target { name: "dumps", run: dumps::run, seeds: dumps::seeds },
 ];
 
 /// Tries one input of the target of this name.

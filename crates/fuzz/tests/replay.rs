@@ -111,6 +111,12 @@ fn programs_on_runs_agree_with_a_map() {
     replay_some("runs", MUTATIONS / 4);
 }
 
+#[test]
+fn dumps_from_anywhere_are_refused_or_loaded() {
+    // Two databases each.
+    replay("dumps");
+}
+
 /// The folder of libFuzzer's targets and the list of targets agree.
 #[test]
 fn every_target_is_given_to_libfuzzer() {

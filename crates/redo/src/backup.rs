@@ -29,12 +29,16 @@
 #[cfg(all(test, not(loom)))]
 mod tests;
 
+mod salvage;
+
 use std::io::{Error, ErrorKind};
 use std::path::{Path, PathBuf};
 
 use seriatim_base::Epoch;
 use seriatim_base::disk::{DirEntry, Disk, DiskHold, DiskLock, Locking, Opening};
+use seriatim_catalog::TableDef;
 
+pub use self::salvage::{Damaged, Lost, NotSalvaged, Salvaged, salvage};
 use crate::batch::{HEADER_BYTES, PAGE};
 use crate::checkpoint::{Parts, is_reserved};
 use crate::manifest::{MANIFEST, MANIFEST_NEW, Manifest};
@@ -89,17 +93,42 @@ pub struct Verified {
 /// After an error `to` is as it was before; the error says so if that is not possible.
 pub fn backup(disk: &dyn Disk, from: &Path, to: &Path, progress: &Progress<'_>) -> Result<Copied, LogError> {
     let room = prepare(disk, from, to)?;
-    attempts(disk, from, to, progress).map_err(|error| room.clear(disk, error))
+    let mut is_first = true;
+    let copied = attempts(disk, from, &mut |before| {
+        if !std::mem::take(&mut is_first) {
+            empty(disk, to).map_err(LogError::io(WHAT))?;
+        }
+        attempt(disk, from, to, before, progress)
+    });
+    copied.map(|(copied, attempts)| Copied { attempts, ..copied }).map_err(|error| room.clear(disk, error))
 }
 
-/// Copies what another process may have open, until that is not interrupted.
-fn attempts(disk: &dyn Disk, from: &Path, to: &Path, progress: &Progress<'_>) -> Result<Copied, LogError> {
+/// The tables of a database, which another process may have open. Rows are not read.
+///
+/// # Errors
+/// As [`backup`], without those of the copy.
+pub fn tables(disk: &dyn Disk, directory: &Path) -> Result<Vec<TableDef>, LogError> {
+    refuse_empty(directory)?;
+    let (tables, _) = attempts(disk, directory, &mut |before| {
+        let scan = LogScan::while_written(disk, directory, before)?;
+        let found = catalogue::find(disk, directory, before, &scan)?;
+        let is_same = differs_in_ends_only(before, &Manifest::read(disk, directory)?);
+        Ok(is_same.then_some(found.catalogue.tables))
+    })?;
+    Ok(tables.into_iter().filter(|table| !table.is_void).map(|table| table.definition).collect())
+}
+
+/// Reads what another process may have open, until that is not interrupted. Also returns the number of attempts.
+fn attempts<R>(
+    disk: &dyn Disk,
+    from: &Path,
+    attempt: &mut dyn FnMut(&Manifest) -> Result<Option<R>, LogError>,
+) -> Result<(R, usize), LogError> {
     let mut damage: Option<Damage> = None;
     for attempts in 1..=ATTEMPTS {
         let before = Manifest::read(disk, from)?;
-        let copied = attempt(disk, from, to, &before, progress);
-        match copied {
-            Ok(Some(copied)) => return Ok(Copied { attempts, ..copied }),
+        match attempt(&before) {
+            Ok(Some(read)) => return Ok((read, attempts)),
             Ok(None) => damage = None,
             Err(LogError::Corrupt { file, offset, problem, advice }) => {
                 let is_same = Manifest::read(disk, from)? == before;
@@ -112,13 +141,12 @@ fn attempts(disk: &dyn Disk, from: &Path, to: &Path, progress: &Progress<'_>) ->
             Err(LogError::Io { source, .. }) if source.kind() == ErrorKind::NotFound => damage = None,
             Err(error) => return Err(error),
         }
-        empty(disk, to).map_err(LogError::io(WHAT))?;
     }
     let problem = format!(
-        "it is busy: it changed {ATTEMPTS} times while it was copied; try again, or have the process that has it open \
+        "it is busy: it changed {ATTEMPTS} times while it was read; try again, or have the process that has it open \
          back it up"
     );
-    Err(LogError::io(WHAT)(Error::new(ErrorKind::ResourceBusy, problem)))
+    Err(LogError::io("reading a database")(Error::new(ErrorKind::ResourceBusy, problem)))
 }
 
 /// Suspected damage, and the manifest with which it was found.

@@ -30,7 +30,7 @@ use seriatim_base::{LayoutId, TableId};
 use seriatim_catalog::{ColumnDef, ColumnType, KeyCodec, TableDef, Value};
 
 pub use self::read::Found;
-pub(crate) use self::read::{find, is_group};
+pub(crate) use self::read::{find, find_in, is_group};
 
 /// The id of the catalogue's own table. All ids of others are below it.
 pub const TABLE: TableId = TableId((1 << 14) - 1);

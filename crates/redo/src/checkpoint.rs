@@ -39,6 +39,7 @@
 mod clean;
 mod name;
 mod read;
+mod sound;
 #[cfg(all(test, not(loom)))]
 pub(crate) mod tests;
 mod write;
@@ -50,6 +51,7 @@ pub use self::clean::{delete_superfluous_logs, delete_unfinished, delete_unnamed
 pub use self::name::is_reserved;
 pub(crate) use self::read::Parts;
 pub use self::read::{Loaded, bytes_found, load};
+pub use self::sound::Sound;
 pub use self::write::{CheckpointWriter, PartTotals, PartWriter};
 
 /// Bytes of rows in a block, before compression.

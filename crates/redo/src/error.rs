@@ -82,6 +82,14 @@ impl LogError {
         move |source| LogError::Io { what, source }
     }
 
+    /// File and offset of damage; empty for other errors.
+    pub(crate) fn place(&self) -> (PathBuf, u64) {
+        match self {
+            LogError::Corrupt { file, offset, .. } => (file.clone(), *offset),
+            _ => Default::default(),
+        }
+    }
+
     /// A [`LogError::Corrupt`].
     pub fn corrupt(file: &Path, offset: u64, problem: impl Into<String>, advice: impl Into<String>) -> LogError {
         // Names that a file has may have line breaks, and a message is one line.

@@ -48,6 +48,7 @@ pub(crate) mod partitioned;
 mod tests;
 
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 use seriatim_base::disk::Disk;
@@ -57,6 +58,7 @@ use self::log_scan::{Batch, LogScan};
 use self::partitioned::{Counts, Round, Scatter, Source};
 use crate::LogError;
 use crate::catalogue;
+use crate::checkpoint::Sound;
 use crate::entry::{self, Change};
 use crate::manifest::{self, Manifest};
 use crate::tables::Tables;
@@ -102,6 +104,8 @@ pub struct Replay {
     found: catalogue::Found,
     tables: Tables,
     begin: Epoch,
+    /// If rows of the checkpoint are lost: how many of them the log changes.
+    missing: Option<AtomicU64>,
 }
 
 impl Replay {
@@ -127,11 +131,39 @@ impl Replay {
         Replay::new(disk, directory, LogScan::while_written(disk, directory, manifest)?, manifest)
     }
 
+    /// As [`Replay::open`], where the checkpoint may be damaged. Changes of rows that it lacks are counted and are no
+    /// damage.
+    ///
+    /// # Errors
+    /// As [`Replay::open`]; or the damage affects the catalogue.
+    pub fn open_sound(
+        disk: &dyn Disk,
+        directory: &Path,
+        manifest: &Manifest,
+    ) -> Result<(Replay, Option<Sound>), LogError> {
+        let Some(checkpoint) = &manifest.checkpoint else {
+            return Ok((Replay::open(disk, directory, manifest)?, None));
+        };
+        let scan = LogScan::of(disk, directory, manifest)?;
+        scan.check(manifest)?;
+        let mut sound = Sound::open(disk, directory, manifest, checkpoint)?;
+        let found = catalogue::find_in(disk, directory, manifest, &scan, Some(&sound.catalogue()))?;
+        let tables = Tables::new(&found.catalogue);
+        sound.check(disk, &tables, checkpoint)?;
+        let (begin, missing) = (checkpoint.begin_epoch, Some(AtomicU64::new(0)));
+        Ok((Replay { scan, found, tables, begin, missing }, Some(sound)))
+    }
+
+    /// The number of rows that the log changes and the checkpoint has lost, after [`Replay::run`].
+    pub fn missing(&self) -> u64 {
+        self.missing.as_ref().map_or(0, |missing| missing.load(Ordering::Relaxed))
+    }
+
     fn new(disk: &dyn Disk, directory: &Path, scan: LogScan, manifest: &Manifest) -> Result<Replay, LogError> {
         let begin = manifest.checkpoint.as_ref().map_or(Epoch(0), |checkpoint| checkpoint.begin_epoch);
         let found = catalogue::find(disk, directory, manifest, &scan)?;
         let tables = Tables::new(&found.catalogue);
-        Ok(Replay { scan, found, tables, begin })
+        Ok(Replay { scan, found, tables, begin, missing: None })
     }
 
     /// The catalogue, as it is at the end of the log.
@@ -304,6 +336,10 @@ impl Source for Log<'_> {
             }
             Ok(())
         })
+    }
+
+    fn missing(&self) -> Option<&AtomicU64> {
+        self.replay.missing.as_ref()
     }
 
     fn place(&self, order: u64) -> (PathBuf, u64) {

@@ -387,7 +387,7 @@ impl Database {
     /// # Errors
     /// As [`Database::each_row`].
     pub fn each_row_dyn(&self, table: &DynHandle, mut see: impl FnMut(DynRow<'_>)) -> Result<usize, TransactError> {
-        self.engine.each_row_at_rest_dyn(table, &mut see)
+        self.engine.each_row_at_rest_dyn(&[table], &mut |_, row| see(row))
     }
 
     /// Calls `see` with each row of a table, in no order, while transactions run. Returns the number of calls. The

@@ -34,6 +34,7 @@
 //! - [`Database`] and [`Builder`] open a database, and [`Session`] runs transactions.
 //! - [`Tx`] has the operations of a transaction that may write, [`ReadTx`] those that read, and [`TransactError`] the
 //!   errors.
+//! - [`mod@dump`] writes rows as text and reads them again.
 //! - [`mod@procedure`] is about transactions declared beforehand, and [`catalog`] about columns and keys.
 //!
 //! Invariant of this crate: one declaration runs under every protocol, and no code here names a protocol. Code that
@@ -46,6 +47,7 @@ extern crate self as seriatim;
 mod builder;
 mod calls;
 mod database;
+pub mod dump;
 mod executor;
 mod handle;
 mod migration;

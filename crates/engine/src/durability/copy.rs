@@ -22,7 +22,8 @@ pub(crate) fn rows(
     set: &TableSet,
     see: &mut dyn FnMut(Vec<Vec<Value>>) -> Result<(), TransactError>,
 ) -> Result<(), TransactError> {
-    let mut walking = Walking::begin(inner, set, inner.helping())?;
+    let helping = inner.helping();
+    let mut walking = Walking::begin(inner, set, &helping)?;
     loop {
         let mut shown = Vec::new();
         let more = walking.chunk(&mut |row| shown.push(DynRow::new(set, row).values()))?;
@@ -40,7 +41,7 @@ pub(crate) fn rows(
 pub(crate) fn each(
     inner: &Arc<Inner>,
     set: &TableSet,
-    helping: MutexGuard<'_, ()>,
+    helping: &MutexGuard<'_, ()>,
     see: &mut dyn FnMut(RowPtr),
 ) -> Result<usize, TransactError> {
     let (mut walking, mut count) = (Walking::begin(inner, set, helping)?, 0);
@@ -57,14 +58,14 @@ struct Walking<'w> {
     set: &'w TableSet,
     walker: Walker<'w>,
     rows: Rows<'w>,
-    _one_at_a_time: MutexGuard<'w, ()>,
+    _one_at_a_time: &'w MutexGuard<'w, ()>,
 }
 
 impl<'w> Walking<'w> {
     fn begin(
         inner: &'w Inner,
         set: &'w TableSet,
-        _one_at_a_time: MutexGuard<'w, ()>,
+        _one_at_a_time: &'w MutexGuard<'w, ()>,
     ) -> Result<Walking<'w>, TransactError> {
         let core = inner.environment.core().ok_or(TransactError::WorkersBusy)?;
         let walker = Walker::new(inner.protocol.as_ref(), core);

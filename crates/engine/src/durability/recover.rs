@@ -16,6 +16,7 @@ use seriatim_catalog::wire::DecodeError;
 use seriatim_catalog::{RowWriter, TableDef};
 #[cfg(feature = "canary")]
 use seriatim_redo::LogFault;
+use seriatim_redo::backup::Damaged;
 use seriatim_redo::catalogue::{self, Catalogue, Found};
 use seriatim_redo::manifest::{Incarnation, Manifest};
 use seriatim_redo::replay::{Apply, Outcome, Replay, Version};
@@ -27,7 +28,7 @@ use super::{NO_WORKER, RecoveryPhase, restore_prefetch};
 use crate::engine::{Foundation, Tables};
 use crate::error::{OpenError, StorageError};
 use crate::protocol::OpenProtocol;
-use crate::settings::Settings;
+use crate::settings::{MissingRows, Settings};
 use crate::table::TableSet;
 use crate::table_ids::TableIds;
 
@@ -105,9 +106,10 @@ pub(super) fn recover(
     let cores: Option<Vec<Core>> = (0..threads).map(|_| foundation.environment.core()).collect();
     let mut cores = cores.ok_or_else(|| OpenError::Invalid(NO_WORKER.to_owned()))?;
     #[cfg_attr(not(feature = "canary"), expect(unused_mut, reason = "a canary changes it"))]
-    let mut replay = match in_use {
-        true => Replay::look(disk, directory, manifest)?,
-        false => Replay::open(disk, directory, manifest)?,
+    let (mut replay, sound) = match (&options.salvage, in_use) {
+        (Some(_), _) => Replay::open_sound(disk, directory, manifest)?,
+        (None, true) => (Replay::look(disk, directory, manifest)?, None),
+        (None, false) => (Replay::open(disk, directory, manifest)?, None),
     };
     #[cfg(feature = "canary")]
     if options.log_fault == LogFault::ForgetLog {
@@ -124,12 +126,20 @@ pub(super) fn recover(
     let told = |phase, total| move |done| options.on_recovery.report(phase, done, Some(total));
     let checkpoint_bytes = manifest.checkpoint.as_ref().map_or(0, |checkpoint| checkpoint.bytes);
     let progress = told(RecoveryPhase::Checkpoint, checkpoint_bytes);
-    let loaded = checkpoint::load(disk, directory, manifest, replay.tables(), threads, &applier, &progress)?;
+    let loaded = match &sound {
+        None => checkpoint::load(disk, directory, manifest, replay.tables(), threads, &applier, &progress)?,
+        Some(sound) => sound.load(disk, replay.tables(), threads, &applier, &progress)?,
+    };
     // The headers of files were not counted.
     progress(checkpoint_bytes);
     let progress = told(RecoveryPhase::Log, replay.bytes());
     let replayed = replay.run(disk, threads, &applier, &progress)?;
     applier.finish();
+    if let (Some(missing), Some(sound)) = (&options.salvage, sound) {
+        let damage = sound.damage.into_iter().filter_map(Damaged::of).collect();
+        let missing = &mut *missing.lock().unwrap_or_else(PoisonError::into_inner);
+        *missing = MissingRows { damage, rows: sound.lost_rows, changed: replay.missing() };
+    }
     #[cfg(feature = "canary")]
     let secures = options.log_fault != LogFault::TrustUnflushed;
     #[cfg(not(feature = "canary"))]

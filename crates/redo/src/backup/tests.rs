@@ -395,3 +395,102 @@ fn damage_that_no_recovery_needs_is_reported_and_copied() {
         assert_eq!(recovered(&database.disk, &to), sound, "{name}");
     }
 }
+
+/// All files of the database.
+fn files(database: &Database) -> Vec<(PathBuf, Vec<u8>)> {
+    let names = database.disk.list(&database.directory).unwrap().into_iter().map(|found| found.name);
+    let mut files: Vec<(PathBuf, Vec<u8>)> = names
+        .map(|name| {
+            let file = database.disk.open(&database.directory.join(&name), Opening::Read).unwrap();
+            let mut bytes = vec![0; file.bytes().unwrap() as usize];
+            file.read_exact_at(&mut bytes, 0).unwrap();
+            (PathBuf::from(name), bytes)
+        })
+        .collect();
+    files.sort();
+    files
+}
+
+/// Two incarnations of two loggers, each with a second segment. Epochs 10 to 90 and 91 to 170 have a row of each
+/// logger.
+fn two_incarnations() -> Database {
+    let mut database = with_epochs(10..=90);
+    database.manifest.incarnations[0].durable_epoch = Some(Epoch(90));
+    database.incarnation(2, 91, 2);
+    for (epoch, logger) in (91..=170).flat_map(|epoch| [(epoch, 0), (epoch, 1)]) {
+        let commits = [(tid(epoch, 1), vec![Write::Row(2 * epoch as u32 + logger, (1, 1))])];
+        database.batch((2, logger), epoch, epoch - 1, &commits);
+    }
+    database
+}
+
+/// Where the batch of an epoch is.
+fn place(database: &Database, epoch: u64, logger: u32) -> (PathBuf, u64) {
+    let (incarnation, at) = if epoch > 90 { (2, epoch - 91) } else { (1, epoch - 10) };
+    (database.segment(incarnation, logger, 1 + at / 62), (1 + at % 62) * PAGE as u64)
+}
+
+#[test]
+fn a_copy_up_to_damage_has_everything_before_it_and_says_what_it_lacks() {
+    for (epoch, logger) in (10..=170).step_by(7).flat_map(|epoch| [(epoch, 0), (epoch, 1)]) {
+        for into in [40, HEADER_BYTES as u64 + 2] {
+            let database = two_incarnations();
+            let (path, offset) = place(&database, epoch, logger);
+            database.disk.open(&path, Opening::Write).unwrap().write_all_at(&[0xa5; 7], offset + into).unwrap();
+            let before = files(&database);
+            let is_torn = epoch == 170;
+            assert_eq!(verify(&database.disk, &database.directory, &|_, _| {}).is_err(), !is_torn);
+            let salvaged = salvage(&database.disk, &database.directory, Path::new(TO), &|_, _| {}).unwrap();
+            assert_eq!(files(&database), before, "nothing is changed");
+            database.disk.crash();
+            let durable = Epoch(epoch - 1);
+            let found = recovered(&database.disk, Path::new(TO));
+            assert_eq!(found, (up_to(durable), salvaged.copied.durable), "{epoch} of {logger}");
+            assert_eq!(found.1, if epoch > 10 { durable } else { Epoch(0) });
+            assert!(verify(&database.disk, Path::new(TO), &|_, _| {}).unwrap().notices.is_empty());
+            if is_torn {
+                assert!(salvaged.damage.is_empty() && salvaged.lost.is_empty(), "{salvaged:?}");
+                continue;
+            }
+            let Damaged { file, offset: at, .. } = &salvaged.damage[0];
+            assert_eq!((salvaged.damage.len(), file, *at), (1, &path, offset), "{salvaged:?}");
+            assert!((Epoch(169)..=Epoch(170)).contains(&salvaged.known), "{salvaged:?}");
+            // Every later transaction is in a batch that is counted, unless its header or one before it is damaged.
+            let lost: u64 = salvaged.lost.iter().map(|lost| lost.transactions).sum();
+            let unknown: u64 = salvaged.lost.iter().map(|lost| lost.unknown_bytes).sum();
+            let all = 2 * (170 - durable.0);
+            match into {
+                40 => assert!(unknown > 0 && lost < all && lost + unknown / PAGE as u64 + 4 >= all, "{salvaged:?}"),
+                _ => assert_eq!((lost, unknown), (all, 0), "{salvaged:?}"),
+            }
+            assert!(salvaged.lost.iter().all(|lost| lost.bytes >= lost.unknown_bytes));
+        }
+    }
+}
+
+#[test]
+fn segments_that_are_missing_or_cut_off_are_damage_too() {
+    for (incarnation, logger, sequence, durable) in [(1, 0, 1, 9), (1, 1, 2, 71), (2, 0, 1, 90), (2, 1, 2, 152)] {
+        for cut in [None, Some(0), Some(1), Some(PAGE as u64 + 3)] {
+            let database = two_incarnations();
+            let path = database.segment(incarnation, logger, sequence);
+            match cut {
+                None => database.disk.remove_file(&path).unwrap(),
+                Some(bytes) => database.disk.open(&path, Opening::Write).unwrap().set_bytes(bytes).unwrap(),
+            }
+            let salvaged = salvage(&database.disk, &database.directory, Path::new(TO), &|_, _| {}).unwrap();
+            let durable = Epoch(durable);
+            assert_eq!(recovered(&database.disk, Path::new(TO)).0, up_to(durable), "{path:?} {cut:?}");
+            assert!(salvaged.damage[0].file == path || salvaged.damage[0].problem.contains("missing"), "{salvaged:?}");
+            let lost = |path: &PathBuf| salvaged.lost.iter().any(|lost| lost.file == *path && lost.bytes > 0);
+            let others = [1, 2].map(|other| database.segment(incarnation, 1 - logger, other));
+            assert!(others.iter().any(lost), "{salvaged:?}");
+            let second = database.segment(incarnation, logger, 2);
+            assert!(sequence == 2 || lost(&second), "{salvaged:?}");
+        }
+    }
+    let database = two_incarnations();
+    let whole = salvage(&database.disk, &database.directory, Path::new(TO), &|_, _| {}).unwrap();
+    assert!(whole.damage.is_empty() && whole.lost.is_empty() && whole.copied.durable == Epoch(170), "{whole:?}");
+    assert_eq!(recovered(&database.disk, Path::new(TO)).0, up_to(Epoch(170)));
+}

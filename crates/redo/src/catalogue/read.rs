@@ -99,6 +99,19 @@ fn text(rest: &mut &[u8]) -> Option<String> {
 /// # Errors
 /// [`LogError::Corrupt`], [`LogError::Format`], [`LogError::Io`].
 pub(crate) fn find(disk: &dyn Disk, directory: &Path, manifest: &Manifest, scan: &LogScan) -> Result<Found, LogError> {
+    let checkpoint = manifest.checkpoint.as_ref();
+    let part = checkpoint.map(|checkpoint| Parts::open_catalogue(disk, directory, manifest, checkpoint)).transpose()?;
+    find_in(disk, directory, manifest, scan, part.as_ref())
+}
+
+/// As [`find`], with the blocks of the catalogue in the checkpoint.
+pub(crate) fn find_in(
+    disk: &dyn Disk,
+    directory: &Path,
+    manifest: &Manifest,
+    scan: &LogScan,
+    checkpoint: Option<&Parts>,
+) -> Result<Found, LogError> {
     let corrupt = |problem: &str| {
         let advice = "restore a backup, or open the database with the program that wrote it";
         LogError::corrupt(directory, 0, format!("the catalogue of its tables makes no sense: {problem}"), advice)
@@ -110,8 +123,7 @@ pub(crate) fn find(disk: &dyn Disk, directory: &Path, manifest: &Manifest, scan:
     }
     let begin = manifest.checkpoint.as_ref().map_or(Epoch(0), |checkpoint| checkpoint.begin_epoch);
     let mut changes = Vec::new();
-    if let Some(checkpoint) = &manifest.checkpoint {
-        let part = Parts::open_catalogue(disk, directory, manifest, checkpoint)?;
+    if let Some(part) = checkpoint {
         part.each_row(disk, &tables, |tid, entry| changes.push(Changed::of(tid, entry)))?;
     }
     let in_checkpoint = changes.len();

@@ -52,10 +52,7 @@ pub fn load(
     progress: &(dyn Fn(u64) + Sync),
 ) -> Result<Loaded, LogError> {
     let Some(checkpoint) = &manifest.checkpoint else { return Ok(Loaded::default()) };
-    let parts = Parts::open(disk, directory, manifest, checkpoint)?;
-    let source = Rows { parts: &parts, disk, tables, next: Mutex::new(0), idle: Mutex::default() };
-    let counts = partitioned::replay(&source, tables, threads, apply, progress)?;
-    Ok(Loaded { rows: parts.rows(), bytes: counts.bytes })
+    Parts::open(disk, directory, manifest, checkpoint)?.load(disk, tables, threads, apply, progress)
 }
 
 /// Bytes of the files in the directory of the manifest's checkpoint, whatever they hold. Zero if the directory
@@ -69,15 +66,15 @@ pub fn bytes_found(disk: &dyn Disk, directory: &Path, manifest: &Manifest) -> u6
 /// The parts of a checkpoint, and the places of their blocks.
 #[derive(Debug, Default)]
 pub(crate) struct Parts {
-    files: Vec<PathBuf>,
-    blocks: Vec<Block>,
+    pub(super) files: Vec<PathBuf>,
+    pub(super) blocks: Vec<Block>,
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Block {
-    file: u32,
-    offset: u64,
-    header: BlockHeader,
+pub(super) struct Block {
+    pub(super) file: u32,
+    pub(super) offset: u64,
+    pub(super) header: BlockHeader,
 }
 
 impl Parts {
@@ -117,7 +114,7 @@ impl Parts {
         Ok(parts)
     }
 
-    fn part(
+    pub(super) fn part(
         &mut self,
         disk: &dyn Disk,
         directory: &Path,
@@ -128,6 +125,20 @@ impl Parts {
         let path = directory.join(&checkpoint.directory).join(part_name(part));
         let (database, begin) = (manifest.database.0, checkpoint.begin_epoch);
         self.walk(disk, path, &PartHeader { format: crate::FORMAT, part, database, begin })
+    }
+
+    /// As [`load`].
+    pub(super) fn load(
+        &self,
+        disk: &dyn Disk,
+        tables: &Tables,
+        threads: usize,
+        apply: &dyn Apply,
+        progress: &(dyn Fn(u64) + Sync),
+    ) -> Result<Loaded, LogError> {
+        let source = Rows { parts: self, disk, tables, next: Mutex::new(0), idle: Mutex::default() };
+        let counts = partitioned::replay(&source, tables, threads, apply, progress)?;
+        Ok(Loaded { rows: self.rows(), bytes: counts.bytes })
     }
 
     /// The number of rows, without those of the catalogue.
@@ -207,27 +218,27 @@ impl Parts {
     }
 }
 
-fn read<const N: usize>(file: &dyn DiskFile, offset: u64) -> Result<[u8; N], LogError> {
+pub(super) fn read<const N: usize>(file: &dyn DiskFile, offset: u64) -> Result<[u8; N], LogError> {
     let mut bytes = [0; N];
     file.read_exact_at(&mut bytes, offset).map_err(LogError::io(WHAT))?;
     Ok(bytes)
 }
 
 /// Buffers for reading a block.
-struct Decompressing {
+pub(super) struct Decompressing {
     decompressor: Decompressor<'static>,
     payload: Vec<u8>,
     raw: Vec<u8>,
 }
 
 impl Decompressing {
-    fn new() -> Result<Decompressing, LogError> {
+    pub(super) fn new() -> Result<Decompressing, LogError> {
         let decompressor = Decompressor::new().map_err(LogError::io(WHAT))?;
         Ok(Decompressing { decompressor, payload: Vec::new(), raw: Vec::new() })
     }
 
     /// Passes on the rows of a block, each with its TID and offset.
-    fn rows(
+    pub(super) fn rows(
         &mut self,
         parts: &Parts,
         disk: &dyn Disk,

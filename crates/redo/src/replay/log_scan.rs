@@ -101,6 +101,32 @@ pub(crate) struct LogScan {
 impl LogScan {
     /// Scans the logs.
     pub(crate) fn of(disk: &dyn Disk, directory: &Path, manifest: &Manifest) -> Result<LogScan, LogError> {
+        LogScan::scan(disk, directory, manifest, &mut |_, error| Err(error))
+    }
+
+    /// Scans logs that may be damaged. Each ends at its first damage. `damage` gets that with the log's index.
+    pub(crate) fn up_to_damage(
+        disk: &dyn Disk,
+        directory: &Path,
+        manifest: &Manifest,
+        damage: &mut Vec<(usize, LogError)>,
+    ) -> Result<LogScan, LogError> {
+        LogScan::scan(disk, directory, manifest, &mut |log, error| match error {
+            error @ LogError::Corrupt { .. } => {
+                damage.push((log, error));
+                Ok(())
+            }
+            error => Err(error),
+        })
+    }
+
+    /// Scans the logs. `damaged` decides whether the scan goes on behind the damage of a log, which has that index.
+    fn scan(
+        disk: &dyn Disk,
+        directory: &Path,
+        manifest: &Manifest,
+        damaged: &mut dyn FnMut(usize, LogError) -> Result<(), LogError>,
+    ) -> Result<LogScan, LogError> {
         let mut scan = LogScan::default();
         let begin = manifest.checkpoint.as_ref().map_or(Epoch(0), |checkpoint| checkpoint.begin_epoch);
         scan.newest = manifest.checkpoint.as_ref().map_or(Epoch(0), |checkpoint| checkpoint.end_epoch);
@@ -133,7 +159,10 @@ impl LogScan {
                 if found.is_empty() && incarnation.durable_epoch.is_none_or(|durable| durable > before) {
                     let problem = "it is missing, with everything that this logger has written";
                     let advice = "put the directory back, if its disk is not mounted, or restore a backup";
-                    return Err(LogError::corrupt(&directory.join(name.to_string()), 0, problem, advice));
+                    let first = directory.join(name.to_string());
+                    damaged(scan.logs.len(), LogError::corrupt(&first, 0, problem, advice))?;
+                    scan.push_log((scan.segments.len(), scan.batches.len()), before, (first, 0));
+                    continue;
                 }
                 let walk = Walk {
                     disk,
@@ -146,7 +175,19 @@ impl LogScan {
                     end: incarnation.ends.get(logger).copied(),
                     has_ended: incarnation.durable_epoch.is_some(),
                 };
-                walk.run(&directory, found, &mut scan)?;
+                let begins = (scan.segments.len(), scan.batches.len());
+                let before_gap = walk.before_gap(&found);
+                if let Err(error) = walk.run(&directory, found, &mut scan) {
+                    let (place, log) = (error.place(), scan.logs.len());
+                    damaged(log, error)?;
+                    if scan.segments.len() == begins.0 {
+                        // Nothing was read, as a segment is missing. A second error is that again.
+                        let _ = walk.run(&directory, before_gap, &mut scan);
+                    }
+                    if scan.logs.len() == log {
+                        walk.end_at_damage(begins, place, &mut scan);
+                    }
+                }
             }
             let logs = first_log..scan.logs.len();
             let closed = scan.logs[logs.clone()].iter().map(|log| log.closed).min();
@@ -166,27 +207,30 @@ impl LogScan {
 
     /// Checks that every epoch that was durable is there.
     pub(crate) fn check(&self, manifest: &Manifest) -> Result<(), LogError> {
-        for incarnation in &self.incarnations {
-            let logs = &self.logs[incarnation.logs.clone()];
-            let Some(lagging) = logs.iter().min_by_key(|log| log.closed) else { continue };
-            let entry = manifest.incarnations.iter().find(|entry| entry.number == incarnation.number);
-            let recorded = entry.and_then(|entry| entry.durable_epoch).map(|epoch| (epoch, "the manifest".to_owned()));
-            let first = entry.map_or(Epoch(0), |entry| entry.first_epoch);
-            let checkpoint = manifest.checkpoint.as_ref().map(|checkpoint| checkpoint.end_epoch);
-            // A checkpoint that ended before this incarnation says nothing about it.
-            let checkpoint = checkpoint.filter(|&end| end >= first).map(|epoch| (epoch, "the checkpoint".to_owned()));
-            let batches = logs.iter().flat_map(|log| &self.batches[log.batches.clone()]);
-            let batch = batches.max_by_key(|batch| batch.header.durable);
-            let batch = batch.map(|batch| (batch.header.durable, self.file(batch).display().to_string()));
-            let known = [recorded, checkpoint, batch].into_iter().flatten().max_by_key(|(epoch, _)| *epoch);
-            if let Some((epoch, source)) = known.filter(|(epoch, _)| *epoch > lagging.closed) {
-                let (file, offset) = &lagging.end;
-                let problem = format!(
-                    "the log ends here at epoch {}, but {source} says that epoch {} was durable: batches are missing",
-                    lagging.closed.0, epoch.0
-                );
-                return Err(LogError::corrupt(file, *offset, problem, ADVICE));
-            }
+        self.incarnations.iter().try_for_each(|incarnation| self.check_one(manifest, incarnation))
+    }
+
+    /// As [`LogScan::check`], of one incarnation.
+    pub(crate) fn check_one(&self, manifest: &Manifest, incarnation: &Incarnation) -> Result<(), LogError> {
+        let logs = &self.logs[incarnation.logs.clone()];
+        let Some(lagging) = logs.iter().min_by_key(|log| log.closed) else { return Ok(()) };
+        let entry = manifest.incarnations.iter().find(|entry| entry.number == incarnation.number);
+        let recorded = entry.and_then(|entry| entry.durable_epoch).map(|epoch| (epoch, "the manifest".to_owned()));
+        let first = entry.map_or(Epoch(0), |entry| entry.first_epoch);
+        let checkpoint = manifest.checkpoint.as_ref().map(|checkpoint| checkpoint.end_epoch);
+        // A checkpoint that ended before this incarnation says nothing about it.
+        let checkpoint = checkpoint.filter(|&end| end >= first).map(|epoch| (epoch, "the checkpoint".to_owned()));
+        let batches = logs.iter().flat_map(|log| &self.batches[log.batches.clone()]);
+        let batch = batches.max_by_key(|batch| batch.header.durable);
+        let batch = batch.map(|batch| (batch.header.durable, self.file(batch).display().to_string()));
+        let known = [recorded, checkpoint, batch].into_iter().flatten().max_by_key(|(epoch, _)| *epoch);
+        if let Some((epoch, source)) = known.filter(|(epoch, _)| *epoch > lagging.closed) {
+            let (file, offset) = &lagging.end;
+            let problem = format!(
+                "the log ends here at epoch {}, but {source} says that epoch {} was durable: batches are missing",
+                lagging.closed.0, epoch.0
+            );
+            return Err(LogError::corrupt(file, *offset, problem, ADVICE));
         }
         Ok(())
     }
@@ -213,8 +257,22 @@ impl LogScan {
         Ok(scan)
     }
 
+    /// Adds a log, whose first segment and first batch these are.
+    fn push_log(&mut self, (segment, batch): (usize, usize), before: Epoch, end: (PathBuf, u64)) {
+        let closed = self.batches[batch..].last().map_or(before, |batch| batch.header.closed);
+        let (segments, batches) = (segment..self.segments.len(), batch..self.batches.len());
+        self.logs.push(LoggerLog { segments, batches, before, end, closed });
+    }
+
+    /// Drops the batches of a log from this one on.
+    pub(crate) fn cut(&mut self, log: usize, batch: usize) {
+        let log = &mut self.logs[log];
+        log.batches.end = batch;
+        log.closed = self.batches[log.batches.clone()].last().map_or(log.before, |batch| batch.header.closed);
+    }
+
     /// The newest durable epoch that any batch states.
-    fn known_durable(&self) -> Epoch {
+    pub(crate) fn known_durable(&self) -> Epoch {
         self.batches.iter().map(|batch| batch.header.durable).max().unwrap_or(Epoch(0))
     }
 
@@ -274,7 +332,7 @@ impl LogScan {
     }
 
     /// The index of the first batch such that it and all later ones hold only epochs after `durable`.
-    fn void_after(&self, log: &LoggerLog, durable: Epoch) -> usize {
+    pub(crate) fn void_after(&self, log: &LoggerLog, durable: Epoch) -> usize {
         let batches = &self.batches[log.batches.clone()];
         let closing = batches.iter().position(|batch| batch.header.closed >= durable);
         closing.map_or(log.batches.end, |at| log.batches.start + at + 1)
@@ -467,15 +525,26 @@ impl Walk<'_> {
             let problem = format!("batch {} is missing: the manifest says that {batches} were written", number + 1);
             return Err(LogError::corrupt(&place.0, place.1, problem, ADVICE));
         }
-        let closed = scan.batches[first_batch..].last().map_or(self.before, |batch| batch.header.closed);
-        scan.logs.push(LoggerLog {
-            segments: first_segment..scan.segments.len(),
-            batches: first_batch..scan.batches.len(),
-            before: self.before,
-            end: place,
-            closed,
-        });
+        scan.push_log((first_segment, first_batch), self.before, place);
         Ok(())
+    }
+
+    /// The segments before the first that is missing.
+    fn before_gap(&self, found: &[FoundSegment]) -> Vec<FoundSegment> {
+        let there = found.iter().zip(1..).take_while(|(segment, sequence)| segment.name.sequence == *sequence);
+        there.map(|(segment, _)| segment.clone()).collect()
+    }
+
+    /// Ends a log where it is damaged, behind the batches that were found before.
+    fn end_at_damage(&self, begins: (usize, usize), place: (PathBuf, u64), scan: &mut LogScan) {
+        scan.headers.resize(scan.segments.len(), None);
+        // Batches behind a gap are of no use if those before it are needed.
+        let begins_late = scan.segments.get(begins.0).is_some_and(|first| first.name.sequence > 1);
+        let is_void = |first: &Batch| begins_late && first.header.newest_before >= self.begin;
+        if scan.batches.get(begins.1).is_some_and(is_void) {
+            scan.batches.truncate(begins.1);
+        }
+        scan.push_log(begins, self.before, place);
     }
 
     /// Keeps the newest segments without a gap. Returns an error for the newest gap, which matters only if the

@@ -39,6 +39,11 @@ pub(crate) trait Source: Sync {
 
     /// The file and the offset of the entry with this order number.
     fn place(&self, order: u64) -> (PathBuf, u64);
+
+    /// The number of rows that were changed and do not exist, if that is no damage.
+    fn missing(&self) -> Option<&AtomicU64> {
+        None
+    }
 }
 
 /// The blocks that are read at once.
@@ -302,6 +307,10 @@ impl<S: Source> Shared<'_, S> {
                 });
             }
             self.barrier.wait();
+        }
+        if let Some(missing) = self.source.missing() {
+            missing.fetch_add(part.baseless.len() as u64, Ordering::Relaxed);
+            return part.counts;
         }
         // All threads have left the rounds. A failure from here on stops no other thread.
         let first = part.baseless.iter().min_by_key(|(_, (_, order))| *order);

@@ -10,6 +10,7 @@ mod common;
 mod contention;
 mod copies;
 mod doom;
+mod dumps;
 mod dynamic;
 mod evolution;
 mod executor;

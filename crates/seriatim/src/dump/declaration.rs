@@ -1,0 +1,272 @@
+//! Declarations of tables as JSON and as text for people.
+
+use std::borrow::Cow;
+use std::fmt::Write;
+
+use serde::{Deserialize, Serialize};
+
+use crate::SchemaError;
+use crate::catalog::{
+    ColumnDef, ColumnType, IndexDef, KeyPart, Organization, PartName, Partitioning, TableBuilder, TableDef, asc, desc,
+};
+
+/// A table, as a dump has it: columns are named, not numbered. What is not there is as in a table that is not declared
+/// otherwise.
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Declaration<'d> {
+    table: Cow<'d, str>,
+    #[serde(borrow)]
+    columns: Vec<Column<'d>>,
+    key: Vec<Part>,
+    #[serde(default)]
+    organization: Organization,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    indexes: Vec<Index>,
+    #[serde(default, skip_serializing_if = "is_zero")]
+    capacity: u64,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    cluster: Vec<String>,
+    /// The column; that of `replicated` has no name.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    partition: Option<String>,
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    replicated: bool,
+    /// See [`TableDef::extension`].
+    #[serde(default, skip_serializing_if = "is_zero")]
+    extension: u64,
+}
+
+fn is_zero(number: &u64) -> bool {
+    *number == 0
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Column<'d> {
+    name: Cow<'d, str>,
+    #[serde(rename = "type")]
+    ty: ColumnType,
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    nullable: bool,
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    immutable: bool,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    default: Option<Cow<'d, str>>,
+    /// The name that it had before it was renamed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    former: Option<Cow<'d, str>>,
+}
+
+/// A column of a key.
+#[derive(Serialize, Deserialize)]
+#[serde(untagged)]
+enum Part {
+    Ascending(String),
+    Descending { desc: String },
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Index {
+    name: String,
+    key: Vec<Part>,
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    unique: bool,
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    nulls_not_distinct: bool,
+    #[serde(default)]
+    organization: Organization,
+}
+
+/// The name of a column of a key.
+pub(super) fn column_of<'t>(table: &'t TableDef, part: &KeyPart) -> &'t str {
+    &table.columns[part.column.index()].name
+}
+
+fn parts(table: &TableDef, parts: &[KeyPart]) -> Vec<Part> {
+    let part = |part: &KeyPart| {
+        let name = column_of(table, part).to_owned();
+        if part.descending { Part::Descending { desc: name } } else { Part::Ascending(name) }
+    };
+    parts.iter().map(part).collect()
+}
+
+fn names(parts: Vec<Part>) -> Vec<PartName> {
+    let name = |part| match part {
+        Part::Ascending(name) => asc(name),
+        Part::Descending { desc: name } => desc(name),
+    };
+    parts.into_iter().map(name).collect()
+}
+
+impl<'d> From<&'d TableDef> for Declaration<'d> {
+    fn from(table: &'d TableDef) -> Declaration<'d> {
+        // All fields: a dump must not leave out what a declaration says.
+        let TableDef { name, columns, key, organization, indexes, capacity, cluster, partitioning, extension } = table;
+        let column = |column: &'d ColumnDef| {
+            let ColumnDef { name, ty, nullable, immutable, default, former } = column;
+            let (default, former) = (default.as_deref().map(Cow::Borrowed), former.as_deref().map(Cow::Borrowed));
+            Column { name: Cow::Borrowed(name), ty: *ty, nullable: *nullable, immutable: *immutable, default, former }
+        };
+        let index = |index: &IndexDef| {
+            let IndexDef { name, parts: key, unique, nulls_not_distinct, organization } = index;
+            Index {
+                name: name.to_string(),
+                key: parts(table, key),
+                unique: *unique,
+                nulls_not_distinct: *nulls_not_distinct,
+                organization: *organization,
+            }
+        };
+        Declaration {
+            table: Cow::Borrowed(name),
+            columns: columns.iter().map(column).collect(),
+            key: parts(table, key),
+            organization: *organization,
+            indexes: indexes.iter().map(index).collect(),
+            capacity: *capacity as u64,
+            cluster: key[..*cluster].iter().map(|part| column_of(table, part).to_owned()).collect(),
+            partition: match partitioning {
+                Partitioning::KeyColumn(0) | Partitioning::Replicated => None,
+                Partitioning::KeyColumn(_) => {
+                    table.partition_column().map(|column| table.columns[column.index()].name.to_string())
+                }
+            },
+            replicated: *partitioning == Partitioning::Replicated,
+            extension: *extension as u64,
+        }
+    }
+}
+
+impl TryFrom<Declaration<'_>> for TableDef {
+    type Error = SchemaError;
+
+    fn try_from(declaration: Declaration<'_>) -> Result<TableDef, SchemaError> {
+        let column = |column: Column<'_>| {
+            let owned = |text: Option<Cow<'_, str>>| text.map(|text| Cow::Owned(text.into_owned()));
+            let Column { name, ty, nullable, immutable, default, former } = column;
+            let (name, default, former) = (Cow::Owned(name.into_owned()), owned(default), owned(former));
+            ColumnDef { name, ty, nullable, immutable, default, former }
+        };
+        let table = TableDef::builder(declaration.table.into_owned());
+        let columns = declaration.columns.into_iter().map(column);
+        let mut table = columns.fold(table, TableBuilder::column).key(names(declaration.key));
+        if declaration.organization == Organization::Hash {
+            table = table.hash();
+        }
+        for Index { name, key, unique, nulls_not_distinct, organization } in declaration.indexes {
+            table = match (unique, organization) {
+                (true, organization) => table.unique_index(name, names(key), organization),
+                (false, Organization::Ordered) => table.index(name, names(key)),
+                (false, Organization::Hash) => table.hash_index(name, names(key)),
+            };
+            if nulls_not_distinct {
+                table = table.nulls_not_distinct();
+            }
+        }
+        if let Some(partition) = declaration.partition {
+            table = table.partition(partition);
+        }
+        if declaration.replicated {
+            table = table.replicated();
+        }
+        // A hint. One that does not fit is more than the limit, which is checked.
+        let capacity = usize::try_from(declaration.capacity).unwrap_or(usize::MAX);
+        let table = table.cluster(declaration.cluster).capacity(capacity).finish().map_err(SchemaError::Invalid)?;
+        let table = TableDef { extension: usize::try_from(declaration.extension).unwrap_or(usize::MAX), ..table };
+        table.validate().map_err(SchemaError::Invalid)?;
+        Ok(table)
+    }
+}
+
+/// The declaration of a table as JSON, in one line, as a dump has it.
+///
+/// ```
+/// use seriatim::catalog::{ColumnDef, ColumnType, TableDef};
+/// use seriatim::dump;
+/// let table = TableDef::builder("part").column(ColumnDef::new("id", ColumnType::U32)).key(["id"]).hash().finish()?;
+/// let json = r#"{"table":"part","columns":[{"name":"id","type":"u32"}],"key":["id"],"organization":"hash"}"#;
+/// assert_eq!(dump::to_json(&table), json);
+/// assert_eq!(dump::describe(&table), "table part, hashed\n  id  u32  key\n");
+/// assert_eq!(
+///     dump::to_sql(&[&table])?,
+///     "CREATE TABLE \"part\" (\n    \"id\" bigint NOT NULL CHECK (\"id\" BETWEEN 0 AND 4294967295),\n    \
+///      PRIMARY KEY (\"id\")\n);\n"
+/// );
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub fn to_json(table: &TableDef) -> String {
+    serde_json::to_string(&Declaration::from(table)).expect("names, numbers and lists of them")
+}
+
+/// The declaration of a table in lines for people.
+pub fn describe(table: &TableDef) -> String {
+    let mut text = format!("table {}", table.name);
+    let mut also = |what: String| {
+        text.push_str(", ");
+        text.push_str(&what);
+    };
+    also(if table.organization == Organization::Hash { "hashed" } else { "ordered" }.to_owned());
+    if table.is_clustered() {
+        also(format!("clustered by ({})", listed(table, &table.key[..table.cluster])));
+    }
+    match table.partitioning {
+        Partitioning::KeyColumn(0) => {}
+        Partitioning::KeyColumn(at) => also(format!("partitioned by {}", listed(table, &table.key[at..=at]))),
+        Partitioning::Replicated => also("replicated".to_owned()),
+    }
+    text.push('\n');
+    let names = table.columns.iter().map(|column| column.name.chars().count()).max().unwrap_or(0);
+    let types = table.columns.iter().map(|column| column.ty.to_string().chars().count());
+    // A list of many variants makes no other line wider.
+    let types = types.filter(|width| *width <= TYPE_WIDTH).max().unwrap_or(0);
+    for (at, column) in table.columns.iter().enumerate() {
+        let mut notes: Vec<String> = Vec::new();
+        let is_of_key = table.key.iter().any(|part| part.column.index() == at);
+        for (is_so, what) in [(is_of_key, "key"), (column.nullable, "nullable"), (column.immutable, "immutable")] {
+            notes.extend(is_so.then(|| what.to_owned()));
+        }
+        notes.extend(column.default.as_ref().map(|value| format!("default {value:?}")));
+        notes.extend(column.former.as_ref().map(|name| format!("formerly {name}")));
+        let (ty, notes) = (column.ty.to_string(), notes.join(", "));
+        let line = format!("  {:<names$}  {ty:<types$}  {notes}", column.name);
+        text.push_str(line.trim_end());
+        text.push('\n');
+    }
+    let [part] = &table.key[..] else {
+        let _ = writeln!(text, "  key ({})", listed(table, &table.key));
+        return text + &indexes(table);
+    };
+    if part.descending {
+        let _ = writeln!(text, "  key ({})", listed(table, &table.key));
+    }
+    text + &indexes(table)
+}
+
+/// The widest type beside which others are aligned.
+const TYPE_WIDTH: usize = 24;
+
+fn indexes(table: &TableDef) -> String {
+    let mut text = String::new();
+    for index in &table.indexes {
+        let _ = write!(text, "  index {} ({})", index.name, listed(table, &index.parts));
+        for (is_so, what) in [
+            (index.unique, "unique"),
+            (index.nulls_not_distinct, "nulls not distinct"),
+            (index.organization == Organization::Hash, "hashed"),
+        ] {
+            let _ = if is_so { write!(text, ", {what}") } else { Ok(()) };
+        }
+        text.push('\n');
+    }
+    text
+}
+
+fn listed(table: &TableDef, parts: &[KeyPart]) -> String {
+    let part = |part: &KeyPart| match part.descending {
+        true => format!("desc({})", column_of(table, part)),
+        false => column_of(table, part).to_owned(),
+    };
+    parts.iter().map(part).collect::<Vec<_>>().join(", ")
+}

@@ -1,0 +1,238 @@
+//! Tables and rows as statements of SQL, as PostgreSQL 15 takes them.
+
+use std::collections::HashSet;
+use std::fmt::Write;
+
+use super::DumpError;
+use super::declaration::column_of;
+use crate::Value;
+use crate::catalog::{ColumnDef, ColumnType, Date, DateTime, IntegerType, Interval, KeyPart, ScalarType, TableDef};
+
+/// What a script begins with. A script that is cut off has no effect, as its transaction does not end.
+pub(super) const BEGIN: &str = "BEGIN;\nSET LOCAL client_encoding = 'UTF8';\nSET LOCAL standard_conforming_strings = \
+                                on;\n";
+/// What it ends with.
+pub(super) const END: &str = "COMMIT;\n";
+
+/// Rows of one statement.
+const ROWS_MAX: usize = 100;
+
+/// The declarations of tables as statements for PostgreSQL 15.
+///
+/// # Errors
+/// [`DumpError::NotInSql`] if a name has a character that PostgreSQL does not have.
+pub fn to_sql(tables: &[&TableDef]) -> Result<String, DumpError> {
+    let created = tables.iter().map(|table| create(table)).collect::<Result<String, DumpError>>()?;
+    Ok(created + &indexes(tables)?)
+}
+
+/// The statement that creates a table, without its indexes.
+pub(super) fn create(table: &TableDef) -> Result<String, DumpError> {
+    let mut sql = format!("CREATE TABLE {} (\n", name(table, &table.name)?);
+    for column in &table.columns {
+        let null = if column.nullable { "" } else { " NOT NULL" };
+        let (own, ty, check) = (name(table, &column.name)?, ty(column), check(table, column)?);
+        let default = match column.default_value() {
+            Ok(Some(value)) if column.default.is_some() => {
+                let literal = literal(&value).map_err(|problem| DumpError::not_in_sql(table, Some(column), problem))?;
+                format!(" DEFAULT {literal}")
+            }
+            _ => String::new(),
+        };
+        let _ = writeln!(sql, "    {own} {ty}{null}{default}{check},");
+    }
+    let _ = writeln!(sql, "    PRIMARY KEY ({})\n);", key(table, &table.key, false)?);
+    Ok(sql)
+}
+
+/// Statements for the indexes of these tables. Two tables of a schema of PostgreSQL cannot have indexes of one name,
+/// and no index has that of a table. So an index whose name is taken gets one from PostgreSQL.
+pub(super) fn indexes(tables: &[&TableDef]) -> Result<String, DumpError> {
+    let (mut sql, mut taken) = (String::new(), tables.iter().map(|table| &*table.name).collect::<HashSet<_>>());
+    for (table, index) in tables.iter().flat_map(|table| table.indexes.iter().map(move |index| (table, index))) {
+        let unique = if index.unique { "UNIQUE " } else { "" };
+        let own = match taken.insert(&index.name) {
+            true => format!("{} ", name(table, &index.name)?),
+            false => String::new(),
+        };
+        let nulls = if index.nulls_not_distinct { " NULLS NOT DISTINCT" } else { "" };
+        let (on, key) = (name(table, &table.name)?, key(table, &index.parts, true)?);
+        let _ = writeln!(sql, "CREATE {unique}INDEX {own}ON {on} ({key}){nulls};");
+    }
+    Ok(sql)
+}
+
+fn key(table: &TableDef, parts: &[KeyPart], with_order: bool) -> Result<String, DumpError> {
+    let part = |part: &KeyPart| {
+        let order = if part.descending && with_order { " DESC" } else { "" };
+        Ok(name(table, column_of(table, part))? + order)
+    };
+    Ok(parts.iter().map(part).collect::<Result<Vec<_>, DumpError>>()?.join(", "))
+}
+
+/// A name in quotes.
+fn name(table: &TableDef, name: &str) -> Result<String, DumpError> {
+    match name.contains('\0') {
+        true => Err(DumpError::not_in_sql(table, None, "a name has the character NUL")),
+        false => Ok(format!("\"{}\"", name.replace('"', "\"\""))),
+    }
+}
+
+/// A text in quotes.
+fn quoted(text: &str) -> String {
+    format!("'{}'", text.replace('\'', "''"))
+}
+
+/// The type of PostgreSQL that has all values of a column.
+fn ty(column: &ColumnDef) -> String {
+    match column.ty {
+        ColumnType::Bool => "boolean",
+        ColumnType::I8 | ColumnType::U8 | ColumnType::I16 => "smallint",
+        ColumnType::U16 | ColumnType::I32 => "integer",
+        ColumnType::U32 | ColumnType::I64 => "bigint",
+        ColumnType::U64 => "numeric(20)",
+        ColumnType::I128 | ColumnType::U128 => "numeric(39)",
+        ColumnType::F32 => "real",
+        ColumnType::F64 => "double precision",
+        ColumnType::Decimal { scale } => return format!("numeric(19, {scale})"),
+        ColumnType::Numeric => "numeric",
+        ColumnType::Char | ColumnType::Text { .. } | ColumnType::LongText | ColumnType::Enum { .. } => "text",
+        ColumnType::Bytes { .. } | ColumnType::LongBytes | ColumnType::ByteArray { .. } => "bytea",
+        ColumnType::Uuid => "uuid",
+        ColumnType::Date => "date",
+        ColumnType::Time => "time",
+        ColumnType::DateTime => "timestamp",
+        ColumnType::Timestamp => "timestamp with time zone",
+        ColumnType::Interval => "interval",
+    }
+    .to_owned()
+}
+
+/// The condition that keeps out what the type of PostgreSQL has and the column's has not.
+fn check(table: &TableDef, column: &ColumnDef) -> Result<String, DumpError> {
+    let own = name(table, &column.name)?;
+    let between = |least: &dyn std::fmt::Display, greatest: &dyn std::fmt::Display| {
+        format!(" CHECK ({own} BETWEEN {least} AND {greatest})")
+    };
+    Ok(match column.ty {
+        ColumnType::I16 | ColumnType::I32 | ColumnType::I64 => String::new(),
+        ColumnType::I128 => between(&i128::MIN, &i128::MAX),
+        ColumnType::U128 => between(&u128::MIN, &u128::MAX),
+        ColumnType::Text { max } | ColumnType::Bytes { max } => format!(" CHECK (octet_length({own}) <= {max})"),
+        ColumnType::ByteArray { bytes } => format!(" CHECK (octet_length({own}) = {bytes})"),
+        ColumnType::Char => format!(" CHECK (char_length({own}) = 1)"),
+        ColumnType::Enum { variants } => {
+            let variants: Vec<String> = variants.all().iter().map(|variant| quoted(variant.name())).collect();
+            format!(" CHECK ({own} IN ({}))", variants.join(", "))
+        }
+        ty => IntegerType::of_column(ty).map_or_else(String::new, |ty| between(&ty.range().0, &ty.range().1)),
+    })
+}
+
+/// Rows as statements.
+#[derive(Default)]
+pub(super) struct Rows {
+    /// The table, and the rows of the statement so far.
+    open: Option<(usize, usize)>,
+}
+
+impl Rows {
+    /// Writes a row of the table at this position.
+    pub(super) fn write(
+        &mut self,
+        out: &mut Vec<u8>,
+        at: usize,
+        table: &TableDef,
+        values: &[Value],
+    ) -> Result<(), DumpError> {
+        let rows = match self.open {
+            Some((open, rows)) if open == at && rows < ROWS_MAX => {
+                out.extend_from_slice(b",\n");
+                rows
+            }
+            _ => {
+                self.end(out);
+                let names = table.columns.iter().map(|column| name(table, &column.name));
+                let names = names.collect::<Result<Vec<_>, DumpError>>()?.join(", ");
+                let begin = format!("INSERT INTO {} ({names}) VALUES\n", name(table, &table.name)?);
+                out.extend_from_slice(begin.as_bytes());
+                0
+            }
+        };
+        self.open = Some((at, rows + 1));
+        for (number, (column, value)) in table.columns.iter().zip(values).enumerate() {
+            out.extend_from_slice(if number == 0 { b"(" } else { b", " });
+            let literal = literal(value).map_err(|problem| DumpError::not_in_sql(table, Some(column), problem))?;
+            out.extend_from_slice(literal.as_bytes());
+        }
+        out.push(b')');
+        Ok(())
+    }
+
+    /// Ends the statement.
+    pub(super) fn end(&mut self, out: &mut Vec<u8>) {
+        if self.open.take().is_some() {
+            out.extend_from_slice(b";\n");
+        }
+    }
+}
+
+/// A value as PostgreSQL reads it in a column of the type that [`ty`] names.
+///
+/// # Errors
+/// Why PostgreSQL has no such value.
+fn literal(value: &Value) -> Result<String, &'static str> {
+    const NUL: &str = "PostgreSQL has no text with the character NUL";
+    let text = value.to_text().unwrap_or_default();
+    Ok(match value {
+        Value::Option(None) => "NULL".to_owned(),
+        Value::Option(Some(value)) => return literal(value),
+        Value::Bool(_) | Value::Integer(..) | Value::Decimal { .. } => text,
+        Value::Text(_) if text.contains('\0') => return Err(NUL),
+        Value::Bytes(_) => format!("'\\x{text}'"),
+        Value::Timestamp(microseconds) => instant(*microseconds)?,
+        Value::Scalar(scalar) => match scalar.column_type() {
+            ColumnType::I128 | ColumnType::U128 | ColumnType::Numeric => text,
+            ColumnType::Char if text == "\0" => return Err(NUL),
+            ColumnType::Date => moment(Date::of_scalar(scalar).unwrap_or_default(), "")?,
+            ColumnType::DateTime => {
+                let moment_of_day = DateTime::of_scalar(scalar).unwrap_or_default();
+                moment(moment_of_day.date(), &format!(" {}", moment_of_day.time()))?
+            }
+            ColumnType::Interval => {
+                let Interval { months, days, microseconds } = Interval::of_scalar(scalar).unwrap_or_default();
+                format!("'{months} mons {days} days {microseconds} us'")
+            }
+            _ => quoted(&text),
+        },
+        // A float too: without quotes, its zero has no sign.
+        _ => quoted(&text),
+    })
+}
+
+const TOO_EARLY: &str = "PostgreSQL has no day before 4714-11-24 BC";
+
+/// A day, with what follows it.
+fn moment(date: Date, behind: &str) -> Result<String, &'static str> {
+    const MONTH_AND_DAY: usize = "-11-24".len();
+    let text = date.to_string();
+    let (year, rest) = text.split_at(text.len() - MONTH_AND_DAY);
+    match year.parse::<i32>().unwrap_or(i32::MIN) {
+        year if year > 0 => Ok(format!("'{year:04}{rest}{behind}'")),
+        year if (year, rest) >= (-4713, "-11-24") => Ok(format!("'{:04}{rest}{behind} BC'", 1 - year)),
+        _ => Err(TOO_EARLY),
+    }
+}
+
+/// Microseconds since 1970-01-01 UTC as a timestamp with time zone.
+fn instant(microseconds: i64) -> Result<String, &'static str> {
+    const HOUR: i64 = 3_600_000_000;
+    match DateTime::from_microseconds(microseconds) {
+        Some(time) => moment(time.date(), &format!(" {}+00", time.time())),
+        None if microseconds < 0 => Err(TOO_EARLY),
+        None => {
+            let (hours, rest) = (microseconds / HOUR, microseconds % HOUR);
+            Ok(format!("timestamptz '1970-01-01 00:00:00+00' + interval '{hours} hours {rest} us'"))
+        }
+    }
+}
