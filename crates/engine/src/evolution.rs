@@ -106,6 +106,9 @@ impl<'e> Migration<'e> {
             .filter(|_| !is_creation)
             .map(|persistence| persistence.checkpointing.lock().unwrap_or_else(PoisonError::into_inner));
         let _one_at_a_time = inner.changing();
+        if let Some(persistence) = inner.persistence.as_ref().filter(|_| !is_creation) {
+            durability::inherit_catalogue(inner, &self.engine.open, persistence)?;
+        }
         check_names(&inner.sets(), &changes)?;
         let changed = self.prepare(changes).and_then(|()| self.build()).and_then(|()| self.switch());
         if changed.is_err() {
@@ -214,7 +217,9 @@ impl<'e> Migration<'e> {
             };
             self.each_row(&source, false, &bring)?;
         }
-        Ok(())
+        // Snapshots of the durable epoch find all rows in copies, if the log stops at the switch or the disk is full.
+        let flushed = self.engine.inner.persistence.as_ref().map(|persistence| persistence.flush(None));
+        flushed.transpose().map(drop).map_err(SchemaError::storage)
     }
 
     /// Whether rows were copied.
@@ -274,6 +279,8 @@ impl<'e> Migration<'e> {
         }
         let (sets, left) = self.apply();
         self.left.extend(left);
+        // Nothing of it can be given up any more.
+        self.steps.clear();
         durable.map(|()| sets).map_err(SchemaError::storage)
     }
 

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use seriatim_base::{Epoch, LayoutId, TableId};
 use seriatim_catalog::{TableDef, Value};
-use seriatim_redo::catalogue::{BODY, Catalogue, Found, LayoutEntry, Row, TableEntry};
+use seriatim_redo::catalogue::{BODY, Found, LayoutEntry, Row, TableEntry};
 use seriatim_txn::Mode;
 
 use super::OpenHandle;
@@ -130,25 +130,24 @@ pub(crate) fn settle(
     persistence: &Persistence,
     found: &Found,
 ) -> Result<(), OpenError> {
-    let inherited = persistence.home().manifest().inherited.clone();
-    let settled = match inherited {
-        Some(inherited) => inherit(inner, open, persistence, &inherited),
-        None if found.obsolete.is_empty() => Ok(()),
-        None => forget(inner, open, persistence, found),
-    };
+    let settled = inherit(inner, open, persistence).and_then(|()| match found.obsolete.is_empty() {
+        true => Ok(()),
+        false => forget(inner, open, persistence, found),
+    });
     match settled {
         Err(SchemaError::Storage(error)) if persistence.log().durable().is_stopped() => Err(OpenError::Storage(*error)),
         _ => Ok(()),
     }
 }
 
-/// Moves the tables that the manifest lists into the catalogue.
-fn inherit(
+/// Moves the tables that the manifest lists into the catalogue, if it still lists any. No row of the catalogue may be
+/// deleted before: once a checkpoint has forgotten the deletion, the manifest's row would be back.
+pub(crate) fn inherit(
     inner: &Arc<Inner>,
     open: &Arc<OpenHandle>,
     persistence: &Persistence,
-    inherited: &Catalogue,
 ) -> Result<(), SchemaError> {
+    let Some(inherited) = persistence.home().manifest().inherited.clone() else { return Ok(()) };
     let epoch = change(inner, open, |rows| {
         for row in inherited.rows() {
             // An opening that was cut short may have done this, and other changes after it.

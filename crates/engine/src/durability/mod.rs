@@ -30,7 +30,9 @@ mod rows;
 mod tests;
 mod throttle;
 
-pub(crate) use catalogue::{Rows as CatalogueRows, change as change_catalogue, settle as settle_catalogue};
+pub(crate) use catalogue::{
+    Rows as CatalogueRows, change as change_catalogue, inherit as inherit_catalogue, settle as settle_catalogue,
+};
 pub use checkpoint::Checkpoint;
 pub(crate) use checkpoint::take as take_checkpoint;
 pub(crate) use checkpointer::{OpenHandle, look as look_for_checkpoint};

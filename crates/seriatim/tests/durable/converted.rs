@@ -316,6 +316,15 @@ fn a_disk_that_fails_or_fills_up_during_a_conversion_leaves_all_rows_to_readers(
                 read += 1;
             }
             disk.heal();
+            let mut rows = rows.clone();
+            if fills_up {
+                // There is space again: what is written then is written into the table that counts.
+                (0..4).for_each(|_| db.step());
+                match cluster(&db) {
+                    0 => write::<Loose>(&db, &db.table().expect("it is there"), 40..50, &mut rows),
+                    _ => write::<Clustered>(&db, &db.table().expect("it is there"), 40..50, &mut rows),
+                }
+            }
             disk.crash();
             drop(db);
             let db = small(protocol, &disk).open().expect("it recovers");

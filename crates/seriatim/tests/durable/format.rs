@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use seriatim::catalog::evolution::Change;
 use seriatim::catalog::{ColumnDef, ColumnType, TableDef};
 use seriatim::rng::seed;
 use seriatim::{Abort, Builder, Database, Durability, Table};
@@ -246,6 +247,33 @@ fn an_upgrade_on_a_disk_that_fails_or_is_full_goes_on_with_the_next_opening() {
             if life % 2 == 0 {
                 db.checkpoint().expect("the disk works");
             }
+            disk.crash();
+        }
+    }
+    assert!(left > 0, "no opening left the tables in the manifest");
+}
+
+/// A part of a table is dropped while the manifest still lists it, and a checkpoint forgets the deletion.
+#[test]
+fn what_is_dropped_before_an_upgrade_is_complete_stays_dropped() {
+    let mut left = 0;
+    for n in 2..8 {
+        let disk = of_format(3);
+        disk.fail(Operation::Rename, n, Times::ForEver, ErrorKind::StorageFull);
+        let opened = two_loggers(&disk).open();
+        disk.heal();
+        let Ok(db) = opened else { continue };
+        left += u32::from(manifest_of(&disk).contains("\"inherited\""));
+        (0..4).for_each(|_| db.step());
+        db.migration().change("account", [Change::drop_index("by_branch")]).run().expect("there is space");
+        db.checkpoint().expect("the disk works");
+        disk.crash();
+        drop(db);
+        for life in 0..3 {
+            let db = two_loggers(&disk).open().unwrap_or_else(|error| panic!("{n}, {life}: {error}"));
+            let accounts = db.open_dyn("account").expect("it is there");
+            assert_eq!(accounts.definition().indexes.len(), 1, "{n}, {life}");
+            db.checkpoint().expect("the disk works");
             disk.crash();
         }
     }
