@@ -222,16 +222,6 @@ impl<'e> Migration<'e> {
         flushed.transpose().map(drop).map_err(SchemaError::storage)
     }
 
-    /// Whether rows were copied.
-    fn has_copies(&self) -> bool {
-        self.steps.iter().any(|step| match step {
-            Step::Reshape { follower, .. } => {
-                follower.iter().any(|follower| matches!(follower.build, Build::Copy { .. }))
-            }
-            Step::Create(_) | Step::Drop(_) => false,
-        })
-    }
-
     /// Why the rows of a table do not allow its change, if so.
     fn refusal(&self) -> Result<(), SchemaError> {
         for step in &self.steps {
@@ -259,11 +249,6 @@ impl<'e> Migration<'e> {
                     sets
                 });
         };
-        if self.has_copies() {
-            // Snapshots of the durable epoch find the rows of a copy from now on, whatever becomes of the log.
-            let epoch = inner.environment.epochs.current();
-            persistence.wait_for(epoch).map_err(SchemaError::storage)?;
-        }
         self.quietly_unless_new(|| {
             self.refusal()?;
             // A transaction that begins from now on finds the rows of copies in every snapshot that it takes.
