@@ -51,7 +51,6 @@ pub mod test_support;
 #[cfg(test)]
 mod testing;
 mod tx;
-mod unordered;
 mod work_queue;
 
 pub use cancel::Canceller;

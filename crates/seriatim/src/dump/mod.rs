@@ -25,6 +25,7 @@ use std::collections::HashSet;
 use std::error::Error;
 use std::fmt;
 use std::io::{self, Write};
+use std::ops::ControlFlow;
 
 pub use self::declaration::{describe, to_json};
 pub use self::load::{LoadError, LoadProblem, Loaded, LoadedTable};
@@ -147,9 +148,8 @@ impl Database {
     ///
     /// Where read-only transactions are snapshots that show the present or are made for the purpose
     /// ([`Freshness::Latest`], [`Freshness::Eventual`]), transactions go on meanwhile. The snapshot holds back memory
-    /// of rows that they replace ([`Builder::snapshot_age_max`](crate::Builder::snapshot_age_max)). The keys of a
-    /// hashed table are remembered until all its rows are written. Otherwise new transactions wait, as for
-    /// [`Database::each_row`].
+    /// of rows that they replace ([`Builder::snapshot_age_max`](crate::Builder::snapshot_age_max)). Otherwise new
+    /// transactions wait, as for [`Database::each_row`].
     ///
     /// ```
     /// use seriatim::dump::Format;
@@ -219,11 +219,11 @@ impl Database {
                     return Err(tx.abort(DumpError::Interrupted));
                 }
                 for (at, table) in tables.iter().enumerate() {
-                    let mut visit = |row: DynRow<'_>| {
+                    tx.scan_all_dyn(table)?.try_for_each_row(|row| {
                         seen = see(at, row);
-                        if seen.is_err() { Err(tx.abort(DumpError::Interrupted)) } else { Ok(()) }
-                    };
-                    tx.core.each_row_of_snapshot_dyn(table, &mut visit)?;
+                        let go_on = ControlFlow::<()>::Continue(());
+                        if seen.is_err() { Err(tx.abort(DumpError::Interrupted)) } else { Ok(go_on) }
+                    })?;
                 }
                 Ok(())
             });
