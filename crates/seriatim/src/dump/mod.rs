@@ -219,11 +219,13 @@ impl Database {
                     return Err(tx.abort(DumpError::Interrupted));
                 }
                 for (at, table) in tables.iter().enumerate() {
-                    tx.scan_all_dyn(table)?.try_for_each_row(|row| {
+                    let ended = tx.scan_all_dyn(table)?.try_for_each_row(|row| {
                         seen = see(at, row);
-                        let go_on = ControlFlow::<()>::Continue(());
-                        if seen.is_err() { Err(tx.abort(DumpError::Interrupted)) } else { Ok(go_on) }
+                        Ok(if seen.is_err() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) })
                     })?;
+                    if ended.is_break() {
+                        return Err(tx.abort(DumpError::Interrupted));
+                    }
                 }
                 Ok(())
             });

@@ -328,7 +328,7 @@ fn what_is_wrong_with_a_line_is_said() {
         line 4: table `part`, column `name`: 7 is no text(4): write a text
         line 4: table `part`, column `name`: ["a"] is no text(4): write a text
         line 4: table `part`, column `name`: "bolts" is no text(4): the value has 5 bytes; the column has room for 4
-        line 4: table `part`, column `id`: it has no value, and is not nullable
+        line 4: table `part`, column `id`: it has no value, and is neither nullable nor has a default
         line 4: table `part`, column `id`: it is in the line twice
         line 4: table `part` has no column `size`
         line 4: there is no declaration of table `bolt`; the tables are part
@@ -377,7 +377,7 @@ fn what_is_no_dump_loads_nothing() {
           nothing is loaded
         line 2: table `part`: the primary key names `size`, but the columns are id, name;
           nothing is loaded
-        line 2: at byte 101: unknown field `maybe`, expected one of `name`, `type`, `nullable`, `immutable`;
+        line 2: at byte 101: unknown field `maybe`, expected one of `name`, `type`, `nullable`, `immutable`, `default`, `former`;
           nothing is loaded
         line 3: the dump had 2 tables and 0 rows, but 1 tables and 0 rows are there;
           no row is loaded, and tables were created: part
@@ -431,7 +431,7 @@ fn csv_and_sql_say_what_they_cannot_hold() {
     assert_eq!(says("id,id\n"), "line 1: table `part`, column `id`: it is named twice; nothing is loaded");
     assert_eq!(
         says("name\nbolt\n"),
-        "line 2: table `part`, column `id`: it has no value, and is not nullable; nothing is loaded"
+        "line 2: table `part`, column `id`: it has no value, and is neither nullable nor has a default; nothing is loaded"
     );
     assert_eq!(
         says("name,id\n\"a\nb\",5\nc,\n"),
