@@ -361,7 +361,9 @@ fn what_is_no_dump_loads_nothing() {
         format!("{begin}{}\n", declared.replace("nullable", "maybe")),
         format!("{begin}{declared}\n{{\"end\":{{\"tables\":2,\"rows\":0}}}}"),
     ];
-    let messages = dumps.map(|dump| refused(dump.as_bytes()).replace("; ", ";\n  ") + "\n").concat();
+    let lines =
+        |dump: String| refused(dump.as_bytes()).replace("; ", ";\n  ").replace(", expected", ",\n  expected") + "\n";
+    let messages = dumps.map(lines).concat();
     expect_test::expect![[r#"
         line 1: "" is not how a dump begins: `seriatim dump --format json` writes one;
           rows of one table can be CSV;
@@ -377,7 +379,8 @@ fn what_is_no_dump_loads_nothing() {
           nothing is loaded
         line 2: table `part`: the primary key names `size`, but the columns are id, name;
           nothing is loaded
-        line 2: at byte 101: unknown field `maybe`, expected one of `name`, `type`, `nullable`, `immutable`, `default`, `former`;
+        line 2: at byte 101: unknown field `maybe`,
+          expected one of `name`, `type`, `nullable`, `immutable`, `default`, `former`;
           nothing is loaded
         line 3: the dump had 2 tables and 0 rows, but 1 tables and 0 rows are there;
           no row is loaded, and tables were created: part
@@ -431,7 +434,8 @@ fn csv_and_sql_say_what_they_cannot_hold() {
     assert_eq!(says("id,id\n"), "line 1: table `part`, column `id`: it is named twice; nothing is loaded");
     assert_eq!(
         says("name\nbolt\n"),
-        "line 2: table `part`, column `id`: it has no value, and is neither nullable nor has a default; nothing is loaded"
+        "line 2: table `part`, column `id`: it has no value, and is neither nullable nor has a default; nothing is \
+         loaded"
     );
     assert_eq!(
         says("name,id\n\"a\nb\",5\nc,\n"),
