@@ -256,12 +256,15 @@ impl Evolution {
     /// Whether rows stay as they are, in the place where they are.
     pub fn keeps_rows(&self) -> bool {
         let (before, after) = (&self.before, &self.after);
+        // Keys of tables and indexes are made by the types with which these were made.
+        let parts = || before.indexes.iter().map(|index| &index.parts).chain([&before.key]).flatten();
         let is_kept = |(at, (source, column)): (usize, (&Source, &ColumnDef))| {
             let was = &before.columns[at];
+            let is_in_key = || parts().any(|part| part.column.index() == at);
             *source == Source::Of(ColumnId(at as u16))
                 && was.nullable == column.nullable
                 && was.immutable == column.immutable
-                && (was.ty == column.ty || was.ty.is_part_of(column.ty))
+                && (was.ty == column.ty || was.ty.is_part_of(column.ty) && !is_in_key())
         };
         before.columns.len() == after.columns.len()
             && self.sources.iter().zip(&after.columns).enumerate().all(is_kept)
@@ -854,6 +857,25 @@ mod tests {
         let mut evolution = Evolution::of(&table());
         evolution.add_column(3, new, true).expect("it has a value");
         assert!(evolution.keeps_handles());
+    }
+
+    #[test]
+    fn an_enum_of_a_key_that_gets_variants_makes_other_keys() {
+        let column = |more: usize| {
+            let names = ["red", "green"].into_iter().take(1 + more).map(str::to_owned);
+            column("a", ColumnType::Enum { variants: crate::Variants::new((0..).zip(names)).expect("they differ") })
+        };
+        let colours =
+            |more: usize| TableDef::builder("t").column(self::column("id", ColumnType::U8)).column(column(more));
+        for (before, after, is_kept) in [
+            (colours(0).key(["id"]), colours(1).key(["id"]), true),
+            (colours(0).key(["id", "a"]), colours(1).key(["id", "a"]), false),
+            (colours(0).key(["id"]).index("i", ["a"]), colours(1).key(["id"]).index("i", ["a"]), false),
+        ] {
+            let (before, after) = (before.finish().expect("valid"), after.finish().expect("valid"));
+            let evolution = Evolution::towards(&before, &after, &[]).expect("it widens");
+            assert_eq!(evolution.keeps_rows(), is_kept, "{after:?}");
+        }
     }
 
     #[test]

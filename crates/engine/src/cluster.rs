@@ -427,7 +427,10 @@ impl TxCore {
     pub(crate) fn read_row(&self, set: &TableSet, key: Key<'_>, columns: ColumnSet) -> Result<Option<RowPtr>, Abort> {
         if !set.is_plain() {
             self.admits(set)?;
-            return self.read_clustered(set, key);
+            // It may be plain by now.
+            if set.is_clustered() {
+                return self.read_clustered(set, key);
+            }
         }
         read(self, &set.primary, key, columns)
     }
