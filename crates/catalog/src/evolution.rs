@@ -256,12 +256,15 @@ impl Evolution {
     /// Whether rows stay as they are, in the place where they are.
     pub fn keeps_rows(&self) -> bool {
         let (before, after) = (&self.before, &self.after);
+        // Keys of tables and indexes are made by the types with which these were made.
+        let parts = || before.indexes.iter().map(|index| &index.parts).chain([&before.key]).flatten();
         let is_kept = |(at, (source, column)): (usize, (&Source, &ColumnDef))| {
             let was = &before.columns[at];
+            let is_in_key = || parts().any(|part| part.column.index() == at);
             *source == Source::Of(ColumnId(at as u16))
                 && was.nullable == column.nullable
                 && was.immutable == column.immutable
-                && (was.ty == column.ty || was.ty.is_part_of(column.ty))
+                && (was.ty == column.ty || was.ty.is_part_of(column.ty) && !is_in_key())
         };
         before.columns.len() == after.columns.len()
             && self.sources.iter().zip(&after.columns).enumerate().all(is_kept)
@@ -279,7 +282,10 @@ impl Evolution {
                 && (was.ty, was.nullable, was.immutable) == (column.ty, column.nullable, column.immutable)
                 && places.0[at] == places.1[at]
         };
+        let declared = |table: &TableDef| table.columns.len() - table.extension;
         before.columns.iter().enumerate().all(is_kept)
+            // A writer that knows fewer would leave the others without a value.
+            && declared(before) == declared(after)
             && before.key == after.key
             && (before.organization == after.organization || before.organization == Organization::Hash)
             && before.partitioning == after.partitioning
@@ -463,13 +469,15 @@ impl Evolution {
     /// The first difference that only an explicit change removes, since values could be lost or rows refused.
     pub fn towards(table: &TableDef, wanted: &TableDef, renamed: &[(&str, &str)]) -> Result<Evolution, SchemaError> {
         let mut evolution = Evolution::of(table);
-        for (to, from) in renamed {
-            if table.column(to).is_none() && table.column(from).is_some() {
-                evolution.change(Change::rename_column((*from).to_owned(), (*to).to_owned()))?;
-            }
+        // Again, since a name may be free only then.
+        while let Some((to, from)) = renamed
+            .iter()
+            .find(|(to, from)| evolution.after.column(to).is_none() && evolution.after.column(from).is_some())
+        {
+            evolution.change(Change::rename_column((*from).to_owned(), (*to).to_owned()))?;
         }
         for (at, column) in wanted.columns.iter().enumerate() {
-            evolution.towards_column(at, column)?;
+            evolution.towards_column(at, column, wanted)?;
         }
         evolution.hide_rest(wanted)?;
         evolution.towards_key(wanted)?;
@@ -479,9 +487,12 @@ impl Evolution {
         Ok(evolution)
     }
 
-    /// Places a wanted column at its position.
-    fn towards_column(&mut self, at: usize, wanted: &ColumnDef) -> Result<(), SchemaError> {
-        let former = || self.after.columns.iter().position(|column| column.former.as_ref() == Some(&wanted.name));
+    /// Places a wanted column of a table at its position.
+    fn towards_column(&mut self, at: usize, wanted: &ColumnDef, table: &TableDef) -> Result<(), SchemaError> {
+        // A program that knows the present name of a column means another one by the former.
+        let is_former =
+            |column: &ColumnDef| column.former.as_ref() == Some(&wanted.name) && table.column(&column.name).is_none();
+        let former = || self.after.columns.iter().position(is_former);
         let Some(was) = self.after.column(&wanted.name).map(ColumnId::index).or_else(former) else {
             let said = self.add_column(at, wanted.clone(), false)?;
             self.says.push(said);
@@ -806,6 +817,65 @@ mod tests {
         evolution.apply(Change::add_column(column("b", ColumnType::I16).default("1"))).expect("the name is free");
         let other = Evolution::towards(evolution.after(), &table(), &[]);
         assert!(other.is_err(), "x is not b any more, and has no default");
+    }
+
+    #[test]
+    fn a_column_that_is_declared_beside_its_former_name_is_not_found_by_that() {
+        let mut renamed = Evolution::of(&table());
+        renamed.apply(Change::rename_column("b", "x")).expect("it exists");
+        let wanted = TableDef::builder("t").column(column("a", ColumnType::U32));
+        let wanted = wanted.column(column("b", ColumnType::I16).default("1")).column(column("x", ColumnType::I16));
+        let wanted = wanted.column(column("c", ColumnType::Text { max: 5 }).nullable()).key(["a"]);
+        let wanted = wanted.index("by_b", [desc("x")]).finish().expect("a sound declaration");
+        let evolution = Evolution::towards(renamed.after(), &wanted, &[]).expect("b is new");
+        assert_eq!(evolution.to_string(), "column `b` i16 is added, with 1 in rows that exist");
+        assert_eq!(
+            evolution.after().columns.iter().map(|column| &*column.name).collect::<Vec<_>>(),
+            ["a", "b", "x", "c"]
+        );
+        let source = |at| Source::Of(ColumnId(at));
+        assert_eq!(evolution.sources, [source(0), Source::Value(Value::from(1i16)), source(1), source(2)]);
+        // A chain of renames, declared in any order.
+        let chain = [("b", "a"), ("c", "b")];
+        let two = |first, second| {
+            let table =
+                TableDef::builder("t").column(column("id", ColumnType::U8)).column(column(first, ColumnType::U8));
+            table.column(column(second, ColumnType::U8)).key(["id"]).finish().expect("a sound declaration")
+        };
+        let evolution = Evolution::towards(&two("a", "b"), &two("b", "c"), &chain).expect("both are found");
+        assert_eq!(evolution.to_string(), "column `b` is renamed to `c`; column `a` is renamed to `b`");
+        assert!(evolution.keeps_rows());
+        assert!(Evolution::towards(evolution.after(), &two("b", "c"), &chain).expect("it serves").is_nothing());
+    }
+
+    #[test]
+    fn handles_end_if_their_writers_would_leave_a_column_without_a_value() {
+        let mut evolution = Evolution::of(&table());
+        let new = column("n", ColumnType::U8).default("3");
+        evolution.add_column(3, new.clone(), false).expect("it has a value");
+        assert!(!evolution.keeps_handles(), "a declared column is written by all");
+        let mut evolution = Evolution::of(&table());
+        evolution.add_column(3, new, true).expect("it has a value");
+        assert!(evolution.keeps_handles());
+    }
+
+    #[test]
+    fn an_enum_of_a_key_that_gets_variants_makes_other_keys() {
+        let column = |more: usize| {
+            let names = ["red", "green"].into_iter().take(1 + more).map(str::to_owned);
+            column("a", ColumnType::Enum { variants: crate::Variants::new((0..).zip(names)).expect("they differ") })
+        };
+        let colours =
+            |more: usize| TableDef::builder("t").column(self::column("id", ColumnType::U8)).column(column(more));
+        for (before, after, is_kept) in [
+            (colours(0).key(["id"]), colours(1).key(["id"]), true),
+            (colours(0).key(["id", "a"]), colours(1).key(["id", "a"]), false),
+            (colours(0).key(["id"]).index("i", ["a"]), colours(1).key(["id"]).index("i", ["a"]), false),
+        ] {
+            let (before, after) = (before.finish().expect("valid"), after.finish().expect("valid"));
+            let evolution = Evolution::towards(&before, &after, &[]).expect("it widens");
+            assert_eq!(evolution.keeps_rows(), is_kept, "{after:?}");
+        }
     }
 
     #[test]

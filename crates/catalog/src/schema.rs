@@ -454,7 +454,7 @@ impl TableDef {
     }
 
     /// Whether two indexes of tables with the same columns have the same entries.
-    pub(crate) fn is_same_index(&self, mine: &IndexDef, other: &TableDef, theirs: &IndexDef) -> bool {
+    pub fn is_same_index(&self, mine: &IndexDef, other: &TableDef, theirs: &IndexDef) -> bool {
         let nulls_not_distinct = theirs.nulls_not_distinct;
         IndexDef { nulls_not_distinct, ..mine.clone() } == *theirs
             && self.has_distinct_nulls(mine) == other.has_distinct_nulls(theirs)

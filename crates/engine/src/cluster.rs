@@ -127,8 +127,8 @@ impl TableSet {
     /// The bits of that key that rows of one prefix do not share.
     #[inline(always)]
     fn suffix_at(&self, run: Run, at: usize) -> u128 {
-        // SAFETY: as in `key_at`.
         let cluster = &*self.cluster;
+        // SAFETY: as in `key_at`.
         let row = unsafe { RowRef::from_raw(cluster.row(run, at)) };
         self.primary.codec.encode_rest(row, cluster.columns.into())
     }
@@ -429,7 +429,10 @@ impl TxCore {
     pub(crate) fn read_row(&self, set: &TableSet, key: Key<'_>, columns: ColumnSet) -> Result<Option<RowPtr>, Abort> {
         if !set.is_plain() {
             self.admits(set)?;
-            return self.read_clustered(set, key);
+            // It may be plain by now.
+            if set.is_clustered() {
+                return self.read_clustered(set, key);
+            }
         }
         read(self, &set.primary, key, columns)
     }

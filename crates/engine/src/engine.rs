@@ -13,7 +13,7 @@ use seriatim_history::{Columns, History, Recording};
 use seriatim_procedure::analysis::{self, Schema};
 use seriatim_procedure::plan::{Deferrable, Plan};
 use seriatim_txn::{
-    Capabilities, Core, Environment, Eventual, Freshness, Knob, Options, Partitions, ProtocolInfo, RowPtr,
+    Capabilities, Core, Environment, Eventual, Freshness, Knob, Options, Partitions, ProtocolInfo, Reason, RowPtr,
 };
 
 use crate::contention::{Contention, Tracker};
@@ -517,9 +517,10 @@ impl Engine {
 
     fn check_listed(&self, set: &TableSet) -> Result<(), TransactError> {
         self.inner.check_process().map_err(|_| TransactError::Forked)?;
-        match set.database == self.inner.number {
-            true => Ok(()),
-            false => Err(TransactError::ForeignHandle),
+        match set.refusal() {
+            _ if set.database != self.inner.number => Err(TransactError::ForeignHandle),
+            Some(Reason::TableGone) => Err(TransactError::TableGone),
+            _ => Ok(()),
         }
     }
 

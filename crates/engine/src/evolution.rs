@@ -16,6 +16,7 @@ use std::time::Duration;
 
 use seriatim_base::Epoch;
 use seriatim_base::clock::Instant;
+use seriatim_base::thread;
 use seriatim_catalog::evolution::Evolution;
 use seriatim_catalog::{Key, TableDef};
 use seriatim_txn::{Mode, RowPtr};
@@ -43,7 +44,11 @@ pub enum TableChange {
 
 /// The longest wait for a moment at which no transaction is open.
 const QUIET_WAIT_MAX: Duration =
-    Duration::from_millis(if cfg!(any(test, feature = "test-support")) { 300 } else { 10_000 });
+    Duration::from_millis(if cfg!(any(test, feature = "test-support")) { 1_000 } else { 10_000 });
+
+/// How long an attempt to find such a moment keeps new transactions out, and how long it then lets them in. Sessions
+/// wait for a second at most.
+const QUIET_ATTEMPT: Duration = Duration::from_millis(200);
 
 /// A change that is being made.
 enum Step {
@@ -74,6 +79,14 @@ impl Engine {
     /// that stays open for longer than 10 s. Nothing is changed then.
     pub fn change_tables(&self, changes: Vec<TableChange>) -> Result<Vec<Arc<TableSet>>, SchemaError> {
         Migration { engine: self, steps: Vec::new(), left: Vec::new() }.run(changes)
+    }
+
+    /// How many handles of a table there are, without that of a checkpoint: waits for one that is being taken.
+    pub fn users_of(&self, set: &Arc<TableSet>) -> usize {
+        let persistence = self.inner.persistence.as_ref();
+        let _no_checkpoint =
+            persistence.map(|persistence| persistence.checkpointing.lock().unwrap_or_else(PoisonError::into_inner));
+        Arc::strong_count(set)
     }
 }
 
@@ -157,7 +170,7 @@ impl<'e> Migration<'e> {
             let table = evolution.before().name.to_string();
             return Err(SchemaError::Refused { table, problem: "it was changed by another call meanwhile".to_owned() });
         }
-        let is_new_identity = !evolution.keeps_handles();
+        let is_new_identity = !evolution.keeps_handles() || set.had_other_indexes(evolution.after());
         if !evolution.keeps_rows() {
             let copy = inner.make_table(evolution.after().clone(), ids, set.position)?;
             let after = copy.shape();
@@ -238,6 +251,8 @@ impl<'e> Migration<'e> {
     /// Puts the new tables in place of the old ones.
     fn switch(&mut self) -> Result<Vec<Arc<TableSet>>, SchemaError> {
         let inner = &self.engine.inner;
+        // No walk reads rows of the one shape as rows of the other.
+        let _no_walk = self.steps.iter().any(|step| step.set().is_some()).then(|| inner.helping());
         let Some(persistence) = &inner.persistence else {
             return self
                 .quietly_unless_new(|| {
@@ -344,7 +359,7 @@ impl<'e> Migration<'e> {
         let inner = self.engine.inner();
         let began = Instant::now();
         loop {
-            let done = inner.pool.quietly(|| {
+            let done = inner.pool.quietly_within(QUIET_ATTEMPT, || {
                 // Deferred additions belong to the transactions that deferred them.
                 drop(inner.environment.epochs.windows().close());
                 act()
@@ -352,7 +367,7 @@ impl<'e> Migration<'e> {
             match done {
                 Some(result) => return result,
                 None if began.elapsed() >= QUIET_WAIT_MAX => return Err(SchemaError::Busy),
-                None => {}
+                None => thread::sleep(QUIET_ATTEMPT),
             }
         }
     }

@@ -11,7 +11,7 @@ use seriatim_catalog::{ColumnSet, Key, KeyBuf, RowRef, Value};
 use seriatim_txn::{Cause, OnExists, Phase, Reason, RowPtr};
 
 use crate::error::{Abort, AbortKind};
-use crate::operations::{operate, read};
+use crate::operations::read;
 use crate::runtime::DynRow;
 use crate::table::{Secondary, TableSet};
 use crate::tx::TxCore;
@@ -88,10 +88,11 @@ impl Follower {
                 tx.delete_at(set, key.as_key()).map(drop)
             }
             (Build::Index(index), Effect::Entry { remove, add }) => {
-                if let Some(key) = remove {
-                    operate(tx, |worker| worker.delete(&index.table, key.as_key()))?;
-                    tx.note(&index.table, key.as_key(), ColumnSet::ALL);
-                    tx.wrote(&index.table, key.as_key());
+                // The entry may not be there yet, or be that of a row with the same values.
+                if let Some(key) = remove
+                    && is_entry_of(tx, index, key.as_key(), primary)? == Some(true)
+                {
+                    tx.unlink_entry(&index.table, key.as_key())?;
                 }
                 add.map_or(Ok(()), |key| self.enter(tx, index, key.as_key(), primary))
             }
@@ -101,11 +102,12 @@ impl Follower {
 
     /// Enters a row into the index, unless the walk or a write has done it.
     fn enter(&self, tx: &TxCore, index: &Secondary, key: Key<'_>, primary: Key<'_>) -> Result<(), Abort> {
-        match read(tx, &index.table, key, ColumnSet::ALL)? {
+        match is_entry_of(tx, index, key, primary)? {
             None => tx.link_entry(&index.table, key, primary),
-            // SAFETY: an entry of an index of a table with keys of this class, readable until the transaction ends.
-            Some(entry) if unsafe { crate::index::read_primary(entry, primary.class()) } == primary => Ok(()),
-            Some(_) => {
+            Some(true) => Ok(()),
+            Some(false) => {
+                // Rows that were read one after the other may never have existed together.
+                tx.validate().map_err(|cause| tx.stop(cause))?;
                 self.refuse(format!("two rows have {}", index.table.codec.describe(key)));
                 Ok(())
             }
@@ -141,6 +143,13 @@ impl Follower {
     }
 }
 
+/// Whether the entry with this key is that of the row with this key, if there is one.
+fn is_entry_of(tx: &TxCore, index: &Secondary, key: Key<'_>, primary: Key<'_>) -> Result<Option<bool>, Abort> {
+    let entry = read(tx, &index.table, key, ColumnSet::ALL)?;
+    // SAFETY: an entry of an index of a table with keys of this class, readable until the transaction ends.
+    Ok(entry.map(|entry| unsafe { crate::index::read_primary(entry, primary.class()) } == primary))
+}
+
 impl TxCore {
     /// Has what is built from a table follow the write of a row.
     #[cold]
@@ -173,5 +182,59 @@ impl TxCore {
         follower.refuse(self.no_room().to_string());
         self.too_large.take();
         self.stop_instead(Cause { phase: Phase::Execute, reason: Reason::TableChanging })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use seriatim_catalog::evolution::Change;
+    use seriatim_catalog::{ColumnDef, ColumnType, TableDef};
+    use seriatim_txn::Mode;
+
+    use super::*;
+    use crate::Settings;
+    use crate::table::Shape;
+    use crate::tx::Origin;
+
+    /// Rows that agree in the columns of a unique index may change before the walk has come to both.
+    #[test]
+    fn a_row_that_changes_leaves_the_entry_of_another_row_with_its_values() {
+        let engine = Settings { step_helpers: true, ..Settings::default() }.open().expect("in memory");
+        let column = |name: &'static str| ColumnDef::new(name, ColumnType::U32);
+        let table = TableDef::builder("t").column(column("id")).column(column("code")).key(["id"]);
+        let table = engine.declare(table.finish().expect("a valid table")).expect("there is room");
+        let set = &*table.set;
+        let mut runner = engine.runner();
+        let row = |id: u32, code: u32| [Value::from(id), Value::from(code)];
+        let load = |tx: &TxCore| tx.insert_dyn(&table, &row(1, 5)).and_then(|()| tx.insert_dyn(&table, &row(2, 5)));
+        runner.run(Mode::ReadWrite, Origin::Closure, load).expect("it runs alone");
+
+        let mut evolution = Evolution::of(&set.definition);
+        evolution.apply(Change::add_unique_index("by_code", ["code"])).expect("the column exists");
+        let mut ids = engine.inner().tables_mut().ids.clone();
+        let index = engine.inner().make_index(evolution.after(), 0, set.primary.class, &mut ids);
+        let index = Arc::new(index.expect("there is room"));
+        let follower = Follower::new(Build::Index(Arc::clone(&index)));
+        set.set_shape(Shape { followers: Arc::new(vec![Arc::clone(&follower)]), ..set.shape() });
+
+        let source = set.apart(engine.inner());
+        let key = |id: u32| set.primary.codec.encode_values(&[Value::from(id)]).expect("it fits");
+        let entry = |code: u32| index.table.codec.encode_values(&[Value::from(code)]).expect("it fits");
+        let mut run = |act: &dyn Fn(&TxCore) -> Result<(), Abort>| {
+            runner.run(Mode::ReadWrite, Origin::Closure, |tx| act(tx)).map(drop).expect("it runs alone");
+        };
+        run(&|tx| follower.bring(tx, &source, key(2).as_key()));
+        run(&|tx| tx.update_dyn(&table, &[Value::from(1u32)], &[("code", Value::from(6u32))]).map(drop));
+        run(&|tx| {
+            let is_of = |code: u32, id: u32| is_entry_of(tx, &index, entry(code).as_key(), key(id).as_key());
+            assert_eq!((is_of(5, 2)?, is_of(6, 1)?), (Some(true), Some(true)));
+            Ok(())
+        });
+        run(&|tx| tx.delete_dyn(&table, &[Value::from(2u32)]).map(drop));
+        run(&|tx| {
+            assert_eq!(is_entry_of(tx, &index, entry(5).as_key(), key(2).as_key())?, None);
+            Ok(())
+        });
+        assert_eq!(follower.refusal(), None);
     }
 }

@@ -63,7 +63,7 @@ pub trait Operations: Path + Sized {
     #[inline(always)]
     fn get_at(&self, set: &TableSet, key: Key<'_>, columns: ColumnSet) -> Result<Option<RowPtr>, Abort> {
         match key {
-            _ if !set.is_plain() => get_from_run(self, set, &key),
+            _ if !set.is_plain() => get_from_run(self, set, &key, columns),
             Key::Word8(key) if !Self::HOOKS => self.tx().found(get_word(self, set, key, columns)),
             key => get_any(self, set, &key, columns),
         }
@@ -201,10 +201,9 @@ pub(crate) fn read<P: Path>(
 }
 
 #[inline(never)]
-fn get_from_run<P: Path>(path: &P, set: &TableSet, key: &Key<'_>) -> Result<Option<RowPtr>, Abort> {
+fn get_from_run<P: Path>(path: &P, set: &TableSet, key: &Key<'_>, columns: ColumnSet) -> Result<Option<RowPtr>, Abort> {
     let _call = enter(path, set)?;
-    path.tx().admits(set)?;
-    let row = path.tx().read_clustered(set, *key)?;
+    let row = path.tx().read_row(set, *key, columns)?;
     if P::HOOKS { give(path.tx(), set, key, row) } else { Ok(row) }
 }
 

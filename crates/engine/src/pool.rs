@@ -404,18 +404,22 @@ impl Pool {
 
     /// Runs `f` while no transaction is open and none can be opened. `None` if one is open.
     pub(crate) fn quietly<R>(&self, f: impl FnOnce() -> R) -> Option<R> {
-        let locked = (0..self.slots.len()).take_while(|&slot| self.lock_soon(slot)).count();
+        self.quietly_within(WAIT_MAX, f)
+    }
+
+    /// As [`Pool::quietly`], after at most this wait for each worker that is busy.
+    pub(crate) fn quietly_within<R>(&self, wait: Duration, f: impl FnOnce() -> R) -> Option<R> {
+        let locked = (0..self.slots.len()).take_while(|&slot| self.lock_soon(slot, wait)).count();
         let result = (locked == self.slots.len()).then(f);
         self.slots[..locked].iter().for_each(|slot| self.release(slot));
         result
     }
 
-    /// Locks a slot without a transaction. It waits for a transaction as long as a session waits for a worker, and for
-    /// a helper until it has finished.
-    fn lock_soon(&self, slot: usize) -> bool {
+    /// Locks a slot without a transaction. It waits so long for a transaction, and for a helper until it has finished.
+    fn lock_soon(&self, slot: usize, wait: Duration) -> bool {
         let began = Instant::now();
         while !self.slots[slot].lock.try_lock() {
-            if began.elapsed() >= WAIT_MAX {
+            if began.elapsed() >= wait {
                 let _no_helper = self.slots[slot].helping.lock().unwrap_or_else(PoisonError::into_inner);
                 return self.slots[slot].lock.try_lock();
             }

@@ -492,6 +492,8 @@ impl Runner {
     fn conflicted(&mut self, cause: Cause, attempts: &mut u32) -> Result<Option<Duration>, TransactError> {
         if cause.reason == Reason::TableChanging {
             self.tx.roll_back(Some(cause));
+            // The change itself is a transaction, which would wait for the turn to end.
+            self.tx.end_turn();
             // It ends, or gives up, within the time that a flush of the log may take.
             return Ok(Some(TABLE_CHANGING_PAUSE));
         }

@@ -113,6 +113,14 @@ impl<'t> Iterator for DynScan<'t> {
 }
 
 impl TxCore {
+    /// The table, if operations on it are admitted. Then its parts fit together until the transaction ends.
+    fn admitted<'h>(&self, table: &'h DynHandle) -> Result<&'h TableSet, Abort> {
+        let set = self.own(&table.set)?;
+        let _call = self.call()?;
+        self.admits(set)?;
+        Ok(set)
+    }
+
     fn unfit(&self, error: ValueError) -> Abort {
         self.abort(error)
     }
@@ -126,7 +134,7 @@ impl TxCore {
     /// # Errors
     /// A conflict, or values that are not of the key's types.
     pub fn get_dyn<'t>(&'t self, table: &'t DynHandle, key: &[Value]) -> Result<Option<DynRow<'t>>, Abort> {
-        let set = self.own(&table.set)?;
+        let set = self.admitted(table)?;
         let key = self.key_of(set, key)?;
         let _call = self.call()?;
         let row = self.read_row(set, key.as_key(), ColumnSet::ALL)?;
@@ -138,7 +146,7 @@ impl TxCore {
     /// # Errors
     /// A conflict, or values that are not of the key's types.
     pub fn exists_dyn(&self, table: &DynHandle, key: &[Value]) -> Result<bool, Abort> {
-        let set = self.own(&table.set)?;
+        let set = self.admitted(table)?;
         self.exists_at(set, self.key_of(set, key)?.as_key())
     }
 
@@ -151,7 +159,7 @@ impl TxCore {
         table: &'t DynHandle,
         keys: impl IntoIterator<Item = K>,
     ) -> Result<Vec<Option<DynRow<'t>>>, Abort> {
-        let set = self.own(&table.set)?;
+        let set = self.admitted(table)?;
         let keys = keys.into_iter().map(|key| self.key_of(set, key.as_ref())).collect::<Result<Vec<_>, _>>()?;
         let get = |key: &KeyBuf| Ok(self.get_at(set, key.as_key(), ColumnSet::ALL)?.map(|row| DynRow::new(set, row)));
         self.in_waves(set, &keys, |key, prefetch| prefetch(key.as_key()), get)
@@ -175,7 +183,7 @@ impl TxCore {
         prefix: &[Value],
         direction: Direction,
     ) -> Result<DynScan<'t>, Abort> {
-        let set = self.own(&table.set)?;
+        let set = self.admitted(table)?;
         let range = set.primary.codec.range_of_values(prefix).map_err(|error| self.unfit(error))?;
         let raw = RawScan::new(self, set, Target::Rows, (&range.low, &range.high), direction).begun()?;
         Ok(DynScan { raw })
@@ -195,7 +203,7 @@ impl TxCore {
     /// No such index; values that are not of its types; for a hash index, fewer values than it has columns. The
     /// scan itself reports conflicts.
     pub fn find_dyn<'t>(&'t self, table: &'t DynHandle, index: &str, prefix: &[Value]) -> Result<DynScan<'t>, Abort> {
-        let set = self.own(&table.set)?;
+        let set = self.admitted(table)?;
         let Some(at) = set.definition.index(index) else {
             return Err(self.abort(format!("table {:?} has no index {index:?}", set.definition.name)));
         };
@@ -257,7 +265,7 @@ impl TxCore {
     /// # Errors
     /// As [`Operations::insert_at`](crate::Operations::insert_at); or values that do not fit.
     pub fn insert_dyn(&self, table: &DynHandle, values: &[Value]) -> Result<(), Abort> {
-        self.insert_values(self.own(&table.set)?, values)
+        self.insert_values(self.admitted(table)?, values)
     }
 
     /// Inserts a row of these values or replaces the one with its key.
@@ -265,7 +273,7 @@ impl TxCore {
     /// # Errors
     /// As [`TxCore::insert_dyn`].
     pub fn put_dyn(&self, table: &DynHandle, values: &[Value]) -> Result<(), Abort> {
-        self.write_values(self.own(&table.set)?, values, OnExists::Replace).map(|_| ())
+        self.write_values(self.admitted(table)?, values, OnExists::Replace).map(|_| ())
     }
 
     /// Sets columns of the row with these key values. Returns whether there is such a row.
@@ -273,7 +281,7 @@ impl TxCore {
     /// # Errors
     /// A conflict; a column that does not exist or may not change; values that do not fit.
     pub fn update_dyn(&self, table: &DynHandle, key: &[Value], changes: &[(&str, Value)]) -> Result<bool, Abort> {
-        let set = self.own(&table.set)?;
+        let set = self.admitted(table)?;
         let (mut columns, mut named) = (Vec::new(), ColumnSet::EMPTY);
         for (name, value) in changes {
             match set.definition.column(name) {
@@ -308,7 +316,7 @@ impl TxCore {
     /// # Errors
     /// Values that are not of the key's types; a handle of another database.
     pub fn missing_dyn(&self, table: &DynHandle, key: &[Value]) -> Result<Abort, Abort> {
-        let set = self.own(&table.set)?;
+        let set = self.admitted(table)?;
         Ok(self.missing_at(&set.primary, self.key_of(set, key)?.as_key()))
     }
 
@@ -317,7 +325,7 @@ impl TxCore {
     /// # Errors
     /// A conflict, or values that are not of the key's types.
     pub fn delete_dyn(&self, table: &DynHandle, key: &[Value]) -> Result<bool, Abort> {
-        let set = self.own(&table.set)?;
+        let set = self.admitted(table)?;
         let key = self.key_of(set, key)?;
         self.delete_at(set, key.as_key())
     }
@@ -341,7 +349,7 @@ impl TxCore {
         values: &[Value],
         changes: impl FnOnce(DynRow<'_>) -> Result<Vec<(&'c str, Value)>, Abort>,
     ) -> Result<bool, Abort> {
-        let key = self.key_values(self.own(&table.set)?, values)?;
+        let key = self.key_values(self.admitted(table)?, values)?;
         match self.get_dyn(table, &key)? {
             None => self.insert_dyn(table, values).map(|()| true),
             Some(row) => self.update_dyn(table, &key, &changes(row)?).map(|_| false),

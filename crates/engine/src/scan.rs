@@ -73,6 +73,10 @@ impl<'t> RawScan<'t> {
         direction: Direction,
     ) -> RawScan<'t> {
         let mut scan = RawScan::idle(tx, set, target, direction);
+        scan.failed = scan.admits().err();
+        if scan.failed.is_some() {
+            return scan;
+        }
         if set.is_clustered() && matches!(target, Target::Rows) {
             scan.failed = scan.start_in_runs(low, high).err();
             return scan;
@@ -161,7 +165,7 @@ impl<'t> RawScan<'t> {
         match range {
             None => scan.failed = Some(Abort::stopped(Reason::Unordered)),
             Some(KeyRange { low, high }) => {
-                scan.failed = scan.start(&low, &high).err();
+                scan.failed = scan.admits().and_then(|()| scan.start(&low, &high)).err();
                 scan.watch(&low, &high);
             }
         }
@@ -193,6 +197,7 @@ impl<'t> RawScan<'t> {
 
     /// Whether the table admits operations, and still has the index.
     fn admits(&self) -> Result<(), Abort> {
+        let _call = self.tx.call()?;
         self.tx.admits(self.set)?;
         match self.target {
             Target::Index(at) => self.tx.index(self.set, at).map(drop),
@@ -235,7 +240,6 @@ impl<'t> RawScan<'t> {
     ) -> Result<(), Abort> {
         let _call = self.tx.call()?;
         self.tx.own(self.set)?;
-        self.admits()?;
         let table = self.table();
         if is_empty {
             return Ok(());

@@ -304,8 +304,20 @@ impl TableSet {
         Arc::clone(index.expect("the table was opened with this index"))
     }
 
-    /// Replaces its parts. No transaction is open. Other threads may see some parts before and some after the change,
-    /// and read none of the rows.
+    /// Whether handles of its indexes may expect others than those of this declaration where it has some.
+    pub(crate) fn had_other_indexes(&self, after: &TableDef) -> bool {
+        let shapes = self.shapes.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut pairs = shapes.iter().flat_map(|shape| {
+            let indexes = shape.definition.indexes.iter().zip(&after.indexes);
+            indexes.map(move |(was, is)| {
+                !shape.definition.is_same_index(was, after, &IndexDef { name: was.name.clone(), ..is.clone() })
+            })
+        });
+        pairs.any(|is_other| is_other)
+    }
+
+    /// Replaces its parts. No transaction is open that was admitted to it. Other threads may see some parts before and
+    /// some after the change, and read none of the rows, until they find it open.
     pub(crate) fn set_shape(&self, shape: Shape) {
         let mut shapes = self.shapes.lock().unwrap_or_else(PoisonError::into_inner);
         self.primary.set(&shape.primary);
@@ -346,8 +358,8 @@ impl TableSet {
 
     #[inline(always)]
     fn has(&self, flags: u32) -> bool {
-        // ORDERING: it changes while no transaction is open, and a transaction begins with an acquire.
-        self.flags.load(Ordering::Relaxed) & flags != 0
+        // ORDERING: who finds the table open again also finds its new parts.
+        self.flags.load(Ordering::Acquire) & flags != 0
     }
 
     /// Whether each row is a record, and operations are admitted.
@@ -369,8 +381,8 @@ impl TableSet {
     /// Whether an update with this use of columns changes no index, and [`TableSet::is_plain`].
     #[inline(always)]
     pub(crate) fn is_plain_for(&self, columns: ColumnUse) -> bool {
-        let indexed = ColumnSet::from_bits(self.indexed.load(Ordering::Relaxed));
-        self.is_plain() && !indexed.intersects(columns.changed())
+        // In this order: an operation that finds the table open again also finds its new indexes.
+        self.is_plain() && !ColumnSet::from_bits(self.indexed.load(Ordering::Relaxed)).intersects(columns.changed())
     }
 
     /// Whether rows lie in runs.

@@ -118,8 +118,9 @@ impl Database {
         if evolution.is_nothing() {
             return Ok(set);
         }
-        let is_free = Arc::strong_count(&set) <= 2;
-        if (evolution.changes().is_empty() || T::EVOLVES) && (is_free || evolution.keeps_handles()) {
+        // One is here, and one in the list of tables.
+        let is_free = evolution.keeps_handles() || self.engine().users_of(&set) <= 2;
+        if (evolution.changes().is_empty() || T::EVOLVES) && is_free {
             return Ok(self.change_tables(vec![TableChange::Evolve(Box::new(evolution))])?.remove(0));
         }
         if !is_free && evolution.changes().is_empty() {

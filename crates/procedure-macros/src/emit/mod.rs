@@ -182,6 +182,7 @@ fn handles(procedure: &Procedure) -> (TokenStream, TokenStream) {
         quote!(#table.index(#constant))
     });
     let definition = quote! {
+        #[derive(::core::clone::Clone)]
         pub struct __Handles {
             #(#table_fields: ::seriatim::Handle<#tables>,)*
             #(#index_fields: #index_types,)*

@@ -22,7 +22,7 @@ pub trait Declared: Copy + Send + Sync + 'static {
     /// The result.
     type Output: Data + Send + 'static;
     /// The tables and indexes that the procedure uses.
-    type Handles: Send + Sync + 'static;
+    type Handles: Clone + Send + Sync + 'static;
 
     /// Returns the procedure as data.
     fn declaration() -> ir::Procedure;

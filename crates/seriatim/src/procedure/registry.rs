@@ -317,7 +317,7 @@ impl Database {
         let schema = self.engine().schema();
         let whole = procedures.declared.iter().filter(|procedure| !procedure.schedules);
         let whole = whole.map(|procedure| procedure.name.to_owned()).collect();
-        let resolved = procedures.declared.iter().map(|procedure| self.resolve(procedure, &schema));
+        let resolved = procedures.declared.iter().map(|procedure| self.resolve(procedure, None, &schema));
         let resolved = resolved.collect::<Result<Vec<_>, _>>()?;
         let _alone = self.engine().gate().map(Gate::other).transpose().map_err(|_| RegisterError::Busy)?;
         let mut registry = self.procedures().write().unwrap_or_else(PoisonError::into_inner);
@@ -421,7 +421,8 @@ impl Database {
         if registry.entries.is_empty() {
             return Ok(());
         }
-        let entries = registry.entries.iter().map(|entry| self.resolve(&entry.erased, &schema).map(Arc::new));
+        let entries =
+            registry.entries.iter().map(|entry| self.resolve(&entry.erased, Some(entry), &schema).map(Arc::new));
         let entries = entries.collect::<Result<Vec<_>, _>>()?;
         let before = registry.entries.clone();
         self.install(&mut registry, entries)?;
@@ -515,11 +516,16 @@ impl Database {
         Some(show::repairs(&entry.plan, entry.repairs.followers(), entry.follows_schedule))
     }
 
-    fn resolve(&self, procedure: &Erased, schema: &Schema) -> Result<Entry, RegisterError> {
+    fn resolve(&self, procedure: &Erased, known: Option<&Entry>, schema: &Schema) -> Result<Entry, RegisterError> {
         let declaration = (procedure.declaration)();
         let (plan, steps) = analysis::analyse(&declaration, schema).map_err(RegisterError::Refused)?;
         let columns: Box<[ColumnUse]> = (0..plan.operations.len()).map(|at| columns(&plan, at)).collect();
-        let handles = (procedure.handles)(self, &columns).map_err(|error| RegisterError::Schema {
+        // Handles of a changed table stay valid: see `Database::objection`. To open one again could change a table.
+        let handles = match known {
+            Some(known) => Ok((procedure.copy_handles)(&*known.handles, &columns)),
+            None => (procedure.handles)(self, &columns),
+        };
+        let handles = handles.map_err(|error| RegisterError::Schema {
             procedure: procedure.name.to_owned(),
             span: declaration.span.clone(),
             error,

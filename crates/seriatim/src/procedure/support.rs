@@ -23,7 +23,13 @@ pub use seriatim_catalog::watch::unwatched;
 pub(crate) type CallByName = fn(&mut Session, &Value) -> Result<Committed<Value>, TransactError>;
 
 /// Finds a procedure's tables and notes the columns of its operations.
-type MakeHandles = fn(&Database, &[ColumnUse]) -> Result<Box<dyn Any + Send + Sync>, SchemaError>;
+type MakeHandles = fn(&Database, &[ColumnUse]) -> Result<AnyHandles, SchemaError>;
+
+/// The handles of a procedure, of any type.
+pub(crate) type AnyHandles = Box<dyn Any + Send + Sync>;
+
+/// Notes the columns of its operations in a copy of a procedure's handles.
+type CopyHandles = fn(&(dyn Any + Send + Sync), &[ColumnUse]) -> AnyHandles;
 
 /// A declared procedure without its type.
 #[derive(Clone)]
@@ -34,6 +40,7 @@ pub struct Erased {
     pub(crate) told: &'static [ir::OperationId],
     pub(crate) declaration: fn() -> ir::Procedure,
     pub(crate) handles: MakeHandles,
+    pub(crate) copy_handles: CopyHandles,
     pub(crate) call_by_name: CallByName,
     pub(crate) interpret_by_name: CallByName,
     pub(crate) compiled: Compiled,
@@ -51,6 +58,14 @@ impl Erased {
                 let mut handles = P::handles(database)?;
                 P::set_columns(&mut handles, columns);
                 Ok(Box::new(handles))
+            },
+            copy_handles: |handles, columns| match handles.downcast_ref::<P::Handles>() {
+                Some(handles) => {
+                    let mut handles = handles.clone();
+                    P::set_columns(&mut handles, columns);
+                    Box::new(handles)
+                }
+                None => unreachable!("the handles of a procedure are made by the procedure"),
             },
             call_by_name: call::by_name::<P>,
             interpret_by_name: interpret::by_name::<P>,

@@ -548,3 +548,88 @@ fn a_change_for_which_there_is_no_memory_leaves_the_table_and_its_writers() {
         updated.unwrap_or_else(|error| panic!("{}: {error}", setting.protocol.name));
     });
 }
+
+mod third {
+    use super::*;
+
+    /// A column more at the end, which handles of the first version do not write.
+    #[derive(Table, Clone, Debug, PartialEq)]
+    #[table(name = "item", key(id), evolve)]
+    #[table(index(name = "by_tag", columns(tag)))]
+    pub(super) struct Item {
+        pub(super) id: u32,
+        pub(super) tag: u16,
+        #[column(immutable)]
+        pub(super) label: Text<6>,
+        pub(super) amount: i32,
+        pub(super) note: Option<String>,
+        #[column(default = "new")]
+        pub(super) state: String,
+    }
+}
+
+/// A column that a declaration has must be written by all that write rows.
+#[test]
+fn a_handle_that_does_not_know_a_declared_column_does_not_write_beside_one_that_does() {
+    each(|setting| {
+        if !runs_closures(setting) {
+            return;
+        }
+        let (db, first) = items(setting, 3);
+        let refused = db.table::<third::Item>().expect_err("a handle is in use").to_string();
+        assert!(refused.contains("column `state` text is added, with new in rows that exist"), "{refused}");
+        let third = db.migrate::<third::Item>().expect("an explicit call ends handles");
+        let mut session = db.session();
+        let gone = session.transact(|tx| tx.insert(&first, &item(9, 1)));
+        assert!(matches!(gone, Err(TransactError::TableGone)), "{gone:?}");
+        let gone = db.each_row(&first, |_| ());
+        assert!(matches!(gone, Err(TransactError::TableGone)), "{gone:?}");
+        let state = session.transact(|tx| Ok(tx.require(&third, &2)?.to_owned().state));
+        assert_eq!(state.expect("it runs alone").value, "new");
+    });
+}
+
+/// The place of an index that was dropped is not that of another one for handles that exist.
+#[test]
+fn a_handle_of_an_index_does_not_find_another_one_in_its_place() {
+    each(|setting| {
+        if !runs_closures(setting) {
+            return;
+        }
+        let (db, items) = items(setting, 20);
+        let by_tag = items.index(Item::BY_TAG);
+        let mut session = db.session();
+        change(&db, [Change::drop_index("by_tag")]).expect("it exists");
+        let gone = session.transact(|tx| tx.find_by(&by_tag, &3u16).try_count());
+        assert!(matches!(gone, Err(TransactError::TableGone)), "{gone:?}");
+        session.transact(|tx| tx.require(&items, &3).map(drop)).expect("the table is there");
+        change(&db, [Change::add_index("by_tag", ["tag"])]).expect("it makes sense");
+        let found = session.transact(|tx| tx.find_by(&by_tag, &3u16).try_count());
+        assert_eq!(*found.expect("it is the same index"), 3);
+        change(&db, [Change::drop_index("by_tag")]).expect("it exists");
+        change(&db, [Change::add_index("by_note", ["note"])]).expect("it makes sense");
+        for used in [
+            session.transact(|tx| tx.find_by(&by_tag, &3u16).try_count()),
+            session.transact(|tx| tx.find_by(&items.index(Item::BY_TAG), &3u16).try_count()),
+        ] {
+            assert!(matches!(used, Err(TransactError::TableGone)), "{used:?}");
+        }
+    });
+}
+
+/// What a procedure's tables declare beside what it uses does not matter to it.
+#[test]
+fn procedures_go_on_without_an_index_that_they_do_not_use() {
+    each(|setting| {
+        let db = setting.open();
+        db.create::<Item>().expect("a valid table");
+        db.register(procedures![pay, fill]).expect("a sound set");
+        let mut session = db.session();
+        session.call(fill, &(1, 100, text("a"))).expect("it runs alone");
+        change(&db, [Change::drop_index("by_tag")]).expect("no procedure uses it");
+        assert_eq!(session.call(pay, &(1, 30)).expect("it exists").value, 70);
+        change(&db, [Change::set_default("amount", Some("5".into()))]).expect("no procedure uses it");
+        assert_eq!(session.call(pay, &(1, 30)).expect("it exists").value, 40);
+        db.check_indexes().expect("indexes and rows agree");
+    });
+}

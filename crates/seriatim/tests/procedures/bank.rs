@@ -54,6 +54,7 @@ pub(crate) fn state(db: &Database) -> (Vec<i64>, i64) {
     read.expect("no conflict").into_value()
 }
 
+#[derive(Clone)]
 pub(crate) struct Handles {
     pub(crate) accounts: Handle<Account>,
     pub(crate) turnover: Handle<Turnover>,

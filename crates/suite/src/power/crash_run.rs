@@ -655,6 +655,7 @@ impl CrashRun<'_> {
         match self.db.declare(definition(table)) {
             Ok(handle) => {
                 self.known.tables[table] = Declared::Yes(handle.number());
+                self.known.declared_in[table] = self.db.durable_epoch().map_or(0, |epoch| epoch.0);
                 work.tables[table] = Some(handle);
                 self.tally.declared += 1;
                 self.register(work)
@@ -672,6 +673,7 @@ impl CrashRun<'_> {
                 }
                 let handle = self.db.open_dyn(&name).map_err(|error| error.to_string())?;
                 self.known.tables[table] = Declared::Yes(handle.number());
+                self.known.declared_in[table] = self.db.durable_epoch().map_or(0, |epoch| epoch.0);
                 work.tables[table] = Some(handle);
                 self.register(work)
             }
@@ -691,6 +693,7 @@ impl CrashRun<'_> {
             Ok(()) if now.number() == was => return Err("a table that nobody used was not converted".to_owned()),
             Ok(()) => {
                 self.tally.conversions += 1;
+                self.known.declared_in[LINES] = self.db.durable_epoch().map_or(0, |epoch| epoch.0);
                 Declared::Yes(now.number())
             }
             Err(SchemaError::Storage(error)) if is_explained(&error) && (work.faulted || !self.process.is_alive()) => {

@@ -93,7 +93,9 @@ pub fn damage(case: &Case, before: &LeftDirectory<'_>, seed: u64) -> Result<Dama
     let acknowledged = std::mem::take(&mut stage.known.acknowledged);
     let durable = db.recovery().map_or(0, |recovery| recovery.durable_epoch);
     let torn = db.recovery().is_some_and(|recovery| !recovery.notices.is_empty());
-    let is_lost = stage.model.clone().settle(durable, acknowledged).is_err() || durable < stage.known.durable;
+    let lacks_tables = stage.known.forget_tables_after(durable);
+    let is_lost =
+        lacks_tables || stage.model.clone().settle(durable, acknowledged).is_err() || durable < stage.known.durable;
     let recorded = std::mem::take(&mut stage.known.recorded);
     let is_counted = stage.model.clone().settle(durable, recorded).is_err() || durable < stage.known.durable;
     stage.known.durable = 0;

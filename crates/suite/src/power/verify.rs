@@ -23,6 +23,8 @@ pub(super) struct Known {
     pub(super) durable: u64,
     /// The declaration of each table.
     pub(super) tables: [Declared; KINDS.len()],
+    /// The epoch that was durable when each table had been declared.
+    pub(super) declared_in: [u64; KINDS.len()],
     /// Where durability is by snapshot: the rows that readers saw in each, by its number.
     shown: BTreeMap<u64, Rows>,
     /// The newest snapshot that had been read, or recovered, when the database was opened.
@@ -38,7 +40,18 @@ impl Known {
     /// For a database that was never opened.
     pub(super) fn nothing(domain: Domain) -> Known {
         let (shown, tables) = Default::default();
-        Known { domain, acknowledged: 0, recorded: 0, durable: 0, tables, shown, shown_before: 0, answered: 0 }
+        let declared_in = [0; KINDS.len()];
+        Known {
+            domain,
+            acknowledged: 0,
+            recorded: 0,
+            durable: 0,
+            tables,
+            declared_in,
+            shown,
+            shown_before: 0,
+            answered: 0,
+        }
     }
 
     /// A reader saw these in the snapshot with this number.
@@ -85,6 +98,18 @@ const OTHERS: &str = "had other rows for an earlier reader";
 const EARLY: &str = "was given that is";
 
 impl Known {
+    /// Whether a table was declared later than in this epoch. Such a table may be there or not.
+    pub(super) fn forget_tables_after(&mut self, epoch: u64) -> bool {
+        let mut is_any = false;
+        for (declared, declared_in) in self.tables.iter_mut().zip(self.declared_in) {
+            if declared_in > epoch && *declared != Declared::No {
+                *declared = Declared::Perhaps;
+                is_any = true;
+            }
+        }
+        is_any
+    }
+
     /// The existing tables.
     pub(super) fn declared(&self) -> Vec<usize> {
         let is_there = |declared: &Declared| matches!(declared, Declared::Yes(_) | Declared::Either(_));
