@@ -113,7 +113,7 @@ impl TableSet {
     /// Whether rows are stored in runs, and a write changes no index.
     #[inline(always)]
     fn has_runs_alone(&self) -> bool {
-        self.is_clustered() && !self.is_indexed()
+        self.is_clustered_alone()
     }
 
     /// The key of the row at a position of a run of this table.
@@ -317,7 +317,8 @@ impl OpenRun {
     /// The next row, if it has this key and can be changed in place.
     #[inline(always)]
     fn next_row(&self, set: &TableSet, key: Key<'_>) -> Option<RowPtr> {
-        let (row, word) = (self.next.get(), set.cluster.word?);
+        let cluster = &*set.cluster;
+        let (row, word) = (self.next.get(), cluster.word?);
         if !std::ptr::eq(self.set.get(), set) || row == self.end.get() {
             return None;
         }
@@ -325,7 +326,7 @@ impl OpenRun {
         if self.key.get() | u128::from(unsafe { word.load(row) }) != bits(key) {
             return None;
         }
-        self.next.set(row.wrapping_add(set.cluster.row_bytes()));
+        self.next.set(row.wrapping_add(cluster.row_bytes()));
         RowPtr::new(row)
     }
 
@@ -394,13 +395,15 @@ impl std::fmt::Debug for Scratch {
 
 impl TxCore {
     /// The first wave of a prefetch for the row with this key: of the first run of its prefix.
+    #[inline(always)]
     pub(crate) fn prefetch_run(&self, set: &TableSet, key: Key<'_>) {
         if !set.is_clustered() {
             return;
         }
-        let first = set.cluster.first(bits(key));
+        let cluster = &*set.cluster;
+        let first = cluster.first(bits(key));
         if self.open_run.fetched.replace((set, first)) != (std::ptr::from_ref(set), first) {
-            self.worker().prefetch(&set.primary, set.cluster.key(first), ColumnSet::ALL);
+            self.worker().prefetch(&set.primary, cluster.key(first), ColumnSet::ALL);
         }
     }
 

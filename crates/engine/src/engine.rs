@@ -930,8 +930,11 @@ impl Inner {
     /// The name of the table or index with this id, and the key in words.
     pub(crate) fn describe(&self, id: TableId, key: Option<Key<'_>>) -> (Option<String>, Option<String>) {
         let Some(tables) = self.tables() else { return (None, None) };
-        let table = tables.sets.iter().flat_map(|set| set.physical()).find(|table| table.id == id);
-        (table.map(|table| table.name.clone()), table.zip(key).map(|(table, key)| table.codec.describe(key)))
+        let found = tables.sets.iter().find_map(|set| {
+            let (at, table) = set.physical().enumerate().find(|(_, table)| table.id == id)?;
+            Some((set.name_of(at), table))
+        });
+        found.map_or((None, None), |(name, table)| (Some(name), key.map(|key| table.codec.describe(key))))
     }
 }
 

@@ -371,7 +371,7 @@ impl TableSet {
     /// How rows are stored, if the writer of a row writes all of it, and operations are admitted.
     #[inline(always)]
     pub(crate) fn rows_as_written(&self) -> Option<Rows> {
-        match self.flags.load(Ordering::Relaxed) & (flag::CLUSTERED | flag::CHANGING | flag::GONE | flag::EXTENDED) {
+        match self.flags.load(Ordering::Acquire) & (flag::CLUSTERED | flag::CHANGING | flag::GONE | flag::EXTENDED) {
             0 => Some(Rows::Records),
             flag::CLUSTERED => Some(Rows::Runs),
             _ => None,
@@ -389,6 +389,12 @@ impl TableSet {
     #[inline(always)]
     pub(crate) fn is_clustered(&self) -> bool {
         self.has(flag::CLUSTERED)
+    }
+
+    /// Whether rows lie in runs, and a write changes nothing else.
+    #[inline(always)]
+    pub(crate) fn is_clustered_alone(&self) -> bool {
+        self.flags.load(Ordering::Acquire) & (flag::CLUSTERED | flag::INDEXED) == flag::CLUSTERED
     }
 
     /// Why no operation is admitted, if so.
@@ -446,6 +452,15 @@ impl TableSet {
                     Build::Index(index) => see(&index.table),
                 }
             }
+        }
+    }
+
+    /// The name of the table or index at this place of [`TableSet::physical`], as it is called now.
+    pub(crate) fn name_of(&self, at: usize) -> String {
+        let definition = &*self.definition;
+        match at.checked_sub(1).and_then(|at| definition.indexes.get(at)) {
+            Some(index) => format!("{}.{}", definition.name, index.name),
+            None => definition.name.to_string(),
         }
     }
 

@@ -30,18 +30,18 @@ pub(crate) enum NotEncoded {
 /// Stores the long texts of rows that are being written.
 pub(crate) struct OutOfLineValues<'t> {
     tx: &'t TxCore,
-    /// The table, and the most bytes of a text; `None` for rows that are not logged.
-    bound: Option<(&'t TableSet, usize)>,
+    /// The table, which bounds a text; `None` for rows that are not logged.
+    of: Option<&'t TableSet>,
 }
 
 impl<'t> OutOfLineValues<'t> {
     pub(crate) fn of(tx: &'t TxCore, set: &'t TableSet) -> OutOfLineValues<'t> {
-        OutOfLineValues { tx, bound: Some((set, set.text_bytes_max())) }
+        OutOfLineValues { tx, of: Some(set) }
     }
 
     /// For an index.
     pub(crate) fn unlogged(tx: &'t TxCore) -> OutOfLineValues<'t> {
-        OutOfLineValues { tx, bound: None }
+        OutOfLineValues { tx, of: None }
     }
 }
 
@@ -54,7 +54,7 @@ impl OutOfLineStore for OutOfLineValues<'_> {
             let _ = self.tx.out_of_memory();
             seriatim_catalog::OutOfMemory
         };
-        if let Some((set, most)) = self.bound
+        if let Some((set, most)) = self.of.map(|set| (set, set.text_bytes_max()))
             && bytes.len() > most
         {
             // Promise (g): the text may be made of values that never existed together.

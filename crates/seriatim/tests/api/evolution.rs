@@ -276,6 +276,9 @@ fn a_table_is_emptied_and_dropped_at_once() {
         assert!(matches!(db.open_dyn("item"), Err(SchemaError::Unknown(_))));
         let again = db.create::<Item>().expect("the name is free");
         session.transact(|tx| tx.insert(&again, &item(3, 7))).expect("it is empty");
+        db.migration().change("item", [Change::rename_table("thing")]).run().expect("the name is free");
+        let twin = session.transact(|tx| tx.insert(&again, &item(3, 7))).expect_err("it is there").to_string();
+        assert!(twin.contains("thing"), "{twin}");
     });
 }
 
