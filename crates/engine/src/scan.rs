@@ -83,7 +83,7 @@ impl<'t> RawScan<'t> {
         }
         scan.failed = match scan.organization() {
             Organization::Ordered => scan.start(low, high).err(),
-            Organization::Hash => tx.own(set).err().or(Some(Abort::stopped(Reason::Unordered))),
+            Organization::Hash => Some(Abort::stopped(Reason::Unordered)),
         };
         scan.watch(low, high);
         scan
@@ -92,10 +92,14 @@ impl<'t> RawScan<'t> {
     /// A scan of all rows: of an ordered table in key order, of a hash table in no order that means anything.
     pub fn of_table(tx: &'t TxCore, set: &'t TableSet) -> RawScan<'t> {
         let all = (&Bound::Unbounded, &Bound::Unbounded);
-        if set.primary.organization == Organization::Ordered {
+        let mut scan = RawScan::idle(tx, set, Target::Rows, Direction::Forward);
+        scan.failed = scan.admits().err();
+        if scan.failed.is_some() {
+            return scan;
+        }
+        if scan.organization() == Organization::Ordered {
             return RawScan::new(tx, set, Target::Rows, all, Direction::Forward);
         }
-        let mut scan = RawScan::idle(tx, set, Target::Rows, Direction::Forward);
         let begin = |table: &seriatim_txn::Table, cursor: &mut Cursor| {
             table.index.scan_all(cursor);
             Ok(())
@@ -189,15 +193,16 @@ impl<'t> RawScan<'t> {
     /// The entry of one key of a hash index.
     fn look_up(&self, key: Option<KeyBuf>) -> Result<Option<RowPtr>, Abort> {
         let _call = self.tx.call()?;
-        self.tx.own(self.set)?;
         self.admits()?;
         let key = key.ok_or(Abort::stopped(Reason::Unordered))?;
         read(self.tx, self.table(), key.as_key(), ColumnSet::ALL)
     }
 
-    /// Whether the table admits operations, and still has the index.
+    /// Whether the table is of this database, admits operations, and still has the index. A scan begins with this:
+    /// its parts fit together only then.
     fn admits(&self) -> Result<(), Abort> {
         let _call = self.tx.call()?;
+        self.tx.own(self.set)?;
         self.tx.admits(self.set)?;
         match self.target {
             Target::Index(at) => self.tx.index(self.set, at).map(drop),
@@ -239,7 +244,6 @@ impl<'t> RawScan<'t> {
         begin: impl FnOnce(&seriatim_txn::Table, &mut Cursor) -> Result<(), Unordered>,
     ) -> Result<(), Abort> {
         let _call = self.tx.call()?;
-        self.tx.own(self.set)?;
         let table = self.table();
         if is_empty {
             return Ok(());
@@ -260,7 +264,6 @@ impl<'t> RawScan<'t> {
     fn start_in_runs(&mut self, low: &Bound<KeyBuf>, high: &Bound<KeyBuf>) -> Result<(), Abort> {
         let RawScan { tx, set, .. } = *self;
         let _call = tx.call()?;
-        tx.own(set)?;
         self.watched = tx.watch(Kind::Scan, set, Target::Rows, || KeysSeen::Range(low.clone(), high.clone()));
         self.is_plain = self.watched.is_none() && !tx.keeps_rows();
         if is_empty(low, high) {

@@ -643,7 +643,6 @@ impl TxCore {
     /// A conflict; a handle of another database.
     pub fn exists_at(&self, set: &TableSet, key: Key<'_>) -> Result<bool, Abort> {
         let _call = enter(self, set)?;
-        self.admits(set)?;
         // Unlike `get_at`, it lends nothing that an explicit transaction would copy.
         Ok(self.read_row(set, key, ColumnSet::EMPTY)?.is_some())
     }

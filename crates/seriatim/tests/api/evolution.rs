@@ -274,6 +274,16 @@ fn a_table_is_emptied_and_dropped_at_once() {
         let gone = session.transact(|tx| tx.scan(&items, ..).try_count());
         assert!(matches!(gone, Err(TransactError::TableGone)), "{gone:?}");
         assert!(matches!(db.open_dyn("item"), Err(SchemaError::Unknown(_))));
+        let words = TableDef::builder("word").column(ColumnDef::new("id", ColumnType::U32)).key(["id"]).hash();
+        let words = db.declare(words.finish().expect("valid")).expect("the name is free");
+        session.transact(|tx| tx.insert_dyn(&words, &[Value::from(1u32)])).expect("it is empty");
+        db.migration().drop_table("word").run().expect("it exists");
+        for gone in [
+            session.transact(|tx| tx.count_all_dyn(&words)),
+            session.transact(|tx| Ok(usize::from(tx.exists_dyn(&words, &[Value::from(1u32)])?))),
+        ] {
+            assert!(matches!(gone, Err(TransactError::TableGone)), "{gone:?}");
+        }
         let again = db.create::<Item>().expect("the name is free");
         session.transact(|tx| tx.insert(&again, &item(3, 7))).expect("it is empty");
         db.migration().change("item", [Change::rename_table("thing")]).run().expect("the name is free");
