@@ -289,7 +289,7 @@ impl Engine {
             return Err(StorageError::io("backing up")(Error::new(ErrorKind::TimedOut, problem)));
         }
         // No file of the copy may be deleted meanwhile.
-        let _no_checkpoint = persistence.checkpointing.lock().unwrap_or_else(PoisonError::into_inner);
+        let _no_checkpoint = persistence.without_checkpoint();
         // If the database was closed while this waited, its directory is unlocked.
         if persistence.is_closing() {
             return Err(StorageError::Closed);

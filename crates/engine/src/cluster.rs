@@ -110,12 +110,6 @@ impl Cluster {
 }
 
 impl TableSet {
-    /// Whether rows are stored in runs, and a write changes no index.
-    #[inline(always)]
-    fn has_runs_alone(&self) -> bool {
-        self.is_clustered_alone()
-    }
-
     /// The key of the row at a position of a run of this table.
     #[inline(always)]
     fn key_at(&self, run: Run, at: usize) -> u128 {

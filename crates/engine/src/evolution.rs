@@ -17,17 +17,16 @@ use std::time::Duration;
 use seriatim_base::Epoch;
 use seriatim_base::clock::Instant;
 use seriatim_base::thread;
+use seriatim_catalog::TableDef;
 use seriatim_catalog::evolution::Evolution;
-use seriatim_catalog::{Key, TableDef};
-use seriatim_txn::{Mode, RowPtr};
+use seriatim_txn::{Mode, Table};
 
-use crate::durability::{self, CatalogueRows};
-use crate::durability::{Failed, Rows, Walker};
+use crate::durability::{self, CatalogueRows, Failed, Persistence, Rows, WalkedRow, Walker};
 use crate::error::{Abort, InvalidSchema, SchemaError, StorageError, TransactError};
 use crate::follower::{Build, Follower};
 use crate::table::{Secondary, Shape, TableSet};
 use crate::tx::{Origin, TxCore};
-use crate::{Engine, Runner, TransactionOptions};
+use crate::{Engine, Runner};
 
 /// A change of the set of tables.
 #[derive(Clone, Debug)]
@@ -83,9 +82,7 @@ impl Engine {
 
     /// How many handles of a table there are, without that of a checkpoint: waits for one that is being taken.
     pub fn users_of(&self, set: &Arc<TableSet>) -> usize {
-        let persistence = self.inner.persistence.as_ref();
-        let _no_checkpoint =
-            persistence.map(|persistence| persistence.checkpointing.lock().unwrap_or_else(PoisonError::into_inner));
+        let _no_checkpoint = self.inner.persistence.as_ref().map(Persistence::without_checkpoint);
         Arc::strong_count(set)
     }
 }
@@ -112,14 +109,11 @@ impl<'e> Migration<'e> {
             return Ok(Vec::new());
         }
         let is_creation = changes.iter().all(|change| matches!(change, TableChange::Create(_)));
+        let persistence = inner.persistence.as_ref().filter(|_| !is_creation);
         // A checkpoint would have the rows of the old tables, and delete the log of the new ones.
-        let _no_checkpoint = inner
-            .persistence
-            .as_ref()
-            .filter(|_| !is_creation)
-            .map(|persistence| persistence.checkpointing.lock().unwrap_or_else(PoisonError::into_inner));
+        let _no_checkpoint = persistence.map(Persistence::without_checkpoint);
         let _one_at_a_time = inner.changing();
-        if let Some(persistence) = inner.persistence.as_ref().filter(|_| !is_creation) {
+        if let Some(persistence) = persistence {
             durability::inherit_catalogue(inner, &self.engine.open, persistence)?;
         }
         check_names(&inner.sets(), &changes)?;
@@ -127,7 +121,7 @@ impl<'e> Migration<'e> {
         if changed.is_err() {
             self.give_up();
         }
-        self.left.iter().for_each(|left| self.delete_rows(left));
+        self.left.iter().for_each(|left| self.delete(left));
         changed
     }
 
@@ -224,11 +218,14 @@ impl<'e> Migration<'e> {
         })?;
         for (set, _, follower) in followed() {
             let source = set.apart(self.engine.inner());
-            let bring = |tx: &TxCore, key: Key<'_>, _| {
-                let live = follower.iter().filter(|follower| follower.refusal().is_none());
-                live.into_iter().try_for_each(|follower| follower.bring(tx, &source, key))
+            let bring = |tx: &TxCore, found: &WalkedRow<'_>| {
+                source.each_row(found.key, found.row, |key, _| {
+                    let mut live = follower.iter().filter(|follower| follower.refusal().is_none());
+                    live.try_for_each(|follower| follower.bring(tx, &source, key))
+                })
             };
-            self.each_row(&source, false, &bring)?;
+            let brought = self.each_record(self.runner(), &source.primary, &bring);
+            brought.map_err(|failed| refused(&source, failed))?;
         }
         // Snapshots of the durable epoch find all rows in copies, if the log stops at the switch or the disk is full.
         let flushed = self.engine.inner.persistence.as_ref().map(|persistence| persistence.flush(None));
@@ -253,21 +250,19 @@ impl<'e> Migration<'e> {
         let inner = &self.engine.inner;
         // No walk reads rows of the one shape as rows of the other.
         let _no_walk = self.steps.iter().any(|step| step.set().is_some()).then(|| inner.helping());
-        let Some(persistence) = &inner.persistence else {
-            return self
-                .quietly_unless_new(|| {
-                    self.refusal()?;
-                    Ok(self.apply())
-                })
-                .map(|(sets, left)| {
-                    self.left.extend(left);
-                    sets
-                });
-        };
-        self.quietly_unless_new(|| {
+        let ready = || {
             self.refusal()?;
             // A transaction that begins from now on finds the rows of copies in every snapshot that it takes.
             inner.environment.epochs.renew_snapshot(&inner.environment.htm);
+            Ok(())
+        };
+        let Some(persistence) = &inner.persistence else {
+            let (sets, left) = self.quietly_unless_new(|| ready().map(|()| self.apply()))?;
+            self.left.extend(left);
+            return Ok(sets);
+        };
+        self.quietly_unless_new(|| {
+            ready()?;
             self.steps.iter().filter_map(Step::set).for_each(|set| set.close());
             Ok(())
         })?;
@@ -289,9 +284,6 @@ impl<'e> Migration<'e> {
         let inner = self.engine.inner();
         let (mut sets, mut left) = (Vec::new(), Vec::new());
         let mut tables = inner.tables_mut();
-        if inner.persistence.is_none() {
-            inner.environment.epochs.renew_snapshot(&inner.environment.htm);
-        }
         for step in &self.steps {
             match step {
                 Step::Create(set) => {
@@ -383,84 +375,63 @@ impl<'e> Migration<'e> {
 
     /// A runner for work that is no application's.
     fn runner(&self) -> Runner {
-        let mut runner = Runner::new(Arc::clone(&self.engine.inner), Arc::clone(&self.engine.open), 0);
-        // The application's bounds for transactions do not apply here.
-        runner.set_options(TransactionOptions::new().age_max(Duration::MAX));
-        runner
+        Runner::internal(&self.engine.inner, &self.engine.open, 0)
     }
 
-    /// Calls `act` for each row of a table, some dozen records in each transaction.
-    fn each_row(&self, set: &TableSet, is_alone: bool, act: &Act<'_>) -> Result<(), SchemaError> {
+    /// Calls `act` for each record of a table or index, some dozens in each transaction.
+    fn each_record(&self, mut runner: Runner, table: &Table, act: &Act<'_>) -> Result<(), Failed> {
         let inner = self.engine.inner();
         let _one_at_a_time = inner.helping();
-        let core = inner.environment.core().ok_or(SchemaError::WorkersBusy)?;
+        let core = inner.environment.core().ok_or(Failed::Transact(TransactError::WorkersBusy))?;
         let mut walker = Walker::new(inner.protocol.as_ref(), core);
-        let mut runner = self.runner();
-        if is_alone {
-            runner.tx.ignore_queue();
-            runner.tx.ignore_history();
-        }
-        let rows = Rows::new(&set.primary);
+        let rows = Rows::new(table);
         let mut chunk = || {
             walker.chunk(&rows, |found| {
-                let act = |tx: &TxCore| {
-                    let act = |key: Key<'_>, row| act(tx, key, row);
-                    found.iter().try_for_each(|found| set.each_row(found.key, found.row, act))
-                };
+                let act = |tx: &TxCore| found.iter().try_for_each(|found| act(tx, found));
                 runner.run(Mode::ReadWrite, Origin::Closure, act).map(drop).map_err(Failed::Transact)
             })
         };
-        loop {
-            match chunk() {
-                Ok(true) => {}
-                Ok(false) => return Ok(()),
-                Err(Failed::Stuck) => return Err(SchemaError::Busy),
-                Err(Failed::Transact(TransactError::OutOfMemory { held, .. })) => {
-                    return Err(SchemaError::OutOfMemory { held });
-                }
-                Err(Failed::Transact(error)) => {
-                    let (table, problem) = (set.definition.name.to_string(), error.to_string());
-                    return Err(SchemaError::Refused { table, problem });
-                }
-            }
+        while chunk()? {
             if let Some(persistence) = &inner.persistence {
                 // If the owner steps the loggers, no other thread empties their streams.
                 persistence.step();
             }
         }
+        Ok(())
     }
 
-    /// Deletes rows, to free their memory. Those that cannot be deleted stay until the database is closed.
-    fn delete_rows(&self, left: &Left) {
-        match left {
-            Left::Table(set) => {
-                let _ = self.each_row(set, true, &|tx, key, _| tx.delete_at(set, key).map(drop));
-            }
-            Left::Index(index) => self.delete_entries(index),
-        }
-    }
-
-    fn delete_entries(&self, index: &Secondary) {
-        let inner = self.engine.inner();
-        let _one_at_a_time = inner.helping();
-        let Some(core) = inner.environment.core() else { return };
-        let mut walker = Walker::new(inner.protocol.as_ref(), core);
+    /// Deletes rows or entries, to free their memory. Those that cannot be deleted stay until the database is closed.
+    fn delete(&self, left: &Left) {
         let mut runner = self.runner();
         runner.tx.ignore_queue();
         runner.tx.ignore_history();
-        let rows = Rows::new(&index.table);
-        let mut chunk = || {
-            walker.chunk(&rows, |found| {
-                let act = |tx: &TxCore| found.iter().try_for_each(|found| tx.unlink_entry(&index.table, found.key));
-                runner.run(Mode::ReadWrite, Origin::Closure, act).map(drop).map_err(Failed::Transact)
-            })
+        // An error leaves the rest where it is.
+        let _ = match left {
+            Left::Table(set) => self.each_record(runner, &set.primary, &|tx, found| {
+                set.each_row(found.key, found.row, |key, _| tx.delete_at(set, key).map(drop))
+            }),
+            Left::Index(index) => {
+                self.each_record(runner, &index.table, &|tx, found| tx.unlink_entry(&index.table, found.key))
+            }
         };
-        while matches!(chunk(), Ok(true)) {}
     }
 }
 
-/// An action on a row of a table in a transaction.
-type Act<'a> = dyn Fn(&TxCore, Key<'_>, RowPtr) -> Result<(), Abort> + 'a;
+/// An action on a record in a transaction.
+type Act<'a> = dyn Fn(&TxCore, &WalkedRow<'_>) -> Result<(), Abort> + 'a;
+
+/// Why the rows of a table could not be walked over.
+fn refused(set: &TableSet, failed: Failed) -> SchemaError {
+    match failed {
+        Failed::Stuck => SchemaError::Busy,
+        Failed::Transact(TransactError::WorkersBusy) => SchemaError::WorkersBusy,
+        Failed::Transact(TransactError::OutOfMemory { held, .. }) => SchemaError::OutOfMemory { held },
+        Failed::Transact(error) => {
+            let (table, problem) = (set.definition.name.to_string(), error.to_string());
+            SchemaError::Refused { table, problem }
+        }
+    }
+}
 
 impl Step {
     /// Writes the change into the catalogue.

@@ -173,6 +173,13 @@ impl Runner {
         Runner { tx: TxCore::new(inner, number), rng, options, waiting, whole, partitions, reach: None, retries: 0 }
     }
 
+    /// A runner for work that is no application's: an application's bounds for transactions do not apply to it.
+    pub(crate) fn internal(inner: &Arc<Inner>, open: &Arc<OpenHandle>, number: usize) -> Runner {
+        let mut runner = Runner::new(Arc::clone(inner), Arc::clone(open), number);
+        runner.set_options(TransactionOptions::new().age_max(Duration::MAX));
+        runner
+    }
+
     /// Whether procedures run whole, so that their attempts cannot end in parts.
     pub fn runs_whole(&self) -> bool {
         self.whole.is_some() || self.partitions.is_some()

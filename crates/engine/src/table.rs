@@ -391,9 +391,9 @@ impl TableSet {
         self.has(flag::CLUSTERED)
     }
 
-    /// Whether rows lie in runs, and a write changes nothing else.
+    /// Whether rows lie in runs, and a write changes no index.
     #[inline(always)]
-    pub(crate) fn is_clustered_alone(&self) -> bool {
+    pub(crate) fn has_runs_alone(&self) -> bool {
         self.flags.load(Ordering::Acquire) & (flag::CLUSTERED | flag::INDEXED) == flag::CLUSTERED
     }
 

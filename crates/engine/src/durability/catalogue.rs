@@ -7,7 +7,6 @@
 //! Only databases on disk have a catalogue: nothing reads that of a database in memory.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use seriatim_base::{Epoch, LayoutId, TableId};
 use seriatim_catalog::{TableDef, Value};
@@ -16,13 +15,13 @@ use seriatim_txn::Mode;
 
 use super::OpenHandle;
 use super::persistence::Persistence;
+use crate::Runner;
 use crate::engine::Inner;
 use crate::error::{Abort, OpenError, SchemaError, StorageError, TransactError};
 use crate::runtime::DynHandle;
 use crate::table::{Shape, TableSet};
 use crate::table_ids::TableIds;
 use crate::tx::{Origin, TxCore};
-use crate::{Runner, TransactionOptions};
 
 /// A transaction on the rows of the catalogue.
 pub(crate) struct Rows<'t> {
@@ -98,9 +97,7 @@ pub(crate) fn change(
     change: impl Fn(&Rows<'_>) -> Result<(), Abort>,
 ) -> Result<Epoch, SchemaError> {
     let table = inner.catalogue().expect("a database on disk has one");
-    let mut runner = Runner::new(Arc::clone(inner), Arc::clone(open), 0);
-    // The application's bounds for transactions do not apply, and its histories do not have this one.
-    runner.set_options(TransactionOptions::new().age_max(Duration::MAX));
+    let mut runner = Runner::internal(inner, open, 0);
     runner.tx.ignore_queue();
     runner.tx.ignore_history();
     let committed = runner.run(Mode::ReadWrite, Origin::Closure, |tx| change(&Rows { tx, table: &table }));

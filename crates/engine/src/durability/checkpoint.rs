@@ -64,7 +64,7 @@ pub(super) fn take_within(
     persistence: &Persistence,
     limits: Limits<'_>,
 ) -> Result<Checkpoint, StorageError> {
-    let _one_at_a_time = persistence.checkpointing.lock().unwrap_or_else(PoisonError::into_inner);
+    let _one_at_a_time = persistence.without_checkpoint();
     let log_bytes = log_bytes(persistence);
     let taken = take_alone(inner, persistence, limits);
     persistence.checkpoints.lock().unwrap_or_else(PoisonError::into_inner).ended(&taken, log_bytes);

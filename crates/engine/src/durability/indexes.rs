@@ -5,7 +5,6 @@
 //! So the check finds records that a search misses, as well as superfluous entries.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use seriatim_base::thread;
 use seriatim_catalog::{ColumnSet, Key, RowRef};
@@ -97,10 +96,7 @@ fn work(
 ) -> Result<u64, Failed> {
     let core = inner.environment.core().ok_or(Failed::NoWorker)?;
     let mut walker = Walker::new(inner.protocol.as_ref(), core);
-    let mut runner = Runner::new(Arc::clone(inner), Arc::clone(open), number);
-    // The application's bounds for transactions do not apply: the check was requested, or no other thread uses
-    // the table.
-    runner.set_options(crate::TransactionOptions::new().age_max(Duration::MAX));
+    let mut runner = Runner::internal(inner, open, number);
     runner.tx.ignore_queue();
     let mut count = 0;
     let mut more = true;

@@ -100,7 +100,7 @@ pub(crate) struct Persistence {
     /// The state that checkpoints need of commits.
     pub(crate) whole_before: Arc<WholeBefore>,
     /// Held while a checkpoint is taken.
-    pub(crate) checkpointing: Mutex<()>,
+    checkpointing: Mutex<()>,
     pub(super) checkpoints: Mutex<Checkpoints>,
     /// No handle keeps the database open: a checkpoint under way is given up.
     closing: AtomicBool,
@@ -275,6 +275,11 @@ impl Persistence {
     /// Whether a checkpoint under way has become useless.
     pub(crate) fn is_closing(&self) -> bool {
         self.closing.load(Ordering::Relaxed)
+    }
+
+    /// Waits for a checkpoint that is being taken. None is taken while this is held.
+    pub(crate) fn without_checkpoint(&self) -> MutexGuard<'_, ()> {
+        self.checkpointing.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The current epoch.
@@ -534,7 +539,7 @@ impl Persistence {
         let after = self.advance();
         let is_logger = matches!(&*self.loggers(), Loggers::Threads(threads) if threads.is_current());
         // A backup under way uses the directory. A logger closes the database only if no other thread has it.
-        let _no_backup = (!is_logger).then(|| self.checkpointing.lock().unwrap_or_else(PoisonError::into_inner));
+        let _no_backup = (!is_logger).then(|| self.without_checkpoint());
         let mut closing = self.loggers();
         let own_thread = "the log was closed by its own thread, which does not wait for itself";
         let early = Err(CloseError::new(self.durable_epoch(), 0, own_thread));

@@ -6,7 +6,6 @@
 //! time.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use seriatim_base::thread;
 use seriatim_catalog::{ColumnSet, Key, RowRef};
@@ -80,10 +79,7 @@ fn work(
     let no_worker = || OpenError::Invalid(NO_WORKER.to_owned());
     let core = inner.environment.core().ok_or_else(no_worker)?;
     let mut walker = Walker::new(inner.protocol.as_ref(), core);
-    let mut runner = Runner::new(Arc::clone(inner), Arc::clone(open), number);
-    // The application's bounds for transactions do not apply: no other thread uses the table, or it requested
-    // this check.
-    runner.set_options(crate::TransactionOptions::new().age_max(Duration::MAX));
+    let mut runner = Runner::internal(inner, open, number);
     runner.tx.ignore_queue();
     loop {
         let more = walker.chunk(rows, |found| {

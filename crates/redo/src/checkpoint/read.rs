@@ -169,26 +169,33 @@ impl Parts {
         }
         let footer = Footer::decode(&read(&*file, end)?).filter(|footer| footer.bytes == bytes);
         let footer = footer.ok_or_else(cut_short)?;
-        let mut counted = Footer { bytes, ..Footer::default() };
-        let mut offset = PART_HEADER_BYTES as u64;
-        while offset < end {
-            let room = (end - offset).checked_sub(BLOCK_HEADER_BYTES as u64);
-            let header = room.map(|room| read(&*file, offset).map(|bytes| (room, BlockHeader::decode(&bytes))));
-            let header = header.transpose()?.and_then(|(room, header)| {
-                header.filter(|header| header.number == counted.blocks + 1 && u64::from(header.payload_bytes) <= room)
-            });
-            let header = header.ok_or_else(|| corrupt(offset, "a block's header is damaged"))?;
+        let (counted, offset) = self.add_blocks(&*file, end)?;
+        if offset < end {
+            return Err(corrupt(offset, "a block's header is damaged"));
+        }
+        if (Footer { bytes, ..counted }) != footer {
+            return Err(corrupt(end, "its blocks do not match the totals in its footer"));
+        }
+        self.files.push(path);
+        Ok(footer)
+    }
+
+    /// Adds the blocks of the next file that lie before `end`, up to the first with a damaged header. Returns their
+    /// totals, and where the last one ends.
+    pub(super) fn add_blocks(&mut self, file: &dyn DiskFile, end: u64) -> Result<(Footer, u64), LogError> {
+        let (mut counted, mut offset) = (Footer::default(), PART_HEADER_BYTES as u64);
+        while let Some(room) = (end - offset).checked_sub(BLOCK_HEADER_BYTES as u64) {
+            let header = BlockHeader::decode(&read(file, offset)?);
+            let is_next =
+                |header: &BlockHeader| header.number == counted.blocks + 1 && u64::from(header.payload_bytes) <= room;
+            let Some(header) = header.filter(is_next) else { break };
             self.blocks.push(Block { file: self.files.len() as u32, offset, header });
             offset += BLOCK_HEADER_BYTES as u64 + u64::from(header.payload_bytes);
             counted.blocks += 1;
             counted.rows += u64::from(header.rows);
             counted.raw_bytes += u64::from(header.raw_bytes);
         }
-        if counted != footer {
-            return Err(corrupt(end, "its blocks do not match the totals in its footer"));
-        }
-        self.files.push(path);
-        Ok(footer)
+        Ok((counted, offset))
     }
 
     /// Passes on every row.

@@ -6,8 +6,8 @@ use std::path::Path;
 
 use seriatim_base::disk::{Disk, Opening};
 
-use super::read::{Block, Decompressing, Loaded, Parts, read};
-use super::{BLOCK_HEADER_BYTES, BlockHeader, PART_HEADER_BYTES, PartHeader, part_name};
+use super::read::{Decompressing, Loaded, Parts, read};
+use super::{PART_HEADER_BYTES, PartHeader, part_name};
 use crate::manifest::{Checkpoint, Manifest};
 use crate::replay::Apply;
 use crate::{LogError, Tables};
@@ -118,15 +118,7 @@ fn walk(
     if header.is_none_or(|header| (header.database, header.part) != (manifest.database.0, part)) {
         return Ok(());
     }
-    let (mut offset, mut number) = (PART_HEADER_BYTES as u64, 1);
-    while let Some(room) = (bytes - offset).checked_sub(BLOCK_HEADER_BYTES as u64) {
-        let header = BlockHeader::decode(&read(&*file, offset)?);
-        let header = header.filter(|header| header.number == number && u64::from(header.payload_bytes) <= room);
-        let Some(header) = header else { break };
-        parts.blocks.push(Block { file: parts.files.len() as u32, offset, header });
-        offset += BLOCK_HEADER_BYTES as u64 + u64::from(header.payload_bytes);
-        number += 1;
-    }
+    parts.add_blocks(&*file, bytes)?;
     parts.files.push(path);
     Ok(())
 }
