@@ -400,7 +400,6 @@ impl Evolution {
             }
             Change::SetCluster { columns } => {
                 self.after.cluster = columns;
-                // Rows of runs have no part of their own for immutable columns.
                 format!("its rows are clustered by {columns} columns of the key")
             }
         };

@@ -104,8 +104,8 @@ impl Database {
         match self.engine().find(T::NAME) {
             None => self.create::<T>(),
             Some(set) => {
-                let changes = vec![TableChange::Evolve(Box::new(towards::<T>(&set)?))];
-                Ok(Handle::new(self.change_tables(changes)?.remove(0)))
+                let evolution = towards::<T>(&set)?;
+                Ok(Handle::new(if evolution.is_nothing() { set } else { self.evolve(evolution)? }))
             }
         }
     }
@@ -121,13 +121,12 @@ impl Database {
         // One is here, and one in the list of tables.
         let is_free = evolution.keeps_handles() || self.engine().users_of(&set) <= 2;
         if (evolution.changes().is_empty() || T::EVOLVES) && is_free {
-            return Ok(self.change_tables(vec![TableChange::Evolve(Box::new(evolution))])?.remove(0));
+            return self.evolve(evolution);
         }
         if !is_free && evolution.changes().is_empty() {
-            let difference =
-                "its columns lie in another order, or its rows are clustered otherwise, and a handle of it \
-                              is in use: drop that, or call `Database::migrate`, which ends it"
-                    .to_owned();
+            let difference = "its columns lie in another order, or its rows are clustered otherwise, and a handle of it \
+                              is in use: drop that, or call `Database::migrate`, which ends it";
+            let difference = difference.to_owned();
             return Err(SchemaError::Mismatch { table: T::NAME.to_owned(), difference });
         }
         let difference = format!(
@@ -135,6 +134,11 @@ impl Database {
              no handle of it is in use"
         );
         Err(SchemaError::Mismatch { table: T::NAME.to_owned(), difference })
+    }
+
+    /// Changes one table. It is another one if handles of it do not stay valid.
+    fn evolve(&self, evolution: Evolution) -> Result<Arc<TableSet>, SchemaError> {
+        Ok(self.change_tables(vec![TableChange::Evolve(Box::new(evolution))])?.remove(0))
     }
 
     /// Changes tables, and analyses the registered procedures again.
@@ -211,6 +215,7 @@ impl Migration<'_> {
         match self.database.engine().find(T::NAME) {
             None => return self.create(T::definition()),
             Some(set) => match towards::<T>(&set) {
+                Ok(evolution) if evolution.is_nothing() => {}
                 Ok(evolution) => return self.add(TableChange::Evolve(Box::new(evolution))),
                 Err(error) => self.changes = Err(error),
             },
