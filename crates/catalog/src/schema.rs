@@ -475,16 +475,18 @@ impl TableDef {
         }
     }
 
+    /// The columns of a key of this table as a declaration lists them: `desc(day), id`.
+    pub fn list_parts(&self, parts: &[KeyPart]) -> String {
+        let part = |part: &KeyPart| {
+            let name = self.columns.get(part.column.index()).map_or("?", |column| &column.name);
+            if part.descending { format!("desc({name})") } else { name.to_owned() }
+        };
+        parts.iter().map(part).collect::<Vec<_>>().join(", ")
+    }
+
     pub(crate) fn describe_parts(&self, parts: &[KeyPart], organization: Organization) -> String {
-        let parts: Vec<String> = parts
-            .iter()
-            .map(|part| {
-                let name = self.columns.get(part.column.index()).map_or("?", |column| &column.name);
-                if part.descending { format!("desc({name})") } else { name.to_owned() }
-            })
-            .collect();
         let organization = if organization == Organization::Hash { "hashed" } else { "ordered" };
-        format!("({}), {organization}", parts.join(", "))
+        format!("({}), {organization}", self.list_parts(parts))
     }
 
     pub(crate) fn describe_index(&self, index: Option<&IndexDef>) -> String {

@@ -124,8 +124,8 @@ impl Database {
             return self.evolve(evolution);
         }
         if !is_free && evolution.changes().is_empty() {
-            let difference = "its columns lie in another order, or its rows are clustered otherwise, and a handle of it \
-                              is in use: drop that, or call `Database::migrate`, which ends it";
+            let difference = "its columns lie in another order, or its rows are clustered otherwise, and a handle of \
+                              it is in use: drop that, or call `Database::migrate`, which ends it";
             let difference = difference.to_owned();
             return Err(SchemaError::Mismatch { table: T::NAME.to_owned(), difference });
         }

@@ -209,11 +209,11 @@ pub fn describe(table: &TableDef) -> String {
     };
     also(if table.organization == Organization::Hash { "hashed" } else { "ordered" }.to_owned());
     if table.is_clustered() {
-        also(format!("clustered by ({})", listed(table, &table.key[..table.cluster])));
+        also(format!("clustered by ({})", table.list_parts(&table.key[..table.cluster])));
     }
     match table.partitioning {
         Partitioning::KeyColumn(0) => {}
-        Partitioning::KeyColumn(at) => also(format!("partitioned by {}", listed(table, &table.key[at..=at]))),
+        Partitioning::KeyColumn(at) => also(format!("partitioned by {}", table.list_parts(&table.key[at..=at]))),
         Partitioning::Replicated => also("replicated".to_owned()),
     }
     text.push('\n');
@@ -235,11 +235,11 @@ pub fn describe(table: &TableDef) -> String {
         text.push('\n');
     }
     let [part] = &table.key[..] else {
-        let _ = writeln!(text, "  key ({})", listed(table, &table.key));
+        let _ = writeln!(text, "  key ({})", table.list_parts(&table.key));
         return text + &indexes(table);
     };
     if part.descending {
-        let _ = writeln!(text, "  key ({})", listed(table, &table.key));
+        let _ = writeln!(text, "  key ({})", table.list_parts(&table.key));
     }
     text + &indexes(table)
 }
@@ -250,7 +250,7 @@ const TYPE_WIDTH: usize = 24;
 fn indexes(table: &TableDef) -> String {
     let mut text = String::new();
     for index in &table.indexes {
-        let _ = write!(text, "  index {} ({})", index.name, listed(table, &index.parts));
+        let _ = write!(text, "  index {} ({})", index.name, table.list_parts(&index.parts));
         for (is_so, what) in [
             (index.unique, "unique"),
             (index.nulls_not_distinct, "nulls not distinct"),
@@ -261,12 +261,4 @@ fn indexes(table: &TableDef) -> String {
         text.push('\n');
     }
     text
-}
-
-fn listed(table: &TableDef, parts: &[KeyPart]) -> String {
-    let part = |part: &KeyPart| match part.descending {
-        true => format!("desc({})", column_of(table, part)),
-        false => column_of(table, part).to_owned(),
-    };
-    parts.iter().map(part).collect::<Vec<_>>().join(", ")
 }

@@ -654,8 +654,7 @@ impl CrashRun<'_> {
         let table = left[self.rng.below(left.len() as u64) as usize];
         match self.db.declare(definition(table)) {
             Ok(handle) => {
-                self.known.tables[table] = Declared::Yes(handle.number());
-                self.known.declared_in[table] = self.db.durable_epoch().map_or(0, |epoch| epoch.0);
+                self.known.declare(table, handle.number(), &self.db);
                 work.tables[table] = Some(handle);
                 self.tally.declared += 1;
                 self.register(work)
@@ -672,8 +671,7 @@ impl CrashRun<'_> {
                     return Ok(());
                 }
                 let handle = self.db.open_dyn(&name).map_err(|error| error.to_string())?;
-                self.known.tables[table] = Declared::Yes(handle.number());
-                self.known.declared_in[table] = self.db.durable_epoch().map_or(0, |epoch| epoch.0);
+                self.known.declare(table, handle.number(), &self.db);
                 work.tables[table] = Some(handle);
                 self.register(work)
             }
@@ -689,19 +687,18 @@ impl CrashRun<'_> {
         drop(handle);
         let converted = schema::convert(&self.db, !is_clustered);
         let now = self.db.open_dyn(KINDS[LINES].name).map_err(|error| error.to_string())?;
-        self.known.tables[LINES] = match converted {
+        match converted {
             Ok(()) if now.number() == was => return Err("a table that nobody used was not converted".to_owned()),
             Ok(()) => {
                 self.tally.conversions += 1;
-                self.known.declared_in[LINES] = self.db.durable_epoch().map_or(0, |epoch| epoch.0);
-                Declared::Yes(now.number())
+                self.known.declare(LINES, now.number(), &self.db);
             }
             Err(SchemaError::Storage(error)) if is_explained(&error) && (work.faulted || !self.process.is_alive()) => {
                 self.count_fault();
-                Declared::Either(was)
+                self.known.tables[LINES] = Declared::Either(was);
             }
             Err(error) => return Err(format!("a table is not converted: {error}")),
-        };
+        }
         work.tables[LINES] = Some(now);
         Ok(())
     }

@@ -98,6 +98,12 @@ const OTHERS: &str = "had other rows for an earlier reader";
 const EARLY: &str = "was given that is";
 
 impl Known {
+    /// A table was declared, and has this number.
+    pub(super) fn declare(&mut self, table: usize, number: u32, db: &Database) {
+        self.tables[table] = Declared::Yes(number);
+        self.declared_in[table] = db.durable_epoch().map_or(0, |epoch| epoch.0);
+    }
+
     /// Whether a table was declared later than in this epoch. Such a table may be there or not.
     pub(super) fn forget_tables_after(&mut self, epoch: u64) -> bool {
         let mut is_any = false;
