@@ -17,13 +17,14 @@ use std::time::Duration;
 use seriatim_base::Epoch;
 use seriatim_base::clock::Instant;
 use seriatim_base::thread;
-use seriatim_catalog::TableDef;
 use seriatim_catalog::evolution::Evolution;
+use seriatim_catalog::{TableDef, check_references};
 use seriatim_txn::{Mode, Table};
 
 use crate::durability::{self, CatalogueRows, Failed, Persistence, Rows, WalkedRow, Walker};
 use crate::error::{Abort, InvalidSchema, SchemaError, StorageError, TransactError};
 use crate::follower::{Build, Follower};
+use crate::link::{Links, links};
 use crate::table::{Secondary, Shape, TableSet};
 use crate::tx::{Origin, TxCore};
 use crate::{Engine, Runner};
@@ -77,7 +78,7 @@ impl Engine {
     /// A change that makes no sense, or that rows contradict; no memory; an error of the file system. A transaction
     /// that stays open for longer than 10 s. Nothing is changed then.
     pub fn change_tables(&self, changes: Vec<TableChange>) -> Result<Vec<Arc<TableSet>>, SchemaError> {
-        Migration { engine: self, steps: Vec::new(), left: Vec::new() }.run(changes)
+        Migration { engine: self, steps: Vec::new(), asked: 0, left: Vec::new() }.run(changes)
     }
 
     /// How many handles of a table there are, without that of a checkpoint: waits for one that is being taken.
@@ -91,6 +92,8 @@ impl Engine {
 struct Migration<'e> {
     engine: &'e Engine,
     steps: Vec<Step>,
+    /// How many of the steps were asked for. The others are of tables that are linked with theirs by references.
+    asked: usize,
     /// Tables whose rows nobody needs any more.
     left: Vec<Left>,
 }
@@ -116,7 +119,10 @@ impl<'e> Migration<'e> {
         if let Some(persistence) = persistence {
             durability::inherit_catalogue(inner, &self.engine.open, persistence)?;
         }
+        self.asked = changes.len();
+        let changes = follow_names(&inner.sets(), changes);
         check_names(&inner.sets(), &changes)?;
+        check_links(&inner.sets(), &changes)?;
         let changed = self.prepare(changes).and_then(|()| self.build()).and_then(|()| self.switch());
         if changed.is_err() {
             self.give_up();
@@ -152,7 +158,55 @@ impl<'e> Migration<'e> {
             Ok(())
         });
         inner.tables_mut().ids = ids;
-        made
+        made?;
+        self.add_linked();
+        Ok(())
+    }
+
+    /// Adds the tables to which a changed table refers, or which refer to it: their links are made anew.
+    fn add_linked(&mut self) {
+        let refers =
+            |from: &TableDef, to: &TableDef| from.references.iter().any(|reference| reference.table == to.name);
+        let definitions = self.steps.iter().flat_map(|step| match step {
+            Step::Create(set) | Step::Drop(set) => vec![set.shape().definition],
+            Step::Reshape { before, after, .. } => vec![Arc::clone(&before.definition), Arc::clone(&after.definition)],
+        });
+        let definitions: Vec<Arc<TableDef>> = definitions.collect();
+        let is_changed =
+            |set: &Arc<TableSet>| self.steps.iter().any(|step| step.set().is_some_and(|own| Arc::ptr_eq(own, set)));
+        let others = self.engine.inner.sets().into_iter().filter(|set| !is_changed(set));
+        let linked: Vec<Arc<TableSet>> = others
+            .filter(|set| definitions.iter().any(|of| refers(of, &set.definition) || refers(&set.definition, of)))
+            .collect();
+        for set in linked {
+            let before = set.shape();
+            let after = before.clone();
+            self.steps.push(Step::Reshape { set, before, after, follower: Vec::new(), is_new_identity: false });
+        }
+    }
+
+    /// The tables that exist, with the links that they have while new references are built; none if there are none.
+    fn building(&self) -> Vec<(Arc<TableSet>, Links)> {
+        let of = |set: &Arc<TableSet>| {
+            let step = self.steps.iter().find(|step| step.set().is_some_and(|own| Arc::ptr_eq(own, set)));
+            match step {
+                Some(Step::Reshape { before, after, .. }) => {
+                    let is_new = |name: &str| before.definition.reference(name).is_none();
+                    let new = after.definition.references.iter().filter(|reference| is_new(&reference.name));
+                    let references = before.definition.references.iter().chain(new).cloned().collect();
+                    Arc::new(TableDef { references, ..(*before.definition).clone() })
+                }
+                _ => set.shape().definition,
+            }
+        };
+        let tables: Vec<(Arc<TableSet>, Arc<TableDef>)> =
+            self.engine.inner.sets().into_iter().map(|set| (Arc::clone(&set), of(&set))).collect();
+        let is_new = |table: &TableDef, name: &str| {
+            tables.iter().any(|(set, _)| set.definition.name == table.name && set.definition.reference(name).is_none())
+        };
+        let links = links(&tables, |table, reference| is_new(table, &reference.name));
+        let found = tables.into_iter().zip(links).map(|((set, _), links)| (set, links));
+        found.filter(|(_, links)| links.own.iter().chain(&links.to_it).any(|link| link.is_building())).collect()
     }
 
     /// The step that changes the declaration of a table.
@@ -195,7 +249,8 @@ impl<'e> Migration<'e> {
                 _ => None,
             })
         };
-        if followed().next().is_none() {
+        let building = self.building();
+        if followed().next().is_none() && building.is_empty() {
             return Ok(());
         }
         if self.engine.inner.persistence.is_some() {
@@ -214,6 +269,9 @@ impl<'e> Migration<'e> {
             for (set, before, follower) in followed() {
                 set.set_shape(Shape { followers: Arc::new(follower.clone()), ..before.clone() });
             }
+            for (set, links) in &building {
+                set.set_shape(Shape { links: Arc::new(links.clone()), ..set.shape() });
+            }
             Ok(())
         })?;
         for (set, _, follower) in followed() {
@@ -227,6 +285,17 @@ impl<'e> Migration<'e> {
             let brought = self.each_record(self.runner(), &source.primary, &bring);
             brought.map_err(|failed| refused(&source, failed))?;
         }
+        for (set, links) in building.iter().filter(|(_, links)| links.own.iter().any(|link| link.is_building())) {
+            let source = set.apart(self.engine.inner());
+            let prove = |tx: &TxCore, found: &WalkedRow<'_>| {
+                source.each_row(found.key, found.row, |key, _| {
+                    let mut live = links.own.iter().filter(|link| link.is_building() && link.refusal().is_none());
+                    live.try_for_each(|link| tx.prove_reference(link, &source, key))
+                })
+            };
+            let proved = self.each_record(self.runner(), &source.primary, &prove);
+            proved.map_err(|failed| refused(&source, failed))?;
+        }
         // Snapshots of the durable epoch find all rows in copies, if the log stops at the switch or the disk is full.
         let flushed = self.engine.inner.persistence.as_ref().map(|persistence| persistence.flush(None));
         flushed.transpose().map(drop).map_err(SchemaError::storage)
@@ -239,6 +308,11 @@ impl<'e> Migration<'e> {
                 && let Some(problem) = follower.iter().find_map(|follower| follower.refusal())
             {
                 let table = before.definition.name.to_string();
+                return Err(SchemaError::Refused { table, problem: problem.to_owned() });
+            }
+            let Some(set) = step.set() else { continue };
+            if let Some(problem) = set.links.own.iter().find_map(|link| link.refusal()) {
+                let table = set.definition.name.to_string();
                 return Err(SchemaError::Refused { table, problem: problem.to_owned() });
             }
         }
@@ -283,12 +357,19 @@ impl<'e> Migration<'e> {
     fn apply(&self) -> (Vec<Arc<TableSet>>, Vec<Left>) {
         let inner = self.engine.inner();
         let (mut sets, mut left) = (Vec::new(), Vec::new());
+        let mut opened: Vec<(Arc<TableSet>, Shape)> = Vec::new();
         let mut tables = inner.tables_mut();
-        for step in &self.steps {
+        for (at, step) in self.steps.iter().enumerate() {
+            let mut open = |set: &Arc<TableSet>, shape: Shape| {
+                opened.push((Arc::clone(set), shape));
+                if at < self.asked {
+                    sets.push(Arc::clone(set));
+                }
+            };
             match step {
                 Step::Create(set) => {
                     tables.sets.push(Arc::clone(set));
-                    sets.push(Arc::clone(set));
+                    open(set, set.shape());
                 }
                 Step::Drop(set) => {
                     set.end();
@@ -305,8 +386,7 @@ impl<'e> Migration<'e> {
                         left.extend(gone.map(|index| Left::Index(Arc::clone(index))));
                     }
                     if !is_new_identity {
-                        set.set_shape(after.clone());
-                        sets.push(Arc::clone(set));
+                        open(set, after.clone());
                         continue;
                     }
                     let new = Arc::new(TableSet::of(inner, after.clone(), set.position));
@@ -315,9 +395,22 @@ impl<'e> Migration<'e> {
                         tables.sets[at] = Arc::clone(&new);
                     }
                     tables.replaced.push(Arc::clone(set));
-                    sets.push(new);
+                    open(&new, after.clone());
                 }
             }
+        }
+        // Only now are all tables there that refer to each other.
+        let definition = |set: &Arc<TableSet>| {
+            let shape = opened.iter().find(|(own, _)| Arc::ptr_eq(own, set)).map(|(_, shape)| shape);
+            shape.map_or_else(|| set.shape().definition, |shape| Arc::clone(&shape.definition))
+        };
+        let all: Vec<(Arc<TableSet>, Arc<TableDef>)> =
+            tables.sets.iter().map(|set| (Arc::clone(set), definition(set))).collect();
+        let links = links(&all, |_, _| false);
+        for (set, shape) in opened {
+            let at = all.iter().position(|(own, _)| Arc::ptr_eq(own, &set));
+            let links = at.map(|at| Arc::new(links[at].clone())).unwrap_or_default();
+            set.set_shape(Shape { links, ..shape });
         }
         (sets, left)
     }
@@ -452,6 +545,106 @@ impl Step {
             }
         }
     }
+}
+
+/// Lets references follow the tables and columns whose names change.
+fn follow_names(sets: &[Arc<TableSet>], mut changes: Vec<TableChange>) -> Vec<TableChange> {
+    let evolution = |change: &TableChange| match change {
+        TableChange::Evolve(evolution) => Some(Evolution::clone(evolution)),
+        _ => None,
+    };
+    let parents: Vec<Evolution> = changes.iter().filter_map(evolution).collect();
+    for set in sets {
+        let name = &set.definition.name;
+        let refers = |parent: &&Evolution| {
+            let to = &parent.before().name;
+            to != name && set.definition.references.iter().any(|reference| reference.table == *to)
+        };
+        let own = |change: &&mut TableChange| match change {
+            TableChange::Evolve(evolution) => evolution.before().name == *name,
+            TableChange::Drop(table) | TableChange::Truncate(table) => table == name,
+            TableChange::Create(_) => false,
+        };
+        for parent in parents.iter().filter(refers) {
+            match changes.iter_mut().find(own) {
+                Some(TableChange::Evolve(evolution)) => evolution.follow(parent),
+                Some(_) => {}
+                None => {
+                    let mut evolution = Evolution::of(&set.definition);
+                    evolution.follow(parent);
+                    if evolution.after() != evolution.before() {
+                        changes.push(TableChange::Evolve(Box::new(evolution)));
+                    }
+                }
+            }
+        }
+    }
+    changes
+}
+
+/// Checks that all references are to keys of tables afterwards.
+fn check_links(sets: &[Arc<TableSet>], changes: &[TableChange]) -> Result<(), SchemaError> {
+    let mut tables: Vec<TableDef> = sets.iter().map(|set| TableDef::clone(&set.definition)).collect();
+    let refused = |table: &str, problem: String| Err(SchemaError::Refused { table: table.to_owned(), problem });
+    for change in changes {
+        let at = |name: &str| tables.iter().position(|table| table.name == name);
+        match change {
+            TableChange::Create(definition) => tables.push(definition.clone()),
+            TableChange::Drop(name) => _ = at(name).map(|at| tables.remove(at)),
+            TableChange::Truncate(_) => {}
+            TableChange::Evolve(evolution) => {
+                let changes_rows = !evolution.keeps_rows() || evolution.indexes().contains(&None);
+                if let Some(new) = evolution.new_references().next().filter(|_| changes_rows) {
+                    let problem = format!(
+                        "reference `{}` is added together with columns or indexes: add it in a migration that follows",
+                        new.name
+                    );
+                    return refused(&evolution.before().name, problem);
+                }
+                if let Some(at) = at(&evolution.before().name) {
+                    tables[at] = evolution.after().clone();
+                }
+            }
+        }
+    }
+    for change in changes {
+        let (TableChange::Drop(name) | TableChange::Truncate(name)) = change else { continue };
+        let refers = |table: &&TableDef| {
+            table.name != *name && table.references.iter().any(|reference| reference.table == *name)
+        };
+        if let Some(table) = tables.iter().find(refers) {
+            let reference = table.references.iter().find(|reference| reference.table == *name);
+            let reference = reference.map_or("", |reference| &reference.name);
+            let problem = format!("reference `{reference}` of table `{}` refers to it: drop that first", table.name);
+            return refused(name, problem);
+        }
+    }
+    // A new reference is proved by what its tables have before.
+    for evolution in changes.iter().filter_map(|change| match change {
+        TableChange::Evolve(evolution) => Some(evolution),
+        _ => None,
+    }) {
+        for reference in evolution.new_references() {
+            let is_changed = |change: &TableChange| match change {
+                TableChange::Create(table) => table.name == reference.table,
+                TableChange::Evolve(parent) => {
+                    parent.after().name == reference.table
+                        && (!parent.keeps_rows()
+                            || parent.indexes().contains(&None)
+                            || parent.after().name != parent.before().name)
+                }
+                TableChange::Drop(_) | TableChange::Truncate(_) => false,
+            };
+            if changes.iter().any(is_changed) {
+                let problem = format!(
+                    "reference `{}` is added together with changes of table `{}`: add it in a migration that follows",
+                    reference.name, reference.table
+                );
+                return refused(&evolution.before().name, problem);
+            }
+        }
+    }
+    check_references(&tables).map_err(SchemaError::Invalid)
 }
 
 /// Checks that each table has its own name afterwards, and is changed once.

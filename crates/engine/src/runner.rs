@@ -513,6 +513,8 @@ impl Runner {
         if let Some(last) = last {
             return Err(match cause.reason {
                 Reason::OutOfMemory => self.tx.no_room(),
+                // `roll_back` keeps it until the next attempt.
+                Reason::ConstraintViolated => self.tx.found_violation(),
                 Reason::TooOld => TransactError::TooOld,
                 Reason::HoldsMemory => TransactError::HoldsMemory,
                 Reason::Cancelled => TransactError::Cancelled,

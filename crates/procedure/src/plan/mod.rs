@@ -79,6 +79,12 @@ impl Plan {
         self.operations.iter().all(|operation| matches!(operation.kind, Kind::Get | Kind::Scan))
     }
 
+    /// Whether foreign keys may have it read or change rows that its operations do not name. Then it runs whole: what
+    /// is put off until its end is checked once.
+    pub fn follows_references(&self) -> bool {
+        self.failures.iter().any(|failure| failure.kind == FailureKind::ForeignKey)
+    }
+
     /// Whether it may run on a snapshot.
     pub fn takes_snapshot(&self) -> bool {
         self.is_read_only() && !self.latest
