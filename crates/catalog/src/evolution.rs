@@ -284,12 +284,17 @@ impl Evolution {
             .filter_map(|(reference, is_new)| is_new.then_some(reference))
     }
 
+    /// Whether nothing but references changes.
+    pub fn changes_references_only(&self) -> bool {
+        let (before, after) = (&self.before, &self.after);
+        self.keeps_rows() && TableDef { references: before.references.clone(), ..after.clone() } == *before
+    }
+
     /// The same without new references, and these as an evolution that follows. `None` if they need nothing of the
     /// rest.
     pub fn apart_from_new_references(&self) -> Option<(Evolution, Evolution)> {
-        let needs = !self.keeps_rows() || self.indexes.contains(&None);
         let new: Vec<ReferenceDef> = self.new_references().cloned().collect();
-        if new.is_empty() || !needs {
+        if new.is_empty() || self.changes_references_only() {
             return None;
         }
         let mut first = self.clone();

@@ -18,7 +18,7 @@ use seriatim_base::Epoch;
 use seriatim_base::clock::Instant;
 use seriatim_base::thread;
 use seriatim_catalog::evolution::Evolution;
-use seriatim_catalog::{TableDef, check_references};
+use seriatim_catalog::{ReferenceDef, TableDef, check_references};
 use seriatim_txn::{Mode, Table};
 
 use crate::durability::{self, CatalogueRows, Failed, Persistence, Rows, WalkedRow, Walker};
@@ -55,12 +55,26 @@ enum Step {
     /// A new table.
     Create(Arc<TableSet>),
     /// The table gets these parts.
-    Reshape { set: Arc<TableSet>, before: Shape, after: Shape, follower: Vec<Arc<Follower>>, is_new_identity: bool },
+    Reshape {
+        set: Arc<TableSet>,
+        before: Shape,
+        after: Shape,
+        follower: Vec<Arc<Follower>>,
+        /// Its rows are still to be compared with these.
+        new_references: Vec<ReferenceDef>,
+        is_new_identity: bool,
+    },
     /// The table is dropped.
     Drop(Arc<TableSet>),
 }
 
 impl Step {
+    /// The table gets these parts, for which nothing is to be built.
+    fn reshape(set: Arc<TableSet>, before: Shape, after: Shape) -> Step {
+        let (follower, new_references) = (Vec::new(), Vec::new());
+        Step::Reshape { set, before, after, follower, new_references, is_new_identity: false }
+    }
+
     /// The table that exists, if the change is of one.
     fn set(&self) -> Option<&Arc<TableSet>> {
         match self {
@@ -150,7 +164,7 @@ impl<'e> Migration<'e> {
                     let set = inner.table(&name)?;
                     let before = set.shape();
                     let empty = inner.make_table((*before.definition).clone(), &mut ids, set.position)?;
-                    Step::Reshape { after: empty.shape(), set, before, follower: Vec::new(), is_new_identity: false }
+                    Step::reshape(set, before, empty.shape())
                 }
                 TableChange::Evolve(evolution) => self.reshape(evolution, &mut ids)?,
             };
@@ -181,31 +195,28 @@ impl<'e> Migration<'e> {
         for set in linked {
             let before = set.shape();
             let after = before.clone();
-            self.steps.push(Step::Reshape { set, before, after, follower: Vec::new(), is_new_identity: false });
+            self.steps.push(Step::reshape(set, before, after));
         }
     }
 
     /// The tables that exist, with the links that they have while new references are built; none if there are none.
     fn building(&self) -> Vec<(Arc<TableSet>, Links)> {
-        let of = |set: &Arc<TableSet>| {
-            let step = self.steps.iter().find(|step| step.set().is_some_and(|own| Arc::ptr_eq(own, set)));
-            match step {
-                Some(Step::Reshape { before, after, .. }) => {
-                    let is_new = |name: &str| before.definition.reference(name).is_none();
-                    let new = after.definition.references.iter().filter(|reference| is_new(&reference.name));
-                    let references = before.definition.references.iter().chain(new).cloned().collect();
-                    Arc::new(TableDef { references, ..(*before.definition).clone() })
-                }
-                _ => set.shape().definition,
-            }
+        let new_of = |set: &Arc<TableSet>| {
+            let new = self.steps.iter().find_map(|step| match step {
+                Step::Reshape { set: own, new_references, .. } if Arc::ptr_eq(own, set) => Some(&new_references[..]),
+                _ => None,
+            });
+            new.unwrap_or_default()
         };
-        let tables: Vec<(Arc<TableSet>, Arc<TableDef>)> =
-            self.engine.inner.sets().into_iter().map(|set| (Arc::clone(&set), of(&set))).collect();
-        let is_new = |table: &TableDef, name: &str| {
-            tables.iter().any(|(set, _)| set.definition.name == table.name && set.definition.reference(name).is_none())
+        let sets = self.engine.inner.sets();
+        let with_new = |set: &Arc<TableSet>| {
+            let mut definition = TableDef::clone(&set.definition);
+            definition.references.extend_from_slice(new_of(set));
+            (Arc::clone(set), Arc::new(definition))
         };
-        let links = links(&tables, |table, reference| is_new(table, &reference.name));
-        let found = tables.into_iter().zip(links).map(|((set, _), links)| (set, links));
+        let tables: Vec<(Arc<TableSet>, Arc<TableDef>)> = sets.iter().map(with_new).collect();
+        let links = links(&tables, |set, reference| new_of(set).contains(reference));
+        let found = sets.into_iter().zip(links);
         found.filter(|(_, links)| links.own.iter().chain(&links.to_it).any(|link| link.is_building())).collect()
     }
 
@@ -223,7 +234,7 @@ impl<'e> Migration<'e> {
             let copy = inner.make_table(evolution.after().clone(), ids, set.position)?;
             let after = copy.shape();
             let follower = vec![Follower::new(Build::Copy { set: copy, evolution })];
-            return Ok(Step::Reshape { set, before, after, follower, is_new_identity });
+            return Ok(Step::Reshape { set, before, after, follower, new_references: Vec::new(), is_new_identity });
         }
         let (mut indexes, mut follower) = (Vec::new(), Vec::new());
         for (at, was) in evolution.indexes().iter().enumerate() {
@@ -238,7 +249,9 @@ impl<'e> Migration<'e> {
         }
         let definition = Arc::new(evolution.after().clone());
         let after = Shape { definition, indexes: Arc::new(indexes), ..before.clone() };
-        Ok(Step::Reshape { set, before, after, follower, is_new_identity })
+        let is_proved = |reference: &&ReferenceDef| before.definition.references.contains(reference);
+        let new_references = evolution.new_references().filter(|reference| !is_proved(reference)).cloned().collect();
+        Ok(Step::Reshape { set, before, after, follower, new_references, is_new_identity })
     }
 
     /// Builds copies and indexes from the rows, while transactions change them.
@@ -432,7 +445,9 @@ impl<'e> Migration<'e> {
                             Build::Index(index) => Some(Left::Index(Arc::clone(index))),
                         });
                     }
-                    inner.tables_mut().replaced.push(Arc::new(TableSet::of(inner, after, set.position)));
+                    if !Arc::ptr_eq(&before.primary, &after.primary) || !Arc::ptr_eq(&before.indexes, &after.indexes) {
+                        inner.tables_mut().replaced.push(Arc::new(TableSet::of(inner, after, set.position)));
+                    }
                 }
             }
         }
@@ -593,14 +608,6 @@ fn check_links(sets: &[Arc<TableSet>], changes: &[TableChange]) -> Result<(), Sc
             TableChange::Drop(name) => _ = at(name).map(|at| tables.remove(at)),
             TableChange::Truncate(_) => {}
             TableChange::Evolve(evolution) => {
-                let changes_rows = !evolution.keeps_rows() || evolution.indexes().contains(&None);
-                if let Some(new) = evolution.new_references().next().filter(|_| changes_rows) {
-                    let problem = format!(
-                        "reference `{}` is added together with columns or indexes: add it in a migration that follows",
-                        new.name
-                    );
-                    return refused(&evolution.before().name, problem);
-                }
                 if let Some(at) = at(&evolution.before().name) {
                     tables[at] = evolution.after().clone();
                 }
@@ -620,27 +627,24 @@ fn check_links(sets: &[Arc<TableSet>], changes: &[TableChange]) -> Result<(), Sc
         }
     }
     // A new reference is proved by what its tables have before.
-    for evolution in changes.iter().filter_map(|change| match change {
-        TableChange::Evolve(evolution) => Some(evolution),
-        _ => None,
-    }) {
+    let is_prepared = |change: &TableChange, of: &str, to: &str| match change {
+        TableChange::Create(table) => table.name != to,
+        TableChange::Evolve(evolution) => {
+            let name = &evolution.after().name;
+            name != of && name != to || evolution.changes_references_only()
+        }
+        TableChange::Drop(_) | TableChange::Truncate(_) => true,
+    };
+    for change in changes {
+        let TableChange::Evolve(evolution) = change else { continue };
+        let of = &evolution.after().name;
         for reference in evolution.new_references() {
-            let is_changed = |change: &TableChange| match change {
-                TableChange::Create(table) => table.name == reference.table,
-                TableChange::Evolve(parent) => {
-                    parent.after().name == reference.table
-                        && (!parent.keeps_rows()
-                            || parent.indexes().contains(&None)
-                            || parent.after().name != parent.before().name)
-                }
-                TableChange::Drop(_) | TableChange::Truncate(_) => false,
-            };
-            if changes.iter().any(is_changed) {
+            if !changes.iter().all(|change| is_prepared(change, of, &reference.table)) {
+                let (name, to) = (&reference.name, &reference.table);
                 let problem = format!(
-                    "reference `{}` is added together with changes of table `{}`: add it in a migration that follows",
-                    reference.name, reference.table
+                    "reference `{name}` is added together with other changes of it, or of `{to}`: add it in a migration that follows"
                 );
-                return refused(&evolution.before().name, problem);
+                return refused(of, problem);
             }
         }
     }

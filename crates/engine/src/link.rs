@@ -188,15 +188,14 @@ impl Links {
 /// whether it is only being built.
 pub(crate) fn links(
     tables: &[(Arc<TableSet>, Arc<TableDef>)],
-    is_building: impl Fn(&TableDef, &ReferenceDef) -> bool,
+    is_building: impl Fn(&Arc<TableSet>, &ReferenceDef) -> bool,
 ) -> Vec<Links> {
     let mut links: Vec<Links> = vec![Links::default(); tables.len()];
     for (at, (set, definition)) in tables.iter().enumerate() {
         for reference in &definition.references {
             let Some(to) = tables.iter().position(|(_, parent)| parent.name == reference.table) else { continue };
             let (parent, declared) = &tables[to];
-            let building = is_building(definition, reference);
-            let link = Link::new(reference, (set, definition), (parent, declared), building);
+            let link = Link::new(reference, (set, definition), (parent, declared), is_building(set, reference));
             if let Some(link) = link.map(Arc::new) {
                 links[at].own.push(Arc::clone(&link));
                 links[to].to_it.push(link);

@@ -393,7 +393,7 @@ impl TxCore {
             Ok(tid) => Ok(tx.receipt(tid)),
             Err(cause) => {
                 let error = tx.error_of(&Abort::new(AbortKind::Stopped(cause)));
-                tx.abandon(Some(cause));
+                tx.abandon(Some(cause).filter(|cause| cause.reason != Reason::ConstraintViolated));
                 Err(error)
             }
         }

@@ -214,7 +214,12 @@ impl TxCore {
             }
             _ => at.iter().map(|_| Value::NONE).collect(),
         };
-        keys.iter().try_for_each(|key| self.set_values(&child, key.as_key(), at, link.child.mask, &values))
+        keys.iter().try_for_each(|key| self.set_values(&child, key.as_key(), at, link.child.mask, &values))?;
+        if action == OnChange::SetDefault {
+            // The default may be the key that has gone.
+            self.note_check(Check { link, values: was, child: None });
+        }
+        Ok(())
     }
 
     /// Sets columns of a row, if it is there.
@@ -349,6 +354,14 @@ impl TxCore {
             let error = TransactError::ForeignKey { constraint, table, referenced, key, is_missing };
             Abort::explained(AbortKind::ForeignKey, error)
         })
+    }
+
+    /// Whether a row of a table refers to a row that exists, or to none.
+    pub(crate) fn is_reference_kept(&self, link: &Link, set: &TableSet, row: RowPtr) -> Result<bool, Abort> {
+        match link.child.values(set, row) {
+            None => Ok(true),
+            Some(values) => self.has_parent(link, &*self.end_of(&link.parent)?, &values),
+        }
     }
 
     /// Checks a row of a table to which a reference is being added.

@@ -179,7 +179,7 @@ impl Plan {
         }
     }
 
-    fn write_access(&self, f: &mut fmt::Formatter<'_>, access: &Access) -> fmt::Result {
+    fn write_access(&self, f: &mut fmt::Formatter<'_>, access: &Access, own: usize) -> fmt::Result {
         let table = &self.tables[access.table];
         let mut parts = Vec::new();
         match (access.index, access.existence) {
@@ -192,9 +192,11 @@ impl Plan {
                 parts.push(format!("{word} {}", columns.names(&table.columns)));
             }
         }
-        let name = access.index.map(|index| format!("index {}: ", table.indexes[index])).unwrap_or_default();
+        let other = if access.table == own { String::new() } else { format!("{}: ", table.name) };
+        let index = access.index.map(|index| format!("index {}: ", table.indexes[index])).unwrap_or_default();
+        let name = other + &index;
         match parts.is_empty() {
-            true => writeln!(f, "      reads keys"),
+            true => writeln!(f, "      {name}reads keys"),
             false => writeln!(f, "      {name}{}", parts.join("; ")),
         }
     }
@@ -229,7 +231,7 @@ impl fmt::Display for Plan {
             }
             writeln!(f, "{}", if operation.conditional { ", perhaps" } else { "" })?;
             for access in &operation.accesses {
-                self.write_access(f, access)?;
+                self.write_access(f, access, operation.table)?;
             }
             for (word, from) in [
                 ("key", &operation.key_from),

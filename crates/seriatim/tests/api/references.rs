@@ -3,7 +3,9 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use seriatim::catalog::evolution::Change;
-use seriatim::catalog::{ColumnDef, ColumnType, OnChange, Organization, ReferenceDef, TableBuilder, TableDef, Value};
+use seriatim::catalog::{
+    ColumnDef, ColumnType, OnChange, Organization, ReferenceDef, TableBuilder, TableDef, Value, desc,
+};
 use seriatim::dump::{self, Format};
 use seriatim::history::{self, Promises};
 use seriatim::procedure::ExecutionMode;
@@ -98,6 +100,10 @@ fn rows(session: &mut Session, table: &DynHandle) -> String {
     let mut all = all.expect("it runs alone").into_value();
     all.sort();
     all.join(", ")
+}
+
+fn tx_error(abort: Abort) -> TransactError {
+    abort.into()
 }
 
 fn violation(error: &TransactError) -> String {
@@ -199,7 +205,7 @@ fn each_action_changes_the_rows_that_refer() {
                 )
                 .reference(ReferenceDef::new(["parent"], "parent").on_delete(by_id));
             match with_indexes {
-                true => table.index("code", ["code"]).hash_index("parent", ["parent"]),
+                true => table.index("code", [desc("code")]).hash_index("parent", ["parent"]),
                 false => table,
             }
         };
@@ -219,6 +225,16 @@ fn each_action_changes_the_rows_that_refer() {
             assert_eq!(updated(OnChange::SetDefault), [moved, "101 70 1, 102 20 2"]);
             let cascades = child(OnChange::Cascade, OnChange::NoAction, with_indexes);
             assert_eq!(after(setting, cascades, update(Value::NONE)), ["1 -, 2 20, 7 70", "101 - 1, 102 20 2"]);
+            // The default is the key that goes.
+            let defaults = child(OnChange::SetDefault, OnChange::SetDefault, with_indexes);
+            let says = "rows of child still refer to code 70 of parent (foreign key child_code_fkey)";
+            let kept = after(setting, defaults, |tx, parent| {
+                tx.delete_dyn(parent, &key(1))?;
+                let refused = tx.delete_dyn(parent, &key(7)).unwrap_err();
+                assert_eq!(violation(&tx_error(refused)), says);
+                Ok(())
+            });
+            assert_eq!(kept, [left, "101 70 7, 102 20 2"]);
             // All at once.
             let all = |tx: &Tx, parent: &DynHandle| tx.delete_range_dyn(parent, &[]).map(drop);
             let cascades = child(OnChange::Cascade, OnChange::Cascade, with_indexes);
@@ -578,7 +594,7 @@ fn procedures_keep_references_and_their_plans_say_so() {
     });
 }
 
-fn refused(result: Result<Vec<String>, SchemaError>) -> String {
+fn refused_by(result: Result<Vec<String>, SchemaError>) -> String {
     result.expect_err("it must be refused").to_string()
 }
 
@@ -597,7 +613,7 @@ fn a_reference_is_added_to_rows_that_agree_and_follows_names() {
         session.transact(load).expect("there is no reference yet");
         let add = || db.migration().change("child", [Change::add_reference(ReferenceDef::new(["parent"], "parent"))]);
         assert_eq!(
-            refused(add().run()),
+            refused_by(add().run()),
             "table \"child\" was not changed: a row of child with parent 77 refers to no row of parent (reference \
              child_parent_fkey)"
         );
@@ -622,24 +638,40 @@ fn a_reference_is_added_to_rows_that_agree_and_follows_names() {
         assert_eq!(reference, ReferenceDef::new(["root"], "root").named("to_root"));
         assert!(session.transact(|tx| tx.delete_dyn(&parent, &key(3))).is_err());
         let uses = "reference `to_root` of table `child` refers to it: drop that first";
-        assert_eq!(refused(db.migration().drop_table("root").run()), format!("table \"root\" was not changed: {uses}"));
-        assert_eq!(refused(db.migration().truncate("root").run()), format!("table \"root\" was not changed: {uses}"));
         assert_eq!(
-            refused(change("child", Change::drop_column("root"))),
+            refused_by(db.migration().drop_table("root").run()),
+            format!("table \"root\" was not changed: {uses}")
+        );
+        assert_eq!(
+            refused_by(db.migration().truncate("root").run()),
+            format!("table \"root\" was not changed: {uses}")
+        );
+        assert_eq!(
+            refused_by(change("child", Change::drop_column("root"))),
             "table `child`: column `root` is part of reference `to_root`: drop that first"
         );
-        let refuses = refused(change("root", Change::set_type("number", ColumnType::U64)));
+        let refuses = refused_by(change("root", Change::set_type("number", ColumnType::U64)));
         assert!(refuses.contains("give both the same type"), "{refuses}");
         // Rows are written again on both sides; the reference stays.
         change("root", Change::add_column(column("more").default("1"))).expect("it has a value");
         change("child", Change::add_column(column("more").default("1"))).expect("it has a value");
         let (root, child) = (db.open_dyn("root").expect("it is there"), db.open_dyn("child").expect("it is there"));
-        let refused = session.transact(|tx| tx.delete_dyn(&root, &key(3))).unwrap_err();
-        assert_eq!(violation(&refused), "rows of child still refer to number 3 of root (foreign key to_root)");
+        let error = session.transact(|tx| tx.delete_dyn(&root, &key(3))).unwrap_err();
+        assert_eq!(violation(&error), "rows of child still refer to number 3 of root (foreign key to_root)");
         assert!(session.transact(|tx| insert(tx, &child, &[Some(50), Some(50), Some(1)])).is_err());
         db.migration().truncate("child").run().expect("nothing refers to it");
         session.transact(|tx| tx.delete_dyn(&root, &key(3))).expect("no row refers to it");
         assert!(session.transact(|tx| insert(tx, &child, &[Some(50), Some(3), Some(1)])).is_err());
+        // Another of its name: its rows are compared anew.
+        let other = || ReferenceDef::new(["id"], "root").named("to_root");
+        let both = db.migration().change("child", [Change::drop_reference("to_root"), Change::add_reference(other())]);
+        session.transact(|tx| insert(tx, &child, &[Some(50), None, Some(1)])).expect("it refers to nothing");
+        assert!(refused_by(both.run()).contains("a row of child with id 50 refers to no row of root"));
+        assert!(session.transact(|tx| insert(tx, &child, &[Some(51), Some(3), Some(1)])).is_err(), "the old one stays");
+        session.transact(|tx| tx.delete_dyn(&child, &key(50))).expect("it is there");
+        let mixed = [Change::add_column(column("extra").default("1")), Change::add_reference(other().named("more"))];
+        let says = refused_by(db.migration().change("child", mixed).run());
+        assert!(says.contains("add it in a migration that follows"), "{says}");
         change("child", Change::drop_reference("to_root")).expect("it exists");
         session.transact(|tx| insert(tx, &child, &[Some(50), Some(3), Some(1)])).expect("nothing is checked any more");
         db.migration().drop_table("root").run().expect("nothing refers to it");
