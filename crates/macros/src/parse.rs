@@ -674,7 +674,7 @@ mod tests {
             told,
             [
                 "unknown table attribute; write key(...), cluster(...), partition(...), replicated, name = \"...\", \
-                 hash, ordered, capacity = N, evolve or index(...)",
+                 hash, ordered, capacity = N, evolve, index(...) or references(...)",
                 "`column` stands on a field; on the struct write #[table(...)]",
                 "`table` stands on the struct; on a field write #[column(immutable)]",
                 "unknown column attribute; write immutable, default = ... or renamed_from = \"...\"",
