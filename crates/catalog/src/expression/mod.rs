@@ -38,9 +38,9 @@
 //!
 //! Integers beside PostgreSQL's follow the same pattern. The result of two integers has the type of the wider one, if
 //! both have a sign or neither has. Otherwise it has the narrowest signed type that has all values of both. `u8` and
-//! `i16` make `i16`, `u32` and `i32` make `i64`, and `u64` and any signed integer make `i128`. So `u32 - u32` below zero
-//! is out of range, and `u32 - 1` is an `i64`, as literals are `i32` where they fit. Results with `u128` are `i128`. The
-//! negative of an unsigned integer has the narrowest signed type for all of them.
+//! `i16` make `i16`, `u32` and `i32` make `i64`, and `u64` and any signed integer make `i128`. So `u32 - u32` below
+//! zero is out of range, and `u32 - 1` is an `i64`, as literals are `i32` where they fit. Results with `u128` are
+//! `i128`. The negative of an unsigned integer has the narrowest signed type for all of them.
 
 mod bind;
 mod cast;
