@@ -199,9 +199,9 @@ impl TxCore {
         Ok(DynScan { raw })
     }
 
-    /// The rows between two bounds on the first columns of their keys, or of the keys of the index of this name, in this
-    /// direction. The bounds are in the order of the keys: of a descending column, larger values come first. An included
-    /// bound takes in every key that begins with it.
+    /// The rows between two bounds on the first columns of their keys, or of the keys of the index of this name. The
+    /// bounds are in the order of the keys: of a descending column, larger values come first. An included bound takes
+    /// in every key that begins with it.
     ///
     /// # Errors
     /// No such index; values that are not of its types; a table or an index that is not ordered. The scan itself

@@ -86,9 +86,9 @@ impl ReadTx {
         self.core.find_dyn(table, index, prefix)
     }
 
-    /// Returns the rows between two bounds on the first columns of their keys, or of the keys of the index of this name,
-    /// in ascending order of these keys. An included bound takes in every key that begins with it. The bounds are in the
-    /// order of the keys: of a descending column, larger values come first.
+    /// Returns the rows between two bounds, in ascending order of keys: of the primary key, or of the index of this
+    /// name. The bounds are on the first columns of the key. An included bound takes in every key that begins with it.
+    /// The bounds are in the order of the keys: of a descending column, larger values come first.
     ///
     /// # Errors
     /// There is no such index, the values are not of its types, or what is scanned is not ordered. The scan itself

@@ -344,7 +344,7 @@ fn access<'e>(
             |(operator, limit): &&(Binary, Equality)| Some(limit.column) == next && operators.contains(operator);
         let Some((operator, limit)) = limits.iter().find(is_one) else { return Ok::<_, SqlError>(None) };
         let is_included = *operator == operators[1];
-        Ok(Some(Limit { value: Bound::new(&limit.value, sources, parameters)?, is_included }))
+        Ok(Some(Box::new(Limit { value: Bound::new(&limit.value, sources, parameters)?, is_included })))
     };
     let low = limit([Binary::Greater, Binary::GreaterOrEqual])?;
     let high = limit([Binary::Less, Binary::LessOrEqual])?;

@@ -147,7 +147,13 @@ pub(crate) enum Access {
     Key(Vec<Bound>),
     /// Those whose keys begin so: of the primary key, or of the index at this position. The next column of the key may
     /// have bounds.
-    Prefix { index: Option<usize>, values: Vec<Bound>, low: Option<Limit>, high: Option<Limit>, backward: bool },
+    Prefix {
+        index: Option<usize>,
+        values: Vec<Bound>,
+        low: Option<Box<Limit>>,
+        high: Option<Box<Limit>>,
+        backward: bool,
+    },
     /// A source that is no table.
     Computed,
 }
@@ -191,8 +197,8 @@ fn fixed(parts: &[KeyPart], fixes: &dyn Fn(usize) -> bool) -> usize {
     parts.iter().take_while(|part| fixes(part.column.index())).count()
 }
 
-/// The best access to a table, if equalities fix these columns and limits bound those: an index, or `None` for the
-/// primary key, and how many of its columns are fixed.
+/// The best access to a table, if equalities fix some columns and limits bound others. It is an index, or `None` for
+/// the primary key, and how many of its columns are fixed.
 pub(crate) fn choose(
     table: &TableDef,
     fixes: &dyn Fn(usize) -> bool,

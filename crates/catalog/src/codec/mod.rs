@@ -190,8 +190,9 @@ impl KeyCodec {
         Ok(KeyRange::of_prefix(key.as_slice(), self.format))
     }
 
-    /// The range of keys between two bounds on their first columns, in the order of keys: of a descending column, larger
-    /// values come first. An included bound takes in every key that begins with it, an excluded one takes in none.
+    /// The range of keys between two bounds on their first columns, in the order of keys: of a descending column,
+    /// larger values come first. An included bound takes in every key that begins with it, an excluded one takes in
+    /// none.
     ///
     /// # Errors
     /// As [`KeyCodec::range_of_values`].
