@@ -16,7 +16,7 @@ use crate::expression::{Context, Translator};
 use crate::form;
 use crate::from::{From, Parameters, qualified};
 use crate::names::{Names, name, object};
-use crate::rows::{Joined, Owned, Source, SourceRow, Sources};
+use crate::rows::{Joined, Kept, Owned, Source, SourceRow, Sources};
 use crate::select::{Column, Row, Select};
 use crate::types::fit;
 
@@ -582,11 +582,12 @@ impl Updating {
     pub(crate) fn run(&self, tx: &Tx, parameters: &[Datum<'_>]) -> Result<Written, Abort> {
         let definition = self.table.definition();
         let fail = |error: SqlError| tx.abort(error);
-        let mut found: Vec<(Vec<Value>, Vec<Value>)> = Vec::new();
+        let (mut found, mut kept) = (Vec::<(Vec<Value>, Vec<Value>)>::new(), Kept::default());
         self.from.each(tx, parameters, &mut |joined| {
             let Some(row) = stored_row(joined) else { return Ok(true) };
             let before = row.values();
             let after = changed(&self.changes, &before, definition, joined, parameters).map_err(fail)?;
+            kept.add_stored(&before).and_then(|()| kept.add_stored(&after)).map_err(fail)?;
             found.push((before, after));
             Ok(true)
         })?;
@@ -652,9 +653,11 @@ impl Deleting {
 
     pub(crate) fn run(&self, tx: &Tx, parameters: &[Datum<'_>]) -> Result<Written, Abort> {
         let definition = self.table.definition();
-        let mut found: Vec<Vec<Value>> = Vec::new();
+        let (mut found, mut kept) = (Vec::<Vec<Value>>::new(), Kept::default());
         self.from.each(tx, parameters, &mut |joined| {
-            found.extend(stored_row(joined).map(|row| row.values()));
+            let Some(row) = stored_row(joined).map(|row| row.values()) else { return Ok(true) };
+            kept.add_stored(&row).map_err(|error| tx.abort(error))?;
+            found.push(row);
             Ok(true)
         })?;
         let mut written = Written::default();

@@ -122,3 +122,28 @@ fn postgresql_gives_the_same_answers() {
         runner.run_file(&file).unwrap_or_else(|error| panic!("{error}"));
     }
 }
+
+#[test]
+fn a_statement_that_computes_for_long_is_cancelled() {
+    let mut session = session("auto");
+    for begun in [false, true] {
+        if begun {
+            session.execute("begin").expect("none is open");
+        }
+        let canceller = session.canceller();
+        let done = std::sync::atomic::AtomicBool::new(false);
+        let failed = std::thread::scope(|scope| {
+            scope.spawn(|| {
+                // It may not have begun at first.
+                while !done.load(std::sync::atomic::Ordering::Acquire) {
+                    canceller.cancel();
+                    std::thread::yield_now();
+                }
+            });
+            let failed = session.execute("select count(*) from generate_series(1, 9000000000000000)");
+            done.store(true, std::sync::atomic::Ordering::Release);
+            failed
+        });
+        assert_eq!(failed.expect_err("it has no end").error.state, SqlState::QUERY_CANCELED);
+    }
+}
