@@ -141,6 +141,70 @@ fn not_null(column: &ColumnDef, table: &TableDef) -> SqlError {
     SqlError::new(SqlState::NOT_NULL_VIOLATION, message).table(table.name.to_string()).column(column.name.to_string())
 }
 
+/// Rows of a stream, for a table.
+#[derive(Debug)]
+pub(crate) struct Filling {
+    table: DynHandle,
+    columns: Vec<usize>,
+}
+
+impl Filling {
+    /// For these columns of a table, or all.
+    ///
+    /// # Errors
+    /// There is no such table or column.
+    pub(crate) fn bind(table: &str, columns: &[String], names: Names<'_>) -> Result<Filling, SqlError> {
+        let table = names.table(table)?;
+        let definition = table.definition();
+        let columns = match columns {
+            [] => (0..definition.columns.len()).collect(),
+            given => given.iter().map(|column| column_at(definition, column)).collect::<Result<_, _>>()?,
+        };
+        Ok(Filling { table, columns })
+    }
+
+    /// How many fields a row has.
+    pub(crate) fn width(&self) -> usize {
+        self.columns.len()
+    }
+
+    /// Inserts the row of these fields.
+    ///
+    /// # Errors
+    /// A conflict; fields that are no values of their columns.
+    pub(crate) fn insert(&self, tx: &Tx, fields: &[Option<String>]) -> Result<(), Abort> {
+        let row = self.row(fields).map_err(|error| tx.abort(error))?;
+        tx.insert_dyn(&self.table, &row)
+    }
+
+    fn row(&self, fields: &[Option<String>]) -> Result<Vec<Value>, SqlError> {
+        let definition = self.table.definition();
+        let state = SqlState("22P04");
+        match fields.len().cmp(&self.columns.len()) {
+            std::cmp::Ordering::Less => {
+                let missing = &definition.columns[self.columns[fields.len()]].name;
+                return Err(SqlError::new(state, format!("missing data for column \"{missing}\"")));
+            }
+            std::cmp::Ordering::Greater => {
+                return Err(SqlError::new(state, "extra data after last expected column"));
+            }
+            std::cmp::Ordering::Equal => {}
+        }
+        let value = |(at, column): (usize, &ColumnDef)| {
+            let Some(position) = self.columns.iter().position(|known| *known == at) else {
+                return default_of(column, definition);
+            };
+            let ty = crate::types::of_expressions(column.ty);
+            let value = match &fields[position] {
+                None => Datum::Null,
+                Some(text) => Datum::of_text(text, ty)?,
+            };
+            stored(value, Some(ty), column, definition)
+        };
+        definition.columns.iter().enumerate().map(value).collect()
+    }
+}
+
 /// The key of a row.
 fn key_of(table: &TableDef, values: &dyn Fn(usize) -> Value) -> Vec<Value> {
     table.key.iter().map(|part| values(part.column.index())).collect()
