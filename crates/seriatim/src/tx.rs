@@ -721,6 +721,15 @@ impl Tx {
         self.core.savepoint()
     }
 
+    /// Runs several operations as one statement of SQL: foreign keys are checked when `act` has ended, and not after
+    /// each operation. If it fails, what it has done stays until the transaction is rolled back, or to a savepoint.
+    ///
+    /// # Errors
+    /// Those of `act`; a foreign key that is violated.
+    pub fn statement<R>(&self, act: impl FnOnce() -> Result<R, Abort>) -> Result<R, Abort> {
+        self.core.statement(act)
+    }
+
     /// Says when deferrable foreign keys are checked from now on: when the transaction commits, or at the end of each
     /// operation. Then checks that were put off are made at once. It is SET CONSTRAINTS ALL of SQL.
     ///

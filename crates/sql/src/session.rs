@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 
 use seriatim::catalog::expression::Datum;
 use seriatim::catalog::{ColumnType, Timestamp};
-use seriatim::{Abort, Canceller, Database, DynHandle, OwnedTransaction, Savepoint, Tx};
+use seriatim::{Abort, Canceller, Database, DynHandle, OwnedTransaction, Savepoint, SchemaError, Tx};
 use sqlparser::ast::{
     Expr, Ident, Set, Statement, TransactionAccessMode, TransactionIsolationLevel, TransactionMode, Value as Literal,
 };
@@ -237,9 +237,9 @@ impl Plan {
                 let tag = format!("SELECT {}", rows.len());
                 return Ok(Answer::Rows { columns: select.columns.clone(), rows, tag });
             }
-            Plan::Insert(insert) => ("INSERT 0", insert.run(tx, parameters)?),
-            Plan::Update(update) => ("UPDATE", update.run(tx, parameters)?),
-            Plan::Delete(delete) => ("DELETE", delete.run(tx, parameters)?),
+            Plan::Insert(insert) => ("INSERT 0", tx.statement(|| insert.run(tx, parameters))?),
+            Plan::Update(update) => ("UPDATE", tx.statement(|| update.run(tx, parameters))?),
+            Plan::Delete(delete) => ("DELETE", tx.statement(|| delete.run(tx, parameters))?),
         };
         let tag = format!("{verb} {}", written.count);
         Ok(match self.columns() {
@@ -838,6 +838,7 @@ impl Session {
 
     /// Changes tables.
     fn change_tables(&mut self, ddl: Ddl, answers: &mut Vec<Answer>) -> Result<(), SqlError> {
+        let refusal = ddl.refusal();
         let notices = ddl.notices.into_iter().map(|notice| SqlError::new(SqlState("00000"), notice));
         answers.extend(notices.map(Answer::Notice));
         if !ddl.steps.is_empty() {
@@ -856,7 +857,10 @@ impl Session {
                     Step::Drop(table) => migration.drop_table(table),
                 };
             }
-            migration.run()?;
+            migration.run().map_err(|error| match error {
+                SchemaError::Refused { .. } => SqlError::new(refusal, error.to_string()),
+                error => error.into(),
+            })?;
         }
         answers.push(Answer::Done(ddl.tag.to_owned()));
         Ok(())

@@ -4,7 +4,7 @@
 //! its own changes.
 
 use seriatim::catalog::expression::{Bound, Datum, assigned};
-use seriatim::catalog::{ColumnDef, TableDef};
+use seriatim::catalog::{ColumnDef, OnChange, TableDef};
 use seriatim::{Abort, DynHandle, DynRow, ReadTx, Tx, Value};
 use sqlparser::ast::{
     Assignment, AssignmentTarget, ConflictTarget, Delete, Expr, FromTable, Insert, OnConflictAction, OnInsert,
@@ -328,7 +328,7 @@ impl Inserting {
         let conflict = match &insert.on {
             None => None,
             Some(OnInsert::OnConflict(conflict)) => {
-                Some(Conflict::bind(conflict, &table, &source, context, parameters)?)
+                Some(Conflict::bind(conflict, (&table, &source), names, context, parameters)?)
             }
             Some(_) => return Err(SqlError::unsupported("ON DUPLICATE KEY", "ON CONFLICT is there.")),
         };
@@ -424,8 +424,8 @@ impl Inserting {
 impl Conflict {
     fn bind(
         conflict: &sqlparser::ast::OnConflict,
-        table: &DynHandle,
-        source: &Source,
+        (table, source): (&DynHandle, &Source),
+        names: Names<'_>,
         context: &Context,
         parameters: &mut Parameters,
     ) -> Result<Conflict, SqlError> {
@@ -473,6 +473,7 @@ impl Conflict {
                 });
                 let condition = condition.transpose()?;
                 let changes = changes(&update.assignments, definition, &sources, context, parameters)?;
+                check_keys(&changes, definition, names)?;
                 Some(Change { places: sources.places(), changes, condition })
             }
         };
@@ -611,6 +612,26 @@ fn target(tables: &[TableWithJoins], names: Names<'_>) -> Result<(DynHandle, Sou
     Ok((table.clone(), Source::table(table, alias)))
 }
 
+/// Refuses a change of key columns that foreign keys follow: it is a deletion and an insertion here, and they would
+/// follow the deletion.
+fn check_keys(changes: &[(usize, Given)], table: &TableDef, names: Names<'_>) -> Result<(), SqlError> {
+    let Some((at, _)) = changes.iter().find(|(at, _)| !table.is_updatable(column_id(*at))) else { return Ok(()) };
+    for other in names.database.table_names() {
+        let Ok(other) = names.database.open_dyn(&other) else { continue };
+        let acts = |action: OnChange| !matches!(action, OnChange::NoAction | OnChange::Restrict);
+        let references = &other.definition().references;
+        let is_followed = |reference: &&seriatim::catalog::ReferenceDef| {
+            reference.table == table.name && (acts(reference.on_delete) || acts(reference.on_update))
+        };
+        if let Some(reference) = references.iter().find(is_followed) {
+            let what = format!("an update of the key column \"{}\"", table.columns[*at].name);
+            let instead = format!("The foreign key {} of {} follows changes.", reference.name, other.definition().name);
+            return Err(SqlError::unsupported(what, &instead));
+        }
+    }
+    Ok(())
+}
+
 /// An UPDATE that is ready to run.
 #[derive(Clone, Debug)]
 pub(crate) struct Updating {
@@ -639,6 +660,7 @@ impl Updating {
         let returning = Returning::bind(update.returning.as_ref(), &source, context, parameters)?;
         let sources = Sources(vec![source.clone()]);
         let changes = changes(&update.assignments, table.definition(), &sources, context, parameters)?;
+        check_keys(&changes, table.definition(), names)?;
         let from = From::of_table(source, update.selection.as_ref(), context, parameters)?;
         Ok(Updating { table, from, changes, returning })
     }
