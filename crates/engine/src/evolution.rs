@@ -642,8 +642,8 @@ fn check_links(sets: &[Arc<TableSet>], changes: &[TableChange]) -> Result<(), Sc
             if !changes.iter().all(|change| is_prepared(change, of, &reference.table)) {
                 let (name, to) = (&reference.name, &reference.table);
                 let problem = format!(
-                    "reference `{name}` is added together with other changes of it, or of `{to}`: add it in a migration \
-                     that follows"
+                    "reference `{name}` is added together with other changes of it, or of `{to}`: add it in a \
+                     migration that follows"
                 );
                 return refused(of, problem);
             }
