@@ -219,6 +219,16 @@ impl Plan {
         matches!(self, Plan::Select(_))
     }
 
+    /// The steps in words.
+    fn explain(&self) -> Vec<String> {
+        match self {
+            Plan::Select(select) => select.explain(),
+            Plan::Insert(insert) => insert.explain(),
+            Plan::Update(update) => update.explain(),
+            Plan::Delete(delete) => delete.explain(),
+        }
+    }
+
     /// The columns of its rows; none if it gives none.
     fn columns(&self) -> Option<&Vec<Column>> {
         let returning = match self {
@@ -421,7 +431,13 @@ impl Session {
         }
         let columns = match (&plan, &command) {
             (Some(planned), _) => planned.plan.columns().cloned(),
-            (None, Some(Command::Statement(statement))) => shown(statement).map(|own| vec![Column::text_named(own)]),
+            (None, Some(Command::Statement(statement))) => {
+                let own = match &**statement {
+                    Statement::Explain { .. } => Some("QUERY PLAN".to_owned()),
+                    statement => shown(statement),
+                };
+                own.map(|own| vec![Column::text_named(own)])
+            }
             _ => None,
         };
         Ok(Prepared { command, parameters, columns, plan })
@@ -563,6 +579,16 @@ impl Session {
         }
         self.check_alive()?;
         if self.setting_statement(statement, answers)? {
+            return Ok(());
+        }
+        if let Statement::Explain { analyze, statement, format, options, .. } = statement {
+            if *analyze || format.is_some() || options.is_some() || !is_planned(statement) {
+                return Err(SqlError::unsupported("this EXPLAIN", "EXPLAIN takes a query, INSERT, UPDATE or DELETE."));
+            }
+            let planned = self.plan(statement, &mut Vec::new())?;
+            let rows = planned.plan.explain().into_iter().map(|line| vec![Datum::Text(line.into())]).collect();
+            let columns = vec![Column::text_named("QUERY PLAN".to_owned())];
+            answers.push(Answer::Rows { columns, rows, tag: "EXPLAIN".to_owned() });
             return Ok(());
         }
         if let Some(copying) = copy::bind(statement) {

@@ -336,6 +336,15 @@ impl Inserting {
         Ok(Inserting { table, columns, rows, conflict, returning })
     }
 
+    /// The steps in words.
+    pub(crate) fn explain(&self) -> Vec<String> {
+        let mut lines = vec![format!("Insert into {}", self.table.definition().name)];
+        if let Rows::Of(select) = &self.rows {
+            lines.extend(select.explain().into_iter().map(|line| format!("  {line}")));
+        }
+        lines
+    }
+
     pub(crate) fn run(&self, tx: &Tx, parameters: &[Datum<'_>]) -> Result<Written, Abort> {
         let definition = self.table.definition();
         let fail = |error: SqlError| tx.abort(error);
@@ -665,6 +674,13 @@ impl Updating {
         Ok(Updating { table, from, changes, returning })
     }
 
+    /// The steps in words.
+    pub(crate) fn explain(&self) -> Vec<String> {
+        let mut lines = vec![format!("Update of {}", self.table.definition().name)];
+        lines.extend(self.from.explain(2));
+        lines
+    }
+
     pub(crate) fn run(&self, tx: &Tx, parameters: &[Datum<'_>]) -> Result<Written, Abort> {
         let definition = self.table.definition();
         let fail = |error: SqlError| tx.abort(error);
@@ -735,6 +751,13 @@ impl Deleting {
         let returning = Returning::bind(delete.returning.as_ref(), &source, context, parameters)?;
         let from = From::of_table(source, delete.selection.as_ref(), context, parameters)?;
         Ok(Deleting { table, from, returning })
+    }
+
+    /// The steps in words.
+    pub(crate) fn explain(&self) -> Vec<String> {
+        let mut lines = vec![format!("Delete from {}", self.table.definition().name)];
+        lines.extend(self.from.explain(2));
+        lines
     }
 
     pub(crate) fn run(&self, tx: &Tx, parameters: &[Datum<'_>]) -> Result<Written, Abort> {
