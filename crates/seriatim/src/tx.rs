@@ -418,6 +418,15 @@ impl ReadTx {
         Scan::new(&self.core, &index.set, Target::Index(index.at), (&range.low, &range.high), Direction::Backward)
     }
 
+    /// Fails if the transaction was cancelled, or is older than its bound. Operations do so by themselves; a body that
+    /// computes for long between them calls this now and then.
+    ///
+    /// # Errors
+    /// It was cancelled, or is too old.
+    pub fn check_bounds(&self) -> Result<(), Abort> {
+        self.core.check_bounds()
+    }
+
     /// The number of runs of the body in this transaction; 1 in the first.
     pub fn attempt(&self) -> u32 {
         self.core.attempt()
@@ -710,6 +719,15 @@ impl Tx {
     /// The transaction has stopped.
     pub fn savepoint(&self) -> Result<Savepoint, Abort> {
         self.core.savepoint()
+    }
+
+    /// Runs several operations as one statement of SQL: foreign keys are checked when `act` has ended, and not after
+    /// each operation. If it fails, what it has done stays until the transaction is rolled back, or to a savepoint.
+    ///
+    /// # Errors
+    /// Those of `act`; a foreign key that is violated.
+    pub fn statement<R>(&self, act: impl FnOnce() -> Result<R, Abort>) -> Result<R, Abort> {
+        self.core.statement(act)
     }
 
     /// Says when deferrable foreign keys are checked from now on: when the transaction commits, or at the end of each

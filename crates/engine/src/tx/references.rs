@@ -129,12 +129,22 @@ impl TxCore {
         self.pending.checks.borrow_mut().push(check);
     }
 
-    /// Runs an operation, then what its writes have noted.
-    pub(super) fn statement<R>(&self, act: impl FnOnce() -> Result<R, Abort>) -> Result<R, Abort> {
+    /// Runs an operation, or several that are one statement, and then what their writes have noted.
+    ///
+    /// # Errors
+    /// Those of `act`; a foreign key that is violated.
+    pub fn statement<R>(&self, act: impl FnOnce() -> Result<R, Abort>) -> Result<R, Abort> {
         if self.pending.is_open.replace(true) {
             return act();
         }
         self.is_untidy.set(true);
+        let _call = match self.call() {
+            Ok(call) => call,
+            Err(abort) => {
+                self.pending.is_open.set(false);
+                return Err(abort);
+            }
+        };
         let result = act();
         // The operations are not those of the body. Nor are they undone: see `Division::new`.
         let watching = self.watching.replace(false);
@@ -327,7 +337,8 @@ impl TxCore {
             }
             Found::Index(at, _) => {
                 self.index(child, *at)?;
-                let scan = RawScan::of_values(self, child, *at, &end.index_values(child, values)).map_err(unfit)?;
+                let scan = RawScan::of_values(self, child, *at, &end.index_values(child, values), Direction::Forward)
+                    .map_err(unfit)?;
                 scan.with_columns(ColumnSet::EMPTY).try_for_each(see)
             }
             Found::Scan => {
