@@ -17,8 +17,8 @@ use std::time::Duration;
 use seriatim_base::Epoch;
 use seriatim_base::clock::Instant;
 use seriatim_base::thread;
-use seriatim_catalog::TableDef;
 use seriatim_catalog::evolution::Evolution;
+use seriatim_catalog::{Checks, TableDef};
 use seriatim_txn::{Mode, Table};
 
 use crate::durability::{self, CatalogueRows, Failed, Persistence, Rows, WalkedRow, Walker};
@@ -183,7 +183,11 @@ impl<'e> Migration<'e> {
             });
         }
         let definition = Arc::new(evolution.after().clone());
-        let after = Shape { definition, indexes: Arc::new(indexes), ..before.clone() };
+        let checks = Arc::new(Checks::of(&definition));
+        if evolution.adds_checks() {
+            follower.push(Follower::new(Build::Checks(Arc::clone(&checks), Arc::clone(&definition))));
+        }
+        let after = Shape { definition, indexes: Arc::new(indexes), checks, ..before.clone() };
         Ok(Step::Reshape { set, before, after, follower, is_new_identity })
     }
 
@@ -203,7 +207,7 @@ impl<'e> Migration<'e> {
             let copies = || {
                 followed().flat_map(|(_, _, follower)| follower).filter_map(|follower| match &follower.build {
                     Build::Copy { set, .. } => Some(set),
-                    Build::Index(_) => None,
+                    Build::Index(_) | Build::Checks(..) => None,
                 })
             };
             if copies().next().is_some() {
@@ -337,6 +341,7 @@ impl<'e> Migration<'e> {
                         self.left.extend(match &follower.build {
                             Build::Copy { set, .. } => Some(Left::Table(set.apart(inner))),
                             Build::Index(index) => Some(Left::Index(Arc::clone(index))),
+                            Build::Checks(..) => None,
                         });
                     }
                     inner.tables_mut().replaced.push(Arc::new(TableSet::of(inner, after, set.position)));

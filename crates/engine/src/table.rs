@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use seriatim_base::{LayoutId, TableId};
 use seriatim_catalog::wire::RowWire;
-use seriatim_catalog::{ColumnSet, ColumnUse, IndexDef, KeyClass, Layout, Organization, TableDef};
+use seriatim_catalog::{Checks, ColumnSet, ColumnUse, IndexDef, KeyClass, Layout, Organization, TableDef};
 use seriatim_txn::{Core, Reason, Table, Wire};
 
 use crate::cluster::Cluster;
@@ -23,7 +23,7 @@ use crate::index;
 pub struct TableSet {
     /// The number of its database: handles of another database are refused.
     pub(crate) database: u64,
-    /// The columns that its indexes have; all while something is built from its rows.
+    /// The columns that its indexes and conditions have; all while something is built from its rows.
     indexed: AtomicU64,
     /// Its rows; if the table is clustered, its runs.
     pub primary: Current<Table>,
@@ -38,6 +38,8 @@ pub struct TableSet {
     /// Its indexes, in order of declaration.
     pub indexes: Current<Vec<Arc<Secondary>>>,
     pub(crate) followers: Current<Vec<Arc<Follower>>>,
+    /// Its conditions.
+    pub(crate) checks: Current<Checks>,
     /// Most bytes of a long text, so that a row with its key fits a log entry.
     text_bytes_max: AtomicUsize,
     /// Its place among the tables: see `TableEntry::position` of the catalogue.
@@ -52,10 +54,10 @@ pub struct TableSet {
 mod flag {
     /// Rows lie in runs.
     pub(super) const CLUSTERED: u32 = 1;
-    /// A write changes an index, or something that is being built.
+    /// A write changes an index or something that is being built, or must meet a condition.
     pub(super) const INDEXED: u32 = 2;
-    /// A write can fail after the row was written.
-    pub(super) const UNIQUE: u32 = 4;
+    /// A write can fail because of what the row has: of a unique index, or a condition.
+    pub(super) const REFUSING: u32 = 4;
     /// Something is being built from the rows.
     pub(super) const FOLLOWED: u32 = 8;
     /// No operation is admitted now: the table is being replaced.
@@ -108,6 +110,7 @@ pub(crate) struct Shape {
     pub(crate) indexes: Arc<Vec<Arc<Secondary>>>,
     /// What is built from its rows while transactions run, and follows each write.
     pub(crate) followers: Arc<Vec<Arc<Follower>>>,
+    pub(crate) checks: Arc<Checks>,
 }
 
 /// A secondary index.
@@ -220,6 +223,7 @@ impl Shape {
         }
         let layout = Layout::of(&definition);
         let cluster = Cluster::new(&definition, &primary.codec, primary.class, layout.row_bytes);
+        let checks = Arc::new(Checks::of(&definition));
         Ok(Shape {
             definition: Arc::new(definition),
             primary: Arc::new(primary),
@@ -227,23 +231,28 @@ impl Shape {
             cluster: Arc::new(cluster),
             indexes: Arc::new(indexes.into_iter().map(Arc::new).collect()),
             followers: Arc::default(),
+            checks,
         })
     }
 
     /// The columns of which a change concerns more than the row.
     fn indexed(&self) -> ColumnSet {
         match self.followers.is_empty() {
-            true => self.indexes.iter().fold(ColumnSet::EMPTY, |all, index| all.union(index.columns)),
+            true => self.indexes.iter().fold(self.checks.columns(), |all, index| all.union(index.columns)),
             false => ColumnSet::ALL,
         }
+    }
+
+    fn has_unique_index(&self) -> bool {
+        self.indexes.iter().any(|index| index.unique)
     }
 
     fn flags(&self) -> u32 {
         let is_followed = !self.followers.is_empty();
         let bit = |is: bool, flag: u32| if is { flag } else { 0 };
         bit(self.cluster.is_on(), flag::CLUSTERED)
-            | bit(is_followed || !self.indexes.is_empty(), flag::INDEXED)
-            | bit(self.indexes.iter().any(|index| index.unique), flag::UNIQUE)
+            | bit(is_followed || !self.indexes.is_empty() || !self.checks.is_empty(), flag::INDEXED)
+            | bit(self.has_unique_index() || !self.checks.is_empty(), flag::REFUSING)
             | bit(is_followed, flag::FOLLOWED)
             | bit(self.definition.extension > 0, flag::EXTENDED)
     }
@@ -275,6 +284,7 @@ impl TableSet {
             cluster: Current::new(&shape.cluster),
             indexes: Current::new(&shape.indexes),
             followers: Current::new(&shape.followers),
+            checks: Current::new(&shape.checks),
             text_bytes_max: AtomicUsize::new(text_bytes_max(&shape.definition)),
             position,
             shapes: Mutex::new(vec![shape]),
@@ -326,6 +336,7 @@ impl TableSet {
         self.cluster.set(&shape.cluster);
         self.indexes.set(&shape.indexes);
         self.followers.set(&shape.followers);
+        self.checks.set(&shape.checks);
         self.text_bytes_max.store(text_bytes_max(&shape.definition), Ordering::Relaxed);
         self.indexed.store(shape.indexed().bits(), Ordering::Relaxed);
         self.flags.store(shape.flags(), Ordering::Release);
@@ -378,7 +389,8 @@ impl TableSet {
         }
     }
 
-    /// Whether an update with this use of columns changes no index, and [`TableSet::is_plain`].
+    /// Whether an update with this use of columns changes no index and meets all conditions as before, and
+    /// [`TableSet::is_plain`].
     #[inline(always)]
     pub(crate) fn is_plain_for(&self, columns: ColumnUse) -> bool {
         // In this order: an operation that finds the table open again also finds its new indexes.
@@ -391,7 +403,7 @@ impl TableSet {
         self.has(flag::CLUSTERED)
     }
 
-    /// Whether rows lie in runs, and a write changes no index.
+    /// Whether rows lie in runs, and a write changes no index and need not meet a condition.
     #[inline(always)]
     pub(crate) fn has_runs_alone(&self) -> bool {
         self.flags.load(Ordering::Acquire) & (flag::CLUSTERED | flag::INDEXED) == flag::CLUSTERED
@@ -407,7 +419,7 @@ impl TableSet {
         }
     }
 
-    /// Whether a write changes more than the row.
+    /// Whether a write changes more than the row, or must meet a condition.
     #[inline(always)]
     pub(crate) fn is_indexed(&self) -> bool {
         self.has(flag::INDEXED)
@@ -419,10 +431,16 @@ impl TableSet {
         self.has(flag::FOLLOWED)
     }
 
-    /// Whether a write can fail after the row was written.
+    /// Whether a write can fail because of what the row has.
     #[inline(always)]
+    pub(crate) fn is_refusing(&self) -> bool {
+        self.has(flag::REFUSING)
+    }
+
+    /// Whether a write can fail after the row was written.
+    #[inline]
     pub(crate) fn has_unique_index(&self) -> bool {
-        self.has(flag::UNIQUE)
+        self.is_refusing() && self.indexes.iter().any(|index| index.is_unique())
     }
 
     /// Most bytes of a long text, so that a row with its key fits a log entry.
@@ -432,13 +450,15 @@ impl TableSet {
     }
 
     /// The columns that an update of these columns reads or changes, with those of the indexes that it must
-    /// maintain.
+    /// maintain, and of the conditions that it must meet.
     pub(crate) fn with_indexed(&self, columns: ColumnUse) -> ColumnUse {
         if self.is_followed() {
             return ColumnUse::ALL;
         }
         let followed = self.indexes.iter().filter(|index| index.columns.intersects(columns.changed()));
-        followed.fold(columns, |all, index| all.union(index.columns.into()))
+        // A condition uses what it has beside the changed columns, and the sum of an addition.
+        let checked = self.checks.columns_beside(columns.changed());
+        followed.fold(columns.union(ColumnUse::reading(checked)), |all, index| all.union(index.columns.into()))
     }
 
     /// Calls `see` with each table and index that it has, had, or is about to have.
@@ -450,6 +470,7 @@ impl TableSet {
                 match &follower.build {
                     Build::Copy { set, .. } => set.physical().for_each(&mut see),
                     Build::Index(index) => see(&index.table),
+                    Build::Checks(..) => {}
                 }
             }
         }

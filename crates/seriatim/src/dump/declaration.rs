@@ -7,7 +7,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::SchemaError;
 use crate::catalog::{
-    ColumnDef, ColumnType, IndexDef, KeyPart, Organization, PartName, Partitioning, TableBuilder, TableDef, asc, desc,
+    CheckDef, ColumnDef, ColumnType, IndexDef, KeyPart, Organization, PartName, Partitioning, TableBuilder, TableDef,
+    asc, desc,
 };
 
 /// A table, as a dump has it: columns are named, not numbered. What is not there is as in a table that is not declared
@@ -23,6 +24,8 @@ pub(super) struct Declaration<'d> {
     organization: Organization,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     indexes: Vec<Index>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    checks: Vec<CheckDef>,
     #[serde(default, skip_serializing_if = "is_zero")]
     capacity: u64,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -103,7 +106,8 @@ fn names(parts: Vec<Part>) -> Vec<PartName> {
 impl<'d> From<&'d TableDef> for Declaration<'d> {
     fn from(table: &'d TableDef) -> Declaration<'d> {
         // All fields: a dump must not leave out what a declaration says.
-        let TableDef { name, columns, key, organization, indexes, capacity, cluster, partitioning, extension } = table;
+        let TableDef { name, columns, key, organization, indexes, checks, capacity, cluster, partitioning, extension } =
+            table;
         let column = |column: &'d ColumnDef| {
             let ColumnDef { name, ty, nullable, immutable, default, former } = column;
             let (default, former) = (default.as_deref().map(Cow::Borrowed), former.as_deref().map(Cow::Borrowed));
@@ -125,6 +129,7 @@ impl<'d> From<&'d TableDef> for Declaration<'d> {
             key: parts(table, key),
             organization: *organization,
             indexes: indexes.iter().map(index).collect(),
+            checks: checks.clone(),
             capacity: *capacity as u64,
             cluster: key[..*cluster].iter().map(|part| column_of(table, part).to_owned()).collect(),
             partition: match partitioning {
@@ -164,6 +169,9 @@ impl TryFrom<Declaration<'_>> for TableDef {
             if nulls_not_distinct {
                 table = table.nulls_not_distinct();
             }
+        }
+        for CheckDef { name, expression } in declaration.checks {
+            table = table.check(name, expression);
         }
         if let Some(partition) = declaration.partition {
             table = table.partition(partition);
@@ -236,18 +244,19 @@ pub fn describe(table: &TableDef) -> String {
     }
     let [part] = &table.key[..] else {
         let _ = writeln!(text, "  key ({})", table.list_parts(&table.key));
-        return text + &indexes(table);
+        return text + &constraints(table);
     };
     if part.descending {
         let _ = writeln!(text, "  key ({})", table.list_parts(&table.key));
     }
-    text + &indexes(table)
+    text + &constraints(table)
 }
 
 /// The widest type beside which others are aligned.
 const TYPE_WIDTH: usize = 24;
 
-fn indexes(table: &TableDef) -> String {
+/// Its indexes and conditions.
+fn constraints(table: &TableDef) -> String {
     let mut text = String::new();
     for index in &table.indexes {
         let _ = write!(text, "  index {} ({})", index.name, table.list_parts(&index.parts));
@@ -259,6 +268,9 @@ fn indexes(table: &TableDef) -> String {
             let _ = if is_so { write!(text, ", {what}") } else { Ok(()) };
         }
         text.push('\n');
+    }
+    for check in &table.checks {
+        let _ = writeln!(text, "  check {} ({})", check.name, check.expression);
     }
     text
 }

@@ -297,7 +297,10 @@ impl<'d> Loader<'d> {
             match committed {
                 Ok(_) => break,
                 Err(
-                    error @ (TransactError::Duplicate { .. } | TransactError::User(_) | TransactError::TooLarge { .. }),
+                    error @ (TransactError::Duplicate { .. }
+                    | TransactError::Check { .. }
+                    | TransactError::User(_)
+                    | TransactError::TooLarge { .. }),
                 ) => {
                     wrong = Err((batch[at].line, LoadProblem::Row(error)));
                     wanted = at;
