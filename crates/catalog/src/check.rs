@@ -77,8 +77,8 @@ fn is_qualified(of: &Expression) -> bool {
 }
 
 impl TableDef {
-    /// The same table with these conditions more; those without a name get one as in PostgreSQL: of the table, the
-    /// column if there is only one, and `check`. Whether they make sense is for [`TableDef::validate`] to say.
+    /// The same table with these conditions more. Those without a name get one as in PostgreSQL: of the table, the
+    /// column if there is only one, and `check`. [`TableDef::validate`] says whether they make sense.
     #[must_use]
     pub fn with_checks<'c>(
         mut self,

@@ -927,8 +927,7 @@ impl Inner {
         self.recording.as_ref()
     }
 
-    /// The name of the table with this id, or with an index of this id, and that of its primary key or of the index as
-    /// a constraint.
+    /// The name of the table that has this id, or an index with it, and the name of that key as a constraint.
     pub(crate) fn constraint(&self, id: TableId) -> Option<(String, String)> {
         self.tables()?.sets.iter().find_map(|set| {
             let at = set.physical().position(|table| table.id == id)?;

@@ -449,8 +449,8 @@ impl TableSet {
         self.text_bytes_max.load(Ordering::Relaxed)
     }
 
-    /// The columns that an update of these columns reads or changes, with those of the indexes that it must
-    /// maintain, and of the conditions that it must meet.
+    /// The columns that an update of these columns reads or changes. Those of the indexes that it must maintain are
+    /// among them, and those of the conditions that it must meet.
     pub(crate) fn with_indexed(&self, columns: ColumnUse) -> ColumnUse {
         if self.is_followed() {
             return ColumnUse::ALL;

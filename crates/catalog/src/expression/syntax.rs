@@ -61,8 +61,8 @@ impl Level {
 }
 
 /// Words that name no column unless they are in quotes: those that PostgreSQL reserves, and `between`.
-const RESERVED: &str = " all analyse analyze and any array as asc asymmetric authorization between binary both case cast \
-                        check collate collation column concurrently constraint create cross current_catalog \
+const RESERVED: &str = " all analyse analyze and any array as asc asymmetric authorization between binary both case \
+                        cast check collate collation column concurrently constraint create cross current_catalog \
                         current_date current_role current_schema current_time current_timestamp current_user default \
                         deferrable desc distinct do else end except false fetch for foreign freeze from full grant \
                         group having ilike in initially inner intersect into is isnull join lateral leading like \

@@ -179,8 +179,8 @@ impl TxCore {
         Ok(rows.map(|rows| (rows, position)))
     }
 
-    /// Checks a changed row, and updates its index entries. If that fails for a reason that the body may ignore, nothing
-    /// of the update remains.
+    /// Checks a changed row, and updates its index entries. If that fails for a reason that the body may ignore,
+    /// nothing of the update remains.
     #[inline(never)]
     fn follow(
         &self,

@@ -8,8 +8,9 @@
 //! A column *commutes* in an update if every assignment adds to it or subtracts from it, and nothing in the body uses
 //! it. The amounts must not depend on mutable columns of the row, directly or through variables of the body. Nor must
 //! the conditions and loop exits around them. The column is an integer or a decimal and not nullable: addition of
-//! floats is not associative, and adding to NULL has no effect. No condition of the table uses it. Nothing may be subtracted from an unsigned column. Its
-//! sum may be near zero, and an abort when it falls below is a read of the sum.
+//! floats is not associative, and adding to NULL has no effect. Nothing may be subtracted from an unsigned column. Its
+//! sum may be near zero, and an abort when it falls below is a read of the sum. So is a condition of the table that
+//! uses the column.
 
 use std::collections::BTreeSet;
 

@@ -3,7 +3,7 @@
 use seriatim::catalog::evolution::Change;
 use seriatim::catalog::{ColumnDef, ColumnType, TableDef, Value};
 use seriatim::dump::{self, Format};
-use seriatim::{Abort, Database, Handle, SchemaError, Session, Table, Text, TransactError, Tx, thread};
+use seriatim::{Abort, Database, Handle, RetryPolicy, SchemaError, Session, Table, Text, TransactError, Tx, thread};
 
 use crate::common::{Setting, each, text};
 
@@ -128,8 +128,8 @@ fn every_write_meets_the_conditions_and_leaves_nothing_if_it_does_not() {
                 (new, Box::new(|tx, purses| tx.upsert(purses, &purse(9, 4, -5), |_| ()).map(drop))),
                 (refused, Box::new(|tx, _| tx.update_dyn(&dynamic, &[Value::from(2u32)], &[("x", Value::from(4i64))]))),
                 (
-                    "a row of purse violates check constraint covered: id 2, x 9223372036854775807, y 1; the condition has \
-                 no value: bigint out of range",
+                    "a row of purse violates check constraint covered: id 2, x 9223372036854775807, y 1; the condition \
+                     has no value: bigint out of range",
                     Box::new(|tx, purses| {
                         tx.update(purses, &2, |row| {
                             row.set_x(i64::MAX);
@@ -205,7 +205,9 @@ fn two_transactions_do_not_break_a_condition_together_that_neither_breaks() {
         if !runs_closures(setting) {
             return;
         }
-        let db = setting.open();
+        // A lock is not waited for until its owner, on this thread, goes on.
+        let policy = RetryPolicy { attempts_max: 4, ..RetryPolicy::default() };
+        let db = setting.builder().retry(policy).open().expect("a valid setting");
         let purses = db.create::<Purse>().expect("valid");
         let (mut session, mut other) = (db.session(), db.session());
         let mut sums = Vec::new();
@@ -471,8 +473,8 @@ fn dumps_have_conditions_and_loads_meet_them() {
     let error = empty.load(bad.as_bytes()).expect_err("the row violates a condition").to_string();
     assert!(error.contains("line 3: a row of purse violates check constraint covered: id 1, x 4, y -5"), "{error}");
     let sql = dump::to_sql(&[&definition]).expect("there are no odd names");
-    let wanted = "    CONSTRAINT \"covered\" CHECK (x + y >= 0),\n    CONSTRAINT \"purse_check\" CHECK (length(owner) > 1 \
-                  OR note IS NULL),\n    PRIMARY KEY";
+    let wanted = "    CONSTRAINT \"covered\" CHECK (x + y >= 0),\n    CONSTRAINT \"purse_check\" CHECK \
+                  (length(owner) > 1 OR note IS NULL),\n    PRIMARY KEY";
     assert!(sql.contains(wanted), "{sql}");
     let shown = dump::describe(&definition);
     assert!(shown.contains("  check covered (x + y >= 0)\n"), "{shown}");
