@@ -646,7 +646,9 @@ fn write<C: Cells>(
     };
     done.or_else(|abort| match tx.explain(&abort) {
         // A duplicate by primary key, or in the index.
-        TransactError::Duplicate { table, constraint, .. } if constraint == TableDef::key_constraint(&table) => {
+        TransactError::Duplicate { table, constraint, .. }
+            if constraint == seriatim::catalog::TableDef::key_constraint(&table) =>
+        {
             Ok(Observed::Done(false))
         }
         TransactError::Duplicate { .. } => Ok(Observed::Duplicate(saw)),
