@@ -692,6 +692,15 @@ impl TxCore {
         Ok(rows)
     }
 
+    /// Notices a cancellation or an age that is exceeded between operations.
+    ///
+    /// # Errors
+    /// It was cancelled, or is too old.
+    pub fn check_bounds(&self) -> Result<(), Abort> {
+        let _call = self.call()?;
+        self.check()
+    }
+
     /// How often the body was run in this transaction; 1 the first time.
     pub fn attempt(&self) -> u32 {
         self.attempt.get()

@@ -335,6 +335,7 @@ fn definition(table: &Declaration) -> TokenStream {
                 immutable: #immutable,
                 default: #default,
                 former: ::core::option::Option::None,
+                declared: ::core::option::Option::None,
             }
         }
     });

@@ -409,6 +409,15 @@ impl ReadTx {
         Scan::new(&self.core, &index.set, Target::Index(index.at), (&range.low, &range.high), Direction::Backward)
     }
 
+    /// Fails if the transaction was cancelled, or is older than its bound. Operations do so by themselves; a body that
+    /// computes for long between them calls this now and then.
+    ///
+    /// # Errors
+    /// It was cancelled, or is too old.
+    pub fn check_bounds(&self) -> Result<(), Abort> {
+        self.core.check_bounds()
+    }
+
     /// The number of runs of the body in this transaction; 1 in the first.
     pub fn attempt(&self) -> u32 {
         self.core.attempt()

@@ -272,6 +272,13 @@ impl Binder<'_> {
                         let first = nodes.first().cloned().unwrap_or(Node::Constant(Datum::Null));
                         let equal = compare(Binary::Equal, nodes, expression)?;
                         let branch = (equal, Node::Constant(Datum::Null));
+                        // What PostgreSQL compares without a cast keeps its type.
+                        let own = arguments[0];
+                        let own = self.bind(own)?;
+                        let (first, ty) = match own.ty {
+                            Some(from) if types::are_compared_uncast(from, ty) => (own.node, from),
+                            _ => (first, ty),
+                        };
                         typed(Node::Case([branch].into(), first.into()), ty)
                     }
                     _ => self.call(function, false, &arguments, expression)?,

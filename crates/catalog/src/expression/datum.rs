@@ -42,6 +42,14 @@ impl<'v> Datum<'v> {
         i128::try_from(number).map_or(Datum::Wide(number), Datum::Integer)
     }
 
+    /// The value of this type that a text is, as PostgreSQL reads it.
+    ///
+    /// # Errors
+    /// It is none.
+    pub fn of_text(text: &str, ty: ColumnType) -> Result<Datum<'static>, super::EvaluationError> {
+        cast::parse(text, types::of_column(ty))
+    }
+
     /// Whether it is NULL.
     pub fn is_null(&self) -> bool {
         matches!(self, Datum::Null)

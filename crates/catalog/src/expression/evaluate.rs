@@ -133,6 +133,31 @@ impl Node {
     /// What it is if its operands are constants: its value, unless that is an error, which is one only where the value
     /// is needed.
     pub(super) fn folded(self) -> Node {
+        let is_null = |part: &Node| matches!(part, Node::Constant(Datum::Null));
+        match &self {
+            // A condition that is known decides.
+            Node::Case(branches, otherwise) => match branches.first() {
+                None => return (**otherwise).clone(),
+                Some((Node::Constant(known), then)) => {
+                    if matches!(known, Datum::Bool(true)) {
+                        return then.clone();
+                    }
+                    return Node::Case(branches[1..].into(), otherwise.clone()).folded();
+                }
+                Some(_) => {}
+            },
+            // A function of NULL has no value, whatever its other arguments are.
+            Node::Call(_, _, parts) | Node::Like(parts) if parts.iter().any(is_null) => {
+                return Node::Constant(Datum::Null);
+            }
+            Node::In(of, _) if is_null(of) => return Node::Constant(Datum::Null),
+            Node::Compare(operator, operands)
+                if *operator != Binary::Distinct && (is_null(&operands.0) || is_null(&operands.1)) =>
+            {
+                return Node::Constant(Datum::Null);
+            }
+            _ => {}
+        }
         let is_constant = match &self {
             Node::Constant(_) | Node::Column(_) | Node::Parameter(_) => false,
             Node::Cast(of, ..) | Node::Not(of) | Node::IsNull(of) | Node::Is(of, _) => of.is_constant(),

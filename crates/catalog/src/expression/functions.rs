@@ -166,6 +166,15 @@ functions! {
     "round"(F64) -> F64, |[Float(a)], _| Ok(Float(a.round_ties_even()));
     "round"(Numeric) -> Numeric, |[Decimal(a)], _| numeric::round(*a, 0, false).map(Decimal);
     "round"(Numeric, I32) -> Numeric, |[Decimal(a), Integer(b)], _| numeric::round(*a, narrow(*b), false).map(Decimal);
+    // A number of at most so many digits, of which so many are after the point: what a cast to such a type does.
+    "numeric"(Numeric, I32, I32) -> Numeric, |[Decimal(a), Integer(digits), Integer(scale)], _| {
+        let rounded = numeric::round(*a, narrow(*scale), false)?;
+        let limit = u32::try_from(*digits).ok().and_then(|digits| 10_u128.checked_pow(digits));
+        match limit.is_none_or(|limit| rounded.coefficient().unsigned_abs() < limit) {
+            true => Ok(Decimal(rounded)),
+            false => Err(EvaluationError::new(EvaluationErrorKind::NumberOutOfRange, "numeric field overflow")),
+        }
+    };
     "trunc"(F64) -> F64, |[Float(a)], _| Ok(Float(a.trunc()));
     "trunc"(Numeric) -> Numeric, |[Decimal(a)], _| numeric::round(*a, 0, true).map(Decimal);
     "trunc"(Numeric, I32) -> Numeric, |[Decimal(a), Integer(b)], _| numeric::round(*a, narrow(*b), true).map(Decimal);

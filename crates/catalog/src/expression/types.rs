@@ -99,6 +99,13 @@ pub(super) fn is_integer(ty: ColumnType) -> bool {
     integer(ty).is_some()
 }
 
+/// Whether there is an operator that compares values of these types as they are.
+pub(super) fn are_compared_uncast(a: ColumnType, b: ColumnType) -> bool {
+    let is_float = |ty| matches!(ty, ColumnType::F32 | ColumnType::F64);
+    let is_time = |ty| matches!(ty, ColumnType::Date | ColumnType::DateTime | ColumnType::Timestamp);
+    is_integer(a) && is_integer(b) || is_float(a) && is_float(b) || is_time(a) && is_time(b)
+}
+
 pub(super) fn is_number(ty: ColumnType) -> bool {
     is_integer(ty) || matches!(ty, ColumnType::Numeric | ColumnType::F32 | ColumnType::F64)
 }

@@ -59,6 +59,9 @@ struct Column<'d> {
     /// The name that it had before it was renamed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     former: Option<Cow<'d, str>>,
+    /// The type by which SQL declared it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    declared: Option<Cow<'d, str>>,
 }
 
 /// A column of a key.
@@ -109,9 +112,16 @@ impl<'d> From<&'d TableDef> for Declaration<'d> {
         let TableDef { name, columns, key, organization, indexes, checks, capacity, cluster, partitioning, extension } =
             table;
         let column = |column: &'d ColumnDef| {
-            let ColumnDef { name, ty, nullable, immutable, default, former } = column;
-            let (default, former) = (default.as_deref().map(Cow::Borrowed), former.as_deref().map(Cow::Borrowed));
-            Column { name: Cow::Borrowed(name), ty: *ty, nullable: *nullable, immutable: *immutable, default, former }
+            let ColumnDef { name, ty, nullable, immutable, default, former, declared } = column;
+            Column {
+                name: Cow::Borrowed(name),
+                ty: *ty,
+                nullable: *nullable,
+                immutable: *immutable,
+                default: default.as_deref().map(Cow::Borrowed),
+                former: former.as_deref().map(Cow::Borrowed),
+                declared: declared.as_deref().map(Cow::Borrowed),
+            }
         };
         let index = |index: &IndexDef| {
             let IndexDef { name, parts: key, unique, nulls_not_distinct, organization } = index;
@@ -150,9 +160,9 @@ impl TryFrom<Declaration<'_>> for TableDef {
     fn try_from(declaration: Declaration<'_>) -> Result<TableDef, SchemaError> {
         let column = |column: Column<'_>| {
             let owned = |text: Option<Cow<'_, str>>| text.map(|text| Cow::Owned(text.into_owned()));
-            let Column { name, ty, nullable, immutable, default, former } = column;
-            let (name, default, former) = (Cow::Owned(name.into_owned()), owned(default), owned(former));
-            ColumnDef { name, ty, nullable, immutable, default, former }
+            let Column { name, ty, nullable, immutable, default, former, declared } = column;
+            let (name, declared) = (Cow::Owned(name.into_owned()), owned(declared));
+            ColumnDef { name, ty, nullable, immutable, default: owned(default), former: owned(former), declared }
         };
         let table = TableDef::builder(declaration.table.into_owned());
         let columns = declaration.columns.into_iter().map(column);
@@ -236,6 +246,7 @@ pub fn describe(table: &TableDef) -> String {
             notes.extend(is_so.then(|| what.to_owned()));
         }
         notes.extend(column.default.as_ref().map(|value| format!("default {value:?}")));
+        notes.extend(column.declared.as_ref().map(|ty| format!("declared {ty}")));
         notes.extend(column.former.as_ref().map(|name| format!("formerly {name}")));
         let (ty, notes) = (column.ty.to_string(), notes.join(", "));
         let line = format!("  {:<names$}  {ty:<types$}  {notes}", column.name);
