@@ -87,6 +87,33 @@ fn foreign_keys_are_rows_that_agree_with_other_tables() {
 }
 
 #[test]
+fn conditions_are_rows_of_their_own() {
+    let mut entry = entry(4, "item", 7);
+    let conditions = [(Some("small".into()), "tag<9".into()), (None, "id > 0".into())];
+    entry.definition = entry.definition.with_checks(conditions);
+    let rows = rows(&entry);
+    let shown: Vec<&str> = rows.iter().filter(|row| row.key.1 == 4).map(|row| &*row.body).collect();
+    let wanted = [r#"{"name":"small","expression":"tag < 9"}"#, r#"{"name":"item_id_check","expression":"id > 0"}"#];
+    assert_eq!(shown, wanted);
+    let catalogue = Catalogue::of_rows(rows.clone()).expect("they make a table");
+    assert_eq!(catalogue.tables, [entry]);
+    let refused = |change: &dyn Fn(&mut Row)| {
+        let changed = rows.iter().cloned().map(|mut row| {
+            if row.key == (4, 4, 0) {
+                change(&mut row);
+            }
+            row
+        });
+        Catalogue::of_rows(changed.collect::<Vec<_>>()).expect_err("they make no sense")
+    };
+    assert_eq!(refused(&|row| row.key.2 = 2), "table 4 lacks one of its conditions");
+    let problem = refused(&|row| row.body = row.body.replace("tag < 9", "tag <"));
+    assert!(problem.contains("condition `small`: in `tag <`: write a value"), "{problem}");
+    let problem = refused(&|row| row.body = row.body.replace("}", ",\"more\":1}"));
+    assert!(problem.contains("row 0 of kind 4 of table 4: unknown field `more`"), "{problem}");
+}
+
+#[test]
 fn rows_that_do_not_make_tables_are_refused() {
     let sound = rows(&entry(4, "item", 0));
     let refused = |change: &dyn Fn(&mut Vec<Row>)| {
