@@ -450,6 +450,15 @@ impl fmt::Display for Conflict {
     }
 }
 
+/// A row that does not meet a condition.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct ViolatingRow {
+    /// As its columns read: all of a new row, of others those of its key and of the condition.
+    pub values: String,
+    /// Why the condition has no value, if it has none.
+    pub error: Option<EvaluationError>,
+}
+
 /// Why a transaction did not commit.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
@@ -472,10 +481,8 @@ pub enum TransactError {
         table: String,
         /// The condition.
         constraint: String,
-        /// The row as its columns read: all of a new one, of others those of its key and of the condition.
-        row: String,
-        /// Why the condition has no value, if it has none.
-        error: Option<EvaluationError>,
+        /// The row.
+        row: Box<ViolatingRow>,
     },
     /// A row that had to exist did not (`ReadTx::require`). The transaction's reads were consistent at that moment.
     MissingRow {
@@ -702,9 +709,7 @@ impl TransactError {
         let (table, key) = (String::new(), String::new());
         match kind {
             AbortKind::Duplicate => TransactError::Duplicate { table, constraint: String::new(), key },
-            AbortKind::Check => {
-                TransactError::Check { table, constraint: String::new(), row: String::new(), error: None }
-            }
+            AbortKind::Check => TransactError::Check { table, constraint: String::new(), row: Box::default() },
             AbortKind::Missing => TransactError::MissingRow { table, key },
             AbortKind::ForeignKey => TransactError::ForeignKey {
                 constraint: Box::default(),
@@ -755,9 +760,9 @@ impl fmt::Display for TransactError {
                 write!(f, "duplicate key {key} in {table}")?;
                 if *constraint == TableDef::key_constraint(table) { Ok(()) } else { write!(f, ".{constraint}") }
             }
-            TransactError::Check { table, constraint, row, error } => {
-                write!(f, "a row of {table} violates check constraint {constraint}: {row}")?;
-                error.as_ref().map_or(Ok(()), |error| write!(f, "; the condition has no value: {error}"))
+            TransactError::Check { table, constraint, row } => {
+                write!(f, "a row of {table} violates check constraint {constraint}: {}", row.values)?;
+                row.error.as_ref().map_or(Ok(()), |error| write!(f, "; the condition has no value: {error}"))
             }
             TransactError::MissingRow { table, key } => write!(f, "there is no row with key {key} in {table}"),
             TransactError::ForeignKey { constraint, table, referenced, key, is_missing: true } => {

@@ -262,11 +262,13 @@ impl From<TransactError> for SqlError {
                 let error = SqlError::new(SqlState::UNIQUE_VIOLATION, message).detail(detail);
                 return error.table(table).constraint(constraint);
             }
-            // The condition has no value: PostgreSQL says only why.
-            TransactError::Check { error: Some(error), .. } => return error.clone().into(),
-            TransactError::Check { table, constraint, row, error: None } => {
+            TransactError::Check { table, constraint, row } => {
+                // If the condition has no value, PostgreSQL says only why.
+                if let Some(error) = &row.error {
+                    return error.clone().into();
+                }
                 let message = format!("new row for relation \"{table}\" violates check constraint \"{constraint}\"");
-                let detail = format!("Failing row contains ({row}).");
+                let detail = format!("Failing row contains ({}).", row.values);
                 let error = SqlError::new(SqlState::CHECK_VIOLATION, message).detail(detail);
                 return error.table(table).constraint(constraint);
             }

@@ -13,7 +13,7 @@ use seriatim_txn::{
     Worker as _,
 };
 
-use crate::error::{Abort, AbortKind, TransactError};
+use crate::error::{Abort, AbortKind, TransactError, ViolatingRow};
 use crate::operations::{Operations as _, Path, count, enter, operate};
 use crate::procedure::watch;
 use crate::runtime::DynRow;
@@ -442,10 +442,11 @@ impl TxCore {
 
     /// An abort that names the condition which a row does not meet.
     #[cold]
-    fn broken(&self, set: &TableSet, BrokenCheck { constraint, row, error }: BrokenCheck) -> Abort {
+    fn broken(&self, set: &TableSet, BrokenCheck { constraint, row: values, error }: BrokenCheck) -> Abort {
         self.about(|| {
             let table = set.definition.name.to_string();
-            Abort::explained(AbortKind::Check, TransactError::Check { table, constraint, row, error })
+            let row = Box::new(ViolatingRow { values, error });
+            Abort::explained(AbortKind::Check, TransactError::Check { table, constraint, row })
         })
     }
 

@@ -46,7 +46,7 @@ fn runs_closures(setting: &Setting) -> bool {
 /// The condition that a call violated, and the row.
 fn violated<R: std::fmt::Debug>(result: Result<R, Abort>) -> (String, String) {
     match TransactError::from(result.expect_err("it violates a condition")) {
-        TransactError::Check { constraint, row, .. } => (constraint, row),
+        TransactError::Check { constraint, row, .. } => (constraint, row.values),
         other => panic!("{other}"),
     }
 }
@@ -154,7 +154,7 @@ fn every_write_meets_the_conditions_and_leaves_nothing_if_it_does_not() {
         // NULL is not false, columns that the change leaves alone are not looked at, and deletions always pass.
         session
             .transact(|tx| {
-                tx.update(&purses, &1, |row| row.set_note(Some("x".into())).map(drop))?.expect("memory");
+                tx.update(&purses, &1, |row| row.set_note(Some("x")).map(drop))?.expect("memory");
                 tx.add(&purses, &1, PurseRow::Y, 3)?;
                 tx.delete(&purses, &4)
             })
