@@ -471,7 +471,7 @@ pub enum TransactError {
         /// The table.
         table: String,
         /// The unique index, or the table's name and `_pkey` for its primary key.
-        constraint: String,
+        constraint: Box<str>,
         /// The key as its columns read.
         key: String,
     },
@@ -480,7 +480,7 @@ pub enum TransactError {
         /// The table.
         table: String,
         /// The condition.
-        constraint: String,
+        constraint: Box<str>,
         /// The row.
         row: Box<ViolatingRow>,
     },
@@ -708,8 +708,8 @@ impl TransactError {
     pub(crate) fn of(kind: AbortKind) -> TransactError {
         let (table, key) = (String::new(), String::new());
         match kind {
-            AbortKind::Duplicate => TransactError::Duplicate { table, constraint: String::new(), key },
-            AbortKind::Check => TransactError::Check { table, constraint: String::new(), row: Box::default() },
+            AbortKind::Duplicate => TransactError::Duplicate { table, constraint: Box::default(), key },
+            AbortKind::Check => TransactError::Check { table, constraint: Box::default(), row: Box::default() },
             AbortKind::Missing => TransactError::MissingRow { table, key },
             AbortKind::ForeignKey => TransactError::ForeignKey {
                 constraint: Box::default(),
@@ -758,7 +758,7 @@ impl fmt::Display for TransactError {
             TransactError::User(error) => error.fmt(f),
             TransactError::Duplicate { table, constraint, key } => {
                 write!(f, "duplicate key {key} in {table}")?;
-                if *constraint == TableDef::key_constraint(table) { Ok(()) } else { write!(f, ".{constraint}") }
+                if **constraint == *TableDef::key_constraint(table) { Ok(()) } else { write!(f, ".{constraint}") }
             }
             TransactError::Check { table, constraint, row } => {
                 write!(f, "a row of {table} violates check constraint {constraint}: {}", row.values)?;

@@ -44,7 +44,7 @@ pub enum TableChange {
 
 /// The longest wait for a moment at which no transaction is open.
 const QUIET_WAIT_MAX: Duration =
-    Duration::from_millis(if cfg!(any(test, feature = "test-support")) { 1_000 } else { 10_000 });
+    Duration::from_millis(if cfg!(any(test, feature = "test-support")) { 3_000 } else { 10_000 });
 
 /// How long an attempt to find such a moment keeps new transactions out, and how long it then lets them in. Sessions
 /// wait for a second at most.

@@ -470,8 +470,8 @@ impl TableSet {
 
     /// Whether a write can fail after the row was written.
     #[inline]
-    pub(crate) fn has_unique_index(&self) -> bool {
-        self.is_refusing() && self.indexes.iter().any(|index| index.is_unique())
+    pub(crate) fn can_fail_late(&self) -> bool {
+        self.is_refusing() && (self.is_linked() || self.indexes.iter().any(|index| index.is_unique()))
     }
 
     /// Most bytes of a long text, so that a row with its key fits a log entry.

@@ -260,7 +260,7 @@ impl From<TransactError> for SqlError {
                 let message = format!("duplicate key value violates unique constraint \"{constraint}\"");
                 let detail = format!("Key {key} already exists.");
                 let error = SqlError::new(SqlState::UNIQUE_VIOLATION, message).detail(detail);
-                return error.table(table).constraint(constraint);
+                return error.table(table).constraint(&**constraint);
             }
             TransactError::Check { table, constraint, row } => {
                 // If the condition has no value, PostgreSQL says only why.
@@ -270,7 +270,7 @@ impl From<TransactError> for SqlError {
                 let message = format!("new row for relation \"{table}\" violates check constraint \"{constraint}\"");
                 let detail = format!("Failing row contains ({}).", row.values);
                 let error = SqlError::new(SqlState::CHECK_VIOLATION, message).detail(detail);
-                return error.table(table).constraint(constraint);
+                return error.table(table).constraint(&**constraint);
             }
             TransactError::ForeignKey { constraint, table, referenced, key, is_missing } => {
                 let (message, detail) = match is_missing {

@@ -163,7 +163,7 @@ impl TxCore {
     ) -> Result<Option<(Updating, Option<Position>)>, Abort> {
         self.writable()?;
         self.admits(set)?;
-        let position = set.has_unique_index().then(|| self.position());
+        let position = set.can_fail_late().then(|| self.position());
         let rows = if set.is_clustered() {
             self.update_clustered(set, key)?
         } else {
@@ -422,7 +422,10 @@ impl TxCore {
         self.about(|| {
             let (_, key) = self.in_words(table, key);
             let (table, constraint) = self.inner.constraint(table.id).unwrap_or_default();
-            Abort::explained(AbortKind::Duplicate, TransactError::Duplicate { table, constraint, key })
+            Abort::explained(
+                AbortKind::Duplicate,
+                TransactError::Duplicate { table, constraint: constraint.into(), key },
+            )
         })
     }
 
@@ -446,7 +449,7 @@ impl TxCore {
         self.about(|| {
             let table = set.definition.name.to_string();
             let row = Box::new(ViolatingRow { values, error });
-            Abort::explained(AbortKind::Check, TransactError::Check { table, constraint, row })
+            Abort::explained(AbortKind::Check, TransactError::Check { table, constraint: constraint.into(), row })
         })
     }
 
@@ -623,7 +626,7 @@ fn insert_row<P: Path>(
         path.worker_mut().discard(&set.primary, staged);
         return Err(abort);
     }
-    if !set.has_unique_index() {
+    if !set.can_fail_late() {
         return insert_parts(path, set, key, staged, exists);
     }
     let position = tx.position();
