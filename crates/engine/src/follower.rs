@@ -20,7 +20,22 @@ use crate::tx::TxCore;
 pub(crate) struct Follower {
     pub(crate) build: Build,
     /// Why the rows do not allow it, if so.
-    refused: OnceLock<String>,
+    refused: OnceLock<Refusal>,
+}
+
+/// Why the rows do not allow what is built.
+struct Refusal {
+    problem: String,
+    by: By,
+}
+
+/// Who writes into what is built.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum By {
+    /// The walk, which finds committed rows.
+    Walk,
+    /// The write of a transaction, which may abort.
+    Write,
 }
 
 /// What can be built.
@@ -48,15 +63,20 @@ impl Follower {
 
     /// Why the rows do not allow it, if so.
     pub(crate) fn refusal(&self) -> Option<&str> {
-        self.refused.get().map(String::as_str)
+        self.refused.get().map(|refusal| refusal.problem.as_str())
     }
 
-    fn refuse(&self, problem: String) {
-        let _ = self.refused.set(problem);
+    /// Whether it is not by a transaction that may have aborted.
+    pub(crate) fn is_refusal_certain(&self) -> bool {
+        self.refused.get().is_some_and(|refusal| refusal.by == By::Walk)
+    }
+
+    fn refuse(&self, problem: String, by: By) {
+        let _ = self.refused.set(Refusal { problem, by });
     }
 
     /// The effect of a write, computed while both rows are readable.
-    fn effect(&self, set: &TableSet, before: Option<RowPtr>, after: Option<RowPtr>) -> Option<Effect> {
+    fn effect(&self, set: &TableSet, before: Option<RowPtr>, after: Option<RowPtr>, by: By) -> Option<Effect> {
         match &self.build {
             Build::Copy { evolution, .. } => {
                 let values = |row| evolution.convert(&DynRow::new(set, row).values());
@@ -65,7 +85,7 @@ impl Follower {
                     (Some(before), None) => values(before).map(Effect::Delete),
                     (None, None) => return None,
                 };
-                converted.map_err(|problem| self.refuse(problem)).ok()
+                converted.map_err(|problem| self.refuse(problem, by)).ok()
             }
             Build::Index(index) => {
                 // SAFETY: a row of the index's table, readable during the call.
@@ -78,10 +98,10 @@ impl Follower {
     }
 
     /// Has an effect. The row's own key is `primary`.
-    fn apply(&self, tx: &TxCore, primary: Key<'_>, effect: Effect) -> Result<(), Abort> {
+    fn apply(&self, tx: &TxCore, primary: Key<'_>, effect: Effect, by: By) -> Result<(), Abort> {
         match (&self.build, effect) {
             (Build::Copy { set, .. }, Effect::Put(values)) => {
-                self.unless_duplicate(tx.write_values(set, &values, OnExists::Replace).map(drop))
+                self.unless_duplicate(tx.write_values(set, &values, OnExists::Replace).map(drop), by)
             }
             (Build::Copy { set, .. }, Effect::Delete(values)) => {
                 let key = tx.key_in(set, &values)?;
@@ -94,31 +114,31 @@ impl Follower {
                 {
                     tx.unlink_entry(&index.table, key.as_key())?;
                 }
-                add.map_or(Ok(()), |key| self.enter(tx, index, key.as_key(), primary))
+                add.map_or(Ok(()), |key| self.enter(tx, index, (key.as_key(), primary), by))
             }
             _ => Ok(()),
         }
     }
 
     /// Enters a row into the index, unless the walk or a write has done it.
-    fn enter(&self, tx: &TxCore, index: &Secondary, key: Key<'_>, primary: Key<'_>) -> Result<(), Abort> {
+    fn enter(&self, tx: &TxCore, index: &Secondary, (key, primary): (Key<'_>, Key<'_>), by: By) -> Result<(), Abort> {
         match is_entry_of(tx, index, key, primary)? {
             None => tx.link_entry(&index.table, key, primary),
             Some(true) => Ok(()),
             Some(false) => {
                 // Rows that were read one after the other may never have existed together.
                 tx.validate().map_err(|cause| tx.stop(cause))?;
-                self.refuse(format!("two rows have {}", index.table.codec.describe(key)));
+                self.refuse(format!("two rows have {}", index.table.codec.describe(key)), by);
                 Ok(())
             }
         }
     }
 
     /// A row that contradicts a unique index of the copy ends the copy, not the transaction.
-    fn unless_duplicate(&self, written: Result<(), Abort>) -> Result<(), Abort> {
+    fn unless_duplicate(&self, written: Result<(), Abort>, by: By) -> Result<(), Abort> {
         match written {
             Err(abort) if abort.kind() == AbortKind::Duplicate => {
-                self.refuse(crate::TransactError::from(abort).to_string());
+                self.refuse(crate::TransactError::from(abort).to_string(), by);
                 Ok(())
             }
             written => written,
@@ -128,7 +148,7 @@ impl Follower {
     /// Brings a row that may not be there yet; `set` is its table.
     pub(crate) fn bring(&self, tx: &TxCore, set: &TableSet, key: Key<'_>) -> Result<(), Abort> {
         let Some(row) = tx.read_row(set, key, ColumnSet::ALL)? else { return Ok(()) };
-        let Some(effect) = self.effect(set, None, Some(row)) else { return Ok(()) };
+        let Some(effect) = self.effect(set, None, Some(row), By::Walk) else { return Ok(()) };
         match (&self.build, effect) {
             (Build::Copy { set: copy, .. }, Effect::Put(values)) => {
                 let key = tx.key_in(copy, &values)?;
@@ -136,9 +156,9 @@ impl Follower {
                 if tx.read_row(copy, key.as_key(), ColumnSet::EMPTY)?.is_some() {
                     return Ok(());
                 }
-                self.unless_duplicate(tx.insert_values(copy, &values))
+                self.unless_duplicate(tx.insert_values(copy, &values), By::Walk)
             }
-            (_, effect) => self.apply(tx, key, effect),
+            (_, effect) => self.apply(tx, key, effect, By::Walk),
         }
     }
 }
@@ -163,11 +183,11 @@ impl TxCore {
         let live = set.followers.iter().filter(|follower| follower.refusal().is_none());
         // All before the first write: rows may lie where the next operation writes.
         let effects: Vec<_> =
-            live.filter_map(|follower| Some((follower, follower.effect(set, before, after)?))).collect();
+            live.filter_map(|follower| Some((follower, follower.effect(set, before, after, By::Write)?))).collect();
         // The writes are not those of the body.
         let (watching, undo) = (self.watching.replace(false), self.undo.take());
         let followed = effects.into_iter().try_for_each(|(follower, effect)| {
-            follower.apply(self, primary, effect).map_err(|abort| self.without(follower, abort))
+            follower.apply(self, primary, effect, By::Write).map_err(|abort| self.without(follower, abort))
         });
         self.watching.set(watching);
         *self.undo.borrow_mut() = undo;
@@ -179,7 +199,8 @@ impl TxCore {
         if abort.cause().is_none_or(|cause| cause.reason != Reason::OutOfMemory) {
             return abort;
         }
-        follower.refuse(self.no_room().to_string());
+        // It would be given up again.
+        follower.refuse(self.no_room().to_string(), By::Walk);
         self.too_large.take();
         self.stop_instead(Cause { phase: Phase::Execute, reason: Reason::TableChanging })
     }

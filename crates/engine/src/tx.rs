@@ -30,6 +30,7 @@
 //!    [`Call`]. The rows that it gives out are copies, which the `TxCore` keeps until the transaction is
 //!    dropped.
 
+mod changing;
 mod ending;
 mod errors;
 mod opening;
@@ -54,6 +55,7 @@ use seriatim_txn::{
 
 use crate::TransactionOptions;
 use crate::cancel::Deadline;
+use crate::changing::Changes;
 use crate::cluster::{OpenRun, Scratch};
 use crate::contention::AD_HOC;
 use crate::durability::CommitDependency;
@@ -185,6 +187,12 @@ pub struct TxCore {
     pub(crate) scratch: Scratch,
     /// Savepoints that can be rolled back to.
     savepoints: RefCell<Vec<(u64, Position)>>,
+    /// The changes of tables of an explicit transaction.
+    changes: RefCell<Option<Box<Changes>>>,
+    /// Of an explicit transaction whose place may be where it begins: how often the other workers were leased then.
+    begun: RefCell<Vec<(u32, bool)>>,
+    /// When an operation was refused because its table was being changed, and how often since.
+    refused: Cell<Option<(Instant, u32)>>,
     /// Scans to reuse.
     #[expect(clippy::vec_box, reason = "a scan is large and changes hands: the box moves, not the scan")]
     pub(crate) scans: RefCell<Vec<Box<seriatim_txn::Scan>>>,
@@ -522,7 +530,7 @@ impl TxCore {
         if set.database == self.inner.number { Ok(set) } else { Err(Abort::stopped(Reason::ForeignHandle)) }
     }
 
-    /// Whether operations on the table are admitted now.
+    /// Whether the table admits operations of this transaction.
     ///
     /// # Errors
     /// It is being changed, or is gone.
@@ -530,7 +538,7 @@ impl TxCore {
     pub(crate) fn admits(&self, set: &TableSet) -> Result<(), Abort> {
         match set.refusal() {
             None => Ok(()),
-            Some(reason) => Err(self.stop(Cause { phase: Phase::Execute, reason })),
+            Some(reason) => self.admits_now(set, reason),
         }
     }
 
@@ -768,6 +776,9 @@ impl TxCore {
             open_run: OpenRun::default(),
             scratch: Scratch::new(),
             savepoints: RefCell::new(Vec::new()),
+            changes: RefCell::default(),
+            begun: RefCell::default(),
+            refused: Cell::default(),
             scans: RefCell::new(Vec::new()),
             inner,
         }
@@ -784,11 +795,14 @@ impl TxCore {
         let position = self.position();
         let serial = SERIALS.fetch_add(1, Ordering::Relaxed);
         self.savepoints.borrow_mut().push((serial, position));
+        if let Some(changes) = &mut *self.changes.borrow_mut() {
+            changes.save(serial);
+        }
         self.is_untidy.set(true);
         Ok(Savepoint { serial })
     }
 
-    /// Undoes every write since the savepoint, which stays valid; later savepoints become invalid. Reads are
+    /// Undoes every write and every change of tables since the savepoint, which stays valid; later savepoints become invalid. Reads are
     /// not undone.
     ///
     /// # Errors
@@ -802,6 +816,9 @@ impl TxCore {
         let (_, position) = savepoints[at];
         self.rollback_writes(position)?;
         savepoints.truncate(at + 1);
+        if let Some(changes) = &mut *self.changes.borrow_mut() {
+            changes.restore(savepoint.serial);
+        }
         Ok(())
     }
 

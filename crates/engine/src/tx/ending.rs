@@ -266,6 +266,9 @@ impl TxCore {
         }
         let guard = StopsLog(&self.inner);
         let mut redo = CommitLog::new(writer.groups(), &persistence.whole_before, self.log.as_ref());
+        if self.changes_tables() {
+            redo = redo.mixed();
+        }
         let outcome = self.commit_to(&mut redo);
         redo.finish();
         writer.append();
