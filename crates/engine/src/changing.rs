@@ -178,6 +178,8 @@ impl Claim {
         let replaced: Vec<_> = held.made.into_iter().filter(|set| set.is_closed()).collect();
         replaced.iter().for_each(|set| set.end());
         inner.tables_mut().replaced.extend(replaced);
+        // Those that the transaction did not change after all.
+        held.closed.iter().for_each(|set| set.reopen());
         act();
     }
 }

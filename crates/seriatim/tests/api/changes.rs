@@ -10,7 +10,7 @@ use seriatim::{
     Tx, procedure, procedures, thread,
 };
 
-use crate::common::{Setting, each};
+use crate::common::{Setting, each, sampled};
 
 #[derive(Table, Clone, Debug, PartialEq)]
 #[table(name = "item", key(id), index(name = "by_tag", columns(tag)))]
@@ -169,8 +169,11 @@ fn many_steps_and_rows_are_one_transaction() {
         (0..5u32).try_for_each(|id| tx.insert_dyn(&other, &[Value::from(id), Value::from(id + 1)])).expect("alone");
         tx.migration().change("other", [Change::add_index("by_of", ["of"])]).run().expect("it exists");
         let brief = TransactionOptions::new().age_max(Duration::from_millis(20));
-        let refused = db.session().transact_with(&brief, |tx| tx.count_all_dyn(&other));
-        assert!(matches!(refused, Err(TransactError::Excluded { .. })), "{name}: {refused:?}");
+        // Elsewhere no other transaction may run before the next step.
+        if is_ordered_at_commit(setting) {
+            let refused = db.session().transact_with(&brief, |tx| tx.count_all_dyn(&other));
+            assert!(matches!(refused, Err(TransactError::Excluded { .. })), "{name}: {refused:?}");
+        }
         let other = tx.open_dyn("other").expect("it exists");
         tx.insert_dyn(&other, &[Value::from(9u32), Value::from(3u32)]).expect("no conflict");
         let found = tx.find_dyn(&other, "by_of", &[Value::from(3u32)]).expect("it exists");
@@ -402,8 +405,12 @@ fn the_second_of_two_transactions_that_create_a_table_fails_or_creates_it() {
 /// Each of two transactions keeps the other from its change: neither waits for ever.
 #[test]
 fn a_change_waits_for_other_transactions_up_to_a_bound() {
-    each_explicit(|setting, db| {
-        let name = setting.protocol.name;
+    let mut is_first = true;
+    sampled("changes that wait", |setting| {
+        if setting.protocol.requirements.plan {
+            return;
+        }
+        let (db, name) = (&items(setting.open()), setting.protocol.name);
         let items = db.table::<Item>().expect("it exists");
         let (mut session, mut other) = (db.session(), db.session());
         let reader = other.begin().expect("a worker is free");
@@ -412,10 +419,13 @@ fn a_change_waits_for_other_transactions_up_to_a_bound() {
         tx.declare(declared("other")).expect("a table of its own waits for nobody");
         let busy = tx.migration().truncate("item").run();
         assert!(matches!(busy, Err(SchemaError::Busy)), "{name}: {busy:?}");
-        let busy = db.create::<Second>();
-        assert!(matches!(busy, Err(SchemaError::Busy)), "{name}: {busy:?}");
-        let busy = reader.declare(declared("third"));
-        assert!(matches!(busy, Err(SchemaError::Busy)), "{name}: {busy:?}");
+        // Not each time, as each takes a second.
+        if std::mem::take(&mut is_first) {
+            let busy = db.create::<Second>();
+            assert!(matches!(busy, Err(SchemaError::Busy)), "{name}: {busy:?}");
+            let busy = reader.declare(declared("third"));
+            assert!(matches!(busy, Err(SchemaError::Busy)), "{name}: {busy:?}");
+        }
         reader.get(&items, &1).expect("the table is open again");
         drop(reader);
         let truncated = tx.migration().truncate("item").run();
