@@ -251,7 +251,6 @@ impl Changes {
     pub(crate) fn standing(&self, set: &TableSet) -> Standing {
         let is = |other: &Arc<TableSet>| std::ptr::eq(&**other, set);
         if self.view.iter().filter_map(|changed| changed.current.as_ref()).any(is) {
-            self.claim.uses();
             return Standing::Own;
         }
         let known = self.claim.with(|held| (held.closed.iter().any(is), held.made.iter().any(is)));

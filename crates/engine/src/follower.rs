@@ -258,4 +258,38 @@ mod tests {
         });
         assert_eq!(follower.refusal(), None);
     }
+
+    /// A transaction that aborts leaves no duplicate.
+    #[test]
+    fn a_duplicate_of_a_transaction_that_aborts_refuses_no_index() {
+        let engine = Settings { workers: 3, ..Settings::default() }.open().expect("in memory");
+        let column = |name: &'static str| ColumnDef::new(name, ColumnType::U32);
+        let table = TableDef::builder("t").column(column("id")).column(column("code")).key(["id"]);
+        let table = engine.declare(table.finish().expect("a valid table")).expect("there is room");
+        const ROWS: u32 = 20_000;
+        let row = |id: u32, code: u32| [Value::from(id), Value::from(code)];
+        let mut runner = engine.runner();
+        let load = |tx: &TxCore| (0..ROWS).try_for_each(|id| tx.insert_dyn(&table, &row(id, id)));
+        runner.run(Mode::ReadWrite, Origin::Closure, load).expect("it runs alone");
+        let mut evolution = Evolution::of(&table.set.definition);
+        evolution.apply(Change::add_unique_index("by_code", ["code"])).expect("the column exists");
+        let (changed, is_refused) = std::thread::scope(|scope| {
+            let changed = scope.spawn(|| {
+                let changing = engine.changing().expect("nobody changes tables");
+                engine.change_tables(&changing, vec![crate::TableChange::Evolve(Box::new(evolution))]).map(drop)
+            });
+            let mut is_refused = false;
+            while !changed.is_finished() && !is_refused {
+                runner.begin(Mode::ReadWrite).expect("a worker is free");
+                // The last one is there, or comes by the walk.
+                let _ = runner.tx.insert_dyn(&table, &row(ROWS, 0));
+                runner.end_explicit();
+                is_refused = table.set.followers.iter().any(|follower| follower.refusal().is_some());
+            }
+            (changed.join().expect("no panic"), is_refused)
+        });
+        assert!(is_refused, "it was over before the duplicate");
+        changed.expect("no two rows have one code");
+        assert_eq!(table.set.definition.indexes.len(), 1);
+    }
 }

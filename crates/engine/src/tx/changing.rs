@@ -33,7 +33,10 @@ impl TxCore {
         let reason = match reason {
             Reason::TableGone => reason,
             reason => match standing() {
-                Standing::Own => return Ok(()),
+                Standing::Own => {
+                    self.uses_changes();
+                    return Ok(());
+                }
                 Standing::Replaced => Reason::TableGone,
                 Standing::Other => match self.open_lease().filter(|_| !set.is_closed()) {
                     Some(lease) if self.is_after_change(set, lease, self.mode.get()) => return Ok(()),

@@ -559,3 +559,144 @@ fn procedures_object_to_a_change_and_go_on_after_one_that_they_allow() {
         assert!(all[0].1.iter().all(|row| row[4] == Value::from(7u8)), "{name}: {all:?}");
     });
 }
+
+/// A procedure has the tables that there are when it is registered, not those that a change replaces meanwhile.
+#[test]
+fn a_procedure_is_registered_before_a_change_of_its_tables_or_after_it() {
+    each_explicit(|setting, db| {
+        let name = setting.protocol.name;
+        let (mut session, is_over) = (db.session(), AtomicBool::new(false));
+        let tx = session.begin().expect("a worker is free");
+        tx.migration().change("item", [Change::drop_column("note")]).run().expect("it exists");
+        let back = ColumnDef::new("note", ColumnType::LongText).nullable();
+        tx.migration().change("item", [Change::add_column(back)]).run().expect("the name is free");
+        thread::scope(|scope| {
+            let registered = scope.spawn(|| {
+                let registered = db.register(procedures![pay]);
+                assert!(is_over.load(Ordering::Relaxed), "{name}: the tables were being changed");
+                registered.map(drop)
+            });
+            thread::sleep(Duration::from_millis(5));
+            is_over.store(true, Ordering::Relaxed);
+            tx.commit().unwrap_or_else(|error| panic!("{name}: {error}"));
+            registered.join().expect("no panic").unwrap_or_else(|error| panic!("{name}: {error}"));
+        });
+        assert_eq!(session.call(pay, &(3, 5)).expect("its table is there").value, 105, "{name}");
+    });
+}
+
+/// Snapshots may be as old as the oldest open transaction, which comes before the change here.
+#[test]
+fn a_transaction_that_comes_before_a_change_does_not_see_the_changed_table_without_its_rows() {
+    each_explicit(|setting, db| {
+        let name = setting.protocol.name;
+        let elsewhere = db.create::<Second>().expect("a valid table");
+        let items = db.table::<Item>().expect("it exists");
+        db.session().transact(|tx| tx.insert(&elsewhere, &Second { id: 1, amount: 1 })).expect("it runs alone");
+        let (mut session, mut other, mut third) = (db.session(), db.session(), db.session());
+        let tx = session.begin().expect("a worker is free");
+        tx.migration()
+            .change(
+                "item",
+                [
+                    Change::set_organization(Organization::Ordered),
+                    Change::add_column(ColumnDef::new("n", ColumnType::U8).nullable()),
+                ],
+            )
+            .run()
+            .expect("the rows allow it");
+        let before = other.begin().expect("a worker is free");
+        before.get(&elsewhere, &1).expect("no conflict");
+        let old = third.begin_snapshot().expect("a worker is free");
+        old.get(&elsewhere, &1).expect("no conflict");
+        tx.commit().unwrap_or_else(|error| panic!("{name}: {error}"));
+        let count = |found: Result<usize, Abort>| match found.map_err(TransactError::from) {
+            Ok(count) => assert_eq!(count, IDS as usize, "{name}"),
+            Err(error) => assert!(error.is_retryable(), "{name}: {error}"),
+        };
+        count(old.count(&items, ..));
+        drop(old);
+        for _ in 0..3 {
+            let counted = db.session().snapshot(|tx| tx.count(&items, ..));
+            assert_eq!(*counted.unwrap_or_else(|error| panic!("{name}: {error}")), IDS as usize, "{name}");
+        }
+        count(before.count(&items, ..));
+        drop(before);
+        for _ in 0..3 {
+            assert_eq!(*third.snapshot(|tx| tx.count(&items, ..)).expect("nothing is open"), IDS as usize, "{name}");
+        }
+    });
+}
+
+#[test]
+fn what_was_rolled_back_takes_neither_ids_nor_memory() {
+    each_explicit(|setting, db| {
+        let left = || db.statistics().tables_left;
+        let (mut session, before) = (db.session(), left());
+        for _ in 0..3 {
+            let tx = session.begin().expect("a worker is free");
+            tx.declare(declared("other")).expect("the name is free");
+            tx.migration().truncate("item").run().expect("it exists");
+            assert!(left() < before);
+            tx.rollback();
+            assert_eq!(left(), before, "{}", setting.protocol.name);
+        }
+        let refused = db.declare_all(vec![declared("fine"), declared("item")]);
+        assert!(refused.is_err() && left() == before);
+        let refused =
+            db.migration().create(declared("fine")).change("item", [Change::set_nullable("note", false)]).run();
+        assert!(matches!(refused, Err(SchemaError::Refused { .. })), "{refused:?}");
+    });
+}
+
+#[test]
+fn a_copy_for_which_there_is_no_memory_ends_with_its_transaction() {
+    sampled("changes without memory", |setting| {
+        if setting.protocol.requirements.plan {
+            return;
+        }
+        let db = items(setting.builder().memory_limit(24 << 20).open().expect("a valid setting"));
+        let (table, name) = (db.table::<Item>().expect("it exists"), setting.protocol.name);
+        let mut session = db.session();
+        let mut count = IDS;
+        while db.statistics().memory_bytes < 16 << 20 {
+            let note = Some("n".repeat(900));
+            let load = |tx: &Tx| {
+                (count..count + 50).try_for_each(|id| tx.insert(&table, &Item { note: note.clone(), ..item(id) }))
+            };
+            session.transact(load).expect("there is room");
+            count += 50;
+        }
+        let tx = session.begin().expect("a worker is free");
+        let refused = tx.migration().change("item", [Change::drop_column("tag")]).run();
+        let refused = refused.expect_err("an index needs it");
+        assert!(matches!(refused, SchemaError::Invalid(_)), "{name}: {refused}");
+        let column = ColumnDef::new("n", ColumnType::U64).default("1");
+        let refused = tx.migration().change("item", [Change::add_column(column)]).run();
+        let refused = refused.expect_err("there is no room for a copy").to_string();
+        assert!(refused.contains("memory"), "{name}: {refused}");
+        drop(tx);
+        assert_eq!(db.open_dyn("item").expect("it exists").definition().columns.len(), 4);
+        (0..50).for_each(|_| db.step());
+        let updated = session.transact(|tx| tx.update(&table, &1, |item| item.set_amount(5)).map(drop));
+        updated.unwrap_or_else(|error| panic!("{name}: {error}"));
+    });
+}
+
+#[test]
+fn the_first_error_of_a_migration_is_reported_and_an_empty_one_changes_nothing() {
+    mod differs {
+        /// Its key is another.
+        #[derive(seriatim::Table)]
+        #[table(name = "item", key(tag))]
+        pub(super) struct Item {
+            pub(super) id: u32,
+            pub(super) tag: u16,
+        }
+    }
+    let db = items(Database::in_memory().expect("in memory"));
+    let refused = db.migration().truncate("item").change("nothing", []).declare::<differs::Item>().run();
+    assert!(matches!(&refused, Err(SchemaError::Unknown(name)) if name == "nothing"), "{refused:?}");
+    assert_eq!(db.migration().run().expect("nothing is to be done"), Vec::<String>::new());
+    assert_eq!(everything(&db)[0].1.len(), IDS as usize);
+}

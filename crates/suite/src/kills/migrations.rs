@@ -61,8 +61,9 @@ fn change_explicitly(db: &Database, table: &str, change: Change) -> Result<(), S
     for by in [1, -1] {
         let moved = |tx: &Transaction<'_>| {
             let balance = tx.get_dyn(&accounts, &[Value::from(0u32)])?.and_then(|row| row.get("balance"));
-            let Some(Value::Integer(balance, _)) = balance else { return Ok(false) };
-            tx.update_dyn(&accounts, &[Value::from(0u32)], &[("balance", Value::from(balance as i64 + by))])
+            let Some(Value::Integer(balance, _)) = balance else { return Ok(()) };
+            let balance = [("balance", Value::from(balance as i64 + by))];
+            tx.update_dyn(&accounts, &[Value::from(0u32)], &balance).map(drop)
         };
         moved(&tx).map_err(|abort| failed(abort.into()))?;
     }
