@@ -285,8 +285,8 @@ impl Changes {
 
     /// Rolls back to a savepoint. If it was made before the first change, there is none.
     pub(crate) fn restore(&mut self, serial: u64) {
-        self.view =
-            self.saved.iter().find(|(saved, _)| *saved == serial).map_or_else(View::new, |(_, view)| view.clone());
+        let saved = self.saved.iter().find(|(saved, _)| *saved == serial);
+        self.view = saved.map_or_else(View::new, |(_, view)| view.clone());
         self.saved.retain(|(saved, _)| *saved <= serial);
     }
 }

@@ -16,7 +16,7 @@ use crate::error::{Abort, SchemaError};
 use crate::evolution::{self, TableChange};
 use crate::retry::{self, pause_before};
 use crate::table::TableSet;
-use crate::tx::{Origin, TxCore};
+use crate::tx::{CommittedChanges, Origin, TxCore};
 use crate::{Engine, TransactError, TransactionOptions};
 
 /// The pause before the next attempt of a transaction on a table that is being changed.
@@ -325,12 +325,8 @@ impl Runner {
         let engine = self.engine();
         // A checkpoint has the tables and rows of before the commit, and the log from then on those of after it.
         let _no_checkpoint = engine.inner.persistence.as_ref().map(Persistence::without_checkpoint);
-        let (steps, mut left) = match self.tx.call().map_err(|abort| self.tx.explain(&abort)) {
-            Ok(_call) => self.tx.record_changes()?,
-            Err(error) => return Err(error),
-        };
-        let claim = self.tx.take_claim();
-        let receipt = self.tx.commit_explicit().inspect_err(|_| claim.undo())?;
+        let CommittedChanges { receipt, steps, mut left, claim, is_gated } = self.tx.commit_changes()?;
+        let _alone = engine.inner.gate.as_ref().filter(|_| is_gated).map(|gate| gate.entered());
         let Ok(undurable) = self.tx.wait_for_change(receipt.epoch()) else {
             claim.undo();
             self.tx.wait_until_durable()?;

@@ -75,6 +75,7 @@ use crate::scan::Target;
 use crate::settings::Settings;
 use crate::table::{Secondary, TableSet};
 
+pub(crate) use changing::CommittedChanges;
 pub use writing::unless_failed;
 pub(crate) use writing::{NotEncoded, change_followed, change_row, insert, insert_staged};
 

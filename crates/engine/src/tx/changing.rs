@@ -18,6 +18,7 @@ use crate::durability::{self, CatalogueRows, OpenHandle};
 use crate::error::{Abort, AbortKind, InvalidSchema, SchemaError, TransactError};
 use crate::evolution::{Left, Step, TableChange, check_names, reshape};
 use crate::follower::Build;
+use crate::runner::Receipt;
 use crate::runtime::{DynHandle, DynRow};
 use crate::scan::RawScan;
 use crate::table::{Secondary, Shape, TableSet};
@@ -340,6 +341,17 @@ fn keys_of(set: &TableSet, index: &Secondary, row: *mut u8) -> (KeyBuf, KeyBuf) 
     (key(&index.table.codec), key(&set.primary.codec))
 }
 
+/// A commit whose changes of tables are to be published.
+pub(crate) struct CommittedChanges {
+    pub(crate) receipt: Receipt,
+    pub(crate) steps: Vec<Step>,
+    /// What nobody needs when they are.
+    pub(crate) left: Vec<Left>,
+    pub(crate) claim: Arc<Claim>,
+    /// Whether the transaction has not left the gate.
+    pub(crate) is_gated: bool,
+}
+
 /// The end of a transaction that changes tables.
 impl TxCore {
     /// The steps that lead from the tables that others see to those of the transaction.
@@ -388,7 +400,7 @@ impl TxCore {
     ///
     /// # Errors
     /// A conflict, or whatever stops the transaction.
-    pub(crate) fn record_changes(&self) -> Result<(Vec<Step>, Vec<Left>), TransactError> {
+    fn record_changes(&self) -> Result<(Vec<Step>, Vec<Left>), TransactError> {
         let steps = self.steps();
         let (tables, indexes) = self.superseded(&steps);
         if let Some(catalogue) = self.inner.catalogue() {
@@ -402,12 +414,29 @@ impl TxCore {
         Ok((steps, left.chain(indexes.into_iter().map(Left::Index)).collect()))
     }
 
-    /// From now on the caller undoes the changes, or publishes them.
-    pub(crate) fn take_claim(&self) -> Arc<Claim> {
-        if let Some(parking) = &*self.parking.borrow() {
+    /// Commits the transaction with its changes, which the caller publishes.
+    ///
+    /// # Errors
+    /// A conflict, or whatever stops the transaction.
+    pub(crate) fn commit_changes(&mut self) -> Result<CommittedChanges, TransactError> {
+        let tx: &TxCore = self;
+        tx.renew();
+        let _call = tx.call().map_err(|abort| tx.error_of(&abort))?;
+        let (steps, left) = tx.record_changes()?;
+        // From here on nobody else undoes the changes. Chains of pieces stay out until they are published.
+        let (claim, is_gated) = (tx.with_changes(|changes| Arc::clone(&changes.claim)), tx.gated.replace(false));
+        if let Some(parking) = &*tx.parking.borrow() {
             let _ = parking.take_claim();
         }
-        self.with_changes(|changes| Arc::clone(&changes.claim))
+        match tx.end_or_abandon() {
+            Ok(receipt) => Ok(CommittedChanges { receipt, steps, left, claim, is_gated }),
+            Err(error) => {
+                claim.undo();
+                tx.gated.set(is_gated);
+                tx.leave_gate();
+                Err(error)
+            }
+        }
     }
 
     /// The changes were published, or undone.
