@@ -1,10 +1,10 @@
 //! The right to change tables, and what an explicit transaction has changed.
 //!
 //! One migration or explicit transaction has the right at a time. A transaction keeps it until it ends. It closes each
-//! table that it changes, and waits until the transactions have ended that were open then. The table itself stays as it
-//! is: the transaction works on other [`TableSet`]s, which nobody else admits, and its commit puts their parts in place.
-//! So others find the declarations of before, checkpoints walk over the rows of before, and a roll-back only opens the
-//! tables again.
+//! table that it changes, and waits until the transactions have ended that were open then. The table itself stays as
+//! it is. The transaction works on other [`TableSet`]s, which admit nobody else, and its commit puts their parts in
+//! place. So others find the declarations of before, checkpoints walk over the rows of before, and a roll-back only
+//! opens the tables again.
 
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};

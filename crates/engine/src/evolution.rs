@@ -114,7 +114,7 @@ impl Engine {
 struct Migration<'e> {
     engine: &'e Engine,
     steps: Vec<Step>,
-    /// Whether transactions may know the tables that were made.
+    /// Whether transactions may know the tables that were made, or the catalogue does.
     is_used: bool,
     /// Tables whose rows nobody needs any more.
     left: Vec<Left>,
@@ -307,6 +307,7 @@ impl<'e> Migration<'e> {
             Ok(())
         })?;
         let epoch = self.change_catalogue(&|rows| self.steps.iter().try_for_each(|step| step.record(rows)))?;
+        self.is_used = true;
         // It was committed. Unless the log has stopped, it becomes durable when the disk has space.
         let durable = persistence.wait_for(epoch);
         if let (Err(_), Some(reason)) = (&durable, persistence.log().durable().stop_reason()) {
@@ -324,8 +325,8 @@ impl<'e> Migration<'e> {
         publish(self.engine.inner(), &self.steps, None)
     }
 
-    /// Undoes what was begun: the tables are as before. If no transaction knows the tables that were made, their ids are
-    /// free again.
+    /// Undoes what was begun: the tables are as before. If nobody knows the tables that were made, their ids are free
+    /// again.
     fn give_up(&mut self, ids: TableIds) {
         let inner = self.engine.inner();
         let mut created = Vec::new();

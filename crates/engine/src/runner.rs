@@ -297,8 +297,8 @@ impl Runner {
         self.pending(result.map(|receipt| Committed { value: (), receipt, attempts: 1 }))
     }
 
-    /// Takes the right to change tables, until the explicit transaction ends: others can neither change them nor register
-    /// procedures meanwhile.
+    /// Takes the right to change tables, until the explicit transaction ends. Others can neither change them nor
+    /// register procedures meanwhile.
     ///
     /// # Errors
     /// It is no explicit transaction that may write, or has stopped. Others change tables for longer than 10 s.
@@ -310,8 +310,8 @@ impl Runner {
     /// that the transaction sees, without dropped ones.
     ///
     /// # Errors
-    /// A change that makes no sense, or that rows contradict. [`SchemaError::Busy`] if a transaction stays open that may
-    /// use a table. A conflict, and whatever else stops the transaction. Nothing is changed then.
+    /// A change that makes no sense, or that rows contradict. [`SchemaError::Busy`] if a transaction stays open that
+    /// may use a table. A conflict, and whatever else stops the transaction. Nothing is changed then.
     pub fn change_tables(&self, changes: Vec<TableChange>) -> Result<Vec<Arc<TableSet>>, SchemaError> {
         self.tx.change_tables(changes)
     }

@@ -342,8 +342,8 @@ impl TableSet {
         shapes.push(shape);
     }
 
-    /// Refuses operations until the next [`TableSet::set_shape`], or [`TableSet::reopen`]. A transaction that is open may
-    /// still be in one.
+    /// Refuses operations until the next [`TableSet::set_shape`], or [`TableSet::reopen`]. A transaction that is open
+    /// may still be in one.
     pub(crate) fn close(&self) {
         self.flags.fetch_or(flag::CHANGING, Ordering::Release);
     }

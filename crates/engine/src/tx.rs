@@ -803,8 +803,8 @@ impl TxCore {
         Ok(Savepoint { serial })
     }
 
-    /// Undoes every write and every change of tables since the savepoint, which stays valid; later savepoints become invalid. Reads are
-    /// not undone.
+    /// Undoes every write and every change of tables since the savepoint, which stays valid. Later savepoints become
+    /// invalid. Reads are not undone.
     ///
     /// # Errors
     /// The transaction has stopped; or the savepoint is invalid, or belongs to another transaction.

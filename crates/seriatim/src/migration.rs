@@ -95,8 +95,8 @@ impl Tables for Transaction<'_> {
 ///
 /// A table that exists is closed to others until the transaction ends: their transactions begin again, for as long as
 /// they may be open ([`Builder::transaction_age_max`](crate::Builder::transaction_age_max)). First the change waits for
-/// the transactions that are open, up to 10 s. One transaction changes tables at a time. Others wait for it as long, and
-/// fail with [`SchemaError::Busy`]. So does [`Database::register`].
+/// the transactions that are open, up to 10 s. One transaction changes tables at a time. Others wait for it as long,
+/// and fail with [`SchemaError::Busy`]. So does [`Database::register`].
 ///
 /// The transaction opens a table again after it has changed it; earlier handles are refused with
 /// [`TransactError::TableGone`](crate::TransactError::TableGone). Handles that it opened of a changed table end with
@@ -156,8 +156,8 @@ impl<'s> Transaction<'s> {
         self.open_dyn(&name)
     }
 
-    /// Opens the table that `T` declares, as the transaction sees it. It is not changed: [`Transaction::migration`] does
-    /// that ([`Migration::declare`]).
+    /// Opens the table that `T` declares, as the transaction sees it. It is not changed: [`Migration::declare`] does
+    /// that.
     ///
     /// # Errors
     /// There is no such table, or it is declared differently.

@@ -1,7 +1,7 @@
 //! Changes of tables in an explicit transaction.
 //!
-//! A change is ordinary operations of the transaction: a copy of converted rows and the entries of an index are
-//! inserted, and the commit inserts and updates rows of the catalogue. So they are undone like any write. What is not a
+//! A change is ordinary operations of the transaction. A copy of converted rows and the entries of an index are
+//! inserted, and the commit writes rows of the catalogue. So they are undone like any write. What is not a
 //! row is a [`Claim`], which is undone with the transaction, whoever ends it: see [`crate::changing`].
 
 use std::hint::cold_path;
@@ -125,12 +125,12 @@ impl TxCore {
         Ok(())
     }
 
-    /// Makes changes, all of them or none. They are undone with the transaction. Returns the tables that they changed or
-    /// created.
+    /// Makes changes, all of them or none. They are undone with the transaction. Returns the tables that they changed
+    /// or created.
     ///
     /// # Errors
-    /// A change that makes no sense, or that rows contradict. [`SchemaError::Busy`] if a transaction stays open that may
-    /// use a table. A conflict, and whatever else stops the transaction.
+    /// A change that makes no sense, or that rows contradict. [`SchemaError::Busy`] if a transaction stays open that
+    /// may use a table. A conflict, and whatever else stops the transaction.
     pub(crate) fn change_tables(&self, changes: Vec<TableChange>) -> Result<Vec<Arc<TableSet>>, SchemaError> {
         let _call = self.call().map_err(|abort| self.failed_change(&abort))?;
         self.goes_on()?;
@@ -267,8 +267,8 @@ impl TxCore {
         Ok(())
     }
 
-    /// The place of the transaction may be where it began, before those who used the table. So it begins again if it has
-    /// done nothing yet. Otherwise no other transaction may have been open since it began.
+    /// The place of the transaction may be where its first operation is, before those who used the table. So it must
+    /// have done nothing yet, or no other transaction may have been open since it began.
     fn be_after_others(&self, set: &TableSet, now: Vec<(u32, bool)>) -> Result<(), SchemaError> {
         let begun = self.begun.borrow();
         let is_alone = *begun == now && begun.iter().all(|(_, is_open)| !is_open);
@@ -429,7 +429,11 @@ impl TxCore {
             let _ = parking.take_claim();
         }
         match tx.end_or_abandon() {
-            Ok(receipt) => Ok(CommittedChanges { receipt, steps, left, claim, is_gated }),
+            Ok(receipt) => {
+                // The catalogue knows them.
+                claim.uses();
+                Ok(CommittedChanges { receipt, steps, left, claim, is_gated })
+            }
             Err(error) => {
                 claim.undo();
                 tx.gated.set(is_gated);
