@@ -6,7 +6,7 @@ use std::collections::HashSet;
 
 use seriatim_base::{ColumnId, IndexId};
 
-use crate::{ColumnSet, ColumnType, ParseError, SchemaError, Value};
+use crate::{ColumnSet, ColumnType, ParseError, ReferenceDef, SchemaError, Value};
 
 /// How a table or index finds its records.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -41,12 +41,17 @@ pub struct ColumnDef {
     /// The name that it had before it was renamed. Programs that were written before find it by that.
     #[cfg_attr(feature = "serde", serde(default, skip_serializing_if = "Option::is_none"))]
     pub former: Option<Cow<'static, str>>,
+    /// The type by which SQL declared it, where that says more than the type of the values: `varchar(20)`, for example.
+    /// Only SQL reads it.
+    #[cfg_attr(feature = "serde", serde(default, skip_serializing_if = "Option::is_none"))]
+    pub declared: Option<Cow<'static, str>>,
 }
 
 impl ColumnDef {
     /// A column that is neither nullable nor immutable.
     pub fn new(name: impl Into<Cow<'static, str>>, ty: ColumnType) -> ColumnDef {
-        ColumnDef { name: name.into(), ty, nullable: false, immutable: false, default: None, former: None }
+        let (default, former, declared) = (None, None, None);
+        ColumnDef { name: name.into(), ty, nullable: false, immutable: false, default, former, declared }
     }
 
     /// The same column, allowed to be NULL.
@@ -141,6 +146,8 @@ pub struct TableDef {
     pub organization: Organization,
     /// Its secondary indexes.
     pub indexes: Vec<IndexDef>,
+    /// Its foreign keys.
+    pub references: Vec<ReferenceDef>,
     /// Rows expected: a hint for sizing, no limit. Zero if unknown.
     pub capacity: usize,
     /// How many of the key's first columns rows share that are kept together, as runs; zero if each row is a
@@ -187,6 +194,7 @@ impl TableDef {
                 key: Vec::new(),
                 organization: Organization::Ordered,
                 indexes: Vec::new(),
+                references: Vec::new(),
                 capacity: 0,
                 cluster: 0,
                 partitioning: Partitioning::default(),
@@ -333,6 +341,9 @@ impl TableDef {
                 ));
             }
         }
+        if let Some(problem) = self.reference_problem() {
+            return invalid(problem);
+        }
         if self.indexes.len() > usize::from(u16::MAX) {
             return invalid(format!("has {} indexes; at most {} are possible", self.indexes.len(), u16::MAX));
         }
@@ -450,6 +461,15 @@ impl TableDef {
                 }
             }
         }
+        for at in 0..self.references.len().max(other.references.len()) {
+            let (mine, theirs) = (self.references.get(at), other.references.get(at));
+            if mine != theirs {
+                let words = |reference: Option<&ReferenceDef>| {
+                    reference.map_or_else(|| "absent".to_owned(), |found| format!("`{}` of {found}", found.name))
+                };
+                return Some(format!("reference number {at} is {}, not {}", words(mine), words(theirs)));
+            }
+        }
         None
     }
 
@@ -515,7 +535,7 @@ fn describe_column(column: Option<&ColumnDef>) -> String {
     )
 }
 
-fn name_problem(what: &str, name: &str) -> Option<String> {
+pub(crate) fn name_problem(what: &str, name: &str) -> Option<String> {
     match name.len() {
         0 => Some(format!("the {what}'s name is empty")),
         bytes if bytes > TableDef::NAME_MAX => {
@@ -528,8 +548,10 @@ fn name_problem(what: &str, name: &str) -> Option<String> {
 /// A key column by name: the result of [`asc`] and [`desc`]. A plain name is ascending.
 #[derive(Clone, Debug)]
 pub struct PartName {
-    pub(crate) column: Cow<'static, str>,
-    pub(crate) descending: bool,
+    /// The column.
+    pub column: Cow<'static, str>,
+    /// Whether larger values come first.
+    pub descending: bool,
 }
 
 /// A key column, smaller values first.
@@ -684,6 +706,14 @@ impl TableBuilder {
     ) -> TableBuilder {
         let index = IndexDef { name, parts: Vec::new(), unique, nulls_not_distinct: false, organization };
         self.indexes.push((index, parts.into_iter().map(Into::into).collect()));
+        self
+    }
+
+    /// Adds a foreign key.
+    #[must_use]
+    pub fn reference(mut self, mut reference: ReferenceDef) -> TableBuilder {
+        reference.name_for(&self.table.name);
+        self.table.references.push(reference);
         self
     }
 

@@ -333,7 +333,7 @@ impl Runner {
             return Ok(receipt);
         };
         let settling = engine.inner.settling(undurable);
-        let (_, gone) = evolution::publish(&engine.inner, &steps, Some(&settling));
+        let (_, gone) = evolution::publish(&engine.inner, &steps, steps.len(), Some(&settling));
         left.extend(gone);
         claim.publish(&engine.inner, || {
             published();
@@ -563,6 +563,12 @@ impl Runner {
             };
         }
         let conflicts = *attempts - refusals;
+        if cause.reason == Reason::ConstraintViolated {
+            // It tells what was read, as an abort of the body does.
+            let violation = self.tx.found_violation();
+            self.tx.roll_back_user();
+            return Err(violation);
+        }
         let policy = self.tx.inner().options.retry;
         let attempts_max = policy.attempts_max.saturating_add(self.tx.more_attempts());
         let is_last = conflicts >= attempts_max || !cause.reason.is_conflict();

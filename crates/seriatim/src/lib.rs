@@ -90,8 +90,8 @@ pub use seriatim_txn::{
     Requirements,
 };
 pub use session::{AtPartition, Session};
-pub use transaction::{SnapshotTransaction, Transaction};
-pub use tx::{MissingRow, ReadTx, Tx};
+pub use transaction::{OwnedTransaction, SnapshotTransaction, Transaction};
+pub use tx::{Constraints, MissingRow, ReadTx, Tx};
 
 #[doc(no_inline)]
 pub use catalog::{Column, Table};

@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use seriatim_base::clock::Instant;
 use seriatim_base::{Epoch, TableId, thread};
-use seriatim_catalog::{KeyBuf, RowRef};
+use seriatim_catalog::{KeyBuf, RowRef, TableDef};
 use seriatim_txn::{Cause, Mode, Phase, Reason};
 
 use crate::changing::{Changed, Changes, Claim, LOOK, Standing, WAIT_MAX};
@@ -159,6 +159,12 @@ impl TxCore {
             TableChange::Truncate(name) | TableChange::Drop(name) => find(name).map(Some),
         });
         let targets = targets.collect::<Result<Vec<_>, _>>()?;
+        targets.iter().flatten().try_for_each(|set| refuse_linked(&set.definition, !set.links.is_empty()))?;
+        changes.iter().try_for_each(|change| match change {
+            TableChange::Create(definition) => refuse_linked(definition, false),
+            TableChange::Evolve(evolution) => refuse_linked(evolution.after(), false),
+            TableChange::Truncate(_) | TableChange::Drop(_) => Ok(()),
+        })?;
         targets.iter().flatten().try_for_each(|set| self.lock_table(set))?;
         let mut made = Vec::new();
         for (change, before) in changes.into_iter().zip(targets) {
@@ -333,6 +339,16 @@ impl TxCore {
     }
 }
 
+/// A link is between tables that all transactions see.
+fn refuse_linked(table: &TableDef, is_linked: bool) -> Result<(), SchemaError> {
+    if !is_linked && table.references.is_empty() {
+        return Ok(());
+    }
+    let problem = "it has foreign keys, or others refer to it: `Database::migration` changes such tables, and \
+                   `Database::create` creates them";
+    Err(SchemaError::Refused { table: table.name.to_string(), problem: problem.to_owned() })
+}
+
 /// The keys of the entry and of the row.
 fn keys_of(set: &TableSet, index: &Secondary, row: *mut u8) -> (KeyBuf, KeyBuf) {
     // SAFETY: a row of the table, which the scan shows.
@@ -365,6 +381,7 @@ impl TxCore {
                 before: set.shape(),
                 after: current.shape(),
                 follower: Vec::new(),
+                new_references: Vec::new(),
                 is_new_identity: !changed.keeps_handles || set.had_other_indexes(&current.definition),
             }),
         };

@@ -7,7 +7,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::SchemaError;
 use crate::catalog::{
-    ColumnDef, ColumnType, IndexDef, KeyPart, Organization, PartName, Partitioning, TableBuilder, TableDef, asc, desc,
+    ColumnDef, ColumnType, IndexDef, KeyPart, Organization, PartName, Partitioning, ReferenceDef, TableBuilder,
+    TableDef, asc, desc,
 };
 
 /// A table, as a dump has it: columns are named, not numbered. What is not there is as in a table that is not declared
@@ -23,6 +24,8 @@ pub(super) struct Declaration<'d> {
     organization: Organization,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     indexes: Vec<Index>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    references: Vec<ReferenceDef>,
     #[serde(default, skip_serializing_if = "is_zero")]
     capacity: u64,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -56,6 +59,9 @@ struct Column<'d> {
     /// The name that it had before it was renamed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     former: Option<Cow<'d, str>>,
+    /// The type by which SQL declared it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    declared: Option<Cow<'d, str>>,
 }
 
 /// A column of a key.
@@ -103,11 +109,29 @@ fn names(parts: Vec<Part>) -> Vec<PartName> {
 impl<'d> From<&'d TableDef> for Declaration<'d> {
     fn from(table: &'d TableDef) -> Declaration<'d> {
         // All fields: a dump must not leave out what a declaration says.
-        let TableDef { name, columns, key, organization, indexes, capacity, cluster, partitioning, extension } = table;
+        let TableDef {
+            name,
+            columns,
+            key,
+            organization,
+            indexes,
+            references,
+            capacity,
+            cluster,
+            partitioning,
+            extension,
+        } = table;
         let column = |column: &'d ColumnDef| {
-            let ColumnDef { name, ty, nullable, immutable, default, former } = column;
-            let (default, former) = (default.as_deref().map(Cow::Borrowed), former.as_deref().map(Cow::Borrowed));
-            Column { name: Cow::Borrowed(name), ty: *ty, nullable: *nullable, immutable: *immutable, default, former }
+            let ColumnDef { name, ty, nullable, immutable, default, former, declared } = column;
+            Column {
+                name: Cow::Borrowed(name),
+                ty: *ty,
+                nullable: *nullable,
+                immutable: *immutable,
+                default: default.as_deref().map(Cow::Borrowed),
+                former: former.as_deref().map(Cow::Borrowed),
+                declared: declared.as_deref().map(Cow::Borrowed),
+            }
         };
         let index = |index: &IndexDef| {
             let IndexDef { name, parts: key, unique, nulls_not_distinct, organization } = index;
@@ -125,6 +149,7 @@ impl<'d> From<&'d TableDef> for Declaration<'d> {
             key: parts(table, key),
             organization: *organization,
             indexes: indexes.iter().map(index).collect(),
+            references: references.clone(),
             capacity: *capacity as u64,
             cluster: key[..*cluster].iter().map(|part| column_of(table, part).to_owned()).collect(),
             partition: match partitioning {
@@ -145,9 +170,9 @@ impl TryFrom<Declaration<'_>> for TableDef {
     fn try_from(declaration: Declaration<'_>) -> Result<TableDef, SchemaError> {
         let column = |column: Column<'_>| {
             let owned = |text: Option<Cow<'_, str>>| text.map(|text| Cow::Owned(text.into_owned()));
-            let Column { name, ty, nullable, immutable, default, former } = column;
-            let (name, default, former) = (Cow::Owned(name.into_owned()), owned(default), owned(former));
-            ColumnDef { name, ty, nullable, immutable, default, former }
+            let Column { name, ty, nullable, immutable, default, former, declared } = column;
+            let (name, declared) = (Cow::Owned(name.into_owned()), owned(declared));
+            ColumnDef { name, ty, nullable, immutable, default: owned(default), former: owned(former), declared }
         };
         let table = TableDef::builder(declaration.table.into_owned());
         let columns = declaration.columns.into_iter().map(column);
@@ -165,6 +190,7 @@ impl TryFrom<Declaration<'_>> for TableDef {
                 table = table.nulls_not_distinct();
             }
         }
+        table = declaration.references.into_iter().fold(table, TableBuilder::reference);
         if let Some(partition) = declaration.partition {
             table = table.partition(partition);
         }
@@ -228,6 +254,7 @@ pub fn describe(table: &TableDef) -> String {
             notes.extend(is_so.then(|| what.to_owned()));
         }
         notes.extend(column.default.as_ref().map(|value| format!("default {value:?}")));
+        notes.extend(column.declared.as_ref().map(|ty| format!("declared {ty}")));
         notes.extend(column.former.as_ref().map(|name| format!("formerly {name}")));
         let (ty, notes) = (column.ty.to_string(), notes.join(", "));
         let line = format!("  {:<names$}  {ty:<types$}  {notes}", column.name);
@@ -259,6 +286,14 @@ fn indexes(table: &TableDef) -> String {
             let _ = if is_so { write!(text, ", {what}") } else { Ok(()) };
         }
         text.push('\n');
+    }
+    for reference in &table.references {
+        let _ = writeln!(text, "  reference {} {reference}", reference.name);
+        if table.finds_by_scan(reference) {
+            let columns = reference.columns.join(", ");
+            let _ =
+                writeln!(text, "    no index begins with ({columns}): a change of {} reads all rows", reference.table);
+        }
     }
     text
 }

@@ -21,6 +21,7 @@ mod indexes;
 mod memory;
 mod prefetch;
 mod random;
+mod references;
 mod rows;
 mod savepoints;
 mod scans;
