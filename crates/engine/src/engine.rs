@@ -16,6 +16,7 @@ use seriatim_txn::{
     Capabilities, Core, Environment, Eventual, Freshness, Knob, Options, Partitions, ProtocolInfo, Reason, RowPtr,
 };
 
+use crate::changing::ChangeLock;
 use crate::contention::{Contention, Tracker};
 use crate::deferred::Publisher;
 use crate::durability::{self, Checkpoint, OpenHandle, Opened, Persistence, Recovery, RecoveryPhase, TableChecked};
@@ -68,8 +69,8 @@ pub(crate) struct Inner {
     /// Present if transactions defer. Declared after the fields that need it to close the log.
     _publisher: Option<Arc<Mutex<Publisher>>>,
     pub(crate) tables: RwLock<Tables>,
-    /// Held while the set of tables changes. Locked before `tables`.
-    changing: Mutex<()>,
+    /// The right to change the set of tables. Taken before `tables` is locked.
+    pub(crate) changes: ChangeLock,
     /// Whether a transaction has the turn: it was refuted many times.
     pub(crate) is_turn_taken: AtomicBool,
     /// Whether it runs exclusively: no other one that may write begins.
@@ -145,6 +146,8 @@ pub(crate) struct Tables {
     pub(crate) sets: Vec<Arc<TableSet>>,
     /// Tables that were replaced or dropped. Workers may still refer to them.
     pub(crate) replaced: Vec<Arc<TableSet>>,
+    /// Tables that nobody has used, whose memory is to be freed.
+    pub(crate) unused: Vec<Arc<TableSet>>,
     /// The catalogue's own table, if the database is on disk.
     pub(crate) catalogue: Option<Arc<TableSet>>,
     /// The ids that are free. An index is a table and has an id too.
@@ -280,7 +283,7 @@ impl Engine {
             persistence,
             recovery: OnceLock::new(),
             tables: RwLock::new(tables),
-            changing: Mutex::default(),
+            changes: ChangeLock::default(),
             is_turn_taken: AtomicBool::default(),
             is_exclusive: AtomicBool::default(),
             checking: Mutex::default(),
@@ -432,7 +435,7 @@ impl Engine {
 
     /// Creates tables, all of them or none.
     fn create_all(&self, definitions: Vec<TableDef>) -> Result<Vec<Arc<TableSet>>, SchemaError> {
-        self.change_tables(definitions.into_iter().map(TableChange::Create).collect())
+        self.change_tables(&self.changing()?, definitions.into_iter().map(TableChange::Create).collect())
     }
 
     /// A runner of transactions. Runners are cheap; each thread has its own.
@@ -847,7 +850,7 @@ impl Inner {
         // SAFETY: the lease is ours until it is given back below.
         let core = unsafe { self.pool.worker(lease).as_mut() }.core();
         let made = make(core);
-        self.pool.give_back(lease);
+        self.pool.give_back_unused(lease);
         made.map_err(|error| match error {
             SchemaError::OutOfMemory { .. } => {
                 SchemaError::OutOfMemory { held: self.pool.holds_memory(self.clock.now(), None) }
@@ -865,11 +868,6 @@ impl Inner {
             // SAFETY: this was the only reference.
             unsafe { set.dispose(&mut core) };
         }
-    }
-
-    /// Held while the set of tables changes.
-    pub(crate) fn changing(&self) -> MutexGuard<'_, ()> {
-        self.changing.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The tables, to change them.

@@ -191,6 +191,9 @@ pub enum SchemaError {
     },
     /// A transaction stayed open for longer than 10 s. Nothing was changed.
     Busy,
+    /// A change in an explicit transaction met a conflict, or an operation of it failed otherwise. Then the transaction
+    /// must be rolled back, and can begin again if the error [is retryable](TransactError::is_retryable).
+    Transact(Box<TransactError>),
     /// The tables were changed, but the registered procedures could not be analysed again.
     Analysis(String),
     /// The declaration could not be written to the database's directory. If the disk became full meanwhile, the table
@@ -238,6 +241,7 @@ impl fmt::Display for SchemaError {
             SchemaError::Busy => {
                 f.write_str("nothing was changed: a transaction stayed open for longer than 10 s; end it, or try again")
             }
+            SchemaError::Transact(error) => write!(f, "nothing was changed: {error}"),
             SchemaError::WorkersBusy => f.write_str("every worker has an open transaction; allow more workers"),
             SchemaError::Storage(error) => error.fmt(f),
         }

@@ -21,11 +21,15 @@ use seriatim_catalog::evolution::Evolution;
 use seriatim_catalog::{Checks, ReferenceDef, TableDef, check_references};
 use seriatim_txn::{Mode, Table};
 
+use crate::changing::{Changing, WAIT_MAX};
 use crate::durability::{self, CatalogueRows, Failed, Persistence, Rows, WalkedRow, Walker};
+use crate::engine::Inner;
 use crate::error::{Abort, InvalidSchema, SchemaError, StorageError, TransactError};
 use crate::follower::{Build, Follower};
 use crate::link::{Links, links};
+use crate::settling::Settling;
 use crate::table::{Secondary, Shape, TableSet};
+use crate::table_ids::TableIds;
 use crate::tx::{Origin, TxCore};
 use crate::{Engine, Runner};
 
@@ -42,16 +46,15 @@ pub enum TableChange {
     Drop(String),
 }
 
-/// The longest wait for a moment at which no transaction is open.
-const QUIET_WAIT_MAX: Duration =
-    Duration::from_millis(if cfg!(any(test, feature = "test-support")) { 3_000 } else { 10_000 });
+/// A refusal by a write whose transaction may have aborted is looked at again, so many times.
+const VERIFICATIONS: u32 = 3;
 
 /// How long an attempt to find such a moment keeps new transactions out, and how long it then lets them in. Sessions
 /// wait for a second at most.
 const QUIET_ATTEMPT: Duration = Duration::from_millis(200);
 
 /// A change that is being made.
-enum Step {
+pub(crate) enum Step {
     /// A new table.
     Create(Arc<TableSet>),
     /// The table gets these parts.
@@ -82,6 +85,14 @@ impl Step {
             Step::Reshape { set, .. } | Step::Drop(set) => Some(set),
         }
     }
+
+    /// The parts of the table before and after.
+    pub(crate) fn shapes(&self) -> Vec<Shape> {
+        match self {
+            Step::Create(set) | Step::Drop(set) => vec![set.shape()],
+            Step::Reshape { before, after, .. } => vec![before.clone(), after.clone()],
+        }
+    }
 }
 
 impl Engine {
@@ -91,8 +102,20 @@ impl Engine {
     /// # Errors
     /// A change that makes no sense, or that rows contradict; no memory; an error of the file system. A transaction
     /// that stays open for longer than 10 s. Nothing is changed then.
-    pub fn change_tables(&self, changes: Vec<TableChange>) -> Result<Vec<Arc<TableSet>>, SchemaError> {
-        Migration { engine: self, steps: Vec::new(), asked: 0, left: Vec::new() }.run(changes)
+    pub fn change_tables(
+        &self,
+        _changing: &Changing<'_>,
+        changes: Vec<TableChange>,
+    ) -> Result<Vec<Arc<TableSet>>, SchemaError> {
+        Migration::new(self, Vec::new()).run(changes)
+    }
+
+    /// The right to change tables, or to rely on them as they are. Others wait for it.
+    ///
+    /// # Errors
+    /// [`SchemaError::Busy`]: an explicit transaction that changes tables stays open for longer than 10 s.
+    pub fn changing(&self) -> Result<Changing<'_>, SchemaError> {
+        self.inner.changing()
     }
 
     /// How many handles of a table there are, without that of a checkpoint: waits for one that is being taken.
@@ -106,6 +129,8 @@ impl Engine {
 struct Migration<'e> {
     engine: &'e Engine,
     steps: Vec<Step>,
+    /// Whether transactions may know the tables that were made, or the catalogue does.
+    is_used: bool,
     /// How many of the steps were asked for. The others are of tables that are linked with theirs by references.
     asked: usize,
     /// Tables whose rows nobody needs any more.
@@ -113,12 +138,21 @@ struct Migration<'e> {
 }
 
 /// Rows or entries to delete.
-enum Left {
+pub(crate) enum Left {
     Table(TableSet),
     Index(Arc<Secondary>),
 }
 
+/// Deletes what nobody needs any more, to free its memory.
+pub(crate) fn delete(engine: &Engine, left: Vec<Left>) {
+    Migration::new(engine, left).clean_up();
+}
+
 impl<'e> Migration<'e> {
+    fn new(engine: &'e Engine, left: Vec<Left>) -> Migration<'e> {
+        Migration { engine, steps: Vec::new(), asked: 0, is_used: false, left }
+    }
+
     fn run(mut self, changes: Vec<TableChange>) -> Result<Vec<Arc<TableSet>>, SchemaError> {
         let inner = &self.engine.inner;
         inner.check_process().map_err(SchemaError::storage)?;
@@ -129,7 +163,6 @@ impl<'e> Migration<'e> {
         let persistence = inner.persistence.as_ref().filter(|_| !is_creation);
         // A checkpoint would have the rows of the old tables, and delete the log of the new ones.
         let _no_checkpoint = persistence.map(Persistence::without_checkpoint);
-        let _one_at_a_time = inner.changing();
         if let Some(persistence) = persistence {
             durability::inherit_catalogue(inner, &self.engine.open, persistence)?;
         }
@@ -137,12 +170,25 @@ impl<'e> Migration<'e> {
         let changes = follow_names(&inner.sets(), changes);
         check_names(&inner.sets(), &changes)?;
         check_links(&inner.sets(), &changes)?;
-        let changed = self.prepare(changes).and_then(|()| self.build()).and_then(|()| self.switch());
-        if changed.is_err() {
-            self.give_up();
+        let mut verifications = 0;
+        loop {
+            let ids = inner.tables_mut().ids.clone();
+            let changed = self.prepare(changes.clone()).and_then(|()| self.build()).and_then(|()| self.switch());
+            let looks_again = changed.is_err() && self.is_refused_by_a_write() && verifications < VERIFICATIONS;
+            if changed.is_err() {
+                self.give_up(ids);
+            }
+            self.clean_up();
+            if !looks_again {
+                return changed;
+            }
+            verifications += 1;
         }
-        self.left.iter().for_each(|left| self.delete(left));
-        changed
+    }
+
+    /// Deletes what nobody needs any more.
+    fn clean_up(&mut self) {
+        std::mem::take(&mut self.left).iter().for_each(|left| self.delete(left));
     }
 
     /// Makes what the changes need.
@@ -221,45 +267,27 @@ impl<'e> Migration<'e> {
     }
 
     /// The step that changes the declaration of a table.
-    fn reshape(&self, evolution: Box<Evolution>, ids: &mut crate::table_ids::TableIds) -> Result<Step, SchemaError> {
+    fn reshape(&self, evolution: Box<Evolution>, ids: &mut TableIds) -> Result<Step, SchemaError> {
         let inner = &self.engine.inner;
         let set = inner.table(&evolution.before().name)?;
-        let before = set.shape();
-        if *before.definition != *evolution.before() {
-            let table = evolution.before().name.to_string();
-            return Err(SchemaError::Refused { table, problem: "it was changed by another call meanwhile".to_owned() });
-        }
-        let is_new_identity = !evolution.keeps_handles() || set.had_other_indexes(evolution.after());
-        if !evolution.keeps_rows() {
-            let copy = inner.make_table(evolution.after().clone(), ids, set.position)?;
-            let after = copy.shape();
-            let follower = vec![Follower::new(Build::Copy { set: copy, evolution })];
-            return Ok(Step::Reshape { set, before, after, follower, new_references: Vec::new(), is_new_identity });
-        }
-        let (mut indexes, mut follower) = (Vec::new(), Vec::new());
-        for (at, was) in evolution.indexes().iter().enumerate() {
-            indexes.push(match was {
-                Some(was) => Arc::clone(&before.indexes[*was]),
-                None => {
-                    let index = Arc::new(inner.make_index(evolution.after(), at, before.primary.class, ids)?);
-                    follower.push(Follower::new(Build::Index(Arc::clone(&index))));
-                    index
-                }
-            });
-        }
-        let definition = Arc::new(evolution.after().clone());
-        let checks = Arc::new(Checks::of(&definition));
-        if evolution.adds_checks() {
-            follower.push(Follower::new(Build::Checks(Arc::clone(&checks), Arc::clone(&definition))));
-        }
-        let after = Shape { definition, indexes: Arc::new(indexes), checks, ..before.clone() };
+        let (before, after) = (set.shape(), evolution.after());
+        let is_new_identity = !evolution.keeps_handles() || set.had_other_indexes(after);
         let is_proved = |reference: &&ReferenceDef| before.definition.references.contains(reference);
-        let new_references = evolution.new_references().filter(|reference| !is_proved(reference)).cloned().collect();
+        // A copy is made of rows whose references are proved.
+        let added = evolution.new_references().filter(|_| evolution.keeps_rows());
+        let new_references = added.filter(|reference| !is_proved(reference)).cloned().collect();
+        let (after, builds) = reshape(inner, &set, evolution, ids)?;
+        let follower = builds.into_iter().map(Follower::new).collect();
         Ok(Step::Reshape { set, before, after, follower, new_references, is_new_identity })
     }
 
     /// Builds copies and indexes from the rows, while transactions change them.
-    fn build(&self) -> Result<(), SchemaError> {
+    fn build(&mut self) -> Result<(), SchemaError> {
+        self.is_used |= self.steps.iter().any(|step| matches!(step, Step::Reshape { .. }));
+        self.follow()
+    }
+
+    fn follow(&self) -> Result<(), SchemaError> {
         let followed = || {
             self.steps.iter().filter_map(|step| match step {
                 Step::Reshape { set, before, follower, .. } if !follower.is_empty() => Some((set, before, follower)),
@@ -336,6 +364,16 @@ impl<'e> Migration<'e> {
         Ok(())
     }
 
+    /// Whether the first refusal was by a write of a transaction that may have aborted since.
+    fn is_refused_by_a_write(&self) -> bool {
+        let followers = self.steps.iter().flat_map(|step| match step {
+            Step::Reshape { follower, .. } => &follower[..],
+            Step::Create(_) | Step::Drop(_) => &[],
+        });
+        let mut refused = followers.filter(|follower| follower.refusal().is_some());
+        refused.next().is_some_and(|follower| !follower.is_refusal_certain())
+    }
+
     /// Puts the new tables in place of the old ones.
     fn switch(&mut self) -> Result<Vec<Arc<TableSet>>, SchemaError> {
         let inner = &self.engine.inner;
@@ -358,6 +396,7 @@ impl<'e> Migration<'e> {
             Ok(())
         })?;
         let epoch = self.change_catalogue(&|rows| self.steps.iter().try_for_each(|step| step.record(rows)))?;
+        self.is_used = true;
         // It was committed. Unless the log has stopped, it becomes durable when the disk has space.
         let durable = persistence.wait_for(epoch);
         if let (Err(_), Some(reason)) = (&durable, persistence.log().durable().stop_reason()) {
@@ -372,68 +411,12 @@ impl<'e> Migration<'e> {
 
     /// Opens the tables in their new shapes. Returns the tables, and the rows of which nobody has a use any more.
     fn apply(&self) -> (Vec<Arc<TableSet>>, Vec<Left>) {
-        let inner = self.engine.inner();
-        let (mut sets, mut left) = (Vec::new(), Vec::new());
-        let mut opened: Vec<(Arc<TableSet>, Shape)> = Vec::new();
-        let mut tables = inner.tables_mut();
-        for (at, step) in self.steps.iter().enumerate() {
-            let mut open = |set: &Arc<TableSet>, shape: Shape| {
-                opened.push((Arc::clone(set), shape));
-                if at < self.asked {
-                    sets.push(Arc::clone(set));
-                }
-            };
-            match step {
-                Step::Create(set) => {
-                    tables.sets.push(Arc::clone(set));
-                    open(set, set.shape());
-                }
-                Step::Drop(set) => {
-                    set.end();
-                    left.push(Left::Table(set.apart(inner)));
-                    tables.sets.retain(|other| !Arc::ptr_eq(other, set));
-                    tables.replaced.push(Arc::clone(set));
-                }
-                Step::Reshape { set, before, after, is_new_identity, .. } => {
-                    if !Arc::ptr_eq(&before.primary, &after.primary) {
-                        left.push(Left::Table(set.apart(inner)));
-                    } else {
-                        let is_kept = |index: &&Arc<Secondary>| after.indexes.iter().any(|new| Arc::ptr_eq(new, index));
-                        let gone = before.indexes.iter().filter(|index| !is_kept(index));
-                        left.extend(gone.map(|index| Left::Index(Arc::clone(index))));
-                    }
-                    if !is_new_identity {
-                        open(set, after.clone());
-                        continue;
-                    }
-                    let new = Arc::new(TableSet::of(inner, after.clone(), set.position));
-                    set.end();
-                    if let Some(at) = tables.sets.iter().position(|other| Arc::ptr_eq(other, set)) {
-                        tables.sets[at] = Arc::clone(&new);
-                    }
-                    tables.replaced.push(Arc::clone(set));
-                    open(&new, after.clone());
-                }
-            }
-        }
-        // Only now are all tables there that refer to each other.
-        let definition = |set: &Arc<TableSet>| {
-            let shape = opened.iter().find(|(own, _)| Arc::ptr_eq(own, set)).map(|(_, shape)| shape);
-            shape.map_or_else(|| set.shape().definition, |shape| Arc::clone(&shape.definition))
-        };
-        let all: Vec<(Arc<TableSet>, Arc<TableDef>)> =
-            tables.sets.iter().map(|set| (Arc::clone(set), definition(set))).collect();
-        let links = links(&all, |_, _| false);
-        for (set, shape) in opened {
-            let at = all.iter().position(|(own, _)| Arc::ptr_eq(own, &set));
-            let links = at.map(|at| Arc::new(links[at].clone())).unwrap_or_default();
-            set.set_shape(Shape { links, ..shape });
-        }
-        (sets, left)
+        publish(self.engine.inner(), &self.steps, self.asked, None)
     }
 
-    /// Undoes what was begun: the tables are as before.
-    fn give_up(&mut self) {
+    /// Undoes what was begun: the tables are as before. If nobody knows the tables that were made, their ids are free
+    /// again.
+    fn give_up(&mut self, ids: TableIds) {
         let inner = self.engine.inner();
         let mut created = Vec::new();
         for step in self.steps.drain(..) {
@@ -450,11 +433,20 @@ impl<'e> Migration<'e> {
                             Build::Checks(..) => None,
                         });
                     }
-                    if !Arc::ptr_eq(&before.primary, &after.primary) || !Arc::ptr_eq(&before.indexes, &after.indexes) {
-                        inner.tables_mut().replaced.push(Arc::new(TableSet::of(inner, after, set.position)));
+                    let is_other =
+                        !Arc::ptr_eq(&before.primary, &after.primary) || !Arc::ptr_eq(&before.indexes, &after.indexes);
+                    let made = Arc::new(TableSet::of(inner, after, set.position));
+                    match self.is_used {
+                        true if is_other => inner.tables_mut().replaced.push(made),
+                        true => {}
+                        false => created.push(made),
                     }
                 }
             }
+        }
+        if !self.is_used {
+            self.left.clear();
+            inner.tables_mut().ids = ids;
         }
         inner.dispose(created);
     }
@@ -471,7 +463,7 @@ impl<'e> Migration<'e> {
             });
             match done {
                 Some(result) => return result,
-                None if began.elapsed() >= QUIET_WAIT_MAX => return Err(SchemaError::Busy),
+                None if began.elapsed() >= WAIT_MAX => return Err(SchemaError::Busy),
                 None => thread::sleep(QUIET_ATTEMPT),
             }
         }
@@ -530,6 +522,109 @@ impl<'e> Migration<'e> {
     }
 }
 
+/// Opens tables in their new shapes. Returns those of the first steps, and the rows of which nobody has a use any more.
+/// If they are `settling`, some transactions are not admitted yet.
+pub(crate) fn publish(
+    inner: &Inner,
+    steps: &[Step],
+    asked: usize,
+    settling: Option<&Settling>,
+) -> (Vec<Arc<TableSet>>, Vec<Left>) {
+    let (mut sets, mut left) = (Vec::new(), Vec::new());
+    let mut opened: Vec<(Arc<TableSet>, Shape)> = Vec::new();
+    let mut tables = inner.tables_mut();
+    for (at, step) in steps.iter().enumerate() {
+        let mut open = |set: &Arc<TableSet>, shape: Shape| {
+            settling.iter().for_each(|settling| set.begin_settling((*settling).clone()));
+            opened.push((Arc::clone(set), shape));
+            if at < asked {
+                sets.push(Arc::clone(set));
+            }
+        };
+        match step {
+            Step::Create(set) => {
+                tables.sets.push(Arc::clone(set));
+                open(set, set.shape());
+            }
+            Step::Drop(set) => {
+                set.end();
+                left.push(Left::Table(set.apart(inner)));
+                tables.sets.retain(|other| !Arc::ptr_eq(other, set));
+                tables.replaced.push(Arc::clone(set));
+            }
+            Step::Reshape { set, before, after, is_new_identity, .. } => {
+                if !Arc::ptr_eq(&before.primary, &after.primary) {
+                    left.push(Left::Table(set.apart(inner)));
+                } else {
+                    let is_kept = |index: &&Arc<Secondary>| after.indexes.iter().any(|new| Arc::ptr_eq(new, index));
+                    let gone = before.indexes.iter().filter(|index| !is_kept(index));
+                    left.extend(gone.map(|index| Left::Index(Arc::clone(index))));
+                }
+                if !is_new_identity {
+                    open(set, after.clone());
+                    continue;
+                }
+                let new = Arc::new(TableSet::of(inner, after.clone(), set.position));
+                set.end();
+                if let Some(at) = tables.sets.iter().position(|other| Arc::ptr_eq(other, set)) {
+                    tables.sets[at] = Arc::clone(&new);
+                }
+                tables.replaced.push(Arc::clone(set));
+                open(&new, after.clone());
+            }
+        }
+    }
+    // Only now are all tables there that refer to each other.
+    let definition = |set: &Arc<TableSet>| {
+        let shape = opened.iter().find(|(own, _)| Arc::ptr_eq(own, set)).map(|(_, shape)| shape);
+        shape.map_or_else(|| set.shape().definition, |shape| Arc::clone(&shape.definition))
+    };
+    let all: Vec<(Arc<TableSet>, Arc<TableDef>)> =
+        tables.sets.iter().map(|set| (Arc::clone(set), definition(set))).collect();
+    let links = links(&all, |_, _| false);
+    for (set, shape) in opened {
+        let at = all.iter().position(|(own, _)| Arc::ptr_eq(own, &set));
+        let links = at.map(|at| Arc::new(links[at].clone())).unwrap_or_default();
+        set.set_shape(Shape { links, ..shape });
+    }
+    (sets, left)
+}
+
+/// The parts of a table after a change, and what is to be built from its rows for them.
+pub(crate) fn reshape(
+    inner: &Inner,
+    set: &TableSet,
+    evolution: Box<Evolution>,
+    ids: &mut TableIds,
+) -> Result<(Shape, Vec<Build>), SchemaError> {
+    let before = set.shape();
+    if *before.definition != *evolution.before() {
+        let table = evolution.before().name.to_string();
+        return Err(SchemaError::Refused { table, problem: "it was changed by another call meanwhile".to_owned() });
+    }
+    if !evolution.keeps_rows() {
+        let copy = inner.make_table(evolution.after().clone(), ids, set.position)?;
+        return Ok((copy.shape(), vec![Build::Copy { set: copy, evolution }]));
+    }
+    let (mut indexes, mut builds) = (Vec::new(), Vec::new());
+    for (at, was) in evolution.indexes().iter().enumerate() {
+        indexes.push(match was {
+            Some(was) => Arc::clone(&before.indexes[*was]),
+            None => {
+                let index = Arc::new(inner.make_index(evolution.after(), at, before.primary.class, ids)?);
+                builds.push(Build::Index(Arc::clone(&index)));
+                index
+            }
+        });
+    }
+    let definition = Arc::new(evolution.after().clone());
+    let checks = Arc::new(Checks::of(&definition));
+    if evolution.adds_checks() {
+        builds.push(Build::Checks(Arc::clone(&checks), Arc::clone(&definition)));
+    }
+    Ok((Shape { definition, indexes: Arc::new(indexes), checks, ..before }, builds))
+}
+
 /// An action on a record in a transaction.
 type Act<'a> = dyn Fn(&TxCore, &WalkedRow<'_>) -> Result<(), Abort> + 'a;
 
@@ -548,7 +643,7 @@ fn refused(set: &TableSet, failed: Failed) -> SchemaError {
 
 impl Step {
     /// Writes the change into the catalogue.
-    fn record(&self, rows: &CatalogueRows<'_>) -> Result<(), Abort> {
+    pub(crate) fn record(&self, rows: &CatalogueRows<'_>) -> Result<(), Abort> {
         match self {
             Step::Create(set) => rows.add(set, false),
             Step::Drop(set) => rows.set_void(&set.shape(), set.position, true),
@@ -658,7 +753,7 @@ fn check_links(sets: &[Arc<TableSet>], changes: &[TableChange]) -> Result<(), Sc
 }
 
 /// Checks that each table has its own name afterwards, and is changed once.
-fn check_names(sets: &[Arc<TableSet>], changes: &[TableChange]) -> Result<(), SchemaError> {
+pub(crate) fn check_names(sets: &[Arc<TableSet>], changes: &[TableChange]) -> Result<(), SchemaError> {
     let mut changed = HashSet::new();
     let mut names: Vec<String> = Vec::new();
     for change in changes {

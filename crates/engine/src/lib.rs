@@ -11,6 +11,7 @@
 
 pub mod backup;
 mod cancel;
+mod changing;
 mod cluster;
 mod contention;
 mod deferred;
@@ -43,6 +44,7 @@ mod runner;
 mod runtime;
 mod scan;
 mod settings;
+mod settling;
 mod snapshot_ages;
 mod statistics;
 mod table;
@@ -55,6 +57,7 @@ mod tx;
 mod work_queue;
 
 pub use cancel::Canceller;
+pub use changing::Changing;
 pub use contention::{Contended, Contender, Contention, HotRow};
 pub use detached::{Decided, Detached, Step};
 pub use durability::{

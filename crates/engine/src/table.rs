@@ -2,7 +2,7 @@
 
 use std::ops::Deref;
 use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use seriatim_base::{LayoutId, TableId};
 use seriatim_catalog::wire::RowWire;
@@ -15,6 +15,7 @@ use crate::error::SchemaError;
 use crate::follower::{Build, Follower};
 use crate::index;
 use crate::link::Links;
+use crate::settling::Settling;
 
 /// A table with its secondary indexes. The fields that each operation reads come first, in one cache line.
 ///
@@ -48,6 +49,8 @@ pub struct TableSet {
     pub(crate) position: u64,
     /// The owners of the parts. Workers may keep the address of a table, so earlier ones stay.
     shapes: Mutex<Vec<Shape>>,
+    /// Who is not admitted yet; while [`flag::SETTLING`] is set.
+    settling: Mutex<Option<Settling>>,
     /// Keeps the memory of records and nodes alive.
     _memory: seriatim_memory::Memory,
 }
@@ -70,6 +73,10 @@ mod flag {
     pub(super) const EXTENDED: u32 = 64;
     /// The table has references, or others refer to it.
     pub(super) const LINKED: u32 = 128;
+    /// Some transactions are not admitted: they began before the table got its parts.
+    pub(super) const SETTLING: u32 = 256;
+    /// Not every operation is admitted.
+    pub(super) const CLOSED: u32 = CHANGING | GONE | SETTLING;
 }
 
 /// How the rows of a table are stored.
@@ -300,6 +307,7 @@ impl TableSet {
             text_bytes_max: AtomicUsize::new(text_bytes_max(&shape.definition)),
             position,
             shapes: Mutex::new(vec![shape]),
+            settling: Mutex::default(),
             _memory: foundation.environment.memory.clone(),
         }
     }
@@ -352,16 +360,46 @@ impl TableSet {
         self.checks.set(&shape.checks);
         self.text_bytes_max.store(text_bytes_max(&shape.definition), Ordering::Relaxed);
         self.indexed.store(shape.indexed().bits(), Ordering::Relaxed);
-        self.flags.store(shape.flags(), Ordering::Release);
+        let flags = |flags: u32| Some(flags & flag::SETTLING | shape.flags());
+        // It never fails.
+        let _ = self.flags.fetch_update(Ordering::Release, Ordering::Relaxed, flags);
         shapes.push(shape);
     }
 
-    /// Refuses operations until the next [`TableSet::set_shape`]. No transaction is open.
+    /// Refuses operations until the next [`TableSet::set_shape`], or [`TableSet::reopen`]. A transaction that is open
+    /// may still be in one.
     pub(crate) fn close(&self) {
         self.flags.fetch_or(flag::CHANGING, Ordering::Release);
     }
 
-    /// Refuses operations for ever. No transaction is open.
+    /// Admits operations again, to the parts that it had when it was closed.
+    pub(crate) fn reopen(&self) {
+        self.flags.fetch_and(!flag::CHANGING, Ordering::Release);
+    }
+
+    /// Whether it is closed.
+    pub(crate) fn is_closed(&self) -> bool {
+        self.has(flag::CHANGING)
+    }
+
+    /// Admits only some transactions from now on, once it is open.
+    pub(crate) fn begin_settling(&self, settling: Settling) {
+        *self.settling.lock().unwrap_or_else(PoisonError::into_inner) = Some(settling);
+        self.flags.fetch_or(flag::SETTLING, Ordering::Release);
+    }
+
+    /// Who is not admitted yet. The lock is held meanwhile.
+    pub(crate) fn settling(&self) -> MutexGuard<'_, Option<Settling>> {
+        self.settling.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Every transaction is admitted from now on.
+    pub(crate) fn end_settling(&self, mut settling: MutexGuard<'_, Option<Settling>>) {
+        *settling = None;
+        self.flags.fetch_and(!flag::SETTLING, Ordering::Release);
+    }
+
+    /// Refuses operations for ever.
     pub(crate) fn end(&self) {
         self.flags.fetch_or(flag::GONE, Ordering::Release);
     }
@@ -389,13 +427,13 @@ impl TableSet {
     /// Whether each row is a record, and operations are admitted.
     #[inline(always)]
     pub(crate) fn is_plain(&self) -> bool {
-        !self.has(flag::CLUSTERED | flag::CHANGING | flag::GONE)
+        !self.has(flag::CLUSTERED | flag::CLOSED)
     }
 
     /// How rows are stored, if the writer of a row writes all of it, and operations are admitted.
     #[inline(always)]
     pub(crate) fn rows_as_written(&self) -> Option<Rows> {
-        match self.flags.load(Ordering::Acquire) & (flag::CLUSTERED | flag::CHANGING | flag::GONE | flag::EXTENDED) {
+        match self.flags.load(Ordering::Acquire) & (flag::CLUSTERED | flag::CLOSED | flag::EXTENDED) {
             0 => Some(Rows::Records),
             flag::CLUSTERED => Some(Rows::Runs),
             _ => None,
@@ -422,10 +460,10 @@ impl TableSet {
         self.flags.load(Ordering::Acquire) & (flag::CLUSTERED | flag::INDEXED) == flag::CLUSTERED
     }
 
-    /// Why no operation is admitted, if so.
+    /// Why not every operation is admitted, if so.
     #[inline]
     pub(crate) fn refusal(&self) -> Option<Reason> {
-        match self.has(flag::CHANGING | flag::GONE) {
+        match self.has(flag::CLOSED) {
             false => None,
             true if self.has(flag::GONE) => Some(Reason::TableGone),
             true => Some(Reason::TableChanging),

@@ -30,6 +30,7 @@
 //!    [`Call`]. The rows that it gives out are copies, which the `TxCore` keeps until the transaction is
 //!    dropped.
 
+mod changing;
 mod ending;
 mod errors;
 mod opening;
@@ -55,6 +56,7 @@ use seriatim_txn::{
 
 use crate::TransactionOptions;
 use crate::cancel::Deadline;
+use crate::changing::Changes;
 use crate::cluster::{OpenRun, Scratch};
 use crate::contention::AD_HOC;
 use crate::durability::CommitDependency;
@@ -74,6 +76,7 @@ use crate::scan::Target;
 use crate::settings::Settings;
 use crate::table::{Secondary, TableSet};
 
+pub(crate) use changing::CommittedChanges;
 pub use writing::unless_failed;
 pub(crate) use writing::{NotEncoded, change_followed, change_row, insert, insert_staged};
 
@@ -198,6 +201,12 @@ pub struct TxCore {
     pub(crate) scratch: Scratch,
     /// Savepoints that can be rolled back to.
     savepoints: RefCell<Vec<(u64, Position)>>,
+    /// The changes of tables of an explicit transaction.
+    changes: RefCell<Option<Box<Changes>>>,
+    /// Of an explicit transaction whose place may be where it begins: how often the other workers were leased then.
+    begun: RefCell<Vec<(u32, bool)>>,
+    /// When an operation was refused because its table was being changed, and how often since.
+    refused: Cell<Option<(Instant, u32)>>,
     /// Scans to reuse.
     #[expect(clippy::vec_box, reason = "a scan is large and changes hands: the box moves, not the scan")]
     pub(crate) scans: RefCell<Vec<Box<seriatim_txn::Scan>>>,
@@ -535,7 +544,7 @@ impl TxCore {
         if set.database == self.inner.number { Ok(set) } else { Err(Abort::stopped(Reason::ForeignHandle)) }
     }
 
-    /// Whether operations on the table are admitted now.
+    /// Whether the table admits operations of this transaction.
     ///
     /// # Errors
     /// It is being changed, or is gone.
@@ -543,7 +552,7 @@ impl TxCore {
     pub(crate) fn admits(&self, set: &TableSet) -> Result<(), Abort> {
         match set.refusal() {
             None => Ok(()),
-            Some(reason) => Err(self.stop(Cause { phase: Phase::Execute, reason })),
+            Some(reason) => self.admits_now(set, reason),
         }
     }
 
@@ -791,6 +800,9 @@ impl TxCore {
             open_run: OpenRun::default(),
             scratch: Scratch::new(),
             savepoints: RefCell::new(Vec::new()),
+            changes: RefCell::default(),
+            begun: RefCell::default(),
+            refused: Cell::default(),
             scans: RefCell::new(Vec::new()),
             inner,
         }
@@ -807,12 +819,15 @@ impl TxCore {
         let position = self.position();
         let serial = SERIALS.fetch_add(1, Ordering::Relaxed);
         self.savepoints.borrow_mut().push((serial, position));
+        if let Some(changes) = &mut *self.changes.borrow_mut() {
+            changes.save(serial);
+        }
         self.is_untidy.set(true);
         Ok(Savepoint { serial })
     }
 
-    /// Undoes every write since the savepoint, which stays valid; later savepoints become invalid. Reads are
-    /// not undone.
+    /// Undoes every write and every change of tables since the savepoint, which stays valid. Later savepoints become
+    /// invalid. Reads are not undone.
     ///
     /// # Errors
     /// The transaction has stopped; or the savepoint is invalid, or belongs to another transaction.
@@ -825,6 +840,9 @@ impl TxCore {
         let (_, position) = savepoints[at];
         self.rollback_writes(position)?;
         savepoints.truncate(at + 1);
+        if let Some(changes) = &mut *self.changes.borrow_mut() {
+            changes.restore(savepoint.serial);
+        }
         Ok(())
     }
 

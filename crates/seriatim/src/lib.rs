@@ -72,6 +72,7 @@ pub use catalog::{
 pub use database::Database;
 pub use executor::{Executor, Reserved};
 pub use handle::{Handle, IndexHandle};
+pub use migration::Migration;
 pub use procedure::Data;
 pub use scan::Scan;
 pub use seriatim_base::{Epoch, Rng, Tid, clock, rng, thread};

@@ -2,7 +2,8 @@
 //!
 //! A change commits like any transaction, so its epoch orders it among the rows that need it. The table is published
 //! only after the commit. So transactions that use it commit in that epoch or a later one, whatever log they are in. A
-//! recovery keeps whole epochs, so it has the table if it has one of its rows.
+//! recovery keeps whole epochs, so it has the table if it has one of its rows. An explicit transaction changes rows of
+//! users and of the catalogue in one commit, so a recovery has both or neither.
 //!
 //! Only databases on disk have a catalogue: nothing reads that of a database in memory.
 
@@ -29,7 +30,12 @@ pub(crate) struct Rows<'t> {
     table: &'t DynHandle,
 }
 
-impl Rows<'_> {
+impl<'t> Rows<'t> {
+    /// The rows of the catalogue, as a transaction sees them.
+    pub(crate) fn of(tx: &'t TxCore, table: &'t DynHandle) -> Rows<'t> {
+        Rows { tx, table }
+    }
+
     /// Inserts all rows of a table.
     pub(crate) fn add(&self, set: &TableSet, is_void: bool) -> Result<(), Abort> {
         self.add_shape(&set.shape(), set.position, is_void)
@@ -100,7 +106,7 @@ pub(crate) fn change(
     let mut runner = Runner::internal(inner, open, 0);
     runner.tx.ignore_queue();
     runner.tx.ignore_history();
-    let committed = runner.run(Mode::ReadWrite, Origin::Closure, |tx| change(&Rows { tx, table: &table }));
+    let committed = runner.run(Mode::ReadWrite, Origin::Closure, |tx| change(&Rows::of(tx, &table)));
     committed.map(|committed| committed.receipt.epoch()).map_err(|error| match error {
         TransactError::OutOfMemory { held, .. } => SchemaError::OutOfMemory { held },
         TransactError::WorkersBusy => SchemaError::WorkersBusy,

@@ -287,6 +287,9 @@ impl TxCore {
         }
         let guard = StopsLog(&self.inner);
         let mut redo = CommitLog::new(writer.groups(), &persistence.whole_before, self.log.as_ref());
+        if self.changes_tables() {
+            redo = redo.mixed();
+        }
         let outcome = self.commit_to(&mut redo);
         redo.finish();
         writer.append();
@@ -389,11 +392,16 @@ impl TxCore {
         let tx: &TxCore = self;
         tx.renew();
         let _call = tx.call().map_err(|abort| tx.error_of(&abort))?;
-        match tx.end_whole() {
-            Ok(tid) => Ok(tx.receipt(tid)),
+        tx.end_or_abandon()
+    }
+
+    /// Commits in a call, or rolls back.
+    pub(super) fn end_or_abandon(&self) -> Result<Receipt, TransactError> {
+        match self.end_whole() {
+            Ok(tid) => Ok(self.receipt(tid)),
             Err(cause) => {
-                let error = tx.error_of(&Abort::new(AbortKind::Stopped(cause)));
-                tx.abandon(Some(cause).filter(|cause| cause.reason != Reason::ConstraintViolated));
+                let error = self.error_of(&Abort::new(AbortKind::Stopped(cause)));
+                self.abandon(Some(cause).filter(|cause| cause.reason != Reason::ConstraintViolated));
                 Err(error)
             }
         }

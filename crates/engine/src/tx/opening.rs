@@ -301,6 +301,9 @@ impl TxCore {
         }
         if explicit {
             cold_path();
+            if !self.is_ordered_at_commit() {
+                *self.begun.borrow_mut() = inner.pool.leases(lease);
+            }
             self.park(inner.pool.number(lease));
         }
     }
@@ -314,6 +317,7 @@ impl TxCore {
         self.ending.set(false);
         self.stopped.set(None);
         self.too_large.take();
+        self.changes.take();
         self.pending.clear();
         self.ends.set(self.ends.get() & ends::QUEUED);
         let mut savepoints = self.savepoints.borrow_mut();

@@ -463,8 +463,13 @@ impl TxCore {
     }
 
     fn in_words(&self, table: &seriatim_txn::Table, key: Key<'_>) -> (String, String) {
-        let (table, key) = self.inner.describe(table.id, Some(key));
-        (table.unwrap_or_default(), key.unwrap_or_default())
+        match self.describe_changed(table.id) {
+            Some(name) => (name, table.codec.describe(key)),
+            None => {
+                let (table, key) = self.inner.describe(table.id, Some(key));
+                (table.unwrap_or_default(), key.unwrap_or_default())
+            }
+        }
     }
 
     /// An abort that reveals what was read. If the reads were not consistent, a conflict instead (promise g).

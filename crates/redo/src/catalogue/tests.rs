@@ -239,6 +239,27 @@ fn the_last_change_of_each_row_counts_whatever_log_it_is_in() {
     }
 }
 
+/// A commit creates a table and writes rows, in two groups of two batches. The second batch closes their epoch.
+#[test]
+fn a_group_of_the_catalogue_counts_with_the_rows_of_its_commit_or_not_at_all() {
+    let item = rows(&entry(20, "item", 1));
+    let own = (group(11, 5, &item.iter().map(Change::Row).collect::<Vec<_>>()), 1, true);
+    let (others, groups) = Accounts::new().payload(&[(tid(11, 5), vec![Write::Row(1, (2, 3))])]);
+    let others = (others, groups, false);
+    for (batches, is_cut) in [[&own, &others], [&others, &own]].into_iter().flat_map(|it| [(it, false), (it, true)]) {
+        let mut database = Database::new(1, 1);
+        for ((payload, groups, has_catalogue), closed) in
+            batches.into_iter().zip([10, 11]).take(2 - usize::from(is_cut))
+        {
+            database.payload((1, 0), [Epoch(closed), Epoch(9)], Epoch(11), (payload, *groups, *has_catalogue));
+        }
+        let found = found(&database).unwrap();
+        let verified = verify(&database.disk, &database.directory, &|_, _| {}).unwrap();
+        let is_there = (found.catalogue.tables.len() == 2, verified.entries == 1);
+        assert_eq!(is_there, (!is_cut, !is_cut), "{:?}, {} rows", names(&found), verified.entries);
+    }
+}
+
 #[test]
 fn a_log_whose_catalogue_makes_no_sense_is_refused() {
     let item = rows(&entry(20, "item", 1));
