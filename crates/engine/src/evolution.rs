@@ -17,13 +17,14 @@ use std::time::Duration;
 use seriatim_base::Epoch;
 use seriatim_base::clock::Instant;
 use seriatim_base::thread;
-use seriatim_catalog::TableDef;
 use seriatim_catalog::evolution::Evolution;
+use seriatim_catalog::{SequenceChange, SequenceDef, TableDef};
 use seriatim_txn::{Mode, Table};
 
 use crate::durability::{self, CatalogueRows, Failed, Persistence, Rows, WalkedRow, Walker};
 use crate::error::{Abort, InvalidSchema, SchemaError, StorageError, TransactError};
 use crate::follower::{Build, Follower};
+use crate::sequences::SequenceSteps;
 use crate::table::{Secondary, Shape, TableSet};
 use crate::tx::{Origin, TxCore};
 use crate::{Engine, Runner};
@@ -39,6 +40,12 @@ pub enum TableChange {
     Truncate(String),
     /// The table of this name and its rows are dropped.
     Drop(String),
+    /// A sequence is created.
+    CreateSequence(SequenceDef),
+    /// The sequence of this name changes.
+    AlterSequence(String, Vec<SequenceChange>),
+    /// The sequence of this name is dropped.
+    DropSequence(String),
 }
 
 /// The longest wait for a moment at which no transaction is open.
@@ -77,7 +84,8 @@ impl Engine {
     /// A change that makes no sense, or that rows contradict; no memory; an error of the file system. A transaction
     /// that stays open for longer than 10 s. Nothing is changed then.
     pub fn change_tables(&self, changes: Vec<TableChange>) -> Result<Vec<Arc<TableSet>>, SchemaError> {
-        Migration { engine: self, steps: Vec::new(), left: Vec::new() }.run(changes)
+        let sequences = SequenceSteps::new(&self.inner);
+        Migration { engine: self, steps: Vec::new(), sequences, left: Vec::new() }.run(changes)
     }
 
     /// How many handles of a table there are, without that of a checkpoint: waits for one that is being taken.
@@ -91,6 +99,7 @@ impl Engine {
 struct Migration<'e> {
     engine: &'e Engine,
     steps: Vec<Step>,
+    sequences: SequenceSteps<'e>,
     /// Tables whose rows nobody needs any more.
     left: Vec<Left>,
 }
@@ -134,12 +143,20 @@ impl<'e> Migration<'e> {
         };
         let made = changes.into_iter().try_for_each(|change| {
             let step = match change {
+                TableChange::CreateSequence(definition) => return self.sequences.create(definition, None),
+                TableChange::AlterSequence(name, changes) => return self.sequences.alter(&name, &changes),
+                TableChange::DropSequence(name) => return self.sequences.drop(&name),
                 TableChange::Create(definition) => {
+                    self.sequences.create_owned(&definition, position)?;
                     let set = inner.make_table(definition, &mut ids, position)?;
                     position += 1;
                     Step::Create(set)
                 }
-                TableChange::Drop(name) => Step::Drop(inner.table(&name)?),
+                TableChange::Drop(name) => {
+                    let set = inner.table(&name)?;
+                    self.sequences.drop_owned(set.position);
+                    Step::Drop(set)
+                }
                 TableChange::Truncate(name) => {
                     let set = inner.table(&name)?;
                     let before = set.shape();
@@ -156,7 +173,11 @@ impl<'e> Migration<'e> {
     }
 
     /// The step that changes the declaration of a table.
-    fn reshape(&self, evolution: Box<Evolution>, ids: &mut crate::table_ids::TableIds) -> Result<Step, SchemaError> {
+    fn reshape(
+        &mut self,
+        evolution: Box<Evolution>,
+        ids: &mut crate::table_ids::TableIds,
+    ) -> Result<Step, SchemaError> {
         let inner = &self.engine.inner;
         let set = inner.table(&evolution.before().name)?;
         let before = set.shape();
@@ -165,6 +186,10 @@ impl<'e> Migration<'e> {
             return Err(SchemaError::Refused { table, problem: "it was changed by another call meanwhile".to_owned() });
         }
         let is_new_identity = !evolution.keeps_handles() || set.had_other_indexes(evolution.after());
+        if !evolution.keeps_identity() {
+            self.sequences.drop_owned(set.position);
+            self.sequences.create_owned(evolution.after(), set.position)?;
+        }
         if !evolution.keeps_rows() {
             let copy = inner.make_table(evolution.after().clone(), ids, set.position)?;
             let after = copy.shape();
@@ -257,7 +282,11 @@ impl<'e> Migration<'e> {
             Ok(())
         };
         let Some(persistence) = &inner.persistence else {
-            let (sets, left) = self.quietly_unless_new(|| ready().map(|()| self.apply()))?;
+            let (sets, left) = self.quietly_unless_new(|| {
+                ready()?;
+                self.sequences.begin()?.apply();
+                Ok(self.apply())
+            })?;
             self.left.extend(left);
             return Ok(sets);
         };
@@ -266,12 +295,17 @@ impl<'e> Migration<'e> {
             self.steps.iter().filter_map(Step::set).for_each(|set| set.close());
             Ok(())
         })?;
-        let epoch = self.change_catalogue(&|rows| self.steps.iter().try_for_each(|step| step.record(rows)))?;
+        let sequences = self.sequences.begin()?;
+        let epoch = self.change_catalogue(&|rows| {
+            self.steps.iter().try_for_each(|step| step.record(rows))?;
+            sequences.record(rows)
+        })?;
         // It was committed. Unless the log has stopped, it becomes durable when the disk has space.
         let durable = persistence.wait_for(epoch);
         if let (Err(_), Some(reason)) = (&durable, persistence.log().durable().stop_reason()) {
             return Err(SchemaError::storage(StorageError::Stopped(reason)));
         }
+        sequences.apply();
         let (sets, left) = self.apply();
         self.left.extend(left);
         // Nothing of it can be given up any more.
@@ -287,6 +321,7 @@ impl<'e> Migration<'e> {
         for step in &self.steps {
             match step {
                 Step::Create(set) => {
+                    inner.bind_identity(set);
                     tables.sets.push(Arc::clone(set));
                     sets.push(Arc::clone(set));
                 }
@@ -306,10 +341,12 @@ impl<'e> Migration<'e> {
                     }
                     if !is_new_identity {
                         set.set_shape(after.clone());
+                        inner.bind_identity(set);
                         sets.push(Arc::clone(set));
                         continue;
                     }
                     let new = Arc::new(TableSet::of(inner, after.clone(), set.position));
+                    inner.bind_identity(&new);
                     set.end();
                     if let Some(at) = tables.sets.iter().position(|other| Arc::ptr_eq(other, set)) {
                         tables.sets[at] = Arc::clone(&new);
@@ -469,6 +506,7 @@ fn check_names(sets: &[Arc<TableSet>], changes: &[TableChange]) -> Result<(), Sc
             }
             TableChange::Truncate(name) => (Some(name.clone()), Some(name.clone())),
             TableChange::Drop(name) => (Some(name.clone()), None),
+            TableChange::CreateSequence(_) | TableChange::AlterSequence(..) | TableChange::DropSequence(_) => continue,
         };
         names.extend(to);
         if let Some(of) = of

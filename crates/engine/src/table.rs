@@ -2,7 +2,7 @@
 
 use std::ops::Deref;
 use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use seriatim_base::{LayoutId, TableId};
 use seriatim_catalog::wire::RowWire;
@@ -14,6 +14,7 @@ use crate::engine::Foundation;
 use crate::error::SchemaError;
 use crate::follower::{Build, Follower};
 use crate::index;
+use crate::sequences::Sequence;
 
 /// A table with its secondary indexes. The fields that each operation reads come first, in one cache line.
 ///
@@ -42,6 +43,8 @@ pub struct TableSet {
     text_bytes_max: AtomicUsize,
     /// Its place among the tables: see `TableEntry::position` of the catalogue.
     pub(crate) position: u64,
+    /// The sequence of its identity column, if it has one.
+    pub(crate) identity: OnceLock<Arc<Sequence>>,
     /// The owners of the parts. Workers may keep the address of a table, so earlier ones stay.
     shapes: Mutex<Vec<Shape>>,
     /// Keeps the memory of records and nodes alive.
@@ -64,6 +67,8 @@ mod flag {
     pub(super) const GONE: u32 = 32;
     /// Rows have columns that writers of rows may not know.
     pub(super) const EXTENDED: u32 = 64;
+    /// A sequence gives the values of a column.
+    pub(super) const NUMBERED: u32 = 128;
 }
 
 /// How the rows of a table are stored.
@@ -246,6 +251,7 @@ impl Shape {
             | bit(self.indexes.iter().any(|index| index.unique), flag::UNIQUE)
             | bit(is_followed, flag::FOLLOWED)
             | bit(self.definition.extension > 0, flag::EXTENDED)
+            | bit(self.definition.identity_column().is_some(), flag::NUMBERED)
     }
 }
 
@@ -277,6 +283,7 @@ impl TableSet {
             followers: Current::new(&shape.followers),
             text_bytes_max: AtomicUsize::new(text_bytes_max(&shape.definition)),
             position,
+            identity: OnceLock::new(),
             shapes: Mutex::new(vec![shape]),
             _memory: foundation.environment.memory.clone(),
         }
@@ -405,6 +412,12 @@ impl TableSet {
             true if self.has(flag::GONE) => Some(Reason::TableGone),
             true => Some(Reason::TableChanging),
         }
+    }
+
+    /// Whether rows of values are written as they are given, and operations are admitted.
+    #[inline(always)]
+    pub(crate) fn takes_values(&self) -> bool {
+        !self.has(flag::CHANGING | flag::GONE | flag::NUMBERED)
     }
 
     /// Whether a write changes more than the row.

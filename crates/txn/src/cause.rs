@@ -63,11 +63,13 @@ pub enum Reason {
     OtherPartition,
     /// The partition function panicked, or named a partition that is not there.
     NoPartition,
+    /// No number of a sequence can be given before more of them are durable. The next attempt waits for that.
+    SequenceEmpty,
 }
 
 impl Reason {
     /// Every reason, in order of declaration: for counters and reports.
-    pub const ALL: [Reason; 22] = [
+    pub const ALL: [Reason; 23] = [
         Reason::RecordChanged,
         Reason::RecordLocked,
         Reason::WaitTimeout,
@@ -90,6 +92,7 @@ impl Reason {
         Reason::TableGone,
         Reason::OtherPartition,
         Reason::NoPartition,
+        Reason::SequenceEmpty,
     ];
 
     /// Whether running the transaction again can help.
@@ -104,6 +107,7 @@ impl Reason {
                 | Reason::GapLocked
                 | Reason::LeftOut
                 | Reason::TableChanging
+                | Reason::SequenceEmpty
         )
     }
 
@@ -132,6 +136,7 @@ impl Reason {
             Reason::TableGone => "table_gone",
             Reason::OtherPartition => "other_partition",
             Reason::NoPartition => "no_partition",
+            Reason::SequenceEmpty => "sequence_empty",
         }
     }
 }
@@ -175,6 +180,7 @@ impl std::fmt::Display for Cause {
             Reason::TableGone => "the table was dropped or replaced after the handle was opened",
             Reason::OtherPartition => "the key is in a partition that the transaction does not have",
             Reason::NoPartition => "the partition function panicked, or named a partition that is not there",
+            Reason::SequenceEmpty => "more numbers of a sequence had to become durable first",
         };
         write!(f, "{phase}: {reason}")
     }

@@ -405,6 +405,12 @@ impl TxCore {
         })
     }
 
+    /// An abort for a sequence that gives no number.
+    #[cold]
+    pub(crate) fn sequence_error(&self, error: TransactError) -> Abort {
+        self.about(|| Abort::explained(AbortKind::User, error))
+    }
+
     fn in_words(&self, table: &seriatim_txn::Table, key: Key<'_>) -> (String, String) {
         let (table, key) = self.inner.describe(table.id, Some(key));
         (table.unwrap_or_default(), key.unwrap_or_default())

@@ -7,7 +7,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::SchemaError;
 use crate::catalog::{
-    ColumnDef, ColumnType, IndexDef, KeyPart, Organization, PartName, Partitioning, TableBuilder, TableDef, asc, desc,
+    ColumnDef, ColumnType, Identity, IdentityKind, IndexDef, KeyPart, Organization, PartName, Partitioning,
+    TableBuilder, TableDef, asc, desc,
 };
 
 /// A table, as a dump has it: columns are named, not numbered. What is not there is as in a table that is not declared
@@ -56,6 +57,8 @@ struct Column<'d> {
     /// The name that it had before it was renamed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     former: Option<Cow<'d, str>>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    identity: Option<IdentityKind>,
 }
 
 /// A column of a key.
@@ -105,9 +108,10 @@ impl<'d> From<&'d TableDef> for Declaration<'d> {
         // All fields: a dump must not leave out what a declaration says.
         let TableDef { name, columns, key, organization, indexes, capacity, cluster, partitioning, extension } = table;
         let column = |column: &'d ColumnDef| {
-            let ColumnDef { name, ty, nullable, immutable, default, former } = column;
+            let ColumnDef { name, ty, nullable, immutable, default, former, identity } = column;
             let (default, former) = (default.as_deref().map(Cow::Borrowed), former.as_deref().map(Cow::Borrowed));
-            Column { name: Cow::Borrowed(name), ty: *ty, nullable: *nullable, immutable: *immutable, default, former }
+            let (name, identity) = (Cow::Borrowed(&**name), identity.map(|identity| identity.kind));
+            Column { name, ty: *ty, nullable: *nullable, immutable: *immutable, default, former, identity }
         };
         let index = |index: &IndexDef| {
             let IndexDef { name, parts: key, unique, nulls_not_distinct, organization } = index;
@@ -145,9 +149,10 @@ impl TryFrom<Declaration<'_>> for TableDef {
     fn try_from(declaration: Declaration<'_>) -> Result<TableDef, SchemaError> {
         let column = |column: Column<'_>| {
             let owned = |text: Option<Cow<'_, str>>| text.map(|text| Cow::Owned(text.into_owned()));
-            let Column { name, ty, nullable, immutable, default, former } = column;
+            let Column { name, ty, nullable, immutable, default, former, identity } = column;
             let (name, default, former) = (Cow::Owned(name.into_owned()), owned(default), owned(former));
-            ColumnDef { name, ty, nullable, immutable, default, former }
+            let identity = identity.map(Identity::of);
+            ColumnDef { name, ty, nullable, immutable, default, former, identity }
         };
         let table = TableDef::builder(declaration.table.into_owned());
         let columns = declaration.columns.into_iter().map(column);
@@ -227,6 +232,11 @@ pub fn describe(table: &TableDef) -> String {
         for (is_so, what) in [(is_of_key, "key"), (column.nullable, "nullable"), (column.immutable, "immutable")] {
             notes.extend(is_so.then(|| what.to_owned()));
         }
+        notes.extend(column.identity.map(|identity| match identity.kind {
+            IdentityKind::ByDefault => "identity".to_owned(),
+            IdentityKind::Always => "identity, always".to_owned(),
+            IdentityKind::RowId => "row id".to_owned(),
+        }));
         notes.extend(column.default.as_ref().map(|value| format!("default {value:?}")));
         notes.extend(column.former.as_ref().map(|name| format!("formerly {name}")));
         let (ty, notes) = (column.ty.to_string(), notes.join(", "));

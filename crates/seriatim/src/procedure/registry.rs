@@ -385,7 +385,10 @@ impl Database {
                     after.put(evolution.after().clone());
                 }
                 TableChange::Drop(name) => after.remove(name),
-                TableChange::Truncate(_) => {}
+                TableChange::Truncate(_)
+                | TableChange::CreateSequence(_)
+                | TableChange::AlterSequence(..)
+                | TableChange::DropSequence(_) => {}
             }
         }
         for entry in self.entries() {

@@ -23,6 +23,7 @@ mod random;
 mod rows;
 mod savepoints;
 mod scans;
+mod sequences;
 mod sessions;
 #[path = "../shared/settle.rs"]
 mod settle;
