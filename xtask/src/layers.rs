@@ -44,6 +44,7 @@ const ONLY: &[(&str, &[&str], &str)] = &[
 /// Dev-dependencies that point up: (crate, what it imports, why).
 const UPWARD_FOR_TESTS: &[(&str, &str, &str)] = &[
     ("engine", "seriatim", "examples of types that the public crate shows are written as its users write them"),
+    ("sql", "postgres", "statements are compared with what PostgreSQL answers"),
     ("seriatim", "check", "checks of users' procedures are tested by the procedures that test the public crate"),
     ("transport", "simulate", "who carries messages is tested in virtual time, where a run can be repeated"),
 ];

@@ -376,7 +376,7 @@ impl Evolution {
                          other; add a column and fill it"
                     )));
                 }
-                self.after.columns[at].ty = ty;
+                self.after.columns[at] = ColumnDef { ty, declared: None, ..self.after.columns[at].clone() };
                 format!("column `{column}` becomes {ty}")
             }
             Change::SetNullable { column, nullable } => {

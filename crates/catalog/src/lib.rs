@@ -46,6 +46,7 @@ mod column;
 mod column_set;
 mod error;
 pub mod evolution;
+pub mod expression;
 mod kept;
 mod key;
 mod key_writer;

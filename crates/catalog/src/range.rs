@@ -76,14 +76,19 @@ impl KeyRange {
     /// As [`KeyRange::of_parts`].
     pub fn between<P: KeyParts>(low: Bound<&P>, high: Bound<&P>, format: KeyFormat) -> KeyRange {
         let of = |prefix: &P| KeyRange::of_parts(prefix, format);
+        KeyRange::joined(low.map(of), high.map(of))
+    }
+
+    /// The keys from `low` to `high`: with those of an included range, without those of an excluded one.
+    pub(crate) fn joined(low: Bound<KeyRange>, high: Bound<KeyRange>) -> KeyRange {
         let high = match high {
-            Bound::Included(prefix) => of(prefix).high,
-            Bound::Excluded(prefix) => flip(of(prefix).low),
+            Bound::Included(range) => range.high,
+            Bound::Excluded(range) => flip(range.low),
             Bound::Unbounded => Bound::Unbounded,
         };
         let low = match low {
-            Bound::Included(prefix) => of(prefix).low,
-            Bound::Excluded(prefix) => match of(prefix) {
+            Bound::Included(range) => range.low,
+            Bound::Excluded(range) => match range {
                 // Nothing lies after the keys that begin with 0xFF only, or after all keys.
                 KeyRange { low: Bound::Included(key) | Bound::Excluded(key), high: Bound::Unbounded } => {
                     return KeyRange { low: Bound::Excluded(key.clone()), high: Bound::Excluded(key) };

@@ -42,6 +42,10 @@ pub struct ColumnDef {
     /// The name that it had before it was renamed. Programs that were written before find it by that.
     #[cfg_attr(feature = "serde", serde(default, skip_serializing_if = "Option::is_none"))]
     pub former: Option<Cow<'static, str>>,
+    /// The type by which SQL declared it, where that says more than the type of the values: `varchar(20)`, for example.
+    /// Only SQL reads it.
+    #[cfg_attr(feature = "serde", serde(default, skip_serializing_if = "Option::is_none"))]
+    pub declared: Option<Cow<'static, str>>,
     /// Whether a sequence gives its values.
     #[cfg_attr(feature = "serde", serde(default, skip_serializing_if = "Option::is_none"))]
     pub identity: Option<Identity>,
@@ -50,8 +54,16 @@ pub struct ColumnDef {
 impl ColumnDef {
     /// A column that is neither nullable nor immutable.
     pub fn new(name: impl Into<Cow<'static, str>>, ty: ColumnType) -> ColumnDef {
-        let (default, former, identity) = (None, None, None);
-        ColumnDef { name: name.into(), ty, nullable: false, immutable: false, default, former, identity }
+        ColumnDef {
+            name: name.into(),
+            ty,
+            nullable: false,
+            immutable: false,
+            default: None,
+            former: None,
+            declared: None,
+            identity: None,
+        }
     }
 
     /// The same column, allowed to be NULL.
@@ -600,8 +612,10 @@ pub(crate) fn name_problem(what: &str, name: &str) -> Option<String> {
 /// A key column by name: the result of [`asc`] and [`desc`]. A plain name is ascending.
 #[derive(Clone, Debug)]
 pub struct PartName {
-    pub(crate) column: Cow<'static, str>,
-    pub(crate) descending: bool,
+    /// The column.
+    pub column: Cow<'static, str>,
+    /// Whether larger values come first.
+    pub descending: bool,
 }
 
 /// A key column, smaller values first.

@@ -1,11 +1,16 @@
-//! Layouts: the two ways to compute one agree, places do not overlap, and rows give back the values they were given.
+//! Layouts: the two ways to compute one agree, places do not overlap, and rows give back the values they were given,
+//! also to expressions.
 
 mod shared;
 
 use proptest::collection::vec;
 use proptest::prelude::*;
-use seriatim_catalog::{ColumnDef, ColumnLocation, ColumnSpec, Layout, RowPart, RowSizes, place, row_sizes};
-use shared::{Block, check, column_type, same, value};
+use seriatim_catalog::expression::{Binary, Bound, Datum, Expression, RowColumns, assigned};
+use seriatim_catalog::{
+    ColumnDef, ColumnLocation, ColumnSpec, ColumnType, Layout, RowPart, RowSizes, TableDef, Value as CatalogValue,
+    place, row_sizes,
+};
+use shared::{Block, check, column_type, compare, same, value};
 
 fn column() -> impl Strategy<Value = ColumnDef> {
     (column_type(), any::<bool>(), any::<bool>()).prop_map(|(ty, nullable, immutable)| ColumnDef {
@@ -94,6 +99,60 @@ fn rows_give_back_what_they_were_given() {
         let mut fresh = Block::new(&Layout::new(&columns));
         fresh.insert_values(&columns, &wanted);
         prop_assert_eq!(fresh.bytes(), block.bytes());
+        Ok(())
+    });
+}
+
+/// Two columns of one type, and a value of each.
+fn two_values() -> impl Strategy<Value = (ColumnDef, [CatalogValue; 2])> {
+    column().prop_flat_map(|column| {
+        let values = [value(&column), value(&column)];
+        (Just(column), values)
+    })
+}
+
+#[test]
+fn expressions_read_compare_and_write_the_values_of_rows() {
+    check(600, &two_values(), |(column, values)| {
+        let named = |name: &'static str| ColumnDef { name: name.into(), ..column.clone() };
+        let columns = [named("a"), named("b"), ColumnDef::new("id", ColumnType::U8)];
+        let table = columns.iter().cloned().fold(TableDef::builder("t"), |table, column| table.column(column));
+        let table = table.key(["id"]).finish().expect("a sound declaration");
+        let mut block = Block::new(&Layout::of(&table));
+        block.insert_values(&columns, &[values[0].clone(), values[1].clone(), 1u8.into()]);
+        let (row_columns, none) = (RowColumns::of(&table), []);
+        let bound = |expression: &Expression| Bound::new(expression, &table, &mut []).expect("sound");
+        let (a, b) = (Expression::column("a"), Expression::column("b"));
+
+        let of_a = bound(&a);
+        let datum = of_a.evaluate(row_columns.row(block.row()), &none).expect("a column has a value");
+        let stored = assigned(datum.clone(), of_a.column_type(), &columns[0]);
+        prop_assert!(
+            stored.as_ref().is_ok_and(|stored| same(std::slice::from_ref(stored), &values[..1])),
+            "{:?}",
+            stored
+        );
+
+        let is_less = bound(&a.clone().with(Binary::Less, b.clone()));
+        let found = is_less.evaluate(row_columns.row(block.row()), &none).expect("values of one type are compared");
+        let is_null = |value: &CatalogValue| *value == CatalogValue::NONE;
+        let wanted = match values.iter().any(is_null) {
+            true => Datum::Null,
+            false => Datum::Bool(compare(&values[0], &values[1]).is_lt()),
+        };
+        prop_assert_eq!(found, wanted);
+
+        // As a constant, and as the text of one; types of enums have no text.
+        let constant = Expression::value(&values[0], column.ty).expect("a value of the type");
+        let again = match column.ty {
+            ColumnType::Enum { .. } => constant.clone(),
+            _ => constant.to_string().parse::<Expression>().expect("an expression is read again"),
+        };
+        prop_assert_eq!(&again, &constant);
+        let constant = bound(&again);
+        let value = constant.constant().map(|datum| assigned(datum, constant.column_type(), &columns[0]));
+        let is_same = |value: &CatalogValue| compare(value, &values[0]).is_eq();
+        prop_assert!(value.as_ref().is_some_and(|value| value.as_ref().is_ok_and(is_same)), "{again}: {value:?}");
         Ok(())
     });
 }

@@ -25,6 +25,8 @@ Exit codes:
 
 const EXAMPLES: &str = "\
 Examples:
+  seriatim serve DIR                                   a server for psql and other clients of PostgreSQL
+  seriatim shell DIR -c 'SELECT 1'                     SQL without a server
   seriatim bench tpcc --warehouses 1 --seconds 10      TPC-C's full mix; its consistency is checked
   seriatim bench ycsb --core A --threads 2             YCSB workload A
   seriatim bench partitions --scheme speculation --multi 0.1
@@ -62,8 +64,8 @@ fn all() -> Command {
     Command::new("seriatim")
         .version(env!("SERIATIM_VERSION"))
         .about(
-            "Seriatim: a serializable in-memory OLTP database. This binary runs its benchmarks, shows what is derived \
-             from their procedures, and recovers, checks, copies, dumps and loads databases.",
+            "Seriatim: a serializable in-memory OLTP database. This binary serves databases, runs benchmarks, shows \
+             what is derived from procedures, and recovers, checks, copies, dumps and loads databases.",
         )
         .after_help(format!("{EXIT_CODES}\n\n{EXAMPLES}"))
         .subcommand_required(true)
@@ -128,6 +130,8 @@ fn all() -> Command {
         .subcommand(crate::dump::dump_command())
         .subcommand(crate::dump::load_command())
         .subcommand(crate::dump::schema_command())
+        .subcommand(crate::serve::command())
+        .subcommand(crate::shell::command())
         .subcommand(crate::simulated::command())
         .subcommand(middle_tier::command())
         .subcommand(crate::model::command())

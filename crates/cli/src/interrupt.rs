@@ -36,6 +36,34 @@ pub(crate) fn catch() -> Result<(), Failure> {
     Ok(())
 }
 
+/// What a server says at the first signal.
+pub(crate) const DRAINS: &str = "shutting down after the clients' transactions; a second signal ends at once";
+
+/// For servers, inside a runtime: the first result completes at the first SIGINT or SIGTERM, after `told` was called,
+/// and the second at the second.
+pub(crate) fn twice(
+    told: impl FnOnce() + Send + 'static,
+) -> Result<(impl Future<Output = ()>, impl Future<Output = ()>), Failure> {
+    let mut terminated = signal(SignalKind::terminate()).map_err(Failure::run)?;
+    let mut interrupted = signal(SignalKind::interrupt()).map_err(Failure::run)?;
+    let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
+    let (abandon, abandoned) = tokio::sync::oneshot::channel::<()>();
+    tokio::spawn(async move {
+        let mut next = async || {
+            tokio::select! {
+                _ = terminated.recv() => {}
+                _ = interrupted.recv() => {}
+            }
+        };
+        next().await;
+        told();
+        let _ = stop.send(());
+        next().await;
+        let _ = abandon.send(());
+    });
+    Ok((async { _ = stopped.await }, async { _ = abandoned.await }))
+}
+
 /// Fails if a signal came before there was anything to report.
 pub(crate) fn check(when: &str) -> Result<(), Failure> {
     match interrupt::is_requested() {

@@ -23,6 +23,8 @@ mod protocols;
 mod reorder;
 mod report;
 mod runner;
+mod serve;
+mod shell;
 mod simulated;
 mod terminal;
 mod upstream;
@@ -49,6 +51,8 @@ fn main() -> ExitCode {
         Some(("dump", dump)) => dump::dump(dump),
         Some(("load", load)) => dump::load(load),
         Some(("schema", schema)) => dump::schema(schema),
+        Some(("serve", serve)) => serve::run(serve),
+        Some(("shell", shell)) => shell::run(shell),
         Some(("simulate", simulate)) => simulated::run(simulate),
         Some(("model", model)) => model::run(model),
         Some(("middle-tier", middle_tier)) => middle_tier::run(middle_tier),

@@ -15,7 +15,6 @@ use seriatim_base::{say, talk, thread};
 use seriatim_middle_tier::{Acceptor, Batching, Counted, Counts, EXAMPLE, Log, Settings, Templates, Upstream};
 use tokio::net::TcpListener;
 use tokio::runtime::Builder;
-use tokio::signal::unix::{SignalKind, signal};
 
 use crate::{Failure, args};
 
@@ -181,8 +180,6 @@ async fn serve(matches: &ArgMatches, settings: Settings, counts: Arc<Counts>) ->
         None => None,
     };
     let metrics_bound = metrics.as_ref().map(TcpListener::local_addr).transpose().map_err(Failure::run)?;
-    let mut terminated = signal(SignalKind::terminate()).map_err(Failure::run)?;
-    let mut interrupted = signal(SignalKind::interrupt()).map_err(Failure::run)?;
     match args::is_json(matches) {
         true => {
             let metrics = metrics_bound.map(|address| address.to_string());
@@ -199,32 +196,11 @@ async fn serve(matches: &ArgMatches, settings: Settings, counts: Arc<Counts>) ->
         tokio::spawn(seriatim_middle_tier::serve_metrics(listener, Arc::clone(&counts)));
     }
     let log = settings.log.clone();
-    let (told, mut again) = tokio::sync::mpsc::channel(2);
-    tokio::spawn(async move {
-        loop {
-            tokio::select! {
-                _ = terminated.recv() => {}
-                _ = interrupted.recv() => {}
-            }
-            if told.send(()).await.is_err() {
-                return;
-            }
-        }
-    });
-    let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
-    let (abandon, abandoned) = tokio::sync::oneshot::channel::<()>();
-    tokio::spawn(async move {
-        again.recv().await;
-        log.line(format_args!("shutting down after the clients' transactions; a second signal ends at once"));
-        let _ = stop.send(());
-        again.recv().await;
-        let _ = abandon.send(());
-    });
-    let (stop, abandon) = (async { _ = stopped.await }, async { _ = abandoned.await });
+    let (stop, abandon) = crate::interrupt::twice(move || log.line(format_args!("{}", crate::interrupt::DRAINS)))?;
     seriatim_middle_tier::serve(listener, settings, counts, stop, abandon).await.map_err(Failure::Usage)
 }
 
-async fn listen(option: &str, address: &str) -> Result<TcpListener, Failure> {
+pub(crate) async fn listen(option: &str, address: &str) -> Result<TcpListener, Failure> {
     let cannot = |error| format!("cannot listen at {address}: {error}; give another --{option} HOST:PORT");
     TcpListener::bind(address).await.map_err(|error| Failure::Usage(cannot(error)))
 }

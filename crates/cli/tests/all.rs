@@ -10,3 +10,4 @@ mod middle_tier;
 mod output;
 mod partitions;
 mod procedures;
+mod sql;

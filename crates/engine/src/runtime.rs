@@ -1,9 +1,11 @@
 //! Tables declared at run time. Their values have types that are checked at run time.
 
 use std::borrow::Cow;
-use std::ops::ControlFlow;
+use std::ops::{Bound, ControlFlow};
 use std::sync::Arc;
 
+use seriatim_base::IndexId;
+use seriatim_catalog::expression::{Columns, Datum};
 use seriatim_catalog::{ColumnSet, IdentityKind, KeyBuf, RowRef, RowWriter, TableDef, Value, ValueError};
 use seriatim_store::Direction;
 use seriatim_txn::{OnExists, RowPtr};
@@ -67,6 +69,14 @@ impl<'t> DynRow<'t> {
     /// All values, in order of declaration.
     pub fn values(&self) -> Vec<Value> {
         (0..self.set.definition.columns.len()).map(|at| self.value(at)).collect()
+    }
+}
+
+/// The values of its columns, for expressions of the catalogue.
+impl<'t> Columns<'t> for DynRow<'t> {
+    fn get(&self, column: usize) -> Datum<'t> {
+        let columns = self.set.definition.columns.get(column).zip(self.set.layout.places.get(column));
+        columns.map_or(Datum::Null, |(column, place)| Datum::read(column.ty, place, self.row))
     }
 }
 
@@ -229,6 +239,36 @@ impl TxCore {
         Ok(DynScan { raw })
     }
 
+    /// The rows between two bounds on the first columns of their keys, or of the keys of the index of this name. The
+    /// bounds are in the order of the keys: of a descending column, larger values come first. An included bound takes
+    /// in every key that begins with it.
+    ///
+    /// # Errors
+    /// No such index; values that are not of its types; a table or an index that is not ordered. The scan itself
+    /// reports conflicts.
+    pub fn range_dyn<'t>(
+        &'t self,
+        table: &'t DynHandle,
+        index: Option<&str>,
+        (low, high): (Bound<&[Value]>, Bound<&[Value]>),
+        direction: Direction,
+    ) -> Result<DynScan<'t>, Abort> {
+        let set = self.admitted(table)?;
+        let target = index.map(|index| self.index_of(set, index)).transpose()?;
+        let (target, codec) = match target {
+            None => (Target::Rows, &set.primary.codec),
+            Some(at) => (Target::Index(at), &set.indexes[at].table.codec),
+        };
+        let range = codec.range_of_bounds(low, high).map_err(|error| self.unfit(error))?;
+        let raw = RawScan::new(self, set, target, (&range.low, &range.high), direction).begun()?;
+        Ok(DynScan { raw })
+    }
+
+    fn index_of(&self, set: &TableSet, index: &str) -> Result<usize, Abort> {
+        let at = set.definition.index(index).map(IndexId::index);
+        at.ok_or_else(|| self.abort(format!("table {:?} has no index {index:?}", set.definition.name)))
+    }
+
     /// All rows: of an ordered table in key order, of a hash table in no order.
     ///
     /// # Errors
@@ -243,12 +283,24 @@ impl TxCore {
     /// No such index; values that are not of its types; for a hash index, fewer values than it has columns. The
     /// scan itself reports conflicts.
     pub fn find_dyn<'t>(&'t self, table: &'t DynHandle, index: &str, prefix: &[Value]) -> Result<DynScan<'t>, Abort> {
+        self.find_towards_dyn(table, index, prefix, Direction::Forward)
+    }
+
+    /// As [`TxCore::find_dyn`], in this direction.
+    ///
+    /// # Errors
+    /// As [`TxCore::find_dyn`].
+    pub fn find_towards_dyn<'t>(
+        &'t self,
+        table: &'t DynHandle,
+        index: &str,
+        prefix: &[Value],
+        direction: Direction,
+    ) -> Result<DynScan<'t>, Abort> {
         let set = self.admitted(table)?;
-        let Some(at) = set.definition.index(index) else {
-            return Err(self.abort(format!("table {:?} has no index {index:?}", set.definition.name)));
-        };
-        let raw = RawScan::of_values(self, set, at.index(), prefix).map_err(|error| self.unfit(error))?.begun()?;
-        Ok(DynScan { raw })
+        let at = self.index_of(set, index)?;
+        let raw = RawScan::of_values(self, set, at, prefix, direction).map_err(|error| self.unfit(error))?;
+        Ok(DynScan { raw: raw.begun()? })
     }
 }
 

@@ -137,7 +137,7 @@ impl<'t> RawScan<'t> {
         }
     }
 
-    /// The rows that an index finds for these values of its first columns.
+    /// The rows that an index finds for these values of its first columns. Those of a hash index have no direction.
     ///
     /// # Errors
     /// Values that are not of the index's types.
@@ -146,13 +146,14 @@ impl<'t> RawScan<'t> {
         set: &'t TableSet,
         at: usize,
         values: &[Value],
+        direction: Direction,
     ) -> Result<RawScan<'t>, ValueError> {
         let (index, definition) = (&set.indexes[at], &set.definition.indexes[at]);
         let codec = &index.table.codec;
         let is_whole = values.len() == definition.parts.len();
         if index.organization == Organization::Ordered {
             let KeyRange { low, high } = codec.range_of_values(values)?;
-            return Ok(RawScan::new(tx, set, Target::Index(at), (&low, &high), Direction::Forward));
+            return Ok(RawScan::new(tx, set, Target::Index(at), (&low, &high), direction));
         }
         if index.is_single() {
             let key = is_whole.then(|| codec.encode_values(values)).transpose()?;

@@ -395,6 +395,7 @@ fn definition(table: &Declaration) -> TokenStream {
                 immutable: #immutable,
                 default: #default,
                 former: ::core::option::Option::None,
+                declared: ::core::option::Option::None,
                 identity: #identity,
             }
         }

@@ -92,7 +92,7 @@ pub use seriatim_txn::{
     Requirements,
 };
 pub use session::{AtPartition, Session};
-pub use transaction::{SnapshotTransaction, Transaction};
+pub use transaction::{OwnedTransaction, SnapshotTransaction, Transaction};
 pub use tx::{MissingRow, ReadTx, Tx};
 
 #[doc(no_inline)]

@@ -1,5 +1,7 @@
 //! Access to tables declared at run time. The types of values are checked at each call.
 
+use std::ops::Bound;
+
 use seriatim_catalog::Value;
 use seriatim_engine::{Direction, DynHandle, DynRow, DynScan};
 
@@ -47,7 +49,7 @@ impl ReadTx {
     /// # Errors
     /// As [`ReadTx::first_dyn`].
     pub fn last_dyn<'t>(&'t self, table: &'t DynHandle, prefix: &[Value]) -> Result<Option<DynRow<'t>>, Abort> {
-        self.core.scan_towards_dyn(table, prefix, Direction::Backward)?.next().transpose()
+        self.scan_rev_dyn(table, prefix)?.next().transpose()
     }
 
     /// Returns all rows of a table of any organization: see [`ReadTx::scan_all`].
@@ -82,6 +84,56 @@ impl ReadTx {
     /// columns. The scan itself reports conflicts.
     pub fn find_dyn<'t>(&'t self, table: &'t DynHandle, index: &str, prefix: &[Value]) -> Result<DynScan<'t>, Abort> {
         self.core.find_dyn(table, index, prefix)
+    }
+
+    /// Returns the rows between two bounds, in ascending order of keys: of the primary key, or of the index of this
+    /// name. The bounds are on the first columns of the key. An included bound takes in every key that begins with it.
+    /// The bounds are in the order of the keys: of a descending column, larger values come first.
+    ///
+    /// # Errors
+    /// There is no such index, the values are not of its types, or what is scanned is not ordered. The scan itself
+    /// reports conflicts.
+    pub fn range_dyn<'t>(
+        &'t self,
+        table: &'t DynHandle,
+        index: Option<&str>,
+        bounds: (Bound<&[Value]>, Bound<&[Value]>),
+    ) -> Result<DynScan<'t>, Abort> {
+        self.core.range_dyn(table, index, bounds, Direction::Forward)
+    }
+
+    /// As [`ReadTx::range_dyn`], in descending order of these keys.
+    ///
+    /// # Errors
+    /// As [`ReadTx::range_dyn`].
+    pub fn range_rev_dyn<'t>(
+        &'t self,
+        table: &'t DynHandle,
+        index: Option<&str>,
+        bounds: (Bound<&[Value]>, Bound<&[Value]>),
+    ) -> Result<DynScan<'t>, Abort> {
+        self.core.range_dyn(table, index, bounds, Direction::Backward)
+    }
+
+    /// As [`ReadTx::scan_dyn`], in descending order of keys.
+    ///
+    /// # Errors
+    /// As [`ReadTx::scan_dyn`].
+    pub fn scan_rev_dyn<'t>(&'t self, table: &'t DynHandle, prefix: &[Value]) -> Result<DynScan<'t>, Abort> {
+        self.core.scan_towards_dyn(table, prefix, Direction::Backward)
+    }
+
+    /// As [`ReadTx::find_dyn`], in descending order of the index.
+    ///
+    /// # Errors
+    /// As [`ReadTx::find_dyn`].
+    pub fn find_rev_dyn<'t>(
+        &'t self,
+        table: &'t DynHandle,
+        index: &str,
+        prefix: &[Value],
+    ) -> Result<DynScan<'t>, Abort> {
+        self.core.find_towards_dyn(table, index, prefix, Direction::Backward)
     }
 }
 

@@ -3,8 +3,9 @@
 use std::ops::Deref;
 
 use seriatim_engine::{Pending, Receipt, Runner};
+use seriatim_txn::Mode;
 
-use crate::{Abort, ReadTx, TransactError, Tx};
+use crate::{Abort, ReadTx, Session, TransactError, Tx};
 
 /// An open transaction. [`Deref`]s to [`Tx`]; dropping it rolls back. After an operation returned a conflict, all
 /// further operations return it too: roll back and begin again.
@@ -56,6 +57,77 @@ impl Deref for Transaction<'_> {
 impl Drop for Transaction<'_> {
     fn drop(&mut self) {
         self.runner.end_explicit();
+    }
+}
+
+/// A session with an open transaction, as one value: for a server, which keeps it from call to call. [`Deref`]s to
+/// [`Tx`]; dropping it rolls back.
+///
+/// ```
+/// # use seriatim::{Database, Table};
+/// # #[derive(Table)] #[table(name = "counter", key(id), hash)] struct Counter { id: u32, n: u64 }
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let db = Database::in_memory()?;
+/// # let counters = db.create::<Counter>()?;
+/// let transaction = db.session().into_transaction().map_err(|(_, error)| error)?;
+/// transaction.insert(&counters, &Counter { id: 7, n: 41 })?;
+/// let (mut session, committed) = transaction.commit();
+/// committed?;
+/// assert!(*session.transact(|tx| tx.exists(&counters, &7))?);
+/// # Ok(())
+/// # }
+/// ```
+#[must_use = "a transaction that is dropped rolls back"]
+pub struct OwnedTransaction {
+    session: Session,
+}
+
+impl Session {
+    /// Opens a transaction as [`Session::begin`] does, and keeps the session with it.
+    ///
+    /// # Errors
+    /// Every worker is busy. The session is returned with the error.
+    #[allow(clippy::result_large_err, reason = "both hold the session")]
+    pub fn into_transaction(mut self) -> Result<OwnedTransaction, (Session, TransactError)> {
+        match self.runner.begin(Mode::ReadWrite) {
+            Ok(()) => Ok(OwnedTransaction { session: self }),
+            Err(error) => Err((self, error)),
+        }
+    }
+}
+
+impl OwnedTransaction {
+    /// Commits: see [`Transaction::commit`].
+    pub fn commit(self) -> (Session, Result<Receipt, TransactError>) {
+        let mut session = self.session;
+        let committed = session.runner.commit_explicit();
+        session.runner.end_explicit();
+        (session, committed)
+    }
+
+    /// Rolls back.
+    pub fn rollback(self) -> Session {
+        let mut session = self.session;
+        session.runner.end_explicit();
+        session
+    }
+
+    /// Returns the error behind an [`Abort`]: see [`Transaction::explain`].
+    pub fn explain(&self, abort: &Abort) -> TransactError {
+        self.session.runner.tx.explain(abort)
+    }
+}
+
+impl Deref for OwnedTransaction {
+    type Target = Tx;
+    fn deref(&self) -> &Tx {
+        Tx::of(&self.session.runner.tx)
+    }
+}
+
+impl std::fmt::Debug for OwnedTransaction {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("OwnedTransaction").finish_non_exhaustive()
     }
 }
 

@@ -190,6 +190,23 @@ impl KeyCodec {
         Ok(KeyRange::of_prefix(key.as_slice(), self.format))
     }
 
+    /// The range of keys between two bounds on their first columns, in the order of keys: of a descending column,
+    /// larger values come first. An included bound takes in every key that begins with it, an excluded one takes in
+    /// none.
+    ///
+    /// # Errors
+    /// As [`KeyCodec::range_of_values`].
+    pub fn range_of_bounds(&self, low: Bound<&[Value]>, high: Bound<&[Value]>) -> Result<KeyRange, ValueError> {
+        let of = |bound: Bound<&[Value]>| {
+            Ok::<_, ValueError>(match bound {
+                Bound::Included(values) => Bound::Included(self.range_of_values(values)?),
+                Bound::Excluded(values) => Bound::Excluded(self.range_of_values(values)?),
+                Bound::Unbounded => Bound::Unbounded,
+            })
+        };
+        Ok(KeyRange::joined(of(low)?, of(high)?))
+    }
+
     fn write_values(&self, values: &[Value], key: &mut KeyWriter) -> Result<(), ValueError> {
         for ((column, descending), value) in self.parts.iter().zip(values) {
             let from = key.len();

@@ -17,7 +17,7 @@ mod float;
 pub(crate) mod integer;
 pub(crate) mod interval;
 pub(crate) mod numeric;
-mod rules;
+pub(crate) mod rules;
 pub(crate) mod scalar;
 #[cfg(feature = "serde")]
 mod serde_text;

@@ -248,7 +248,7 @@ impl Operate for Reference<'_> {
                     return Err(Abort::stopped(Reason::Unordered).into());
                 }
                 table.check(target, &key)?;
-                RawScan::of_values(self.tx, &table.set, at, &key)
+                RawScan::of_values(self.tx, &table.set, at, &key, direction)
                     .map_err(|error| EvaluationError::Type(error.to_string()))?
             }
             (_, Keys::All) => RawScan::of_table(self.tx, &table.set),

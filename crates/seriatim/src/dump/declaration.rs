@@ -57,6 +57,9 @@ struct Column<'d> {
     /// The name that it had before it was renamed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     former: Option<Cow<'d, str>>,
+    /// The type by which SQL declared it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    declared: Option<Cow<'d, str>>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     identity: Option<IdentityKind>,
 }
@@ -108,10 +111,17 @@ impl<'d> From<&'d TableDef> for Declaration<'d> {
         // All fields: a dump must not leave out what a declaration says.
         let TableDef { name, columns, key, organization, indexes, capacity, cluster, partitioning, extension } = table;
         let column = |column: &'d ColumnDef| {
-            let ColumnDef { name, ty, nullable, immutable, default, former, identity } = column;
-            let (default, former) = (default.as_deref().map(Cow::Borrowed), former.as_deref().map(Cow::Borrowed));
-            let (name, identity) = (Cow::Borrowed(&**name), identity.map(|identity| identity.kind));
-            Column { name, ty: *ty, nullable: *nullable, immutable: *immutable, default, former, identity }
+            let ColumnDef { name, ty, nullable, immutable, default, former, declared, identity } = column;
+            Column {
+                name: Cow::Borrowed(name),
+                ty: *ty,
+                nullable: *nullable,
+                immutable: *immutable,
+                default: default.as_deref().map(Cow::Borrowed),
+                former: former.as_deref().map(Cow::Borrowed),
+                declared: declared.as_deref().map(Cow::Borrowed),
+                identity: identity.map(|identity| identity.kind),
+            }
         };
         let index = |index: &IndexDef| {
             let IndexDef { name, parts: key, unique, nulls_not_distinct, organization } = index;
@@ -149,10 +159,10 @@ impl TryFrom<Declaration<'_>> for TableDef {
     fn try_from(declaration: Declaration<'_>) -> Result<TableDef, SchemaError> {
         let column = |column: Column<'_>| {
             let owned = |text: Option<Cow<'_, str>>| text.map(|text| Cow::Owned(text.into_owned()));
-            let Column { name, ty, nullable, immutable, default, former, identity } = column;
+            let Column { name, ty, nullable, immutable, default, former, declared, identity } = column;
             let (name, default, former) = (Cow::Owned(name.into_owned()), owned(default), owned(former));
-            let identity = identity.map(Identity::of);
-            ColumnDef { name, ty, nullable, immutable, default, former, identity }
+            let (declared, identity) = (owned(declared), identity.map(Identity::of));
+            ColumnDef { name, ty, nullable, immutable, default, former, declared, identity }
         };
         let table = TableDef::builder(declaration.table.into_owned());
         let columns = declaration.columns.into_iter().map(column);
@@ -238,6 +248,7 @@ pub fn describe(table: &TableDef) -> String {
             IdentityKind::RowId => "row id".to_owned(),
         }));
         notes.extend(column.default.as_ref().map(|value| format!("default {value:?}")));
+        notes.extend(column.declared.as_ref().map(|ty| format!("declared {ty}")));
         notes.extend(column.former.as_ref().map(|name| format!("formerly {name}")));
         let (ty, notes) = (column.ty.to_string(), notes.join(", "));
         let line = format!("  {:<names$}  {ty:<types$}  {notes}", column.name);

@@ -1,0 +1,451 @@
+//! A session: messages of a client in, messages of the server out. It does no I/O.
+//!
+//! After an error in the extended protocol, messages are skipped until the client asks for the end (Sync). A statement
+//! that a Sync follows at once is a transaction by itself, and is repeated after a conflict. Others of the same
+//! sequence are one transaction.
+
+use std::collections::HashMap;
+use std::vec::IntoIter;
+
+use bytes::{Bytes, BytesMut};
+use seriatim::catalog::ColumnType;
+use seriatim::catalog::expression::Datum;
+use seriatim::{Canceller, Database};
+use seriatim_sql::{Answer, Column, Prepared, Row, SqlError, SqlState, SqlType, Status};
+use seriatim_wire::message::{self, decode};
+use seriatim_wire::messages::Message;
+use seriatim_wire::messages::data::{DataRow, FieldDescription, NoData, ParameterDescription, RowDescription};
+use seriatim_wire::messages::extendedquery::{
+    Bind, BindComplete, Close, CloseComplete, Describe, Execute, Parse, ParseComplete, PortalSuspended,
+};
+use seriatim_wire::messages::response::{
+    CommandComplete, EmptyQueryResponse, ErrorResponse, NoticeResponse, ReadyForQuery, TransactionStatus,
+};
+use seriatim_wire::messages::simplequery::Query;
+use seriatim_wire::messages::startup::ParameterStatus;
+
+use crate::values::{Format, read, write};
+
+/// Settings whose values a client is told, at the start and when they change.
+const REPORTED: [(&str, &str); 13] = [
+    ("server_version", "server_version"),
+    ("server_encoding", "server_encoding"),
+    ("client_encoding", "client_encoding"),
+    ("DateStyle", "datestyle"),
+    ("integer_datetimes", "integer_datetimes"),
+    ("IntervalStyle", "intervalstyle"),
+    ("TimeZone", "timezone"),
+    ("standard_conforming_strings", "standard_conforming_strings"),
+    ("is_superuser", "is_superuser"),
+    ("session_authorization", "session_authorization"),
+    ("application_name", "application_name"),
+    ("default_transaction_read_only", "default_transaction_read_only"),
+    ("in_hot_standby", "in_hot_standby"),
+];
+
+/// What comes after a message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Next {
+    Message,
+    End,
+}
+
+/// A session of a client.
+pub(crate) struct Session {
+    sql: seriatim_sql::Session,
+    statements: HashMap<String, Statement>,
+    portals: HashMap<String, Portal>,
+    /// Whether messages are skipped until the client asks for the end.
+    is_skipping: bool,
+    reported: Vec<String>,
+    out: BytesMut,
+}
+
+/// A statement that the client prepared.
+struct Statement {
+    prepared: Prepared,
+    /// The types of parameters that the client gave.
+    given: Vec<Option<SqlType>>,
+}
+
+/// A statement with values, and what is left of its result.
+struct Portal {
+    statement: String,
+    values: Vec<Datum<'static>>,
+    formats: Vec<i16>,
+    result: Option<Rest>,
+}
+
+/// The rows that are left, and what was done.
+struct Rest {
+    columns: Vec<Column>,
+    rows: IntoIter<Row>,
+    tag: String,
+}
+
+impl Session {
+    /// A session of this user, with these settings. `out` will have what the client is told of it.
+    ///
+    /// # Errors
+    /// A setting cannot have its value.
+    pub(crate) fn new(database: Database, user: &str, settings: &[(String, String)]) -> Result<Session, SqlError> {
+        let mut sql = seriatim_sql::Session::new(database).with_user(user);
+        for (name, value) in settings {
+            sql.set_setting(name, value)?;
+        }
+        let mut session = Session {
+            sql,
+            statements: HashMap::new(),
+            portals: HashMap::new(),
+            is_skipping: false,
+            reported: vec![String::new(); REPORTED.len()],
+            out: BytesMut::new(),
+        };
+        session.report(true);
+        Ok(session)
+    }
+
+    pub(crate) fn canceller(&self) -> Canceller {
+        self.sql.canceller()
+    }
+
+    /// Whether no transaction is open.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.sql.status() == Status::Idle
+    }
+
+    /// What the client is told so far.
+    pub(crate) fn output(&mut self) -> &mut BytesMut {
+        &mut self.out
+    }
+
+    fn send(&mut self, message: &impl Message) {
+        // Names and messages have bounds, and rows are written apart.
+        let start = self.out.len();
+        if message.encode(&mut self.out).is_err() {
+            self.out.truncate(start);
+        }
+    }
+
+    /// Tells the client of settings that have other values than it knows.
+    fn report(&mut self, all: bool) {
+        for (at, (name, setting)) in REPORTED.into_iter().enumerate() {
+            let value = self.sql.show_setting(setting).unwrap_or_default();
+            if all || self.reported[at] != value {
+                self.send(&ParameterStatus::new(name.to_owned(), value.clone()));
+                self.reported[at] = value;
+            }
+        }
+    }
+
+    /// Says that the next statement may come.
+    pub(crate) fn ready(&mut self) {
+        self.report(false);
+        let status = match self.sql.status() {
+            Status::Idle => TransactionStatus::Idle,
+            Status::Open => TransactionStatus::Transaction,
+            Status::Failed => TransactionStatus::Error,
+        };
+        self.send(&ReadyForQuery::new(status));
+    }
+
+    /// Acts on a message. `before_sync` says whether a Sync has arrived behind it.
+    pub(crate) fn message(&mut self, bytes: &Bytes, before_sync: bool) -> Next {
+        let tag = bytes.first().copied().unwrap_or_default();
+        match tag {
+            b'X' => return Next::End,
+            b'S' => {
+                self.is_skipping = false;
+                if let Err(error) = self.sql.sync() {
+                    self.error(&error);
+                }
+                // Portals end with their transaction.
+                if self.is_idle() {
+                    self.portals.clear();
+                }
+                self.ready();
+            }
+            b'Q' => {
+                self.is_skipping = false;
+                self.query(bytes);
+                self.ready();
+            }
+            // The connection writes what there is.
+            b'H' => {}
+            // Rests of a COPY that has failed.
+            b'd' | b'c' | b'f' => {}
+            _ if self.is_skipping => {}
+            _ => {
+                let done = match tag {
+                    b'P' => self.parse(bytes),
+                    b'B' => self.bind(bytes),
+                    b'D' => self.describe(bytes),
+                    b'E' => self.execute(bytes, before_sync),
+                    b'C' => self.close(bytes),
+                    other => {
+                        let message = format!("invalid frontend message type {other}");
+                        self.error(&SqlError::new(SqlState("08P01"), message));
+                        return Next::End;
+                    }
+                };
+                if let Err(error) = done {
+                    self.is_skipping = true;
+                    self.sql.fail();
+                    self.error(&error);
+                }
+            }
+        }
+        Next::Message
+    }
+
+    pub(crate) fn error(&mut self, error: &SqlError) {
+        let fields = fields(error, "ERROR");
+        self.send(&ErrorResponse::new(fields));
+    }
+
+    fn query(&mut self, bytes: &Bytes) {
+        let answers = match decode::<Query>(bytes) {
+            Err(malformed) => return self.error(&violation(malformed)),
+            Ok(query) => self.sql.execute(&query.query),
+        };
+        let (answers, failure) = match answers {
+            Ok(answers) => (answers, None),
+            Err(failure) => (failure.answers, Some(failure.error)),
+        };
+        if answers.is_empty() && failure.is_none() {
+            self.send(&EmptyQueryResponse::new());
+        }
+        for answer in answers {
+            match answer {
+                Answer::Rows { columns, rows, tag } => {
+                    self.describe_columns(&columns, &[]);
+                    for row in &rows {
+                        self.row(row, &columns, &[]);
+                    }
+                    self.send(&CommandComplete::new(tag));
+                }
+                Answer::Done(tag) => self.send(&CommandComplete::new(tag)),
+                Answer::Notice(notice) => self.notice(&notice),
+            }
+        }
+        if let Some(error) = failure {
+            self.error(&error);
+        }
+    }
+
+    fn notice(&mut self, notice: &SqlError) {
+        let severity = if notice.state == SqlState("00000") { "NOTICE" } else { "WARNING" };
+        self.send(&NoticeResponse::new(fields(notice, severity)));
+    }
+
+    fn describe_columns(&mut self, columns: &[Column], formats: &[i16]) {
+        let describe = |(at, column): (usize, &Column)| {
+            let format = Format::of(formats, at, columns.len()).map_or(0, Format::code);
+            let ty = column.ty;
+            FieldDescription::new(column.name.clone(), 0, 0, ty.oid(), ty.width(), ty.modifier(), format)
+        };
+        let fields = columns.iter().enumerate().map(describe).collect();
+        self.send(&RowDescription::new(fields));
+    }
+
+    fn row(&mut self, row: &Row, columns: &[Column], formats: &[i16]) {
+        let mut data = BytesMut::new();
+        for (at, (value, column)) in row.iter().zip(columns).enumerate() {
+            let format = Format::of(formats, at, columns.len()).unwrap_or(Format::Text);
+            write(value, column, format, &mut data);
+        }
+        self.send(&DataRow::new(data, row.len() as i16));
+    }
+
+    fn parse(&mut self, bytes: &Bytes) -> Result<(), SqlError> {
+        let parse: Parse = decode(bytes).map_err(violation)?;
+        let name = parse.name.unwrap_or_default();
+        if !name.is_empty() && self.statements.contains_key(&name) {
+            let message = format!("prepared statement \"{name}\" already exists");
+            return Err(SqlError::new(SqlState("42P05"), message));
+        }
+        let given = parse.type_oids.iter().map(|oid| match oid {
+            // Types that are not known are told by their places.
+            0 | 705 => Ok(None),
+            oid => SqlType::of_oid(*oid).map(Some).ok_or_else(|| {
+                let message = format!("parameters of the type with OID {oid} are not supported");
+                SqlError::new(SqlState::FEATURE_NOT_SUPPORTED, message)
+            }),
+        });
+        let given = given.collect::<Result<Vec<_>, _>>()?;
+        let prepared = self.sql.prepare(&parse.query, &given)?;
+        self.statements.insert(name, Statement { prepared, given });
+        self.send(&ParseComplete::new());
+        Ok(())
+    }
+
+    fn bind(&mut self, bytes: &Bytes) -> Result<(), SqlError> {
+        let bind: Bind = decode(bytes).map_err(violation)?;
+        let (portal, name) = (bind.portal_name.unwrap_or_default(), bind.statement_name.unwrap_or_default());
+        let statement = self.statements.get(&name).ok_or_else(|| no_statement(&name))?;
+        let types: Vec<_> = statement.prepared.parameters().collect();
+        if bind.parameters.len() != types.len() {
+            let (given, wanted) = (bind.parameters.len(), types.len());
+            let message = format!(
+                "bind message supplies {given} parameters, but prepared statement \"{name}\" requires {wanted}"
+            );
+            return Err(SqlError::new(SqlState("08P01"), message));
+        }
+        let mut values = Vec::with_capacity(types.len());
+        for (at, (value, ty)) in bind.parameters.iter().zip(types.iter().copied()).enumerate() {
+            let format = Format::of(&bind.parameter_format_codes, at, types.len())?;
+            let sent = statement.given.get(at).copied().flatten();
+            values.push(match value {
+                None => Datum::Null,
+                Some(bytes) => read(bytes, format, sent, ty)?,
+            });
+        }
+        let formats = bind.result_column_format_codes;
+        let columns = statement.prepared.columns().map_or(0, <[Column]>::len);
+        (0..columns).try_for_each(|at| Format::of(&formats, at, columns).map(drop))?;
+        if !portal.is_empty() && self.portals.contains_key(&portal) {
+            return Err(SqlError::new(SqlState("42P03"), format!("cursor \"{portal}\" already exists")));
+        }
+        self.portals.insert(portal, Portal { statement: name, values, formats, result: None });
+        self.send(&BindComplete::new());
+        Ok(())
+    }
+
+    fn describe(&mut self, bytes: &Bytes) -> Result<(), SqlError> {
+        let describe: Describe = decode(bytes).map_err(violation)?;
+        let name = describe.name.unwrap_or_default();
+        let (columns, formats) = match describe.target_type {
+            b'S' => {
+                let statement = self.statements.get(&name).ok_or_else(|| no_statement(&name))?;
+                let given = |(at, ty): (usize, ColumnType)| match statement.given.get(at) {
+                    Some(Some(given)) => given.oid(),
+                    _ => SqlType::of_stored(ty).oid(),
+                };
+                let types = statement.prepared.parameters().enumerate().map(given).collect();
+                let columns = statement.prepared.columns().map(<[Column]>::to_vec);
+                self.send(&ParameterDescription::new(types));
+                (columns, Vec::new())
+            }
+            b'P' => {
+                let portal = self.portals.get(&name).ok_or_else(|| no_portal(&name))?;
+                let statement =
+                    self.statements.get(&portal.statement).ok_or_else(|| no_statement(&portal.statement))?;
+                (statement.prepared.columns().map(<[Column]>::to_vec), portal.formats.clone())
+            }
+            other => return Err(violation(format_args!("{other} is neither a statement nor a portal"))),
+        };
+        match columns {
+            Some(columns) => self.describe_columns(&columns, &formats),
+            None => self.send(&NoData::new()),
+        }
+        Ok(())
+    }
+
+    fn execute(&mut self, bytes: &Bytes, before_sync: bool) -> Result<(), SqlError> {
+        let execute: Execute = decode(bytes).map_err(violation)?;
+        let name = execute.name.unwrap_or_default();
+        let mut portal = self.portals.remove(&name).ok_or_else(|| no_portal(&name))?;
+        let mut rest = match portal.result.take() {
+            Some(rest) => rest,
+            None => {
+                let statement =
+                    self.statements.get_mut(&portal.statement).ok_or_else(|| no_statement(&portal.statement))?;
+                let alone = before_sync && self.sql.status() == Status::Idle;
+                let ran = self.sql.execute_prepared(&mut statement.prepared, &portal.values, alone);
+                let (answers, failure) = match ran {
+                    Ok(answers) => (answers, None),
+                    Err(failure) => (failure.answers, Some(failure.error)),
+                };
+                let mut rest = None;
+                for answer in answers {
+                    match answer {
+                        Answer::Notice(notice) => self.notice(&notice),
+                        Answer::Done(tag) => {
+                            rest = Some(Rest { columns: Vec::new(), rows: Vec::new().into_iter(), tag })
+                        }
+                        Answer::Rows { columns, rows, tag } => {
+                            rest = Some(Rest { columns, rows: rows.into_iter(), tag });
+                        }
+                    }
+                }
+                match (failure, rest) {
+                    (Some(error), _) => return Err(error),
+                    (None, Some(rest)) => rest,
+                    (None, None) => {
+                        self.send(&EmptyQueryResponse::new());
+                        return Ok(());
+                    }
+                }
+            }
+        };
+        let most = usize::try_from(execute.max_rows).ok().filter(|most| *most > 0).unwrap_or(usize::MAX);
+        for row in rest.rows.by_ref().take(most) {
+            self.row(&row, &rest.columns, &portal.formats);
+        }
+        match rest.rows.as_slice().is_empty() {
+            // A portal that has given all its rows gives none when it is asked again.
+            true => self.send(&CommandComplete::new(rest.tag.clone())),
+            false => self.send(&PortalSuspended::new()),
+        }
+        portal.result = Some(rest);
+        self.portals.insert(name, portal);
+        Ok(())
+    }
+
+    fn close(&mut self, bytes: &Bytes) -> Result<(), SqlError> {
+        let close: Close = decode(bytes).map_err(violation)?;
+        let name = close.name.unwrap_or_default();
+        match close.target_type {
+            b'S' => {
+                self.statements.remove(&name);
+                self.portals.retain(|_, portal| portal.statement != name);
+            }
+            b'P' => drop(self.portals.remove(&name)),
+            other => return Err(violation(format_args!("{other} is neither a statement nor a portal"))),
+        }
+        self.send(&CloseComplete::new());
+        Ok(())
+    }
+}
+
+fn no_statement(name: &str) -> SqlError {
+    SqlError::new(SqlState("26000"), format!("prepared statement \"{name}\" does not exist"))
+}
+
+fn no_portal(name: &str) -> SqlError {
+    SqlError::new(SqlState("34000"), format!("portal \"{name}\" does not exist"))
+}
+
+/// A message that is not of the protocol.
+fn violation(why: impl std::fmt::Display) -> SqlError {
+    SqlError::new(SqlState("08P01"), format!("invalid message: {why}"))
+}
+
+/// The fields of an error or a notice.
+fn fields(error: &SqlError, severity: &str) -> Vec<(u8, String)> {
+    let mut fields = vec![
+        (b'S', severity.to_owned()),
+        (b'V', severity.to_owned()),
+        (b'C', error.state.to_string()),
+        (b'M', error.message.clone()),
+    ];
+    let others = [
+        (b'D', error.detail.clone()),
+        (b'H', error.hint.clone()),
+        (b'P', error.position.map(|position| position.to_string())),
+        (b't', error.table.clone()),
+        (b'c', error.column.clone()),
+        (b'n', error.constraint.clone()),
+    ];
+    fields.extend(others.into_iter().filter_map(|(code, text)| Some((code, text?))));
+    // The protocol ends texts with NUL.
+    fields.iter_mut().for_each(|(_, text)| text.retain(|character| character != '\0'));
+    fields
+}
+
+/// An error that ends a connection before there is a session, or with it.
+pub(crate) fn fatal(state: SqlState, message: &str, hint: Option<&str>) -> Bytes {
+    let mut error = SqlError::new(state, message);
+    error.hint = hint.map(str::to_owned);
+    message::encode(&ErrorResponse::new(fields(&error, "FATAL")))
+}

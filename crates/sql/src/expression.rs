@@ -1,0 +1,472 @@
+//! Expressions of statements as expressions of the catalogue, which has their meaning.
+
+use std::cell::{Cell, RefCell};
+
+use seriatim::catalog::expression::{
+    Binary, Bound, EvaluationError, Expression, ExpressionError, ExpressionErrorKind, Literal, Unary, assigned,
+};
+use seriatim::catalog::{ColumnDef, ColumnType, Timestamp};
+use seriatim::{DynHandle, Value};
+use sqlparser::ast::{
+    BinaryOperator, CastKind, CeilFloorKind, DuplicateTreatment, Expr, Function, FunctionArg, FunctionArgExpr,
+    FunctionArguments, InTarget, TrimWhereField, UnaryOperator, Value as LiteralSyntax,
+};
+
+use crate::error::{SqlError, SqlState};
+use crate::names::{SCHEMA, name, object};
+use crate::types::SqlType;
+
+/// What a session knows when it binds a statement.
+#[derive(Debug)]
+pub(crate) struct Context {
+    /// The time at which the transaction began.
+    pub(crate) now: Timestamp,
+    /// Who uses the session.
+    pub(crate) user: String,
+    /// The name by which the database is called.
+    pub(crate) database: String,
+    /// Whether the statement has asked for the time.
+    pub(crate) asked_for_time: Cell<bool>,
+    /// The tables that it names.
+    pub(crate) tables: RefCell<Vec<DynHandle>>,
+}
+
+/// The version of PostgreSQL whose protocol and meaning this is.
+pub const VERSION: &str = "15.8";
+
+impl From<EvaluationError> for SqlError {
+    fn from(error: EvaluationError) -> SqlError {
+        SqlError::new(SqlState(error.kind().sqlstate()), error.to_string())
+    }
+}
+
+impl From<ExpressionError> for SqlError {
+    fn from(error: ExpressionError) -> SqlError {
+        let state = SqlState(error.sqlstate());
+        match error.kind() {
+            // The value says enough.
+            ExpressionErrorKind::InvalidConstant => SqlError::new(state, error.problem()),
+            _ => SqlError::new(state, error.to_string()),
+        }
+    }
+}
+
+/// A call of an aggregate.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Call {
+    pub(crate) function: Aggregate,
+    /// Its argument; none of `count(*)`.
+    pub(crate) argument: Option<Expression>,
+    pub(crate) is_distinct: bool,
+    /// Which rows count.
+    pub(crate) filter: Option<Expression>,
+}
+
+/// An aggregate.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(missing_docs, reason = "the names say it")]
+pub(crate) enum Aggregate {
+    Count,
+    Sum,
+    Avg,
+    Min,
+    Max,
+    BoolAnd,
+    BoolOr,
+}
+
+impl Aggregate {
+    fn named(name: &str) -> Option<Aggregate> {
+        Some(match name {
+            "count" => Aggregate::Count,
+            "sum" => Aggregate::Sum,
+            "avg" => Aggregate::Avg,
+            "min" => Aggregate::Min,
+            "max" => Aggregate::Max,
+            "bool_and" | "every" => Aggregate::BoolAnd,
+            "bool_or" => Aggregate::BoolOr,
+            _ => return None,
+        })
+    }
+}
+
+/// The name of the column that stands for an aggregate: nobody can write it.
+pub(crate) fn aggregate_column(number: usize) -> String {
+    format!("\0aggregate {number}")
+}
+
+/// From the syntax of expressions to their meaning.
+pub(crate) struct Translator<'c> {
+    context: &'c Context,
+    /// The aggregates so far, where there may be any.
+    aggregates: Option<Vec<Call>>,
+    /// Why there may be none, otherwise.
+    place: &'static str,
+}
+
+impl<'c> Translator<'c> {
+    /// For a place where aggregates have no meaning.
+    pub(crate) fn scalar(context: &'c Context, place: &'static str) -> Translator<'c> {
+        Translator { context, aggregates: None, place }
+    }
+
+    /// For a place with aggregates.
+    pub(crate) fn aggregating(context: &'c Context) -> Translator<'c> {
+        Translator { context, aggregates: Some(Vec::new()), place: "an aggregate" }
+    }
+
+    /// The aggregates that were met.
+    pub(crate) fn into_aggregates(self) -> Vec<Call> {
+        self.aggregates.unwrap_or_default()
+    }
+
+    fn boxed(&mut self, of: &Expr) -> Result<Box<Expression>, SqlError> {
+        Ok(Box::new(self.translate(of)?))
+    }
+
+    /// The expression that this is.
+    ///
+    /// # Errors
+    /// It has a part that there is not.
+    pub(crate) fn translate(&mut self, of: &Expr) -> Result<Expression, SqlError> {
+        Ok(match of {
+            Expr::Nested(inner) => self.translate(inner)?,
+            Expr::Identifier(ident) => match (&*ident.value.to_lowercase(), ident.quote_style) {
+                (function, None) if self.of_session(function).is_some() => {
+                    self.of_session(function).unwrap_or(Expression::Literal(Literal::Null))
+                }
+                _ => Expression::Column { table: None, column: name(ident)?.into() },
+            },
+            Expr::CompoundIdentifier(idents) => match &**idents {
+                [table, column] => {
+                    Expression::Column { table: Some(name(table)?.into()), column: name(column)?.into() }
+                }
+                [schema, table, column] if name(schema)? == SCHEMA => {
+                    Expression::Column { table: Some(name(table)?.into()), column: name(column)?.into() }
+                }
+                _ => return Err(unsupported(of)),
+            },
+            Expr::Value(value) => literal(&value.value)?,
+            Expr::TypedString(typed) => match &typed.value.value {
+                LiteralSyntax::SingleQuotedString(text) => {
+                    cast(Expression::Literal(Literal::Text(text.clone().into())), SqlType::of(&typed.data_type)?)
+                }
+                _ => return Err(unsupported(of)),
+            },
+            Expr::Interval(interval) => match (&interval.leading_field, &*interval.value) {
+                (None, Expr::Value(value)) => cast(literal(&value.value)?, SqlType::Interval),
+                _ => return Err(unsupported(of)),
+            },
+            Expr::IsNull(of) => self.translate(of)?.apply(Unary::IsNull),
+            Expr::IsNotNull(of) => self.translate(of)?.apply(Unary::IsNull).apply(Unary::Not),
+            Expr::IsTrue(of) => self.translate(of)?.apply(Unary::IsTrue),
+            Expr::IsNotTrue(of) => self.translate(of)?.apply(Unary::IsTrue).apply(Unary::Not),
+            Expr::IsFalse(of) => self.translate(of)?.apply(Unary::IsFalse),
+            Expr::IsNotFalse(of) => self.translate(of)?.apply(Unary::IsFalse).apply(Unary::Not),
+            Expr::IsUnknown(of) => self.translate(of)?.apply(Unary::IsNull),
+            Expr::IsNotUnknown(of) => self.translate(of)?.apply(Unary::IsNull).apply(Unary::Not),
+            Expr::IsDistinctFrom(a, b) => self.translate(a)?.with(Binary::Distinct, self.translate(b)?),
+            Expr::IsNotDistinctFrom(a, b) => {
+                self.translate(a)?.with(Binary::Distinct, self.translate(b)?).apply(Unary::Not)
+            }
+            Expr::In { expr, target: InTarget::List(list), negated, global: false } => {
+                let of = self.boxed(expr)?;
+                let list = list.iter().map(|item| self.translate(item)).collect::<Result<_, _>>()?;
+                negate(Expression::In { of, list }, *negated)
+            }
+            Expr::Between { expr, negated, low, high } => {
+                let of = self.translate(expr)?;
+                let low = of.clone().with(Binary::GreaterOrEqual, self.translate(low)?);
+                let high = of.with(Binary::LessOrEqual, self.translate(high)?);
+                negate(Expression::All(vec![low, high]), *negated)
+            }
+            Expr::Like { negated, any: false, expr, pattern, escape_char } => {
+                let (of, pattern) = (self.boxed(expr)?, self.boxed(pattern)?);
+                let escape = escape_char.as_deref().map(|escape| self.boxed(escape)).transpose()?;
+                negate(Expression::Like { of, pattern, escape }, *negated)
+            }
+            Expr::UnaryOp { op: UnaryOperator::Minus, expr } => match self.translate(expr)? {
+                // The least integer has no positive counterpart.
+                Expression::Literal(Literal::Number(number)) if !number.starts_with('-') => {
+                    Expression::Literal(Literal::Number(format!("-{number}").into()))
+                }
+                of => of.apply(Unary::Negate),
+            },
+            Expr::UnaryOp { op: UnaryOperator::Plus, expr } => self.translate(expr)?,
+            Expr::UnaryOp { op: UnaryOperator::Not, expr } => self.translate(expr)?.apply(Unary::Not),
+            Expr::BinaryOp { left, op: op @ (BinaryOperator::And | BinaryOperator::Or), right } => {
+                let mut parts = Vec::new();
+                for part in [left, right] {
+                    match (self.translate(part)?, op) {
+                        (Expression::All(more), BinaryOperator::And) => parts.extend(more),
+                        (Expression::Any(more), BinaryOperator::Or) => parts.extend(more),
+                        (other, _) => parts.push(other),
+                    }
+                }
+                if *op == BinaryOperator::And { Expression::All(parts) } else { Expression::Any(parts) }
+            }
+            Expr::BinaryOp { left, op, right } => {
+                let operator = binary(op).ok_or_else(|| unsupported(of))?;
+                self.translate(left)?.with(operator, self.translate(right)?)
+            }
+            Expr::Cast { kind: CastKind::Cast | CastKind::DoubleColon, expr, data_type, format: None } => {
+                cast(self.translate(expr)?, SqlType::of(data_type)?)
+            }
+            Expr::Case { operand, conditions, else_result, .. } => {
+                let operand = operand.as_deref().map(|operand| self.translate(operand)).transpose()?;
+                let mut branches = Vec::new();
+                for branch in conditions {
+                    let condition = self.translate(&branch.condition)?;
+                    let condition = match &operand {
+                        Some(operand) => operand.clone().with(Binary::Equal, condition),
+                        None => condition,
+                    };
+                    branches.push((condition, self.translate(&branch.result)?));
+                }
+                let otherwise = else_result.as_deref().map(|last| self.boxed(last)).transpose()?;
+                Expression::Case { branches, otherwise }
+            }
+            Expr::Substring { expr, substring_from, substring_for, special: _, shorthand: _ } => {
+                let mut arguments = vec![self.translate(expr)?];
+                arguments.push(match substring_from {
+                    Some(from) => self.translate(from)?,
+                    None => Expression::Literal(Literal::Number("1".into())),
+                });
+                if let Some(length) = substring_for {
+                    arguments.push(self.translate(length)?);
+                }
+                Expression::call("substring", arguments)
+            }
+            Expr::Trim { expr, trim_where, trim_what, trim_characters: None } => {
+                let function = match trim_where {
+                    None | Some(TrimWhereField::Both) => "btrim",
+                    Some(TrimWhereField::Leading) => "ltrim",
+                    Some(TrimWhereField::Trailing) => "rtrim",
+                };
+                let mut arguments = vec![self.translate(expr)?];
+                if let Some(what) = trim_what {
+                    arguments.push(self.translate(what)?);
+                }
+                Expression::call(function, arguments)
+            }
+            Expr::Ceil { expr, field: CeilFloorKind::DateTimeField(sqlparser::ast::DateTimeField::NoDateTime) } => {
+                Expression::call("ceil", vec![self.translate(expr)?])
+            }
+            Expr::Floor { expr, field: CeilFloorKind::DateTimeField(sqlparser::ast::DateTimeField::NoDateTime) } => {
+                Expression::call("floor", vec![self.translate(expr)?])
+            }
+            Expr::Function(function) => self.function(function, of)?,
+            _ => return Err(unsupported(of)),
+        })
+    }
+
+    fn function(&mut self, function: &Function, whole: &Expr) -> Result<Expression, SqlError> {
+        let own = match &*function.name.0 {
+            [_, own] if function.name.0[0].to_string() == "pg_catalog" => own.to_string().to_lowercase(),
+            _ => object(&function.name)?,
+        };
+        let is_plain = !function.uses_odbc_syntax
+            && function.parameters == FunctionArguments::None
+            && function.within_group.is_empty()
+            && function.null_treatment.is_none()
+            && function.over.is_none();
+        if !is_plain {
+            return Err(unsupported(whole));
+        }
+        let (arguments, is_distinct) = match &function.args {
+            FunctionArguments::None => (&[][..], false),
+            FunctionArguments::List(list) if list.clauses.is_empty() => {
+                (&*list.args, list.duplicate_treatment == Some(DuplicateTreatment::Distinct))
+            }
+            _ => return Err(unsupported(whole)),
+        };
+        if let Some(aggregate) = Aggregate::named(&own) {
+            return self.aggregate(aggregate, arguments, is_distinct, function.filter.as_deref(), whole);
+        }
+        if is_distinct || function.filter.is_some() {
+            let message = format!("{own} is no aggregate, so it takes neither DISTINCT nor FILTER");
+            return Err(SqlError::new(SqlState::WRONG_OBJECT_TYPE, message));
+        }
+        if arguments.is_empty()
+            && let Some(value) = self.of_session(&own)
+        {
+            return Ok(value);
+        }
+        let argument = |argument: &FunctionArg| match argument {
+            FunctionArg::Unnamed(FunctionArgExpr::Expr(argument)) => self.translate(argument),
+            _ => Err(unsupported(whole)),
+        };
+        let arguments = arguments.iter().map(argument).collect::<Result<_, _>>()?;
+        Ok(Expression::Call { function: own.into(), arguments })
+    }
+
+    /// The column that stands for an aggregate.
+    fn aggregate(
+        &mut self,
+        function: Aggregate,
+        arguments: &[FunctionArg],
+        is_distinct: bool,
+        filter: Option<&Expr>,
+        whole: &Expr,
+    ) -> Result<Expression, SqlError> {
+        if self.aggregates.is_none() {
+            let message = format!("aggregate functions are not allowed in {}", self.place);
+            return Err(SqlError::new(SqlState::GROUPING_ERROR, message));
+        }
+        let mut inner = Translator::scalar(self.context, "an aggregate");
+        let argument = match arguments {
+            [FunctionArg::Unnamed(FunctionArgExpr::Wildcard)] if function == Aggregate::Count => None,
+            [FunctionArg::Unnamed(FunctionArgExpr::Expr(argument))] => Some(inner.translate(argument)?),
+            _ => {
+                let message = format!("{whole} does not exist: an aggregate has one argument");
+                return Err(SqlError::new(SqlState::UNDEFINED_FUNCTION, message));
+            }
+        };
+        let filter = filter.map(|filter| inner.translate(filter)).transpose()?;
+        let call = Call { function, argument, is_distinct, filter };
+        let calls = self.aggregates.get_or_insert_default();
+        let number = calls.iter().position(|known| *known == call).unwrap_or_else(|| {
+            calls.push(call);
+            calls.len() - 1
+        });
+        Ok(Expression::column(aggregate_column(number)))
+    }
+
+    /// The value of a function without arguments that the session knows.
+    fn of_session(&self, function: &str) -> Option<Expression> {
+        let text = |text: &str| Expression::Literal(Literal::Text(text.to_owned().into())).cast(ColumnType::LongText);
+        let now = || {
+            self.context.asked_for_time.set(true);
+            Expression::value(&Value::from(self.context.now), ColumnType::Timestamp)
+        };
+        Some(match function {
+            "now" | "current_timestamp" | "transaction_timestamp" | "statement_timestamp" => now()?,
+            "localtimestamp" => now()?.cast(ColumnType::DateTime),
+            "current_date" => now()?.cast(ColumnType::DateTime).cast(ColumnType::Date),
+            "localtime" => now()?.cast(ColumnType::DateTime).cast(ColumnType::Time),
+            "current_user" | "session_user" | "user" => text(&self.context.user),
+            "current_database" | "current_catalog" => text(&self.context.database),
+            "current_schema" => text(SCHEMA),
+            "version" => text(&format!("PostgreSQL {VERSION} (Seriatim {})", env!("CARGO_PKG_VERSION"))),
+            _ => return None,
+        })
+    }
+}
+
+fn unsupported(of: &Expr) -> SqlError {
+    SqlError::unsupported(of, "")
+}
+
+fn negate(of: Expression, is_negated: bool) -> Expression {
+    if is_negated { of.apply(Unary::Not) } else { of }
+}
+
+fn binary(operator: &BinaryOperator) -> Option<Binary> {
+    Some(match operator {
+        BinaryOperator::Plus => Binary::Add,
+        BinaryOperator::Minus => Binary::Subtract,
+        BinaryOperator::Multiply => Binary::Multiply,
+        BinaryOperator::Divide => Binary::Divide,
+        BinaryOperator::Modulo => Binary::Modulo,
+        BinaryOperator::StringConcat => Binary::Concatenate,
+        BinaryOperator::Eq => Binary::Equal,
+        BinaryOperator::NotEq => Binary::NotEqual,
+        BinaryOperator::Lt => Binary::Less,
+        BinaryOperator::LtEq => Binary::LessOrEqual,
+        BinaryOperator::Gt => Binary::Greater,
+        BinaryOperator::GtEq => Binary::GreaterOrEqual,
+        _ => return None,
+    })
+}
+
+fn literal(value: &LiteralSyntax) -> Result<Expression, SqlError> {
+    Ok(Expression::Literal(match value {
+        LiteralSyntax::Null => Literal::Null,
+        LiteralSyntax::Boolean(truth) => Literal::Bool(*truth),
+        LiteralSyntax::Number(number, false) => Literal::Number(number.clone().into()),
+        LiteralSyntax::SingleQuotedString(text) | LiteralSyntax::EscapedStringLiteral(text) => {
+            Literal::Text(text.clone().into())
+        }
+        LiteralSyntax::DollarQuotedString(text) => Literal::Text(text.value.clone().into()),
+        LiteralSyntax::Placeholder(parameter) => {
+            let number = parameter.strip_prefix('$').and_then(|number| number.parse::<u16>().ok());
+            return match number.filter(|number| *number > 0) {
+                Some(number) => Ok(Expression::Parameter(number)),
+                None => {
+                    let message = format!("there is no parameter {parameter}");
+                    Err(SqlError::new(SqlState::UNDEFINED_PARAMETER, message)
+                        .hint("Parameters are $1, $2 and so on, up to $65535."))
+                }
+            };
+        }
+        other => return Err(SqlError::unsupported(format!("the literal {other}"), "")),
+    }))
+}
+
+/// A value as one of a type. A text that is cast to one with a length is cut off there.
+fn cast(of: Expression, to: SqlType) -> Expression {
+    let number = |number: u32| Expression::Literal(Literal::Number(number.to_string().into()));
+    let cut = |of: Expression, most: u32| Expression::call("substring", vec![of, number(1), number(most)]);
+    match to {
+        SqlType::Varchar(Some(most)) => cut(of.cast(ColumnType::LongText), most),
+        SqlType::Char(most) => Expression::call("rtrim", vec![cut(of.cast(ColumnType::LongText), most)]),
+        SqlType::Numeric(Some((digits, scale))) => {
+            Expression::call("numeric", vec![of.cast(ColumnType::Numeric), number(digits.into()), number(scale.into())])
+        }
+        SqlType::Varchar(None) | SqlType::Text => of.cast(ColumnType::LongText),
+        other => of.cast(other.column(String::new()).ty),
+    }
+}
+
+/// The value of a constant as one of a column; none of NULL.
+///
+/// # Errors
+/// It is no constant, or no value of the column.
+pub(crate) fn constant(of: &Expr, column: &ColumnDef) -> Result<Option<Value>, SqlError> {
+    // The values that a session knows differ from row to row.
+    let context = Context {
+        now: Timestamp::default(),
+        user: String::new(),
+        database: String::new(),
+        asked_for_time: Cell::new(false),
+        tables: RefCell::default(),
+    };
+    let mut translator = Translator::scalar(&context, "DEFAULT expressions");
+    let changes = |of: &Expr| {
+        let own = match of {
+            Expr::Function(function) if function.args == FunctionArguments::None => object(&function.name).ok()?,
+            Expr::Function(function) => object(&function.name).ok()?,
+            Expr::Identifier(ident) if ident.quote_style.is_none() => ident.value.to_lowercase(),
+            _ => return None,
+        };
+        translator_of_session(&context, &own).then_some(own)
+    };
+    if let Some(function) = changes(of) {
+        return Err(SqlError::unsupported(format!("{function} as a default"), "A default is a constant."));
+    }
+    let expression = translator.translate(of)?;
+    let nullable = ColumnDef { nullable: true, ..column.clone() };
+    let bound = Bound::assigning(&expression, &Nothing, &mut [], column.ty)?;
+    let Some(value) = bound.constant() else {
+        return Err(SqlError::unsupported(format!("{of} as a default"), "A default is a constant."));
+    };
+    match assigned(value, bound.column_type(), &nullable)? {
+        Value::Option(None) => Ok(None),
+        Value::Option(Some(value)) => Ok(Some(crate::types::fit(*value, column)?)),
+        value => Ok(Some(crate::types::fit(value, column)?)),
+    }
+}
+
+fn translator_of_session(context: &Context, function: &str) -> bool {
+    Translator::scalar(context, "").of_session(function).is_some()
+}
+
+/// A scope without columns.
+pub(crate) struct Nothing;
+
+impl seriatim::catalog::expression::Scope for Nothing {
+    fn column(&self, _: Option<&str>, column: &str) -> Result<(usize, ColumnType), ExpressionError> {
+        let problem = "there are no columns here".to_owned();
+        Err(ExpressionError::new(ExpressionErrorKind::UndefinedColumn, column, problem))
+    }
+}

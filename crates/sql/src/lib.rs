@@ -1,0 +1,28 @@
+//! SQL for Seriatim, with the meaning of PostgreSQL 15.
+//!
+//! A text becomes statements ([`text`]), whose names are bound to tables and whose expressions are those of the
+//! catalogue ([`expression`]). Queries find their rows by keys and indexes where conditions permit it ([`from`]). A
+//! [`Session`] runs statements as transactions of the database. `docs/sql.md` says what there is and what is not.
+//!
+//! Invariant: this crate does no I/O. It answers with values; who asked for them is not its business.
+
+mod aggregate;
+mod ddl;
+mod error;
+mod expression;
+mod form;
+mod from;
+mod names;
+mod rows;
+mod select;
+mod session;
+mod text;
+mod types;
+mod write;
+
+pub use error::{Report, SqlError, SqlState};
+pub use expression::VERSION;
+pub use select::{Column, Row};
+pub use session::{Answer, Failure, Prepared, Session, Status};
+pub use text::{Part, split};
+pub use types::SqlType;

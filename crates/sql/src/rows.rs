@@ -1,0 +1,410 @@
+//! Rows of tables and of other sources, and how a query finds them.
+
+use std::cmp::Ordering;
+
+use seriatim::catalog::expression::{Bound, Columns, Datum, Expression, ExpressionError, ExpressionErrorKind, Scope};
+use seriatim::catalog::{ColumnType, KeyPart, Organization, TableDef};
+use seriatim::{Abort, DynHandle, DynRow, ReadTx, Value};
+
+use crate::error::{SqlError, SqlState};
+use crate::types::SqlType;
+
+/// The value of an expression, which may outlive the rows that it was computed from.
+pub(crate) type Owned = Datum<'static>;
+
+/// A column of a source.
+#[derive(Clone, Debug)]
+pub(crate) struct SourceColumn {
+    pub(crate) name: String,
+    pub(crate) stored: ColumnType,
+    pub(crate) ty: SqlType,
+}
+
+/// What rows come from.
+#[derive(Clone, Debug)]
+pub(crate) enum Origin {
+    Table(DynHandle),
+    /// `generate_series(from, to, by)`.
+    Series(Box<[Bound]>),
+    /// `VALUES` with the rows' expressions.
+    Values(Vec<Vec<Bound>>),
+}
+
+/// A part of FROM.
+#[derive(Clone, Debug)]
+pub(crate) struct Source {
+    pub(crate) alias: String,
+    pub(crate) columns: Vec<SourceColumn>,
+    pub(crate) origin: Origin,
+}
+
+impl Source {
+    /// A table under this name.
+    pub(crate) fn table(table: DynHandle, alias: String) -> Source {
+        let column = |column: &seriatim::catalog::ColumnDef| SourceColumn {
+            name: column.name.to_string(),
+            stored: column.ty,
+            ty: SqlType::of_column(column),
+        };
+        let columns = table.definition().columns.iter().map(column).collect();
+        Source { alias, columns, origin: Origin::Table(table) }
+    }
+}
+
+/// The columns of several sources, numbered one after the other.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Sources(pub(crate) Vec<Source>);
+
+impl Sources {
+    /// Source and position of each column.
+    pub(crate) fn places(&self) -> Vec<(usize, usize)> {
+        let of = |(at, source): (usize, &Source)| (0..source.columns.len()).map(move |column| (at, column));
+        self.0.iter().enumerate().flat_map(of).collect()
+    }
+
+    /// The column of this number.
+    pub(crate) fn at(&self, number: usize) -> Option<&SourceColumn> {
+        self.0.iter().flat_map(|source| &source.columns).nth(number)
+    }
+
+    /// The number and the type of the column of this name.
+    ///
+    /// # Errors
+    /// There is none, or there are several.
+    pub(crate) fn find(&self, table: Option<&str>, column: &str) -> Result<(usize, ColumnType), SqlError> {
+        let (mut number, mut found, mut knows_table) = (0, None, table.is_none());
+        for source in &self.0 {
+            let is_meant = table.is_none_or(|table| table == source.alias);
+            knows_table |= is_meant;
+            for known in &source.columns {
+                if is_meant && known.name == column && found.replace((number, known.stored)).is_some() {
+                    let message = format!("column reference \"{column}\" is ambiguous");
+                    return Err(SqlError::new(SqlState::AMBIGUOUS_COLUMN, message).column(column));
+                }
+                number += 1;
+            }
+        }
+        found.ok_or_else(|| match table {
+            Some(table) if !knows_table => {
+                let message = format!("missing FROM-clause entry for table \"{table}\"");
+                SqlError::new(SqlState::UNDEFINED_TABLE, message)
+            }
+            _ => {
+                let table = table.map_or_else(String::new, |table| format!("{table}."));
+                let message = format!("column \"{table}{column}\" does not exist");
+                SqlError::new(SqlState::UNDEFINED_COLUMN, message).column(column)
+            }
+        })
+    }
+}
+
+/// For names that are known to be there.
+impl Scope for Sources {
+    fn column(&self, table: Option<&str>, column: &str) -> Result<(usize, ColumnType), ExpressionError> {
+        self.find(table, column)
+            .map_err(|error| ExpressionError::new(ExpressionErrorKind::UndefinedColumn, column, &*error.message))
+    }
+}
+
+/// A row of a source; none of the outer side of a join without a partner.
+#[derive(Clone, Debug)]
+pub(crate) enum SourceRow<'t> {
+    Stored(DynRow<'t>),
+    Computed(Vec<Owned>),
+    Missing,
+}
+
+impl SourceRow<'_> {
+    fn get(&self, column: usize) -> Owned {
+        match self {
+            SourceRow::Stored(row) => Columns::get(row, column).into_owned(),
+            SourceRow::Computed(values) => values.get(column).cloned().unwrap_or(Datum::Null),
+            SourceRow::Missing => Datum::Null,
+        }
+    }
+}
+
+/// One row of each source so far, as the source of an expression's columns.
+#[derive(Clone, Copy)]
+pub(crate) struct Joined<'r, 't> {
+    pub(crate) rows: &'r [SourceRow<'t>],
+    pub(crate) places: &'r [(usize, usize)],
+}
+
+impl<'v> Columns<'v> for Joined<'_, '_> {
+    fn get(&self, column: usize) -> Datum<'v> {
+        let Some(&(source, position)) = self.places.get(column) else { return Datum::Null };
+        self.rows.get(source).map_or(Datum::Null, |row| row.get(position))
+    }
+}
+
+/// How the rows of a source are found.
+#[derive(Clone, Debug)]
+pub(crate) enum Access {
+    /// All of them, in an order if the table has one.
+    All { backward: bool },
+    /// The row with this primary key.
+    Key(Vec<Bound>),
+    /// Those whose keys begin so: of the primary key, or of the index at this position. The next column of the key may
+    /// have bounds.
+    Prefix {
+        index: Option<usize>,
+        values: Vec<Bound>,
+        low: Option<Box<Limit>>,
+        high: Option<Box<Limit>>,
+        backward: bool,
+    },
+    /// A source that is no table.
+    Computed,
+}
+
+/// A bound of a column's values.
+#[derive(Clone, Debug)]
+pub(crate) struct Limit {
+    pub(crate) value: Bound,
+    pub(crate) is_included: bool,
+}
+
+/// A condition `column = value`, in which the value does not depend on the source.
+pub(crate) struct Equality {
+    /// The position of the column in its source.
+    pub(crate) column: usize,
+    pub(crate) value: Expression,
+}
+
+/// Whether values of one type are found by values of another in a key: they are of one family.
+pub(crate) fn is_findable(column: ColumnType, value: Option<ColumnType>) -> bool {
+    let family = |ty: ColumnType| match ty {
+        ColumnType::I8
+        | ColumnType::I16
+        | ColumnType::I32
+        | ColumnType::I64
+        | ColumnType::I128
+        | ColumnType::U8
+        | ColumnType::U16
+        | ColumnType::U32
+        | ColumnType::U64 => 1,
+        ColumnType::Text { .. } | ColumnType::LongText => 2,
+        ColumnType::Bytes { .. } | ColumnType::LongBytes | ColumnType::ByteArray { .. } => 3,
+        ColumnType::Decimal { .. } | ColumnType::Numeric => 4,
+        _ => 0,
+    };
+    value.is_none_or(|value| column == value || family(column) != 0 && family(column) == family(value))
+}
+
+/// The columns of a key that equalities fix, from the first one on.
+fn fixed(parts: &[KeyPart], fixes: &dyn Fn(usize) -> bool) -> usize {
+    parts.iter().take_while(|part| fixes(part.column.index())).count()
+}
+
+/// The best access to a table, if equalities fix some columns and limits bound others. It is an index, or `None` for
+/// the primary key, and how many of its columns are fixed.
+pub(crate) fn choose(
+    table: &TableDef,
+    fixes: &dyn Fn(usize) -> bool,
+    bounds: &dyn Fn(usize) -> bool,
+) -> Option<(Option<usize>, usize)> {
+    let primary = fixed(&table.key, fixes);
+    if primary == table.key.len() {
+        return Some((None, primary));
+    }
+    let next = |parts: &[KeyPart], found: usize| parts.get(found).is_some_and(|part| bounds(part.column.index()));
+    // Of a key that is found whole by a unique index there is one row. Of the others, more columns find fewer.
+    let mut best = ((false, 0, false), None);
+    if table.organization == Organization::Ordered {
+        best.0 = (false, primary, next(&table.key, primary));
+    }
+    for (at, index) in table.indexes.iter().enumerate() {
+        let found = fixed(&index.parts, fixes);
+        let is_whole = found == index.parts.len();
+        if index.organization == Organization::Hash && !is_whole {
+            continue;
+        }
+        let worth = (index.unique && is_whole, found, next(&index.parts, found));
+        if worth > best.0 {
+            best = (worth, Some(at));
+        }
+    }
+    let ((_, found, is_bounded), index) = best;
+    (found > 0 || is_bounded).then_some((index, found))
+}
+
+/// The values of a key; none if a value is NULL, or no value of its column: then no row has it.
+fn key_values(
+    values: &[Bound],
+    columns: &[ColumnType],
+    joined: Joined<'_, '_>,
+    parameters: &[Datum<'_>],
+) -> Result<Option<Vec<Value>>, SqlError> {
+    let mut key = Vec::with_capacity(values.len());
+    for (value, ty) in values.iter().zip(columns) {
+        let value = value.evaluate(joined, parameters)?;
+        match value.to_value(*ty).filter(|_| !value.is_null()) {
+            Some(value) => key.push(value),
+            None => return Ok(None),
+        }
+    }
+    Ok(Some(key))
+}
+
+/// Calls `visit` with each row of a source that the access finds, until it says `false`.
+pub(crate) fn each<'t>(
+    tx: &'t ReadTx,
+    source: &'t Source,
+    access: &Access,
+    joined: Joined<'_, 't>,
+    parameters: &[Datum<'_>],
+    visit: &mut dyn FnMut(SourceRow<'t>) -> Result<bool, Abort>,
+) -> Result<(), Abort> {
+    let fail = |error: SqlError| tx.abort(error);
+    let table = match &source.origin {
+        Origin::Table(table) => table,
+        Origin::Series(bounds) => {
+            let mut numbers = [0; 3];
+            for (number, bound) in numbers.iter_mut().zip(bounds) {
+                match bound.evaluate(joined, parameters).map_err(|error| fail(error.into()))? {
+                    Datum::Integer(value) => *number = value,
+                    // A NULL gives no row.
+                    _ => return Ok(()),
+                }
+            }
+            return series(numbers).map_err(fail)?.try_for_each_row(visit);
+        }
+        Origin::Values(rows) => {
+            for row in rows {
+                let row = row.iter().map(|value| Ok(value.evaluate(joined, parameters)?.into_owned()));
+                let row = row.collect::<Result<Vec<_>, SqlError>>().map_err(fail)?;
+                if !visit(SourceRow::Computed(row))? {
+                    break;
+                }
+            }
+            return Ok(());
+        }
+    };
+    let definition = table.definition();
+    let types =
+        |parts: &[KeyPart]| parts.iter().map(|part| definition.columns[part.column.index()].ty).collect::<Vec<_>>();
+    let mut rows = match access {
+        Access::Key(values) => {
+            let key = key_values(values, &types(&definition.key), joined, parameters).map_err(fail)?;
+            let Some(key) = key else { return Ok(()) };
+            if let Some(row) = tx.get_dyn(table, &key)? {
+                visit(SourceRow::Stored(row))?;
+            }
+            return Ok(());
+        }
+        Access::Prefix { index, values, low, high, backward } => {
+            let parts = index.map_or(&definition.key, |at| &definition.indexes[at].parts);
+            let types = types(parts);
+            let Some(prefix) = key_values(values, &types, joined, parameters).map_err(fail)? else { return Ok(()) };
+            let index = index.map(|at| &*definition.indexes[at].name);
+            if low.is_none() && high.is_none() {
+                match (index, backward) {
+                    (None, false) => tx.scan_dyn(table, &prefix)?,
+                    (None, true) => tx.scan_rev_dyn(table, &prefix)?,
+                    (Some(index), false) => tx.find_dyn(table, index, &prefix)?,
+                    (Some(index), true) => tx.find_rev_dyn(table, index, &prefix)?,
+                }
+            } else {
+                let mut ends = Vec::with_capacity(2);
+                for limit in [low, high] {
+                    let open = || Some((prefix.clone(), true)).filter(|_| !prefix.is_empty());
+                    let Some(limit) = limit else {
+                        ends.push(open());
+                        continue;
+                    };
+                    let value = limit.value.evaluate(joined, parameters).map_err(|error| fail(error.into()))?;
+                    if value.is_null() {
+                        return Ok(());
+                    }
+                    // What is no value of the column bounds nothing; the condition is checked with each row.
+                    ends.push(match value.to_value(types[prefix.len()]) {
+                        Some(value) => Some(([&prefix[..], &[value]].concat(), limit.is_included)),
+                        None => open(),
+                    });
+                }
+                if parts[prefix.len()].descending {
+                    ends.reverse();
+                }
+                let end = |end: &'_ Option<(Vec<Value>, bool)>| match end {
+                    None => std::ops::Bound::Unbounded,
+                    Some((values, true)) => std::ops::Bound::Included(values.clone()),
+                    Some((values, false)) => std::ops::Bound::Excluded(values.clone()),
+                };
+                let (low, high) = (end(&ends[0]), end(&ends[1]));
+                let bounds = (low.as_ref().map(|low| &low[..]), high.as_ref().map(|high| &high[..]));
+                match backward {
+                    false => tx.range_dyn(table, index, bounds)?,
+                    true => tx.range_rev_dyn(table, index, bounds)?,
+                }
+            }
+        }
+        Access::All { backward: true } => tx.scan_rev_dyn(table, &[])?,
+        Access::All { backward: false } | Access::Computed => tx.scan_all_dyn(table)?,
+    };
+    while let Some(row) = rows.next().transpose()? {
+        if !visit(SourceRow::Stored(row))? {
+            break;
+        }
+    }
+    Ok(())
+}
+
+/// The numbers from the first to the second, in steps of the third.
+struct Series([i128; 3]);
+
+fn series(numbers: [i128; 3]) -> Result<Series, SqlError> {
+    match numbers[2] {
+        0 => {
+            let state = SqlState::INVALID_PARAMETER_VALUE;
+            Err(SqlError::new(state, "step size cannot equal zero"))
+        }
+        _ => Ok(Series(numbers)),
+    }
+}
+
+impl Series {
+    fn try_for_each_row<'t>(self, visit: &mut dyn FnMut(SourceRow<'t>) -> Result<bool, Abort>) -> Result<(), Abort> {
+        let [mut number, last, step] = self.0;
+        while if step > 0 { number <= last } else { number >= last } {
+            if !visit(SourceRow::Computed(vec![Datum::Integer(number)]))? {
+                break;
+            }
+            number += step;
+        }
+        Ok(())
+    }
+}
+
+/// The order of two values as ORDER BY has it: NULL is the greatest.
+pub(crate) fn order(a: &Datum<'_>, b: &Datum<'_>) -> Ordering {
+    match (a.is_null(), b.is_null()) {
+        (false, false) => a.compare(b),
+        (a, b) => a.cmp(&b),
+    }
+}
+
+/// Values that are compared as a whole: keys of groups and of distinct rows.
+#[derive(Clone, Debug)]
+pub(crate) struct Distinct(pub(crate) Vec<Owned>);
+
+impl PartialEq for Distinct {
+    fn eq(&self, other: &Distinct) -> bool {
+        self.cmp(other) == Ordering::Equal
+    }
+}
+
+impl Eq for Distinct {}
+
+impl PartialOrd for Distinct {
+    fn partial_cmp(&self, other: &Distinct) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for Distinct {
+    fn cmp(&self, other: &Distinct) -> Ordering {
+        let pairs = self.0.iter().zip(&other.0);
+        pairs.map(|(a, b)| order(a, b)).find(|order| order.is_ne()).unwrap_or(self.0.len().cmp(&other.0.len()))
+    }
+}

@@ -1,0 +1,749 @@
+//! SELECT and VALUES.
+
+use std::borrow::Cow;
+use std::collections::{BTreeMap, BTreeSet};
+
+use seriatim::catalog::ColumnType;
+use seriatim::catalog::expression::{Bound, Datum, Expression, ExpressionError, ExpressionErrorKind, Literal, Scope};
+use seriatim::{Abort, ReadTx};
+use sqlparser::ast::{
+    Distinct as DistinctSyntax, Expr, GroupByExpr, LimitClause, OrderBy, OrderByExpr, OrderByKind, OrderBySort, Query,
+    Select as SelectSyntax, SelectItem, SelectItemQualifiedWildcardKind, SetExpr, TrimWhereField,
+    Value as LiteralSyntax, Values,
+};
+
+use crate::aggregate::{BoundCall, State};
+use crate::error::{SqlError, SqlState};
+use crate::expression::{Call, Context, Nothing, Translator, aggregate_column};
+use crate::form;
+use crate::from::{From, Parameters, qualified};
+use crate::names::{Names, name, object};
+use crate::rows::{Distinct, Joined, Origin, Owned, Source, SourceColumn, Sources};
+use crate::types::{SqlType, of_expressions};
+
+/// A column of a result.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Column {
+    /// Its name.
+    pub name: String,
+    /// The type of its values.
+    pub ty: SqlType,
+    /// The type of the values as they are stored.
+    pub(crate) stored: Option<ColumnType>,
+}
+
+impl Column {
+    /// A column of computed values.
+    pub fn computed(name: impl Into<String>, ty: SqlType, stored: ColumnType) -> Column {
+        Column { name: name.into(), ty, stored: Some(stored) }
+    }
+
+    /// A column of texts.
+    pub(crate) fn text_named(name: String) -> Column {
+        Column::computed(name, SqlType::Text, ColumnType::LongText)
+    }
+
+    /// A value of the column as PostgreSQL sends it in text; `None` for NULL.
+    pub fn text<'d>(&self, value: &'d Datum<'_>) -> Option<Cow<'d, str>> {
+        match value {
+            Datum::Null => None,
+            Datum::Bool(truth) => Some(Cow::Borrowed(if *truth { "t" } else { "f" })),
+            value => {
+                let text = value.to_text(self.stored);
+                match self.ty {
+                    SqlType::Char(width) if text.len() < width as usize * 4 => {
+                        let blanks = (width as usize).saturating_sub(text.chars().count());
+                        Some(Cow::Owned(text.into_owned() + &" ".repeat(blanks)))
+                    }
+                    _ => Some(text),
+                }
+            }
+        }
+    }
+}
+
+/// A row of a result.
+pub type Row = Vec<Owned>;
+
+/// A query that is ready to run.
+#[derive(Clone, Debug)]
+pub(crate) struct Select {
+    pub(crate) from: From,
+    grouping: Option<Grouping>,
+    outputs: Vec<Bound>,
+    pub(crate) columns: Vec<Column>,
+    order: Vec<Order>,
+    /// Whether rows come in the order that is wanted.
+    is_in_order: bool,
+    is_distinct: bool,
+    limit: Option<Bound>,
+    offset: Option<Bound>,
+}
+
+/// How groups are made, and which of them count.
+#[derive(Clone, Debug)]
+struct Grouping {
+    keys: Vec<Bound>,
+    calls: Vec<BoundCall>,
+    having: Option<Bound>,
+    /// Whether there is a group even without rows.
+    is_one: bool,
+}
+
+/// An item of ORDER BY.
+#[derive(Clone, Debug)]
+struct Order {
+    by: By,
+    descending: bool,
+    nulls_first: bool,
+}
+
+#[derive(Clone, Debug)]
+enum By {
+    /// The output at this position.
+    Output(usize),
+    Other(Bound),
+}
+
+/// The columns of a group: its keys and its aggregates.
+struct Groups<'g> {
+    keys: &'g [(Expression, ColumnType)],
+    calls: &'g [BoundCall],
+}
+
+impl Scope for Groups<'_> {
+    fn column(&self, table: Option<&str>, column: &str) -> Result<(usize, ColumnType), ExpressionError> {
+        if let Some(number) = column.strip_prefix("\0key ").and_then(|number| number.parse::<usize>().ok()) {
+            return Ok((number, self.keys[number].1));
+        }
+        for (number, call) in self.calls.iter().enumerate() {
+            if column == aggregate_column(number) {
+                return Ok((self.keys.len() + number, call.result));
+            }
+        }
+        let table = table.map_or_else(String::new, |table| format!("{table}."));
+        let problem = format!(
+            "column \"{table}{column}\" must appear in the GROUP BY clause or be used in an aggregate function"
+        );
+        Err(ExpressionError::new(ExpressionErrorKind::TypeMismatch, column, problem))
+    }
+}
+
+/// What a query was written with: its outputs with their names.
+struct Outputs {
+    expressions: Vec<Expression>,
+    names: Vec<String>,
+}
+
+impl Select {
+    /// The query.
+    ///
+    /// # Errors
+    /// It names what there is not, or has what there is not.
+    pub(crate) fn bind(
+        query: &Query,
+        names: Names<'_>,
+        context: &Context,
+        parameters: &mut Parameters,
+    ) -> Result<Select, SqlError> {
+        let used = Query {
+            body: query.body.clone(),
+            order_by: query.order_by.clone(),
+            limit_clause: query.limit_clause.clone(),
+            fetch: query.fetch.clone(),
+            locks: query.locks.clone(),
+            ..form::query()
+        };
+        form::only(query, &used, "query", "SELECT, VALUES, ORDER BY, LIMIT, OFFSET and FOR UPDATE are.")?;
+        if query.locks.iter().any(|lock| lock.nonblock.is_some()) {
+            return Err(SqlError::unsupported("NOWAIT or SKIP LOCKED", "FOR UPDATE is there."));
+        }
+        let mut select = match &*query.body {
+            SetExpr::Select(select) => bind_select(select, query.order_by.as_ref(), names, context, parameters)?,
+            SetExpr::Values(values) => bind_values(values, query.order_by.as_ref(), context, parameters)?,
+            SetExpr::Query(inner) if query.order_by.is_none() && query.limit_clause.is_none() => {
+                return Select::bind(inner, names, context, parameters);
+            }
+            other => {
+                return Err(SqlError::unsupported(
+                    other.to_string().chars().take(60).collect::<String>(),
+                    "A query is one SELECT or VALUES.",
+                ));
+            }
+        };
+        (select.limit, select.offset) = limits(query, context, parameters)?;
+        Ok(select)
+    }
+
+    /// The rows of the result.
+    ///
+    /// # Errors
+    /// A conflict; an expression without a value.
+    pub(crate) fn run(&self, tx: &ReadTx, parameters: &[Datum<'_>]) -> Result<Vec<Row>, Abort> {
+        let fail = |error: SqlError| tx.abort(error);
+        let bound = |bound: &Option<Bound>, what| count(bound.as_ref(), parameters, what).map_err(fail);
+        let (limit, offset) = (bound(&self.limit, Limit::Limit)?, bound(&self.offset, Limit::Offset)?.unwrap_or(0));
+        let end = limit.map_or(usize::MAX, |limit| limit.saturating_add(offset));
+        let is_streamed = self.grouping.is_none() && (self.order.is_empty() || self.is_in_order) && !self.is_distinct;
+        let mut found: Vec<(Vec<Owned>, Row)> = Vec::new();
+        if end == 0 {
+            return Ok(Vec::new());
+        }
+        match &self.grouping {
+            None => self.from.each(tx, parameters, &mut |joined| {
+                found.push(self.output(joined, parameters).map_err(fail)?);
+                Ok(!is_streamed || found.len() < end)
+            })?,
+            Some(grouping) => {
+                for group in grouping.run(&self.from, tx, parameters)? {
+                    let rows = [crate::rows::SourceRow::Computed(group)];
+                    let places: Vec<(usize, usize)> =
+                        (0..grouping.keys.len() + grouping.calls.len()).map(|column| (0, column)).collect();
+                    let joined = Joined { rows: &rows, places: &places };
+                    let counts = match &grouping.having {
+                        Some(having) => having.evaluate(joined, parameters).map_err(|error| fail(error.into()))?,
+                        None => Datum::Bool(true),
+                    };
+                    if matches!(counts, Datum::Bool(true)) {
+                        found.push(self.output(joined, parameters).map_err(fail)?);
+                    }
+                }
+            }
+        }
+        if self.is_distinct {
+            let mut seen = BTreeSet::new();
+            found.retain(|(_, row)| seen.insert(Distinct(row.clone())));
+        }
+        if !self.order.is_empty() && !self.is_in_order {
+            found.sort_by(|(a, _), (b, _)| {
+                let items = self.order.iter().zip(a.iter().zip(b));
+                let by = |(item, (a, b)): (&Order, (&Owned, &Owned))| match (a.is_null(), b.is_null()) {
+                    (false, false) if item.descending => b.compare(a),
+                    (false, false) => a.compare(b),
+                    (a, b) if item.nulls_first => b.cmp(&a),
+                    (a, b) => a.cmp(&b),
+                };
+                items.map(by).find(|order| order.is_ne()).unwrap_or(std::cmp::Ordering::Equal)
+            });
+        }
+        let rows = found.into_iter().skip(offset).take(end.saturating_sub(offset));
+        Ok(rows.map(|(_, row)| row).collect())
+    }
+
+    /// The values by which a row is sorted, and the row.
+    fn output(&self, joined: Joined<'_, '_>, parameters: &[Datum<'_>]) -> Result<(Vec<Owned>, Row), SqlError> {
+        let evaluated = |bound: &Bound| Ok::<_, SqlError>(bound.evaluate(joined, parameters)?.into_owned());
+        let row = self.outputs.iter().map(evaluated).collect::<Result<Row, _>>()?;
+        if self.is_in_order {
+            return Ok((Vec::new(), row));
+        }
+        let key = |item: &Order| match &item.by {
+            By::Output(at) => Ok(row[*at].clone()),
+            By::Other(bound) => evaluated(bound),
+        };
+        let keys = self.order.iter().map(key).collect::<Result<_, _>>()?;
+        Ok((keys, row))
+    }
+
+    /// The types of the outputs' values.
+    pub(crate) fn types(&self) -> Vec<Option<ColumnType>> {
+        self.outputs.iter().map(Bound::column_type).collect()
+    }
+}
+
+impl Grouping {
+    /// The groups: keys, and then aggregates.
+    fn run(&self, from: &From, tx: &ReadTx, parameters: &[Datum<'_>]) -> Result<Vec<Row>, Abort> {
+        let fail = |error: SqlError| tx.abort(error);
+        let mut groups: BTreeMap<Distinct, Vec<State>> = BTreeMap::new();
+        let fresh = || vec![State::default(); self.calls.len()];
+        if self.is_one {
+            groups.insert(Distinct(Vec::new()), fresh());
+        }
+        from.each(tx, parameters, &mut |joined| {
+            let key = self.keys.iter().map(|key| Ok(key.evaluate(joined, parameters)?.into_owned()));
+            let key = key.collect::<Result<_, SqlError>>().map_err(fail)?;
+            let states = groups.entry(Distinct(key)).or_insert_with(fresh);
+            let mut added = self.calls.iter().zip(states);
+            added.try_for_each(|(call, state)| call.add(state, joined, parameters)).map_err(fail)?;
+            Ok(true)
+        })?;
+        let finish = |(Distinct(mut row), states): (Distinct, Vec<State>)| {
+            for (call, state) in self.calls.iter().zip(states) {
+                row.push(call.finish(state)?);
+            }
+            Ok(row)
+        };
+        groups.into_iter().map(finish).collect::<Result<_, _>>().map_err(fail)
+    }
+}
+
+/// What a count limits.
+#[derive(Clone, Copy)]
+enum Limit {
+    Limit,
+    Offset,
+}
+
+fn count(bound: Option<&Bound>, parameters: &[Datum<'_>], what: Limit) -> Result<Option<usize>, SqlError> {
+    let none: &[Datum<'_>] = &[];
+    match bound.map(|bound| bound.evaluate(none, parameters)).transpose()? {
+        None | Some(Datum::Null) => Ok(None),
+        Some(Datum::Integer(count)) if count >= 0 => Ok(Some(usize::try_from(count).unwrap_or(usize::MAX))),
+        Some(_) => Err(match what {
+            Limit::Limit => SqlError::new(SqlState::INVALID_ROW_COUNT_IN_LIMIT, "LIMIT must not be negative"),
+            Limit::Offset => SqlError::new(SqlState::INVALID_ROW_COUNT_IN_OFFSET, "OFFSET must not be negative"),
+        }),
+    }
+}
+
+fn limits(
+    query: &Query,
+    context: &Context,
+    parameters: &mut Parameters,
+) -> Result<(Option<Bound>, Option<Bound>), SqlError> {
+    let mut bound = |of: Option<&Expr>, place| -> Result<Option<Bound>, SqlError> {
+        let Some(of) = of else { return Ok(None) };
+        let count = Translator::scalar(context, place).translate(of)?.cast(ColumnType::I64);
+        Ok(Some(Bound::new(&count, &Nothing, parameters)?))
+    };
+    let (mut limit, mut offset) = (None, None);
+    match &query.limit_clause {
+        None => {}
+        Some(LimitClause::LimitOffset { limit: most, offset: skipped, limit_by }) if limit_by.is_empty() => {
+            limit = bound(most.as_ref(), "LIMIT")?;
+            offset = bound(skipped.as_ref().map(|skipped| &skipped.value), "OFFSET")?;
+        }
+        Some(_) => return Err(SqlError::unsupported("this LIMIT", "Write LIMIT count OFFSET start.")),
+    }
+    if let Some(fetch) = &query.fetch {
+        if fetch.with_ties || fetch.percent || limit.is_some() {
+            return Err(SqlError::unsupported("this FETCH", "Write LIMIT count."));
+        }
+        let one = Expr::value(LiteralSyntax::Number("1".to_owned(), false));
+        limit = bound(Some(fetch.quantity.as_ref().unwrap_or(&one)), "FETCH")?;
+    }
+    Ok((limit, offset))
+}
+
+fn bind_select(
+    syntax: &SelectSyntax,
+    order_by: Option<&OrderBy>,
+    names: Names<'_>,
+    context: &Context,
+    parameters: &mut Parameters,
+) -> Result<Select, SqlError> {
+    let used = SelectSyntax {
+        distinct: syntax.distinct.clone(),
+        projection: syntax.projection.clone(),
+        from: syntax.from.clone(),
+        selection: syntax.selection.clone(),
+        group_by: syntax.group_by.clone(),
+        having: syntax.having.clone(),
+        ..form::select()
+    };
+    form::only(syntax, &used, "SELECT", "FROM, WHERE, GROUP BY, HAVING and DISTINCT are.")?;
+    let is_distinct = match &syntax.distinct {
+        None | Some(DistinctSyntax::All) => false,
+        Some(DistinctSyntax::Distinct) => true,
+        Some(DistinctSyntax::On(_)) => return Err(SqlError::unsupported("DISTINCT ON", "DISTINCT is there.")),
+    };
+    let mut from = From::bind(&syntax.from, syntax.selection.as_ref(), names, context, parameters)?;
+    let mut translator = Translator::aggregating(context);
+    let mut outputs = outputs(&syntax.projection, &from.sources, &mut translator)?;
+    let mut having = syntax.having.as_ref().map(|having| translator.translate(having)).transpose()?;
+    let mut items = order_items(order_by, &outputs, &mut translator)?;
+    let calls = translator.into_aggregates();
+
+    let mut keys = group_keys(&syntax.group_by, &outputs, &from.sources, context)?;
+    let is_grouped = !keys.is_empty() || !calls.is_empty() || having.is_some();
+    let each = outputs.expressions.iter_mut().chain(&mut having);
+    let each = each.chain(items.iter_mut().filter_map(|item| match &mut item.by {
+        Wanted::Other(expression) => Some(expression),
+        Wanted::Output(_) => None,
+    }));
+    let mut each: Vec<&mut Expression> = each.collect();
+    each.iter_mut().try_for_each(|expression| qualified(expression, &from.sources))?;
+    let types = outputs_types(&each[..outputs.names.len()], &from.sources);
+    let grouping = match is_grouped {
+        false => None,
+        true => {
+            let is_one = keys.is_empty();
+            let calls = calls.iter().map(|call| bound_call(call, &from.sources, parameters));
+            let calls = calls.collect::<Result<Vec<_>, _>>()?;
+            add_dependent_keys(&mut keys, &each, &from.sources);
+            each.iter_mut().for_each(|expression| by_group(expression, &keys));
+            let bound = keys.iter().map(|key| Bound::new(key, &from.sources, parameters));
+            Some((bound.collect::<Result<Vec<_>, _>>()?, calls, is_one))
+        }
+    };
+    drop(each);
+    let typed_keys: Vec<(Expression, ColumnType)> = match &grouping {
+        None => Vec::new(),
+        Some((bound, ..)) => {
+            let ty = |bound: &Bound| bound.column_type().unwrap_or(ColumnType::LongText);
+            keys.into_iter().zip(bound.iter().map(ty)).collect()
+        }
+    };
+    let groups = grouping.as_ref().map(|(_, calls, _)| Groups { keys: &typed_keys, calls });
+    let bind = |expression: &Expression, parameters: &mut Parameters| match &groups {
+        None => Bound::new(expression, &from.sources, parameters),
+        Some(groups) => Bound::new(expression, groups, parameters),
+    };
+    let grouped = |error: ExpressionError| {
+        let is_ungrouped = error.problem().contains("must appear in the GROUP BY clause");
+        let state = if is_ungrouped { SqlState::GROUPING_ERROR } else { SqlState(error.sqlstate()) };
+        SqlError::new(state, if is_ungrouped { error.problem().to_owned() } else { error.to_string() })
+    };
+    let mut bound = Vec::new();
+    for expression in &outputs.expressions {
+        bound.push(bind(expression, parameters).map_err(grouped)?);
+    }
+    let mut order = Vec::new();
+    for item in &items {
+        let by = match &item.by {
+            Wanted::Output(at) => By::Output(*at),
+            Wanted::Other(expression) => match outputs.expressions.iter().position(|output| output == expression) {
+                Some(at) => By::Output(at),
+                None if is_distinct => {
+                    let message = "for SELECT DISTINCT, ORDER BY expressions must appear in select list";
+                    return Err(SqlError::new(SqlState::INVALID_COLUMN_REFERENCE, message));
+                }
+                None => By::Other(bind(expression, parameters).map_err(grouped)?),
+            },
+        };
+        order.push(Order { by, descending: item.descending, nulls_first: item.nulls_first });
+    }
+    let having = match (&having, &groups) {
+        (Some(having), Some(groups)) => Some(Bound::condition(having, groups, parameters).map_err(grouped)?),
+        _ => None,
+    };
+    let columns = columns(&bound, types, &outputs.names);
+    let grouping = grouping.map(|(keys, calls, is_one)| Grouping { keys, calls, having, is_one });
+    let is_in_order = !order.is_empty() && grouping.is_none() && {
+        let wanted = items.iter().map(|item| {
+            let by = match &item.by {
+                Wanted::Output(at) => &outputs.expressions[*at],
+                Wanted::Other(expression) => expression,
+            };
+            let Expression::Column { table, column } = by else { return None };
+            let (column, _) = from.sources.find(table.as_deref(), column).ok()?;
+            (item.nulls_first == item.descending).then_some((column, item.descending))
+        });
+        wanted.collect::<Option<Vec<_>>>().is_some_and(|wanted| from.comes_in_order(&wanted))
+    };
+    let (limit, offset) = (None, None);
+    Ok(Select { from, grouping, outputs: bound, columns, order, is_in_order, is_distinct, limit, offset })
+}
+
+fn bound_call(call: &Call, sources: &Sources, parameters: &mut Parameters) -> Result<BoundCall, SqlError> {
+    let mut call = call.clone();
+    call.argument.iter_mut().chain(&mut call.filter).try_for_each(|part| qualified(part, sources))?;
+    BoundCall::bind(&call, sources, parameters)
+}
+
+/// The declared types of outputs that are columns.
+fn outputs_types(outputs: &[&mut Expression], sources: &Sources) -> Vec<Option<SqlType>> {
+    let ty = |output: &&mut Expression| match &**output {
+        Expression::Column { table, column } => {
+            let (number, _) = sources.find(table.as_deref(), column).ok()?;
+            sources.at(number).map(|column| column.ty)
+        }
+        _ => None,
+    };
+    outputs.iter().map(ty).collect()
+}
+
+/// The outputs of a SELECT.
+fn outputs(projection: &[SelectItem], sources: &Sources, translator: &mut Translator<'_>) -> Result<Outputs, SqlError> {
+    let mut outputs = Outputs { expressions: Vec::new(), names: Vec::new() };
+    let all_of = |outputs: &mut Outputs, source: &Source| {
+        for column in &source.columns {
+            let (table, own) = (Some(source.alias.clone().into()), column.name.clone());
+            outputs.expressions.push(Expression::Column { table, column: own.clone().into() });
+            outputs.names.push(own);
+        }
+    };
+    for item in projection {
+        match item {
+            SelectItem::UnnamedExpr(expression) => {
+                outputs.names.push(output_name(expression));
+                outputs.expressions.push(translator.translate(expression)?);
+            }
+            SelectItem::ExprWithAlias { expr, alias } => {
+                outputs.names.push(name(alias)?);
+                outputs.expressions.push(translator.translate(expr)?);
+            }
+            SelectItem::Wildcard(options) if options.to_string().is_empty() => {
+                if sources.0.iter().all(|source| source.columns.is_empty()) {
+                    let message = "SELECT * with no tables specified is not valid";
+                    return Err(SqlError::new(SqlState::SYNTAX_ERROR, message));
+                }
+                sources.0.iter().for_each(|source| all_of(&mut outputs, source));
+            }
+            SelectItem::QualifiedWildcard(SelectItemQualifiedWildcardKind::ObjectName(of), options)
+                if options.to_string().is_empty() =>
+            {
+                let of = object(of)?;
+                let Some(source) = sources.0.iter().find(|source| source.alias == of) else {
+                    let message = format!("missing FROM-clause entry for table \"{of}\"");
+                    return Err(SqlError::new(SqlState::UNDEFINED_TABLE, message));
+                };
+                all_of(&mut outputs, source);
+            }
+            other => return Err(SqlError::unsupported(other, "")),
+        }
+    }
+    Ok(outputs)
+}
+
+/// Outputs without aggregates, over these sources.
+///
+/// # Errors
+/// As [`Select::bind`].
+pub(crate) fn scalar_outputs(
+    items: &[SelectItem],
+    sources: &Sources,
+    context: &Context,
+    parameters: &mut Parameters,
+) -> Result<(Vec<Bound>, Vec<Column>), SqlError> {
+    let mut outputs = outputs(items, sources, &mut Translator::scalar(context, "RETURNING"))?;
+    outputs.expressions.iter_mut().try_for_each(|output| qualified(output, sources))?;
+    let types = outputs_types(&outputs.expressions.iter_mut().collect::<Vec<_>>(), sources);
+    let bound = outputs.expressions.iter().map(|output| Bound::new(output, sources, parameters));
+    let bound = bound.collect::<Result<Vec<_>, _>>()?;
+    let columns = columns(&bound, types, &outputs.names);
+    Ok((bound, columns))
+}
+
+/// The columns of a result.
+fn columns(outputs: &[Bound], types: Vec<Option<SqlType>>, names: &[String]) -> Vec<Column> {
+    let column = |((bound, ty), name): ((&Bound, Option<SqlType>), &String)| {
+        let computed = || bound.column_type().map_or(SqlType::Text, SqlType::of_stored);
+        Column { name: name.clone(), ty: ty.unwrap_or_else(computed), stored: bound.column_type() }
+    };
+    outputs.iter().zip(types).zip(names).map(column).collect()
+}
+
+/// The name of an output without one, as PostgreSQL gives it.
+fn output_name(of: &Expr) -> String {
+    name_in(of).unwrap_or_else(|| {
+        let own = match of {
+            Expr::Case { .. } => "case",
+            Expr::Cast { data_type, .. } => {
+                return SqlType::of(data_type).map_or_else(|_| NAMELESS.to_owned(), SqlType::short_name);
+            }
+            Expr::TypedString(typed) => {
+                return SqlType::of(&typed.data_type).map_or_else(|_| NAMELESS.to_owned(), SqlType::short_name);
+            }
+            Expr::Value(value) if matches!(value.value, LiteralSyntax::Boolean(_)) => "bool",
+            Expr::Interval(_) => "interval",
+            Expr::Nested(inner) => return output_name(inner),
+            _ => NAMELESS,
+        };
+        own.to_owned()
+    })
+}
+
+/// The name of what has none.
+const NAMELESS: &str = "?column?";
+
+/// The name of the column or function that gives an expression its name.
+fn name_in(of: &Expr) -> Option<String> {
+    match of {
+        Expr::Identifier(ident) => name(ident).ok(),
+        Expr::CompoundIdentifier(idents) => idents.last().and_then(|ident| name(ident).ok()),
+        Expr::Nested(inner) => name_in(inner),
+        Expr::Function(function) => function.name.0.last().map(|own| own.to_string().to_lowercase()),
+        Expr::Cast { expr, .. } => name_in(expr),
+        Expr::Case { else_result, .. } => else_result.as_deref().and_then(name_in),
+        Expr::Substring { .. } => Some("substring".to_owned()),
+        Expr::Trim { trim_where, .. } => Some(
+            match trim_where {
+                None | Some(TrimWhereField::Both) => "btrim",
+                Some(TrimWhereField::Leading) => "ltrim",
+                Some(TrimWhereField::Trailing) => "rtrim",
+            }
+            .to_owned(),
+        ),
+        Expr::Ceil { .. } => Some("ceil".to_owned()),
+        Expr::Floor { .. } => Some("floor".to_owned()),
+        _ => None,
+    }
+}
+
+/// An item of ORDER BY, before it is bound.
+struct OrderItem {
+    by: Wanted,
+    descending: bool,
+    nulls_first: bool,
+}
+
+enum Wanted {
+    Output(usize),
+    Other(Expression),
+}
+
+fn order_items(
+    order_by: Option<&OrderBy>,
+    outputs: &Outputs,
+    translator: &mut Translator<'_>,
+) -> Result<Vec<OrderItem>, SqlError> {
+    let expressions = match order_by.map(|order_by| (&order_by.kind, &order_by.interpolate)) {
+        None => return Ok(Vec::new()),
+        Some((OrderByKind::Expressions(expressions), None)) => expressions,
+        Some(_) => return Err(SqlError::unsupported("ORDER BY ALL", "Name the columns.")),
+    };
+    let item = |item: &OrderByExpr| {
+        let descending = match &item.options.sort {
+            None | Some(OrderBySort::Asc) => false,
+            Some(OrderBySort::Desc) => true,
+            Some(other) => return Err(SqlError::unsupported(format!("{other:?} in ORDER BY"), "")),
+        };
+        let by = match output_of(&item.expr, outputs, "ORDER BY")? {
+            Some(at) => Wanted::Output(at),
+            None => Wanted::Other(translator.translate(&item.expr)?),
+        };
+        Ok(OrderItem { by, descending, nulls_first: item.options.nulls_first.unwrap_or(descending) })
+    };
+    expressions.iter().map(item).collect()
+}
+
+/// The output that an item means by its position or its name.
+fn output_of(item: &Expr, outputs: &Outputs, clause: &str) -> Result<Option<usize>, SqlError> {
+    match item {
+        Expr::Value(value) => match &value.value {
+            LiteralSyntax::Number(number, _) => {
+                let at = number.parse::<usize>().ok().filter(|at| (1..=outputs.names.len()).contains(at));
+                let message = format!("{clause} position {number} is not in select list");
+                at.map(|at| Some(at - 1)).ok_or_else(|| SqlError::new(SqlState::INVALID_COLUMN_REFERENCE, message))
+            }
+            _ => Err(SqlError::new(SqlState::SYNTAX_ERROR, format!("non-integer constant in {clause}"))),
+        },
+        Expr::Identifier(ident) => {
+            let own = name(ident)?;
+            Ok(outputs.names.iter().position(|output| *output == own))
+        }
+        _ => Ok(None),
+    }
+}
+
+/// The expressions of GROUP BY.
+fn group_keys(
+    group_by: &GroupByExpr,
+    outputs: &Outputs,
+    sources: &Sources,
+    context: &Context,
+) -> Result<Vec<Expression>, SqlError> {
+    let items = match group_by {
+        GroupByExpr::Expressions(items, modifiers) if modifiers.is_empty() => items,
+        _ => return Err(SqlError::unsupported("this GROUP BY", "Name the columns.")),
+    };
+    let mut translator = Translator::scalar(context, "GROUP BY");
+    let mut keys = Vec::new();
+    for item in items {
+        // A column of a table comes before an output of the same name.
+        let is_column = matches!(item, Expr::Identifier(ident)
+            if sources.find(None, &name(ident)?).is_ok());
+        let mut key = match output_of(item, outputs, "GROUP BY")?.filter(|_| !is_column) {
+            Some(at) => outputs.expressions[at].clone(),
+            None => translator.translate(item)?,
+        };
+        qualified(&mut key, sources)?;
+        if !keys.contains(&key) {
+            keys.push(key);
+        }
+    }
+    Ok(keys)
+}
+
+/// Adds the columns of a table to the keys of groups where they depend on them: the whole primary key is there.
+fn add_dependent_keys(keys: &mut Vec<Expression>, used: &[&mut Expression], sources: &Sources) {
+    let of = |source: &Source, column: &str| Expression::Column {
+        table: Some(source.alias.clone().into()),
+        column: column.to_owned().into(),
+    };
+    let mut more = Vec::new();
+    for source in &sources.0 {
+        let Origin::Table(table) = &source.origin else { continue };
+        let definition = table.definition();
+        let mut key = definition.key.iter().map(|part| &definition.columns[part.column.index()].name);
+        if key.all(|column| keys.contains(&of(source, column))) {
+            more.extend(source.columns.iter().map(|column| of(source, &column.name)));
+        }
+    }
+    more.retain(|column| !keys.contains(column) && used.iter().any(|expression| uses(expression, column)));
+    keys.extend(more);
+}
+
+fn uses(of: &Expression, column: &Expression) -> bool {
+    of == column || of.parts().into_iter().any(|part| uses(part, column))
+}
+
+/// Puts the key of a group in the place of each expression that is one.
+fn by_group(of: &mut Expression, keys: &[Expression]) {
+    match keys.iter().position(|key| *key == *of) {
+        Some(at) => *of = Expression::column(format!("\0key {at}")),
+        None => of.parts_mut().into_iter().for_each(|part| by_group(part, keys)),
+    }
+}
+
+fn bind_values(
+    values: &Values,
+    order_by: Option<&OrderBy>,
+    context: &Context,
+    parameters: &mut Parameters,
+) -> Result<Select, SqlError> {
+    let mut translator = Translator::scalar(context, "VALUES");
+    let mut rows: Vec<Vec<Expression>> = Vec::new();
+    for row in &values.rows {
+        rows.push(row.content.iter().map(|value| translator.translate(value)).collect::<Result<_, _>>()?);
+    }
+    let width = rows.first().map_or(0, Vec::len);
+    if rows.iter().any(|row| row.len() != width) {
+        return Err(SqlError::new(SqlState::SYNTAX_ERROR, "VALUES lists must all be the same length"));
+    }
+    // The type of a column is that of all its values together.
+    let mut columns = Vec::new();
+    for at in 0..width {
+        let all = rows.iter().map(|row| row[at].clone()).collect();
+        let ty = Bound::new(&Expression::call("coalesce", all), &Nothing, parameters)?.column_type();
+        columns.push(ty.unwrap_or(ColumnType::LongText));
+    }
+    let mut bound = Vec::new();
+    for row in rows {
+        let values = row.into_iter().zip(&columns).map(|(value, ty)| {
+            let is_null = value == Expression::Literal(Literal::Null);
+            Bound::new(&if is_null { value } else { value.cast(*ty) }, &Nothing, parameters)
+        });
+        bound.push(values.collect::<Result<Vec<_>, _>>()?);
+    }
+    let column = |(at, stored): (usize, ColumnType)| SourceColumn {
+        name: format!("column{}", at + 1),
+        stored: of_expressions(stored),
+        ty: SqlType::of_stored(stored),
+    };
+    let columns = columns.into_iter().enumerate().map(column).collect();
+    let source = Source { alias: "*VALUES*".to_owned(), columns, origin: Origin::Values(bound) };
+    let from = From::of_table(source, None, context, parameters)?;
+    let mut translator = Translator::scalar(context, "ORDER BY");
+    let names = from.sources.0[0].columns.iter().map(|column| column.name.clone()).collect::<Vec<_>>();
+    let expressions = names.iter().map(|own| Expression::column(own.clone())).collect();
+    let outputs = Outputs { expressions, names };
+    let items = order_items(order_by, &outputs, &mut translator)?;
+    let bind = |expression: &Expression, parameters: &mut Parameters| Bound::new(expression, &from.sources, parameters);
+    let mut order = Vec::new();
+    for OrderItem { by, descending, nulls_first } in items {
+        let by = match by {
+            Wanted::Output(at) => By::Output(at),
+            Wanted::Other(expression) => By::Other(bind(&expression, parameters)?),
+        };
+        order.push(Order { by, descending, nulls_first });
+    }
+    let bound = outputs.expressions.iter().map(|expression| bind(expression, parameters)).collect::<Result<_, _>>()?;
+    let column =
+        |column: &SourceColumn| Column { name: column.name.clone(), ty: column.ty, stored: Some(column.stored) };
+    let columns = from.sources.0[0].columns.iter().map(column).collect();
+    let (grouping, is_in_order, is_distinct, limit, offset) = (None, false, false, None, None);
+    Ok(Select { from, grouping, outputs: bound, columns, order, is_in_order, is_distinct, limit, offset })
+}

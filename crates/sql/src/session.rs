@@ -1,0 +1,837 @@
+//! Sessions: they run the statements of texts, alone or in transactions.
+//!
+//! A statement outside a transaction is one by itself, and is repeated after a conflict. Statements of one text are a
+//! transaction together, unless the text begins or ends some itself. In an explicit transaction nothing is repeated:
+//! after an error, all further statements fail until it is rolled back.
+
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
+
+use seriatim::catalog::expression::Datum;
+use seriatim::catalog::{ColumnType, Timestamp};
+use seriatim::{Abort, Canceller, Database, DynHandle, OwnedTransaction, Savepoint, Tx};
+use sqlparser::ast::{
+    Expr, Ident, Set, Statement, TransactionAccessMode, TransactionIsolationLevel, TransactionMode, Value as Literal,
+};
+
+use crate::ddl::{self, Ddl, Step};
+use crate::error::{SqlError, SqlState};
+use crate::expression::{Context, VERSION};
+use crate::from::Parameters;
+use crate::names::{Names, name};
+use crate::select::{Column, Row, Select};
+use crate::text::{Command, parse};
+use crate::types::{SqlType, of_expressions};
+use crate::write::{Deleting, Inserting, Updating};
+
+/// What a statement gave.
+#[derive(Clone, Debug)]
+pub enum Answer {
+    /// Rows.
+    Rows {
+        /// Their columns.
+        columns: Vec<Column>,
+        /// The values of each.
+        rows: Vec<Row>,
+        /// What was done, as `SELECT 3`.
+        tag: String,
+    },
+    /// What was done, as `UPDATE 3`.
+    Done(String),
+    /// Something worth knowing that is no error: a notice, or a warning.
+    Notice(SqlError),
+}
+
+/// Whether a transaction is open, as the prompt of psql shows it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Status {
+    /// None is.
+    Idle,
+    /// One is.
+    Open,
+    /// One is, and a statement of it has failed.
+    Failed,
+}
+
+/// A session, which runs one statement at a time.
+///
+/// ```
+/// use seriatim::Database;
+/// use seriatim_sql::{Answer, Session};
+///
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let mut session = Session::new(Database::in_memory()?);
+/// session.execute("create table account (id int primary key, balance numeric(12, 2) not null)")?;
+/// session.execute("insert into account values (1, 100), (2, 20.50)")?;
+/// let answers = session.execute(
+///     "begin;
+///      update account set balance = balance - 10 where id = 1;
+///      update account set balance = balance + 10 where id = 2;
+///      commit;
+///      select sum(balance) as total, max(balance) from account",
+/// )?;
+/// let Some(Answer::Rows { columns, rows, tag }) = answers.last() else { panic!("rows were asked for") };
+/// assert_eq!((&*columns[0].name, &**tag), ("total", "SELECT 1"));
+/// assert_eq!((&*rows[0][0].to_text(None), &*rows[0][1].to_text(None)), ("120.50", "90.00"));
+///
+/// let failed = session.execute("insert into account values (1, 0)").unwrap_err();
+/// assert_eq!(failed.error.state.0, "23505");
+/// # Ok(())
+/// # }
+/// ```
+pub struct Session {
+    database: Database,
+    state: State,
+    canceller: Canceller,
+    /// What SET has changed.
+    settings: BTreeMap<String, String>,
+    user: String,
+}
+
+/// A text failed: the answers of the statements before, and why the next one has none.
+#[derive(Debug)]
+pub struct Failure {
+    /// Those of the statements before.
+    pub answers: Vec<Answer>,
+    /// Why the next one has none.
+    pub error: SqlError,
+}
+
+impl std::fmt::Display for Failure {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.error.fmt(f)
+    }
+}
+
+impl std::error::Error for Failure {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        Some(&self.error)
+    }
+}
+
+enum State {
+    Idle(seriatim::Session),
+    Open(Open),
+    /// Between two of the others.
+    Between,
+}
+
+/// An open transaction.
+struct Open {
+    transaction: OwnedTransaction,
+    /// Whether the text began it, and not a statement.
+    is_implicit: bool,
+    has_failed: bool,
+    is_read_only: bool,
+    savepoints: Vec<(String, Savepoint)>,
+    began: Timestamp,
+}
+
+/// A statement that was prepared: it can run many times, with other values of its parameters.
+#[derive(Debug)]
+pub struct Prepared {
+    /// None of an empty text.
+    command: Option<Command>,
+    parameters: Parameters,
+    columns: Option<Vec<Column>>,
+    plan: Option<Planned>,
+}
+
+impl Prepared {
+    /// The types of its parameters.
+    pub fn parameters(&self) -> impl ExactSizeIterator<Item = ColumnType> + '_ {
+        self.parameters.iter().map(|ty| ty.unwrap_or(ColumnType::LongText))
+    }
+
+    /// The columns of its rows; none if it gives none.
+    pub fn columns(&self) -> Option<&[Column]> {
+        self.columns.as_deref()
+    }
+}
+
+/// A plan, and what it is for.
+#[derive(Debug)]
+struct Planned {
+    plan: Plan,
+    /// The tables whose declarations it knows.
+    tables: Vec<Known>,
+    /// Whether it has values that another transaction would not have.
+    is_of_its_time: bool,
+}
+
+/// A table and the address of its declaration, which another one does not get while the handle exists.
+#[derive(Debug)]
+struct Known {
+    table: DynHandle,
+    declaration: usize,
+}
+
+impl Known {
+    fn of(table: DynHandle) -> Known {
+        let declaration = address(&table);
+        Known { table, declaration }
+    }
+
+    fn is_as_it_was(&self) -> bool {
+        address(&self.table) == self.declaration
+    }
+}
+
+fn address(table: &DynHandle) -> usize {
+    std::ptr::from_ref(table.definition()).addr()
+}
+
+/// A statement that is ready to run.
+#[derive(Debug)]
+enum Plan {
+    Select(Box<Select>),
+    Insert(Box<Inserting>),
+    Update(Box<Updating>),
+    Delete(Box<Deleting>),
+}
+
+impl Plan {
+    fn is_read(&self) -> bool {
+        matches!(self, Plan::Select(_))
+    }
+
+    /// The columns of its rows; none if it gives none.
+    fn columns(&self) -> Option<&Vec<Column>> {
+        let returning = match self {
+            Plan::Select(select) => return Some(&select.columns),
+            Plan::Insert(insert) => &insert.returning,
+            Plan::Update(update) => &update.returning,
+            Plan::Delete(delete) => &delete.returning,
+        };
+        returning.as_ref().map(|returning| &returning.columns)
+    }
+
+    fn run(&self, tx: &Tx, parameters: &[Datum<'_>]) -> Result<Answer, Abort> {
+        let (verb, written) = match self {
+            Plan::Select(select) => {
+                let rows = select.run(tx, parameters)?;
+                let tag = format!("SELECT {}", rows.len());
+                return Ok(Answer::Rows { columns: select.columns.clone(), rows, tag });
+            }
+            Plan::Insert(insert) => ("INSERT 0", insert.run(tx, parameters)?),
+            Plan::Update(update) => ("UPDATE", update.run(tx, parameters)?),
+            Plan::Delete(delete) => ("DELETE", delete.run(tx, parameters)?),
+        };
+        let tag = format!("{verb} {}", written.count);
+        Ok(match self.columns() {
+            None => Answer::Done(tag),
+            Some(columns) => Answer::Rows { columns: columns.clone(), rows: written.rows, tag },
+        })
+    }
+}
+
+impl Session {
+    /// A session of this database.
+    pub fn new(database: Database) -> Session {
+        let session = database.session();
+        let (canceller, state) = (session.canceller(), State::Idle(session));
+        Session { database, state, canceller, settings: BTreeMap::new(), user: "postgres".to_owned() }
+    }
+
+    /// Calls the session's user so.
+    #[must_use]
+    pub fn with_user(mut self, user: impl Into<String>) -> Session {
+        self.user = user.into();
+        self
+    }
+
+    /// A handle that cancels what the session runs, from any thread.
+    pub fn canceller(&self) -> Canceller {
+        self.canceller.clone()
+    }
+
+    /// Whether a transaction is open.
+    pub fn status(&self) -> Status {
+        match &self.state {
+            State::Open(open) if open.has_failed => Status::Failed,
+            State::Open(_) => Status::Open,
+            State::Idle(_) | State::Between => Status::Idle,
+        }
+    }
+
+    /// Runs the statements of a text, one after the other.
+    ///
+    /// # Errors
+    /// The first statement that fails, with the answers of those before it. They are undone, too, unless the text ended
+    /// their transaction itself.
+    pub fn execute(&mut self, text: &str) -> Result<Vec<Answer>, Failure> {
+        let mut answers = Vec::new();
+        match self.run(text, &mut answers) {
+            Ok(()) => Ok(answers),
+            Err(error) => Err(Failure { answers, error }),
+        }
+    }
+
+    fn run(&mut self, text: &str, answers: &mut Vec<Answer>) -> Result<(), SqlError> {
+        let commands = parse(text).inspect_err(|_| self.fail())?;
+        let are_several = commands.len() > 1;
+        for command in &commands {
+            if are_several && !is_of_transactions(command) {
+                self.begin(true, false)?;
+            }
+            if let Err(error) = self.command(command, answers) {
+                self.fail();
+                self.end_implicit(false)?;
+                return Err(error);
+            }
+        }
+        self.end_implicit(true)
+    }
+
+    /// Prepares the statement of a text. `given` has the types of its first parameters, as far as they are known.
+    ///
+    /// # Errors
+    /// The text is not one statement, it makes no sense, or the type of a parameter cannot be told.
+    pub fn prepare(&mut self, text: &str, given: &[Option<SqlType>]) -> Result<Prepared, SqlError> {
+        self.prepared(text, given).inspect_err(|_| self.fail())
+    }
+
+    fn prepared(&mut self, text: &str, given: &[Option<SqlType>]) -> Result<Prepared, SqlError> {
+        let mut commands = parse(text)?;
+        let command = commands.pop();
+        if !commands.is_empty() {
+            let message = "cannot insert multiple commands into a prepared statement";
+            return Err(SqlError::new(SqlState::SYNTAX_ERROR, message));
+        }
+        if command.as_ref().is_some_and(|command| !is_of_transactions(command)) {
+            self.check_alive()?;
+        }
+        let of = |ty: &Option<SqlType>| ty.map(|ty| of_expressions(ty.column(String::new()).ty));
+        let mut parameters: Parameters = given.iter().map(of).collect();
+        parameters.resize(parameters.len().max(crate::text::parameters(text)), None);
+        let plan = match &command {
+            Some(Command::Statement(statement)) if is_planned(statement) => {
+                Some(self.plan(statement, &mut parameters)?)
+            }
+            _ => None,
+        };
+        if let Some(unknown) = parameters.iter().position(Option::is_none)
+            && plan.is_some()
+        {
+            let message = format!("could not determine data type of parameter ${}", unknown + 1);
+            return Err(SqlError::new(SqlState::INDETERMINATE_DATATYPE, message));
+        }
+        let columns = match (&plan, &command) {
+            (Some(planned), _) => planned.plan.columns().cloned(),
+            (None, Some(Command::Statement(statement))) => shown(statement).map(|own| vec![Column::text_named(own)]),
+            _ => None,
+        };
+        Ok(Prepared { command, parameters, columns, plan })
+    }
+
+    /// Runs a prepared statement with these values of its parameters, which are of their types. If it is not `alone`,
+    /// it is one transaction with those that follow until [`Session::sync`].
+    ///
+    /// # Errors
+    /// As [`Session::execute`].
+    pub fn execute_prepared(
+        &mut self,
+        prepared: &mut Prepared,
+        values: &[Datum<'static>],
+        alone: bool,
+    ) -> Result<Vec<Answer>, Failure> {
+        let mut answers = Vec::new();
+        match self.run_prepared(prepared, values, alone, &mut answers) {
+            Ok(()) => Ok(answers),
+            Err(error) => {
+                self.fail();
+                Err(Failure { answers, error })
+            }
+        }
+    }
+
+    fn run_prepared(
+        &mut self,
+        prepared: &mut Prepared,
+        values: &[Datum<'static>],
+        alone: bool,
+        answers: &mut Vec<Answer>,
+    ) -> Result<(), SqlError> {
+        let Some(command) = &prepared.command else { return Ok(()) };
+        if !alone && !is_of_transactions(command) {
+            self.begin(true, false)?;
+        }
+        let (Some(planned), Command::Statement(statement)) = (&mut prepared.plan, command) else {
+            return self.command(command, answers);
+        };
+        self.check_alive()?;
+        if planned.is_of_its_time || !planned.tables.iter().all(Known::is_as_it_was) {
+            let again = self.plan(statement, &mut prepared.parameters)?;
+            if again.plan.columns().cloned() != prepared.columns {
+                let message = "cached plan must not change result type";
+                return Err(SqlError::unsupported(message, "Prepare the statement again."));
+            }
+            *planned = again;
+        }
+        answers.push(self.run_plan(&planned.plan, values)?);
+        Ok(())
+    }
+
+    /// Ends the transaction of statements that were executed one after the other: commits it, unless one has failed.
+    ///
+    /// # Errors
+    /// It could not be committed.
+    pub fn sync(&mut self) -> Result<(), SqlError> {
+        self.end_implicit(self.status() != Status::Failed)
+    }
+
+    /// Marks the open transaction as failed: for errors of a client that no statement has seen.
+    pub fn fail(&mut self) {
+        if let State::Open(open) = &mut self.state {
+            open.has_failed = true;
+        }
+    }
+
+    fn end_implicit(&mut self, commits: bool) -> Result<(), SqlError> {
+        match &self.state {
+            State::Open(open) if open.is_implicit && commits => self.commit().map(drop),
+            State::Open(open) if open.is_implicit => {
+                self.roll_back();
+                Ok(())
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn begin(&mut self, is_implicit: bool, is_read_only: bool) -> Result<(), SqlError> {
+        let session = match std::mem::replace(&mut self.state, State::Between) {
+            State::Idle(session) => session,
+            other => {
+                self.state = other;
+                return Ok(());
+            }
+        };
+        match session.into_transaction() {
+            Ok(transaction) => {
+                let savepoints = Vec::new();
+                let (has_failed, began) = (false, Timestamp::now());
+                self.state =
+                    State::Open(Open { transaction, is_implicit, has_failed, is_read_only, savepoints, began });
+                Ok(())
+            }
+            Err((session, error)) => {
+                self.state = State::Idle(session);
+                Err(error.into())
+            }
+        }
+    }
+
+    /// Commits the open transaction. Returns whether it was committed: one that has failed is rolled back.
+    fn commit(&mut self) -> Result<bool, SqlError> {
+        let open = match std::mem::replace(&mut self.state, State::Between) {
+            State::Open(open) => open,
+            other => {
+                self.state = other;
+                return Ok(false);
+            }
+        };
+        if open.has_failed {
+            self.state = State::Idle(open.transaction.rollback());
+            return Ok(false);
+        }
+        let (session, committed) = open.transaction.commit();
+        self.state = State::Idle(session);
+        committed.map(|_| true).map_err(SqlError::from)
+    }
+
+    fn roll_back(&mut self) {
+        self.state = match std::mem::replace(&mut self.state, State::Between) {
+            State::Open(open) => State::Idle(open.transaction.rollback()),
+            other => other,
+        };
+    }
+
+    fn command(&mut self, command: &Command, answers: &mut Vec<Answer>) -> Result<(), SqlError> {
+        let statement = match command {
+            Command::Maintenance(tag) => {
+                self.check_alive()?;
+                answers.push(Answer::Done((*tag).to_owned()));
+                return Ok(());
+            }
+            Command::Statement(statement) => &**statement,
+        };
+        if self.transaction_statement(statement, answers)? {
+            return Ok(());
+        }
+        self.check_alive()?;
+        if self.setting_statement(statement, answers)? {
+            return Ok(());
+        }
+        if let Some(ddl) = ddl::bind(statement, Names { database: &self.database, used: None }) {
+            return self.change_tables(ddl?, answers);
+        }
+        let planned = self.plan(statement, &mut Vec::new())?;
+        answers.push(self.run_plan(&planned.plan, &[])?);
+        Ok(())
+    }
+
+    /// Refuses statements in a transaction that has failed.
+    fn check_alive(&self) -> Result<(), SqlError> {
+        match self.status() {
+            Status::Failed => {
+                let message = "current transaction is aborted, commands ignored until end of transaction block";
+                Err(SqlError::new(SqlState::IN_FAILED_SQL_TRANSACTION, message))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn plan(&self, statement: &Statement, parameters: &mut Parameters) -> Result<Planned, SqlError> {
+        let now = match &self.state {
+            State::Open(open) => open.began,
+            _ => Timestamp::now(),
+        };
+        let context = Context {
+            now,
+            user: self.user.clone(),
+            database: "postgres".to_owned(),
+            asked_for_time: Cell::new(false),
+            tables: RefCell::default(),
+        };
+        let names = Names { database: &self.database, used: Some(&context.tables) };
+        let plan = match statement {
+            Statement::Query(query) => Plan::Select(Box::new(Select::bind(query, names, &context, parameters)?)),
+            Statement::Insert(insert) => Plan::Insert(Box::new(Inserting::bind(insert, names, &context, parameters)?)),
+            Statement::Update(update) => Plan::Update(Box::new(Updating::bind(update, names, &context, parameters)?)),
+            Statement::Delete(delete) => Plan::Delete(Box::new(Deleting::bind(delete, names, &context, parameters)?)),
+            other => {
+                let words = other.to_string();
+                let verb = words.split_whitespace().take(2).collect::<Vec<_>>().join(" ");
+                let instead = "Statements are SELECT, VALUES, INSERT, UPDATE, DELETE, CREATE, ALTER and DROP of tables \
+                               and indexes, TRUNCATE, BEGIN, COMMIT, ROLLBACK, SAVEPOINT, SET and SHOW.";
+                return Err(SqlError::unsupported(verb, instead));
+            }
+        };
+        let tables = context.tables.take().into_iter().map(Known::of).collect();
+        Ok(Planned { plan, tables, is_of_its_time: context.asked_for_time.get() })
+    }
+
+    fn run_plan(&mut self, plan: &Plan, parameters: &[Datum<'_>]) -> Result<Answer, SqlError> {
+        match &mut self.state {
+            State::Idle(session) => Ok(session.transact(|tx| plan.run(tx, parameters))?.into_value()),
+            State::Open(open) => {
+                if open.is_read_only && !plan.is_read() {
+                    let message = "cannot write in a read-only transaction";
+                    return Err(SqlError::new(SqlState::READ_ONLY_SQL_TRANSACTION, message));
+                }
+                plan.run(&open.transaction, parameters).map_err(|abort| open.transaction.explain(&abort).into())
+            }
+            State::Between => Err(SqlError::new(SqlState::INTERNAL_ERROR, "the session has ended")),
+        }
+    }
+
+    /// Runs a statement that begins or ends transactions. Returns whether it is one.
+    fn transaction_statement(&mut self, statement: &Statement, answers: &mut Vec<Answer>) -> Result<bool, SqlError> {
+        let warning = |state, message: &str| Answer::Notice(SqlError::new(state, message));
+        let done = |tag: &str| Answer::Done(tag.to_owned());
+        match statement {
+            Statement::StartTransaction { modes, begin, modifier: None, statements, exception: None, .. }
+                if statements.is_empty() =>
+            {
+                self.check_alive()?;
+                let is_read_only = self.modes(modes, answers)?;
+                match &mut self.state {
+                    State::Open(open) if open.is_implicit => {
+                        (open.is_implicit, open.is_read_only) = (false, is_read_only);
+                    }
+                    State::Open(_) => {
+                        let message = "there is already a transaction in progress";
+                        answers.push(warning(SqlState::ACTIVE_SQL_TRANSACTION, message));
+                    }
+                    _ => self.begin(false, is_read_only)?,
+                }
+                answers.push(done(if *begin { "BEGIN" } else { "START TRANSACTION" }));
+            }
+            Statement::Commit { chain, modifier: None, .. } => {
+                self.refuse_chain(*chain)?;
+                let was_open = matches!(self.state, State::Open(_));
+                let committed = self.commit()?;
+                if !was_open {
+                    let message = "there is no transaction in progress";
+                    answers.push(warning(SqlState::NO_ACTIVE_SQL_TRANSACTION, message));
+                }
+                answers.push(done(if was_open && !committed { "ROLLBACK" } else { "COMMIT" }));
+            }
+            Statement::Rollback { chain, savepoint: None } => {
+                self.refuse_chain(*chain)?;
+                if !matches!(self.state, State::Open(_)) {
+                    let message = "there is no transaction in progress";
+                    answers.push(warning(SqlState::NO_ACTIVE_SQL_TRANSACTION, message));
+                }
+                self.roll_back();
+                answers.push(done("ROLLBACK"));
+            }
+            Statement::Savepoint { name: ident } => {
+                self.check_alive()?;
+                let own = name(ident)?;
+                let open = self.open_block("SAVEPOINT")?;
+                let savepoint = open.transaction.savepoint().map_err(|abort| open.transaction.explain(&abort))?;
+                open.savepoints.push((own, savepoint));
+                answers.push(done("SAVEPOINT"));
+            }
+            Statement::Rollback { savepoint: Some(ident), .. } => {
+                let open = self.open_block("ROLLBACK TO SAVEPOINT")?;
+                let at = open.savepoint(ident)?;
+                let (_, savepoint) = open.savepoints[at];
+                open.transaction.rollback_to(savepoint).map_err(|abort| open.transaction.explain(&abort))?;
+                open.savepoints.truncate(at + 1);
+                open.has_failed = false;
+                answers.push(done("ROLLBACK"));
+            }
+            Statement::ReleaseSavepoint { name: ident } => {
+                self.check_alive()?;
+                let open = self.open_block("RELEASE SAVEPOINT")?;
+                let at = open.savepoint(ident)?;
+                open.savepoints.truncate(at);
+                answers.push(done("RELEASE"));
+            }
+            _ => return Ok(false),
+        }
+        Ok(true)
+    }
+
+    fn refuse_chain(&self, chain: bool) -> Result<(), SqlError> {
+        if chain { Err(SqlError::unsupported("AND CHAIN", "Begin another transaction.")) } else { Ok(()) }
+    }
+
+    /// The explicit transaction.
+    fn open_block(&mut self, what: &str) -> Result<&mut Open, SqlError> {
+        match &mut self.state {
+            State::Open(open) if !open.is_implicit => Ok(open),
+            _ => {
+                let message = format!("{what} can only be used in transaction blocks");
+                Err(SqlError::new(SqlState::NO_ACTIVE_SQL_TRANSACTION, message))
+            }
+        }
+    }
+
+    /// Whether a transaction with these modes only reads.
+    fn modes(&mut self, modes: &[TransactionMode], answers: &mut Vec<Answer>) -> Result<bool, SqlError> {
+        let mut is_read_only = self.settings.get("default_transaction_read_only").is_some_and(|value| value == "on");
+        for mode in modes {
+            match mode {
+                TransactionMode::AccessMode(mode) => is_read_only = *mode == TransactionAccessMode::ReadOnly,
+                TransactionMode::IsolationLevel(TransactionIsolationLevel::Serializable) => {}
+                TransactionMode::IsolationLevel(level) => {
+                    if self.settings.insert("\0isolation".to_owned(), String::new()).is_none() {
+                        let message = format!("transactions are serializable, which {level} permits");
+                        answers.push(Answer::Notice(SqlError::new(SqlState("00000"), message)));
+                    }
+                }
+            }
+        }
+        Ok(is_read_only)
+    }
+
+    /// Runs SET, RESET or SHOW. Returns whether it is one of them.
+    fn setting_statement(&mut self, statement: &Statement, answers: &mut Vec<Answer>) -> Result<bool, SqlError> {
+        match statement {
+            Statement::Set(set) => self.set(set, answers)?,
+            _ => match shown(statement) {
+                None => return Ok(false),
+                Some(own) => {
+                    let rows = vec![vec![Datum::Text(self.setting(&own)?.into())]];
+                    let columns = vec![Column::text_named(own)];
+                    answers.push(Answer::Rows { columns, rows, tag: "SHOW".to_owned() });
+                }
+            },
+        }
+        Ok(true)
+    }
+
+    fn set(&mut self, set: &Set, answers: &mut Vec<Answer>) -> Result<(), SqlError> {
+        match set {
+            Set::SingleAssignment { hivevar: false, variable, values, .. } => {
+                let own = variable.to_string().to_lowercase();
+                let value = values.iter().map(setting_value).collect::<Vec<_>>().join(", ");
+                self.set_one(own, value)?;
+            }
+            Set::SetTimeZone { value, .. } => self.set_one("timezone".to_owned(), setting_value(value))?,
+            Set::SetNames { charset_name, .. } => {
+                self.set_one("client_encoding".to_owned(), charset_name.value.clone())?;
+            }
+            Set::SetTransaction { modes, snapshot: None, session } => {
+                let is_read_only = self.modes(modes, answers)?;
+                match &mut self.state {
+                    State::Open(open) if !session => open.is_read_only = is_read_only,
+                    _ if *session => {
+                        let value = if is_read_only { "on" } else { "off" };
+                        self.settings.insert("default_transaction_read_only".to_owned(), value.to_owned());
+                    }
+                    _ => {
+                        let message = "SET TRANSACTION can only be used in transaction blocks";
+                        answers.push(Answer::Notice(SqlError::new(SqlState::NO_ACTIVE_SQL_TRANSACTION, message)));
+                    }
+                }
+            }
+            other => return Err(SqlError::unsupported(other, "SET name = value is there.")),
+        }
+        answers.push(Answer::Done("SET".to_owned()));
+        Ok(())
+    }
+
+    /// Sets a setting, as SET does.
+    ///
+    /// # Errors
+    /// There is no such setting, or it cannot have this value.
+    pub fn set_setting(&mut self, name: &str, value: &str) -> Result<(), SqlError> {
+        self.set_one(name.to_lowercase(), value.to_owned())
+    }
+
+    /// The value of a setting, as SHOW gives it.
+    ///
+    /// # Errors
+    /// There is no such setting.
+    pub fn show_setting(&self, name: &str) -> Result<String, SqlError> {
+        self.setting(&name.to_lowercase())
+    }
+
+    fn set_one(&mut self, own: String, value: String) -> Result<(), SqlError> {
+        let Some((_, fixed, permitted)) = SETTINGS.iter().find(|(name, ..)| *name == own) else {
+            // Settings with a point belong to others, and can have any value.
+            if own.contains('.') {
+                self.settings.insert(own, value);
+                return Ok(());
+            }
+            let message = format!("unrecognized configuration parameter \"{own}\"");
+            return Err(SqlError::new(SqlState::UNDEFINED_OBJECT, message));
+        };
+        let lower = value.to_lowercase();
+        let is_permitted = match permitted {
+            [] => true,
+            permitted => lower == "default" || lower == fixed.to_lowercase() || permitted.contains(&&*lower),
+        };
+        if !is_permitted {
+            let message = format!("invalid value for parameter \"{own}\": \"{value}\"");
+            let mut known: Vec<&str> = permitted.to_vec();
+            known.push(fixed);
+            return Err(SqlError::new(SqlState::INVALID_PARAMETER_VALUE, message)
+                .hint(format!("Available values: {}.", known.join(", "))));
+        }
+        match &*lower {
+            "default" => drop(self.settings.remove(&own)),
+            _ => drop(self.settings.insert(own, value)),
+        }
+        Ok(())
+    }
+
+    fn setting(&self, own: &str) -> Result<String, SqlError> {
+        if let Some(value) = self.settings.get(own) {
+            return Ok(value.clone());
+        }
+        let known = SETTINGS.iter().find(|(name, ..)| *name == own).map(|(_, value, _)| (*value).to_owned());
+        known.ok_or_else(|| {
+            let message = format!("unrecognized configuration parameter \"{own}\"");
+            SqlError::new(SqlState::UNDEFINED_OBJECT, message)
+        })
+    }
+
+    /// Changes tables.
+    fn change_tables(&mut self, ddl: Ddl, answers: &mut Vec<Answer>) -> Result<(), SqlError> {
+        let notices = ddl.notices.into_iter().map(|notice| SqlError::new(SqlState("00000"), notice));
+        answers.extend(notices.map(Answer::Notice));
+        if !ddl.steps.is_empty() {
+            if matches!(self.state, State::Open(_)) {
+                return Err(SqlError::unsupported(
+                    format!("{} in a transaction", ddl.tag),
+                    "Run it by itself: a change of tables is a transaction of its own.",
+                ));
+            }
+            let mut migration = self.database.migration();
+            for step in ddl.steps {
+                migration = match step {
+                    Step::Create(table) => migration.create(table),
+                    Step::Change { table, changes } => migration.change(&table, changes),
+                    Step::Truncate(table) => migration.truncate(table),
+                    Step::Drop(table) => migration.drop_table(table),
+                };
+            }
+            migration.run()?;
+        }
+        answers.push(Answer::Done(ddl.tag.to_owned()));
+        Ok(())
+    }
+}
+
+impl Open {
+    fn savepoint(&self, ident: &Ident) -> Result<usize, SqlError> {
+        let own = name(ident)?;
+        self.savepoints.iter().rposition(|(known, _)| *known == own).ok_or_else(|| {
+            let message = format!("savepoint \"{own}\" does not exist");
+            SqlError::new(SqlState::INVALID_SAVEPOINT_SPECIFICATION, message)
+        })
+    }
+}
+
+impl std::fmt::Debug for Session {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Session").field("status", &self.status()).finish_non_exhaustive()
+    }
+}
+
+/// The setting that a SHOW names.
+fn shown(statement: &Statement) -> Option<String> {
+    let Statement::ShowVariable { variable } = statement else { return None };
+    let words: Vec<String> = variable.iter().map(|ident| ident.value.to_lowercase()).collect();
+    Some(match &*words.join(" ") {
+        "transaction isolation level" => "transaction_isolation".to_owned(),
+        "time zone" => "timezone".to_owned(),
+        other => other.replace(' ', "."),
+    })
+}
+
+/// Whether a statement reads or writes rows.
+fn is_planned(statement: &Statement) -> bool {
+    matches!(statement, Statement::Query(_) | Statement::Insert(_) | Statement::Update(_) | Statement::Delete(_))
+}
+
+/// Whether a statement begins or ends a transaction, so that the text needs none.
+fn is_of_transactions(command: &Command) -> bool {
+    match command {
+        Command::Maintenance(_) => true,
+        Command::Statement(statement) => matches!(
+            &**statement,
+            Statement::StartTransaction { .. } | Statement::Commit { .. } | Statement::Rollback { .. }
+        ),
+    }
+}
+
+/// The value of a setting as text.
+fn setting_value(of: &Expr) -> String {
+    match of {
+        Expr::Value(value) => match &value.value {
+            Literal::SingleQuotedString(text) => text.clone(),
+            other => other.to_string(),
+        },
+        other => other.to_string(),
+    }
+}
+
+/// Settings, their values, and what else they can be; anything if that is empty.
+const SETTINGS: &[(&str, &str, &[&str])] = &[
+    ("application_name", "", &[]),
+    ("client_encoding", "UTF8", &["utf-8", "unicode"]),
+    ("client_min_messages", "notice", &[]),
+    ("datestyle", "ISO, MDY", &["iso"]),
+    ("default_transaction_isolation", "serializable", &["read uncommitted", "read committed", "repeatable read"]),
+    ("default_transaction_read_only", "off", &["on"]),
+    ("extra_float_digits", "1", &["0", "2", "3"]),
+    ("integer_datetimes", "on", &[]),
+    ("intervalstyle", "postgres", &[]),
+    ("is_superuser", "on", &[]),
+    ("in_hot_standby", "off", &[]),
+    ("search_path", "public", &["\"$user\", public", "pg_catalog", "public, pg_catalog"]),
+    ("server_encoding", "UTF8", &[]),
+    ("server_version", VERSION, &[]),
+    ("server_version_num", "150008", &[]),
+    ("session_authorization", "postgres", &[]),
+    ("standard_conforming_strings", "on", &[]),
+    ("timezone", "UTC", &["gmt", "etc/utc"]),
+    ("transaction_isolation", "serializable", &[]),
+    ("transaction_read_only", "off", &[]),
+];

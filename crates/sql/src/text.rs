@@ -1,0 +1,325 @@
+//! From a text to statements.
+//!
+//! The grammar is that of the crate `sqlparser`. Before it, the few forms that clients send and it refuses are put into
+//! other words. It also takes much that PostgreSQL refuses: whoever binds a statement refuses each part that it does
+//! not use ([`crate::form`]).
+//!
+//! Invariant: the depth of a statement has a bound, so no code that follows it recursively exhausts the stack.
+
+use std::ops::Range;
+
+use sqlparser::ast::Statement;
+use sqlparser::dialect::PostgreSqlDialect;
+use sqlparser::keywords::Keyword;
+use sqlparser::parser::{Parser, ParserError};
+use sqlparser::tokenizer::{Location, Token, TokenWithSpan, Tokenizer, Word};
+
+use crate::error::{SqlError, SqlState};
+
+/// Parentheses and the like can be nested this deep.
+const NESTING_MAX: usize = 48;
+
+/// So many operators can stand between two commas or parentheses. Each may make the tree one deeper.
+const OPERATORS_MAX: usize = 1_000;
+
+/// A statement in a text that may not be complete yet.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Part {
+    /// Where it stands, in bytes.
+    pub range: Range<usize>,
+    /// Whether a semicolon ends it.
+    pub is_ended: bool,
+}
+
+/// The statements of a text, without what is only blank or comment. A quote or comment without an end belongs to the
+/// last.
+///
+/// ```
+/// let text = "select ';'; -- a comment\nselect 'more";
+/// let parts = seriatim_sql::split(text);
+/// assert_eq!((&text[parts[0].range.clone()], parts[0].is_ended), ("select ';';", true));
+/// assert_eq!((&text[parts[1].range.clone()], parts[1].is_ended), ("select 'more", false));
+/// ```
+pub fn split(text: &str) -> Vec<Part> {
+    let (places, mut tokens) = (Places::of(text), Vec::new());
+    let tokenized = Tokenizer::new(&PostgreSqlDialect {}, text).tokenize_with_location_into_buf(&mut tokens);
+    let (mut parts, mut start) = (Vec::new(), None);
+    for token in &tokens {
+        match token.token {
+            Token::Whitespace(_) | Token::EOF => {}
+            Token::SemiColon => {
+                let end = places.byte(token.span.end);
+                parts.extend(start.take().map(|start| Part { range: start..end, is_ended: true }));
+            }
+            _ => drop(start.get_or_insert(places.byte(token.span.start))),
+        }
+    }
+    if let Err(error) = tokenized {
+        start.get_or_insert(places.byte(error.location));
+    }
+    let last = start.map(|start| Part { range: start..text.trim_end().len().max(start), is_ended: false });
+    parts.extend(last);
+    parts
+}
+
+/// The most parameters that a statement can have.
+pub(crate) const PARAMETERS_MAX: usize = 65_535;
+
+/// The greatest number of a parameter in a text that [`parse`] takes; 0 without any.
+pub(crate) fn parameters(text: &str) -> usize {
+    let tokens = Tokenizer::new(&PostgreSqlDialect {}, text).tokenize().unwrap_or_default();
+    let number = |token: &Token| match token {
+        Token::Placeholder(parameter) => parameter.strip_prefix('$')?.parse::<usize>().ok(),
+        _ => None,
+    };
+    tokens.iter().filter_map(number).max().unwrap_or(0).min(PARAMETERS_MAX)
+}
+
+/// A statement as it was written.
+#[derive(Clone, Debug)]
+pub(crate) enum Command {
+    Statement(Box<Statement>),
+    /// VACUUM or ANALYZE, which there is no need for.
+    Maintenance(&'static str),
+}
+
+/// The statements of a text, in order. A text without any has none.
+///
+/// # Errors
+/// The text is not SQL.
+pub(crate) fn parse(text: &str) -> Result<Vec<Command>, SqlError> {
+    if text.contains('\0') {
+        return Err(SqlError::new(SqlState::SYNTAX_ERROR, "a statement cannot have the character NUL"));
+    }
+    let places = Places::of(text);
+    let tokens = Tokenizer::new(&PostgreSqlDialect {}, text).tokenize_with_location().map_err(|error| {
+        let position = places.position(error.location);
+        SqlError::new(SqlState::SYNTAX_ERROR, lower_first(&error.message)).at(position)
+    })?;
+    let mut parsed = Vec::new();
+    for tokens in tokens.split(|token| token.token == Token::SemiColon) {
+        let said = |token: &&TokenWithSpan| !matches!(token.token, Token::Whitespace(_) | Token::EOF);
+        let tokens: Vec<TokenWithSpan> = tokens.iter().filter(said).cloned().collect();
+        if tokens.is_empty() {
+            continue;
+        }
+        check_depth(&tokens, &places)?;
+        parsed.push(match maintenance(&tokens) {
+            Some(tag) => Command::Maintenance(tag),
+            None => Command::Statement(Box::new(statement(in_other_words(tokens), text, &places)?)),
+        });
+    }
+    Ok(parsed)
+}
+
+fn statement(tokens: Vec<TokenWithSpan>, text: &str, places: &Places<'_>) -> Result<Statement, SqlError> {
+    let dialect = PostgreSqlDialect {};
+    let mut parser = Parser::new(&dialect).with_recursion_limit(2 * NESTING_MAX).with_tokens_with_locations(tokens);
+    let parsed = parser.parse_statement();
+    let next = parser.peek_token();
+    match parsed {
+        Ok(statement) if next.token == Token::EOF => Ok(statement),
+        Ok(_) => Err(near(&next, text, places)),
+        Err(ParserError::RecursionLimitExceeded) => Err(too_complex()),
+        Err(ParserError::ParserError(said) | ParserError::TokenizerError(said)) => {
+            // The parser may have looked ahead: its words say where it found what it did not expect.
+            let found = place_in(&said).and_then(|place| places.position(place));
+            Err(near(&next, text, places).at_instead(found, text).detail(said))
+        }
+    }
+}
+
+/// The error that PostgreSQL gives for this token.
+fn near(token: &TokenWithSpan, text: &str, places: &Places<'_>) -> SqlError {
+    match token.token {
+        Token::EOF => {
+            let end = text.chars().count() + 1;
+            SqlError::new(SqlState::SYNTAX_ERROR, "syntax error at end of input").at(Some(end))
+        }
+        _ => {
+            let word = &text[places.byte(token.span.start)..places.byte(token.span.end)];
+            let message = format!("syntax error at or near \"{word}\"");
+            SqlError::new(SqlState::SYNTAX_ERROR, message).at(places.position(token.span.start))
+        }
+    }
+}
+
+impl SqlError {
+    /// The same error at another character, if one is known: names the word there.
+    fn at_instead(mut self, position: Option<usize>, text: &str) -> SqlError {
+        let Some(position) = position else { return self };
+        let word: String = text.chars().skip(position - 1).take_while(|c| !c.is_whitespace() && *c != ';').collect();
+        if !word.is_empty() {
+            self.message = format!("syntax error at or near \"{word}\"");
+            self.position = Some(position);
+        }
+        self
+    }
+}
+
+fn too_complex() -> SqlError {
+    SqlError::new(SqlState::STATEMENT_TOO_COMPLEX, "the statement is nested too deeply").hint(format!(
+        "Parentheses can be nested {NESTING_MAX} deep, and {OPERATORS_MAX} operators can follow each other. A long \
+         list of alternatives can be written with IN."
+    ))
+}
+
+/// Refuses statements whose trees would be too deep.
+fn check_depth(tokens: &[TokenWithSpan], places: &Places<'_>) -> Result<(), SqlError> {
+    let mut operators = vec![0];
+    for token in tokens {
+        match &token.token {
+            Token::LParen | Token::LBracket => operators.push(0),
+            Token::RParen | Token::RBracket if operators.len() > 1 => drop(operators.pop()),
+            Token::Comma => *operators.last_mut().expect("never empty") = 0,
+            Token::Word(Word { keyword, .. }) => {
+                let joins = matches!(
+                    keyword,
+                    Keyword::AND
+                        | Keyword::OR
+                        | Keyword::NOT
+                        | Keyword::IS
+                        | Keyword::CASE
+                        | Keyword::UNION
+                        | Keyword::JOIN
+                        | Keyword::COLLATE
+                );
+                *operators.last_mut().expect("never empty") += usize::from(joins);
+            }
+            Token::Number(..) | Token::SingleQuotedString(_) | Token::Placeholder(_) => {}
+            _ => *operators.last_mut().expect("never empty") += 1,
+        }
+        if operators.len() > NESTING_MAX || operators.last().is_some_and(|&count| count > OPERATORS_MAX) {
+            return Err(too_complex().at(places.position(token.span.start)));
+        }
+    }
+    Ok(())
+}
+
+fn is_word(token: &TokenWithSpan, word: &str) -> bool {
+    matches!(&token.token, Token::Word(Word { value, quote_style: None, .. }) if value.eq_ignore_ascii_case(word))
+}
+
+/// The tag of a statement for which there is nothing to do.
+fn maintenance(tokens: &[TokenWithSpan]) -> Option<&'static str> {
+    let first = tokens.first()?;
+    ["VACUUM", "ANALYZE"].into_iter().find(|tag| is_word(first, tag))
+}
+
+/// Locks of rows have two strengths here: `NO KEY` and `KEY` make no difference.
+fn in_other_words(mut tokens: Vec<TokenWithSpan>) -> Vec<TokenWithSpan> {
+    let mut at = 0;
+    while at + 1 < tokens.len() {
+        if is_word(&tokens[at], "FOR") {
+            let words = match &tokens[at + 1..] {
+                [no, key, update, ..] if is_word(no, "NO") && is_word(key, "KEY") && is_word(update, "UPDATE") => 2,
+                [key, share, ..] if is_word(key, "KEY") && is_word(share, "SHARE") => 1,
+                _ => 0,
+            };
+            tokens.drain(at + 1..at + 1 + words);
+        }
+        at += 1;
+    }
+    tokens
+}
+
+/// The place that a message of the parser ends with.
+fn place_in(said: &str) -> Option<Location> {
+    let (_, place) = said.rsplit_once("Line: ")?;
+    let (line, column) = place.split_once(", Column: ")?;
+    Some(Location { line: line.parse().ok()?, column: column.trim().parse().ok()? })
+}
+
+fn lower_first(text: &str) -> String {
+    let mut chars = text.chars();
+    chars.next().map_or_else(String::new, |first| first.to_lowercase().chain(chars).collect())
+}
+
+/// Places in a text: the tokenizer's lines and columns, as bytes and as characters.
+struct Places<'t> {
+    text: &'t str,
+    /// The byte and the character at which each line begins.
+    lines: Vec<(usize, usize)>,
+}
+
+impl<'t> Places<'t> {
+    fn of(text: &'t str) -> Places<'t> {
+        let mut lines = vec![(0, 0)];
+        for (characters, (bytes, character)) in text.char_indices().enumerate() {
+            if character == '\n' {
+                lines.push((bytes + 1, characters + 1));
+            }
+        }
+        Places { text, lines }
+    }
+
+    /// The number of a character, from 1. None at the end of the text.
+    fn position(&self, place: Location) -> Option<usize> {
+        let (_, characters) = self.lines.get(usize::try_from(place.line).ok()?.checked_sub(1)?)?;
+        Some(characters + usize::try_from(place.column).ok()?)
+    }
+
+    fn byte(&self, place: Location) -> usize {
+        let line = usize::try_from(place.line).unwrap_or(usize::MAX).saturating_sub(1);
+        let Some((start, _)) = self.lines.get(line) else { return self.text.len() };
+        let column = usize::try_from(place.column).unwrap_or(usize::MAX).saturating_sub(1);
+        self.text[*start..].char_indices().nth(column).map_or(self.text.len(), |(bytes, _)| start + bytes)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn failed(text: &str) -> SqlError {
+        parse(text).map(|parsed| panic!("{text} is {parsed:?}")).unwrap_err()
+    }
+
+    #[test]
+    fn a_text_is_split_where_semicolons_separate_statements() {
+        let count = |text: &str| parse(text).expect("it is SQL").len();
+        assert_eq!(count("select 1"), 1);
+        assert_eq!(count(" select ';' ; -- ;\n /* ; */ begin;; select $$;$$;"), 3);
+        assert_eq!(count("select 'ä';\nselect 'é'"), 2);
+        for empty in ["", ";", " ;; ", "-- ping", "/* */"] {
+            assert_eq!(count(empty), 0, "{empty}");
+        }
+    }
+
+    #[test]
+    fn errors_say_where() {
+        let error = failed("select * frm t");
+        assert_eq!((error.state, error.position), (SqlState::SYNTAX_ERROR, Some(14)));
+        assert_eq!(failed("selec 1").message, "syntax error at or near \"selec\"");
+        assert_eq!(failed("selec 1").position, Some(1));
+        assert_eq!(failed("select 'é';\nselec 1").position, Some(13));
+        assert_eq!(failed("insert into t").message, "syntax error at end of input");
+        assert_eq!(failed("select 'unfinished").state, SqlState::SYNTAX_ERROR);
+        assert_eq!(failed("select \0").state, SqlState::SYNTAX_ERROR);
+    }
+
+    #[test]
+    fn statements_that_are_nested_too_deeply_are_refused() {
+        let nested = |depth: usize| format!("select {}1{}", "(".repeat(depth), ")".repeat(depth));
+        assert!(parse(&nested(20)).is_ok());
+        let sum = |terms: usize| format!("select {}1", "1 + ".repeat(terms));
+        assert!(parse(&sum(OPERATORS_MAX)).is_ok());
+        let rows = format!("insert into t values {}(1)", "(1 + 1, -2), ".repeat(3_000));
+        assert!(parse(&rows).is_ok());
+        for deep in [nested(NESTING_MAX), nested(1_000_000), sum(OPERATORS_MAX + 1), "select not ".repeat(5_000)] {
+            assert_eq!(failed(&deep).state, SqlState::STATEMENT_TOO_COMPLEX);
+        }
+    }
+
+    #[test]
+    fn forms_that_the_grammar_lacks_are_put_into_other_words() {
+        let said = |text: &str| match &parse(text).expect("it is SQL")[0] {
+            Command::Statement(statement) => statement.to_string(),
+            Command::Maintenance(tag) => (*tag).to_owned(),
+        };
+        assert_eq!(said("vacuum analyze t"), "VACUUM");
+        assert_eq!(said("analyze t"), "ANALYZE");
+        assert_eq!(said("select 1 from t for no key update"), "SELECT 1 FROM t FOR UPDATE");
+        assert_eq!(said("select 1 from t for key share"), "SELECT 1 FROM t FOR SHARE");
+    }
+}

@@ -1,0 +1,310 @@
+//! Random queries over a table, beside PostgreSQL: values, types and errors are the same.
+
+#[allow(dead_code, reason = "each program uses a part")]
+mod shared;
+
+use seriatim::rng::{seed, tries};
+use seriatim::{Database, Rng};
+use seriatim_postgres::Server;
+use seriatim_sql::{Answer, Session};
+use shared::Psql;
+use sqllogictest::{DB, DBOutput};
+
+/// What an expression gives.
+#[derive(Clone, Copy, PartialEq)]
+enum Kind {
+    Integer,
+    Numeric,
+    Float,
+    Text,
+    Truth,
+    Date,
+}
+
+/// Makes expressions.
+struct Maker {
+    rng: Rng,
+    /// Whether expressions may divide. PostgreSQL chooses which of several conditions it computes first.
+    divides: bool,
+}
+
+impl Maker {
+    fn one<T: Copy>(&mut self, of: &[T]) -> T {
+        of[self.rng.below(of.len() as u64) as usize]
+    }
+
+    fn leaf(&mut self, kind: Kind) -> String {
+        let texts = match kind {
+            Kind::Integer => ["s", "i", "l", "id", "0", "1", "-7", "32767", "40000", "null::int"],
+            Kind::Numeric => ["m", "m", "w", "w", "0.5", "-1.25", "100.00", "0.001", "null::numeric", "3.0"],
+            Kind::Float => ["d", "d", "r", "1.5::float8", "0::real", "-2.25::float8", "d", "r", "null::float8", "d"],
+            Kind::Text => ["t", "v", "'a'", "'Bc d'", "''", "t", "v", "'Z%'", "null::text", "'10'"],
+            Kind::Truth => ["b", "b", "true", "false", "null::boolean", "b", "b", "i > 0", "t is null", "s = 1"],
+            Kind::Date => {
+                ["dt", "dt", "date '2026-02-28'", "dt", "null::date", "dt", "dt", "date '1999-12-31'", "dt", "dt"]
+            }
+        };
+        self.one(&texts).to_owned()
+    }
+
+    fn of(&mut self, kind: Kind, depth: u32) -> String {
+        if depth == 0 || self.rng.percent(20) {
+            return self.leaf(kind);
+        }
+        let number = |maker: &mut Maker| {
+            let kind = maker.one(&[Kind::Integer, Kind::Integer, Kind::Numeric]);
+            maker.of(kind, depth - 1)
+        };
+        if self.rng.percent(15) {
+            let (a, b) = (self.of(kind, depth - 1), self.of(kind, depth - 1));
+            let condition = self.of(Kind::Truth, depth - 1);
+            return match self.rng.below(4) {
+                0 => format!("case when {condition} then {a} else {b} end"),
+                1 => format!("coalesce({a}, {b})"),
+                2 => format!("nullif({a}, {b})"),
+                _ => format!("greatest({a}, {b})"),
+            };
+        }
+        match kind {
+            Kind::Integer => {
+                let (a, b) = (self.of(kind, depth - 1), self.of(kind, depth - 1));
+                match self.rng.below(9) {
+                    3 | 4 if !self.divides => format!("({b} - {a})"),
+                    0 => format!("({a} + {b})"),
+                    1 => format!("({a} - {b})"),
+                    2 => format!("({a} * {b})"),
+                    // Constants that have no value are an error of PostgreSQL even if no row needs them.
+                    3 => format!("({a} / {})", self.one(&["s", "i", "l"])),
+                    4 => format!("({a} % {})", self.one(&["s", "i", "l"])),
+                    5 => format!("(- {a})"),
+                    6 => format!("abs({a})"),
+                    7 => format!("length({})", self.of(Kind::Text, depth - 1)),
+                    _ => format!("({})::int", number(self)),
+                }
+            }
+            Kind::Numeric => {
+                let (a, b) = (self.of(kind, depth - 1), number(self));
+                match self.rng.below(7) {
+                    3 if !self.divides => format!("({b} - {a})"),
+                    0 => format!("({a} + {b})"),
+                    1 => format!("({a} - {b})"),
+                    2 => format!("({a} * {b})"),
+                    3 => format!("({a} / {})", self.one(&["m", "w", "i"])),
+                    4 => format!("round({a}, {})", self.rng.below(4)),
+                    5 => format!("({a})::numeric(12, 2)"),
+                    _ => format!("abs({a})"),
+                }
+            }
+            Kind::Float => {
+                let (a, b) = (self.of(kind, depth - 1), number(self));
+                match self.rng.below(3) {
+                    0 => format!("({a} + {b})"),
+                    1 => format!("({a} * {b})"),
+                    _ => format!("({a} - {b})"),
+                }
+            }
+            Kind::Text => {
+                let (a, b) = (self.of(kind, depth - 1), self.of(kind, depth - 1));
+                match self.rng.below(6) {
+                    0 => format!("({a} || {b})"),
+                    1 => format!("upper({a})"),
+                    2 => format!("substring({a}, {}, {})", self.rng.below(4), self.rng.below(4)),
+                    3 => format!("({})::text", number(self)),
+                    4 => format!("trim({a})"),
+                    _ => format!("({})::text", self.of(Kind::Date, depth - 1)),
+                }
+            }
+            Kind::Truth => {
+                let of = self.one(&[Kind::Integer, Kind::Numeric, Kind::Text, Kind::Date, Kind::Float]);
+                let (a, b) = (self.of(of, depth - 1), self.of(of, depth - 1));
+                let (x, y) = (self.of(kind, depth - 1), self.of(kind, depth - 1));
+                match self.rng.below(9) {
+                    0 => format!("({a} {} {b})", self.one(&["=", "<>", "<", "<=", ">", ">="])),
+                    1 => format!("({x} and {y})"),
+                    2 => format!("({x} or {y})"),
+                    3 => format!("(not {x})"),
+                    4 => format!("({a} is null)"),
+                    5 => format!("({a} in ({b}, {}))", self.leaf(of)),
+                    6 => format!("({a} between {b} and {})", self.leaf(of)),
+                    7 => format!("({} like '%{}%')", self.of(Kind::Text, depth - 1), self.one(&["a", "1", "_", ""])),
+                    _ => format!("({a} is distinct from {b})"),
+                }
+            }
+            Kind::Date => match self.rng.below(2) {
+                0 => format!("({} + {})", self.leaf(kind), self.rng.below(100)),
+                _ => format!("({} - {})", self.leaf(kind), self.rng.below(100)),
+            },
+        }
+    }
+
+    fn any(&mut self, depth: u32) -> String {
+        let kinds = [Kind::Integer, Kind::Numeric, Kind::Float, Kind::Text, Kind::Truth, Kind::Date];
+        let kind = self.one(&kinds);
+        self.of(kind, depth)
+    }
+
+    /// A query and its outputs. Its rows are in an order.
+    fn query(&mut self) -> (String, Vec<String>) {
+        self.divides = false;
+        let condition = match self.rng.percent(60) {
+            true => format!(" where {}", self.of(Kind::Truth, 2)),
+            false => String::new(),
+        };
+        self.divides = true;
+        if self.rng.percent(50) {
+            let outputs: Vec<String> = (0..1 + self.rng.below(3)).map(|_| self.any(3)).collect();
+            let limit = if self.rng.percent(20) { " limit 3 offset 1" } else { "" };
+            let direction = self.one(&["", " desc"]);
+            let all = outputs.join(", ");
+            return (format!("select {all} from r{condition} order by r.id{direction}{limit}"), outputs);
+        }
+        let aggregate = |maker: &mut Maker| {
+            let kind = maker.one(&[Kind::Integer, Kind::Numeric]);
+            let of = maker.of(kind, 2);
+            match maker.rng.below(6) {
+                0 => "count(*)".to_owned(),
+                1 => format!("count({of})"),
+                2 => format!("sum({of})"),
+                3 => format!("avg({of})"),
+                4 => format!("min({})", maker.of(Kind::Text, 1)),
+                _ => format!("count(distinct {of})"),
+            }
+        };
+        let key = self.one(&["b", "s % 3", "v", "i > 0"]);
+        let outputs = vec![key.to_owned(), aggregate(self), aggregate(self)];
+        let having = if self.rng.percent(30) { " having count(*) > 1" } else { "" };
+        let query = format!("select {} from r{condition} group by {key}{having} order by 1, 2, 3", outputs.join(", "));
+        (query, outputs)
+    }
+}
+
+/// Whether two values are the same, as far as the digits of our numbers go.
+fn agree(is: &str, should: &str) -> bool {
+    let digits = |text: &str| text.chars().filter(char::is_ascii_digit).count();
+    // The shortest text of a float is not unique.
+    if let (Ok(a), Ok(b)) = (is.parse::<f64>(), should.parse::<f64>())
+        && (is.contains('e') || digits(is) >= 15)
+        && a == b
+    {
+        return true;
+    }
+    if is == should || digits(should) < 36 {
+        return is == should;
+    }
+    let significant = |text: &str| -> String {
+        text.chars().filter(char::is_ascii_digit).skip_while(|digit| *digit == '0').take(20).collect()
+    };
+    significant(is).starts_with(&significant(should)[..significant(should).len().min(14)])
+}
+
+const TABLE: &str = "create table r (id int primary key, b boolean, s smallint, i int, l bigint, m numeric(10, 2), \
+                     w numeric, d double precision, r real, t text, v varchar(6), dt date)";
+
+/// The rows of a result, or the class of its error.
+type Outcome = Result<Vec<Vec<String>>, String>;
+
+fn ours(session: &mut Session, text: &str) -> (Outcome, Vec<String>) {
+    match session.execute(text) {
+        Err(failure) => (Err(failure.error.state.to_string()), Vec::new()),
+        Ok(answers) => match answers.into_iter().next_back() {
+            Some(Answer::Rows { columns, rows, .. }) => {
+                let shown = |row: &seriatim_sql::Row| -> Vec<String> {
+                    row.iter()
+                        .zip(&columns)
+                        .map(|(value, column)| shared::shown(column.text(value).as_deref()))
+                        .collect()
+                };
+                (Ok(rows.iter().map(shown).collect()), columns.iter().map(|column| column.ty.to_string()).collect())
+            }
+            _ => (Ok(Vec::new()), Vec::new()),
+        },
+    }
+}
+
+fn theirs(psql: &mut Psql, text: &str) -> Outcome {
+    match psql.run(text) {
+        Ok(DBOutput::Rows { rows, .. }) => Ok(rows),
+        Ok(_) => Ok(Vec::new()),
+        Err(error) => Err(error.0.chars().take(5).collect()),
+    }
+}
+
+/// A type without what only the column that it came from knows. An expression of `varchar` is `text` here.
+fn without_modifiers(ty: &str) -> String {
+    let (before, after) = match (ty.find('('), ty.find(')')) {
+        (Some(open), Some(close)) => (&ty[..open], &ty[close + 1..]),
+        _ => (ty, ""),
+    };
+    format!("{before}{after}").replace("character varying", "text")
+}
+
+#[test]
+fn random_queries_have_the_answers_of_postgresql() {
+    let Some(binaries) = seriatim_postgres::binaries() else {
+        println!("skipped: PostgreSQL is not installed");
+        return;
+    };
+    let mut maker = Maker { rng: Rng::from_seed(seed("random queries beside PostgreSQL")), divides: true };
+    let server = Server::start(binaries, "random", "", "").unwrap_or_else(|error| panic!("{error}"));
+    let mut psql = Psql::new(&server);
+    let mut session = Session::new(Database::in_memory().expect("there is memory"));
+    assert_eq!(ours(&mut session, TABLE).0, theirs(&mut psql, TABLE));
+    for id in 0..20 {
+        let rng = &mut maker.rng;
+        let some = |rng: &mut Rng, text: String| if rng.percent(15) { "null".to_owned() } else { text };
+        let numbers: Vec<String> = [rng.range(0, 6), rng.range(0, 2_000), rng.range(0, 1 << 40)]
+            .into_iter()
+            .map(|number| number.to_string())
+            .map(|text| some(rng, text))
+            .collect();
+        let cents = rng.range(0, 100_000) as i64 - 50_000;
+        let row = format!(
+            "insert into r values ({id}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {})",
+            some(rng, ["true", "false"][id % 2].to_owned()),
+            numbers[0],
+            numbers[1],
+            numbers[2],
+            some(rng, format!("{}.{:02}", cents / 100, cents.abs() % 100)),
+            some(rng, format!("{}.{}", cents, id)),
+            some(rng, format!("{}.5", cents / 7)),
+            some(rng, format!("{}.25", id)),
+            some(rng, format!("'{}'", ["a", "Bc", "", " x ", "y1"][id % 5])),
+            some(rng, format!("'{}'", ["v", "w1", "a_b", "10"][id % 4])),
+            some(rng, format!("date '2026-02-01' + {}", cents % 400)),
+        );
+        assert_eq!(ours(&mut session, &row).0, theirs(&mut psql, &row), "{row}");
+    }
+    let (mut failed, count) = (0, tries(300, 6_000));
+    for _ in 0..count {
+        let (query, outputs) = maker.query();
+        let ((is, known), should) = (ours(&mut session, &query), theirs(&mut psql, &query));
+        let agree = match (&is, &should) {
+            (Ok(is), Ok(should)) => {
+                let values = is.iter().flatten().zip(should.iter().flatten());
+                is.len() == should.len() && values.into_iter().all(|(is, should)| agree(is, should))
+            }
+            // PostgreSQL may compute rows that a limit cuts off.
+            (Ok(_), Err(_)) if query.contains(" limit ") => true,
+            // It may know that a condition is never true, and compute nothing.
+            (Err(_), Ok(rows)) if rows.is_empty() => true,
+            (is, should) => is == should,
+        };
+        assert!(agree, "{query}\n  is {is:?}\nshould be {should:?}");
+        match &is {
+            Err(_) => failed += 1,
+            Ok(rows) if !rows.is_empty() && query.contains("order by r.id") => {
+                let names: Vec<String> = (0..outputs.len()).map(|at| format!("c{at}")).collect();
+                let types: Vec<String> = names.iter().map(|name| format!("pg_typeof({name})")).collect();
+                let (all, types_of) = (outputs.join(", "), types.join(", "));
+                let asked = format!("select {types_of} from (select {all} from r limit 1) as t({})", names.join(", "));
+                let is: Vec<String> = known.iter().map(|ty| without_modifiers(ty)).collect();
+                // The row that it computes may be one that the query leaves out.
+                let Ok(should) = theirs(&mut psql, &asked) else { continue };
+                let should: Vec<String> = should[0].iter().map(|ty| without_modifiers(ty)).collect();
+                assert_eq!(is, should, "{query}");
+            }
+            Ok(_) => {}
+        }
+    }
+    assert!(failed < count / 2, "{failed} of {count} queries fail");
+}

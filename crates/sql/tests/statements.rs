@@ -1,0 +1,124 @@
+//! Statements with their answers, in the files of `slt/`. Where PostgreSQL is installed, it gives the same answers.
+
+#[allow(dead_code, reason = "each program uses a part")]
+mod shared;
+
+use std::path::PathBuf;
+
+use seriatim::catalog::ColumnType;
+use seriatim::catalog::expression::Datum;
+use seriatim::{Database, available_protocols};
+use seriatim_postgres::Server;
+use seriatim_sql::{Answer, Failure, Session, SqlState};
+use shared::{Ours, Psql};
+use sqllogictest::Runner;
+
+fn files() -> Vec<PathBuf> {
+    let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/slt");
+    let mut files: Vec<PathBuf> =
+        folder.read_dir().expect("the folder exists").map(|file| file.expect("it can be read").path()).collect();
+    files.sort();
+    assert!(files.len() >= 6, "{files:?}");
+    files
+}
+
+/// The protocols that run statements.
+fn protocols() -> impl Iterator<Item = &'static str> {
+    available_protocols().iter().filter(|protocol| !protocol.requirements.plan).map(|protocol| protocol.name)
+}
+
+fn session(protocol: &str) -> Session {
+    Session::new(Database::builder().protocol(protocol).open().expect("there is memory"))
+}
+
+#[test]
+fn statements_have_their_answers() {
+    for protocol in protocols() {
+        for file in files() {
+            let mut runner = Runner::new(|| async { Ok(Ours(session(protocol))) });
+            runner.run_file(&file).unwrap_or_else(|error| panic!("under {protocol}: {error}"));
+        }
+    }
+}
+
+#[test]
+fn prepared_statements_have_parameters_and_notice_changes_of_tables() {
+    let mut session = session("auto");
+    session.execute("create table t (id int primary key, n numeric(6, 2), word varchar(4))").expect("it is new");
+    let mut insert = session.prepare("insert into t values ($1, $2, $3)", &[]).expect("sound");
+    let types: Vec<ColumnType> = insert.parameters().collect();
+    assert_eq!(types, [ColumnType::I32, ColumnType::Numeric, ColumnType::LongText]);
+    for id in 1..=3 {
+        let values = [Datum::Integer(id), Datum::Null, Datum::Text("a".into())];
+        session.execute_prepared(&mut insert, &values, true).expect("new keys");
+    }
+    let again = session.execute_prepared(&mut insert, &[Datum::Integer(1), Datum::Null, Datum::Null], true);
+    assert_eq!(again.expect_err("the key exists").error.state, SqlState::UNIQUE_VIOLATION);
+
+    let count = |answers: Vec<Answer>| match answers.last() {
+        Some(Answer::Rows { rows, .. }) => rows.len(),
+        other => panic!("{other:?}"),
+    };
+    let mut select = session.prepare("select * from t where id >= $1 and word = $2", &[]).expect("sound");
+    let values = [Datum::Integer(2), Datum::Text("a".into())];
+    assert_eq!(count(session.execute_prepared(&mut select, &values, true).expect("it reads")), 2);
+    session.execute("create index word on t (word)").expect("it is new");
+    assert_eq!(count(session.execute_prepared(&mut select, &values, true).expect("it reads by the index")), 2);
+    session.execute("alter table t add column more int").expect("it is new");
+    let changed = session.execute_prepared(&mut select, &values, true).expect_err("it has another column");
+    assert_eq!(changed.error.state, SqlState::FEATURE_NOT_SUPPORTED);
+    session.execute("drop table t; create table t (id int primary key)").expect_err("no changes of tables together");
+    session.execute("drop table t").expect("it exists");
+    let gone = session.execute_prepared(&mut insert, &[Datum::Integer(9), Datum::Null, Datum::Null], true);
+    assert_eq!(gone.expect_err("it is gone").error.state, SqlState::UNDEFINED_TABLE);
+
+    let failed = |session: &mut Session, text| session.prepare(text, &[]).expect_err("it makes no sense").state;
+    assert_eq!(failed(&mut session, "select $1; select 2"), SqlState::SYNTAX_ERROR);
+    assert_eq!(failed(&mut session, "select 1 where $2"), SqlState::INDETERMINATE_DATATYPE);
+    assert_eq!(failed(&mut session, "select * from t"), SqlState::UNDEFINED_TABLE);
+    assert!(session.prepare("", &[]).expect("nothing").columns().is_none());
+}
+
+/// Two sessions that each read what the other writes cannot both commit.
+#[test]
+fn explicit_transactions_are_serializable() {
+    for protocol in protocols() {
+        let database = Database::builder().protocol(protocol).open().expect("there is memory");
+        let (mut a, mut b) = (Session::new(database.clone()), Session::new(database));
+        a.execute("create table duty (doctor int primary key, on_call boolean not null)").expect("it is new");
+        a.execute("insert into duty values (1, true), (2, true)").expect("new keys");
+        let begun = "begin; select count(*) from duty where on_call";
+        let (of_a, of_b) = (a.execute(begun), b.execute(begun));
+        let leave = |session: &mut Session, begun: Result<Vec<Answer>, Failure>, doctor: u8| -> Result<(), Failure> {
+            begun?;
+            session.execute(&format!("update duty set on_call = false where doctor = {doctor}"))?;
+            session.execute("commit").map(drop)
+        };
+        let left = [leave(&mut a, of_a, 1), leave(&mut b, of_b, 2)];
+        for failure in left.iter().filter_map(|left| left.as_ref().err()) {
+            assert_eq!(failure.error.state, SqlState::SERIALIZATION_FAILURE, "under {protocol}: {failure}");
+        }
+        assert!(left.iter().any(Result::is_err), "under {protocol}, both left");
+        for session in [&mut a, &mut b] {
+            let _ = session.execute("rollback");
+            let answers = session.execute("select count(*) from duty where on_call").expect("it reads");
+            let Some(Answer::Rows { rows, .. }) = answers.last() else { panic!("{answers:?}") };
+            assert!(matches!(rows[0][0], Datum::Integer(1..)), "under {protocol}: {rows:?}");
+        }
+    }
+}
+
+#[test]
+fn postgresql_gives_the_same_answers() {
+    let Some(binaries) = seriatim_postgres::binaries() else {
+        println!("skipped: PostgreSQL is not installed");
+        return;
+    };
+    let server = Server::start(binaries, "slt", "", "").unwrap_or_else(|error| panic!("{error}"));
+    for file in files() {
+        server.psql("drop schema public cascade; create schema public;").expect("it is empty");
+        let mut runner = Runner::new(|| async { Ok(Psql::new(&server)) });
+        runner.add_label("postgresql");
+        runner.run_file(&file).unwrap_or_else(|error| panic!("{error}"));
+    }
+}
