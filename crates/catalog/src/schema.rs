@@ -7,7 +7,7 @@ use std::collections::HashSet;
 use seriatim_base::{ColumnId, IndexId};
 
 use crate::sequence::numbers_of;
-use crate::{ColumnSet, ColumnType, Identity, IdentityKind, ParseError, SchemaError, SequenceDef, Value};
+use crate::{ColumnSet, ColumnType, Identity, IdentityKind, ParseError, ReferenceDef, SchemaError, SequenceDef, Value};
 
 /// How a table or index finds its records.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -165,6 +165,8 @@ pub struct TableDef {
     pub organization: Organization,
     /// Its secondary indexes.
     pub indexes: Vec<IndexDef>,
+    /// Its foreign keys.
+    pub references: Vec<ReferenceDef>,
     /// Rows expected: a hint for sizing, no limit. Zero if unknown.
     pub capacity: usize,
     /// How many of the key's first columns rows share that are kept together, as runs; zero if each row is a
@@ -214,6 +216,7 @@ impl TableDef {
                 key: Vec::new(),
                 organization: Organization::Ordered,
                 indexes: Vec::new(),
+                references: Vec::new(),
                 capacity: 0,
                 cluster: 0,
                 partitioning: Partitioning::default(),
@@ -386,6 +389,9 @@ impl TableDef {
                 ));
             }
         }
+        if let Some(problem) = self.reference_problem() {
+            return invalid(problem);
+        }
         if self.indexes.len() > usize::from(u16::MAX) {
             return invalid(format!("has {} indexes; at most {} are possible", self.indexes.len(), u16::MAX));
         }
@@ -526,6 +532,15 @@ impl TableDef {
                     let (mine, theirs) = (self.describe_index(mine), other.describe_index(theirs));
                     return Some(format!("index number {at} is {mine}, not {theirs}"));
                 }
+            }
+        }
+        for at in 0..self.references.len().max(other.references.len()) {
+            let (mine, theirs) = (self.references.get(at), other.references.get(at));
+            if mine != theirs {
+                let words = |reference: Option<&ReferenceDef>| {
+                    reference.map_or_else(|| "absent".to_owned(), |found| format!("`{}` of {found}", found.name))
+                };
+                return Some(format!("reference number {at} is {}, not {}", words(mine), words(theirs)));
             }
         }
         None
@@ -785,6 +800,14 @@ impl TableBuilder {
     ) -> TableBuilder {
         let index = IndexDef { name, parts: Vec::new(), unique, nulls_not_distinct: false, organization };
         self.indexes.push((index, parts.into_iter().map(Into::into).collect()));
+        self
+    }
+
+    /// Adds a foreign key.
+    #[must_use]
+    pub fn reference(mut self, mut reference: ReferenceDef) -> TableBuilder {
+        reference.name_for(&self.table.name);
+        self.table.references.push(reference);
         self
     }
 

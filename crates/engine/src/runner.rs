@@ -507,6 +507,12 @@ impl Runner {
             // It ends, or gives up, within the time that a flush of the log may take.
             return Ok(Some(TABLE_CHANGING_PAUSE));
         }
+        if cause.reason == Reason::ConstraintViolated {
+            // It tells what was read, as an abort of the body does.
+            let violation = self.tx.found_violation();
+            self.tx.roll_back_user();
+            return Err(violation);
+        }
         if cause.reason == Reason::SequenceEmpty {
             self.tx.roll_back(Some(cause));
             self.tx.end_turn();

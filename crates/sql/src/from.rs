@@ -4,7 +4,7 @@
 //! names are there. Conditions `column = value`, whose value earlier sources give, decide how a source is searched.
 
 use seriatim::catalog::Organization;
-use seriatim::catalog::expression::{Binary, Bound, Datum, Expression};
+use seriatim::catalog::expression::{Binary, Bound, Datum, Expression, Literal};
 use seriatim::{Abort, ReadTx};
 use sqlparser::ast::{
     Expr, FunctionArg, FunctionArgExpr, Join, JoinConstraint, JoinOperator, TableAlias, TableFactor, TableWithJoins,
@@ -153,6 +153,20 @@ impl From {
             return Ok(From { sources: Sources(vec![source]), places, levels: vec![level] });
         }
         Ok(From { sources, places, levels })
+    }
+
+    /// How the rows of each source are found, in the order of the loops.
+    pub(crate) fn explain(&self, indent: usize) -> Vec<String> {
+        let line = |(at, (level, source)): (usize, (&Level, &Source))| {
+            let indent = " ".repeat(indent + 2 * at);
+            let (arrow, join) = match (at, level.is_outer) {
+                (0, _) => ("", ""),
+                (_, false) => ("-> ", "for each row: "),
+                (_, true) => ("-> ", "for each row, or none: "),
+            };
+            format!("{indent}{arrow}{join}{}", level.access.explain(source))
+        };
+        self.levels.iter().zip(&self.sources.0).enumerate().map(line).collect()
     }
 
     /// Calls `visit` with each combination of rows that fulfils all conditions, until it says `false`.
@@ -310,7 +324,8 @@ fn access<'e>(
             let is_earlier = bound.columns().iter().all(|&column| places[column].0 < at);
             let stored = source.columns[column].stored;
             // An untyped value is read as one of the column.
-            let value = match bound.column_type() {
+            let is_untyped = matches!(**value, Expression::Literal(Literal::Text(_) | Literal::Null));
+            let value = match bound.column_type().filter(|_| !is_untyped) {
                 Some(ty) if is_findable(stored, Some(ty)) => (**value).clone(),
                 Some(_) => continue,
                 None => (**value).clone().cast(crate::types::of_expressions(stored)),
@@ -420,7 +435,7 @@ fn series(
         bounds.push(translator.translate(argument)?.cast(ty));
     }
     if bounds.len() == 2 {
-        let one = seriatim::catalog::expression::Literal::Number("1".into());
+        let one = Literal::Number("1".into());
         bounds.push(Expression::Literal(one));
     }
     let bounds = bounds.iter().map(|bound| Bound::new(bound, &crate::expression::Nothing, parameters));

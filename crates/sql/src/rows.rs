@@ -158,6 +158,44 @@ pub(crate) enum Access {
     Computed,
 }
 
+impl Access {
+    /// The access in words.
+    pub(crate) fn explain(&self, source: &Source) -> String {
+        let Origin::Table(table) = &source.origin else { return format!("Rows of {}", source.alias) };
+        let (definition, alias) = (table.definition(), &source.alias);
+        let of = match *alias == *definition.name {
+            true => alias.clone(),
+            false => format!("{} {alias}", definition.name),
+        };
+        let names = |parts: &[KeyPart]| {
+            let name = |part: &KeyPart| &*definition.columns[part.column.index()].name;
+            parts.iter().map(name).collect::<Vec<_>>().join(", ")
+        };
+        match self {
+            Access::Key(_) => format!("Lookup in {of} by its primary key ({})", names(&definition.key)),
+            Access::All { backward: false } => format!("Scan of {of}"),
+            Access::All { backward: true } => format!("Scan of {of}, backward"),
+            Access::Computed => format!("Rows of {of}"),
+            Access::Prefix { index, values, low, high, backward } => {
+                let parts = index.map_or(&definition.key, |at| &definition.indexes[at].parts);
+                let by = match index {
+                    None => "its primary key".to_owned(),
+                    Some(at) => format!("index {}", definition.indexes[*at].name),
+                };
+                let fixed = names(&parts[..values.len()]);
+                let range = match low.is_some() || high.is_some() {
+                    true => format!("range of {}", names(&parts[values.len()..=values.len()])),
+                    false => String::new(),
+                };
+                let what: Vec<String> = [fixed, range].into_iter().filter(|part| !part.is_empty()).collect();
+                let what = if what.is_empty() { String::new() } else { format!(" ({})", what.join(", ")) };
+                let backward = if *backward { ", backward" } else { "" };
+                format!("Scan of {of} by {by}{what}{backward}")
+            }
+        }
+    }
+}
+
 /// A bound of a column's values.
 #[derive(Clone, Debug)]
 pub(crate) struct Limit {
@@ -268,7 +306,7 @@ pub(crate) fn each<'t>(
                     _ => return Ok(()),
                 }
             }
-            return series(numbers).map_err(fail)?.try_for_each_row(visit);
+            return series(numbers).map_err(fail)?.try_for_each_row(tx, visit);
         }
         Origin::Values(rows) => {
             for row in rows {
@@ -350,6 +388,52 @@ pub(crate) fn each<'t>(
     Ok(())
 }
 
+/// The memory that a statement keeps for rows: it has a bound, as results are complete before they are sent.
+#[derive(Debug, Default)]
+pub(crate) struct Kept {
+    bytes: usize,
+}
+
+/// The most bytes that a statement keeps.
+const KEPT_MAX: usize = 1 << 30;
+
+impl Kept {
+    /// Counts a row.
+    ///
+    /// # Errors
+    /// There are too many.
+    pub(crate) fn add(&mut self, row: &[Owned]) -> Result<(), SqlError> {
+        let bytes = |value: &Owned| match value {
+            Datum::Text(text) => text.len(),
+            Datum::Bytes(bytes) => bytes.len(),
+            _ => 0,
+        };
+        self.add_bytes(row.iter().map(|value| size_of::<Owned>() + bytes(value)).sum::<usize>())
+    }
+
+    /// Counts a row of a table, of which only the number of columns counts.
+    ///
+    /// # Errors
+    /// As [`Kept::add`].
+    pub(crate) fn add_stored(&mut self, row: &[Value]) -> Result<(), SqlError> {
+        let bytes = |value: &Value| match value {
+            Value::Text(text) => text.len(),
+            Value::Bytes(bytes) => bytes.len(),
+            _ => 0,
+        };
+        self.add_bytes(row.iter().map(|value| size_of::<Value>() + bytes(value)).sum::<usize>())
+    }
+
+    fn add_bytes(&mut self, bytes: usize) -> Result<(), SqlError> {
+        self.bytes += bytes + size_of::<Vec<Owned>>();
+        if self.bytes <= KEPT_MAX {
+            return Ok(());
+        }
+        let message = format!("a statement keeps at most {} MiB of rows", KEPT_MAX >> 20);
+        Err(SqlError::new(SqlState::OUT_OF_MEMORY, message).hint("Read or change the rows in several statements."))
+    }
+}
+
 /// The numbers from the first to the second, in steps of the third.
 struct Series([i128; 3]);
 
@@ -364,13 +448,19 @@ fn series(numbers: [i128; 3]) -> Result<Series, SqlError> {
 }
 
 impl Series {
-    fn try_for_each_row<'t>(self, visit: &mut dyn FnMut(SourceRow<'t>) -> Result<bool, Abort>) -> Result<(), Abort> {
+    fn try_for_each_row<'t>(
+        self,
+        tx: &ReadTx,
+        visit: &mut dyn FnMut(SourceRow<'t>) -> Result<bool, Abort>,
+    ) -> Result<(), Abort> {
         let [mut number, last, step] = self.0;
         while if step > 0 { number <= last } else { number >= last } {
             if !visit(SourceRow::Computed(vec![Datum::Integer(number)]))? {
                 break;
             }
             number += step;
+            // No operation of the transaction looks at its bounds.
+            tx.check_bounds()?;
         }
         Ok(())
     }
@@ -406,5 +496,20 @@ impl Ord for Distinct {
     fn cmp(&self, other: &Distinct) -> Ordering {
         let pairs = self.0.iter().zip(&other.0);
         pairs.map(|(a, b)| order(a, b)).find(|order| order.is_ne()).unwrap_or(self.0.len().cmp(&other.0.len()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_statement_keeps_a_limited_number_of_bytes() {
+        let mut kept = Kept::default();
+        let row = [Datum::Text("x".repeat(1 << 20).into()), Datum::Null];
+        let rows = (0..2_000).take_while(|_| kept.add(&row).is_ok()).count();
+        assert!((1_000..1_024).contains(&rows), "{rows} rows of a MiB");
+        assert_eq!(kept.add(&[]).expect_err("it is full").state, SqlState::OUT_OF_MEMORY);
+        assert!(Kept::default().add_stored(&[Value::from(1u8)]).is_ok());
     }
 }

@@ -1,7 +1,8 @@
 //! SELECT and VALUES.
 
 use std::borrow::Cow;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
+use std::collections::btree_map::{BTreeMap, Entry};
 
 use seriatim::catalog::ColumnType;
 use seriatim::catalog::expression::{Bound, Datum, Expression, ExpressionError, ExpressionErrorKind, Literal, Scope};
@@ -18,7 +19,7 @@ use crate::expression::{Call, Context, Nothing, Translator, aggregate_column};
 use crate::form;
 use crate::from::{From, Parameters, qualified};
 use crate::names::{Names, name, object};
-use crate::rows::{Distinct, Joined, Origin, Owned, Source, SourceColumn, Sources};
+use crate::rows::{Distinct, Joined, Kept, Origin, Owned, Source, SourceColumn, Sources};
 use crate::types::{SqlType, of_expressions};
 
 /// A column of a result.
@@ -185,13 +186,15 @@ impl Select {
         let (limit, offset) = (bound(&self.limit, Limit::Limit)?, bound(&self.offset, Limit::Offset)?.unwrap_or(0));
         let end = limit.map_or(usize::MAX, |limit| limit.saturating_add(offset));
         let is_streamed = self.grouping.is_none() && (self.order.is_empty() || self.is_in_order) && !self.is_distinct;
-        let mut found: Vec<(Vec<Owned>, Row)> = Vec::new();
+        let (mut found, mut kept) = (Vec::<(Vec<Owned>, Row)>::new(), Kept::default());
         if end == 0 {
             return Ok(Vec::new());
         }
         match &self.grouping {
             None => self.from.each(tx, parameters, &mut |joined| {
-                found.push(self.output(joined, parameters).map_err(fail)?);
+                let (keys, row) = self.output(joined, parameters).map_err(fail)?;
+                kept.add(&keys).and_then(|()| kept.add(&row)).map_err(fail)?;
+                found.push((keys, row));
                 Ok(!is_streamed || found.len() < end)
             })?,
             Some(grouping) => {
@@ -245,6 +248,24 @@ impl Select {
         Ok((keys, row))
     }
 
+    /// The steps of the query in words, the last one first.
+    pub(crate) fn explain(&self) -> Vec<String> {
+        let is_sorted = !self.order.is_empty() && !self.is_in_order;
+        let steps = [
+            (self.limit.is_some() || self.offset.is_some(), "Limit"),
+            (is_sorted, "Sort"),
+            (self.is_distinct, "Unique"),
+            (self.grouping.is_some(), "Aggregate"),
+        ];
+        let mut lines: Vec<String> = Vec::new();
+        for (_, step) in steps.into_iter().filter(|(is_there, _)| *is_there) {
+            lines.push(format!("{}{step}", " ".repeat(2 * lines.len())));
+        }
+        let indent = 2 * lines.len();
+        lines.extend(self.from.explain(indent));
+        lines
+    }
+
     /// The types of the outputs' values.
     pub(crate) fn types(&self) -> Vec<Option<ColumnType>> {
         self.outputs.iter().map(Bound::column_type).collect()
@@ -255,7 +276,7 @@ impl Grouping {
     /// The groups: keys, and then aggregates.
     fn run(&self, from: &From, tx: &ReadTx, parameters: &[Datum<'_>]) -> Result<Vec<Row>, Abort> {
         let fail = |error: SqlError| tx.abort(error);
-        let mut groups: BTreeMap<Distinct, Vec<State>> = BTreeMap::new();
+        let (mut groups, mut kept) = (BTreeMap::<Distinct, Vec<State>>::new(), Kept::default());
         let fresh = || vec![State::default(); self.calls.len()];
         if self.is_one {
             groups.insert(Distinct(Vec::new()), fresh());
@@ -263,7 +284,13 @@ impl Grouping {
         from.each(tx, parameters, &mut |joined| {
             let key = self.keys.iter().map(|key| Ok(key.evaluate(joined, parameters)?.into_owned()));
             let key = key.collect::<Result<_, SqlError>>().map_err(fail)?;
-            let states = groups.entry(Distinct(key)).or_insert_with(fresh);
+            let states = match groups.entry(Distinct(key)) {
+                Entry::Occupied(known) => known.into_mut(),
+                Entry::Vacant(new) => {
+                    kept.add(&new.key().0).map_err(fail)?;
+                    new.insert(fresh())
+                }
+            };
             let mut added = self.calls.iter().zip(states);
             added.try_for_each(|(call, state)| call.add(state, joined, parameters)).map_err(fail)?;
             Ok(true)

@@ -206,9 +206,19 @@ fn maintenance(tokens: &[TokenWithSpan]) -> Option<&'static str> {
     ["VACUUM", "ANALYZE"].into_iter().find(|tag| is_word(first, tag))
 }
 
-/// Locks of rows have two strengths here: `NO KEY` and `KEY` make no difference.
+/// Locks of rows have two strengths here: `NO KEY` and `KEY` make no difference. Options of COPY are TRUE, not ON.
 fn in_other_words(mut tokens: Vec<TokenWithSpan>) -> Vec<TokenWithSpan> {
     let mut at = 0;
+    if tokens.first().is_some_and(|first| is_word(first, "COPY")) {
+        for at in 1..tokens.len() {
+            let is_option = ["FREEZE", "HEADER"].iter().any(|option| is_word(&tokens[at - 1], option));
+            for (word, instead) in [("ON", "TRUE"), ("OFF", "FALSE")] {
+                if is_option && is_word(&tokens[at], word) {
+                    tokens[at].token = Token::make_keyword(instead);
+                }
+            }
+        }
+    }
     while at + 1 < tokens.len() {
         if is_word(&tokens[at], "FOR") {
             let words = match &tokens[at + 1..] {

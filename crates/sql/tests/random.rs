@@ -308,3 +308,51 @@ fn random_queries_have_the_answers_of_postgresql() {
     }
     assert!(failed < count / 2, "{failed} of {count} queries fail");
 }
+
+/// The statements of the files of `slt/`, cut and mixed: they are refused or have an answer, and nothing panics.
+#[test]
+fn statements_that_make_no_sense_are_refused() {
+    let rng = &mut Rng::from_seed(seed("statements that make no sense"));
+    let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/slt");
+    let mut words: Vec<String> = Vec::new();
+    let mut statements: Vec<Vec<String>> = Vec::new();
+    for file in folder.read_dir().expect("the folder exists") {
+        let text = std::fs::read_to_string(file.expect("it can be read").path()).expect("it is text");
+        let is_sql = |line: &&str| !line.is_empty() && !line.starts_with(['#', '-']);
+        for line in
+            text.lines().filter(is_sql).filter(|line| !line.starts_with("statement") && !line.starts_with("query"))
+        {
+            // Words, and the characters between them.
+            let parts = line.split_inclusive(|c: char| !c.is_alphanumeric() && c != '_');
+            let parts: Vec<String> = parts.map(str::to_owned).collect();
+            words.extend(parts.iter().cloned());
+            statements.push(parts);
+        }
+    }
+    let mut session = Session::new(Database::in_memory().expect("there is memory"));
+    let mut done = 0;
+    let count = tries(4_000, 100_000);
+    for _ in 0..count {
+        let mut parts = statements[rng.below(statements.len() as u64) as usize].clone();
+        for _ in 0..rng.below(4) {
+            let at = rng.below(parts.len() as u64 + 1) as usize;
+            let other = words[rng.below(words.len() as u64) as usize].clone();
+            match rng.below(4) {
+                0 => parts.insert(at, other),
+                1 if at < parts.len() => parts[at] = other,
+                2 if at < parts.len() && parts.len() > 1 => drop(parts.remove(at)),
+                _ => parts.truncate(at.max(1)),
+            }
+        }
+        let text = parts.concat();
+        // A series without an end is no fault.
+        if text.contains("generate_series") {
+            continue;
+        }
+        done += u64::from(session.execute(&text).is_ok());
+        let _ = session.prepare(&text, &[]);
+    }
+    assert!(done > count / 50, "{done} of {count} statements have an answer");
+    let _ = session.execute("rollback");
+    session.execute("select 1").expect("the session works");
+}
