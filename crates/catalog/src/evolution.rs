@@ -24,8 +24,8 @@ use std::fmt;
 use crate::schema::describe_check;
 use crate::types::Form;
 use crate::{
-    CheckDef, ColumnDef, ColumnId, ColumnType, IndexDef, IntegerType, KeyPart, Organization, PartName, ReferenceDef,
-    SchemaError, TableDef, Value,
+    CheckDef, ColumnDef, ColumnId, ColumnType, Identity, IdentityKind, IndexDef, IntegerType, KeyPart, Organization,
+    PartName, ReferenceDef, SchemaError, TableDef, Value,
 };
 
 /// One change of a table. Columns and indexes are named as they are called before it.
@@ -74,6 +74,14 @@ pub enum Change {
         column: Cow<'static, str>,
         /// The value as text; `None` for no default.
         default: Option<Cow<'static, str>>,
+    },
+    /// A sequence gives the values of a column to rows that are written without one, or not any more. Rows that exist
+    /// keep theirs, so the sequence begins above them if its start says so.
+    SetIdentity {
+        /// The name of the column.
+        column: Cow<'static, str>,
+        /// How; `None` for no sequence.
+        identity: Option<Identity>,
     },
     /// An index is added behind the others.
     AddIndex {
@@ -177,6 +185,11 @@ impl Change {
     /// [`Change::SetDefault`].
     pub fn set_default(column: impl Into<Cow<'static, str>>, default: Option<Cow<'static, str>>) -> Change {
         Change::SetDefault { column: column.into(), default }
+    }
+
+    /// [`Change::SetIdentity`].
+    pub fn set_identity(column: impl Into<Cow<'static, str>>, identity: Option<Identity>) -> Change {
+        Change::SetIdentity { column: column.into(), identity }
     }
 
     /// [`Change::AddIndex`], ordered and not unique.
@@ -423,7 +436,15 @@ impl Evolution {
             && before.key == after.key
             && (before.organization == after.organization || before.organization == Organization::Hash)
             && before.partitioning == after.partitioning
+            // A handle may have the sequence.
+            && (before.identity_column().is_none() || self.keeps_identity())
             && self.indexes.iter().zip(0..before.indexes.len()).all(|(was, at)| *was == Some(at))
+    }
+
+    /// Whether the identity column is the same as before, or there is none as before.
+    pub fn keeps_identity(&self) -> bool {
+        let source = self.after.identity_column().map(|column| &self.sources[column.index()]);
+        source == self.before.identity_column().map(Source::Of).as_ref()
     }
 
     fn invalid(&self, problem: impl Into<String>) -> SchemaError {
@@ -540,6 +561,18 @@ impl Evolution {
                 self.after.columns[at].default = default;
                 said
             }
+            Change::SetIdentity { column, identity } => {
+                let at = self.column(&column)?;
+                if self.after.is_without_key() {
+                    return Err(self.invalid("is without a key, so its rows have an identity, which they keep"));
+                }
+                let said = match identity {
+                    Some(_) => format!("column `{column}` becomes an identity"),
+                    None => format!("column `{column}` is no identity any more"),
+                };
+                self.after.columns[at].identity = identity;
+                said
+            }
             Change::AddIndex { mut index, parts } => {
                 for part in parts {
                     let column = ColumnId(self.column(&part.column)? as u16);
@@ -619,6 +652,12 @@ impl Evolution {
     /// Adds a column at a position, behind others in the extension if it is to be there.
     fn add_column(&mut self, at: usize, column: ColumnDef, in_extension: bool) -> Result<String, SchemaError> {
         let name = &column.name;
+        if column.identity.is_some() {
+            return Err(self.invalid(format!(
+                "column `{name}` is added as an identity, and rows that exist have no number: add it without, \
+                 number the rows, and use `Change::set_identity`"
+            )));
+        }
         let value = column.default_value().map_err(|problem| {
             self.invalid(format!("column `{name}` has a default that is no value of it: {problem}"))
         })?;
@@ -750,6 +789,19 @@ impl Evolution {
         }
         if column.default != wanted.default && wanted.default.is_some() {
             self.change(Change::set_default(column.name.clone(), wanted.default.clone()))?;
+        }
+        match (column.identity, wanted.identity) {
+            (None, Some(_)) => self.change(Change::set_identity(column.name.clone(), wanted.identity))?,
+            (Some(is), Some(wanted)) if is != wanted => {
+                self.change(Change::set_identity(column.name.clone(), Some(wanted)))?;
+            }
+            (Some(Identity { kind: IdentityKind::Always, .. }), None) => {
+                return Err(self.invalid(format!(
+                    "column `{}` is an identity whose values only its sequence gives: declare it so",
+                    column.name
+                )));
+            }
+            _ => {}
         }
         if column.immutable != wanted.immutable {
             let said = if wanted.immutable { "becomes immutable" } else { "becomes mutable" };

@@ -59,6 +59,7 @@ mod reference;
 mod row;
 mod run;
 mod schema;
+mod sequence;
 mod stored;
 mod table;
 mod types;
@@ -85,6 +86,10 @@ pub use row::{RowRef, out_of_line};
 pub use run::Run;
 pub use schema::{
     ColumnDef, IndexDef, KeyPart, Organization, PartName, Partitioning, TableBuilder, TableDef, asc, desc,
+};
+pub use sequence::{
+    Identity, IdentityKind, IdentityTable, RowId, SequenceChange, SequenceDef, SequenceNumber, SequenceOptions,
+    TableWithoutKey,
 };
 pub use seriatim_base::{ColumnId, IndexId};
 pub use std::cmp::Reverse;

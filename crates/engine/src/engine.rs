@@ -1,7 +1,7 @@
 //! An open database without row types: memory, regions, epoch, protocol, tables, workers.
 
 use std::ops::Deref;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::time::Duration;
 
@@ -31,6 +31,7 @@ use crate::queue::Queue;
 use crate::record::Groups;
 use crate::regulation::Regulation;
 use crate::runtime::{DynHandle, DynRow};
+use crate::sequences::Sequences;
 use crate::settings::Settings;
 use crate::snapshot_ages::SnapshotAges;
 use crate::table::{Secondary, Shape, TableSet};
@@ -73,8 +74,9 @@ pub(crate) struct Inner {
     pub(crate) changes: ChangeLock,
     /// Whether a transaction has the turn: it was refuted many times.
     pub(crate) is_turn_taken: AtomicBool,
-    /// Whether it runs exclusively: no other one that may write begins.
-    pub(crate) is_exclusive: AtomicBool,
+    /// What a transaction that may write looks for before it begins.
+    pub(crate) attention: Attention,
+    pub(crate) sequences: Sequences,
     /// Held while helpers walk over tables: only one set of workers is reserved for them.
     checking: Mutex<()>,
     /// Present if the protocol has a validator, which orders decisions.
@@ -90,6 +92,37 @@ pub(crate) struct Inner {
     pub(crate) regulation: Option<Arc<Regulation>>,
     /// Dropped last: all fields above use its memory.
     foundation: Foundation,
+}
+
+/// What a transaction that may write looks for before it begins: rare states, in one word.
+#[derive(Default)]
+pub(crate) struct Attention(AtomicU32);
+
+impl Attention {
+    /// A transaction that was refuted many times runs exclusively: no other one that may write begins.
+    pub(crate) const EXCLUSIVE: u32 = 1;
+    /// A sequence runs low.
+    pub(crate) const SEQUENCES: u32 = 2;
+
+    #[inline(always)]
+    pub(crate) fn is_asked(&self) -> bool {
+        self.0.load(Ordering::Relaxed) != 0
+    }
+
+    // ORDERING: the word publishes no memory; a transaction that begins sees a change sooner or later.
+
+    pub(crate) fn is(&self, state: u32) -> bool {
+        self.0.load(Ordering::Relaxed) & state != 0
+    }
+
+    pub(crate) fn ask(&self, state: u32) {
+        self.0.fetch_or(state, Ordering::Relaxed);
+    }
+
+    /// Ends the state; whether it was one.
+    pub(crate) fn end(&self, state: u32) -> bool {
+        self.0.fetch_and(!state, Ordering::Relaxed) & state != 0
+    }
 }
 
 impl Foundation {
@@ -285,7 +318,8 @@ impl Engine {
             tables: RwLock::new(tables),
             changes: ChangeLock::default(),
             is_turn_taken: AtomicBool::default(),
-            is_exclusive: AtomicBool::default(),
+            attention: Attention::default(),
+            sequences: Sequences::default(),
             checking: Mutex::default(),
             queue,
             gate,
@@ -306,6 +340,7 @@ impl Engine {
             durability::settle_catalogue(inner, &database.open, persistence, &catalogue)?;
         }
         inner.link();
+        inner.restore_sequences(&database.open, &catalogue.catalogue.sequences);
         inner.environment.memory.set_limit(inner.memory_limit);
         // Checkpoints start only now: one beside the rebuild would slow it down, and no caller waits for it.
         database.open.start_checkpoints().map_err(OpenError::Thread)?;

@@ -154,6 +154,17 @@ pub enum SchemaError {
     Exists(String),
     /// No table of that name.
     Unknown(String),
+    /// A sequence of that name exists already.
+    SequenceExists(String),
+    /// No sequence of that name.
+    UnknownSequence(String),
+    /// The sequence belongs to an identity column, and is dropped with it.
+    SequenceOwned {
+        /// The sequence.
+        sequence: String,
+        /// The table.
+        table: String,
+    },
     /// The table exists with another definition than the type declares.
     Mismatch {
         /// The table.
@@ -213,6 +224,17 @@ impl fmt::Display for SchemaError {
             SchemaError::Invalid(error) => error.fmt(f),
             SchemaError::Exists(name) => write!(f, "table {name:?} exists already; use `table` to open it"),
             SchemaError::Unknown(name) => write!(f, "there is no table {name:?}; `create` or `declare` makes it"),
+            SchemaError::SequenceExists(name) => {
+                write!(f, "sequence {name:?} exists already; `sequence` opens it, and `alter_sequence` changes it")
+            }
+            SchemaError::UnknownSequence(name) => {
+                write!(f, "there is no sequence {name:?}; `create_sequence` of a migration makes it")
+            }
+            SchemaError::SequenceOwned { sequence, table } => write!(
+                f,
+                "sequence {sequence:?} was not dropped: it gives the numbers of an identity column of table {table:?}, \
+                 with which it is dropped"
+            ),
             SchemaError::Mismatch { table, difference } => {
                 write!(f, "table {table:?} is not the one this type declares: {difference}")
             }
@@ -666,6 +688,36 @@ pub enum TransactError {
         /// Why.
         cause: Cause,
     },
+    /// The sequence has given its last number, and does not cycle.
+    SequenceExhausted {
+        /// The sequence.
+        sequence: String,
+        /// Its greatest number, or the least if it descends.
+        limit: i64,
+    },
+    /// The sequence was dropped after the handle was opened.
+    SequenceGone {
+        /// The sequence.
+        sequence: String,
+    },
+    /// The sequence has no such number.
+    SequenceRange {
+        /// The sequence.
+        sequence: String,
+        /// The number.
+        number: i64,
+        /// Its least number.
+        low: i64,
+        /// Its greatest number.
+        high: i64,
+    },
+    /// No number was given, since none could be made durable as given first.
+    SequenceNotReserved {
+        /// The sequence.
+        sequence: String,
+        /// Why not.
+        reason: String,
+    },
 }
 
 impl TransactError {
@@ -681,6 +733,7 @@ impl TransactError {
                 | TransactError::HoldsMemory
                 | TransactError::Excluded { .. }
                 | TransactError::NotDurableYet { wrote: false, .. }
+                | TransactError::SequenceNotReserved { .. }
         )
     }
 
@@ -851,6 +904,19 @@ impl fmt::Display for TransactError {
             }
             TransactError::Unfinished { cause } => {
                 write!(f, "the procedure is committed, but its result could not be read to the end: {cause}")
+            }
+            TransactError::SequenceExhausted { sequence, limit } => write!(
+                f,
+                "sequence {sequence:?} is exhausted: {limit} was its last number; alter it to have more, or to cycle"
+            ),
+            TransactError::SequenceGone { sequence } => {
+                write!(f, "sequence {sequence:?} was dropped after the handle was opened")
+            }
+            TransactError::SequenceRange { sequence, number, low, high } => {
+                write!(f, "sequence {sequence:?} has no number {number}; its numbers are {low} to {high}")
+            }
+            TransactError::SequenceNotReserved { sequence, reason } => {
+                write!(f, "sequence {sequence:?} gave no number, as it could not be made durable first: {reason}")
             }
             TransactError::ForeignReceipt => f.write_str(
                 "the receipt belongs to another database, or to this one before it was opened again: use a \

@@ -18,7 +18,7 @@ use seriatim_base::Epoch;
 use seriatim_base::clock::Instant;
 use seriatim_base::thread;
 use seriatim_catalog::evolution::Evolution;
-use seriatim_catalog::{Checks, ReferenceDef, TableDef, check_references};
+use seriatim_catalog::{Checks, ReferenceDef, SequenceChange, SequenceDef, TableDef, check_references};
 use seriatim_txn::{Mode, Table};
 
 use crate::changing::{Changing, WAIT_MAX};
@@ -27,6 +27,7 @@ use crate::engine::Inner;
 use crate::error::{Abort, InvalidSchema, SchemaError, StorageError, TransactError};
 use crate::follower::{Build, Follower};
 use crate::link::{Links, links};
+use crate::sequences::SequenceSteps;
 use crate::settling::Settling;
 use crate::table::{Secondary, Shape, TableSet};
 use crate::table_ids::TableIds;
@@ -44,6 +45,12 @@ pub enum TableChange {
     Truncate(String),
     /// The table of this name and its rows are dropped.
     Drop(String),
+    /// A sequence is created.
+    CreateSequence(SequenceDef),
+    /// The sequence of this name changes.
+    AlterSequence(String, Vec<SequenceChange>),
+    /// The sequence of this name is dropped.
+    DropSequence(String),
 }
 
 /// A refusal by a write whose transaction may have aborted is looked at again, so many times.
@@ -133,6 +140,7 @@ struct Migration<'e> {
     is_used: bool,
     /// How many of the steps were asked for. The others are of tables that are linked with theirs by references.
     asked: usize,
+    sequences: SequenceSteps<'e>,
     /// Tables whose rows nobody needs any more.
     left: Vec<Left>,
 }
@@ -150,7 +158,8 @@ pub(crate) fn delete(engine: &Engine, left: Vec<Left>) {
 
 impl<'e> Migration<'e> {
     fn new(engine: &'e Engine, left: Vec<Left>) -> Migration<'e> {
-        Migration { engine, steps: Vec::new(), asked: 0, is_used: false, left }
+        let sequences = SequenceSteps::new(&engine.inner);
+        Migration { engine, steps: Vec::new(), sequences, asked: 0, is_used: false, left }
     }
 
     fn run(mut self, changes: Vec<TableChange>) -> Result<Vec<Arc<TableSet>>, SchemaError> {
@@ -200,12 +209,20 @@ impl<'e> Migration<'e> {
         };
         let made = changes.into_iter().try_for_each(|change| {
             let step = match change {
+                TableChange::CreateSequence(definition) => return self.sequences.create(definition, None),
+                TableChange::AlterSequence(name, changes) => return self.sequences.alter(&name, &changes),
+                TableChange::DropSequence(name) => return self.sequences.drop(&name),
                 TableChange::Create(definition) => {
+                    self.sequences.create_owned(&definition, position)?;
                     let set = inner.make_table(definition, &mut ids, position)?;
                     position += 1;
                     Step::Create(set)
                 }
-                TableChange::Drop(name) => Step::Drop(inner.table(&name)?),
+                TableChange::Drop(name) => {
+                    let set = inner.table(&name)?;
+                    self.sequences.drop_owned(set.position);
+                    Step::Drop(set)
+                }
                 TableChange::Truncate(name) => {
                     let set = inner.table(&name)?;
                     let before = set.shape();
@@ -267,11 +284,15 @@ impl<'e> Migration<'e> {
     }
 
     /// The step that changes the declaration of a table.
-    fn reshape(&self, evolution: Box<Evolution>, ids: &mut TableIds) -> Result<Step, SchemaError> {
+    fn reshape(&mut self, evolution: Box<Evolution>, ids: &mut TableIds) -> Result<Step, SchemaError> {
         let inner = &self.engine.inner;
         let set = inner.table(&evolution.before().name)?;
         let (before, after) = (set.shape(), evolution.after());
         let is_new_identity = !evolution.keeps_handles() || set.had_other_indexes(after);
+        if !evolution.keeps_identity() {
+            self.sequences.drop_owned(set.position);
+            self.sequences.create_owned(after, set.position)?;
+        }
         let is_proved = |reference: &&ReferenceDef| before.definition.references.contains(reference);
         // A copy is made of rows whose references are proved.
         let added = evolution.new_references().filter(|_| evolution.keeps_rows());
@@ -386,7 +407,11 @@ impl<'e> Migration<'e> {
             Ok(())
         };
         let Some(persistence) = &inner.persistence else {
-            let (sets, left) = self.quietly_unless_new(|| ready().map(|()| self.apply()))?;
+            let (sets, left) = self.quietly_unless_new(|| {
+                ready()?;
+                self.sequences.begin()?.apply();
+                Ok(self.apply())
+            })?;
             self.left.extend(left);
             return Ok(sets);
         };
@@ -395,13 +420,18 @@ impl<'e> Migration<'e> {
             self.steps.iter().filter_map(Step::set).for_each(|set| set.close());
             Ok(())
         })?;
-        let epoch = self.change_catalogue(&|rows| self.steps.iter().try_for_each(|step| step.record(rows)))?;
+        let sequences = self.sequences.begin()?;
+        let epoch = self.change_catalogue(&|rows| {
+            self.steps.iter().try_for_each(|step| step.record(rows))?;
+            sequences.record(rows)
+        })?;
         self.is_used = true;
         // It was committed. Unless the log has stopped, it becomes durable when the disk has space.
         let durable = persistence.wait_for(epoch);
         if let (Err(_), Some(reason)) = (&durable, persistence.log().durable().stop_reason()) {
             return Err(SchemaError::storage(StorageError::Stopped(reason)));
         }
+        sequences.apply();
         let (sets, left) = self.apply();
         self.left.extend(left);
         // Nothing of it can be given up any more.
@@ -418,6 +448,7 @@ impl<'e> Migration<'e> {
     /// again.
     fn give_up(&mut self, ids: TableIds) {
         let inner = self.engine.inner();
+        self.sequences = SequenceSteps::new(inner);
         let mut created = Vec::new();
         for step in self.steps.drain(..) {
             match step {
@@ -586,6 +617,7 @@ pub(crate) fn publish(
         let at = all.iter().position(|(own, _)| Arc::ptr_eq(own, &set));
         let links = at.map(|at| Arc::new(links[at].clone())).unwrap_or_default();
         set.set_shape(Shape { links, ..shape });
+        inner.bind_identity(&set);
     }
     (sets, left)
 }
@@ -678,7 +710,7 @@ fn follow_names(sets: &[Arc<TableSet>], mut changes: Vec<TableChange>) -> Vec<Ta
         let own = |change: &&mut TableChange| match change {
             TableChange::Evolve(evolution) => evolution.before().name == *name,
             TableChange::Drop(table) | TableChange::Truncate(table) => table == name,
-            TableChange::Create(_) => false,
+            _ => false,
         };
         for parent in parents.iter().filter(refers) {
             match changes.iter_mut().find(own) {
@@ -706,12 +738,12 @@ fn check_links(sets: &[Arc<TableSet>], changes: &[TableChange]) -> Result<(), Sc
         match change {
             TableChange::Create(definition) => tables.push(definition.clone()),
             TableChange::Drop(name) => _ = at(name).map(|at| tables.remove(at)),
-            TableChange::Truncate(_) => {}
             TableChange::Evolve(evolution) => {
                 if let Some(at) = at(&evolution.before().name) {
                     tables[at] = evolution.after().clone();
                 }
             }
+            _ => {}
         }
     }
     for change in changes {
@@ -733,7 +765,7 @@ fn check_links(sets: &[Arc<TableSet>], changes: &[TableChange]) -> Result<(), Sc
             let name = &evolution.after().name;
             name != of && name != to || evolution.changes_references_only()
         }
-        TableChange::Drop(_) | TableChange::Truncate(_) => true,
+        _ => true,
     };
     for change in changes {
         let TableChange::Evolve(evolution) = change else { continue };
@@ -767,6 +799,7 @@ pub(crate) fn check_names(sets: &[Arc<TableSet>], changes: &[TableChange]) -> Re
             }
             TableChange::Truncate(name) => (Some(name.clone()), Some(name.clone())),
             TableChange::Drop(name) => (Some(name.clone()), None),
+            TableChange::CreateSequence(_) | TableChange::AlterSequence(..) | TableChange::DropSequence(_) => continue,
         };
         names.extend(to);
         if let Some(of) = of

@@ -22,6 +22,9 @@ use crate::{Engine, TransactError, TransactionOptions};
 /// The pause before the next attempt of a transaction on a table that is being changed.
 const TABLE_CHANGING_PAUSE: Duration = Duration::from_millis(1);
 
+/// An attempt that waited for a sequence finds at least this power of two of its numbers.
+const SEQUENCE_DOUBLINGS_MAX: u32 = 16;
+
 /// Runs transactions, one at a time, and retries them after conflicts.
 pub struct Runner {
     /// The transaction, open or not.
@@ -569,6 +572,15 @@ impl Runner {
             self.tx.roll_back_user();
             return Err(violation);
         }
+        if cause.reason == Reason::SequenceEmpty {
+            self.tx.roll_back(Some(cause));
+            self.tx.end_turn();
+            // A body that takes more numbers than are reserved at a time finds more in each attempt.
+            let least = 1 << (*attempts - 1).min(SEQUENCE_DOUBLINGS_MAX);
+            *attempts += 1;
+            self.retries += 1;
+            return self.tx.refill_awaited(least).map(|()| None);
+        }
         let policy = self.tx.inner().options.retry;
         let attempts_max = policy.attempts_max.saturating_add(self.tx.more_attempts());
         let is_last = conflicts >= attempts_max || !cause.reason.is_conflict();
@@ -616,6 +628,7 @@ mod tests {
     use seriatim_store::Direction;
 
     use super::*;
+    use crate::engine::Attention;
     use crate::scan::{RawScan, Target};
     use crate::testing::Handle;
     use crate::{RetryPolicy, Settings, protocols};
@@ -756,7 +769,7 @@ mod tests {
                 exclusive.push(info.name);
             }
             change();
-            assert!(!engine.inner().is_exclusive.load(Ordering::Relaxed), "{}: others begin again", info.name);
+            assert!(!engine.inner().attention.is(Attention::EXCLUSIVE), "{}: others begin again", info.name);
         }
         for info in protocols().iter().filter(|info| info.capabilities.reserves) {
             assert!(exclusive.contains(&info.name), "{} is not among {exclusive:?}", info.name);

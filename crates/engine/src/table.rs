@@ -2,7 +2,7 @@
 
 use std::ops::Deref;
 use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use seriatim_base::{LayoutId, TableId};
 use seriatim_catalog::wire::RowWire;
@@ -15,6 +15,7 @@ use crate::error::SchemaError;
 use crate::follower::{Build, Follower};
 use crate::index;
 use crate::link::Links;
+use crate::sequences::Sequence;
 use crate::settling::Settling;
 
 /// A table with its secondary indexes. The fields that each operation reads come first, in one cache line.
@@ -47,6 +48,8 @@ pub struct TableSet {
     text_bytes_max: AtomicUsize,
     /// Its place among the tables: see `TableEntry::position` of the catalogue.
     pub(crate) position: u64,
+    /// The sequence of its identity column, if it has one.
+    pub(crate) identity: OnceLock<Arc<Sequence>>,
     /// The owners of the parts. Workers may keep the address of a table, so earlier ones stay.
     shapes: Mutex<Vec<Shape>>,
     /// Who is not admitted yet; while [`flag::SETTLING`] is set.
@@ -75,6 +78,8 @@ mod flag {
     pub(super) const LINKED: u32 = 128;
     /// Some transactions are not admitted: they began before the table got its parts.
     pub(super) const SETTLING: u32 = 256;
+    /// A sequence gives the values of a column.
+    pub(super) const NUMBERED: u32 = 512;
     /// Not every operation is admitted.
     pub(super) const CLOSED: u32 = CHANGING | GONE | SETTLING;
 }
@@ -273,6 +278,7 @@ impl Shape {
             | bit(is_followed, flag::FOLLOWED)
             | bit(self.definition.extension > 0, flag::EXTENDED)
             | bit(is_linked, flag::LINKED)
+            | bit(self.definition.identity_column().is_some(), flag::NUMBERED)
     }
 }
 
@@ -306,6 +312,7 @@ impl TableSet {
             checks: Current::new(&shape.checks),
             text_bytes_max: AtomicUsize::new(text_bytes_max(&shape.definition)),
             position,
+            identity: OnceLock::new(),
             shapes: Mutex::new(vec![shape]),
             settling: Mutex::default(),
             _memory: foundation.environment.memory.clone(),
@@ -468,6 +475,12 @@ impl TableSet {
             true if self.has(flag::GONE) => Some(Reason::TableGone),
             true => Some(Reason::TableChanging),
         }
+    }
+
+    /// Whether rows of values are written as they are given, and operations are admitted.
+    #[inline(always)]
+    pub(crate) fn takes_values(&self) -> bool {
+        !self.has(flag::CLOSED | flag::NUMBERED)
     }
 
     /// Whether a write changes more than the row, or must meet a condition.

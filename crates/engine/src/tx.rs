@@ -73,6 +73,7 @@ use crate::procedure::undo::Undo;
 use crate::procedure::watch::{self, Accessed};
 use crate::record::Log;
 use crate::scan::Target;
+use crate::sequences::Sequence;
 use crate::settings::Settings;
 use crate::table::{Secondary, TableSet};
 
@@ -199,6 +200,8 @@ pub struct TxCore {
     /// The run of a clustered table that was changed last.
     pub(crate) open_run: OpenRun,
     pub(crate) scratch: Scratch,
+    /// The sequence for a number of which the attempt stopped.
+    awaited: RefCell<Option<Arc<Sequence>>>,
     /// Savepoints that can be rolled back to.
     savepoints: RefCell<Vec<(u64, Position)>>,
     /// The changes of tables of an explicit transaction.
@@ -350,6 +353,21 @@ impl TxCore {
             self.check()?;
         }
         Ok(row)
+    }
+
+    /// The next attempt waits for a number of this sequence.
+    #[cold]
+    pub(crate) fn awaits(&self, sequence: Arc<Sequence>) {
+        self.awaited.replace(Some(sequence));
+    }
+
+    /// Waits for so many numbers of the sequence for which the attempt stopped. The attempt has ended.
+    ///
+    /// # Errors
+    /// They could not be reserved.
+    pub(crate) fn refill_awaited(&self, least: u64) -> Result<(), TransactError> {
+        let awaited = self.awaited.take();
+        awaited.map_or(Ok(()), |sequence| self.inner.refill(&sequence, least))
     }
 
     #[cold]
@@ -799,6 +817,7 @@ impl TxCore {
             log,
             open_run: OpenRun::default(),
             scratch: Scratch::new(),
+            awaited: RefCell::default(),
             savepoints: RefCell::new(Vec::new()),
             changes: RefCell::default(),
             begun: RefCell::default(),

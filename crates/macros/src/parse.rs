@@ -18,6 +18,8 @@ use syn::{
 const KEY_PARTS_MAX: usize = 8;
 /// Longest name of a table or index, in bytes.
 const NAME_MAX: usize = 63;
+/// The column that numbers the rows of a table without a key.
+const ROW_ID: &str = "row_id";
 
 /// A table as declared.
 pub(crate) struct Declaration {
@@ -37,6 +39,8 @@ pub(crate) struct Declaration {
     pub(crate) checks: Vec<(Option<LitStr>, LitStr)>,
     /// Whether a table of an earlier declaration is changed to this one when it is opened.
     pub(crate) evolves: bool,
+    /// Whether the last column is the row id, which is no field of the struct.
+    pub(crate) is_without_key: bool,
     /// Where the catalog is found.
     pub(crate) catalog: Path,
 }
@@ -58,7 +62,16 @@ pub(crate) struct Column {
     pub(crate) default: Option<String>,
     /// The name that it had in earlier declarations.
     pub(crate) renamed_from: Option<LitStr>,
+    pub(crate) identity: Option<Identity>,
     pub(crate) docs: Vec<Attribute>,
+}
+
+/// That a sequence gives the values of a column.
+pub(crate) struct Identity {
+    pub(crate) is_always: bool,
+    /// Options of the sequence, each with its value.
+    pub(crate) options: Vec<(Ident, Lit)>,
+    pub(crate) span: Span,
 }
 
 /// A column of a key, by position.
@@ -157,15 +170,29 @@ pub(crate) fn declaration(input: &DeriveInput) -> Result<Declaration> {
     }
     let all_read = mistakes.0.is_none();
     mistakes.refuse(&input.attrs, "column", "`column` stands on a field; on the struct write #[table(...)]");
-    let columns: Vec<Column> = fields.named.iter().map(|field| column(field, &mut mistakes)).collect();
+    let mut columns: Vec<Column> = fields.named.iter().map(|field| column(field, &mut mistakes)).collect();
+    let catalog = attributes.catalog.clone().unwrap_or_else(|| syn::parse_quote!(::seriatim::catalog));
+    if let Some(span) = attributes.without_key {
+        without_key(span, &attributes, &input.vis, &catalog, &mut columns, &mut mistakes);
+    }
+    for other in columns.iter().filter_map(|column| column.identity.as_ref()).skip(1) {
+        mistakes.say(other.span, "a table has one identity column; leave out identity here");
+    }
 
     let key = match &attributes.key {
+        _ if attributes.without_key.is_some() => {
+            let span = input.ident.span();
+            vec![KeyColumn { column: columns.len() - 1, is_descending: false, span }]
+        }
         Some((span, parts)) => resolve("a primary key", *span, parts, &columns, &mut mistakes),
         // The attribute could not be read, which is reported already.
         None if !all_read => Vec::new(),
         None => {
             let example = columns.first().map_or("id".to_owned(), |column| column.name.to_string());
-            mistakes.say(input.ident.span(), format!("a table needs a primary key: write #[table(key({example}))]"));
+            mistakes.say(
+                input.ident.span(),
+                format!("a table needs a primary key: write #[table(key({example}))], or #[table(without_key)]"),
+            );
             Vec::new()
         }
     };
@@ -214,8 +241,44 @@ pub(crate) fn declaration(input: &DeriveInput) -> Result<Declaration> {
         references,
         checks: attributes.checks,
         evolves: attributes.evolve.is_some(),
-        catalog: attributes.catalog.unwrap_or_else(|| syn::parse_quote!(::seriatim::catalog)),
+        is_without_key: attributes.without_key.is_some(),
+        catalog,
     })
+}
+
+/// Adds the row id behind the columns of a table without a key.
+fn without_key(
+    span: Span,
+    attributes: &Attributes,
+    visibility: &Visibility,
+    catalog: &Path,
+    columns: &mut Vec<Column>,
+    mistakes: &mut Mistakes,
+) {
+    if let Some((key, _)) = &attributes.key {
+        mistakes.say(*key, "a table has a key or is without_key; leave out one of them");
+    }
+    let others = [("cluster", &attributes.cluster), ("partition", &attributes.partition)];
+    for (word, (at, _)) in others.iter().filter_map(|(word, given)| given.as_ref().map(|given| (word, given))) {
+        mistakes.say(*at, format!("{word}(...) names columns of the key, and the table is without_key"));
+    }
+    for identity in columns.iter().filter_map(|column| column.identity.as_ref()) {
+        mistakes.say(identity.span, "a table without_key numbers its rows; make this column the key instead");
+    }
+    let name = Ident::new(ROW_ID, span);
+    if let Some(taken) = columns.iter().find(|column| column.name.unraw() == ROW_ID) {
+        mistakes.say(taken.name.span(), format!("a table without_key has a column `{ROW_ID}`; rename this one"));
+    }
+    columns.push(Column {
+        name,
+        visibility: visibility.clone(),
+        ty: syn::parse_quote!(#catalog::RowId),
+        is_immutable: false,
+        default: None,
+        renamed_from: None,
+        identity: None,
+        docs: Vec::new(),
+    });
 }
 
 /// `column` or `desc(column)`, before columns are looked up.
@@ -262,6 +325,7 @@ struct Attributes {
     references: Vec<NamedReference>,
     checks: Vec<(Option<LitStr>, LitStr)>,
     evolve: Option<Span>,
+    without_key: Option<Span>,
     catalog: Option<Path>,
 }
 
@@ -317,6 +381,8 @@ impl Attributes {
                 once(&mut self.replicated, meta.path.span(), &meta, "replicated is given twice")
             } else if is("evolve") {
                 once(&mut self.evolve, meta.path.span(), &meta, "evolve is given twice")
+            } else if is("without_key") {
+                once(&mut self.without_key, meta.path.span(), &meta, "without_key is given twice")
             } else if is("hash") || is("ordered") {
                 once(&mut self.hash, is("hash"), &meta, "a table is either hash or ordered; write one of them")
             } else if is("capacity") {
@@ -345,8 +411,9 @@ impl Attributes {
                 Ok(())
             } else {
                 Err(meta.error(
-                    "unknown table attribute; write key(...), cluster(...), partition(...), replicated, name \
-                     = \"...\", hash, ordered, capacity = N, evolve, check(\"...\"), index(...) or references(...)",
+                    "unknown table attribute; write key(...), without_key, cluster(...), partition(...), replicated, \
+                     name = \"...\", hash, ordered, capacity = N, evolve, check(\"...\"), index(...) or \
+                     references(...)",
                 ))
             }
         })
@@ -540,7 +607,7 @@ fn references(named: Vec<NamedReference>, table: &str, columns: &[Column], mista
 }
 
 fn column(field: &Field, mistakes: &mut Mistakes) -> Column {
-    let (mut is_immutable, mut default, mut renamed_from) = (false, None, None);
+    let (mut is_immutable, mut default, mut renamed_from, mut identity) = (false, None, None, None);
     mistakes.refuse(&field.attrs, "table", "`table` stands on the struct; on a field write #[column(immutable)]");
     for attribute in field.attrs.iter().filter(|attribute| attribute.path().is_ident("column")) {
         mistakes.note(attribute.parse_nested_meta(|meta| {
@@ -554,14 +621,51 @@ fn column(field: &Field, mistakes: &mut Mistakes) -> Column {
             if meta.path.is_ident("renamed_from") {
                 return once(&mut renamed_from, meta.value()?.parse()?, &meta, "the earlier name is given twice");
             }
-            Err(meta.error("unknown column attribute; write immutable, default = ... or renamed_from = \"...\""))
+            if meta.path.is_ident("identity") {
+                let read = read_identity(&meta)?;
+                return once(&mut identity, read, &meta, "the identity is given twice");
+            }
+            Err(meta
+                .error("unknown column attribute; write immutable, identity, default = ... or renamed_from = \"...\""))
         }));
     }
     let docs = field.attrs.iter().filter(|attribute| attribute.path().is_ident("doc")).cloned().collect();
     // Named fields have names.
     let name = field.ident.clone().unwrap_or_else(|| Ident::new("_", field.span()));
     let (visibility, ty) = (field.vis.clone(), field.ty.clone());
-    Column { name, visibility, ty, is_immutable, default, renamed_from, docs }
+    Column { name, visibility, ty, is_immutable, default, renamed_from, identity, docs }
+}
+
+/// `identity`, or `identity(always, start = 1000)`.
+fn read_identity(meta: &ParseNestedMeta<'_>) -> Result<Identity> {
+    let mut identity = Identity { is_always: false, options: Vec::new(), span: meta.path.span() };
+    if !meta.input.peek(syn::token::Paren) {
+        return Ok(identity);
+    }
+    meta.parse_nested_meta(|option| {
+        let known = ["start", "increment", "minimum", "maximum", "cache"];
+        match option.path.get_ident() {
+            Some(name) if name == "always" => identity.is_always = true,
+            Some(name) if name == "cycle" => {
+                identity.options.push((name.clone(), Lit::Bool(syn::LitBool::new(true, name.span()))));
+            }
+            Some(name) if known.iter().any(|known| name == known) => {
+                let value = option.value()?;
+                let sign = value.parse::<Option<Token![-]>>()?.map_or("", |_| "-");
+                let number: syn::LitInt = value.parse()?;
+                let number = syn::LitInt::new(&format!("{sign}{}", number.base10_digits()), number.span());
+                identity.options.push((name.clone(), Lit::Int(number)));
+            }
+            _ => {
+                return Err(option.error(
+                    "unknown option of an identity; write always, start = N, increment = N, minimum = N, maximum = \
+                     N, cycle or cache = N",
+                ));
+            }
+        }
+        Ok(())
+    })?;
+    Ok(identity)
 }
 
 /// The text of a default: a number, a truth value, a character, or the value as the schema writes it in a string.
@@ -743,11 +847,11 @@ mod tests {
         assert_eq!(
             told,
             [
-                "unknown table attribute; write key(...), cluster(...), partition(...), replicated, name = \"...\", \
-                 hash, ordered, capacity = N, evolve, check(\"...\"), index(...) or references(...)",
+                "unknown table attribute; write key(...), without_key, cluster(...), partition(...), replicated, \
+                 name = \"...\", hash, ordered, capacity = N, evolve, check(\"...\"), index(...) or references(...)",
                 "`column` stands on a field; on the struct write #[table(...)]",
                 "`table` stands on the struct; on a field write #[column(immutable)]",
-                "unknown column attribute; write immutable, default = ... or renamed_from = \"...\"",
+                "unknown column attribute; write immutable, identity, default = ... or renamed_from = \"...\"",
                 "no column `b`; the columns are `a`, `c`",
                 "a primary key names `a` twice",
             ]

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use seriatim_catalog::evolution::{Change, Evolution};
-use seriatim_catalog::{Table, TableDef};
+use seriatim_catalog::{SequenceChange, SequenceDef, Table, TableDef};
 use seriatim_engine::procedure::gate::Gate;
 use seriatim_engine::{TableChange, TableSet};
 use seriatim_procedure::analysis::Schema;
@@ -372,6 +372,45 @@ impl Migration<'_> {
         self.add(TableChange::Drop(table.into()))
     }
 
+    /// Creates a sequence: see [`Sequence`](crate::Sequence).
+    pub fn create_sequence(self, sequence: SequenceDef) -> Self {
+        self.add(TableChange::CreateSequence(sequence))
+    }
+
+    /// Changes the sequence of this name, in this order. A change that would make it give a number again is not
+    /// refused.
+    ///
+    /// ```
+    /// use seriatim::Database;
+    /// use seriatim::catalog::{SequenceChange, SequenceDef};
+    ///
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let db = Database::in_memory()?;
+    /// db.migration().create_sequence(SequenceDef::new("ticket")).run()?;
+    /// let tickets = db.sequence("ticket")?;
+    /// assert_eq!(tickets.next()?, 1);
+    /// db.migration().alter_sequence("ticket", [SequenceChange::Increment(10)]).run()?;
+    /// assert_eq!(tickets.next()?, 11);
+    /// db.migration().alter_sequence("ticket", [SequenceChange::Restart(None)]).run()?;
+    /// assert_eq!(tickets.next()?, 1);
+    /// db.migration().drop_sequence("ticket").run()?;
+    /// assert!(tickets.next().is_err());
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn alter_sequence(
+        self,
+        sequence: impl Into<String>,
+        changes: impl IntoIterator<Item = SequenceChange>,
+    ) -> Self {
+        self.add(TableChange::AlterSequence(sequence.into(), changes.into_iter().collect()))
+    }
+
+    /// Drops the sequence of this name. One that an identity column uses is dropped with the column.
+    pub fn drop_sequence(self, sequence: impl Into<String>) -> Self {
+        self.add(TableChange::DropSequence(sequence.into()))
+    }
+
     /// Makes the changes, all of them or none, and returns them in words. They are durable when this returns.
     ///
     /// Transactions run meanwhile. If rows must be converted, or an index is added, each write also writes the new
@@ -392,6 +431,9 @@ impl Migration<'_> {
             TableChange::Create(table) => vec![format!("table `{}` is created", table.name)],
             TableChange::Drop(table) => vec![format!("table `{table}` is dropped")],
             TableChange::Truncate(table) => vec![format!("table `{table}` is emptied")],
+            TableChange::CreateSequence(sequence) => vec![format!("sequence `{}` is created", sequence.name)],
+            TableChange::AlterSequence(sequence, _) => vec![format!("sequence `{sequence}` changes")],
+            TableChange::DropSequence(sequence) => vec![format!("sequence `{sequence}` is dropped")],
             TableChange::Evolve(evolution) => {
                 let table = &evolution.before().name;
                 evolution.changes().iter().map(|change| format!("table `{table}`: {change}")).collect()

@@ -490,6 +490,7 @@ impl Tx {
     /// A conflict; or, if a unique index's key exists, an abort that is reported as
     /// [`TransactError::Duplicate`](crate::TransactError::Duplicate).
     pub fn try_insert<T: Table>(&self, table: &Handle<T>, row: &T) -> Result<bool, Abort> {
+        const { support::is_given::<T>() };
         row.key().encode(|key| self.core.insert_at(&table.set, key, |writer| row.encode(writer), OnExists::Refuse))
     }
 
@@ -498,6 +499,7 @@ impl Tx {
     /// # Errors
     /// As [`Tx::try_insert`].
     pub fn put<T: Table>(&self, table: &Handle<T>, row: &T) -> Result<(), Abort> {
+        const { support::is_given::<T>() };
         let insert =
             |key: Key<'_>| self.core.insert_at(&table.set, key, |writer| row.encode(writer), OnExists::Replace);
         row.key().encode(insert).map(|_| ())

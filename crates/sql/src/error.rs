@@ -39,6 +39,8 @@ states! {
     INVALID_ROW_COUNT_IN_LIMIT = "2201W";
     /// OFFSET is negative.
     INVALID_ROW_COUNT_IN_OFFSET = "2201X";
+    /// A sequence has given its last number.
+    SEQUENCE_GENERATOR_LIMIT_EXCEEDED = "2200H";
     /// A column may not be NULL.
     NOT_NULL_VIOLATION = "23502";
     /// A row refers to none, or is referred to.
@@ -306,6 +308,10 @@ impl From<TransactError> for SqlError {
             TransactError::LogStopped { .. } => SqlState::IO_ERROR,
             TransactError::TableGone => SqlState::UNDEFINED_TABLE,
             TransactError::Excluded { .. } => SqlState::LOCK_NOT_AVAILABLE,
+            TransactError::SequenceExhausted { .. } => SqlState::SEQUENCE_GENERATOR_LIMIT_EXCEEDED,
+            TransactError::SequenceRange { .. } => SqlState::NUMERIC_VALUE_OUT_OF_RANGE,
+            TransactError::SequenceGone { .. } => SqlState::UNDEFINED_TABLE,
+            TransactError::SequenceNotReserved { .. } => SqlState::IO_ERROR,
             TransactError::Unsupported(_)
             | TransactError::NeedsPlan { .. }
             | TransactError::OtherPartition { .. }
@@ -327,7 +333,7 @@ impl From<SchemaError> for SqlError {
             SchemaError::OutOfMemory { .. } => SqlState::OUT_OF_MEMORY,
             SchemaError::TooMany { .. } => SqlState::TOO_MANY_COLUMNS,
             SchemaError::WorkersBusy => SqlState::TOO_MANY_CONNECTIONS,
-            SchemaError::InUse { .. } => SqlState::DEPENDENT_OBJECTS_STILL_EXIST,
+            SchemaError::InUse { .. } | SchemaError::SequenceOwned { .. } => SqlState::DEPENDENT_OBJECTS_STILL_EXIST,
             SchemaError::Busy => SqlState::LOCK_NOT_AVAILABLE,
             SchemaError::Storage(_) => SqlState::IO_ERROR,
             SchemaError::Refused { .. } => SqlState::CHECK_VIOLATION,

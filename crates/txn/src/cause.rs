@@ -65,11 +65,13 @@ pub enum Reason {
     NoPartition,
     /// A check at the end of the transaction found that rows contradict a constraint.
     ConstraintViolated,
+    /// No number of a sequence can be given before more of them are durable. The next attempt waits for that.
+    SequenceEmpty,
 }
 
 impl Reason {
     /// Every reason, in order of declaration: for counters and reports.
-    pub const ALL: [Reason; 23] = [
+    pub const ALL: [Reason; 24] = [
         Reason::RecordChanged,
         Reason::RecordLocked,
         Reason::WaitTimeout,
@@ -93,6 +95,7 @@ impl Reason {
         Reason::OtherPartition,
         Reason::NoPartition,
         Reason::ConstraintViolated,
+        Reason::SequenceEmpty,
     ];
 
     /// Whether running the transaction again can help.
@@ -107,6 +110,7 @@ impl Reason {
                 | Reason::GapLocked
                 | Reason::LeftOut
                 | Reason::TableChanging
+                | Reason::SequenceEmpty
         )
     }
 
@@ -136,6 +140,7 @@ impl Reason {
             Reason::OtherPartition => "other_partition",
             Reason::NoPartition => "no_partition",
             Reason::ConstraintViolated => "constraint_violated",
+            Reason::SequenceEmpty => "sequence_empty",
         }
     }
 }
@@ -180,6 +185,7 @@ impl std::fmt::Display for Cause {
             Reason::OtherPartition => "the key is in a partition that the transaction does not have",
             Reason::NoPartition => "the partition function panicked, or named a partition that is not there",
             Reason::ConstraintViolated => "rows contradict a constraint that is checked at the end",
+            Reason::SequenceEmpty => "more numbers of a sequence had to become durable first",
         };
         write!(f, "{phase}: {reason}")
     }

@@ -157,13 +157,15 @@ impl TxCore {
             TableChange::Create(_) => Ok(None),
             TableChange::Evolve(evolution) => find(&evolution.before().name).map(Some),
             TableChange::Truncate(name) | TableChange::Drop(name) => find(name).map(Some),
+            TableChange::CreateSequence(sequence) => Err(refused_sequence(&sequence.name)),
+            TableChange::AlterSequence(name, _) | TableChange::DropSequence(name) => Err(refused_sequence(name)),
         });
         let targets = targets.collect::<Result<Vec<_>, _>>()?;
-        targets.iter().flatten().try_for_each(|set| refuse_linked(&set.definition, !set.links.is_empty()))?;
+        targets.iter().flatten().try_for_each(|set| refuse_tied(&set.definition, !set.links.is_empty()))?;
         changes.iter().try_for_each(|change| match change {
-            TableChange::Create(definition) => refuse_linked(definition, false),
-            TableChange::Evolve(evolution) => refuse_linked(evolution.after(), false),
-            TableChange::Truncate(_) | TableChange::Drop(_) => Ok(()),
+            TableChange::Create(definition) => refuse_tied(definition, false),
+            TableChange::Evolve(evolution) => refuse_tied(evolution.after(), false),
+            _ => Ok(()),
         })?;
         targets.iter().flatten().try_for_each(|set| self.lock_table(set))?;
         let mut made = Vec::new();
@@ -202,7 +204,7 @@ impl TxCore {
                 builds.iter().try_for_each(|build| self.build(set, build))?;
                 Some(now)
             }
-            (TableChange::Drop(_), _) | (_, None) => None,
+            _ => None,
         };
         if let Some(now) = &now {
             self.note_made(now);
@@ -352,14 +354,23 @@ impl TxCore {
     }
 }
 
-/// A link is between tables that all transactions see.
-fn refuse_linked(table: &TableDef, is_linked: bool) -> Result<(), SchemaError> {
-    if !is_linked && table.references.is_empty() {
+/// A transaction does not change sequences: their numbers are not those of transactions.
+fn refused_sequence(name: &str) -> SchemaError {
+    let problem = "is not changed in a transaction: `Database::migration` changes it".to_owned();
+    SchemaError::Invalid(InvalidSchema::Sequence { sequence: name.to_owned(), problem })
+}
+
+/// A link is between tables that all transactions see, and a sequence is of a table that they see.
+fn refuse_tied(table: &TableDef, is_linked: bool) -> Result<(), SchemaError> {
+    let has = if is_linked || !table.references.is_empty() {
+        "it has foreign keys, or others refer to it"
+    } else if table.identity_column().is_some() {
+        "it has an identity column"
+    } else {
         return Ok(());
-    }
-    let problem = "it has foreign keys, or others refer to it: `Database::migration` changes such tables, and \
-                   `Database::create` creates them";
-    Err(SchemaError::Refused { table: table.name.to_string(), problem: problem.to_owned() })
+    };
+    let problem = format!("{has}: `Database::migration` changes such tables, and `Database::create` creates them");
+    Err(SchemaError::Refused { table: table.name.to_string(), problem })
 }
 
 /// The keys of the entry and of the row.

@@ -462,6 +462,12 @@ impl TxCore {
         })
     }
 
+    /// An abort for a sequence that gives no number.
+    #[cold]
+    pub(crate) fn sequence_error(&self, error: TransactError) -> Abort {
+        self.about(|| Abort::explained(AbortKind::User, error))
+    }
+
     fn in_words(&self, table: &seriatim_txn::Table, key: Key<'_>) -> (String, String) {
         match self.describe_changed(table.id) {
             Some(name) => (name, table.codec.describe(key)),

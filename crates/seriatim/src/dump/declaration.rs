@@ -7,8 +7,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::SchemaError;
 use crate::catalog::{
-    CheckDef, ColumnDef, ColumnType, IndexDef, KeyPart, Organization, PartName, Partitioning, ReferenceDef,
-    TableBuilder, TableDef, asc, desc,
+    CheckDef, ColumnDef, ColumnType, Identity, IdentityKind, IndexDef, KeyPart, Organization, PartName, Partitioning,
+    ReferenceDef, TableBuilder, TableDef, asc, desc,
 };
 
 /// A table, as a dump has it: columns are named, not numbered. What is not there is as in a table that is not declared
@@ -64,6 +64,8 @@ struct Column<'d> {
     /// The type by which SQL declared it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     declared: Option<Cow<'d, str>>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    identity: Option<IdentityKind>,
 }
 
 /// A column of a key.
@@ -125,7 +127,7 @@ impl<'d> From<&'d TableDef> for Declaration<'d> {
             extension,
         } = table;
         let column = |column: &'d ColumnDef| {
-            let ColumnDef { name, ty, nullable, immutable, default, former, declared } = column;
+            let ColumnDef { name, ty, nullable, immutable, default, former, declared, identity } = column;
             Column {
                 name: Cow::Borrowed(name),
                 ty: *ty,
@@ -134,6 +136,7 @@ impl<'d> From<&'d TableDef> for Declaration<'d> {
                 default: default.as_deref().map(Cow::Borrowed),
                 former: former.as_deref().map(Cow::Borrowed),
                 declared: declared.as_deref().map(Cow::Borrowed),
+                identity: identity.map(|identity| identity.kind),
             }
         };
         let index = |index: &IndexDef| {
@@ -174,9 +177,10 @@ impl TryFrom<Declaration<'_>> for TableDef {
     fn try_from(declaration: Declaration<'_>) -> Result<TableDef, SchemaError> {
         let column = |column: Column<'_>| {
             let owned = |text: Option<Cow<'_, str>>| text.map(|text| Cow::Owned(text.into_owned()));
-            let Column { name, ty, nullable, immutable, default, former, declared } = column;
-            let (name, declared) = (Cow::Owned(name.into_owned()), owned(declared));
-            ColumnDef { name, ty, nullable, immutable, default: owned(default), former: owned(former), declared }
+            let Column { name, ty, nullable, immutable, default, former, declared, identity } = column;
+            let (name, default, former) = (Cow::Owned(name.into_owned()), owned(default), owned(former));
+            let (declared, identity) = (owned(declared), identity.map(Identity::of));
+            ColumnDef { name, ty, nullable, immutable, default, former, declared, identity }
         };
         let table = TableDef::builder(declaration.table.into_owned());
         let columns = declaration.columns.into_iter().map(column);
@@ -260,6 +264,11 @@ pub fn describe(table: &TableDef) -> String {
         for (is_so, what) in [(is_of_key, "key"), (column.nullable, "nullable"), (column.immutable, "immutable")] {
             notes.extend(is_so.then(|| what.to_owned()));
         }
+        notes.extend(column.identity.map(|identity| match identity.kind {
+            IdentityKind::ByDefault => "identity".to_owned(),
+            IdentityKind::Always => "identity, always".to_owned(),
+            IdentityKind::RowId => "row id".to_owned(),
+        }));
         notes.extend(column.default.as_ref().map(|value| format!("default {value:?}")));
         notes.extend(column.declared.as_ref().map(|ty| format!("declared {ty}")));
         notes.extend(column.former.as_ref().map(|name| format!("formerly {name}")));

@@ -408,14 +408,14 @@ impl Database {
             match change {
                 TableChange::Evolve(evolution) => after.remove(&evolution.before().name),
                 TableChange::Drop(name) => after.remove(name),
-                TableChange::Create(_) | TableChange::Truncate(_) => {}
+                _ => {}
             }
         }
         for change in changes {
             match change {
                 TableChange::Create(definition) => after.put(definition.clone()),
                 TableChange::Evolve(evolution) => after.put(evolution.after().clone()),
-                TableChange::Drop(_) | TableChange::Truncate(_) => {}
+                _ => {}
             }
         }
         for entry in self.entries() {

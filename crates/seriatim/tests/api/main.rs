@@ -26,6 +26,7 @@ mod references;
 mod rows;
 mod savepoints;
 mod scans;
+mod sequences;
 mod sessions;
 #[path = "../shared/settle.rs"]
 mod settle;
