@@ -98,6 +98,7 @@ const KINDS: [(&str, Steps, &str); 18] = [
     ("default", |to| to.change("item", [Change::set_default("amount", Some("3".into()))]), "item"),
     ("index", |to| to.change("item", [Change::add_index("by_amount", ["amount", "tag"])]), "item"),
     ("unique", |to| to.change("item", [Change::add_unique_index("by_all", ["tag", "id"])]), "item"),
+    ("condition", |to| to.change("item", [Change::add_check("positive", "amount >= 0")]), "item"),
     ("drop index", |to| to.change("item", [Change::drop_index("by_tag")]), "item"),
     ("rename index", |to| to.change("item", [Change::rename_index("by_tag", "by_sort")]), "item"),
     ("hash", |to| to.change("item", [Change::set_organization(Organization::Hash)]), "item"),
@@ -349,6 +350,7 @@ fn a_step_that_rows_contradict_is_undone_alone() {
         write(&tx, "item", 0);
         for step in [
             Change::add_unique_index("by_amount", ["amount"]),
+            Change::add_check("none", "amount < 0"),
             Change::set_nullable("note", false),
             Change::set_type("id", ColumnType::Text { max: 1 }),
         ] {

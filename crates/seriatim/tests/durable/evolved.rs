@@ -230,7 +230,14 @@ fn mix(db: &Database) -> bool {
         tx.migration().drop_table("brief").truncate("emptied").drop_table("dropped").run()?;
         tx.migration()
             .change("order", [Change::add_column(column("n").default("7")), Change::set_type("total", ColumnType::U64)])
-            .change("kept", [Change::add_unique_index("by_n", ["n"]), Change::rename_table("held")])
+            .change(
+                "kept",
+                [
+                    Change::add_unique_index("by_n", ["n"]),
+                    Change::add_check("few", "n BETWEEN 79 AND 100"),
+                    Change::rename_table("held"),
+                ],
+            )
             .run()?;
         let (order, held, emptied) = (tx.open_dyn("order")?, tx.open_dyn("held")?, tx.open_dyn("emptied")?);
         tx.update_dyn(&order, &[Value::from(1u32)], &[("n", Value::from(8u32))])?;
