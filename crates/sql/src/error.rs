@@ -3,6 +3,7 @@
 use std::fmt;
 use std::ops::{Deref, DerefMut};
 
+use seriatim::catalog::TableDef;
 use seriatim::{SchemaError, TransactError};
 
 /// The class of an error: five characters, as PostgreSQL's appendix A has them.
@@ -300,6 +301,25 @@ impl From<SchemaError> for SqlError {
 }
 
 impl SqlError {
+    /// The end of a statement that writes this table, whose constraints it may name.
+    pub(crate) fn of_write(error: TransactError, table: Option<&TableDef>) -> SqlError {
+        let constraint = match (&error, table) {
+            (TransactError::Duplicate { table: of, .. }, Some(table)) if *of == *table.name => {
+                Some((table, format!("{of}_pkey")))
+            }
+            (TransactError::Duplicate { table: of, .. }, Some(table)) => {
+                table.indexes.iter().find(|index| index.name == **of).map(|_| (table, of.clone()))
+            }
+            _ => None,
+        };
+        let mut error = SqlError::from(error);
+        if let Some((table, constraint)) = constraint {
+            error.message = format!("duplicate key value violates unique constraint \"{constraint}\"");
+            (error.table, error.constraint) = (Some(table.name.to_string()), Some(constraint));
+        }
+        error
+    }
+
     pub(crate) fn no_table(name: &str) -> SqlError {
         SqlError::new(SqlState::UNDEFINED_TABLE, format!("relation \"{name}\" does not exist"))
     }

@@ -3,12 +3,14 @@
 //! Invariant: the rows that a statement changes are found completely before it changes the first. So it never meets
 //! its own changes.
 
+use std::collections::BTreeSet;
+
 use seriatim::catalog::expression::{Bound, Datum, assigned};
-use seriatim::catalog::{ColumnDef, TableDef};
+use seriatim::catalog::{ColumnDef, KeyPart, TableDef};
 use seriatim::{Abort, DynHandle, DynRow, ReadTx, Tx, Value};
 use sqlparser::ast::{
     Assignment, AssignmentTarget, ConflictTarget, Delete, Expr, FromTable, Insert, OnConflictAction, OnInsert,
-    SelectItem, SetExpr, TableFactor, TableObject, TableWithJoins, Update,
+    SelectItem, SetExpr, TableObject, TableWithJoins, Update,
 };
 
 use crate::error::{SqlError, SqlState};
@@ -16,7 +18,7 @@ use crate::expression::{Context, Translator};
 use crate::form;
 use crate::from::{From, Parameters, qualified};
 use crate::names::{Names, name, object};
-use crate::rows::{Joined, Kept, Owned, Source, SourceRow, Sources};
+use crate::rows::{Distinct, Joined, Kept, Origin, Owned, Source, SourceRow, Sources};
 use crate::select::{Column, Row, Select};
 use crate::types::fit;
 
@@ -146,10 +148,18 @@ fn key_of(table: &TableDef, values: &dyn Fn(usize) -> Value) -> Vec<Value> {
     table.key.iter().map(|part| values(part.column.index())).collect()
 }
 
+/// A key, to be looked for among others.
+fn distinct_key(key: &[Value], table: &TableDef) -> Distinct {
+    let datum = |(value, part): (&Value, &KeyPart)| {
+        Datum::of_value(value, table.columns[part.column.index()].ty).map_or(Datum::Null, Datum::into_owned)
+    };
+    Distinct(key.iter().zip(&table.key).map(datum).collect())
+}
+
 /// An INSERT that is ready to run.
 #[derive(Clone, Debug)]
 pub(crate) struct Inserting {
-    table: DynHandle,
+    pub(crate) table: DynHandle,
     /// The columns that get values, by their positions.
     columns: Vec<usize>,
     rows: Rows,
@@ -318,7 +328,10 @@ impl Inserting {
             }
         }
         let mut written = Written::default();
-        let mut touched: Vec<Vec<Value>> = Vec::new();
+        // The rows that the statement has written, where it could write them again.
+        let mut touched = BTreeSet::new();
+        let updates = self.conflict.as_ref().is_some_and(|conflict| conflict.update.is_some());
+        let mut kept = Kept::default();
         for row in rows {
             let existing = match &self.conflict {
                 None => None,
@@ -328,7 +341,7 @@ impl Inserting {
                 (Some(key), Some(conflict)) => match &conflict.update {
                     None => None,
                     Some(update) => {
-                        if touched.contains(&key) {
+                        if touched.contains(&distinct_key(&key, definition)) {
                             let message = "ON CONFLICT DO UPDATE command cannot affect row a second time";
                             let error = SqlError::new(SqlState::CARDINALITY_VIOLATION, message);
                             return Err(fail(error.hint(
@@ -336,21 +349,23 @@ impl Inserting {
                                  constrained values.",
                             )));
                         }
-                        let after = update.apply(tx, &self.table, &key, &row, parameters)?;
-                        touched.push(key);
-                        after
+                        update.apply(tx, &self.table, &key, &row, parameters)?
                     }
                 },
                 _ => {
                     tx.insert_dyn(&self.table, &row)?;
-                    touched.push(key_of(definition, &|at| row[at].clone()));
                     Some(row)
                 }
             };
             let Some(after) = after else { continue };
+            if updates {
+                touched.insert(distinct_key(&key_of(definition, &|at| after[at].clone()), definition));
+            }
             written.count += 1;
             if let Some(returning) = &self.returning {
-                written.rows.push(returning.row(&after, definition, parameters).map_err(fail)?);
+                let row = returning.row(&after, definition, parameters).map_err(fail)?;
+                kept.add(&row).map_err(fail)?;
+                written.rows.push(row);
             }
         }
         Ok(written)
@@ -375,7 +390,7 @@ impl Conflict {
                     .map(|column| column_at(definition, &name(column)?))
                     .collect::<Result<Vec<_>, _>>()?;
                 wanted.sort_unstable();
-                let is_of = |parts: &[seriatim::catalog::KeyPart]| {
+                let is_of = |parts: &[KeyPart]| {
                     let mut columns: Vec<usize> = parts.iter().map(|part| part.column.index()).collect();
                     columns.sort_unstable();
                     columns == wanted
@@ -531,26 +546,23 @@ fn column_at(table: &TableDef, column: &str) -> Result<usize, SqlError> {
 
 /// The one table of an UPDATE or DELETE.
 fn target(tables: &[TableWithJoins], names: Names<'_>) -> Result<(DynHandle, Source), SqlError> {
-    let [TableWithJoins { relation: TableFactor::Table { name: of, alias, args: None, .. }, joins }] = tables else {
+    let [TableWithJoins { relation, joins }] = tables else {
         return Err(SqlError::unsupported("a change of several tables", "Name one table."));
     };
     if !joins.is_empty() {
         return Err(SqlError::unsupported("a change of joined tables", "Name one table."));
     }
-    let own = object(of)?;
-    let table = names.table(&own)?;
-    let alias = match alias {
-        None => own,
-        Some(alias) if alias.columns.is_empty() => name(&alias.name)?,
-        Some(_) => return Err(SqlError::unsupported("a list of names for the columns of a table", "")),
-    };
-    Ok((table.clone(), Source::table(table, alias)))
+    let source = crate::from::table(relation, names)?;
+    match &source.origin {
+        Origin::Table(table) => Ok((table.clone(), source)),
+        _ => Err(SqlError::unsupported("a change of what is no table", "Name one table.")),
+    }
 }
 
 /// An UPDATE that is ready to run.
 #[derive(Clone, Debug)]
 pub(crate) struct Updating {
-    table: DynHandle,
+    pub(crate) table: DynHandle,
     from: From,
     changes: Vec<(usize, Given)>,
     pub(crate) returning: Option<Returning>,
@@ -625,7 +637,7 @@ fn stored_row<'t>(joined: Joined<'_, 't>) -> Option<DynRow<'t>> {
 /// A DELETE that is ready to run.
 #[derive(Clone, Debug)]
 pub(crate) struct Deleting {
-    table: DynHandle,
+    pub(crate) table: DynHandle,
     from: From,
     pub(crate) returning: Option<Returning>,
 }
