@@ -22,7 +22,9 @@ impl Server {
         let (tell, told) = std::sync::mpsc::channel();
         let (stop, stopped) = oneshot::channel::<()>();
         let running = std::thread::spawn(move || {
-            let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().expect("there are threads");
+            let mut runtime = tokio::runtime::Builder::new_multi_thread();
+            runtime.enable_all().thread_stack_size(seriatim_server::STACK_BYTES);
+            let runtime = runtime.build().expect("there are threads");
             runtime.block_on(async move {
                 let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port is free");
                 tell.send(listener.local_addr().expect("it is bound")).expect("somebody waits");
@@ -598,9 +600,6 @@ fn messages_have_the_answers_of_postgresql() {
                 execute("", 0),
                 sync(),
                 query("drop table u"),
-                bind("", "s", 0, &[n("1")], 0),
-                execute("", 0),
-                sync(),
                 query("create table u (id int primary key, more int)"),
                 query("insert into u values (1)"),
                 bind("", "s", 0, &[n("1")], 0),

@@ -307,8 +307,10 @@ impl SqlError {
             (TransactError::Duplicate { table: of, .. }, Some(table)) if *of == *table.name => {
                 Some((table, format!("{of}_pkey")))
             }
+            // An index is named with its table before it.
             (TransactError::Duplicate { table: of, .. }, Some(table)) => {
-                table.indexes.iter().find(|index| index.name == **of).map(|_| (table, of.clone()))
+                let index = of.strip_prefix(&*table.name).and_then(|of| of.strip_prefix('.'));
+                index.map(|index| (table, index.to_owned()))
             }
             _ => None,
         };

@@ -4,7 +4,8 @@
 //! other words. It also takes much that PostgreSQL refuses: whoever binds a statement refuses each part that it does
 //! not use ([`crate::form`]).
 //!
-//! Invariant: the depth of a statement has a bound, so no code that follows it recursively exhausts the stack.
+//! Invariant: the depth of a statement has a bound, so no code that follows it recursively exhausts a stack of
+//! [`crate::STACK_BYTES`].
 
 use std::ops::Range;
 
@@ -21,7 +22,7 @@ const NESTING_MAX: usize = 48;
 
 /// So many operators can stand between two commas, those in parentheses there included. Each may make the tree one
 /// deeper.
-const OPERATORS_MAX: usize = 1_000;
+const OPERATORS_MAX: usize = 300;
 
 /// A statement in a text that may not be complete yet.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -209,7 +210,7 @@ fn check_depth(tokens: &[TokenWithSpan], places: &Places<'_>) -> Result<(), SqlE
                 );
                 count += usize::from(joins);
             }
-            Token::Number(..) | Token::SingleQuotedString(_) | Token::Placeholder(_) => {}
+            Token::Number(..) | Token::SingleQuotedString(_) | Token::Placeholder(_) | Token::Period => {}
             _ => count += 1,
         }
         if outer.len() >= NESTING_MAX || count > OPERATORS_MAX {

@@ -605,7 +605,11 @@ impl Updating {
         })?;
         let mut written = Written::default();
         // A key that one row leaves may be that of another: all leave before the first arrives.
-        let is_updatable = |at: &usize| definition.is_updatable(column_id(*at));
+        let is_unique = |at: usize| {
+            let mut parts = definition.indexes.iter().filter(|index| index.unique).flat_map(|index| &index.parts);
+            parts.any(|part| part.column.index() == at)
+        };
+        let is_updatable = |at: &usize| definition.is_updatable(column_id(*at)) && !(found.len() > 1 && is_unique(*at));
         let moves = |(before, after): &&(Vec<Value>, Vec<Value>)| {
             (0..after.len()).filter(|at| before[*at] != after[*at]).any(|at| !is_updatable(&at))
         };

@@ -489,6 +489,8 @@ fn random_joins_and_changes_have_the_results_of_postgresql() {
                 ours(&mut session, "delete from y").0.expect("it exists");
                 continue;
             }
+            // It computes constants even if no row needs them.
+            (Ok(_), Err(state)) if state == "22003" => {}
             // It finds rows in another order.
             (Err(_), Err(_)) => failed += 1,
             _ => assert_eq!(is, should, "{text}"),

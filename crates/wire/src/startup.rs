@@ -81,11 +81,14 @@ pub fn parameter<'a>(packet: &'a [u8], name: &str) -> Result<Option<&'a [u8]>, M
     Ok(known.map(|(_, value)| value))
 }
 
+/// The name and the value of a parameter.
+pub type Parameter<'a> = (&'a [u8], &'a [u8]);
+
 /// The names and the values of the parameters in a session's first packet.
 ///
 /// # Errors
 /// The packet does not have version 3 of the protocol, or is not made of pairs of zero-terminated strings.
-pub fn parameters(packet: &[u8]) -> Result<Vec<(&[u8], &[u8])>, Malformed> {
+pub fn parameters(packet: &[u8]) -> Result<Vec<Parameter<'_>>, Malformed> {
     let malformed = Malformed("the first packet of the session is not laid out as the protocol requires");
     let (version, parameters) = packet.get(4..).and_then(<[u8]>::split_first_chunk::<4>).ok_or(malformed)?;
     if version[..2] != [0, 3] {
