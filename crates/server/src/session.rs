@@ -5,6 +5,7 @@
 //! sequence are one transaction.
 
 use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::vec::IntoIter;
 
 use bytes::{Bytes, BytesMut};
@@ -54,7 +55,8 @@ pub(crate) enum Next {
 /// A session of a client.
 pub(crate) struct Session {
     sql: seriatim_sql::Session,
-    statements: HashMap<String, Statement>,
+    /// A portal keeps its statement when another one gets the name.
+    statements: HashMap<String, Arc<Mutex<Statement>>>,
     portals: HashMap<String, Portal>,
     /// Whether messages are skipped until the client asks for the end.
     is_skipping: bool,
@@ -80,7 +82,9 @@ struct Statement {
 
 /// A statement with values, and what is left of its result.
 struct Portal {
-    statement: String,
+    /// The name of the statement, with which the portal is closed.
+    name: String,
+    statement: Arc<Mutex<Statement>>,
     values: Vec<Datum<'static>>,
     formats: Vec<i16>,
     result: Option<Rest>,
@@ -88,7 +92,8 @@ struct Portal {
 
 /// The rows that are left, and what was done.
 struct Rest {
-    columns: Vec<Column>,
+    /// None of a statement without rows.
+    columns: Option<Vec<Column>>,
     rows: IntoIter<Row>,
     tag: String,
 }
@@ -173,15 +178,15 @@ impl Session {
                 if let Err(error) = self.sql.sync() {
                     self.error(&error);
                 }
-                // Portals end with their transaction.
-                if self.is_idle() {
-                    self.portals.clear();
-                }
+                self.end_portals();
                 self.ready();
             }
+            _ if self.is_skipping => {}
             b'Q' => {
-                self.is_skipping = false;
+                self.statements.remove("");
+                self.portals.remove("");
                 self.query(bytes);
+                self.end_portals();
                 if self.copying.is_none() {
                     self.ready();
                 }
@@ -190,7 +195,6 @@ impl Session {
             b'H' => {}
             // Rests of a COPY that has failed.
             b'd' | b'c' | b'f' => {}
-            _ if self.is_skipping => {}
             _ => {
                 let done = match tag {
                     b'P' => self.parse(bytes),
@@ -200,7 +204,7 @@ impl Session {
                     b'C' => self.close(bytes),
                     other => {
                         let message = format!("invalid frontend message type {other}");
-                        self.error(&SqlError::new(SqlState("08P01"), message));
+                        self.out.extend_from_slice(&fatal(SqlState("08P01"), &message, None));
                         return Next::End;
                     }
                 };
@@ -212,6 +216,13 @@ impl Session {
             }
         }
         Next::Message
+    }
+
+    /// Portals end with their transaction.
+    fn end_portals(&mut self) {
+        if self.is_idle() {
+            self.portals.clear();
+        }
     }
 
     pub(crate) fn error(&mut self, error: &SqlError) {
@@ -330,6 +341,9 @@ impl Session {
     fn parse(&mut self, bytes: &Bytes) -> Result<(), SqlError> {
         let parse: Parse = decode(bytes).map_err(violation)?;
         let name = parse.name.unwrap_or_default();
+        if name.is_empty() {
+            self.statements.remove(&name);
+        }
         if !name.is_empty() && self.statements.contains_key(&name) {
             let message = format!("prepared statement \"{name}\" already exists");
             return Err(SqlError::new(SqlState("42P05"), message));
@@ -344,7 +358,7 @@ impl Session {
         });
         let given = given.collect::<Result<Vec<_>, _>>()?;
         let prepared = self.sql.prepare(&parse.query, &given)?;
-        self.statements.insert(name, Statement { prepared, given });
+        self.statements.insert(name, Arc::new(Mutex::new(Statement { prepared, given })));
         self.send(&ParseComplete::new());
         Ok(())
     }
@@ -352,7 +366,8 @@ impl Session {
     fn bind(&mut self, bytes: &Bytes) -> Result<(), SqlError> {
         let bind: Bind = decode(bytes).map_err(violation)?;
         let (portal, name) = (bind.portal_name.unwrap_or_default(), bind.statement_name.unwrap_or_default());
-        let statement = self.statements.get(&name).ok_or_else(|| no_statement(&name))?;
+        let shared = Arc::clone(self.statements.get(&name).ok_or_else(|| no_statement(&name))?);
+        let statement = shared.lock().unwrap_or_else(PoisonError::into_inner);
         let types: Vec<_> = statement.prepared.parameters().collect();
         if bind.parameters.len() != types.len() {
             let (given, wanted) = (bind.parameters.len(), types.len());
@@ -376,7 +391,8 @@ impl Session {
         if !portal.is_empty() && self.portals.contains_key(&portal) {
             return Err(SqlError::new(SqlState("42P03"), format!("cursor \"{portal}\" already exists")));
         }
-        self.portals.insert(portal, Portal { statement: name, values, formats, result: None });
+        drop(statement);
+        self.portals.insert(portal, Portal { name, statement: shared, values, formats, result: None });
         self.send(&BindComplete::new());
         Ok(())
     }
@@ -386,7 +402,8 @@ impl Session {
         let name = describe.name.unwrap_or_default();
         let (columns, formats) = match describe.target_type {
             b'S' => {
-                let statement = self.statements.get(&name).ok_or_else(|| no_statement(&name))?;
+                let shared = Arc::clone(self.statements.get(&name).ok_or_else(|| no_statement(&name))?);
+                let statement = shared.lock().unwrap_or_else(PoisonError::into_inner);
                 let given = |(at, ty): (usize, ColumnType)| match statement.given.get(at) {
                     Some(Some(given)) => given.oid(),
                     _ => SqlType::of_stored(ty).oid(),
@@ -398,8 +415,7 @@ impl Session {
             }
             b'P' => {
                 let portal = self.portals.get(&name).ok_or_else(|| no_portal(&name))?;
-                let statement =
-                    self.statements.get(&portal.statement).ok_or_else(|| no_statement(&portal.statement))?;
+                let statement = portal.statement.lock().unwrap_or_else(PoisonError::into_inner);
                 (statement.prepared.columns().map(<[Column]>::to_vec), portal.formats.clone())
             }
             other => return Err(violation(format_args!("{other} is neither a statement nor a portal"))),
@@ -416,12 +432,20 @@ impl Session {
         let name = execute.name.unwrap_or_default();
         let mut portal = self.portals.remove(&name).ok_or_else(|| no_portal(&name))?;
         let mut rest = match portal.result.take() {
-            Some(rest) => rest,
+            Some(rest) if rest.columns.is_some() => rest,
+            Some(_) => {
+                let message = format!("portal \"{name}\" cannot be run");
+                return Err(SqlError::new(SqlState("55000"), message));
+            }
             None => {
-                let statement =
-                    self.statements.get_mut(&portal.statement).ok_or_else(|| no_statement(&portal.statement))?;
+                let mut statement = portal.statement.lock().unwrap_or_else(PoisonError::into_inner);
+                let was_idle = self.is_idle();
                 let alone = before_sync && self.sql.status() == Status::Idle;
                 let ran = self.sql.execute_prepared(&mut statement.prepared, &portal.values, alone);
+                drop(statement);
+                if !was_idle {
+                    self.end_portals();
+                }
                 let (answers, failure) = match ran {
                     Ok(answers) => (answers, None),
                     Err(failure) => (failure.answers, Some(failure.error)),
@@ -430,15 +454,13 @@ impl Session {
                 for answer in answers {
                     match answer {
                         Answer::Notice(notice) => self.notice(&notice),
-                        Answer::Done(tag) => {
-                            rest = Some(Rest { columns: Vec::new(), rows: Vec::new().into_iter(), tag })
-                        }
+                        Answer::Done(tag) => rest = Some(Rest { columns: None, rows: Vec::new().into_iter(), tag }),
                         Answer::Rows { columns, rows, tag } => {
-                            rest = Some(Rest { columns, rows: rows.into_iter(), tag });
+                            rest = Some(Rest { columns: Some(columns), rows: rows.into_iter(), tag });
                         }
                         Answer::CopyOut { columns, lines, tag } => {
                             self.copy_out(columns, lines);
-                            rest = Some(Rest { columns: Vec::new(), rows: Vec::new().into_iter(), tag });
+                            rest = Some(Rest { columns: None, rows: Vec::new().into_iter(), tag });
                         }
                         Answer::CopyIn { columns } => {
                             self.copy_in(columns, Began::Extended);
@@ -457,13 +479,29 @@ impl Session {
             }
         };
         let most = usize::try_from(execute.max_rows).ok().filter(|most| *most > 0).unwrap_or(usize::MAX);
-        for row in rest.rows.by_ref().take(most) {
-            self.row(&row, &rest.columns, &portal.formats);
-        }
-        match rest.rows.as_slice().is_empty() {
-            // A portal that has given all its rows gives none when it is asked again.
-            true => self.send(&CommandComplete::new(rest.tag.clone())),
-            false => self.send(&PortalSuspended::new()),
+        match &rest.columns {
+            // Such a statement is done once.
+            None => self.send(&CommandComplete::new(rest.tag.clone())),
+            Some(columns) => {
+                let mut count = 0;
+                for row in rest.rows.by_ref().take(most) {
+                    self.row(&row, columns, &portal.formats);
+                    count += 1;
+                }
+                // A portal that has given as many rows as were asked for may have more.
+                match count == most {
+                    true => self.send(&PortalSuspended::new()),
+                    false => {
+                        let verb = rest.tag.trim_end_matches(|character: char| character.is_ascii_digit());
+                        let counts = verb.len() < rest.tag.len();
+                        self.send(&CommandComplete::new(if counts {
+                            format!("{verb}{count}")
+                        } else {
+                            rest.tag.clone()
+                        }));
+                    }
+                }
+            }
         }
         portal.result = Some(rest);
         self.portals.insert(name, portal);
@@ -476,7 +514,7 @@ impl Session {
         match close.target_type {
             b'S' => {
                 self.statements.remove(&name);
-                self.portals.retain(|_, portal| portal.statement != name);
+                self.portals.retain(|_, portal| portal.name != name);
             }
             b'P' => drop(self.portals.remove(&name)),
             other => return Err(violation(format_args!("{other} is neither a statement nor a portal"))),

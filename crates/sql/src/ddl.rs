@@ -16,6 +16,7 @@ use sqlparser::ast::{
 use crate::error::{SqlError, SqlState};
 use crate::form;
 use crate::names::{Names, name, object};
+use crate::text::Command;
 use crate::types::SqlType;
 
 /// A change of the catalogue.
@@ -75,12 +76,34 @@ pub(crate) fn bind(statement: &Statement, names: Names<'_>) -> Option<Result<Ddl
         Statement::AlterIndex { name, operation: AlterIndexOperation::RenameIndex { index_name } } => {
             rename_index(name, index_name, names)
         }
-        Statement::Drop { object_type, if_exists, names: dropped, cascade, table: None, .. } => {
-            drop_objects(*object_type, *if_exists, dropped, *cascade, names)
-        }
+        Statement::Drop {
+            object_type,
+            if_exists,
+            names: dropped,
+            // Nothing depends on a table or an index but what is dropped with it.
+            cascade: _,
+            restrict: _,
+            purge: false,
+            temporary: false,
+            table: None,
+        } => drop_objects(*object_type, *if_exists, dropped, names),
         Statement::Truncate(truncate) => truncate_tables(truncate, names),
         _ => return None,
     })
+}
+
+/// Whether a command changes tables.
+pub(crate) fn is_change(command: &Command) -> bool {
+    let Command::Statement(statement) = command else { return false };
+    matches!(
+        **statement,
+        Statement::CreateTable(_)
+            | Statement::CreateIndex(_)
+            | Statement::AlterTable(_)
+            | Statement::AlterIndex { .. }
+            | Statement::Drop { .. }
+            | Statement::Truncate(_)
+    )
 }
 
 /// A table that is being declared.
@@ -686,13 +709,7 @@ fn rename_index(from: &ObjectName, to: &ObjectName, names: Names<'_>) -> Result<
     Ok(Ddl::new("ALTER INDEX", vec![Step::Change { table: table.definition().name.to_string(), changes }]))
 }
 
-fn drop_objects(
-    kind: ObjectType,
-    if_exists: bool,
-    dropped: &[ObjectName],
-    cascade: bool,
-    names: Names<'_>,
-) -> Result<Ddl, SqlError> {
+fn drop_objects(kind: ObjectType, if_exists: bool, dropped: &[ObjectName], names: Names<'_>) -> Result<Ddl, SqlError> {
     let (tag, what) = match kind {
         ObjectType::Table => ("DROP TABLE", "table"),
         ObjectType::Index => ("DROP INDEX", "index"),

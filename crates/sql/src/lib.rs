@@ -27,3 +27,6 @@ pub use select::{Column, Row};
 pub use session::{Answer, Failure, Prepared, Session, Status};
 pub use text::{Part, split};
 pub use types::SqlType;
+
+/// The stack that a thread needs to run any statement. Debug builds need most of it, others a part.
+pub const STACK_BYTES: usize = 8 << 20;

@@ -11,7 +11,8 @@ use seriatim::catalog::expression::Datum;
 use seriatim::catalog::{ColumnType, Timestamp};
 use seriatim::{Abort, Canceller, Database, DynHandle, OwnedTransaction, Savepoint, SchemaError, Tx};
 use sqlparser::ast::{
-    Expr, Ident, Set, Statement, TransactionAccessMode, TransactionIsolationLevel, TransactionMode, Value as Literal,
+    ContextModifier, Expr, Ident, Set, Statement, TransactionAccessMode, TransactionIsolationLevel, TransactionMode,
+    Value as Literal,
 };
 
 use crate::copy::{self, Copying, Decoder, What};
@@ -101,9 +102,12 @@ pub struct Session {
     canceller: Canceller,
     copying: Option<CopyIn>,
     /// What SET has changed.
-    settings: BTreeMap<String, String>,
+    settings: Values,
     user: String,
 }
+
+/// Settings that do not have their usual values.
+type Values = BTreeMap<String, String>;
 
 /// A text failed: the answers of the statements before, and why the next one has none.
 #[derive(Debug)]
@@ -149,6 +153,8 @@ struct Open {
     is_read_only: bool,
     savepoints: Vec<(String, Savepoint)>,
     began: Timestamp,
+    /// The settings that a commit leaves, and those that a rollback does; none if the transaction has changed none.
+    settings: Option<Box<[Values; 2]>>,
 }
 
 /// A statement that was prepared: it can run many times, with other values of its parameters.
@@ -179,7 +185,8 @@ struct Planned {
     plan: Plan,
     /// The tables whose declarations it knows.
     tables: Vec<Known>,
-    /// Whether it has values that another transaction would not have.
+    /// Whether it must be made again before it runs: it has values that another transaction would not have, or a table
+    /// of it is gone.
     is_of_its_time: bool,
 }
 
@@ -240,6 +247,16 @@ impl Plan {
         returning.as_ref().map(|returning| &returning.columns)
     }
 
+    /// The table that it writes.
+    fn table(&self) -> Option<&DynHandle> {
+        match self {
+            Plan::Select(_) => None,
+            Plan::Insert(insert) => Some(&insert.table),
+            Plan::Update(update) => Some(&update.table),
+            Plan::Delete(delete) => Some(&delete.table),
+        }
+    }
+
     fn run(&self, tx: &Tx, parameters: &[Datum<'_>]) -> Result<Answer, Abort> {
         let (verb, written) = match self {
             Plan::Select(select) => {
@@ -296,34 +313,52 @@ impl Session {
     /// their transaction itself.
     pub fn execute(&mut self, text: &str) -> Result<Vec<Answer>, Failure> {
         let mut answers = Vec::new();
-        match self.run(text, &mut answers) {
+        let ran = self.run(text, &mut answers);
+        self.keep_wanted(&mut answers);
+        match ran {
             Ok(()) => Ok(answers),
             Err(error) => Err(Failure { answers, error }),
         }
     }
 
-    fn run(&mut self, text: &str, answers: &mut Vec<Answer>) -> Result<(), SqlError> {
-        let commands = parse(text).inspect_err(|_| self.fail())?;
-        let are_several = commands.len() > 1;
-        for (at, command) in commands.iter().enumerate() {
-            if are_several && !is_of_transactions(command) {
-                self.begin(true, false)?;
+    /// Leaves out the notices that `client_min_messages` excludes.
+    fn keep_wanted(&self, answers: &mut Vec<Answer>) {
+        let level = |own: &str| LEVELS.iter().position(|level| *level == own);
+        let least = self.settings.get("client_min_messages").and_then(|least| level(&least.to_lowercase()));
+        let Some(least) = least else { return };
+        answers.retain(|answer| match answer {
+            Answer::Notice(notice) => {
+                level(if notice.state.0 == "00000" { "notice" } else { "warning" }) >= Some(least)
             }
-            let done = self.command(command, answers).and_then(|()| match self.copying.is_some() {
-                true if at + 1 < commands.len() => {
+            _ => true,
+        });
+    }
+
+    fn run(&mut self, text: &str, answers: &mut Vec<Answer>) -> Result<(), SqlError> {
+        let ran = parse(text).and_then(|commands| {
+            let are_several = commands.len() > 1;
+            commands.iter().enumerate().try_for_each(|(at, command)| {
+                if are_several && !is_of_transactions(command) {
+                    self.begin(true, None)?;
+                }
+                self.command(command, answers)?;
+                if self.copying.is_some() && at + 1 < commands.len() {
                     self.copying = None;
                     let instead = "Send it as the last statement of a text.";
-                    Err(SqlError::unsupported("COPY FROM STDIN before other statements", instead))
+                    return Err(SqlError::unsupported("COPY FROM STDIN before other statements", instead));
                 }
-                _ => Ok(()),
-            });
-            if let Err(error) = done {
+                Ok(())
+            })
+        });
+        match ran {
+            Ok(()) if self.copying.is_some() => Ok(()),
+            Ok(()) => self.end_implicit(true),
+            Err(error) => {
                 self.fail();
                 self.end_implicit(false)?;
-                return Err(error);
+                Err(error)
             }
         }
-        if self.copying.is_some() { Ok(()) } else { self.end_implicit(true) }
     }
 
     /// Takes bytes for the COPY that has begun.
@@ -385,10 +420,8 @@ impl Session {
             What::Into { table, columns } => {
                 let names = Names { database: &self.database, used: None };
                 let filling = Filling::bind(&table, &columns, names)?;
-                if matches!(&self.state, State::Open(open) if open.is_read_only) {
-                    return Err(read_only());
-                }
-                self.begin(true, false)?;
+                self.check_writable()?;
+                self.begin(true, None)?;
                 answers.push(Answer::CopyIn { columns: filling.width() });
                 self.copying = Some(CopyIn { filling, decoder: Decoder::new(copying.format), count: 0 });
             }
@@ -455,7 +488,9 @@ impl Session {
         alone: bool,
     ) -> Result<Vec<Answer>, Failure> {
         let mut answers = Vec::new();
-        match self.run_prepared(prepared, values, alone, &mut answers) {
+        let ran = self.run_prepared(prepared, values, alone, &mut answers);
+        self.keep_wanted(&mut answers);
+        match ran {
             Ok(()) => Ok(answers),
             Err(error) => {
                 self.fail();
@@ -472,23 +507,35 @@ impl Session {
         answers: &mut Vec<Answer>,
     ) -> Result<(), SqlError> {
         let Some(command) = &prepared.command else { return Ok(()) };
-        if !alone && !is_of_transactions(command) {
-            self.begin(true, false)?;
+        // A change of tables is never part of another transaction.
+        if !alone && !is_of_transactions(command) && !ddl::is_change(command) {
+            self.begin(true, None)?;
         }
         let (Some(planned), Command::Statement(statement)) = (&mut prepared.plan, command) else {
             return self.command(command, answers);
         };
         self.check_alive()?;
-        if planned.is_of_its_time || !planned.tables.iter().all(Known::is_as_it_was) {
-            let again = self.plan(statement, &mut prepared.parameters)?;
-            if again.plan.columns().cloned() != prepared.columns {
-                let message = "cached plan must not change result type";
-                return Err(SqlError::unsupported(message, "Prepare the statement again."));
+        let mut is_new = false;
+        loop {
+            if planned.is_of_its_time || !planned.tables.iter().all(Known::is_as_it_was) {
+                let again = self.plan(statement, &mut prepared.parameters)?;
+                if again.plan.columns().cloned() != prepared.columns {
+                    let message = "cached plan must not change result type";
+                    return Err(SqlError::unsupported(message, "Prepare the statement again."));
+                }
+                (*planned, is_new) = (again, true);
             }
-            *planned = again;
+            match self.run_plan(&planned.plan, values) {
+                // Its table is gone, and another one may have the name.
+                Err(error) if error.state == SqlState::UNDEFINED_TABLE && !is_new => {
+                    planned.is_of_its_time = true;
+                    if matches!(self.state, State::Open(_)) {
+                        return Err(error);
+                    }
+                }
+                ran => return ran.map(|answer| answers.push(answer)),
+            }
         }
-        answers.push(self.run_plan(&planned.plan, values)?);
-        Ok(())
     }
 
     /// Ends the transaction of statements that were executed one after the other: commits it, unless one has failed.
@@ -517,7 +564,13 @@ impl Session {
         }
     }
 
-    fn begin(&mut self, is_implicit: bool, is_read_only: bool) -> Result<(), SqlError> {
+    /// Whether transactions only read that do not say it.
+    fn reads_only(&self) -> bool {
+        self.settings.get("default_transaction_read_only").is_some_and(|value| value == "on")
+    }
+
+    fn begin(&mut self, is_implicit: bool, is_read_only: Option<bool>) -> Result<(), SqlError> {
+        let is_read_only = is_read_only.unwrap_or_else(|| self.reads_only());
         let session = match std::mem::replace(&mut self.state, State::Between) {
             State::Idle(session) => session,
             other => {
@@ -529,8 +582,16 @@ impl Session {
             Ok(transaction) => {
                 let savepoints = Vec::new();
                 let (has_failed, began) = (false, Timestamp::now());
-                self.state =
-                    State::Open(Open { transaction, is_implicit, has_failed, is_read_only, savepoints, began });
+                let settings = None;
+                self.state = State::Open(Open {
+                    transaction,
+                    is_implicit,
+                    has_failed,
+                    is_read_only,
+                    savepoints,
+                    began,
+                    settings,
+                });
                 Ok(())
             }
             Err((session, error)) => {
@@ -550,17 +611,27 @@ impl Session {
             }
         };
         if open.has_failed {
-            self.state = State::Idle(open.transaction.rollback());
+            self.state = State::Open(open);
+            self.roll_back();
             return Ok(false);
         }
         let (session, committed) = open.transaction.commit();
         self.state = State::Idle(session);
+        if let Some(settings) = open.settings {
+            let [of_commit, of_rollback] = *settings;
+            self.settings = if committed.is_ok() { of_commit } else { of_rollback };
+        }
         committed.map(|_| true).map_err(SqlError::from)
     }
 
     fn roll_back(&mut self) {
         self.state = match std::mem::replace(&mut self.state, State::Between) {
-            State::Open(open) => State::Idle(open.transaction.rollback()),
+            State::Open(open) => {
+                if let Some(settings) = open.settings {
+                    [_, self.settings] = *settings;
+                }
+                State::Idle(open.transaction.rollback())
+            }
             other => other,
         };
     }
@@ -644,16 +715,26 @@ impl Session {
     }
 
     fn run_plan(&mut self, plan: &Plan, parameters: &[Datum<'_>]) -> Result<Answer, SqlError> {
-        match &mut self.state {
-            State::Idle(session) => Ok(session.transact(|tx| plan.run(tx, parameters))?.into_value()),
-            State::Open(open) => {
-                if open.is_read_only && !plan.is_read() {
-                    return Err(read_only());
-                }
-                plan.run(&open.transaction, parameters).map_err(|abort| open.transaction.explain(&abort).into())
-            }
-            State::Between => Err(SqlError::new(SqlState::INTERNAL_ERROR, "the session has ended")),
+        if !plan.is_read() {
+            self.check_writable()?;
         }
+        let ran = match &mut self.state {
+            State::Idle(session) => session.transact(|tx| plan.run(tx, parameters)).map(|done| done.into_value()),
+            State::Open(open) => {
+                plan.run(&open.transaction, parameters).map_err(|abort| open.transaction.explain(&abort))
+            }
+            State::Between => return Err(SqlError::new(SqlState::INTERNAL_ERROR, "the session has ended")),
+        };
+        ran.map_err(|error| SqlError::of_write(error, plan.table().map(|table| table.definition())))
+    }
+
+    /// Refuses changes where the transaction only reads.
+    fn check_writable(&self) -> Result<(), SqlError> {
+        let is_read_only = match &self.state {
+            State::Open(open) => open.is_read_only,
+            _ => self.reads_only(),
+        };
+        if is_read_only { Err(read_only()) } else { Ok(()) }
     }
 
     /// Runs a statement that begins or ends transactions. Returns whether it is one.
@@ -668,7 +749,8 @@ impl Session {
                 let is_read_only = self.modes(modes, answers)?;
                 match &mut self.state {
                     State::Open(open) if open.is_implicit => {
-                        (open.is_implicit, open.is_read_only) = (false, is_read_only);
+                        open.is_implicit = false;
+                        open.is_read_only = is_read_only.unwrap_or(open.is_read_only);
                     }
                     State::Open(_) => {
                         let message = "there is already a transaction in progress";
@@ -741,12 +823,12 @@ impl Session {
         }
     }
 
-    /// Whether a transaction with these modes only reads.
-    fn modes(&mut self, modes: &[TransactionMode], answers: &mut Vec<Answer>) -> Result<bool, SqlError> {
-        let mut is_read_only = self.settings.get("default_transaction_read_only").is_some_and(|value| value == "on");
+    /// Whether a transaction with these modes only reads, if they say it.
+    fn modes(&mut self, modes: &[TransactionMode], answers: &mut Vec<Answer>) -> Result<Option<bool>, SqlError> {
+        let mut is_read_only = None;
         for mode in modes {
             match mode {
-                TransactionMode::AccessMode(mode) => is_read_only = *mode == TransactionAccessMode::ReadOnly,
+                TransactionMode::AccessMode(mode) => is_read_only = Some(*mode == TransactionAccessMode::ReadOnly),
                 TransactionMode::IsolationLevel(TransactionIsolationLevel::Serializable) => {}
                 TransactionMode::IsolationLevel(level) => {
                     if self.settings.insert("\0isolation".to_owned(), String::new()).is_none() {
@@ -777,22 +859,35 @@ impl Session {
 
     fn set(&mut self, set: &Set, answers: &mut Vec<Answer>) -> Result<(), SqlError> {
         match set {
-            Set::SingleAssignment { hivevar: false, variable, values, .. } => {
+            Set::SingleAssignment { scope, hivevar: false, variable, values }
+                if *scope != Some(ContextModifier::Global) =>
+            {
                 let own = variable.to_string().to_lowercase();
                 let value = values.iter().map(setting_value).collect::<Vec<_>>().join(", ");
-                self.set_one(own, value)?;
+                self.set_in_transaction(own, value, *scope == Some(ContextModifier::Local), answers)?;
             }
-            Set::SetTimeZone { value, .. } => self.set_one("timezone".to_owned(), setting_value(value))?,
-            Set::SetNames { charset_name, .. } => {
-                self.set_one("client_encoding".to_owned(), charset_name.value.clone())?;
+            Set::SetTimeZone { local, value } => {
+                self.set_in_transaction("timezone".to_owned(), setting_value(value), *local, answers)?;
+            }
+            Set::SetNames { charset_name, collation_name: None } => {
+                let encoding = charset_name.value.clone();
+                self.set_in_transaction("client_encoding".to_owned(), encoding, false, answers)?;
             }
             Set::SetTransaction { modes, snapshot: None, session } => {
                 let is_read_only = self.modes(modes, answers)?;
                 match &mut self.state {
-                    State::Open(open) if !session => open.is_read_only = is_read_only,
+                    State::Open(open) if !session => {
+                        if open.is_read_only && is_read_only == Some(false) {
+                            let message = "cannot set transaction read-write mode inside a read-only transaction";
+                            return Err(SqlError::new(SqlState::ACTIVE_SQL_TRANSACTION, message));
+                        }
+                        open.is_read_only = is_read_only.unwrap_or(open.is_read_only);
+                    }
                     _ if *session => {
-                        let value = if is_read_only { "on" } else { "off" };
-                        self.settings.insert("default_transaction_read_only".to_owned(), value.to_owned());
+                        if let Some(is_read_only) = is_read_only {
+                            let value = if is_read_only { "on" } else { "off" }.to_owned();
+                            self.set_in_transaction("default_transaction_read_only".to_owned(), value, false, answers)?;
+                        }
                     }
                     _ => {
                         let message = "SET TRANSACTION can only be used in transaction blocks";
@@ -803,6 +898,34 @@ impl Session {
             other => return Err(SqlError::unsupported(other, "SET name = value is there.")),
         }
         answers.push(Answer::Done("SET".to_owned()));
+        Ok(())
+    }
+
+    /// Sets a setting until the end of the session, or of the transaction. A rollback undoes both.
+    fn set_in_transaction(
+        &mut self,
+        own: String,
+        value: String,
+        is_local: bool,
+        answers: &mut Vec<Answer>,
+    ) -> Result<(), SqlError> {
+        let before = self.settings.clone();
+        self.set_one(own.clone(), value)?;
+        let is_block = matches!(&self.state, State::Open(open) if !open.is_implicit);
+        if is_local && !is_block {
+            self.settings = before;
+            let message = "SET LOCAL can only be used in transaction blocks";
+            answers.push(Answer::Notice(SqlError::new(SqlState::NO_ACTIVE_SQL_TRANSACTION, message)));
+            return Ok(());
+        }
+        let State::Open(open) = &mut self.state else { return Ok(()) };
+        let [of_commit, _] = &mut **open.settings.get_or_insert_with(|| Box::new([before.clone(), before]));
+        if !is_local {
+            match self.settings.get(&own) {
+                Some(value) => drop(of_commit.insert(own, value.clone())),
+                None => drop(of_commit.remove(&own)),
+            }
+        }
         Ok(())
     }
 
@@ -832,14 +955,27 @@ impl Session {
             let message = format!("unrecognized configuration parameter \"{own}\"");
             return Err(SqlError::new(SqlState::UNDEFINED_OBJECT, message));
         };
-        let lower = value.to_lowercase();
-        let is_permitted = match permitted {
-            [] => true,
-            permitted => lower == "default" || lower == fixed.to_lowercase() || permitted.contains(&&*lower),
+        let lower = match &*value.to_lowercase() {
+            "true" | "yes" | "1" if fixed == &"on" || fixed == &"off" => "on".to_owned(),
+            "false" | "no" | "0" if fixed == &"on" || fixed == &"off" => "off".to_owned(),
+            lower => lower.to_owned(),
         };
+        let value = if lower == "on" || lower == "off" { lower.clone() } else { value };
+        let is_permitted = match permitted {
+            None => true,
+            Some(permitted) => lower == "default" || lower == fixed.to_lowercase() || permitted.contains(&&*lower),
+        };
+        if !is_permitted && *permitted == Some(&[]) {
+            let message = format!("parameter \"{own}\" cannot be changed");
+            let hint = match &*own {
+                "transaction_read_only" => "Write SET TRANSACTION READ ONLY.".to_owned(),
+                _ => format!("It is always \"{fixed}\"."),
+            };
+            return Err(SqlError::new(SqlState("55P02"), message).hint(hint));
+        }
         if !is_permitted {
             let message = format!("invalid value for parameter \"{own}\": \"{value}\"");
-            let mut known: Vec<&str> = permitted.to_vec();
+            let mut known: Vec<&str> = permitted.unwrap_or_default().to_vec();
             known.push(fixed);
             return Err(SqlError::new(SqlState::INVALID_PARAMETER_VALUE, message)
                 .hint(format!("Available values: {}.", known.join(", "))));
@@ -852,6 +988,10 @@ impl Session {
     }
 
     fn setting(&self, own: &str) -> Result<String, SqlError> {
+        if let ("transaction_read_only", State::Open(open)) = (own, &self.state) {
+            return Ok(if open.is_read_only { "on" } else { "off" }.to_owned());
+        }
+        let own = if own == "transaction_read_only" { "default_transaction_read_only" } else { own };
         if let Some(value) = self.settings.get(own) {
             return Ok(value.clone());
         }
@@ -867,6 +1007,7 @@ impl Session {
         let refusal = ddl.refusal();
         let notices = ddl.notices.into_iter().map(|notice| SqlError::new(SqlState("00000"), notice));
         answers.extend(notices.map(Answer::Notice));
+        self.check_writable()?;
         if !ddl.steps.is_empty() {
             if matches!(self.state, State::Open(_)) {
                 return Err(SqlError::unsupported(
@@ -951,26 +1092,32 @@ fn setting_value(of: &Expr) -> String {
     }
 }
 
-/// Settings, their values, and what else they can be; anything if that is empty.
-const SETTINGS: &[(&str, &str, &[&str])] = &[
-    ("application_name", "", &[]),
-    ("client_encoding", "UTF8", &["utf-8", "unicode"]),
-    ("client_min_messages", "notice", &[]),
-    ("datestyle", "ISO, MDY", &["iso"]),
-    ("default_transaction_isolation", "serializable", &["read uncommitted", "read committed", "repeatable read"]),
-    ("default_transaction_read_only", "off", &["on"]),
-    ("extra_float_digits", "1", &["0", "2", "3"]),
-    ("integer_datetimes", "on", &[]),
-    ("intervalstyle", "postgres", &[]),
-    ("is_superuser", "on", &[]),
-    ("in_hot_standby", "off", &[]),
-    ("search_path", "public", &["\"$user\", public", "pg_catalog", "public, pg_catalog"]),
-    ("server_encoding", "UTF8", &[]),
-    ("server_version", VERSION, &[]),
-    ("server_version_num", "150008", &[]),
-    ("session_authorization", "postgres", &[]),
-    ("standard_conforming_strings", "on", &[]),
-    ("timezone", "UTC", &["gmt", "etc/utc"]),
-    ("transaction_isolation", "serializable", &[]),
-    ("transaction_read_only", "off", &[]),
+/// Settings, their values, and what else they can be; anything if there is no list.
+const SETTINGS: &[(&str, &str, Option<&[&str]>)] = &[
+    ("application_name", "", None),
+    ("client_encoding", "UTF8", Some(&["utf-8", "unicode"])),
+    ("client_min_messages", "notice", Some(LEVELS)),
+    ("datestyle", "ISO, MDY", Some(&["iso"])),
+    ("default_transaction_isolation", "serializable", Some(LEVELS_OF_ISOLATION)),
+    ("default_transaction_read_only", "off", Some(&["on"])),
+    ("extra_float_digits", "1", Some(&["0", "2", "3"])),
+    ("integer_datetimes", "on", Some(&[])),
+    ("intervalstyle", "postgres", Some(&[])),
+    ("is_superuser", "on", Some(&[])),
+    ("in_hot_standby", "off", Some(&[])),
+    ("search_path", "public", Some(&["\"$user\", public", "pg_catalog", "public, pg_catalog"])),
+    ("server_encoding", "UTF8", Some(&[])),
+    ("server_version", VERSION, Some(&[])),
+    ("server_version_num", "150008", Some(&[])),
+    ("session_authorization", "postgres", Some(&[])),
+    ("standard_conforming_strings", "on", Some(&[])),
+    ("timezone", "UTC", Some(&["gmt", "etc/utc"])),
+    ("transaction_isolation", "serializable", Some(LEVELS_OF_ISOLATION)),
+    ("transaction_read_only", "off", Some(&[])),
 ];
+
+/// The levels of isolation that clients may ask for, beside the one that there is.
+const LEVELS_OF_ISOLATION: &[&str] = &["read uncommitted", "read committed", "repeatable read"];
+
+/// The least kind of message that clients are told of, in this order.
+const LEVELS: &[&str] = &["debug5", "debug4", "debug3", "debug2", "debug1", "log", "notice", "warning", "error"];

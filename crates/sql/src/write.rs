@@ -3,12 +3,14 @@
 //! Invariant: the rows that a statement changes are found completely before it changes the first. So it never meets
 //! its own changes.
 
+use std::collections::BTreeSet;
+
 use seriatim::catalog::expression::{Bound, Datum, assigned};
-use seriatim::catalog::{ColumnDef, OnChange, TableDef};
+use seriatim::catalog::{ColumnDef, KeyPart, OnChange, TableDef};
 use seriatim::{Abort, DynHandle, DynRow, ReadTx, Tx, Value};
 use sqlparser::ast::{
     Assignment, AssignmentTarget, ConflictTarget, Delete, Expr, FromTable, Insert, OnConflictAction, OnInsert,
-    SelectItem, SetExpr, TableFactor, TableObject, TableWithJoins, Update,
+    SelectItem, SetExpr, TableObject, TableWithJoins, Update,
 };
 
 use crate::error::{SqlError, SqlState};
@@ -16,7 +18,7 @@ use crate::expression::{Context, Translator};
 use crate::form;
 use crate::from::{From, Parameters, qualified};
 use crate::names::{Names, name, object};
-use crate::rows::{Joined, Kept, Owned, Source, SourceRow, Sources};
+use crate::rows::{Distinct, Joined, Kept, Origin, Owned, Source, SourceRow, Sources};
 use crate::select::{Column, Row, Select};
 use crate::types::fit;
 
@@ -210,10 +212,18 @@ fn key_of(table: &TableDef, values: &dyn Fn(usize) -> Value) -> Vec<Value> {
     table.key.iter().map(|part| values(part.column.index())).collect()
 }
 
+/// A key, to be looked for among others.
+fn distinct_key(key: &[Value], table: &TableDef) -> Distinct {
+    let datum = |(value, part): (&Value, &KeyPart)| {
+        Datum::of_value(value, table.columns[part.column.index()].ty).map_or(Datum::Null, Datum::into_owned)
+    };
+    Distinct(key.iter().zip(&table.key).map(datum).collect())
+}
+
 /// An INSERT that is ready to run.
 #[derive(Clone, Debug)]
 pub(crate) struct Inserting {
-    table: DynHandle,
+    pub(crate) table: DynHandle,
     /// The columns that get values, by their positions.
     columns: Vec<usize>,
     rows: Rows,
@@ -391,7 +401,10 @@ impl Inserting {
             }
         }
         let mut written = Written::default();
-        let mut touched: Vec<Vec<Value>> = Vec::new();
+        // The rows that the statement has written, where it could write them again.
+        let mut touched = BTreeSet::new();
+        let updates = self.conflict.as_ref().is_some_and(|conflict| conflict.update.is_some());
+        let mut kept = Kept::default();
         for row in rows {
             let existing = match &self.conflict {
                 None => None,
@@ -401,7 +414,7 @@ impl Inserting {
                 (Some(key), Some(conflict)) => match &conflict.update {
                     None => None,
                     Some(update) => {
-                        if touched.contains(&key) {
+                        if touched.contains(&distinct_key(&key, definition)) {
                             let message = "ON CONFLICT DO UPDATE command cannot affect row a second time";
                             let error = SqlError::new(SqlState::CARDINALITY_VIOLATION, message);
                             return Err(fail(error.hint(
@@ -409,21 +422,23 @@ impl Inserting {
                                  constrained values.",
                             )));
                         }
-                        let after = update.apply(tx, &self.table, &key, &row, parameters)?;
-                        touched.push(key);
-                        after
+                        update.apply(tx, &self.table, &key, &row, parameters)?
                     }
                 },
                 _ => {
                     tx.insert_dyn(&self.table, &row)?;
-                    touched.push(key_of(definition, &|at| row[at].clone()));
                     Some(row)
                 }
             };
             let Some(after) = after else { continue };
+            if updates {
+                touched.insert(distinct_key(&key_of(definition, &|at| after[at].clone()), definition));
+            }
             written.count += 1;
             if let Some(returning) = &self.returning {
-                written.rows.push(returning.row(&after, definition, parameters).map_err(fail)?);
+                let row = returning.row(&after, definition, parameters).map_err(fail)?;
+                kept.add(&row).map_err(fail)?;
+                written.rows.push(row);
             }
         }
         Ok(written)
@@ -448,7 +463,7 @@ impl Conflict {
                     .map(|column| column_at(definition, &name(column)?))
                     .collect::<Result<Vec<_>, _>>()?;
                 wanted.sort_unstable();
-                let is_of = |parts: &[seriatim::catalog::KeyPart]| {
+                let is_of = |parts: &[KeyPart]| {
                     let mut columns: Vec<usize> = parts.iter().map(|part| part.column.index()).collect();
                     columns.sort_unstable();
                     columns == wanted
@@ -605,20 +620,17 @@ fn column_at(table: &TableDef, column: &str) -> Result<usize, SqlError> {
 
 /// The one table of an UPDATE or DELETE.
 fn target(tables: &[TableWithJoins], names: Names<'_>) -> Result<(DynHandle, Source), SqlError> {
-    let [TableWithJoins { relation: TableFactor::Table { name: of, alias, args: None, .. }, joins }] = tables else {
+    let [TableWithJoins { relation, joins }] = tables else {
         return Err(SqlError::unsupported("a change of several tables", "Name one table."));
     };
     if !joins.is_empty() {
         return Err(SqlError::unsupported("a change of joined tables", "Name one table."));
     }
-    let own = object(of)?;
-    let table = names.table(&own)?;
-    let alias = match alias {
-        None => own,
-        Some(alias) if alias.columns.is_empty() => name(&alias.name)?,
-        Some(_) => return Err(SqlError::unsupported("a list of names for the columns of a table", "")),
-    };
-    Ok((table.clone(), Source::table(table, alias)))
+    let source = crate::from::table(relation, names)?;
+    match &source.origin {
+        Origin::Table(table) => Ok((table.clone(), source)),
+        _ => Err(SqlError::unsupported("a change of what is no table", "Name one table.")),
+    }
 }
 
 /// Refuses a change of key columns that foreign keys follow: it is a deletion and an insertion here, and they would
@@ -644,7 +656,7 @@ fn check_keys(changes: &[(usize, Given)], table: &TableDef, names: Names<'_>) ->
 /// An UPDATE that is ready to run.
 #[derive(Clone, Debug)]
 pub(crate) struct Updating {
-    table: DynHandle,
+    pub(crate) table: DynHandle,
     from: From,
     changes: Vec<(usize, Given)>,
     pub(crate) returning: Option<Returning>,
@@ -695,7 +707,11 @@ impl Updating {
         })?;
         let mut written = Written::default();
         // A key that one row leaves may be that of another: all leave before the first arrives.
-        let is_updatable = |at: &usize| definition.is_updatable(column_id(*at));
+        let is_unique = |at: usize| {
+            let mut parts = definition.indexes.iter().filter(|index| index.unique).flat_map(|index| &index.parts);
+            parts.any(|part| part.column.index() == at)
+        };
+        let is_updatable = |at: &usize| definition.is_updatable(column_id(*at)) && !(found.len() > 1 && is_unique(*at));
         let moves = |(before, after): &&(Vec<Value>, Vec<Value>)| {
             (0..after.len()).filter(|at| before[*at] != after[*at]).any(|at| !is_updatable(&at))
         };
@@ -727,7 +743,7 @@ fn stored_row<'t>(joined: Joined<'_, 't>) -> Option<DynRow<'t>> {
 /// A DELETE that is ready to run.
 #[derive(Clone, Debug)]
 pub(crate) struct Deleting {
-    table: DynHandle,
+    pub(crate) table: DynHandle,
     from: From,
     pub(crate) returning: Option<Returning>,
 }
