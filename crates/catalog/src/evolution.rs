@@ -23,8 +23,8 @@ use std::fmt;
 
 use crate::types::Form;
 use crate::{
-    ColumnDef, ColumnId, ColumnType, IndexDef, IntegerType, KeyPart, Organization, PartName, SchemaError, TableDef,
-    Value,
+    ColumnDef, ColumnId, ColumnType, IndexDef, IntegerType, KeyPart, Organization, PartName, ReferenceDef, SchemaError,
+    TableDef, Value,
 };
 
 /// One change of a table. Columns and indexes are named as they are called before it.
@@ -88,6 +88,23 @@ pub enum Change {
     },
     /// An index gets another name.
     RenameIndex {
+        /// Its name.
+        from: Cow<'static, str>,
+        /// Its new name.
+        to: Cow<'static, str>,
+    },
+    /// A foreign key is added behind the others. Every row must refer to a row that exists.
+    AddReference {
+        /// The foreign key.
+        reference: ReferenceDef,
+    },
+    /// A foreign key is dropped.
+    DropReference {
+        /// Its name.
+        reference: Cow<'static, str>,
+    },
+    /// A foreign key gets another name.
+    RenameReference {
         /// Its name.
         from: Cow<'static, str>,
         /// Its new name.
@@ -178,6 +195,21 @@ impl Change {
         Change::RenameIndex { from: from.into(), to: to.into() }
     }
 
+    /// [`Change::AddReference`].
+    pub fn add_reference(reference: ReferenceDef) -> Change {
+        Change::AddReference { reference }
+    }
+
+    /// [`Change::DropReference`].
+    pub fn drop_reference(reference: impl Into<Cow<'static, str>>) -> Change {
+        Change::DropReference { reference: reference.into() }
+    }
+
+    /// [`Change::RenameReference`].
+    pub fn rename_reference(from: impl Into<Cow<'static, str>>, to: impl Into<Cow<'static, str>>) -> Change {
+        Change::RenameReference { from: from.into(), to: to.into() }
+    }
+
     /// [`Change::SetOrganization`].
     pub fn set_organization(organization: Organization) -> Change {
         Change::SetOrganization { organization }
@@ -202,6 +234,8 @@ pub struct Evolution {
     sources: Vec<Source>,
     /// For each index afterwards: its position before, unless it is new.
     indexes: Vec<Option<usize>>,
+    /// For each reference afterwards: whether it is new.
+    new_references: Vec<bool>,
     /// The changes in words.
     says: Vec<String>,
 }
@@ -221,6 +255,7 @@ impl Evolution {
             after: table.clone(),
             sources: (0..table.columns.len() as u16).map(|column| Source::Of(ColumnId(column))).collect(),
             indexes: (0..table.indexes.len()).map(Some).collect(),
+            new_references: vec![false; table.references.len()],
             says: Vec::new(),
         }
     }
@@ -238,6 +273,57 @@ impl Evolution {
     /// For each index afterwards: its position before, unless it is new.
     pub fn indexes(&self) -> &[Option<usize>] {
         &self.indexes
+    }
+
+    /// The references that are new.
+    pub fn new_references(&self) -> impl Iterator<Item = &ReferenceDef> {
+        self.after
+            .references
+            .iter()
+            .zip(&self.new_references)
+            .filter_map(|(reference, is_new)| is_new.then_some(reference))
+    }
+
+    /// Whether nothing but references changes.
+    pub fn changes_references_only(&self) -> bool {
+        let (before, after) = (&self.before, &self.after);
+        self.keeps_rows() && TableDef { references: before.references.clone(), ..after.clone() } == *before
+    }
+
+    /// The same without new references, and these as an evolution that follows. `None` if they need nothing of the
+    /// rest.
+    pub fn apart_from_new_references(&self) -> Option<(Evolution, Evolution)> {
+        let new: Vec<ReferenceDef> = self.new_references().cloned().collect();
+        if new.is_empty() || self.changes_references_only() {
+            return None;
+        }
+        let mut first = self.clone();
+        first.after.references.retain(|reference| !new.contains(reference));
+        first.new_references.retain(|is_new| !is_new);
+        first.says.retain(|said| new.iter().all(|reference| *said != says_added(reference)));
+        let mut then = Evolution::of(&first.after);
+        for reference in new {
+            let said = then.add_reference(reference);
+            then.says.push(said);
+        }
+        Some((first, then))
+    }
+
+    /// Lets references to another table follow its changes of names.
+    pub fn follow(&mut self, parent: &Evolution) {
+        let (was, is) = (&parent.before, &parent.after);
+        for reference in self.after.references.iter_mut().filter(|reference| reference.table == was.name) {
+            reference.table = is.name.clone();
+            for name in &mut reference.referenced {
+                let moved = was.column(name).and_then(|column| {
+                    let to = parent.sources.iter().position(|source| *source == Source::Of(column))?;
+                    is.columns.get(to)
+                });
+                if let Some(column) = moved {
+                    *name = column.name.clone();
+                }
+            }
+        }
     }
 
     /// The changes in words; none if only the places of columns in rows differ.
@@ -314,6 +400,25 @@ impl Evolution {
         })
     }
 
+    /// The position of a reference.
+    fn reference(&self, name: &str) -> Result<usize, SchemaError> {
+        let references = &self.after.references;
+        references.iter().position(|reference| reference.name == name).ok_or_else(|| {
+            let known: Vec<&str> = references.iter().map(|reference| &*reference.name).collect();
+            let known =
+                if known.is_empty() { "it has none".to_owned() } else { format!("they are {}", known.join(", ")) };
+            self.invalid(format!("there is no reference `{name}`; {known}"))
+        })
+    }
+
+    fn add_reference(&mut self, mut reference: ReferenceDef) -> String {
+        reference.name_for(&self.after.name);
+        let said = says_added(&reference);
+        self.after.references.push(reference);
+        self.new_references.push(true);
+        said
+    }
+
     /// Makes a change, or none.
     ///
     /// # Errors
@@ -330,7 +435,9 @@ impl Evolution {
         let said = match change {
             Change::RenameTable { to } => {
                 let said = format!("it is renamed to `{to}`");
-                self.after.name = to;
+                let was = std::mem::replace(&mut self.after.name, to);
+                let own = self.after.references.iter_mut().filter(|reference| reference.table == was);
+                own.for_each(|reference| reference.table = self.after.name.clone());
                 said
             }
             Change::AddColumn { column } => self.add_column(self.after.columns.len(), column, true)?,
@@ -342,6 +449,7 @@ impl Evolution {
                 let at = self.column(&from)?;
                 let said = format!("column `{from}` is renamed to `{to}`");
                 self.forget(&to);
+                self.rename_in_references(&from, &to);
                 let column = &mut self.after.columns[at];
                 column.former = Some(std::mem::replace(&mut column.name, to));
                 said
@@ -394,6 +502,19 @@ impl Evolution {
                 self.after.indexes[at].name = to;
                 said
             }
+            Change::AddReference { reference } => self.add_reference(reference),
+            Change::DropReference { reference } => {
+                let at = self.reference(&reference)?;
+                self.after.references.remove(at);
+                self.new_references.remove(at);
+                format!("reference `{reference}` is dropped")
+            }
+            Change::RenameReference { from, to } => {
+                let at = self.reference(&from)?;
+                let said = format!("reference `{from}` is renamed to `{to}`");
+                self.after.references[at].name = to;
+                said
+            }
             Change::SetOrganization { organization } => {
                 self.after.organization = organization;
                 format!("it becomes {}", if organization == Organization::Hash { "hashed" } else { "ordered" })
@@ -436,8 +557,23 @@ impl Evolution {
         });
     }
 
+    /// A column of the table gets another name.
+    fn rename_in_references(&mut self, from: &str, to: &str) {
+        let table = &self.after.name;
+        for reference in &mut self.after.references {
+            let referenced = (reference.table == *table).then_some(&mut reference.referenced);
+            let lists = [Some(&mut reference.columns), referenced].into_iter().flatten().flatten();
+            lists.filter(|name| **name == from).for_each(|name| *name = Cow::Owned(to.to_owned()));
+        }
+    }
+
     fn drop_column(&mut self, name: &str) -> Result<(), SchemaError> {
         let at = self.column(name)?;
+        let uses = |reference: &&ReferenceDef| reference.columns.iter().any(|column| column == name);
+        if let Some(reference) = self.after.references.iter().find(uses) {
+            let problem = format!("column `{name}` is part of reference `{}`: drop that first", reference.name);
+            return Err(self.invalid(problem));
+        }
         let has = |parts: &[KeyPart]| parts.iter().any(|part| part.column.index() == at);
         if has(&self.after.key) {
             return Err(self.invalid(format!("column `{name}` is part of the primary key, which a table keeps")));
@@ -481,6 +617,7 @@ impl Evolution {
         evolution.hide_rest(wanted)?;
         evolution.towards_key(wanted)?;
         evolution.towards_indexes(wanted)?;
+        evolution.towards_references(wanted)?;
         evolution.after.capacity = evolution.after.capacity.max(wanted.capacity);
         evolution.after.validate()?;
         Ok(evolution)
@@ -602,6 +739,31 @@ impl Evolution {
         Ok(())
     }
 
+    fn towards_references(&mut self, wanted: &TableDef) -> Result<(), SchemaError> {
+        for reference in &wanted.references {
+            // Columns that the program knows are where it knows them; others may have renamed them.
+            let own = |name: &Cow<'static, str>| {
+                wanted.column(name).map_or_else(|| name.clone(), |at| self.after.columns[at.index()].name.clone())
+            };
+            let reference = ReferenceDef { columns: reference.columns.iter().map(own).collect(), ..reference.clone() };
+            match self.after.reference(&reference.name) {
+                None => {
+                    let said = self.add_reference(reference);
+                    self.says.push(said);
+                }
+                // What is called how in the other table cannot be told from here.
+                Some(is) if ReferenceDef { referenced: is.referenced.clone(), ..reference.clone() } == *is => {}
+                Some(is) => {
+                    return Err(self.invalid(format!(
+                        "its reference `{}` is of {is}, not {reference}: drop the one or rename the other",
+                        is.name
+                    )));
+                }
+            }
+        }
+        Ok(())
+    }
+
     /// The values of a row afterwards, from those before.
     ///
     /// # Errors
@@ -615,6 +777,10 @@ impl Evolution {
             })
             .collect()
     }
+}
+
+fn says_added(reference: &ReferenceDef) -> String {
+    format!("reference `{}` of {reference} is added", reference.name)
 }
 
 /// A value of this type as one of another column.

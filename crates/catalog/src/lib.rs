@@ -54,6 +54,7 @@ mod layout;
 mod order;
 mod parts;
 mod range;
+mod reference;
 mod row;
 mod run;
 mod schema;
@@ -77,6 +78,7 @@ pub use layout::{ColumnLocation, ColumnSpec, Layout, RowPart, RowSizes, place, r
 pub use order::KeyColumn;
 pub use parts::{KeyParts, KeyPrefix, TableKey};
 pub use range::KeyRange;
+pub use reference::{Checked, ColumnOrder, Found, OnChange, ReferenceDef, check_references};
 pub use row::{RowRef, out_of_line};
 pub use run::Run;
 pub use schema::{

@@ -6,7 +6,7 @@ use std::collections::HashSet;
 
 use seriatim_base::{ColumnId, IndexId};
 
-use crate::{ColumnSet, ColumnType, ParseError, SchemaError, Value};
+use crate::{ColumnSet, ColumnType, ParseError, ReferenceDef, SchemaError, Value};
 
 /// How a table or index finds its records.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -146,6 +146,8 @@ pub struct TableDef {
     pub organization: Organization,
     /// Its secondary indexes.
     pub indexes: Vec<IndexDef>,
+    /// Its foreign keys.
+    pub references: Vec<ReferenceDef>,
     /// Rows expected: a hint for sizing, no limit. Zero if unknown.
     pub capacity: usize,
     /// How many of the key's first columns rows share that are kept together, as runs; zero if each row is a
@@ -192,6 +194,7 @@ impl TableDef {
                 key: Vec::new(),
                 organization: Organization::Ordered,
                 indexes: Vec::new(),
+                references: Vec::new(),
                 capacity: 0,
                 cluster: 0,
                 partitioning: Partitioning::default(),
@@ -338,6 +341,9 @@ impl TableDef {
                 ));
             }
         }
+        if let Some(problem) = self.reference_problem() {
+            return invalid(problem);
+        }
         if self.indexes.len() > usize::from(u16::MAX) {
             return invalid(format!("has {} indexes; at most {} are possible", self.indexes.len(), u16::MAX));
         }
@@ -455,6 +461,15 @@ impl TableDef {
                 }
             }
         }
+        for at in 0..self.references.len().max(other.references.len()) {
+            let (mine, theirs) = (self.references.get(at), other.references.get(at));
+            if mine != theirs {
+                let words = |reference: Option<&ReferenceDef>| {
+                    reference.map_or_else(|| "absent".to_owned(), |found| format!("`{}` of {found}", found.name))
+                };
+                return Some(format!("reference number {at} is {}, not {}", words(mine), words(theirs)));
+            }
+        }
         None
     }
 
@@ -520,7 +535,7 @@ fn describe_column(column: Option<&ColumnDef>) -> String {
     )
 }
 
-fn name_problem(what: &str, name: &str) -> Option<String> {
+pub(crate) fn name_problem(what: &str, name: &str) -> Option<String> {
     match name.len() {
         0 => Some(format!("the {what}'s name is empty")),
         bytes if bytes > TableDef::NAME_MAX => {
@@ -691,6 +706,14 @@ impl TableBuilder {
     ) -> TableBuilder {
         let index = IndexDef { name, parts: Vec::new(), unique, nulls_not_distinct: false, organization };
         self.indexes.push((index, parts.into_iter().map(Into::into).collect()));
+        self
+    }
+
+    /// Adds a foreign key.
+    #[must_use]
+    pub fn reference(mut self, mut reference: ReferenceDef) -> TableBuilder {
+        reference.name_for(&self.table.name);
+        self.table.references.push(reference);
         self
     }
 

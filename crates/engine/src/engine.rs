@@ -32,7 +32,7 @@ use crate::regulation::Regulation;
 use crate::runtime::{DynHandle, DynRow};
 use crate::settings::Settings;
 use crate::snapshot_ages::SnapshotAges;
-use crate::table::{Secondary, TableSet};
+use crate::table::{Secondary, Shape, TableSet};
 use crate::table_ids::{TABLES_MAX, TableIds};
 use crate::{Advance, Receipt, Runner, Statistics, TableStatistics, TransactError};
 
@@ -302,6 +302,7 @@ impl Engine {
             persistence.skip_unlogged();
             durability::settle_catalogue(inner, &database.open, persistence, &catalogue)?;
         }
+        inner.link();
         inner.environment.memory.set_limit(inner.memory_limit);
         // Checkpoints start only now: one beside the rebuild would slow it down, and no caller waits for it.
         database.open.start_checkpoints().map_err(OpenError::Thread)?;
@@ -815,6 +816,16 @@ impl Inner {
         let id = ids.take(1 + definition.indexes.len()).ok_or(SchemaError::TooMany { most: TABLES_MAX })?;
         let indexes: Vec<TableId> = (1..).map(|at| TableId(id.0 + at)).take(definition.indexes.len()).collect();
         self.with_core(|core| TableSet::new(&self.foundation, definition, id, &indexes, position, core)).map(Arc::new)
+    }
+
+    /// Makes the links between tables. No transaction of an application has begun.
+    fn link(&self) {
+        let all: Vec<(Arc<TableSet>, Arc<TableDef>)> =
+            self.sets().into_iter().map(|set| (Arc::clone(&set), set.shape().definition)).collect();
+        let links = crate::link::links(&all, |_, _| false);
+        for ((set, _), links) in all.iter().zip(links).filter(|(_, links)| !links.is_empty()) {
+            set.set_shape(Shape { links: Arc::new(links), ..set.shape() });
+        }
     }
 
     /// Makes the index at a position of a declaration, of a table with keys of this class, and takes its id.

@@ -278,6 +278,8 @@ pub(crate) enum AbortKind {
     Duplicate,
     /// A row that must exist does not.
     Missing,
+    /// A row refers to none, or is referred to.
+    ForeignKey,
     /// A number left the range of its type, at this place if it is known.
     Overflow(Option<&'static Location<'static>>),
     /// The body's own error.
@@ -364,6 +366,7 @@ impl fmt::Display for Abort {
             AbortKind::Stopped(cause) => cause.fmt(f),
             AbortKind::Duplicate => f.write_str("the key exists already"),
             AbortKind::Missing => f.write_str("a row that must exist does not"),
+            AbortKind::ForeignKey => f.write_str("a row refers to one that does not exist, or is still referred to"),
             AbortKind::Overflow(Some(place)) => write!(f, "{place}: a number leaves the range of its type"),
             AbortKind::Overflow(None) => f.write_str("a number leaves the range of its type"),
             AbortKind::User => f.write_str("the transaction was aborted by its body"),
@@ -462,6 +465,20 @@ pub enum TransactError {
         table: String,
         /// The key as its columns read.
         key: String,
+    },
+    /// A row refers to a row that does not exist, or a row that others refer to was deleted or got another key. The
+    /// transaction's reads were consistent at that moment. If the constraint is deferred, the commit reports it.
+    ForeignKey {
+        /// The constraint.
+        constraint: Box<str>,
+        /// The table that has it, whose rows refer to others.
+        table: Box<str>,
+        /// The table to which they refer.
+        referenced: Box<str>,
+        /// The key as its columns read.
+        key: Box<str>,
+        /// Whether no row has the key to which a row refers. Otherwise rows still refer to the key.
+        is_missing: bool,
     },
     /// A number left the range of its type. The transaction's reads were consistent at that moment.
     Overflow {
@@ -668,6 +685,13 @@ impl TransactError {
         match kind {
             AbortKind::Duplicate => TransactError::Duplicate { table, key },
             AbortKind::Missing => TransactError::MissingRow { table, key },
+            AbortKind::ForeignKey => TransactError::ForeignKey {
+                constraint: Box::default(),
+                table: Box::default(),
+                referenced: Box::default(),
+                key: Box::default(),
+                is_missing: true,
+            },
             AbortKind::Overflow(place) => {
                 let place = place.map(ToString::to_string).unwrap_or_default();
                 TransactError::Overflow { procedure: String::new(), place }
@@ -708,6 +732,12 @@ impl fmt::Display for TransactError {
             TransactError::User(error) => error.fmt(f),
             TransactError::Duplicate { table, key } => write!(f, "duplicate key {key} in {table}"),
             TransactError::MissingRow { table, key } => write!(f, "there is no row with key {key} in {table}"),
+            TransactError::ForeignKey { constraint, table, referenced, key, is_missing: true } => {
+                write!(f, "{key} of {table} refers to no row of {referenced} (foreign key {constraint})")
+            }
+            TransactError::ForeignKey { constraint, table, referenced, key, is_missing: false } => {
+                write!(f, "rows of {table} still refer to {key} of {referenced} (foreign key {constraint})")
+            }
             TransactError::Overflow { procedure, place } => {
                 f.write_str("a number leaves the range of its type")?;
                 if !procedure.is_empty() {

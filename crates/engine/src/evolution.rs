@@ -17,13 +17,14 @@ use std::time::Duration;
 use seriatim_base::Epoch;
 use seriatim_base::clock::Instant;
 use seriatim_base::thread;
-use seriatim_catalog::TableDef;
 use seriatim_catalog::evolution::Evolution;
+use seriatim_catalog::{ReferenceDef, TableDef, check_references};
 use seriatim_txn::{Mode, Table};
 
 use crate::durability::{self, CatalogueRows, Failed, Persistence, Rows, WalkedRow, Walker};
 use crate::error::{Abort, InvalidSchema, SchemaError, StorageError, TransactError};
 use crate::follower::{Build, Follower};
+use crate::link::{Links, links};
 use crate::table::{Secondary, Shape, TableSet};
 use crate::tx::{Origin, TxCore};
 use crate::{Engine, Runner};
@@ -54,12 +55,26 @@ enum Step {
     /// A new table.
     Create(Arc<TableSet>),
     /// The table gets these parts.
-    Reshape { set: Arc<TableSet>, before: Shape, after: Shape, follower: Vec<Arc<Follower>>, is_new_identity: bool },
+    Reshape {
+        set: Arc<TableSet>,
+        before: Shape,
+        after: Shape,
+        follower: Vec<Arc<Follower>>,
+        /// Its rows are still to be compared with these.
+        new_references: Vec<ReferenceDef>,
+        is_new_identity: bool,
+    },
     /// The table is dropped.
     Drop(Arc<TableSet>),
 }
 
 impl Step {
+    /// The table gets these parts, for which nothing is to be built.
+    fn reshape(set: Arc<TableSet>, before: Shape, after: Shape) -> Step {
+        let (follower, new_references) = (Vec::new(), Vec::new());
+        Step::Reshape { set, before, after, follower, new_references, is_new_identity: false }
+    }
+
     /// The table that exists, if the change is of one.
     fn set(&self) -> Option<&Arc<TableSet>> {
         match self {
@@ -77,7 +92,7 @@ impl Engine {
     /// A change that makes no sense, or that rows contradict; no memory; an error of the file system. A transaction
     /// that stays open for longer than 10 s. Nothing is changed then.
     pub fn change_tables(&self, changes: Vec<TableChange>) -> Result<Vec<Arc<TableSet>>, SchemaError> {
-        Migration { engine: self, steps: Vec::new(), left: Vec::new() }.run(changes)
+        Migration { engine: self, steps: Vec::new(), asked: 0, left: Vec::new() }.run(changes)
     }
 
     /// How many handles of a table there are, without that of a checkpoint: waits for one that is being taken.
@@ -91,6 +106,8 @@ impl Engine {
 struct Migration<'e> {
     engine: &'e Engine,
     steps: Vec<Step>,
+    /// How many of the steps were asked for. The others are of tables that are linked with theirs by references.
+    asked: usize,
     /// Tables whose rows nobody needs any more.
     left: Vec<Left>,
 }
@@ -116,7 +133,10 @@ impl<'e> Migration<'e> {
         if let Some(persistence) = persistence {
             durability::inherit_catalogue(inner, &self.engine.open, persistence)?;
         }
+        self.asked = changes.len();
+        let changes = follow_names(&inner.sets(), changes);
         check_names(&inner.sets(), &changes)?;
+        check_links(&inner.sets(), &changes)?;
         let changed = self.prepare(changes).and_then(|()| self.build()).and_then(|()| self.switch());
         if changed.is_err() {
             self.give_up();
@@ -144,7 +164,7 @@ impl<'e> Migration<'e> {
                     let set = inner.table(&name)?;
                     let before = set.shape();
                     let empty = inner.make_table((*before.definition).clone(), &mut ids, set.position)?;
-                    Step::Reshape { after: empty.shape(), set, before, follower: Vec::new(), is_new_identity: false }
+                    Step::reshape(set, before, empty.shape())
                 }
                 TableChange::Evolve(evolution) => self.reshape(evolution, &mut ids)?,
             };
@@ -152,7 +172,52 @@ impl<'e> Migration<'e> {
             Ok(())
         });
         inner.tables_mut().ids = ids;
-        made
+        made?;
+        self.add_linked();
+        Ok(())
+    }
+
+    /// Adds the tables to which a changed table refers, or which refer to it: their links are made anew.
+    fn add_linked(&mut self) {
+        let refers =
+            |from: &TableDef, to: &TableDef| from.references.iter().any(|reference| reference.table == to.name);
+        let definitions = self.steps.iter().flat_map(|step| match step {
+            Step::Create(set) | Step::Drop(set) => vec![set.shape().definition],
+            Step::Reshape { before, after, .. } => vec![Arc::clone(&before.definition), Arc::clone(&after.definition)],
+        });
+        let definitions: Vec<Arc<TableDef>> = definitions.collect();
+        let is_changed =
+            |set: &Arc<TableSet>| self.steps.iter().any(|step| step.set().is_some_and(|own| Arc::ptr_eq(own, set)));
+        let others = self.engine.inner.sets().into_iter().filter(|set| !is_changed(set));
+        let linked: Vec<Arc<TableSet>> = others
+            .filter(|set| definitions.iter().any(|of| refers(of, &set.definition) || refers(&set.definition, of)))
+            .collect();
+        for set in linked {
+            let before = set.shape();
+            let after = before.clone();
+            self.steps.push(Step::reshape(set, before, after));
+        }
+    }
+
+    /// The tables that exist, with the links that they have while new references are built; none if there are none.
+    fn building(&self) -> Vec<(Arc<TableSet>, Links)> {
+        let new_of = |set: &Arc<TableSet>| {
+            let new = self.steps.iter().find_map(|step| match step {
+                Step::Reshape { set: own, new_references, .. } if Arc::ptr_eq(own, set) => Some(&new_references[..]),
+                _ => None,
+            });
+            new.unwrap_or_default()
+        };
+        let sets = self.engine.inner.sets();
+        let with_new = |set: &Arc<TableSet>| {
+            let mut definition = TableDef::clone(&set.definition);
+            definition.references.extend_from_slice(new_of(set));
+            (Arc::clone(set), Arc::new(definition))
+        };
+        let tables: Vec<(Arc<TableSet>, Arc<TableDef>)> = sets.iter().map(with_new).collect();
+        let links = links(&tables, |set, reference| new_of(set).contains(reference));
+        let found = sets.into_iter().zip(links);
+        found.filter(|(_, links)| links.own.iter().chain(&links.to_it).any(|link| link.is_building())).collect()
     }
 
     /// The step that changes the declaration of a table.
@@ -169,7 +234,7 @@ impl<'e> Migration<'e> {
             let copy = inner.make_table(evolution.after().clone(), ids, set.position)?;
             let after = copy.shape();
             let follower = vec![Follower::new(Build::Copy { set: copy, evolution })];
-            return Ok(Step::Reshape { set, before, after, follower, is_new_identity });
+            return Ok(Step::Reshape { set, before, after, follower, new_references: Vec::new(), is_new_identity });
         }
         let (mut indexes, mut follower) = (Vec::new(), Vec::new());
         for (at, was) in evolution.indexes().iter().enumerate() {
@@ -184,7 +249,9 @@ impl<'e> Migration<'e> {
         }
         let definition = Arc::new(evolution.after().clone());
         let after = Shape { definition, indexes: Arc::new(indexes), ..before.clone() };
-        Ok(Step::Reshape { set, before, after, follower, is_new_identity })
+        let is_proved = |reference: &&ReferenceDef| before.definition.references.contains(reference);
+        let new_references = evolution.new_references().filter(|reference| !is_proved(reference)).cloned().collect();
+        Ok(Step::Reshape { set, before, after, follower, new_references, is_new_identity })
     }
 
     /// Builds copies and indexes from the rows, while transactions change them.
@@ -195,7 +262,8 @@ impl<'e> Migration<'e> {
                 _ => None,
             })
         };
-        if followed().next().is_none() {
+        let building = self.building();
+        if followed().next().is_none() && building.is_empty() {
             return Ok(());
         }
         if self.engine.inner.persistence.is_some() {
@@ -214,6 +282,9 @@ impl<'e> Migration<'e> {
             for (set, before, follower) in followed() {
                 set.set_shape(Shape { followers: Arc::new(follower.clone()), ..before.clone() });
             }
+            for (set, links) in &building {
+                set.set_shape(Shape { links: Arc::new(links.clone()), ..set.shape() });
+            }
             Ok(())
         })?;
         for (set, _, follower) in followed() {
@@ -227,6 +298,17 @@ impl<'e> Migration<'e> {
             let brought = self.each_record(self.runner(), &source.primary, &bring);
             brought.map_err(|failed| refused(&source, failed))?;
         }
+        for (set, links) in building.iter().filter(|(_, links)| links.own.iter().any(|link| link.is_building())) {
+            let source = set.apart(self.engine.inner());
+            let prove = |tx: &TxCore, found: &WalkedRow<'_>| {
+                source.each_row(found.key, found.row, |key, _| {
+                    let mut live = links.own.iter().filter(|link| link.is_building() && link.refusal().is_none());
+                    live.try_for_each(|link| tx.prove_reference(link, &source, key))
+                })
+            };
+            let proved = self.each_record(self.runner(), &source.primary, &prove);
+            proved.map_err(|failed| refused(&source, failed))?;
+        }
         // Snapshots of the durable epoch find all rows in copies, if the log stops at the switch or the disk is full.
         let flushed = self.engine.inner.persistence.as_ref().map(|persistence| persistence.flush(None));
         flushed.transpose().map(drop).map_err(SchemaError::storage)
@@ -239,6 +321,11 @@ impl<'e> Migration<'e> {
                 && let Some(problem) = follower.iter().find_map(|follower| follower.refusal())
             {
                 let table = before.definition.name.to_string();
+                return Err(SchemaError::Refused { table, problem: problem.to_owned() });
+            }
+            let Some(set) = step.set() else { continue };
+            if let Some(problem) = set.links.own.iter().find_map(|link| link.refusal()) {
+                let table = set.definition.name.to_string();
                 return Err(SchemaError::Refused { table, problem: problem.to_owned() });
             }
         }
@@ -283,12 +370,19 @@ impl<'e> Migration<'e> {
     fn apply(&self) -> (Vec<Arc<TableSet>>, Vec<Left>) {
         let inner = self.engine.inner();
         let (mut sets, mut left) = (Vec::new(), Vec::new());
+        let mut opened: Vec<(Arc<TableSet>, Shape)> = Vec::new();
         let mut tables = inner.tables_mut();
-        for step in &self.steps {
+        for (at, step) in self.steps.iter().enumerate() {
+            let mut open = |set: &Arc<TableSet>, shape: Shape| {
+                opened.push((Arc::clone(set), shape));
+                if at < self.asked {
+                    sets.push(Arc::clone(set));
+                }
+            };
             match step {
                 Step::Create(set) => {
                     tables.sets.push(Arc::clone(set));
-                    sets.push(Arc::clone(set));
+                    open(set, set.shape());
                 }
                 Step::Drop(set) => {
                     set.end();
@@ -305,8 +399,7 @@ impl<'e> Migration<'e> {
                         left.extend(gone.map(|index| Left::Index(Arc::clone(index))));
                     }
                     if !is_new_identity {
-                        set.set_shape(after.clone());
-                        sets.push(Arc::clone(set));
+                        open(set, after.clone());
                         continue;
                     }
                     let new = Arc::new(TableSet::of(inner, after.clone(), set.position));
@@ -315,9 +408,22 @@ impl<'e> Migration<'e> {
                         tables.sets[at] = Arc::clone(&new);
                     }
                     tables.replaced.push(Arc::clone(set));
-                    sets.push(new);
+                    open(&new, after.clone());
                 }
             }
+        }
+        // Only now are all tables there that refer to each other.
+        let definition = |set: &Arc<TableSet>| {
+            let shape = opened.iter().find(|(own, _)| Arc::ptr_eq(own, set)).map(|(_, shape)| shape);
+            shape.map_or_else(|| set.shape().definition, |shape| Arc::clone(&shape.definition))
+        };
+        let all: Vec<(Arc<TableSet>, Arc<TableDef>)> =
+            tables.sets.iter().map(|set| (Arc::clone(set), definition(set))).collect();
+        let links = links(&all, |_, _| false);
+        for (set, shape) in opened {
+            let at = all.iter().position(|(own, _)| Arc::ptr_eq(own, &set));
+            let links = at.map(|at| Arc::new(links[at].clone())).unwrap_or_default();
+            set.set_shape(Shape { links, ..shape });
         }
         (sets, left)
     }
@@ -339,7 +445,9 @@ impl<'e> Migration<'e> {
                             Build::Index(index) => Some(Left::Index(Arc::clone(index))),
                         });
                     }
-                    inner.tables_mut().replaced.push(Arc::new(TableSet::of(inner, after, set.position)));
+                    if !Arc::ptr_eq(&before.primary, &after.primary) || !Arc::ptr_eq(&before.indexes, &after.indexes) {
+                        inner.tables_mut().replaced.push(Arc::new(TableSet::of(inner, after, set.position)));
+                    }
                 }
             }
         }
@@ -452,6 +560,96 @@ impl Step {
             }
         }
     }
+}
+
+/// Lets references follow the tables and columns whose names change.
+fn follow_names(sets: &[Arc<TableSet>], mut changes: Vec<TableChange>) -> Vec<TableChange> {
+    let evolution = |change: &TableChange| match change {
+        TableChange::Evolve(evolution) => Some(Evolution::clone(evolution)),
+        _ => None,
+    };
+    let parents: Vec<Evolution> = changes.iter().filter_map(evolution).collect();
+    for set in sets {
+        let name = &set.definition.name;
+        let refers = |parent: &&Evolution| {
+            let to = &parent.before().name;
+            to != name && set.definition.references.iter().any(|reference| reference.table == *to)
+        };
+        let own = |change: &&mut TableChange| match change {
+            TableChange::Evolve(evolution) => evolution.before().name == *name,
+            TableChange::Drop(table) | TableChange::Truncate(table) => table == name,
+            TableChange::Create(_) => false,
+        };
+        for parent in parents.iter().filter(refers) {
+            match changes.iter_mut().find(own) {
+                Some(TableChange::Evolve(evolution)) => evolution.follow(parent),
+                Some(_) => {}
+                None => {
+                    let mut evolution = Evolution::of(&set.definition);
+                    evolution.follow(parent);
+                    if evolution.after() != evolution.before() {
+                        changes.push(TableChange::Evolve(Box::new(evolution)));
+                    }
+                }
+            }
+        }
+    }
+    changes
+}
+
+/// Checks that all references are to keys of tables afterwards.
+fn check_links(sets: &[Arc<TableSet>], changes: &[TableChange]) -> Result<(), SchemaError> {
+    let mut tables: Vec<TableDef> = sets.iter().map(|set| TableDef::clone(&set.definition)).collect();
+    let refused = |table: &str, problem: String| Err(SchemaError::Refused { table: table.to_owned(), problem });
+    for change in changes {
+        let at = |name: &str| tables.iter().position(|table| table.name == name);
+        match change {
+            TableChange::Create(definition) => tables.push(definition.clone()),
+            TableChange::Drop(name) => _ = at(name).map(|at| tables.remove(at)),
+            TableChange::Truncate(_) => {}
+            TableChange::Evolve(evolution) => {
+                if let Some(at) = at(&evolution.before().name) {
+                    tables[at] = evolution.after().clone();
+                }
+            }
+        }
+    }
+    for change in changes {
+        let (TableChange::Drop(name) | TableChange::Truncate(name)) = change else { continue };
+        let refers = |table: &&TableDef| {
+            table.name != *name && table.references.iter().any(|reference| reference.table == *name)
+        };
+        if let Some(table) = tables.iter().find(refers) {
+            let reference = table.references.iter().find(|reference| reference.table == *name);
+            let reference = reference.map_or("", |reference| &reference.name);
+            let problem = format!("reference `{reference}` of table `{}` refers to it: drop that first", table.name);
+            return refused(name, problem);
+        }
+    }
+    // A new reference is proved by what its tables have before.
+    let is_prepared = |change: &TableChange, of: &str, to: &str| match change {
+        TableChange::Create(table) => table.name != to,
+        TableChange::Evolve(evolution) => {
+            let name = &evolution.after().name;
+            name != of && name != to || evolution.changes_references_only()
+        }
+        TableChange::Drop(_) | TableChange::Truncate(_) => true,
+    };
+    for change in changes {
+        let TableChange::Evolve(evolution) = change else { continue };
+        let of = &evolution.after().name;
+        for reference in evolution.new_references() {
+            if !changes.iter().all(|change| is_prepared(change, of, &reference.table)) {
+                let (name, to) = (&reference.name, &reference.table);
+                let problem = format!(
+                    "reference `{name}` is added together with other changes of it, or of `{to}`: add it in a \
+                     migration that follows"
+                );
+                return refused(of, problem);
+            }
+        }
+    }
+    check_references(&tables).map_err(SchemaError::Invalid)
 }
 
 /// Checks that each table has its own name afterwards, and is changed once.

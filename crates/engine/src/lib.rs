@@ -24,6 +24,7 @@ mod follower;
 mod freshness;
 mod held_back;
 mod index;
+mod link;
 mod operations;
 mod options;
 mod owners;

@@ -504,6 +504,12 @@ impl Runner {
             // It ends, or gives up, within the time that a flush of the log may take.
             return Ok(Some(TABLE_CHANGING_PAUSE));
         }
+        if cause.reason == Reason::ConstraintViolated {
+            // It tells what was read, as an abort of the body does.
+            let violation = self.tx.found_violation();
+            self.tx.roll_back_user();
+            return Err(violation);
+        }
         let policy = self.tx.inner().options.retry;
         let attempts_max = policy.attempts_max.saturating_add(self.tx.more_attempts());
         let is_last = *attempts >= attempts_max || !cause.reason.is_conflict();

@@ -14,6 +14,7 @@ use crate::engine::Foundation;
 use crate::error::SchemaError;
 use crate::follower::{Build, Follower};
 use crate::index;
+use crate::link::Links;
 
 /// A table with its secondary indexes. The fields that each operation reads come first, in one cache line.
 ///
@@ -38,6 +39,7 @@ pub struct TableSet {
     /// Its indexes, in order of declaration.
     pub indexes: Current<Vec<Arc<Secondary>>>,
     pub(crate) followers: Current<Vec<Arc<Follower>>>,
+    pub(crate) links: Current<Links>,
     /// Most bytes of a long text, so that a row with its key fits a log entry.
     text_bytes_max: AtomicUsize,
     /// Its place among the tables: see `TableEntry::position` of the catalogue.
@@ -64,6 +66,8 @@ mod flag {
     pub(super) const GONE: u32 = 32;
     /// Rows have columns that writers of rows may not know.
     pub(super) const EXTENDED: u32 = 64;
+    /// The table has references, or others refer to it.
+    pub(super) const LINKED: u32 = 128;
 }
 
 /// How the rows of a table are stored.
@@ -108,6 +112,8 @@ pub(crate) struct Shape {
     pub(crate) indexes: Arc<Vec<Arc<Secondary>>>,
     /// What is built from its rows while transactions run, and follows each write.
     pub(crate) followers: Arc<Vec<Arc<Follower>>>,
+    /// Its foreign keys.
+    pub(crate) links: Arc<Links>,
 }
 
 /// A secondary index.
@@ -227,25 +233,27 @@ impl Shape {
             cluster: Arc::new(cluster),
             indexes: Arc::new(indexes.into_iter().map(Arc::new).collect()),
             followers: Arc::default(),
+            links: Arc::default(),
         })
     }
 
     /// The columns of which a change concerns more than the row.
     fn indexed(&self) -> ColumnSet {
         match self.followers.is_empty() {
-            true => self.indexes.iter().fold(ColumnSet::EMPTY, |all, index| all.union(index.columns)),
+            true => self.indexes.iter().fold(self.links.columns(), |all, index| all.union(index.columns)),
             false => ColumnSet::ALL,
         }
     }
 
     fn flags(&self) -> u32 {
-        let is_followed = !self.followers.is_empty();
+        let (is_followed, is_linked) = (!self.followers.is_empty(), !self.links.is_empty());
         let bit = |is: bool, flag: u32| if is { flag } else { 0 };
         bit(self.cluster.is_on(), flag::CLUSTERED)
-            | bit(is_followed || !self.indexes.is_empty(), flag::INDEXED)
-            | bit(self.indexes.iter().any(|index| index.unique), flag::UNIQUE)
+            | bit(is_followed || is_linked || !self.indexes.is_empty(), flag::INDEXED)
+            | bit(is_linked || self.indexes.iter().any(|index| index.unique), flag::UNIQUE)
             | bit(is_followed, flag::FOLLOWED)
             | bit(self.definition.extension > 0, flag::EXTENDED)
+            | bit(is_linked, flag::LINKED)
     }
 }
 
@@ -275,6 +283,7 @@ impl TableSet {
             cluster: Current::new(&shape.cluster),
             indexes: Current::new(&shape.indexes),
             followers: Current::new(&shape.followers),
+            links: Current::new(&shape.links),
             text_bytes_max: AtomicUsize::new(text_bytes_max(&shape.definition)),
             position,
             shapes: Mutex::new(vec![shape]),
@@ -284,7 +293,7 @@ impl TableSet {
 
     /// Another table of the same rows, for work that a change of the table does not concern.
     pub(crate) fn apart(&self, foundation: &Foundation) -> TableSet {
-        let shape = Shape { followers: Arc::default(), ..self.shape() };
+        let shape = Shape { followers: Arc::default(), links: Arc::default(), ..self.shape() };
         TableSet::of(foundation, shape, self.position)
     }
 
@@ -326,6 +335,7 @@ impl TableSet {
         self.cluster.set(&shape.cluster);
         self.indexes.set(&shape.indexes);
         self.followers.set(&shape.followers);
+        self.links.set(&shape.links);
         self.text_bytes_max.store(text_bytes_max(&shape.definition), Ordering::Relaxed);
         self.indexed.store(shape.indexed().bits(), Ordering::Relaxed);
         self.flags.store(shape.flags(), Ordering::Release);
@@ -413,6 +423,24 @@ impl TableSet {
         self.has(flag::INDEXED)
     }
 
+    /// Whether the table has references, or others refer to it.
+    #[inline(always)]
+    pub(crate) fn is_linked(&self) -> bool {
+        self.has(flag::LINKED)
+    }
+
+    /// Whether a deletion must look at more than rows and indexes: at references, or that no operation is admitted.
+    #[inline(always)]
+    pub(crate) fn is_linked_or_refused(&self) -> bool {
+        self.has(flag::LINKED | flag::CHANGING | flag::GONE)
+    }
+
+    /// Whether a write changes more than the row and its indexes.
+    #[inline(always)]
+    pub(crate) fn is_followed_or_linked(&self) -> bool {
+        self.has(flag::FOLLOWED | flag::LINKED)
+    }
+
     /// Whether something is being built from the rows.
     #[inline(always)]
     pub(crate) fn is_followed(&self) -> bool {
@@ -438,7 +466,8 @@ impl TableSet {
             return ColumnUse::ALL;
         }
         let followed = self.indexes.iter().filter(|index| index.columns.intersects(columns.changed()));
-        followed.fold(columns, |all, index| all.union(index.columns.into()))
+        let linked = self.links.columns_with(columns.changed());
+        followed.fold(columns.union(linked.into()), |all, index| all.union(index.columns.into()))
     }
 
     /// Calls `see` with each table and index that it has, had, or is about to have.

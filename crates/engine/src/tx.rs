@@ -33,6 +33,7 @@
 mod ending;
 mod errors;
 mod opening;
+mod references;
 mod writing;
 
 use std::cell::{Cell, RefCell};
@@ -101,6 +102,16 @@ impl Default for Waiting {
     }
 }
 
+/// What the end of a transaction does beside the decision.
+mod ends {
+    /// Decisions are queued.
+    pub(super) const QUEUED: u8 = 1;
+    /// Checks were put off until then.
+    pub(super) const CHECKED: u8 = 2;
+    /// It is not repaired: its operations have followed references, which its plan may not know.
+    pub(super) const LINKED: u8 = 4;
+}
+
 /// A transaction. Its operations are those of [`Operations`](crate::Operations).
 pub struct TxCore {
     inner: Arc<Inner>,
@@ -135,8 +146,8 @@ pub struct TxCore {
     /// Whether the database has no log, history, queue, gate or tracker of contention, and its protocol uses neither
     /// pieces, priorities nor older snapshots. Then a read-write transaction only begins, commits and leaves.
     is_plain: bool,
-    /// Whether decisions are queued.
-    queued: Cell<bool>,
+    /// What its end does beside the decision: bits of [`ends`].
+    ends: Cell<u8>,
     attempt: Cell<u32>,
     /// The priority of the transaction in all its attempts; none before the first.
     priority: Cell<Priority>,
@@ -167,6 +178,8 @@ pub struct TxCore {
     pub(crate) accessed: RefCell<Vec<Accessed>>,
     /// The rows that the attempt replaced, if they are noted; the transaction is then also watched.
     pub(crate) undo: RefCell<Option<Undo>>,
+    /// What is left to do of its references.
+    pending: references::Pending,
     /// Whether procedures prefetch.
     prefetching: Cell<bool>,
     /// The epoch that must be durable before a result of the transaction is returned.
@@ -748,7 +761,7 @@ impl TxCore {
             pieces: capabilities.pieces,
             priorities: capabilities.priorities,
             is_plain,
-            queued: Cell::new(inner.queue.is_some()),
+            ends: Cell::new(if inner.queue.is_some() { ends::QUEUED } else { 0 }),
             attempt: Cell::new(0),
             priority: Cell::default(),
             procedure: Cell::new(AD_HOC),
@@ -767,6 +780,7 @@ impl TxCore {
             watching: Cell::new(false),
             accessed: RefCell::default(),
             undo: RefCell::default(),
+            pending: references::Pending::default(),
             prefetching: Cell::new(inner.options.prefetch),
             dependency: Cell::default(),
             hold: Cell::default(),

@@ -7,7 +7,7 @@ use quote::{format_ident, quote, quote_spanned};
 use syn::Path;
 use syn::ext::IdentExt;
 
-use crate::parse::{Column, Declaration, Index, KeyColumn, Partitioning};
+use crate::parse::{Checked, Column, Declaration, Index, KeyColumn, OnChange, Partitioning, Reference};
 
 /// Everything the derive makes.
 pub(crate) fn table(table: &Declaration) -> TokenStream {
@@ -363,6 +363,7 @@ fn definition(table: &Declaration) -> TokenStream {
             }
         }
     });
+    let references = table.references.iter().map(|found| reference(found, catalog));
     let (key, organization) = (parts(&table.key), organization(table.is_hash));
     let cluster = table.cluster;
     let partitioning = match table.partitioning {
@@ -377,10 +378,39 @@ fn definition(table: &Declaration) -> TokenStream {
             key: #key,
             organization: #organization,
             indexes: ::std::vec![#(#indexes),*],
+            references: ::std::vec![#(#references),*],
             capacity: #capacity,
             cluster: #cluster,
             partitioning: #catalog::Partitioning::#partitioning,
             extension: 0,
+        }
+    }
+}
+
+fn reference(found: &Reference, catalog: &Path) -> TokenStream {
+    let Reference { name, columns, table, referenced, .. } = found;
+    let on_change = |action: OnChange| match action {
+        OnChange::NoAction => quote!(NoAction),
+        OnChange::Restrict => quote!(Restrict),
+        OnChange::Cascade => quote!(Cascade),
+        OnChange::SetNull => quote!(SetNull),
+        OnChange::SetDefault => quote!(SetDefault),
+    };
+    let (on_delete, on_update) = (on_change(found.on_delete), on_change(found.on_update));
+    let checked = match found.checked {
+        Checked::Immediately => quote!(Immediately),
+        Checked::Deferrable => quote!(Deferrable),
+        Checked::Deferred => quote!(Deferred),
+    };
+    quote! {
+        #catalog::ReferenceDef {
+            name: ::std::borrow::Cow::Borrowed(#name),
+            columns: ::std::vec![#(::std::borrow::Cow::Borrowed(#columns)),*],
+            table: ::std::borrow::Cow::Borrowed(#table),
+            referenced: ::std::vec![#(::std::borrow::Cow::Borrowed(#referenced)),*],
+            on_delete: #catalog::OnChange::#on_delete,
+            on_update: #catalog::OnChange::#on_update,
+            checked: #catalog::Checked::#checked,
         }
     }
 }

@@ -32,6 +32,7 @@ pub(crate) struct Declaration {
     pub(crate) cluster: usize,
     pub(crate) partitioning: Partitioning,
     pub(crate) indexes: Vec<Index>,
+    pub(crate) references: Vec<Reference>,
     /// Whether a table of an earlier declaration is changed to this one when it is opened.
     pub(crate) evolves: bool,
     /// Where the catalog is found.
@@ -74,6 +75,38 @@ pub(crate) struct Index {
     pub(crate) is_unique: bool,
     pub(crate) nulls_not_distinct: bool,
     pub(crate) is_hash: bool,
+}
+
+/// A foreign key.
+pub(crate) struct Reference {
+    pub(crate) name: String,
+    pub(crate) columns: Vec<String>,
+    pub(crate) table: LitStr,
+    /// None: those of the primary key of that table.
+    pub(crate) referenced: Vec<String>,
+    pub(crate) on_delete: OnChange,
+    pub(crate) on_update: OnChange,
+    pub(crate) checked: Checked,
+}
+
+/// What a change of a referenced row does.
+#[derive(Clone, Copy, Default)]
+pub(crate) enum OnChange {
+    #[default]
+    NoAction,
+    Restrict,
+    Cascade,
+    SetNull,
+    SetDefault,
+}
+
+/// When a foreign key is checked.
+#[derive(Clone, Copy, Default)]
+pub(crate) enum Checked {
+    #[default]
+    Immediately,
+    Deferrable,
+    Deferred,
 }
 
 /// The errors so far.
@@ -153,6 +186,8 @@ pub(crate) fn declaration(input: &DeriveInput) -> Result<Declaration> {
         let NamedIndex { name, is_unique, nulls_not_distinct, is_hash, .. } = index;
         indexes.push(Index { name, constant, parts, is_unique, nulls_not_distinct, is_hash });
     }
+    let name = attributes.name.as_ref().map_or_else(|| snake_case(&input.ident.unraw().to_string()), LitStr::value);
+    let references = references(attributes.references, &name, &columns, &mut mistakes);
     check_methods(&columns, &key, &mut mistakes);
     if let Some(error) = mistakes.0 {
         return Err(error);
@@ -160,7 +195,7 @@ pub(crate) fn declaration(input: &DeriveInput) -> Result<Declaration> {
     Ok(Declaration {
         row: input.ident.clone(),
         visibility: input.vis.clone(),
-        name: attributes.name.map_or_else(|| snake_case(&input.ident.unraw().to_string()), |name| name.value()),
+        name,
         columns,
         key,
         is_hash: attributes.hash == Some(true),
@@ -168,6 +203,7 @@ pub(crate) fn declaration(input: &DeriveInput) -> Result<Declaration> {
         cluster,
         partitioning,
         indexes,
+        references,
         evolves: attributes.evolve.is_some(),
         catalog: attributes.catalog.unwrap_or_else(|| syn::parse_quote!(::seriatim::catalog)),
     })
@@ -214,6 +250,7 @@ struct Attributes {
     hash: Option<bool>,
     capacity: Option<Expr>,
     indexes: Vec<NamedIndex>,
+    references: Vec<NamedReference>,
     evolve: Option<Span>,
     catalog: Option<Path>,
 }
@@ -224,6 +261,17 @@ struct NamedIndex {
     is_unique: bool,
     nulls_not_distinct: bool,
     is_hash: bool,
+}
+
+struct NamedReference {
+    span: Span,
+    name: Option<LitStr>,
+    columns: Vec<Ident>,
+    table: LitStr,
+    key: Vec<Ident>,
+    on_delete: OnChange,
+    on_update: OnChange,
+    checked: Checked,
 }
 
 /// Sets an attribute that may occur once.
@@ -275,10 +323,15 @@ impl Attributes {
                 parenthesized!(inner in meta.input);
                 self.indexes.push(index(&inner, meta.path.span())?);
                 Ok(())
+            } else if is("references") {
+                let inner;
+                parenthesized!(inner in meta.input);
+                self.references.push(reference(&inner, meta.path.span())?);
+                Ok(())
             } else {
                 Err(meta.error(
                     "unknown table attribute; write key(...), cluster(...), partition(...), replicated, name \
-                     = \"...\", hash, ordered, capacity = N, evolve or index(...)",
+                     = \"...\", hash, ordered, capacity = N, evolve, index(...) or references(...)",
                 ))
             }
         })
@@ -327,6 +380,93 @@ fn index(input: ParseStream<'_>, span: Span) -> Result<NamedIndex> {
         ));
     }
     Ok(NamedIndex { name, parts, is_unique, nulls_not_distinct: nulls.is_some(), is_hash })
+}
+
+fn idents(input: ParseStream<'_>) -> Result<Vec<Ident>> {
+    let inner;
+    parenthesized!(inner in input);
+    Ok(Punctuated::<Ident, Token![,]>::parse_terminated_with(&inner, Ident::parse_any)?.into_iter().collect())
+}
+
+fn reference(input: ParseStream<'_>, span: Span) -> Result<NamedReference> {
+    let (mut name, mut columns, mut table, mut key) = (None, None, None, None);
+    let (mut on_delete, mut on_update, mut checked) = (None, None, None);
+    while !input.is_empty() {
+        let word = input.call(Ident::parse_any)?;
+        let text = || -> Result<LitStr> {
+            input.parse::<Token![=]>()?;
+            input.parse()
+        };
+        let given_twice = match word.to_string().as_str() {
+            "name" => name.replace(text()?).is_some(),
+            "columns" => columns.replace(idents(input)?).is_some(),
+            "table" => table.replace(text()?).is_some(),
+            "key" => key.replace(idents(input)?).is_some(),
+            "on_delete" => on_delete.replace(on_change(&text()?)?).is_some(),
+            "on_update" => on_update.replace(on_change(&text()?)?).is_some(),
+            "deferrable" => checked.replace(Checked::Deferrable).is_some(),
+            "deferred" => checked.replace(Checked::Deferred).is_some(),
+            _ => {
+                let known = "columns(...), table = \"...\", key(...), on_delete = \"...\", on_update = \"...\", \
+                             deferrable, deferred or name = \"...\"";
+                return Err(Error::new(word.span(), format!("unknown attribute of a reference; write {known}")));
+            }
+        };
+        if given_twice {
+            let message = format!("`{word}` is given twice; repeat references(...) for another reference");
+            return Err(Error::new(word.span(), message));
+        }
+        if !input.is_empty() {
+            input.parse::<Token![,]>()?;
+        }
+    }
+    Ok(NamedReference {
+        span,
+        name,
+        columns: columns.ok_or_else(|| Error::new(span, "a reference needs columns: write columns(...)"))?,
+        table: table.ok_or_else(|| Error::new(span, "a reference needs a table: write table = \"...\""))?,
+        key: key.unwrap_or_default(),
+        on_delete: on_delete.unwrap_or_default(),
+        on_update: on_update.unwrap_or_default(),
+        checked: checked.unwrap_or_default(),
+    })
+}
+
+fn on_change(text: &LitStr) -> Result<OnChange> {
+    Ok(match text.value().as_str() {
+        "no action" => OnChange::NoAction,
+        "restrict" => OnChange::Restrict,
+        "cascade" => OnChange::Cascade,
+        "set null" => OnChange::SetNull,
+        "set default" => OnChange::SetDefault,
+        _ => {
+            let known = "write \"no action\", \"restrict\", \"cascade\", \"set null\" or \"set default\"";
+            return Err(Error::new(text.span(), known));
+        }
+    })
+}
+
+/// The references of a table, with their names.
+fn references(named: Vec<NamedReference>, table: &str, columns: &[Column], mistakes: &mut Mistakes) -> Vec<Reference> {
+    let mut references: Vec<Reference> = Vec::new();
+    for reference in named {
+        if let Some(unknown) = reference.columns.iter().find(|name| columns.iter().all(|column| column.name != **name))
+        {
+            mistakes
+                .say(unknown.span(), format!("there is no field `{unknown}`; a reference names columns of its table"));
+        }
+        let text = |names: &[Ident]| names.iter().map(|name| name.unraw().to_string()).collect::<Vec<_>>();
+        let (own, referenced) = (text(&reference.columns), text(&reference.key));
+        let span = reference.name.as_ref().map_or(reference.span, LitStr::span);
+        let name = reference.name.map_or_else(|| format!("{table}_{}_fkey", own.join("_")), |name| name.value());
+        check_name("a reference's name", &LitStr::new(&name, span), mistakes);
+        if references.iter().any(|earlier| earlier.name == name) {
+            mistakes.say(span, format!("another reference is called `{name}`; write name = \"...\""));
+        }
+        let NamedReference { table, on_delete, on_update, checked, .. } = reference;
+        references.push(Reference { name, columns: own, table, referenced, on_delete, on_update, checked });
+    }
+    references
 }
 
 fn column(field: &Field, mistakes: &mut Mistakes) -> Column {
@@ -534,7 +674,7 @@ mod tests {
             told,
             [
                 "unknown table attribute; write key(...), cluster(...), partition(...), replicated, name = \"...\", \
-                 hash, ordered, capacity = N, evolve or index(...)",
+                 hash, ordered, capacity = N, evolve, index(...) or references(...)",
                 "`column` stands on a field; on the struct write #[table(...)]",
                 "`table` stands on the struct; on a field write #[column(immutable)]",
                 "unknown column attribute; write immutable, default = ... or renamed_from = \"...\"",

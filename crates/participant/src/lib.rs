@@ -92,6 +92,7 @@ fn is_of_the_work(error: &TransactError) -> bool {
             TransactError::User(_)
                 | TransactError::Duplicate { .. }
                 | TransactError::MissingRow { .. }
+                | TransactError::ForeignKey { .. }
                 | TransactError::Overflow { .. }
                 | TransactError::UnknownProcedure { .. }
                 | TransactError::Arguments { .. }

@@ -8,6 +8,7 @@
 //!     1   position             a column
 //!     2   position             an index
 //!     3   id of a layout       nothing: the layout has the table's columns
+//!     6   position             a foreign key
 //! ```
 //! Invariant: the catalogue can be read before any other row is. Its own table has a fixed id, layout and declaration.
 //! A group of the log has rows of the catalogue only, or none, and so has a block of a checkpoint. The headers of
@@ -27,7 +28,7 @@ mod tests;
 use std::collections::{BTreeMap, HashSet};
 
 use seriatim_base::{LayoutId, TableId};
-use seriatim_catalog::{ColumnDef, ColumnType, KeyCodec, TableDef, Value};
+use seriatim_catalog::{ColumnDef, ColumnType, KeyCodec, ReferenceDef, TableDef, Value, check_references};
 
 pub use self::read::Found;
 pub(crate) use self::read::{find, find_in, is_group};
@@ -44,6 +45,7 @@ const OF_TABLE: u8 = 0;
 const OF_COLUMN: u8 = 1;
 const OF_INDEX: u8 = 2;
 const OF_LAYOUT: u8 = 3;
+const OF_REFERENCE: u8 = 6;
 
 /// A table.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -116,6 +118,8 @@ impl TableEntry {
         let mut rows = vec![first];
         rows.extend((0..).zip(&columns).map(|(at, column)| self.row_of(OF_COLUMN, at, column)));
         rows.extend((0..).zip(&indexes).map(|(at, index)| self.row_of(OF_INDEX, at, index)));
+        let references = (0..).zip(&self.definition.references);
+        rows.extend(references.map(|(at, reference)| self.row_of(OF_REFERENCE, at, reference)));
         let own = layouts.iter().filter(|layout| layout.table == self.id);
         rows.extend(own.map(|layout| Row { key: (self.id.0, OF_LAYOUT, layout.id.0), body: "{}".to_owned() }));
         rows
@@ -162,6 +166,7 @@ impl Catalogue {
                 }
                 OF_COLUMN => drop(parts.columns.insert(number, of_json(&body).map_err(|error| wrong(&error))?)),
                 OF_INDEX => drop(parts.indexes.insert(number, of_json(&body).map_err(|error| wrong(&error))?)),
+                OF_REFERENCE => drop(parts.references.insert(number, of_json(&body).map_err(|error| wrong(&error))?)),
                 OF_LAYOUT if body == "{}" => layouts.push(LayoutEntry { id: LayoutId(number), table: TableId(object) }),
                 _ => return Err(wrong(&"this program knows no such row")),
             }
@@ -204,6 +209,8 @@ impl Catalogue {
                 }
             }
         }
+        let counting = self.tables.iter().filter(|table| !table.is_void).map(|table| &table.definition);
+        check_references(counting).map_err(|error| error.to_string())?;
         let mut layouts = HashSet::new();
         for layout in &self.layouts {
             if !layouts.insert(layout.id) || layout.id >= LAYOUT {
@@ -227,11 +234,12 @@ struct Parts {
     table: Option<mirror::Table>,
     columns: BTreeMap<u32, ColumnDef>,
     indexes: BTreeMap<u32, mirror::Index>,
+    references: BTreeMap<u32, ReferenceDef>,
 }
 
 impl Parts {
     fn finish(self, id: TableId) -> Result<TableEntry, String> {
-        let Parts { table, columns, indexes } = self;
+        let Parts { table, columns, indexes, references } = self;
         let mut table = table.ok_or_else(|| format!("there are rows of table {id}, but none that says what it is"))?;
         let has_gap = |what: &str| Err(format!("table {id} lacks one of its {what}"));
         if !columns.keys().copied().eq(0..columns.len() as u32) {
@@ -240,12 +248,16 @@ impl Parts {
         if !indexes.keys().copied().eq(0..indexes.len() as u32) {
             return has_gap("indexes");
         }
+        if !references.keys().copied().eq(0..references.len() as u32) {
+            return has_gap("references");
+        }
         if table.columns.is_some() || table.indexes.is_some() {
             return Err(format!("the row of table {id} has columns or indexes, which are rows of their own"));
         }
         table.columns = Some(columns.into_values().collect());
         table.indexes = Some(indexes.into_values().collect());
-        let entry = TableEntry::try_from(table)?;
+        let mut entry = TableEntry::try_from(table)?;
+        entry.definition.references = references.into_values().collect();
         if entry.id != id {
             return Err(format!("the row of table {id} says that it is table {}", entry.id));
         }

@@ -90,7 +90,7 @@ pub use seriatim_txn::{
 };
 pub use session::{AtPartition, Session};
 pub use transaction::{OwnedTransaction, SnapshotTransaction, Transaction};
-pub use tx::{MissingRow, ReadTx, Tx};
+pub use tx::{Constraints, MissingRow, ReadTx, Tx};
 
 #[doc(no_inline)]
 pub use catalog::{Column, Table};

@@ -13,8 +13,9 @@ use seriatim::catalog::ColumnType;
 use seriatim::catalog::expression::Datum;
 use seriatim::{Canceller, Database};
 use seriatim_sql::{Answer, Column, Prepared, Row, SqlError, SqlState, SqlType, Status};
-use seriatim_wire::message::{self, decode};
+use seriatim_wire::message::{self, Body, decode};
 use seriatim_wire::messages::Message;
+use seriatim_wire::messages::copy::{CopyData, CopyDone, CopyInResponse, CopyOutResponse};
 use seriatim_wire::messages::data::{DataRow, FieldDescription, NoData, ParameterDescription, RowDescription};
 use seriatim_wire::messages::extendedquery::{
     Bind, BindComplete, Close, CloseComplete, Describe, Execute, Parse, ParseComplete, PortalSuspended,
@@ -59,8 +60,17 @@ pub(crate) struct Session {
     portals: HashMap<String, Portal>,
     /// Whether messages are skipped until the client asks for the end.
     is_skipping: bool,
+    /// Whether the client sends rows of a COPY, and whether a simple query began it.
+    copying: Option<Began>,
     reported: Vec<String>,
     out: BytesMut,
+}
+
+/// What began a COPY.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Began {
+    Simple,
+    Extended,
 }
 
 /// A statement that the client prepared.
@@ -103,6 +113,7 @@ impl Session {
             statements: HashMap::new(),
             portals: HashMap::new(),
             is_skipping: false,
+            copying: None,
             reported: vec![String::new(); REPORTED.len()],
             out: BytesMut::new(),
         };
@@ -157,6 +168,9 @@ impl Session {
     /// Acts on a message. `before_sync` says whether a Sync has arrived behind it.
     pub(crate) fn message(&mut self, bytes: &Bytes, before_sync: bool) -> Next {
         let tag = bytes.first().copied().unwrap_or_default();
+        if let Some(began) = self.copying {
+            return self.copy(tag, bytes, began);
+        }
         match tag {
             b'X' => return Next::End,
             b'S' => {
@@ -173,7 +187,9 @@ impl Session {
                 self.portals.remove("");
                 self.query(bytes);
                 self.end_portals();
-                self.ready();
+                if self.copying.is_none() {
+                    self.ready();
+                }
             }
             // The connection writes what there is.
             b'H' => {}
@@ -236,12 +252,66 @@ impl Session {
                     self.send(&CommandComplete::new(tag));
                 }
                 Answer::Done(tag) => self.send(&CommandComplete::new(tag)),
+                Answer::CopyOut { columns, lines, tag } => {
+                    self.copy_out(columns, lines);
+                    self.send(&CommandComplete::new(tag));
+                }
+                Answer::CopyIn { columns } => self.copy_in(columns, Began::Simple),
                 Answer::Notice(notice) => self.notice(&notice),
             }
         }
         if let Some(error) = failure {
             self.error(&error);
         }
+    }
+
+    fn copy_out(&mut self, columns: usize, lines: Vec<Vec<u8>>) {
+        self.send(&CopyOutResponse::new(0, columns as i16, vec![0; columns]));
+        for line in lines {
+            self.send(&CopyData::new(line.into()));
+        }
+        self.send(&CopyDone::new());
+    }
+
+    fn copy_in(&mut self, columns: usize, began: Began) {
+        self.send(&CopyInResponse::new(0, columns as i16, vec![0; columns]));
+        self.copying = Some(began);
+    }
+
+    /// Acts on a message of a client that sends rows.
+    fn copy(&mut self, tag: u8, bytes: &Bytes, began: Began) -> Next {
+        let body = Body::of(bytes).rest();
+        let ended = match tag {
+            b'd' => match self.sql.copy_data(body) {
+                Ok(()) => return Next::Message,
+                Err(error) => Err(error),
+            },
+            b'c' => self.sql.copy_done(),
+            b'f' => {
+                let why = String::from_utf8_lossy(body.strip_suffix(b"\0").unwrap_or(body)).into_owned();
+                Err(self.sql.copy_fail(&why))
+            }
+            // Clients may ask for the end of what they are still sending.
+            b'H' | b'S' => return Next::Message,
+            b'X' => {
+                self.sql.copy_fail("the client has gone");
+                return Next::End;
+            }
+            other => Err(self.sql.copy_fail(&format!("unexpected message type 0x{other:02X}"))),
+        };
+        self.copying = None;
+        match ended {
+            Ok(Answer::Done(tag)) => self.send(&CommandComplete::new(tag)),
+            Ok(_) => {}
+            Err(error) => {
+                self.is_skipping = began == Began::Extended;
+                self.error(&error);
+            }
+        }
+        if began == Began::Simple {
+            self.ready();
+        }
+        Next::Message
     }
 
     fn notice(&mut self, notice: &SqlError) {
@@ -387,6 +457,14 @@ impl Session {
                         Answer::Done(tag) => rest = Some(Rest { columns: None, rows: Vec::new().into_iter(), tag }),
                         Answer::Rows { columns, rows, tag } => {
                             rest = Some(Rest { columns: Some(columns), rows: rows.into_iter(), tag });
+                        }
+                        Answer::CopyOut { columns, lines, tag } => {
+                            self.copy_out(columns, lines);
+                            rest = Some(Rest { columns: None, rows: Vec::new().into_iter(), tag });
+                        }
+                        Answer::CopyIn { columns } => {
+                            self.copy_in(columns, Began::Extended);
+                            return Ok(());
                         }
                     }
                 }

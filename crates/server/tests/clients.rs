@@ -3,7 +3,7 @@
 use std::io::{Read, Write};
 use std::net::SocketAddr;
 use std::path::PathBuf;
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
 
 use seriatim::Database;
 use seriatim_server::Settings;
@@ -45,16 +45,32 @@ impl Server {
     }
 
     fn client(&self, program: &str, arguments: &[&str]) -> Output {
+        self.command(program, arguments).output().expect("it can be started")
+    }
+
+    fn command(&self, program: &str, arguments: &[&str]) -> Command {
         let program = seriatim_postgres::binaries().unwrap_or_else(|| PathBuf::from("/nonexistent")).join(program);
         let mut command = Command::new(program);
         command.env("PGHOST", "127.0.0.1").env("PGPORT", self.address.port().to_string());
         command.env("PGUSER", "postgres").env("PGDATABASE", "postgres").env("LC_ALL", "C");
-        command.args(arguments).output().expect("it can be started")
+        command.args(arguments);
+        command
     }
 
     /// What psql prints.
     fn psql(&self, text: &str) -> String {
-        let output = self.client("psql", &["-XAtq", "-v", "VERBOSITY=verbose", "-c", text]);
+        self.psql_with(text, "")
+    }
+
+    /// What psql prints, which reads `input`.
+    fn psql_with(&self, text: &str, input: &str) -> String {
+        let arguments = ["-XAtq", "-v", "VERBOSITY=verbose", "-c", text];
+        let mut command = self.command("psql", &arguments);
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut psql = command.spawn().expect("it can be started");
+        // It may not read all if the server refuses it.
+        let _ = psql.stdin.take().expect("it is piped").write_all(input.as_bytes());
+        let output = psql.wait_with_output().expect("it ends");
         format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr))
     }
 }
@@ -138,8 +154,6 @@ fn pgbench_runs_its_script_in_each_mode_of_the_protocol() {
         assert!(output.status.success(), "{mode}: {said}");
         assert!(said.contains("number of transactions actually processed: 100/100"), "{mode}: {said}");
         done += 100;
-        let sums = "select (select_1.s = select_2.s) from t";
-        let _ = sums;
         let sum = |table: &str, column: &str| server.psql(&format!("select sum({column}) from {table}"));
         let accounts = sum("pgbench_accounts", "abalance");
         assert_eq!(accounts, sum("pgbench_tellers", "tbalance"));
@@ -158,14 +172,9 @@ fn connections_have_a_most_and_end_with_the_server() {
         return;
     }
     let mut server = Server::start(Settings { connections_max: 1, ..Settings::default() });
-    let waiting = {
-        let program = seriatim_postgres::binaries().expect("they are installed").join("psql");
-        let mut command = Command::new(program);
-        command.env("PGHOST", "127.0.0.1").env("PGPORT", server.address.port().to_string()).env("PGUSER", "postgres");
-        command.args(["-XAtq", "postgres"]).stdin(std::process::Stdio::piped()).stdout(std::process::Stdio::piped());
-        command.stderr(std::process::Stdio::null()).spawn().expect("it can be started")
-    };
-    let mut waiting = waiting;
+    let mut command = server.command("psql", &["-XAtq"]);
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
+    let mut waiting = command.spawn().expect("it can be started");
     let (mut input, mut output) = (waiting.stdin.take().expect("piped"), waiting.stdout.take().expect("piped"));
     writeln!(input, "select 7;").expect("it reads");
     let mut answer = [0; 2];
@@ -757,4 +766,41 @@ fn bytes_that_are_no_messages_end_the_connection() {
     assert_eq!(answers[0], "E 25006", "options are not ignored");
     let (answers, _) = Raw::connect(port).talk(&query("select 1"));
     assert!(answers.contains(&"C SELECT 1\0".to_owned()), "{answers:?}");
+}
+
+#[test]
+fn rows_are_copied_in_and_out() {
+    if !are_installed() {
+        return;
+    }
+    let server = Server::start(Settings::default());
+    assert_eq!(server.psql("create table t (id int primary key, word text, at date)"), "");
+    let lines = "1\ta\\tb\t2026-11-30\n2\t\\N\t\\N\n3\t\t\\N\n";
+    assert_eq!(server.psql_with("copy t from stdin", lines), "");
+    assert_eq!(server.psql("copy t to stdout"), lines);
+    assert_eq!(
+        server.psql("copy (select id, word from t where id > 1 order by id desc) to stdout csv"),
+        "3,\"\"\n2,\n"
+    );
+    let csv = "word;id\n\"x;\"\"y\"\"\";4\n;5\n";
+    assert_eq!(server.psql_with("copy t (word, id) from stdin (format csv, delimiter ';', header on)", csv), "");
+    assert_eq!(server.psql("select word from t where id = 4"), "x;\"y\"\n");
+    // One wrong line, and nothing is copied.
+    for (wrong, state) in
+        [("6\ta\t\\N\n1\ta\t\\N\n", "23505"), ("6\ta\n", "22P04"), ("x\ta\t\\N\n", "22P02"), ("\\N\ta\t\\N\n", "23502")]
+    {
+        let failed = server.psql_with("copy t from stdin", wrong);
+        assert!(failed.starts_with(&format!("ERROR:  {state}: ")), "{failed}");
+    }
+    assert_eq!(server.psql("select count(*) from t"), "5\n");
+    assert!(server.psql("copy t from '/etc/passwd'").starts_with("ERROR:  0A000: "));
+    assert!(server.psql_with("copy t from stdin; select 1", "").contains("ERROR:  0A000: "));
+    // In a transaction of the client's.
+    let script =
+        "begin;\ncopy t from stdin;\n9\tz\t\\N\n\\.\nselect count(*) from t;\nrollback;\nselect count(*) from t;\n";
+    let mut command = server.command("psql", &["-XAtq"]);
+    command.stdin(Stdio::piped()).stdout(Stdio::piped());
+    let mut psql = command.spawn().expect("it can be started");
+    psql.stdin.take().expect("it is piped").write_all(script.as_bytes()).expect("it reads");
+    assert_eq!(String::from_utf8_lossy(&psql.wait_with_output().expect("it ends").stdout), "6\n5\n");
 }

@@ -2,11 +2,14 @@
 
 use seriatim::DynHandle;
 use seriatim::catalog::evolution::Change;
-use seriatim::catalog::{ColumnDef, IndexDef, Organization, PartName, TableDef, asc, desc};
+use seriatim::catalog::{
+    Checked, ColumnDef, IndexDef, OnChange, Organization, PartName, ReferenceDef, TableDef, asc, desc,
+};
 use sqlparser::ast::{
     AlterColumnOperation, AlterIndexOperation, AlterTable, AlterTableOperation, ColumnDef as ColumnSyntax,
-    ColumnOption, CreateIndex, CreateTable, CreateTableOptions, DataType, DropBehavior, IndexColumn, IndexType,
-    NullsDistinctOption, ObjectName, ObjectType, OrderByOptions, PrimaryKeyConstraint, RenameTableNameKind, Statement,
+    ColumnOption, ConstraintReferenceMatchKind, CreateIndex, CreateTable, CreateTableOptions, DataType,
+    DeferrableInitial, DropBehavior, ForeignKeyConstraint, IndexColumn, IndexType, NullsDistinctOption, ObjectName,
+    ObjectType, OrderByOptions, PrimaryKeyConstraint, ReferentialAction, RenameTableNameKind, Statement,
     TableConstraint, Truncate, TruncateIdentityOption, UniqueConstraint,
 };
 
@@ -36,6 +39,22 @@ pub(crate) struct Ddl {
 }
 
 impl Ddl {
+    /// The class of the error if rows do not permit the changes.
+    pub(crate) fn refusal(&self) -> SqlState {
+        let changes = self.steps.iter().filter_map(|step| match step {
+            Step::Change { changes, .. } => Some(changes),
+            _ => None,
+        });
+        let state = changes.flatten().find_map(|change| match change {
+            Change::AddReference { .. } => Some(SqlState::FOREIGN_KEY_VIOLATION),
+            Change::AddIndex { .. } => Some(SqlState::UNIQUE_VIOLATION),
+            Change::SetNullable { .. } => Some(SqlState::NOT_NULL_VIOLATION),
+            Change::SetType { .. } => Some(SqlState::NUMERIC_VALUE_OUT_OF_RANGE),
+            _ => None,
+        });
+        state.unwrap_or(SqlState::CHECK_VIOLATION)
+    }
+
     fn new(tag: &'static str, steps: Vec<Step>) -> Ddl {
         Ddl { steps, tag, notices: Vec::new() }
     }
@@ -93,6 +112,7 @@ struct Declared {
     columns: Vec<ColumnDef>,
     key: Option<Vec<PartName>>,
     unique: Vec<(Option<String>, Vec<PartName>, bool)>,
+    references: Vec<ReferenceDef>,
 }
 
 fn create_table(create: &CreateTable, names: Names<'_>) -> Result<Ddl, SqlError> {
@@ -118,7 +138,8 @@ fn create_table(create: &CreateTable, names: Names<'_>) -> Result<Ddl, SqlError>
             false => Err(SqlError::exists(&own)),
         };
     }
-    let mut declared = Declared { table: own.clone(), columns: Vec::new(), key: None, unique: Vec::new() };
+    let mut declared =
+        Declared { table: own.clone(), columns: Vec::new(), key: None, unique: Vec::new(), references: Vec::new() };
     create.columns.iter().try_for_each(|column| declared.column(column))?;
     create.constraints.iter().try_for_each(|constraint| declared.constraint(constraint))?;
     Ok(Ddl::new("CREATE TABLE", vec![Step::Create(declared.finish(names)?)]))
@@ -145,6 +166,9 @@ impl Declared {
                     let nulls = nulls_not_distinct(&unique)?;
                     self.unique.push((constraint, part, nulls));
                 }
+                ColumnOption::ForeignKey(key) => {
+                    self.references.push(reference(&key, constraint, std::slice::from_ref(&own))?);
+                }
                 other => return Err(unsupported_option(&other)),
             }
         }
@@ -167,6 +191,12 @@ impl Declared {
                 let nulls = nulls_not_distinct(unique)?;
                 let own = unique.name.as_ref().map(name).transpose()?;
                 self.unique.push((own, key_parts(&unique.columns)?, nulls));
+                Ok(())
+            }
+            TableConstraint::ForeignKey(key) => {
+                let own = key.name.as_ref().map(name).transpose()?;
+                let columns = key.columns.iter().map(name).collect::<Result<Vec<_>, _>>()?;
+                self.references.push(reference(key, own, &columns)?);
                 Ok(())
             }
             other => Err(SqlError::unsupported(format!("the constraint {other}"), CONSTRAINTS)),
@@ -210,12 +240,58 @@ impl Declared {
                 builder = builder.nulls_not_distinct();
             }
         }
+        for reference in self.references {
+            if *reference.table != *self.table {
+                check_reference(&reference, names)?;
+            }
+            builder = builder.reference(reference);
+        }
         builder.finish().map_err(|error| SqlError::new(SqlState::INVALID_TABLE_DEFINITION, error.to_string()))
     }
 }
 
 /// What constraints there are, for the hint of an error.
-const CONSTRAINTS: &str = "PRIMARY KEY and UNIQUE are.";
+const CONSTRAINTS: &str = "PRIMARY KEY, UNIQUE and FOREIGN KEY are.";
+
+/// Checks that the table and the columns exist to which a foreign key refers.
+fn check_reference(reference: &ReferenceDef, names: Names<'_>) -> Result<(), SqlError> {
+    let table = names.table(&reference.table)?;
+    match reference.referenced.iter().find(|column| table.definition().column(column).is_none()) {
+        None => Ok(()),
+        Some(column) => Err(no_column(column, "referenced in foreign key constraint")),
+    }
+}
+
+/// The foreign key of these columns.
+fn reference(key: &ForeignKeyConstraint, own: Option<String>, columns: &[String]) -> Result<ReferenceDef, SqlError> {
+    match &key.match_kind {
+        None | Some(ConstraintReferenceMatchKind::Simple) => {}
+        Some(other) => return Err(SqlError::unsupported(other, "MATCH SIMPLE is there.")),
+    }
+    let checked = match &key.characteristics {
+        None => Checked::Immediately,
+        Some(given) => match (given.deferrable, &given.initially, given.enforced) {
+            (_, Some(DeferrableInitial::Deferred), None | Some(true)) => Checked::Deferred,
+            (Some(true), _, None | Some(true)) => Checked::Deferrable,
+            (None | Some(false), _, None | Some(true)) => Checked::Immediately,
+            _ => return Err(SqlError::unsupported("NOT ENFORCED", "A constraint is enforced.")),
+        },
+    };
+    let action = |action: &Option<ReferentialAction>| match action {
+        None | Some(ReferentialAction::NoAction) => OnChange::NoAction,
+        Some(ReferentialAction::Restrict) => OnChange::Restrict,
+        Some(ReferentialAction::Cascade) => OnChange::Cascade,
+        Some(ReferentialAction::SetNull) => OnChange::SetNull,
+        Some(ReferentialAction::SetDefault) => OnChange::SetDefault,
+    };
+    let mut reference = ReferenceDef::new(columns.to_vec(), object(&key.foreign_table)?);
+    reference.name = own.unwrap_or_default().into();
+    reference.referenced =
+        key.referred_columns.iter().map(|column| name(column).map(Into::into)).collect::<Result<_, _>>()?;
+    (reference.on_delete, reference.on_update) = (action(&key.on_delete), action(&key.on_update));
+    reference.checked = checked;
+    Ok(reference)
+}
 
 fn plain_primary_key() -> PrimaryKeyConstraint {
     PrimaryKeyConstraint {
@@ -250,7 +326,10 @@ fn no_column(column: &str, what: &str) -> SqlError {
 }
 
 fn unsupported_option(option: &ColumnOption) -> SqlError {
-    SqlError::unsupported(format!("{option} of a column"), "NOT NULL, NULL, DEFAULT, PRIMARY KEY and UNIQUE are.")
+    SqlError::unsupported(
+        format!("{option} of a column"),
+        "NOT NULL, NULL, DEFAULT, PRIMARY KEY, UNIQUE and REFERENCES are.",
+    )
 }
 
 /// A constraint of a column, with its name if it has one.
@@ -426,9 +505,18 @@ fn alteration(
             let own = column.name.clone();
             changes.push(Change::add_column(column));
             for (constraint, option) in constraints {
-                let ColumnOption::Unique(unique) = &option else { return Err(unsupported_option(&option)) };
-                let nulls = nulls_not_distinct(unique)?;
-                changes.push(add_unique(constraint, vec![asc(own.clone())], nulls, table, names)?);
+                changes.push(match &option {
+                    ColumnOption::Unique(unique) => {
+                        let nulls = nulls_not_distinct(unique)?;
+                        add_unique(constraint, vec![asc(own.clone())], nulls, table, names)?
+                    }
+                    ColumnOption::ForeignKey(key) => {
+                        let reference = reference(key, constraint, &[own.to_string()])?;
+                        check_reference(&reference, names)?;
+                        Change::add_reference(reference)
+                    }
+                    _ => return Err(unsupported_option(&option)),
+                });
             }
         }
         AlterTableOperation::DropColumn { column_names, if_exists, drop_behavior, .. } => {
@@ -474,20 +562,53 @@ fn alteration(
             let nulls = nulls_not_distinct(unique)?;
             changes.push(add_unique(own, key_parts(&unique.columns)?, nulls, table, names)?);
         }
+        AlterTableOperation::AddConstraint { constraint: TableConstraint::ForeignKey(key), not_valid: false } => {
+            let own = key.name.as_ref().map(name).transpose()?;
+            let columns = key.columns.iter().map(name).collect::<Result<Vec<_>, _>>()?;
+            let reference = reference(key, own, &columns)?;
+            check_reference(&reference, names)?;
+            changes.push(Change::add_reference(reference));
+        }
         AlterTableOperation::DropConstraint { if_exists, name: ident, .. } => {
             let own = name(ident)?;
-            match definition.indexes.iter().any(|index| index.unique && index.name == own) {
-                true => changes.push(Change::drop_index(own)),
-                false if *if_exists => notices.push(format!("constraint \"{own}\" does not exist, skipping")),
-                false => {
-                    let message = format!("constraint \"{own}\" of relation \"{}\" does not exist", definition.name);
-                    return Err(SqlError::new(SqlState::UNDEFINED_OBJECT, message));
-                }
+            match constraint_of(definition, &own) {
+                Some(Constrains::Index) => changes.push(Change::drop_index(own)),
+                Some(Constrains::Reference) => changes.push(Change::drop_reference(own)),
+                None if *if_exists => notices.push(format!("constraint \"{own}\" does not exist, skipping")),
+                None => return Err(no_constraint(definition, &own)),
             }
+        }
+        AlterTableOperation::RenameConstraint { old_name, new_name } => {
+            let (from, to) = (name(old_name)?, name(new_name)?);
+            changes.push(match constraint_of(definition, &from) {
+                Some(Constrains::Index) if names.is_taken(&to) => return Err(SqlError::exists(&to)),
+                Some(Constrains::Index) => Change::rename_index(from, to),
+                Some(Constrains::Reference) => Change::RenameReference { from: from.into(), to: to.into() },
+                None => return Err(no_constraint(definition, &from)),
+            });
         }
         _ => return unsupported(),
     }
     Ok(())
+}
+
+/// What a constraint is made of.
+enum Constrains {
+    Index,
+    Reference,
+}
+
+/// The constraint of this name.
+fn constraint_of(table: &TableDef, own: &str) -> Option<Constrains> {
+    if table.indexes.iter().any(|index| index.unique && index.name == own) {
+        return Some(Constrains::Index);
+    }
+    table.references.iter().any(|reference| reference.name == own).then_some(Constrains::Reference)
+}
+
+fn no_constraint(table: &TableDef, own: &str) -> SqlError {
+    let message = format!("constraint \"{own}\" of relation \"{}\" does not exist", table.name);
+    SqlError::new(SqlState::UNDEFINED_OBJECT, message)
 }
 
 fn set_type(column: String, data_type: &DataType) -> Result<Change, SqlError> {
@@ -554,7 +675,12 @@ fn drop_objects(kind: ObjectType, if_exists: bool, dropped: &[ObjectName], names
             }),
         };
         match step {
-            Some(step) => ddl.steps.push(step),
+            Some(step) => {
+                if kind == ObjectType::Table {
+                    ddl.steps.extend(without_references(&own, dropped, cascade, names)?);
+                }
+                ddl.steps.push(step);
+            }
             None if if_exists => ddl.notices.push(format!("{what} \"{own}\" does not exist, skipping")),
             None if kind == ObjectType::Index => {
                 let message = format!("index \"{own}\" does not exist");
@@ -567,6 +693,38 @@ fn drop_objects(kind: ObjectType, if_exists: bool, dropped: &[ObjectName], names
         }
     }
     Ok(ddl)
+}
+
+/// The foreign keys of other tables to one that is dropped go with it if that cascades.
+///
+/// # Errors
+/// There are some, and it does not cascade.
+fn without_references(
+    table: &str,
+    dropped: &[ObjectName],
+    cascade: bool,
+    names: Names<'_>,
+) -> Result<Vec<Step>, SqlError> {
+    let is_dropped = |of: &str| dropped.iter().any(|dropped| object(dropped).is_ok_and(|dropped| dropped == of));
+    let mut steps = Vec::new();
+    for other in names.database.table_names().into_iter().filter(|other| !is_dropped(other)) {
+        let Ok(handle) = names.database.open_dyn(&other) else { continue };
+        let references = handle.definition().references.iter().filter(|reference| reference.table == table);
+        let references: Vec<String> = references.map(|reference| reference.name.to_string()).collect();
+        if let (Some(reference), false) = (references.first(), cascade) {
+            let message = format!("cannot drop table {table} because other objects depend on it");
+            return Err(SqlError::new(SqlState::DEPENDENT_OBJECTS_STILL_EXIST, message)
+                .detail(format!("constraint {reference} on table {other} depends on table {table}"))
+                .hint("Use DROP ... CASCADE to drop the dependent objects too."));
+        }
+        if !references.is_empty() {
+            steps.push(Step::Change {
+                table: other,
+                changes: references.into_iter().map(Change::drop_reference).collect(),
+            });
+        }
+    }
+    Ok(steps)
 }
 
 fn truncate_tables(truncate: &Truncate, names: Names<'_>) -> Result<Ddl, SqlError> {

@@ -255,6 +255,26 @@ impl From<TransactError> for SqlError {
                 let detail = format!("Key {key} already exists.");
                 return SqlError::new(SqlState::UNIQUE_VIOLATION, message).detail(detail).table(table);
             }
+            TransactError::ForeignKey { constraint, table, referenced, key, is_missing } => {
+                let (message, detail) = match is_missing {
+                    true => (
+                        format!(
+                            "insert or update on table \"{table}\" violates foreign key constraint \"{constraint}\""
+                        ),
+                        format!("Key {key} is not present in table \"{referenced}\"."),
+                    ),
+                    false => (
+                        format!(
+                            "update or delete on table \"{referenced}\" violates foreign key constraint \
+                             \"{constraint}\" on table \"{table}\""
+                        ),
+                        format!("Key {key} is still referenced from table \"{table}\"."),
+                    ),
+                };
+                let mut error = SqlError::new(SqlState::FOREIGN_KEY_VIOLATION, message).detail(detail);
+                error.constraint = Some(constraint.to_string());
+                return error.table(if *is_missing { table.to_string() } else { referenced.to_string() });
+            }
             TransactError::Conflict { .. } => {
                 let message = "could not serialize access due to a conflict with another transaction";
                 let error = SqlError::new(SqlState::SERIALIZATION_FAILURE, message).detail(error.to_string());

@@ -188,6 +188,20 @@ impl From {
         Ok(From { sources, places, levels })
     }
 
+    /// How the rows of each source are found, in the order of the loops.
+    pub(crate) fn explain(&self, indent: usize) -> Vec<String> {
+        let line = |(at, (level, source)): (usize, (&Level, &Source))| {
+            let indent = " ".repeat(indent + 2 * at);
+            let (arrow, join) = match (at, level.is_outer) {
+                (0, _) => ("", ""),
+                (_, false) => ("-> ", "for each row: "),
+                (_, true) => ("-> ", "for each row, or none: "),
+            };
+            format!("{indent}{arrow}{join}{}", level.access.explain(source))
+        };
+        self.levels.iter().zip(&self.sources.0).enumerate().map(line).collect()
+    }
+
     /// Calls `visit` with each combination of rows that fulfils all conditions, until it says `false`.
     ///
     /// # Errors
@@ -350,7 +364,8 @@ fn access<'e>(
             let is_earlier = bound.columns().iter().all(|&column| places[column].0 < at);
             let stored = source.columns[column].stored;
             // An untyped value is read as one of the column.
-            let value = match bound.column_type() {
+            let is_untyped = matches!(**value, Expression::Literal(Literal::Text(_) | Literal::Null));
+            let value = match bound.column_type().filter(|_| !is_untyped) {
                 Some(ty) if is_findable(stored, Some(ty)) => (**value).clone(),
                 Some(_) => continue,
                 None => (**value).clone().cast(crate::types::of_expressions(stored)),

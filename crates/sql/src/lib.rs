@@ -7,6 +7,7 @@
 //! Invariant: this crate does no I/O. It answers with values; who asked for them is not its business.
 
 mod aggregate;
+mod copy;
 mod ddl;
 mod error;
 mod expression;

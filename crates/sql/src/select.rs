@@ -250,6 +250,24 @@ impl Select {
         Ok((keys, row))
     }
 
+    /// The steps of the query in words, the last one first.
+    pub(crate) fn explain(&self) -> Vec<String> {
+        let is_sorted = !self.order.is_empty() && !self.is_in_order;
+        let steps = [
+            (self.limit.is_some() || self.offset.is_some(), "Limit"),
+            (is_sorted, "Sort"),
+            (self.is_distinct, "Unique"),
+            (self.grouping.is_some(), "Aggregate"),
+        ];
+        let mut lines: Vec<String> = Vec::new();
+        for (_, step) in steps.into_iter().filter(|(is_there, _)| *is_there) {
+            lines.push(format!("{}{step}", " ".repeat(2 * lines.len())));
+        }
+        let indent = 2 * lines.len();
+        lines.extend(self.from.explain(indent));
+        lines
+    }
+
     /// The types of the outputs' values.
     pub(crate) fn types(&self) -> Vec<Option<ColumnType>> {
         self.outputs.iter().map(Bound::column_type).collect()

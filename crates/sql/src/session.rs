@@ -9,12 +9,13 @@ use std::collections::BTreeMap;
 
 use seriatim::catalog::expression::Datum;
 use seriatim::catalog::{ColumnType, Timestamp};
-use seriatim::{Abort, Canceller, Database, DynHandle, OwnedTransaction, Savepoint, Tx};
+use seriatim::{Abort, Canceller, Database, DynHandle, OwnedTransaction, Savepoint, SchemaError, Tx};
 use sqlparser::ast::{
     ContextModifier, Expr, Ident, Set, Statement, TransactionAccessMode, TransactionIsolationLevel, TransactionMode,
     Value as Literal,
 };
 
+use crate::copy::{self, Copying, Decoder, What};
 use crate::ddl::{self, Ddl, Step};
 use crate::error::{SqlError, SqlState};
 use crate::expression::{Context, VERSION};
@@ -23,7 +24,7 @@ use crate::names::{Names, name};
 use crate::select::{Column, Row, Select};
 use crate::text::{Command, parse};
 use crate::types::{SqlType, of_expressions};
-use crate::write::{Deleting, Inserting, Updating};
+use crate::write::{Deleting, Filling, Inserting, Updating};
 
 /// What a statement gave.
 #[derive(Clone, Debug)]
@@ -39,6 +40,21 @@ pub enum Answer {
     },
     /// What was done, as `UPDATE 3`.
     Done(String),
+    /// Lines of COPY … TO STDOUT.
+    CopyOut {
+        /// How many columns they have.
+        columns: usize,
+        /// Each with its end.
+        lines: Vec<Vec<u8>>,
+        /// What was done, as `COPY 3`.
+        tag: String,
+    },
+    /// A COPY … FROM STDIN has begun: its bytes are for [`Session::copy_data`], and [`Session::copy_done`] or
+    /// [`Session::copy_fail`] ends it. It is the last answer.
+    CopyIn {
+        /// How many columns a line has.
+        columns: usize,
+    },
     /// Something worth knowing that is no error: a notice, or a warning.
     Notice(SqlError),
 }
@@ -84,6 +100,7 @@ pub struct Session {
     database: Database,
     state: State,
     canceller: Canceller,
+    copying: Option<CopyIn>,
     /// What SET has changed.
     settings: Values,
     user: String,
@@ -118,6 +135,13 @@ enum State {
     Open(Open),
     /// Between two of the others.
     Between,
+}
+
+/// A COPY that has begun.
+struct CopyIn {
+    filling: Filling,
+    decoder: Decoder,
+    count: usize,
 }
 
 /// An open transaction.
@@ -202,6 +226,16 @@ impl Plan {
         matches!(self, Plan::Select(_))
     }
 
+    /// The steps in words.
+    fn explain(&self) -> Vec<String> {
+        match self {
+            Plan::Select(select) => select.explain(),
+            Plan::Insert(insert) => insert.explain(),
+            Plan::Update(update) => update.explain(),
+            Plan::Delete(delete) => delete.explain(),
+        }
+    }
+
     /// The columns of its rows; none if it gives none.
     fn columns(&self) -> Option<&Vec<Column>> {
         let returning = match self {
@@ -230,9 +264,9 @@ impl Plan {
                 let tag = format!("SELECT {}", rows.len());
                 return Ok(Answer::Rows { columns: select.columns.clone(), rows, tag });
             }
-            Plan::Insert(insert) => ("INSERT 0", insert.run(tx, parameters)?),
-            Plan::Update(update) => ("UPDATE", update.run(tx, parameters)?),
-            Plan::Delete(delete) => ("DELETE", delete.run(tx, parameters)?),
+            Plan::Insert(insert) => ("INSERT 0", tx.statement(|| insert.run(tx, parameters))?),
+            Plan::Update(update) => ("UPDATE", tx.statement(|| update.run(tx, parameters))?),
+            Plan::Delete(delete) => ("DELETE", tx.statement(|| delete.run(tx, parameters))?),
         };
         let tag = format!("{verb} {}", written.count);
         Ok(match self.columns() {
@@ -247,7 +281,8 @@ impl Session {
     pub fn new(database: Database) -> Session {
         let session = database.session();
         let (canceller, state) = (session.canceller(), State::Idle(session));
-        Session { database, state, canceller, settings: BTreeMap::new(), user: "postgres".to_owned() }
+        let copying = None;
+        Session { database, state, canceller, copying, settings: BTreeMap::new(), user: "postgres".to_owned() }
     }
 
     /// Calls the session's user so.
@@ -302,14 +337,21 @@ impl Session {
     fn run(&mut self, text: &str, answers: &mut Vec<Answer>) -> Result<(), SqlError> {
         let ran = parse(text).and_then(|commands| {
             let are_several = commands.len() > 1;
-            commands.iter().try_for_each(|command| {
+            commands.iter().enumerate().try_for_each(|(at, command)| {
                 if are_several && !is_of_transactions(command) {
                     self.begin(true, None)?;
                 }
-                self.command(command, answers)
+                self.command(command, answers)?;
+                if self.copying.is_some() && at + 1 < commands.len() {
+                    self.copying = None;
+                    let instead = "Send it as the last statement of a text.";
+                    return Err(SqlError::unsupported("COPY FROM STDIN before other statements", instead));
+                }
+                Ok(())
             })
         });
         match ran {
+            Ok(()) if self.copying.is_some() => Ok(()),
             Ok(()) => self.end_implicit(true),
             Err(error) => {
                 self.fail();
@@ -317,6 +359,74 @@ impl Session {
                 Err(error)
             }
         }
+    }
+
+    /// Takes bytes for the COPY that has begun.
+    ///
+    /// # Errors
+    /// No COPY has begun, a line is not of the format, or a row cannot be inserted. The COPY has ended then, and
+    /// nothing of it is left.
+    pub fn copy_data(&mut self, bytes: &[u8]) -> Result<(), SqlError> {
+        self.copied(bytes, false).inspect_err(|_| self.end_copy())
+    }
+
+    /// Ends the COPY that has begun: its rows are committed, unless it is part of a transaction. Returns what was done.
+    ///
+    /// # Errors
+    /// As [`Session::copy_data`]; a conflict of the commit.
+    pub fn copy_done(&mut self) -> Result<Answer, SqlError> {
+        self.copied(&[], true).inspect_err(|_| self.end_copy())?;
+        let count = self.copying.take().map_or(0, |copying| copying.count);
+        self.end_implicit(true)?;
+        Ok(Answer::Done(format!("COPY {count}")))
+    }
+
+    /// Ends the COPY that has begun, as the client could not send all of it: nothing of it is left. Returns the error.
+    pub fn copy_fail(&mut self, why: &str) -> SqlError {
+        self.end_copy();
+        SqlError::new(SqlState::QUERY_CANCELED, format!("COPY from stdin failed: {why}"))
+    }
+
+    fn end_copy(&mut self) {
+        self.copying = None;
+        self.fail();
+        if matches!(&self.state, State::Open(open) if open.is_implicit) {
+            self.roll_back();
+        }
+    }
+
+    fn copied(&mut self, bytes: &[u8], is_last: bool) -> Result<(), SqlError> {
+        let (Some(copying), State::Open(open)) = (&mut self.copying, &self.state) else {
+            return Err(SqlError::new(SqlState("08P01"), "there is no COPY to which these data belong"));
+        };
+        for fields in copying.decoder.records(bytes, is_last)? {
+            copying.count += 1;
+            let inserted = copying.filling.insert(&open.transaction, &fields);
+            inserted.map_err(|abort| SqlError::from(open.transaction.explain(&abort)))?;
+        }
+        Ok(())
+    }
+
+    fn copy(&mut self, copying: Copying, answers: &mut Vec<Answer>) -> Result<(), SqlError> {
+        match copying.what {
+            What::Of(query) => {
+                let planned = self.plan(&Statement::Query(query), &mut Vec::new())?;
+                let Answer::Rows { columns, rows, .. } = self.run_plan(&planned.plan, &[])? else { return Ok(()) };
+                let lines = copying.format.header(&columns).into_iter();
+                let lines = lines.chain(rows.iter().map(|row| copying.format.row(row, &columns))).collect();
+                let tag = format!("COPY {}", rows.len());
+                answers.push(Answer::CopyOut { columns: columns.len(), lines, tag });
+            }
+            What::Into { table, columns } => {
+                let names = Names { database: &self.database, used: None };
+                let filling = Filling::bind(&table, &columns, names)?;
+                self.check_writable()?;
+                self.begin(true, None)?;
+                answers.push(Answer::CopyIn { columns: filling.width() });
+                self.copying = Some(CopyIn { filling, decoder: Decoder::new(copying.format), count: 0 });
+            }
+        }
+        Ok(())
     }
 
     /// Prepares the statement of a text. `given` has the types of its first parameters, as far as they are known.
@@ -354,7 +464,13 @@ impl Session {
         }
         let columns = match (&plan, &command) {
             (Some(planned), _) => planned.plan.columns().cloned(),
-            (None, Some(Command::Statement(statement))) => shown(statement).map(|own| vec![Column::text_named(own)]),
+            (None, Some(Command::Statement(statement))) => {
+                let own = match &**statement {
+                    Statement::Explain { .. } => Some("QUERY PLAN".to_owned()),
+                    statement => shown(statement),
+                };
+                own.map(|own| vec![Column::text_named(own)])
+            }
             _ => None,
         };
         Ok(Prepared { command, parameters, columns, plan })
@@ -536,6 +652,19 @@ impl Session {
         if self.setting_statement(statement, answers)? {
             return Ok(());
         }
+        if let Statement::Explain { analyze, statement, format, options, .. } = statement {
+            if *analyze || format.is_some() || options.is_some() || !is_planned(statement) {
+                return Err(SqlError::unsupported("this EXPLAIN", "EXPLAIN takes a query, INSERT, UPDATE or DELETE."));
+            }
+            let planned = self.plan(statement, &mut Vec::new())?;
+            let rows = planned.plan.explain().into_iter().map(|line| vec![Datum::Text(line.into())]).collect();
+            let columns = vec![Column::text_named("QUERY PLAN".to_owned())];
+            answers.push(Answer::Rows { columns, rows, tag: "EXPLAIN".to_owned() });
+            return Ok(());
+        }
+        if let Some(copying) = copy::bind(statement) {
+            return self.copy(copying?, answers);
+        }
         if let Some(ddl) = ddl::bind(statement, Names { database: &self.database, used: None }) {
             return self.change_tables(ddl?, answers);
         }
@@ -605,13 +734,7 @@ impl Session {
             State::Open(open) => open.is_read_only,
             _ => self.reads_only(),
         };
-        match is_read_only {
-            false => Ok(()),
-            true => {
-                let message = "cannot write in a read-only transaction";
-                Err(SqlError::new(SqlState::READ_ONLY_SQL_TRANSACTION, message))
-            }
-        }
+        if is_read_only { Err(read_only()) } else { Ok(()) }
     }
 
     /// Runs a statement that begins or ends transactions. Returns whether it is one.
@@ -881,6 +1004,7 @@ impl Session {
 
     /// Changes tables.
     fn change_tables(&mut self, ddl: Ddl, answers: &mut Vec<Answer>) -> Result<(), SqlError> {
+        let refusal = ddl.refusal();
         let notices = ddl.notices.into_iter().map(|notice| SqlError::new(SqlState("00000"), notice));
         answers.extend(notices.map(Answer::Notice));
         self.check_writable()?;
@@ -900,7 +1024,10 @@ impl Session {
                     Step::Drop(table) => migration.drop_table(table),
                 };
             }
-            migration.run()?;
+            migration.run().map_err(|error| match error {
+                SchemaError::Refused { .. } => SqlError::new(refusal, error.to_string()),
+                error => error.into(),
+            })?;
         }
         answers.push(Answer::Done(ddl.tag.to_owned()));
         Ok(())
@@ -921,6 +1048,10 @@ impl std::fmt::Debug for Session {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Session").field("status", &self.status()).finish_non_exhaustive()
     }
+}
+
+fn read_only() -> SqlError {
+    SqlError::new(SqlState::READ_ONLY_SQL_TRANSACTION, "cannot write in a read-only transaction")
 }
 
 /// The setting that a SHOW names.

@@ -230,8 +230,18 @@ fn maintenance(tokens: &[TokenWithSpan]) -> Option<&'static str> {
     ["VACUUM", "ANALYZE"].into_iter().find(|tag| is_word(first, tag))
 }
 
-/// Locks of rows have two strengths here: `NO KEY` and `KEY` make no difference.
-fn in_other_words(tokens: Vec<TokenWithSpan>) -> Vec<TokenWithSpan> {
+/// Locks of rows have two strengths here: `NO KEY` and `KEY` make no difference. Options of COPY are TRUE, not ON.
+fn in_other_words(mut tokens: Vec<TokenWithSpan>) -> Vec<TokenWithSpan> {
+    if tokens.first().is_some_and(|first| is_word(first, "COPY")) {
+        for at in 1..tokens.len() {
+            let is_option = ["FREEZE", "HEADER"].iter().any(|option| is_word(&tokens[at - 1], option));
+            for (word, instead) in [("ON", "TRUE"), ("OFF", "FALSE")] {
+                if is_option && is_word(&tokens[at], word) {
+                    tokens[at].token = Token::make_keyword(instead);
+                }
+            }
+        }
+    }
     let (mut words, mut at) = (Vec::with_capacity(tokens.len()), 0);
     while let Some(token) = tokens.get(at) {
         words.push(token.clone());

@@ -6,7 +6,7 @@
 use std::collections::BTreeSet;
 
 use seriatim::catalog::expression::{Bound, Datum, assigned};
-use seriatim::catalog::{ColumnDef, KeyPart, TableDef};
+use seriatim::catalog::{ColumnDef, KeyPart, OnChange, TableDef};
 use seriatim::{Abort, DynHandle, DynRow, ReadTx, Tx, Value};
 use sqlparser::ast::{
     Assignment, AssignmentTarget, ConflictTarget, Delete, Expr, FromTable, Insert, OnConflictAction, OnInsert,
@@ -143,6 +143,70 @@ fn not_null(column: &ColumnDef, table: &TableDef) -> SqlError {
     SqlError::new(SqlState::NOT_NULL_VIOLATION, message).table(table.name.to_string()).column(column.name.to_string())
 }
 
+/// Rows of a stream, for a table.
+#[derive(Debug)]
+pub(crate) struct Filling {
+    table: DynHandle,
+    columns: Vec<usize>,
+}
+
+impl Filling {
+    /// For these columns of a table, or all.
+    ///
+    /// # Errors
+    /// There is no such table or column.
+    pub(crate) fn bind(table: &str, columns: &[String], names: Names<'_>) -> Result<Filling, SqlError> {
+        let table = names.table(table)?;
+        let definition = table.definition();
+        let columns = match columns {
+            [] => (0..definition.columns.len()).collect(),
+            given => given.iter().map(|column| column_at(definition, column)).collect::<Result<_, _>>()?,
+        };
+        Ok(Filling { table, columns })
+    }
+
+    /// How many fields a row has.
+    pub(crate) fn width(&self) -> usize {
+        self.columns.len()
+    }
+
+    /// Inserts the row of these fields.
+    ///
+    /// # Errors
+    /// A conflict; fields that are no values of their columns.
+    pub(crate) fn insert(&self, tx: &Tx, fields: &[Option<String>]) -> Result<(), Abort> {
+        let row = self.row(fields).map_err(|error| tx.abort(error))?;
+        tx.insert_dyn(&self.table, &row)
+    }
+
+    fn row(&self, fields: &[Option<String>]) -> Result<Vec<Value>, SqlError> {
+        let definition = self.table.definition();
+        let state = SqlState("22P04");
+        match fields.len().cmp(&self.columns.len()) {
+            std::cmp::Ordering::Less => {
+                let missing = &definition.columns[self.columns[fields.len()]].name;
+                return Err(SqlError::new(state, format!("missing data for column \"{missing}\"")));
+            }
+            std::cmp::Ordering::Greater => {
+                return Err(SqlError::new(state, "extra data after last expected column"));
+            }
+            std::cmp::Ordering::Equal => {}
+        }
+        let value = |(at, column): (usize, &ColumnDef)| {
+            let Some(position) = self.columns.iter().position(|known| *known == at) else {
+                return default_of(column, definition);
+            };
+            let ty = crate::types::of_expressions(column.ty);
+            let value = match &fields[position] {
+                None => Datum::Null,
+                Some(text) => Datum::of_text(text, ty)?,
+            };
+            stored(value, Some(ty), column, definition)
+        };
+        definition.columns.iter().enumerate().map(value).collect()
+    }
+}
+
 /// The key of a row.
 fn key_of(table: &TableDef, values: &dyn Fn(usize) -> Value) -> Vec<Value> {
     table.key.iter().map(|part| values(part.column.index())).collect()
@@ -274,12 +338,21 @@ impl Inserting {
         let conflict = match &insert.on {
             None => None,
             Some(OnInsert::OnConflict(conflict)) => {
-                Some(Conflict::bind(conflict, &table, &source, context, parameters)?)
+                Some(Conflict::bind(conflict, (&table, &source), names, context, parameters)?)
             }
             Some(_) => return Err(SqlError::unsupported("ON DUPLICATE KEY", "ON CONFLICT is there.")),
         };
         let returning = Returning::bind(insert.returning.as_ref(), &source, context, parameters)?;
         Ok(Inserting { table, columns, rows, conflict, returning })
+    }
+
+    /// The steps in words.
+    pub(crate) fn explain(&self) -> Vec<String> {
+        let mut lines = vec![format!("Insert into {}", self.table.definition().name)];
+        if let Rows::Of(select) = &self.rows {
+            lines.extend(select.explain().into_iter().map(|line| format!("  {line}")));
+        }
+        lines
     }
 
     pub(crate) fn run(&self, tx: &Tx, parameters: &[Datum<'_>]) -> Result<Written, Abort> {
@@ -375,8 +448,8 @@ impl Inserting {
 impl Conflict {
     fn bind(
         conflict: &sqlparser::ast::OnConflict,
-        table: &DynHandle,
-        source: &Source,
+        (table, source): (&DynHandle, &Source),
+        names: Names<'_>,
         context: &Context,
         parameters: &mut Parameters,
     ) -> Result<Conflict, SqlError> {
@@ -424,6 +497,7 @@ impl Conflict {
                 });
                 let condition = condition.transpose()?;
                 let changes = changes(&update.assignments, definition, &sources, context, parameters)?;
+                check_keys(&changes, definition, names)?;
                 Some(Change { places: sources.places(), changes, condition })
             }
         };
@@ -559,6 +633,26 @@ fn target(tables: &[TableWithJoins], names: Names<'_>) -> Result<(DynHandle, Sou
     }
 }
 
+/// Refuses a change of key columns that foreign keys follow: it is a deletion and an insertion here, and they would
+/// follow the deletion.
+fn check_keys(changes: &[(usize, Given)], table: &TableDef, names: Names<'_>) -> Result<(), SqlError> {
+    let Some((at, _)) = changes.iter().find(|(at, _)| !table.is_updatable(column_id(*at))) else { return Ok(()) };
+    for other in names.database.table_names() {
+        let Ok(other) = names.database.open_dyn(&other) else { continue };
+        let acts = |action: OnChange| !matches!(action, OnChange::NoAction | OnChange::Restrict);
+        let references = &other.definition().references;
+        let is_followed = |reference: &&seriatim::catalog::ReferenceDef| {
+            reference.table == table.name && (acts(reference.on_delete) || acts(reference.on_update))
+        };
+        if let Some(reference) = references.iter().find(is_followed) {
+            let what = format!("an update of the key column \"{}\"", table.columns[*at].name);
+            let instead = format!("The foreign key {} of {} follows changes.", reference.name, other.definition().name);
+            return Err(SqlError::unsupported(what, &instead));
+        }
+    }
+    Ok(())
+}
+
 /// An UPDATE that is ready to run.
 #[derive(Clone, Debug)]
 pub(crate) struct Updating {
@@ -587,8 +681,16 @@ impl Updating {
         let returning = Returning::bind(update.returning.as_ref(), &source, context, parameters)?;
         let sources = Sources(vec![source.clone()]);
         let changes = changes(&update.assignments, table.definition(), &sources, context, parameters)?;
+        check_keys(&changes, table.definition(), names)?;
         let from = From::of_table(source, update.selection.as_ref(), context, parameters)?;
         Ok(Updating { table, from, changes, returning })
+    }
+
+    /// The steps in words.
+    pub(crate) fn explain(&self) -> Vec<String> {
+        let mut lines = vec![format!("Update of {}", self.table.definition().name)];
+        lines.extend(self.from.explain(2));
+        lines
     }
 
     pub(crate) fn run(&self, tx: &Tx, parameters: &[Datum<'_>]) -> Result<Written, Abort> {
@@ -665,6 +767,13 @@ impl Deleting {
         let returning = Returning::bind(delete.returning.as_ref(), &source, context, parameters)?;
         let from = From::of_table(source, delete.selection.as_ref(), context, parameters)?;
         Ok(Deleting { table, from, returning })
+    }
+
+    /// The steps in words.
+    pub(crate) fn explain(&self) -> Vec<String> {
+        let mut lines = vec![format!("Delete from {}", self.table.definition().name)];
+        lines.extend(self.from.explain(2));
+        lines
     }
 
     pub(crate) fn run(&self, tx: &Tx, parameters: &[Datum<'_>]) -> Result<Written, Abort> {

@@ -277,3 +277,37 @@ fn large_statements_are_not_quadratic() {
     let line = "select 1; ".repeat(50_000);
     assert_eq!(seriatim_sql::split(&line).len(), 50_000);
 }
+
+#[test]
+fn a_plan_says_how_rows_are_found() {
+    let mut session = session("auto");
+    let tables = "create table a (id int primary key, kind text, n int); create index a_kind on a (kind, n desc);
+        create table b (a int, at date, primary key (a, at))";
+    tables.split(';').for_each(|table| drop(session.execute(table).expect("it is new")));
+    for (query, plan) in [
+        ("select * from a where id = 7", "Lookup in a by its primary key (id)"),
+        ("select * from a where kind = 'x' and n > 3 order by n desc", "Scan of a by index a_kind (kind, range of n)"),
+        ("select * from a order by id desc limit 1", "Limit|  Scan of a, backward"),
+        ("select * from a where n = 1 order by kind desc, n", "Scan of a by index a_kind, backward"),
+        ("select * from a where n = 1 order by n", "Sort|  Scan of a"),
+        (
+            "select kind, count(*) from a where id > 2 group by kind",
+            "Aggregate|  Scan of a by its primary key (range of id)",
+        ),
+        (
+            "select * from a x left join b on b.a = x.id where x.kind in ('x', 'y')",
+            "Scan of a x|  -> for each row, or none: Scan of b by its primary key (a)",
+        ),
+        ("update a set n = 1 where kind = 'x'", "Update of a|  Scan of a by index a_kind (kind)"),
+        ("delete from b where a = 1 and at = '2026-11-30'", "Delete from b|  Lookup in b by its primary key (a, at)"),
+    ] {
+        let answers = session.execute(&format!("explain {query}")).unwrap_or_else(|error| panic!("{query}: {error}"));
+        let Some(Answer::Rows { rows, .. }) = answers.last() else { panic!("{answers:?}") };
+        let lines: Vec<_> = rows.iter().map(|row| row[0].to_text(None).into_owned()).collect();
+        assert_eq!(lines.join("|"), plan, "{query}");
+    }
+    assert_eq!(
+        session.execute("explain analyze select 1").expect_err("there is none").error.state,
+        SqlState::FEATURE_NOT_SUPPORTED
+    );
+}

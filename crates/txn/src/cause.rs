@@ -63,11 +63,13 @@ pub enum Reason {
     OtherPartition,
     /// The partition function panicked, or named a partition that is not there.
     NoPartition,
+    /// A check at the end of the transaction found that rows contradict a constraint.
+    ConstraintViolated,
 }
 
 impl Reason {
     /// Every reason, in order of declaration: for counters and reports.
-    pub const ALL: [Reason; 22] = [
+    pub const ALL: [Reason; 23] = [
         Reason::RecordChanged,
         Reason::RecordLocked,
         Reason::WaitTimeout,
@@ -90,6 +92,7 @@ impl Reason {
         Reason::TableGone,
         Reason::OtherPartition,
         Reason::NoPartition,
+        Reason::ConstraintViolated,
     ];
 
     /// Whether running the transaction again can help.
@@ -132,6 +135,7 @@ impl Reason {
             Reason::TableGone => "table_gone",
             Reason::OtherPartition => "other_partition",
             Reason::NoPartition => "no_partition",
+            Reason::ConstraintViolated => "constraint_violated",
         }
     }
 }
@@ -175,6 +179,7 @@ impl std::fmt::Display for Cause {
             Reason::TableGone => "the table was dropped or replaced after the handle was opened",
             Reason::OtherPartition => "the key is in a partition that the transaction does not have",
             Reason::NoPartition => "the partition function panicked, or named a partition that is not there",
+            Reason::ConstraintViolated => "rows contradict a constraint that is checked at the end",
         };
         write!(f, "{phase}: {reason}")
     }

@@ -62,6 +62,7 @@ impl TxCore {
             AbortKind::Stopped(cause) => match cause.reason {
                 Reason::OutOfMemory => self.no_room(),
                 Reason::LogStopped => self.log_refused(),
+                Reason::ConstraintViolated => self.found_violation(),
                 Reason::OtherPartition | Reason::NoPartition => TransactError::partition(self.conflict(cause)),
                 reason if reason.is_conflict() => {
                     TransactError::Conflict { last: self.conflict(cause), attempts: self.attempt.get() }

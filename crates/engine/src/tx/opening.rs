@@ -21,7 +21,7 @@ use crate::procedure::gate::Gate;
 use crate::procedure::repair::ConflictSeen;
 use crate::runner::LOCKING_ATTEMPTS;
 
-use super::{Origin, SAVEPOINTS_KEPT, Turn, TxCore, WAIT_PAUSE_MAX};
+use super::{Origin, SAVEPOINTS_KEPT, Turn, TxCore, WAIT_PAUSE_MAX, ends};
 
 /// How long a transaction waits to begin while another runs exclusively.
 const EXCLUSIVE_WAIT_MAX: Duration = if cfg!(test) { Duration::from_millis(5) } else { Duration::from_secs(1) };
@@ -314,6 +314,8 @@ impl TxCore {
         self.ending.set(false);
         self.stopped.set(None);
         self.too_large.take();
+        self.pending.clear();
+        self.ends.set(self.ends.get() & ends::QUEUED);
         let mut savepoints = self.savepoints.borrow_mut();
         savepoints.clear();
         savepoints.shrink_to(SAVEPOINTS_KEPT);

@@ -317,7 +317,18 @@ impl TxCore {
     pub fn delete_at(&self, set: &TableSet, key: Key<'_>) -> Result<bool, Abort> {
         let _call = enter(self, set)?;
         self.writable()?;
-        self.admits(set)?;
+        if set.is_linked_or_refused() {
+            cold_path();
+            self.admits(set)?;
+            if set.is_linked() && !self.is_in_statement() {
+                let position = self.position();
+                return self.keep_or_roll_back(position, self.delete_admitted(set, key));
+            }
+        }
+        self.delete_admitted(set, key)
+    }
+
+    fn delete_admitted(&self, set: &TableSet, key: Key<'_>) -> Result<bool, Abort> {
         let before = if set.is_clustered() {
             self.delete_clustered(set, key)?
         } else {
@@ -346,6 +357,13 @@ impl TxCore {
     /// # Errors
     /// A conflict.
     pub fn delete_scanned(&self, scan: RawScan<'_>) -> Result<usize, Abort> {
+        if !scan.set().is_linked() {
+            return self.delete_each(scan);
+        }
+        self.whole(|| self.statement(|| self.delete_each(scan)))
+    }
+
+    fn delete_each(&self, scan: RawScan<'_>) -> Result<usize, Abort> {
         let (set, mut count) = (scan.set(), 0);
         // The columns of a key never change.
         let deleted = scan.with_columns(ColumnSet::EMPTY).try_for_each(|row| {

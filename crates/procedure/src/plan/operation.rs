@@ -160,6 +160,8 @@ pub enum FailureKind {
     MissingRow,
     /// A row with this key, or this key in a unique index, exists already.
     DuplicateKey,
+    /// A row refers to one that does not exist, or is still referred to.
+    ForeignKey,
     /// A number leaves the range of its type, or a division by zero.
     Overflow,
     /// The sum in a column that is only added to leaves its range; the amount does not depend on the column.
@@ -180,6 +182,7 @@ impl fmt::Display for FailureKind {
             FailureKind::UserAbort => "user abort",
             FailureKind::MissingRow => "missing row",
             FailureKind::DuplicateKey => "duplicate key",
+            FailureKind::ForeignKey => "foreign key",
             FailureKind::Overflow => "overflow",
             FailureKind::CommutativeOverflow => "overflow of a sum",
             FailureKind::Type => "a value that does not fit",

@@ -7,7 +7,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::SchemaError;
 use crate::catalog::{
-    ColumnDef, ColumnType, IndexDef, KeyPart, Organization, PartName, Partitioning, TableBuilder, TableDef, asc, desc,
+    ColumnDef, ColumnType, IndexDef, KeyPart, Organization, PartName, Partitioning, ReferenceDef, TableBuilder,
+    TableDef, asc, desc,
 };
 
 /// A table, as a dump has it: columns are named, not numbered. What is not there is as in a table that is not declared
@@ -23,6 +24,8 @@ pub(super) struct Declaration<'d> {
     organization: Organization,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     indexes: Vec<Index>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    references: Vec<ReferenceDef>,
     #[serde(default, skip_serializing_if = "is_zero")]
     capacity: u64,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -106,7 +109,18 @@ fn names(parts: Vec<Part>) -> Vec<PartName> {
 impl<'d> From<&'d TableDef> for Declaration<'d> {
     fn from(table: &'d TableDef) -> Declaration<'d> {
         // All fields: a dump must not leave out what a declaration says.
-        let TableDef { name, columns, key, organization, indexes, capacity, cluster, partitioning, extension } = table;
+        let TableDef {
+            name,
+            columns,
+            key,
+            organization,
+            indexes,
+            references,
+            capacity,
+            cluster,
+            partitioning,
+            extension,
+        } = table;
         let column = |column: &'d ColumnDef| {
             let ColumnDef { name, ty, nullable, immutable, default, former, declared } = column;
             Column {
@@ -135,6 +149,7 @@ impl<'d> From<&'d TableDef> for Declaration<'d> {
             key: parts(table, key),
             organization: *organization,
             indexes: indexes.iter().map(index).collect(),
+            references: references.clone(),
             capacity: *capacity as u64,
             cluster: key[..*cluster].iter().map(|part| column_of(table, part).to_owned()).collect(),
             partition: match partitioning {
@@ -175,6 +190,7 @@ impl TryFrom<Declaration<'_>> for TableDef {
                 table = table.nulls_not_distinct();
             }
         }
+        table = declaration.references.into_iter().fold(table, TableBuilder::reference);
         if let Some(partition) = declaration.partition {
             table = table.partition(partition);
         }
@@ -270,6 +286,14 @@ fn indexes(table: &TableDef) -> String {
             let _ = if is_so { write!(text, ", {what}") } else { Ok(()) };
         }
         text.push('\n');
+    }
+    for reference in &table.references {
+        let _ = writeln!(text, "  reference {} {reference}", reference.name);
+        if table.finds_by_scan(reference) {
+            let columns = reference.columns.join(", ");
+            let _ =
+                writeln!(text, "    no index begins with ({columns}): a change of {} reads all rows", reference.table);
+        }
     }
     text
 }

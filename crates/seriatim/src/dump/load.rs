@@ -8,7 +8,8 @@ use std::io::{self, BufRead};
 use super::csv::{NoRecord, Records};
 use super::declaration::Declaration;
 use super::json::{self, Cells, End, EndLine, Header, Kinds, RowLine, VERSION};
-use crate::catalog::{ColumnDef, TableDef};
+use crate::catalog::evolution::Change;
+use crate::catalog::{ColumnDef, ReferenceDef, TableDef, check_references};
 use crate::{Database, DynHandle, SchemaError, Session, TransactError, Value};
 
 /// Rows of one transaction.
@@ -181,7 +182,9 @@ impl Error for LoadError {
 
 impl Database {
     /// Loads a dump in JSON: creates its tables and inserts its rows, in transactions of many rows. Tables that exist
-    /// keep their rows, and must be declared alike. A key that exists is an error.
+    /// keep their rows, and must be declared alike. A key that exists is an error. Foreign keys of tables that it
+    /// creates are added when all rows are there, so rows can be in any order. In tables that exist, rows follow those
+    /// to which they refer.
     ///
     /// # Errors
     /// [`LoadError`], with the line and what is loaded. A line that is wrong ends the load: the rows of the lines
@@ -242,6 +245,8 @@ struct Loader<'d> {
     /// Bytes of the lines of the batch.
     bytes: usize,
     loaded: Loaded,
+    /// The foreign keys of tables that it created, which follow the rows: these are in any order.
+    references: Vec<(String, Vec<ReferenceDef>)>,
 }
 
 impl<'d> Loader<'d> {
@@ -254,16 +259,26 @@ impl<'d> Loader<'d> {
             batch: Vec::new(),
             bytes: 0,
             loaded: Loaded::default(),
+            references: Vec::new(),
         }
     }
 
     /// Loads the rows before a line that is wrong.
     fn finish(mut self, done: Result<(), Wrong>) -> Result<Loaded, LoadError> {
         // An error of an earlier row comes first.
-        match self.commit().and(done) {
+        match self.commit().and(done).and_then(|()| self.refer()) {
             Ok(()) => Ok(self.loaded),
             Err((line, problem)) => Err(LoadError { line, problem, loaded: self.loaded }),
         }
+    }
+
+    /// Adds the foreign keys of the tables that were created.
+    fn refer(&mut self) -> Result<(), Wrong> {
+        let begin = self.db.migration();
+        let all = std::mem::take(&mut self.references).into_iter().fold(begin, |migration, (table, references)| {
+            migration.change(&table, references.into_iter().map(Change::add_reference))
+        });
+        all.run().map(drop).map_err(|error| (self.loaded.lines, LoadProblem::Schema(error)))
     }
 
     fn table(&mut self, handle: DynHandle, is_new: bool) {
@@ -297,7 +312,10 @@ impl<'d> Loader<'d> {
             match committed {
                 Ok(_) => break,
                 Err(
-                    error @ (TransactError::Duplicate { .. } | TransactError::User(_) | TransactError::TooLarge { .. }),
+                    error @ (TransactError::Duplicate { .. }
+                    | TransactError::ForeignKey { .. }
+                    | TransactError::User(_)
+                    | TransactError::TooLarge { .. }),
                 ) => {
                     wrong = Err((batch[at].line, LoadProblem::Row(error)));
                     wanted = at;
@@ -406,10 +424,20 @@ impl Loader<'_> {
         let missing: Vec<&(u64, TableDef)> =
             declared.iter().zip(&found).filter(|(_, found)| found.is_none()).map(|(declared, _)| declared).collect();
         let line = missing.first().map_or(0, |(line, _)| *line);
+        let others = self.db.table_names().into_iter().filter_map(|name| self.db.open_dyn(&name).ok());
+        let others: Vec<TableDef> = others.map(|table| table.definition().clone()).collect();
+        check_references(others.iter().chain(missing.iter().map(|(_, table)| table)))
+            .map_err(|error| (line, LoadProblem::Schema(SchemaError::Invalid(error))))?;
+        let with_references = missing.iter().filter(|(_, table)| !table.references.is_empty());
+        self.references =
+            with_references.map(|(_, table)| (table.name.to_string(), table.references.clone())).collect();
         let made = match missing.is_empty() {
             true => Vec::new(),
             false => {
-                let missing = missing.into_iter().map(|(_, table)| table.clone()).collect();
+                let missing = missing
+                    .into_iter()
+                    .map(|(_, table)| TableDef { references: Vec::new(), ..table.clone() })
+                    .collect();
                 self.db.declare_all(missing).map_err(|error| (line, LoadProblem::Schema(error)))?
             }
         };

@@ -323,6 +323,7 @@ impl<'t, W: Write> Writer<'t, W> {
                 rows.end(&mut self.buffer);
                 // After the rows: that is faster.
                 self.buffer.extend_from_slice(sql::indexes(&self.tables)?.as_bytes());
+                self.buffer.extend_from_slice(sql::references(&self.tables)?.as_bytes());
                 self.buffer.extend_from_slice(sql::END.as_bytes());
             }
         }

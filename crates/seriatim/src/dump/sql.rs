@@ -6,7 +6,9 @@ use std::fmt::Write;
 use super::DumpError;
 use super::declaration::column_of;
 use crate::Value;
-use crate::catalog::{ColumnDef, ColumnType, Date, DateTime, IntegerType, Interval, KeyPart, ScalarType, TableDef};
+use crate::catalog::{
+    ColumnDef, ColumnType, Date, DateTime, IntegerType, Interval, KeyPart, OnChange, ScalarType, TableDef,
+};
 
 /// What a script begins with. A script that is cut off has no effect, as its transaction does not end.
 pub(super) const BEGIN: &str = "BEGIN;\nSET LOCAL client_encoding = 'UTF8';\nSET LOCAL standard_conforming_strings = \
@@ -23,7 +25,7 @@ const ROWS_MAX: usize = 100;
 /// [`DumpError::NotInSql`] if a name has a character that PostgreSQL does not have.
 pub fn to_sql(tables: &[&TableDef]) -> Result<String, DumpError> {
     let created = tables.iter().map(|table| create(table)).collect::<Result<String, DumpError>>()?;
-    Ok(created + &indexes(tables)?)
+    Ok(created + &indexes(tables)? + &references(tables)?)
 }
 
 /// The statement that creates a table, without its indexes.
@@ -58,6 +60,31 @@ pub(super) fn indexes(tables: &[&TableDef]) -> Result<String, DumpError> {
         let nulls = if index.nulls_not_distinct { " NULLS NOT DISTINCT" } else { "" };
         let (on, key) = (name(table, &table.name)?, key(table, &index.parts, true)?);
         let _ = writeln!(sql, "CREATE {unique}INDEX {own}ON {on} ({key}){nulls};");
+    }
+    Ok(sql)
+}
+
+/// Statements for the foreign keys of these tables. Behind the rows, tables may refer to each other in any order. One
+/// to a table that is not among them is left out.
+pub(super) fn references(tables: &[&TableDef]) -> Result<String, DumpError> {
+    let mut sql = String::new();
+    for (table, reference) in tables.iter().flat_map(|table| table.references.iter().map(move |one| (table, one))) {
+        let Some(parent) = tables.iter().find(|parent| parent.name == reference.table) else { continue };
+        let list = |names: Vec<&str>| {
+            let names = names.into_iter().map(|column| name(table, column));
+            Ok::<String, DumpError>(names.collect::<Result<Vec<_>, DumpError>>()?.join(", "))
+        };
+        let own = list(reference.columns.iter().map(|name| &**name).collect())?;
+        let (on, constraint, to) =
+            (name(table, &table.name)?, name(table, &reference.name)?, name(table, &reference.table)?);
+        let key = list(reference.referenced_in(parent))?;
+        let _ = write!(sql, "ALTER TABLE {on} ADD CONSTRAINT {constraint} FOREIGN KEY ({own}) REFERENCES {to} ({key})");
+        for (what, action) in [("DELETE", reference.on_delete), ("UPDATE", reference.on_update)] {
+            if action != OnChange::NoAction {
+                let _ = write!(sql, " ON {what} {}", action.sql());
+            }
+        }
+        let _ = writeln!(sql, "{};", reference.checked.sql());
     }
     Ok(sql)
 }

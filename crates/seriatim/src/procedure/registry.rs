@@ -75,6 +75,10 @@ impl Entry {
     fn cut(&self, chopping: &Chopping) -> (Vec<u16>, Option<String>) {
         let whole = || vec![0; self.declaration.steps];
         let Some(chopped) = chopping.procedure(&self.plan.procedure) else { return (whole(), None) };
+        if self.plan.follows_references() {
+            let follows = chopped.decisive.is_some_and(|decisive| decisive + 1 < chopped.pieces.len());
+            return (whole(), follows.then(|| "foreign keys are checked once, at its end".to_owned()));
+        }
         let passes = self.steps.passes(chopped);
         if passes.iter().all(|pass| *pass == 0) {
             let follows = chopped.decisive.is_some_and(|decisive| decisive + 1 < chopped.pieces.len());
@@ -538,7 +542,9 @@ impl Database {
         let scheduled = !snapshot && procedure.schedules;
         let strategy = match execution_mode {
             ExecutionMode::Pieces if scheduled => CallStrategy::Pieces,
-            _ if scheduled && self.protocol().capabilities.repair => CallStrategy::Repaired,
+            _ if scheduled && self.protocol().capabilities.repair && !plan.follows_references() => {
+                CallStrategy::Repaired
+            }
             _ if checked => CallStrategy::Checked,
             _ => CallStrategy::Straight,
         };

@@ -20,6 +20,7 @@ mod indexes;
 mod memory;
 mod prefetch;
 mod random;
+mod references;
 mod rows;
 mod savepoints;
 mod scans;

@@ -64,6 +64,54 @@ fn orders(db: &Database) -> Vec<second::Order> {
     all.expect("it runs alone").into_value()
 }
 
+/// Foreign keys are there after power cuts, with their names as they are by then; so are cascades.
+#[test]
+fn references_are_kept_by_the_directory() {
+    use seriatim::catalog::{OnChange, ReferenceDef};
+    for (protocol, checkpointed) in names().flat_map(|protocol| [(protocol, false), (protocol, true)]) {
+        let disk = FaultyDisk::new(52);
+        let reopened = || {
+            disk.crash();
+            let db = small(protocol, &disk).open().expect("it recovers");
+            if checkpointed {
+                db.checkpoint().expect("the disk works");
+            }
+            db
+        };
+        let column = |name: &'static str| ColumnDef::new(name, ColumnType::U32);
+        let table = |name: &'static str| TableDef::builder(name).column(column("id")).column(column("of")).key(["id"]);
+        let db = small(protocol, &disk).open().expect("a new database opens");
+        let root = db.declare(table("root").finish().expect("valid")).expect("it is new");
+        let to_root = ReferenceDef::new(["of"], "root").on_delete(OnChange::Cascade);
+        let leaf = db.declare(table("leaf").reference(to_root).finish().expect("valid")).expect("it is new");
+        let row = |id: u32, of: u32| [Value::from(id), Value::from(of)];
+        let load = |tx: &seriatim::Tx| {
+            (0..4).try_for_each(|id| tx.insert_dyn(&root, &row(id, 0)))?;
+            (0..8).try_for_each(|id| tx.insert_dyn(&leaf, &row(id, id % 4)))
+        };
+        db.session().transact(load).expect("each refers to a row");
+        drop((root, leaf, db));
+        let db = reopened();
+        db.migration().change("root", [Change::rename_table("base")]).run().expect("the disk works");
+        drop(db);
+        let db = reopened();
+        let [base, leaf] = ["base", "leaf"].map(|name| db.open_dyn(name).expect("it is there"));
+        assert_eq!(leaf.definition().references[0].table, "base", "{protocol}");
+        let mut session = db.session();
+        assert!(session.transact(|tx| tx.insert_dyn(&leaf, &row(9, 9))).is_err(), "{protocol}");
+        session.transact(|tx| tx.delete_dyn(&base, &[Value::from(1u32)])).expect("it cascades");
+        drop((base, leaf, session, db));
+        let db = reopened();
+        let leaf = db.open_dyn("leaf").expect("it is there");
+        assert_eq!(*db.session().transact(|tx| tx.count_all_dyn(&leaf)).expect("it runs alone"), 6, "{protocol}");
+        db.migration().change("leaf", [Change::drop_reference("leaf_of_fkey")]).run().expect("the disk works");
+        drop((leaf, db));
+        let db = reopened();
+        let leaf = db.open_dyn("leaf").expect("it is there");
+        db.session().transact(|tx| tx.insert_dyn(&leaf, &row(9, 9))).expect("nothing is checked any more");
+    }
+}
+
 /// The second version opens the directory of the first in one line, and the first opens it afterwards. Under every
 /// protocol, with and without a checkpoint between.
 #[test]
