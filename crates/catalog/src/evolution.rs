@@ -21,10 +21,11 @@
 use std::borrow::Cow;
 use std::fmt;
 
+use crate::schema::describe_check;
 use crate::types::Form;
 use crate::{
-    ColumnDef, ColumnId, ColumnType, IndexDef, IntegerType, KeyPart, Organization, PartName, ReferenceDef, SchemaError,
-    TableDef, Value,
+    CheckDef, ColumnDef, ColumnId, ColumnType, IndexDef, IntegerType, KeyPart, Organization, PartName, ReferenceDef,
+    SchemaError, TableDef, Value,
 };
 
 /// One change of a table. Columns and indexes are named as they are called before it.
@@ -105,6 +106,25 @@ pub enum Change {
     },
     /// A foreign key gets another name.
     RenameReference {
+        /// Its name.
+        from: Cow<'static, str>,
+        /// Its new name.
+        to: Cow<'static, str>,
+    },
+    /// A condition is added. Each row that exists must meet it.
+    AddCheck {
+        /// Its name; without one it gets one.
+        name: Option<Cow<'static, str>>,
+        /// The condition, as text of SQL.
+        expression: Cow<'static, str>,
+    },
+    /// A condition is dropped.
+    DropCheck {
+        /// Its name.
+        check: Cow<'static, str>,
+    },
+    /// A condition or a unique index gets another name.
+    RenameConstraint {
         /// Its name.
         from: Cow<'static, str>,
         /// Its new name.
@@ -210,6 +230,26 @@ impl Change {
         Change::RenameReference { from: from.into(), to: to.into() }
     }
 
+    /// [`Change::AddCheck`], with a name.
+    pub fn add_check(name: impl Into<Cow<'static, str>>, expression: impl Into<Cow<'static, str>>) -> Change {
+        Change::AddCheck { name: Some(name.into()), expression: expression.into() }
+    }
+
+    /// [`Change::AddCheck`], with a name as PostgreSQL gives one.
+    pub fn add_unnamed_check(expression: impl Into<Cow<'static, str>>) -> Change {
+        Change::AddCheck { name: None, expression: expression.into() }
+    }
+
+    /// [`Change::DropCheck`].
+    pub fn drop_check(check: impl Into<Cow<'static, str>>) -> Change {
+        Change::DropCheck { check: check.into() }
+    }
+
+    /// [`Change::RenameConstraint`].
+    pub fn rename_constraint(from: impl Into<Cow<'static, str>>, to: impl Into<Cow<'static, str>>) -> Change {
+        Change::RenameConstraint { from: from.into(), to: to.into() }
+    }
+
     /// [`Change::SetOrganization`].
     pub fn set_organization(organization: Organization) -> Change {
         Change::SetOrganization { organization }
@@ -236,6 +276,8 @@ pub struct Evolution {
     indexes: Vec<Option<usize>>,
     /// For each reference afterwards: whether it is new.
     new_references: Vec<bool>,
+    /// Whether a row may break one of the conditions afterwards that met all before.
+    adds_checks: bool,
     /// The changes in words.
     says: Vec<String>,
 }
@@ -256,6 +298,7 @@ impl Evolution {
             sources: (0..table.columns.len() as u16).map(|column| Source::Of(ColumnId(column))).collect(),
             indexes: (0..table.indexes.len()).map(Some).collect(),
             new_references: vec![false; table.references.len()],
+            adds_checks: false,
             says: Vec::new(),
         }
     }
@@ -324,6 +367,11 @@ impl Evolution {
                 }
             }
         }
+    }
+
+    /// Whether rows that exist must be checked, as a condition is new.
+    pub fn adds_checks(&self) -> bool {
+        self.adds_checks
     }
 
     /// The changes in words; none if only the places of columns in rows differ.
@@ -419,6 +467,16 @@ impl Evolution {
         said
     }
 
+    /// The position of a condition.
+    fn check(&self, name: &str) -> Result<usize, SchemaError> {
+        self.after.checks.iter().position(|check| check.name == name).ok_or_else(|| {
+            let known: Vec<&str> = self.after.checks.iter().map(|check| &*check.name).collect();
+            let known =
+                if known.is_empty() { "it has none".to_owned() } else { format!("they are {}", known.join(", ")) };
+            self.invalid(format!("there is no condition `{name}`; {known}"))
+        })
+    }
+
     /// Makes a change, or none.
     ///
     /// # Errors
@@ -450,6 +508,8 @@ impl Evolution {
                 let said = format!("column `{from}` is renamed to `{to}`");
                 self.forget(&to);
                 self.rename_in_references(&from, &to);
+                let renamed = |name: &str| (name == from).then(|| to.to_string());
+                self.after.checks.iter_mut().for_each(|check| check.rename_columns(&renamed));
                 let column = &mut self.after.columns[at];
                 column.former = Some(std::mem::replace(&mut column.name, to));
                 said
@@ -515,6 +575,26 @@ impl Evolution {
                 self.after.references[at].name = to;
                 said
             }
+            Change::AddCheck { name, expression } => self.add_check(name, expression),
+            Change::DropCheck { check } => {
+                let at = self.check(&check)?;
+                self.after.checks.remove(at);
+                format!("condition `{check}` is dropped")
+            }
+            Change::RenameConstraint { from, to } => match self.after.index(&from) {
+                Some(at) if self.after.indexes[at.index()].unique => {
+                    return self.change(Change::RenameIndex { from, to });
+                }
+                None if self.reference(&from).is_ok() => {
+                    return self.change(Change::RenameReference { from, to });
+                }
+                _ => {
+                    let at = self.check(&from)?;
+                    let said = format!("condition `{from}` is renamed to `{to}`");
+                    self.after.checks[at].name = to;
+                    said
+                }
+            },
             Change::SetOrganization { organization } => {
                 self.after.organization = organization;
                 format!("it becomes {}", if organization == Organization::Hash { "hashed" } else { "ordered" })
@@ -526,6 +606,14 @@ impl Evolution {
         };
         self.says.push(said);
         Ok(())
+    }
+
+    /// Adds a condition. Whether it makes sense is found when the declaration is validated.
+    fn add_check(&mut self, name: Option<Cow<'static, str>>, expression: Cow<'static, str>) -> String {
+        self.after = self.after.clone().with_checks([(name, expression)]);
+        self.adds_checks = true;
+        let check = self.after.checks.last();
+        check.map_or_else(String::new, |check| format!("condition `{}` ({}) is added", check.name, check.expression))
     }
 
     /// Adds a column at a position, behind others in the extension if it is to be there.
@@ -581,6 +669,10 @@ impl Evolution {
         if let Some(index) = self.after.indexes.iter().find(|index| has(&index.parts)) {
             return Err(self.invalid(format!("column `{name}` is part of index `{}`: drop that first", index.name)));
         }
+        let is_used = |check: &&CheckDef| check.parse().is_ok_and(|of| of.columns().contains(&name));
+        if let Some(check) = self.after.checks.iter().find(is_used) {
+            return Err(self.invalid(format!("condition `{}` uses column `{name}`: drop that first", check.name)));
+        }
         self.after.extension -= usize::from(at + self.after.extension >= self.after.columns.len());
         if self.after.extension > 0 && self.after.extension == self.after.columns.len() - 1 {
             self.after.extension = 0;
@@ -618,6 +710,7 @@ impl Evolution {
         evolution.towards_key(wanted)?;
         evolution.towards_indexes(wanted)?;
         evolution.towards_references(wanted)?;
+        evolution.towards_checks(wanted)?;
         evolution.after.capacity = evolution.after.capacity.max(wanted.capacity);
         evolution.after.validate()?;
         Ok(evolution)
@@ -759,6 +852,33 @@ impl Evolution {
                         is.name
                     )));
                 }
+            }
+        }
+        Ok(())
+    }
+
+    /// Conditions of the program hold by their names, or by any name. Those that it does not know stay.
+    fn towards_checks(&mut self, wanted: &TableDef) -> Result<(), SchemaError> {
+        for check in &wanted.checks {
+            // A column may have another name by now.
+            let pairs = || wanted.columns.iter().zip(&self.after.columns);
+            let renamed = |name: &str| {
+                let pair = pairs().find(|(known, column)| known.name == name && column.name != name);
+                pair.map(|(_, column)| column.name.to_string())
+            };
+            let mut check = check.clone();
+            check.rename_columns(&renamed);
+            match self.after.checks.iter().find(|known| known.name == check.name) {
+                Some(known) if known.is_like(&check) => {}
+                Some(known) => {
+                    return Err(self.invalid(format!(
+                        "its condition is {}, not {}: drop the one or rename the other",
+                        describe_check(Some(known)),
+                        describe_check(Some(&check))
+                    )));
+                }
+                None if self.after.checks.iter().any(|known| known.is_like(&check)) => {}
+                None => self.change(Change::AddCheck { name: Some(check.name), expression: check.expression })?,
             }
         }
         Ok(())

@@ -41,6 +41,7 @@
 //! ```
 
 mod addend;
+mod check;
 mod codec;
 mod column;
 mod column_set;
@@ -67,6 +68,7 @@ pub mod wire;
 mod writer;
 
 pub use addend::Addend;
+pub use check::{BrokenCheck, CheckDef, Checks};
 pub use codec::{KeyCodec, KeyPlace, PartitionValue, RowWord};
 pub use column::{Column, StoredRef, StoredSet};
 pub use column_set::{ColumnSet, ColumnUse};

@@ -6,7 +6,7 @@ use std::collections::HashSet;
 
 use seriatim_base::{ColumnId, IndexId};
 
-use crate::{ColumnSet, ColumnType, ParseError, ReferenceDef, SchemaError, Value};
+use crate::{CheckDef, ColumnSet, ColumnType, ParseError, ReferenceDef, SchemaError, Value};
 
 /// How a table or index finds its records.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -148,6 +148,8 @@ pub struct TableDef {
     pub indexes: Vec<IndexDef>,
     /// Its foreign keys.
     pub references: Vec<ReferenceDef>,
+    /// The conditions that each row meets.
+    pub checks: Vec<CheckDef>,
     /// Rows expected: a hint for sizing, no limit. Zero if unknown.
     pub capacity: usize,
     /// How many of the key's first columns rows share that are kept together, as runs; zero if each row is a
@@ -195,6 +197,7 @@ impl TableDef {
                 organization: Organization::Ordered,
                 indexes: Vec::new(),
                 references: Vec::new(),
+                checks: Vec::new(),
                 capacity: 0,
                 cluster: 0,
                 partitioning: Partitioning::default(),
@@ -204,6 +207,7 @@ impl TableDef {
             cluster: Vec::new(),
             partition: None,
             indexes: Vec::new(),
+            checks: Vec::new(),
             is_misplaced: false,
         }
     }
@@ -347,7 +351,7 @@ impl TableDef {
         if self.indexes.len() > usize::from(u16::MAX) {
             return invalid(format!("has {} indexes; at most {} are possible", self.indexes.len(), u16::MAX));
         }
-        Ok(())
+        self.validate_checks()
     }
 
     /// Why rows cannot be clustered as declared, if so.
@@ -470,6 +474,15 @@ impl TableDef {
                 return Some(format!("reference number {at} is {}, not {}", words(mine), words(theirs)));
             }
         }
+        for at in 0..self.checks.len().max(other.checks.len()) {
+            match (self.checks.get(at), other.checks.get(at)) {
+                (Some(mine), Some(theirs)) if mine.name == theirs.name && mine.is_like(theirs) => {}
+                (mine, theirs) => {
+                    let (mine, theirs) = (describe_check(mine), describe_check(theirs));
+                    return Some(format!("condition number {at} is {mine}, not {theirs}"));
+                }
+            }
+        }
         None
     }
 
@@ -535,6 +548,10 @@ fn describe_column(column: Option<&ColumnDef>) -> String {
     )
 }
 
+pub(crate) fn describe_check(check: Option<&CheckDef>) -> String {
+    check.map_or_else(|| "absent".to_owned(), |check| format!("`{}` ({})", check.name, check.expression))
+}
+
 pub(crate) fn name_problem(what: &str, name: &str) -> Option<String> {
     match name.len() {
         0 => Some(format!("the {what}'s name is empty")),
@@ -586,6 +603,8 @@ pub struct TableBuilder {
     /// The column by which rows are partitioned, if one was named.
     partition: Option<Cow<'static, str>>,
     indexes: Vec<(IndexDef, Vec<PartName>)>,
+    /// Conditions, with their names if they have one.
+    checks: Vec<(Option<Cow<'static, str>>, Cow<'static, str>)>,
     /// An attribute of an index was set before there was an index.
     is_misplaced: bool,
 }
@@ -717,6 +736,32 @@ impl TableBuilder {
         self
     }
 
+    /// Adds a condition that each row meets: an [`Expression`](crate::expression::Expression).
+    ///
+    /// ```
+    /// use seriatim_catalog::{ColumnDef, ColumnType, TableDef};
+    /// let table = TableDef::builder("account").column(ColumnDef::new("id", ColumnType::I64)).key(["id"]);
+    /// let error = table.check("small", "idd < 100").finish().unwrap_err();
+    /// let wanted = "table `account`: condition `small`: in `idd`: there is no such column; the columns are id";
+    /// assert_eq!(error.to_string(), wanted);
+    /// ```
+    #[must_use]
+    pub fn check(
+        mut self,
+        name: impl Into<Cow<'static, str>>,
+        expression: impl Into<Cow<'static, str>>,
+    ) -> TableBuilder {
+        self.checks.push((Some(name.into()), expression.into()));
+        self
+    }
+
+    /// As [`TableBuilder::check`], with a name as PostgreSQL gives one, such as `account_balance_check`.
+    #[must_use]
+    pub fn unnamed_check(mut self, expression: impl Into<Cow<'static, str>>) -> TableBuilder {
+        self.checks.push((None, expression.into()));
+        self
+    }
+
     /// Says how many rows to expect.
     #[must_use]
     pub fn capacity(mut self, rows: usize) -> TableBuilder {
@@ -776,8 +821,9 @@ impl TableBuilder {
             index.parts = resolve(&self.table, &format!("index `{}`", index.name), &parts)?;
             self.table.indexes.push(index);
         }
-        self.table.validate()?;
-        Ok(self.table)
+        let table = self.table.with_checks(self.checks);
+        table.validate()?;
+        Ok(table)
     }
 }
 

@@ -938,6 +938,19 @@ impl Inner {
         self.recording.as_ref()
     }
 
+    /// The name of the table that has this id, or an index with it, and the name of that key as a constraint.
+    pub(crate) fn constraint(&self, id: TableId) -> Option<(String, String)> {
+        self.tables()?.sets.iter().find_map(|set| {
+            let at = set.physical().position(|table| table.id == id)?;
+            let definition = &*set.definition;
+            let name = match at.checked_sub(1) {
+                Some(index) => definition.indexes.get(index)?.name.to_string(),
+                None => TableDef::key_constraint(&definition.name),
+            };
+            Some((definition.name.to_string(), name))
+        })
+    }
+
     /// The name of the table or index with this id, and the key in words.
     pub(crate) fn describe(&self, id: TableId, key: Option<Key<'_>>) -> (Option<String>, Option<String>) {
         let Some(tables) = self.tables() else { return (None, None) };

@@ -9,6 +9,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use seriatim_base::process::FORKED;
+use seriatim_catalog::TableDef;
+use seriatim_catalog::expression::EvaluationError;
 use seriatim_procedure::checked::Overflow;
 use seriatim_txn::{Cause, OptionError, Reason};
 
@@ -276,6 +278,8 @@ pub(crate) enum AbortKind {
     Stopped(Cause),
     /// The key exists.
     Duplicate,
+    /// The row does not meet a condition.
+    Check,
     /// A row that must exist does not.
     Missing,
     /// A row refers to none, or is referred to.
@@ -365,6 +369,7 @@ impl fmt::Display for Abort {
         match kind {
             AbortKind::Stopped(cause) => cause.fmt(f),
             AbortKind::Duplicate => f.write_str("the key exists already"),
+            AbortKind::Check => f.write_str("the row violates a check constraint"),
             AbortKind::Missing => f.write_str("a row that must exist does not"),
             AbortKind::ForeignKey => f.write_str("a row refers to one that does not exist, or is still referred to"),
             AbortKind::Overflow(Some(place)) => write!(f, "{place}: a number leaves the range of its type"),
@@ -445,6 +450,15 @@ impl fmt::Display for Conflict {
     }
 }
 
+/// A row that does not meet a condition.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct ViolatingRow {
+    /// As its columns read: all of a new row, of others those of its key and of the condition.
+    pub values: String,
+    /// Why the condition has no value, if it has none.
+    pub error: Option<EvaluationError>,
+}
+
 /// Why a transaction did not commit.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
@@ -454,10 +468,21 @@ pub enum TransactError {
     User(Arc<dyn Error + Send + Sync>),
     /// An insert found its key taken. The transaction's reads were consistent at that moment.
     Duplicate {
-        /// The table, or the unique index.
+        /// The table.
         table: String,
+        /// The unique index, or the table's name and `_pkey` for its primary key.
+        constraint: Box<str>,
         /// The key as its columns read.
         key: String,
+    },
+    /// A row did not meet a condition of its table. The transaction's reads were consistent at that moment.
+    Check {
+        /// The table.
+        table: String,
+        /// The condition.
+        constraint: Box<str>,
+        /// The row.
+        row: Box<ViolatingRow>,
     },
     /// A row that had to exist did not (`ReadTx::require`). The transaction's reads were consistent at that moment.
     MissingRow {
@@ -683,7 +708,8 @@ impl TransactError {
     pub(crate) fn of(kind: AbortKind) -> TransactError {
         let (table, key) = (String::new(), String::new());
         match kind {
-            AbortKind::Duplicate => TransactError::Duplicate { table, key },
+            AbortKind::Duplicate => TransactError::Duplicate { table, constraint: Box::default(), key },
+            AbortKind::Check => TransactError::Check { table, constraint: Box::default(), row: Box::default() },
             AbortKind::Missing => TransactError::MissingRow { table, key },
             AbortKind::ForeignKey => TransactError::ForeignKey {
                 constraint: Box::default(),
@@ -730,7 +756,14 @@ impl fmt::Display for TransactError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             TransactError::User(error) => error.fmt(f),
-            TransactError::Duplicate { table, key } => write!(f, "duplicate key {key} in {table}"),
+            TransactError::Duplicate { table, constraint, key } => {
+                write!(f, "duplicate key {key} in {table}")?;
+                if **constraint == *TableDef::key_constraint(table) { Ok(()) } else { write!(f, ".{constraint}") }
+            }
+            TransactError::Check { table, constraint, row } => {
+                write!(f, "a row of {table} violates check constraint {constraint}: {}", row.values)?;
+                row.error.as_ref().map_or(Ok(()), |error| write!(f, "; the condition has no value: {error}"))
+            }
             TransactError::MissingRow { table, key } => write!(f, "there is no row with key {key} in {table}"),
             TransactError::ForeignKey { constraint, table, referenced, key, is_missing: true } => {
                 write!(f, "{key} of {table} refers to no row of {referenced} (foreign key {constraint})")

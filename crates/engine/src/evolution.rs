@@ -18,7 +18,7 @@ use seriatim_base::Epoch;
 use seriatim_base::clock::Instant;
 use seriatim_base::thread;
 use seriatim_catalog::evolution::Evolution;
-use seriatim_catalog::{ReferenceDef, TableDef, check_references};
+use seriatim_catalog::{Checks, ReferenceDef, TableDef, check_references};
 use seriatim_txn::{Mode, Table};
 
 use crate::durability::{self, CatalogueRows, Failed, Persistence, Rows, WalkedRow, Walker};
@@ -44,7 +44,7 @@ pub enum TableChange {
 
 /// The longest wait for a moment at which no transaction is open.
 const QUIET_WAIT_MAX: Duration =
-    Duration::from_millis(if cfg!(any(test, feature = "test-support")) { 1_000 } else { 10_000 });
+    Duration::from_millis(if cfg!(any(test, feature = "test-support")) { 3_000 } else { 10_000 });
 
 /// How long an attempt to find such a moment keeps new transactions out, and how long it then lets them in. Sessions
 /// wait for a second at most.
@@ -248,7 +248,11 @@ impl<'e> Migration<'e> {
             });
         }
         let definition = Arc::new(evolution.after().clone());
-        let after = Shape { definition, indexes: Arc::new(indexes), ..before.clone() };
+        let checks = Arc::new(Checks::of(&definition));
+        if evolution.adds_checks() {
+            follower.push(Follower::new(Build::Checks(Arc::clone(&checks), Arc::clone(&definition))));
+        }
+        let after = Shape { definition, indexes: Arc::new(indexes), checks, ..before.clone() };
         let is_proved = |reference: &&ReferenceDef| before.definition.references.contains(reference);
         let new_references = evolution.new_references().filter(|reference| !is_proved(reference)).cloned().collect();
         Ok(Step::Reshape { set, before, after, follower, new_references, is_new_identity })
@@ -271,7 +275,7 @@ impl<'e> Migration<'e> {
             let copies = || {
                 followed().flat_map(|(_, _, follower)| follower).filter_map(|follower| match &follower.build {
                     Build::Copy { set, .. } => Some(set),
-                    Build::Index(_) => None,
+                    Build::Index(_) | Build::Checks(..) => None,
                 })
             };
             if copies().next().is_some() {
@@ -443,6 +447,7 @@ impl<'e> Migration<'e> {
                         self.left.extend(match &follower.build {
                             Build::Copy { set, .. } => Some(Left::Table(set.apart(inner))),
                             Build::Index(index) => Some(Left::Index(Arc::clone(index))),
+                            Build::Checks(..) => None,
                         });
                     }
                     if !Arc::ptr_eq(&before.primary, &after.primary) || !Arc::ptr_eq(&before.indexes, &after.indexes) {

@@ -7,7 +7,7 @@
 use std::sync::{Arc, OnceLock};
 
 use seriatim_catalog::evolution::Evolution;
-use seriatim_catalog::{ColumnSet, Key, KeyBuf, RowRef, Value};
+use seriatim_catalog::{BrokenCheck, Checks, ColumnSet, Key, KeyBuf, RowRef, TableDef, Value};
 use seriatim_txn::{Cause, OnExists, Phase, Reason, RowPtr};
 
 use crate::error::{Abort, AbortKind};
@@ -29,6 +29,8 @@ pub(crate) enum Build {
     Copy { set: Arc<TableSet>, evolution: Box<Evolution> },
     /// An index.
     Index(Arc<Secondary>),
+    /// Nothing: all rows must meet the conditions of this declaration.
+    Checks(Arc<Checks>, Arc<TableDef>),
 }
 
 /// The effect of a write on what is built.
@@ -39,6 +41,8 @@ enum Effect {
     Delete(Vec<Value>),
     /// Of an index: one entry is removed, and another added.
     Entry { remove: Option<KeyBuf>, add: Option<KeyBuf> },
+    /// Of conditions: the row does not meet one.
+    Broken(BrokenCheck),
 }
 
 impl Follower {
@@ -74,6 +78,11 @@ impl Follower {
                 let (remove, add) = (before.map(key), after.map(key));
                 (remove != add).then_some(Effect::Entry { remove, add })
             }
+            Build::Checks(checks, definition) => {
+                // SAFETY: as above.
+                let row = unsafe { RowRef::from_raw(after?.as_ptr()) };
+                checks.broken_by(definition, row, ColumnSet::ALL).map(Effect::Broken)
+            }
         }
     }
 
@@ -81,7 +90,7 @@ impl Follower {
     fn apply(&self, tx: &TxCore, primary: Key<'_>, effect: Effect) -> Result<(), Abort> {
         match (&self.build, effect) {
             (Build::Copy { set, .. }, Effect::Put(values)) => {
-                self.unless_duplicate(tx.write_values(set, &values, OnExists::Replace).map(drop))
+                self.unless_refused(tx.write_values(set, &values, OnExists::Replace).map(drop))
             }
             (Build::Copy { set, .. }, Effect::Delete(values)) => {
                 let key = tx.key_in(set, &values)?;
@@ -95,6 +104,13 @@ impl Follower {
                     tx.unlink_entry(&index.table, key.as_key())?;
                 }
                 add.map_or(Ok(()), |key| self.enter(tx, index, key.as_key(), primary))
+            }
+            (Build::Checks(..), Effect::Broken(BrokenCheck { constraint, row, error })) => {
+                // What was read may never have existed.
+                tx.validate().map_err(|cause| tx.stop(cause))?;
+                let error = error.map_or_else(String::new, |error| format!("; the condition has no value: {error}"));
+                self.refuse(format!("a row violates condition `{constraint}`: {row}{error}"));
+                Ok(())
             }
             _ => Ok(()),
         }
@@ -114,10 +130,10 @@ impl Follower {
         }
     }
 
-    /// A row that contradicts a unique index of the copy ends the copy, not the transaction.
-    fn unless_duplicate(&self, written: Result<(), Abort>) -> Result<(), Abort> {
+    /// A row that contradicts a unique index or a condition of the copy ends the copy, not the transaction.
+    fn unless_refused(&self, written: Result<(), Abort>) -> Result<(), Abort> {
         match written {
-            Err(abort) if abort.kind() == AbortKind::Duplicate => {
+            Err(abort) if matches!(abort.kind(), AbortKind::Duplicate | AbortKind::Check) => {
                 self.refuse(crate::TransactError::from(abort).to_string());
                 Ok(())
             }
@@ -136,7 +152,7 @@ impl Follower {
                 if tx.read_row(copy, key.as_key(), ColumnSet::EMPTY)?.is_some() {
                     return Ok(());
                 }
-                self.unless_duplicate(tx.insert_values(copy, &values))
+                self.unless_refused(tx.insert_values(copy, &values))
             }
             (_, effect) => self.apply(tx, key, effect),
         }

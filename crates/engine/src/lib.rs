@@ -61,7 +61,9 @@ pub use durability::{
     Checkpoint, Durability, Listener, Pending, Recovery, RecoveryPhase, RecoveryProgress, TableChecked,
 };
 pub use engine::Engine;
-pub use error::{Abort, CloseError, Conflict, MemoryHeld, OpenError, SchemaError, StorageError, TransactError};
+pub use error::{
+    Abort, CloseError, Conflict, MemoryHeld, OpenError, SchemaError, StorageError, TransactError, ViolatingRow,
+};
 pub use evolution::TableChange;
 pub use executor::{Executor, ExecutorBody, ExecutorSession, PredictedAccess, QueueFull, Running};
 pub use operations::{Body, Operations};

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use seriatim_base::{LayoutId, TableId};
 use seriatim_catalog::wire::RowWire;
-use seriatim_catalog::{ColumnSet, ColumnUse, IndexDef, KeyClass, Layout, Organization, TableDef};
+use seriatim_catalog::{Checks, ColumnSet, ColumnUse, IndexDef, KeyClass, Layout, Organization, TableDef};
 use seriatim_txn::{Core, Reason, Table, Wire};
 
 use crate::cluster::Cluster;
@@ -24,7 +24,7 @@ use crate::link::Links;
 pub struct TableSet {
     /// The number of its database: handles of another database are refused.
     pub(crate) database: u64,
-    /// The columns that its indexes have; all while something is built from its rows.
+    /// The columns that its indexes and conditions have; all while something is built from its rows.
     indexed: AtomicU64,
     /// Its rows; if the table is clustered, its runs.
     pub primary: Current<Table>,
@@ -40,6 +40,8 @@ pub struct TableSet {
     pub indexes: Current<Vec<Arc<Secondary>>>,
     pub(crate) followers: Current<Vec<Arc<Follower>>>,
     pub(crate) links: Current<Links>,
+    /// Its conditions.
+    pub(crate) checks: Current<Checks>,
     /// Most bytes of a long text, so that a row with its key fits a log entry.
     text_bytes_max: AtomicUsize,
     /// Its place among the tables: see `TableEntry::position` of the catalogue.
@@ -54,10 +56,10 @@ pub struct TableSet {
 mod flag {
     /// Rows lie in runs.
     pub(super) const CLUSTERED: u32 = 1;
-    /// A write changes an index, or something that is being built.
+    /// A write changes an index or something that is being built, or must meet a condition.
     pub(super) const INDEXED: u32 = 2;
-    /// A write can fail after the row was written.
-    pub(super) const UNIQUE: u32 = 4;
+    /// A write can fail because of what the row has: of a unique index, or a condition.
+    pub(super) const REFUSING: u32 = 4;
     /// Something is being built from the rows.
     pub(super) const FOLLOWED: u32 = 8;
     /// No operation is admitted now: the table is being replaced.
@@ -114,6 +116,7 @@ pub(crate) struct Shape {
     pub(crate) followers: Arc<Vec<Arc<Follower>>>,
     /// Its foreign keys.
     pub(crate) links: Arc<Links>,
+    pub(crate) checks: Arc<Checks>,
 }
 
 /// A secondary index.
@@ -226,6 +229,7 @@ impl Shape {
         }
         let layout = Layout::of(&definition);
         let cluster = Cluster::new(&definition, &primary.codec, primary.class, layout.row_bytes);
+        let checks = Arc::new(Checks::of(&definition));
         Ok(Shape {
             definition: Arc::new(definition),
             primary: Arc::new(primary),
@@ -234,23 +238,31 @@ impl Shape {
             indexes: Arc::new(indexes.into_iter().map(Arc::new).collect()),
             followers: Arc::default(),
             links: Arc::default(),
+            checks,
         })
     }
 
     /// The columns of which a change concerns more than the row.
     fn indexed(&self) -> ColumnSet {
         match self.followers.is_empty() {
-            true => self.indexes.iter().fold(self.links.columns(), |all, index| all.union(index.columns)),
+            true => {
+                let constrained = self.links.columns().union(self.checks.columns());
+                self.indexes.iter().fold(constrained, |all, index| all.union(index.columns))
+            }
             false => ColumnSet::ALL,
         }
+    }
+
+    fn has_unique_index(&self) -> bool {
+        self.indexes.iter().any(|index| index.unique)
     }
 
     fn flags(&self) -> u32 {
         let (is_followed, is_linked) = (!self.followers.is_empty(), !self.links.is_empty());
         let bit = |is: bool, flag: u32| if is { flag } else { 0 };
         bit(self.cluster.is_on(), flag::CLUSTERED)
-            | bit(is_followed || is_linked || !self.indexes.is_empty(), flag::INDEXED)
-            | bit(is_linked || self.indexes.iter().any(|index| index.unique), flag::UNIQUE)
+            | bit(is_followed || is_linked || !self.indexes.is_empty() || !self.checks.is_empty(), flag::INDEXED)
+            | bit(is_linked || self.has_unique_index() || !self.checks.is_empty(), flag::REFUSING)
             | bit(is_followed, flag::FOLLOWED)
             | bit(self.definition.extension > 0, flag::EXTENDED)
             | bit(is_linked, flag::LINKED)
@@ -284,6 +296,7 @@ impl TableSet {
             indexes: Current::new(&shape.indexes),
             followers: Current::new(&shape.followers),
             links: Current::new(&shape.links),
+            checks: Current::new(&shape.checks),
             text_bytes_max: AtomicUsize::new(text_bytes_max(&shape.definition)),
             position,
             shapes: Mutex::new(vec![shape]),
@@ -336,6 +349,7 @@ impl TableSet {
         self.indexes.set(&shape.indexes);
         self.followers.set(&shape.followers);
         self.links.set(&shape.links);
+        self.checks.set(&shape.checks);
         self.text_bytes_max.store(text_bytes_max(&shape.definition), Ordering::Relaxed);
         self.indexed.store(shape.indexed().bits(), Ordering::Relaxed);
         self.flags.store(shape.flags(), Ordering::Release);
@@ -388,7 +402,8 @@ impl TableSet {
         }
     }
 
-    /// Whether an update with this use of columns changes no index, and [`TableSet::is_plain`].
+    /// Whether an update with this use of columns changes no index and meets all conditions as before, and
+    /// [`TableSet::is_plain`].
     #[inline(always)]
     pub(crate) fn is_plain_for(&self, columns: ColumnUse) -> bool {
         // In this order: an operation that finds the table open again also finds its new indexes.
@@ -401,7 +416,7 @@ impl TableSet {
         self.has(flag::CLUSTERED)
     }
 
-    /// Whether rows lie in runs, and a write changes no index.
+    /// Whether rows lie in runs, and a write changes no index and need not meet a condition.
     #[inline(always)]
     pub(crate) fn has_runs_alone(&self) -> bool {
         self.flags.load(Ordering::Acquire) & (flag::CLUSTERED | flag::INDEXED) == flag::CLUSTERED
@@ -417,7 +432,7 @@ impl TableSet {
         }
     }
 
-    /// Whether a write changes more than the row.
+    /// Whether a write changes more than the row, or must meet a condition.
     #[inline(always)]
     pub(crate) fn is_indexed(&self) -> bool {
         self.has(flag::INDEXED)
@@ -447,10 +462,16 @@ impl TableSet {
         self.has(flag::FOLLOWED)
     }
 
-    /// Whether a write can fail after the row was written.
+    /// Whether a write can fail because of what the row has.
     #[inline(always)]
-    pub(crate) fn has_unique_index(&self) -> bool {
-        self.has(flag::UNIQUE)
+    pub(crate) fn is_refusing(&self) -> bool {
+        self.has(flag::REFUSING)
+    }
+
+    /// Whether a write can fail after the row was written.
+    #[inline]
+    pub(crate) fn can_fail_late(&self) -> bool {
+        self.is_refusing() && (self.is_linked() || self.indexes.iter().any(|index| index.is_unique()))
     }
 
     /// Most bytes of a long text, so that a row with its key fits a log entry.
@@ -459,15 +480,18 @@ impl TableSet {
         self.text_bytes_max.load(Ordering::Relaxed)
     }
 
-    /// The columns that an update of these columns reads or changes, with those of the indexes that it must
-    /// maintain.
+    /// The columns that an update of these columns reads or changes. Those of the indexes that it must maintain are
+    /// among them, and those of the conditions that it must meet.
     pub(crate) fn with_indexed(&self, columns: ColumnUse) -> ColumnUse {
         if self.is_followed() {
             return ColumnUse::ALL;
         }
         let followed = self.indexes.iter().filter(|index| index.columns.intersects(columns.changed()));
         let linked = self.links.columns_with(columns.changed());
-        followed.fold(columns.union(linked.into()), |all, index| all.union(index.columns.into()))
+        // A condition uses what it has beside the changed columns, and the sum of an addition.
+        let checked = self.checks.columns_beside(columns.changed());
+        let constrained = columns.union(linked.into()).union(ColumnUse::reading(checked));
+        followed.fold(constrained, |all, index| all.union(index.columns.into()))
     }
 
     /// Calls `see` with each table and index that it has, had, or is about to have.
@@ -479,6 +503,7 @@ impl TableSet {
                 match &follower.build {
                     Build::Copy { set, .. } => set.physical().for_each(&mut see),
                     Build::Index(index) => see(&index.table),
+                    Build::Checks(..) => {}
                 }
             }
         }

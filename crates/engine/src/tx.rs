@@ -179,7 +179,7 @@ pub struct TxCore {
     /// The rows that the attempt replaced, if they are noted; the transaction is then also watched.
     pub(crate) undo: RefCell<Option<Undo>>,
     /// What is left to do of its references.
-    pending: references::Pending,
+    pending: Box<references::Pending>,
     /// Whether procedures prefetch.
     prefetching: Cell<bool>,
     /// The epoch that must be durable before a result of the transaction is returned.
@@ -780,7 +780,7 @@ impl TxCore {
             watching: Cell::new(false),
             accessed: RefCell::default(),
             undo: RefCell::default(),
-            pending: references::Pending::default(),
+            pending: Box::default(),
             prefetching: Cell::new(inner.options.prefetch),
             dependency: Cell::default(),
             hold: Cell::default(),

@@ -371,6 +371,14 @@ fn definition(table: &Declaration) -> TokenStream {
         Partitioning::Replicated => quote!(Replicated),
     };
     let capacity = table.capacity.as_ref().map_or(quote!(0), |capacity| quote!(#capacity));
+    let checks = table.checks.iter().map(|(name, expression)| {
+        let name = match name {
+            Some(name) => quote!(::std::option::Option::Some(::std::borrow::Cow::Borrowed(#name))),
+            None => quote!(::std::option::Option::None),
+        };
+        quote!((#name, ::std::borrow::Cow::Borrowed(#expression)))
+    });
+    let with_checks = if table.checks.is_empty() { quote!() } else { quote!(.with_checks([#(#checks),*])) };
     quote! {
         #catalog::TableDef {
             name: ::std::borrow::Cow::Borrowed(#name),
@@ -379,11 +387,13 @@ fn definition(table: &Declaration) -> TokenStream {
             organization: #organization,
             indexes: ::std::vec![#(#indexes),*],
             references: ::std::vec![#(#references),*],
+            checks: ::std::vec![],
             capacity: #capacity,
             cluster: #cluster,
             partitioning: #catalog::Partitioning::#partitioning,
             extension: 0,
         }
+        #with_checks
     }
 }
 

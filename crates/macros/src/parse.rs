@@ -33,6 +33,8 @@ pub(crate) struct Declaration {
     pub(crate) partitioning: Partitioning,
     pub(crate) indexes: Vec<Index>,
     pub(crate) references: Vec<Reference>,
+    /// Conditions, with their names if they have one.
+    pub(crate) checks: Vec<(Option<LitStr>, LitStr)>,
     /// Whether a table of an earlier declaration is changed to this one when it is opened.
     pub(crate) evolves: bool,
     /// Where the catalog is found.
@@ -188,6 +190,12 @@ pub(crate) fn declaration(input: &DeriveInput) -> Result<Declaration> {
     }
     let name = attributes.name.as_ref().map_or_else(|| snake_case(&input.ident.unraw().to_string()), LitStr::value);
     let references = references(attributes.references, &name, &columns, &mut mistakes);
+    for (name, condition) in &attributes.checks {
+        if let Some(name) = name {
+            check_name("a condition's name", name, &mut mistakes);
+        }
+        check_condition(condition, &columns, &mut mistakes);
+    }
     check_methods(&columns, &key, &mut mistakes);
     if let Some(error) = mistakes.0 {
         return Err(error);
@@ -204,6 +212,7 @@ pub(crate) fn declaration(input: &DeriveInput) -> Result<Declaration> {
         partitioning,
         indexes,
         references,
+        checks: attributes.checks,
         evolves: attributes.evolve.is_some(),
         catalog: attributes.catalog.unwrap_or_else(|| syn::parse_quote!(::seriatim::catalog)),
     })
@@ -251,6 +260,7 @@ struct Attributes {
     capacity: Option<Expr>,
     indexes: Vec<NamedIndex>,
     references: Vec<NamedReference>,
+    checks: Vec<(Option<LitStr>, LitStr)>,
     evolve: Option<Span>,
     catalog: Option<Path>,
 }
@@ -328,13 +338,73 @@ impl Attributes {
                 parenthesized!(inner in meta.input);
                 self.references.push(reference(&inner, meta.path.span())?);
                 Ok(())
+            } else if is("check") {
+                let inner;
+                parenthesized!(inner in meta.input);
+                self.checks.push(check(&inner)?);
+                Ok(())
             } else {
                 Err(meta.error(
                     "unknown table attribute; write key(...), cluster(...), partition(...), replicated, name \
-                     = \"...\", hash, ordered, capacity = N, evolve, index(...) or references(...)",
+                     = \"...\", hash, ordered, capacity = N, evolve, check(\"...\"), index(...) or references(...)",
                 ))
             }
         })
+    }
+}
+
+/// `name = "...", "condition"`, of which the name may be left out.
+fn check(input: ParseStream<'_>) -> Result<(Option<LitStr>, LitStr)> {
+    let mut name = None;
+    if !input.peek(LitStr) {
+        let word = input.call(Ident::parse_any)?;
+        if word != "name" {
+            return Err(Error::new(word.span(), "write check(name = \"...\", \"...\") or check(\"...\")"));
+        }
+        input.parse::<Token![=]>()?;
+        name = Some(input.parse::<LitStr>()?);
+        input.parse::<Token![,]>()?;
+    }
+    let condition = input.parse::<LitStr>()?;
+    if input.is_empty() { Ok((name, condition)) } else { Err(input.error("repeat check(...) for another condition")) }
+}
+
+/// Words of conditions that name no column.
+const CONDITION_WORDS: &str = " and as between both bigint bool boolean bytea case cast char character date decimal \
+                               distinct double else end escape false float float4 float8 for from i128 i8 in int int2 \
+                               int4 int8 integer interval is leading like not null numeric or precision real smallint \
+                               text then time timestamp timestamptz trailing true u128 u16 u32 u64 u8 unknown uuid \
+                               varchar varying when with without zone ";
+
+/// Whether the words of a condition are columns. What else is wrong with it is found when the table is declared.
+fn check_condition(condition: &LitStr, columns: &[Column], mistakes: &mut Mistakes) {
+    let text = condition.value();
+    let names = || columns.iter().map(|column| column.name.unraw().to_string());
+    let is_name = |character: char| character.is_alphanumeric() || character == '_';
+    let mut rest = &text[..];
+    while let Some(first) = rest.chars().next() {
+        let length = match first {
+            '\'' | '"' => match rest[1..].find(first) {
+                Some(end) => end + 2,
+                None => return mistakes.say(condition.span(), "the quotes in this condition do not end"),
+            },
+            _ if is_name(first) => rest.find(|character| !is_name(character)).unwrap_or(rest.len()),
+            _ => first.len_utf8(),
+        };
+        let (token, behind) = rest.split_at(length);
+        let (name, is_quoted) = match first {
+            '"' => (token[1..length - 1].to_owned(), true),
+            _ => (token.to_ascii_lowercase(), false),
+        };
+        let is_word = is_quoted || first.is_alphabetic() || first == '_';
+        let is_other =
+            !is_quoted && (behind.trim_start().starts_with('(') || CONDITION_WORDS.contains(&format!(" {name} ")));
+        if is_word && !is_other && !names().any(|column| column == name) {
+            let known = names().collect::<Vec<_>>().join(", ");
+            let problem = format!("this condition names `{name}`, which is no column; the columns are {known}");
+            return mistakes.say(condition.span(), problem);
+        }
+        rest = behind;
     }
 }
 
@@ -674,7 +744,7 @@ mod tests {
             told,
             [
                 "unknown table attribute; write key(...), cluster(...), partition(...), replicated, name = \"...\", \
-                 hash, ordered, capacity = N, evolve, index(...) or references(...)",
+                 hash, ordered, capacity = N, evolve, check(\"...\"), index(...) or references(...)",
                 "`column` stands on a field; on the struct write #[table(...)]",
                 "`table` stands on the struct; on a field write #[column(immutable)]",
                 "unknown column attribute; write immutable, default = ... or renamed_from = \"...\"",

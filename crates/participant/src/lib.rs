@@ -91,6 +91,7 @@ fn is_of_the_work(error: &TransactError) -> bool {
             error,
             TransactError::User(_)
                 | TransactError::Duplicate { .. }
+                | TransactError::Check { .. }
                 | TransactError::MissingRow { .. }
                 | TransactError::ForeignKey { .. }
                 | TransactError::Overflow { .. }

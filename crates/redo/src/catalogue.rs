@@ -8,6 +8,7 @@
 //!     1   position             a column
 //!     2   position             an index
 //!     3   id of a layout       nothing: the layout has the table's columns
+//!     4   position             a condition that each row meets
 //!     6   position             a foreign key
 //! ```
 //! Invariant: the catalogue can be read before any other row is. Its own table has a fixed id, layout and declaration.
@@ -28,7 +29,7 @@ mod tests;
 use std::collections::{BTreeMap, HashSet};
 
 use seriatim_base::{LayoutId, TableId};
-use seriatim_catalog::{ColumnDef, ColumnType, KeyCodec, ReferenceDef, TableDef, Value, check_references};
+use seriatim_catalog::{CheckDef, ColumnDef, ColumnType, KeyCodec, ReferenceDef, TableDef, Value, check_references};
 
 pub use self::read::Found;
 pub(crate) use self::read::{find, find_in, is_group};
@@ -45,6 +46,7 @@ const OF_TABLE: u8 = 0;
 const OF_COLUMN: u8 = 1;
 const OF_INDEX: u8 = 2;
 const OF_LAYOUT: u8 = 3;
+const OF_CHECK: u8 = 4;
 const OF_REFERENCE: u8 = 6;
 
 /// A table.
@@ -114,12 +116,13 @@ pub fn definition() -> TableDef {
 impl TableEntry {
     /// The rows that say all of a table, with these layouts.
     pub fn rows(&self, layouts: &[LayoutEntry]) -> Vec<Row> {
-        let (first, columns, indexes) = self.parts();
+        let (first, columns, indexes, checks) = self.parts();
         let mut rows = vec![first];
         rows.extend((0..).zip(&columns).map(|(at, column)| self.row_of(OF_COLUMN, at, column)));
         rows.extend((0..).zip(&indexes).map(|(at, index)| self.row_of(OF_INDEX, at, index)));
         let references = (0..).zip(&self.definition.references);
         rows.extend(references.map(|(at, reference)| self.row_of(OF_REFERENCE, at, reference)));
+        rows.extend((0..).zip(&checks).map(|(at, check)| self.row_of(OF_CHECK, at, check)));
         let own = layouts.iter().filter(|layout| layout.table == self.id);
         rows.extend(own.map(|layout| Row { key: (self.id.0, OF_LAYOUT, layout.id.0), body: "{}".to_owned() }));
         rows
@@ -131,10 +134,11 @@ impl TableEntry {
     }
 
     /// Its first row, and of what the others are.
-    fn parts(&self) -> (Row, Vec<ColumnDef>, Vec<mirror::Index>) {
+    fn parts(&self) -> (Row, Vec<ColumnDef>, Vec<mirror::Index>, Vec<CheckDef>) {
         let mut table = mirror::Table::from(self);
         let (columns, indexes) = (table.columns.take().unwrap_or_default(), table.indexes.take().unwrap_or_default());
-        (self.row_of(OF_TABLE, 0, &table), columns, indexes)
+        let checks = std::mem::take(&mut table.checks);
+        (self.row_of(OF_TABLE, 0, &table), columns, indexes, checks)
     }
 
     fn row_of(&self, kind: u8, number: u32, body: &impl serde::Serialize) -> Row {
@@ -167,6 +171,7 @@ impl Catalogue {
                 OF_COLUMN => drop(parts.columns.insert(number, of_json(&body).map_err(|error| wrong(&error))?)),
                 OF_INDEX => drop(parts.indexes.insert(number, of_json(&body).map_err(|error| wrong(&error))?)),
                 OF_REFERENCE => drop(parts.references.insert(number, of_json(&body).map_err(|error| wrong(&error))?)),
+                OF_CHECK => drop(parts.checks.insert(number, of_json(&body).map_err(|error| wrong(&error))?)),
                 OF_LAYOUT if body == "{}" => layouts.push(LayoutEntry { id: LayoutId(number), table: TableId(object) }),
                 _ => return Err(wrong(&"this program knows no such row")),
             }
@@ -235,11 +240,12 @@ struct Parts {
     columns: BTreeMap<u32, ColumnDef>,
     indexes: BTreeMap<u32, mirror::Index>,
     references: BTreeMap<u32, ReferenceDef>,
+    checks: BTreeMap<u32, CheckDef>,
 }
 
 impl Parts {
     fn finish(self, id: TableId) -> Result<TableEntry, String> {
-        let Parts { table, columns, indexes, references } = self;
+        let Parts { table, columns, indexes, references, checks } = self;
         let mut table = table.ok_or_else(|| format!("there are rows of table {id}, but none that says what it is"))?;
         let has_gap = |what: &str| Err(format!("table {id} lacks one of its {what}"));
         if !columns.keys().copied().eq(0..columns.len() as u32) {
@@ -251,11 +257,15 @@ impl Parts {
         if !references.keys().copied().eq(0..references.len() as u32) {
             return has_gap("references");
         }
+        if !checks.keys().copied().eq(0..checks.len() as u32) {
+            return has_gap("conditions");
+        }
         if table.columns.is_some() || table.indexes.is_some() {
             return Err(format!("the row of table {id} has columns or indexes, which are rows of their own"));
         }
         table.columns = Some(columns.into_values().collect());
         table.indexes = Some(indexes.into_values().collect());
+        table.checks = checks.into_values().collect();
         let mut entry = TableEntry::try_from(table)?;
         entry.definition.references = references.into_values().collect();
         if entry.id != id {

@@ -80,7 +80,7 @@ pub use seriatim_engine::{
     Contender, Contention, Durability, DynHandle, DynRow, DynScan, HotRow, LogStatistics, MemoryHeld, OpenError,
     Pending, QUEUE_STAGES, QueueFull, QueueStatistics, Receipt, Recovery, RecoveryPhase, RecoveryProgress, RetryPolicy,
     Running, Savepoint, SchemaError, SnapshotAges, Statistics, StorageError, TableChecked, TableStatistics,
-    TransactError, TransactionOptions, available_protocols, backup, protocols,
+    TransactError, TransactionOptions, ViolatingRow, available_protocols, backup, protocols,
 };
 pub use seriatim_macros::{Column, Table};
 pub use seriatim_procedure_macros::{Data, procedure, pure};

@@ -51,9 +51,10 @@ impl Database {
         Migration { database: self, changes: Ok(Vec::new()) }
     }
 
-    /// Makes the table one that `T` declares, and opens it. It is created if there is none. Otherwise columns and
-    /// indexes that it lacks are added, columns that the declaration renames are renamed, and types are widened.
-    /// Columns and indexes that `T` does not know stay, so programs with other declarations can go on to use the table.
+    /// Makes the table one that `T` declares, and opens it. It is created if there is none. Otherwise columns, indexes
+    /// and conditions that it lacks are added, columns that the declaration renames are renamed, and types are widened.
+    /// What `T` does not know stays, so programs with other declarations can go on to use the table. A condition that a
+    /// row violates is not added, and nothing is changed then ([`SchemaError::Refused`]).
     ///
     /// Rows that exist get the default of a column that is added (`#[column(default = ...)]`), or NULL. Transactions
     /// run meanwhile: see [`Migration::run`]. A table declared with `#[table(evolve)]` is changed in this way by

@@ -6,11 +6,11 @@ use seriatim::catalog::{
     Checked, ColumnDef, IndexDef, OnChange, Organization, PartName, ReferenceDef, TableDef, asc, desc,
 };
 use sqlparser::ast::{
-    AlterColumnOperation, AlterIndexOperation, AlterTable, AlterTableOperation, ColumnDef as ColumnSyntax,
-    ColumnOption, ConstraintReferenceMatchKind, CreateIndex, CreateTable, CreateTableOptions, DataType,
-    DeferrableInitial, DropBehavior, ForeignKeyConstraint, IndexColumn, IndexType, NullsDistinctOption, ObjectName,
-    ObjectType, OrderByOptions, PrimaryKeyConstraint, ReferentialAction, RenameTableNameKind, Statement,
-    TableConstraint, Truncate, TruncateIdentityOption, UniqueConstraint,
+    AlterColumnOperation, AlterIndexOperation, AlterTable, AlterTableOperation, CheckConstraint,
+    ColumnDef as ColumnSyntax, ColumnOption, ConstraintReferenceMatchKind, CreateIndex, CreateTable,
+    CreateTableOptions, DataType, DeferrableInitial, DropBehavior, ForeignKeyConstraint, IndexColumn, IndexType,
+    NullsDistinctOption, ObjectName, ObjectType, OrderByOptions, PrimaryKeyConstraint, ReferentialAction,
+    RenameTableNameKind, Statement, TableConstraint, Truncate, TruncateIdentityOption, UniqueConstraint,
 };
 
 use crate::error::{SqlError, SqlState};
@@ -113,6 +113,17 @@ struct Declared {
     key: Option<Vec<PartName>>,
     unique: Vec<(Option<String>, Vec<PartName>, bool)>,
     references: Vec<ReferenceDef>,
+    checks: Vec<Condition>,
+}
+
+/// A condition, with its name if it has one.
+type Condition = (Option<String>, String);
+
+fn condition(check: &CheckConstraint) -> Result<Condition, SqlError> {
+    let used =
+        CheckConstraint { name: check.name.clone(), expr: check.expr.clone(), no_inherit: false, enforced: None };
+    form::only(check, &used, "CHECK", "A name and a condition are.")?;
+    Ok((check.name.as_ref().map(name).transpose()?, check.expr.to_string()))
 }
 
 fn create_table(create: &CreateTable, names: Names<'_>) -> Result<Ddl, SqlError> {
@@ -138,8 +149,14 @@ fn create_table(create: &CreateTable, names: Names<'_>) -> Result<Ddl, SqlError>
             false => Err(SqlError::exists(&own)),
         };
     }
-    let mut declared =
-        Declared { table: own.clone(), columns: Vec::new(), key: None, unique: Vec::new(), references: Vec::new() };
+    let mut declared = Declared {
+        table: own.clone(),
+        columns: Vec::new(),
+        key: None,
+        unique: Vec::new(),
+        references: Vec::new(),
+        checks: Vec::new(),
+    };
     create.columns.iter().try_for_each(|column| declared.column(column))?;
     create.constraints.iter().try_for_each(|constraint| declared.constraint(constraint))?;
     Ok(Ddl::new("CREATE TABLE", vec![Step::Create(declared.finish(names)?)]))
@@ -169,6 +186,10 @@ impl Declared {
                 ColumnOption::ForeignKey(key) => {
                     self.references.push(reference(&key, constraint, std::slice::from_ref(&own))?);
                 }
+                ColumnOption::Check(check) => {
+                    let (own, text) = condition(&check)?;
+                    self.checks.push((own.or(constraint), text));
+                }
                 other => return Err(unsupported_option(&other)),
             }
         }
@@ -197,6 +218,10 @@ impl Declared {
                 let own = key.name.as_ref().map(name).transpose()?;
                 let columns = key.columns.iter().map(name).collect::<Result<Vec<_>, _>>()?;
                 self.references.push(reference(key, own, &columns)?);
+                Ok(())
+            }
+            TableConstraint::Check(check) => {
+                self.checks.push(condition(check)?);
                 Ok(())
             }
             other => Err(SqlError::unsupported(format!("the constraint {other}"), CONSTRAINTS)),
@@ -246,12 +271,18 @@ impl Declared {
             }
             builder = builder.reference(reference);
         }
+        for (own, text) in self.checks {
+            builder = match own {
+                Some(own) => builder.check(own, text),
+                None => builder.unnamed_check(text),
+            };
+        }
         builder.finish().map_err(|error| SqlError::new(SqlState::INVALID_TABLE_DEFINITION, error.to_string()))
     }
 }
 
 /// What constraints there are, for the hint of an error.
-const CONSTRAINTS: &str = "PRIMARY KEY, UNIQUE and FOREIGN KEY are.";
+const CONSTRAINTS: &str = "PRIMARY KEY, UNIQUE, CHECK and FOREIGN KEY are.";
 
 /// Checks that the table and the columns exist to which a foreign key refers.
 fn check_reference(reference: &ReferenceDef, names: Names<'_>) -> Result<(), SqlError> {
@@ -328,7 +359,7 @@ fn no_column(column: &str, what: &str) -> SqlError {
 fn unsupported_option(option: &ColumnOption) -> SqlError {
     SqlError::unsupported(
         format!("{option} of a column"),
-        "NOT NULL, NULL, DEFAULT, PRIMARY KEY, UNIQUE and REFERENCES are.",
+        "NOT NULL, NULL, DEFAULT, PRIMARY KEY, UNIQUE, CHECK and REFERENCES are.",
     )
 }
 
@@ -486,8 +517,8 @@ fn alteration(
 ) -> Result<(), SqlError> {
     let definition = table.definition();
     let unsupported = || {
-        let instead = "ALTER TABLE adds, drops, renames and changes columns, adds and drops UNIQUE constraints, and \
-                       renames the table.";
+        let instead = "ALTER TABLE adds, drops, renames and changes columns, adds and drops UNIQUE and CHECK \
+                       constraints, and renames these and the table.";
         Err(SqlError::unsupported(format!("ALTER TABLE … {operation}"), instead))
     };
     match operation {
@@ -514,6 +545,10 @@ fn alteration(
                         let reference = reference(key, constraint, &[own.to_string()])?;
                         check_reference(&reference, names)?;
                         Change::add_reference(reference)
+                    }
+                    ColumnOption::Check(check) => {
+                        let (own, text) = condition(check)?;
+                        add_check((own.or(constraint), text))
                     }
                     _ => return Err(unsupported_option(&option)),
                 });
@@ -569,11 +604,15 @@ fn alteration(
             check_reference(&reference, names)?;
             changes.push(Change::add_reference(reference));
         }
+        AlterTableOperation::AddConstraint { constraint: TableConstraint::Check(check), not_valid: false } => {
+            changes.push(add_check(condition(check)?));
+        }
         AlterTableOperation::DropConstraint { if_exists, name: ident, .. } => {
             let own = name(ident)?;
             match constraint_of(definition, &own) {
                 Some(Constrains::Index) => changes.push(Change::drop_index(own)),
                 Some(Constrains::Reference) => changes.push(Change::drop_reference(own)),
+                Some(Constrains::Check) => changes.push(Change::drop_check(own)),
                 None if *if_exists => notices.push(format!("constraint \"{own}\" does not exist, skipping")),
                 None => return Err(no_constraint(definition, &own)),
             }
@@ -584,6 +623,7 @@ fn alteration(
                 Some(Constrains::Index) if names.is_taken(&to) => return Err(SqlError::exists(&to)),
                 Some(Constrains::Index) => Change::rename_index(from, to),
                 Some(Constrains::Reference) => Change::RenameReference { from: from.into(), to: to.into() },
+                Some(Constrains::Check) => Change::rename_constraint(from, to),
                 None => return Err(no_constraint(definition, &from)),
             });
         }
@@ -596,6 +636,7 @@ fn alteration(
 enum Constrains {
     Index,
     Reference,
+    Check,
 }
 
 /// The constraint of this name.
@@ -603,12 +644,22 @@ fn constraint_of(table: &TableDef, own: &str) -> Option<Constrains> {
     if table.indexes.iter().any(|index| index.unique && index.name == own) {
         return Some(Constrains::Index);
     }
-    table.references.iter().any(|reference| reference.name == own).then_some(Constrains::Reference)
+    if table.references.iter().any(|reference| reference.name == own) {
+        return Some(Constrains::Reference);
+    }
+    table.checks.iter().any(|check| check.name == own).then_some(Constrains::Check)
 }
 
 fn no_constraint(table: &TableDef, own: &str) -> SqlError {
     let message = format!("constraint \"{own}\" of relation \"{}\" does not exist", table.name);
     SqlError::new(SqlState::UNDEFINED_OBJECT, message)
+}
+
+fn add_check((own, text): Condition) -> Change {
+    match own {
+        Some(own) => Change::add_check(own, text),
+        None => Change::add_unnamed_check(text),
+    }
 }
 
 fn set_type(column: String, data_type: &DataType) -> Result<Change, SqlError> {

@@ -218,6 +218,13 @@ impl SqlError {
         self
     }
 
+    /// The same error, about this constraint.
+    #[must_use]
+    pub(crate) fn constraint(mut self, constraint: impl Into<String>) -> SqlError {
+        self.0.constraint = Some(constraint.into());
+        self
+    }
+
     /// The same error, about this column.
     #[must_use]
     pub(crate) fn column(mut self, column: impl Into<String>) -> SqlError {
@@ -250,10 +257,21 @@ impl From<TransactError> for SqlError {
         }
         let maybe = error.is_maybe_committed();
         let state = match &error {
-            TransactError::Duplicate { table, key } => {
-                let message = format!("duplicate key value violates a unique constraint of \"{table}\"");
+            TransactError::Duplicate { table, constraint, key } => {
+                let message = format!("duplicate key value violates unique constraint \"{constraint}\"");
                 let detail = format!("Key {key} already exists.");
-                return SqlError::new(SqlState::UNIQUE_VIOLATION, message).detail(detail).table(table);
+                let error = SqlError::new(SqlState::UNIQUE_VIOLATION, message).detail(detail);
+                return error.table(table).constraint(&**constraint);
+            }
+            TransactError::Check { table, constraint, row } => {
+                // If the condition has no value, PostgreSQL says only why.
+                if let Some(error) = &row.error {
+                    return error.clone().into();
+                }
+                let message = format!("new row for relation \"{table}\" violates check constraint \"{constraint}\"");
+                let detail = format!("Failing row contains ({}).", row.values);
+                let error = SqlError::new(SqlState::CHECK_VIOLATION, message).detail(detail);
+                return error.table(table).constraint(&**constraint);
             }
             TransactError::ForeignKey { constraint, table, referenced, key, is_missing } => {
                 let (message, detail) = match is_missing {

@@ -646,7 +646,11 @@ fn write<C: Cells>(
     };
     done.or_else(|abort| match tx.explain(&abort) {
         // A duplicate by primary key, or in the index.
-        TransactError::Duplicate { table, .. } if table == C::NAME => Ok(Observed::Done(false)),
+        TransactError::Duplicate { table, constraint, .. }
+            if *constraint == *seriatim::catalog::TableDef::key_constraint(&table) =>
+        {
+            Ok(Observed::Done(false))
+        }
         TransactError::Duplicate { .. } => Ok(Observed::Duplicate(saw)),
         _ => Err(abort),
     })

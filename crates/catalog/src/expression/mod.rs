@@ -272,11 +272,15 @@ impl Expression {
         columns
     }
 
-    /// Calls a column by another name.
-    pub fn rename_column(&mut self, from: &str, to: &str) {
+    /// Calls columns by other names: those for which there is one.
+    pub fn rename_columns(&mut self, to: &dyn Fn(&str) -> Option<String>) {
         match self {
-            Expression::Column { column, .. } if *column == *from => *column = Cow::Owned(to.to_owned()),
-            other => other.parts_mut().into_iter().for_each(|part| part.rename_column(from, to)),
+            Expression::Column { column, .. } => {
+                if let Some(name) = to(column) {
+                    *column = Cow::Owned(name);
+                }
+            }
+            other => other.parts_mut().into_iter().for_each(|part| part.rename_columns(to)),
         }
     }
 }

@@ -60,18 +60,28 @@ impl Level {
     }
 }
 
-/// Words that name no column unless they are in quotes.
-const RESERVED: [&str; 26] = [
-    "all", "and", "as", "between", "case", "cast", "check", "distinct", "else", "end", "false", "from", "in", "is",
-    "like", "not", "null", "or", "select", "then", "to", "true", "unknown", "using", "when", "where",
-];
+/// Words that name no column unless they are in quotes: those that PostgreSQL reserves, and `between`.
+const RESERVED: &str = " all analyse analyze and any array as asc asymmetric authorization between binary both case \
+                        cast check collate collation column concurrently constraint create cross current_catalog \
+                        current_date current_role current_schema current_time current_timestamp current_user default \
+                        deferrable desc distinct do else end except false fetch for foreign freeze from full grant \
+                        group having ilike in initially inner intersect into is isnull join lateral leading like \
+                        limit localtime localtimestamp natural not notnull null offset on only or order outer \
+                        overlaps placing primary references returning select session_user similar some symmetric \
+                        table tablesample then to trailing true union unique user using variadic verbose when where \
+                        window with ";
+
+fn is_reserved(word: &str) -> bool {
+    RESERVED.contains(&format!(" {word} "))
+}
 
 /// Whether a name needs no quotes.
 pub(super) fn is_plain_name(name: &str) -> bool {
     let is_start = |byte: u8| byte.is_ascii_lowercase() || byte == b'_';
     name.bytes().next().is_some_and(is_start)
         && name.bytes().all(|byte| is_start(byte) || byte.is_ascii_digit())
-        && !RESERVED.contains(&name)
+        // Functions may be called so, and columns may not.
+        && !is_reserved(name) && !matches!(name, "left" | "right")
 }
 
 /// Reads tokens, expressions and types.
@@ -273,7 +283,7 @@ impl<'t> Parser<'t> {
             Token::Word(word) => word.to_ascii_lowercase(),
             _ => return Err(self.error("write a name")),
         };
-        if matches!(self.token, Token::Word(_)) && RESERVED.contains(&&*name) {
+        if matches!(self.token, Token::Word(_)) && is_reserved(&name) {
             return Err(self.error("write a name, or put this one in quotes,"));
         }
         self.advance()?;

@@ -31,4 +31,12 @@ struct Repeated {
     name: u8,
 }
 
+#[derive(Table)]
+#[table(key(id), crate = "seriatim_catalog", check("id > 0 AND nam IS NULL"), check(name = "", "id > 'a"))]
+#[table(check(nam = "x", "id > 0"))]
+struct Conditions {
+    id: u64,
+    name: u8,
+}
+
 fn main() {}

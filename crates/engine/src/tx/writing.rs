@@ -4,13 +4,16 @@ use std::hint::cold_path;
 use std::ops::ControlFlow;
 use std::panic::Location;
 
-use seriatim_catalog::{Addend, ColumnSet, ColumnUse, Key, OutOfLineStore, RowRef, RowWriter, Value, ValueError};
+use seriatim_catalog::{
+    Addend, BrokenCheck, ColumnSet, ColumnUse, Key, OutOfLineStore, RowRef, RowWriter, Value, ValueError,
+};
 use seriatim_procedure::plan::Kind;
 use seriatim_txn::{
-    Added, Addition, Cause, Inserted, Mode, OnExists, OpError, Phase, Reason, Staged, Table, Updating, Worker as _,
+    Added, Addition, Cause, Inserted, Mode, OnExists, OpError, Phase, Reason, RowPtr, Staged, Table, Updating,
+    Worker as _,
 };
 
-use crate::error::{Abort, AbortKind, TransactError};
+use crate::error::{Abort, AbortKind, TransactError, ViolatingRow};
 use crate::operations::{Operations as _, Path, count, enter, operate};
 use crate::procedure::watch;
 use crate::runtime::DynRow;
@@ -112,9 +115,10 @@ impl TxCore {
     /// Inserts a row into a clustered table, and its index entries.
     #[inline(never)]
     fn insert_into_run(&self, set: &TableSet, key: Key<'_>, row: *const u8, exists: OnExists) -> Result<bool, Abort> {
-        if !set.has_unique_index() {
+        if !set.is_refusing() {
             return self.insert_clustered(set, key, row, exists);
         }
+        self.check_row(set, RowPtr::new(row.cast_mut()), ColumnSet::ALL)?;
         let position = self.position();
         self.keep_or_roll_back(position, self.insert_clustered(set, key, row, exists))
     }
@@ -159,7 +163,7 @@ impl TxCore {
     ) -> Result<Option<(Updating, Option<Position>)>, Abort> {
         self.writable()?;
         self.admits(set)?;
-        let position = set.has_unique_index().then(|| self.position());
+        let position = set.can_fail_late().then(|| self.position());
         let rows = if set.is_clustered() {
             self.update_clustered(set, key)?
         } else {
@@ -175,8 +179,8 @@ impl TxCore {
         Ok(rows.map(|rows| (rows, position)))
     }
 
-    /// Updates the index entries of a changed row. If that fails for a reason that the body may ignore, nothing
-    /// of the update remains.
+    /// Checks a changed row, and updates its index entries. If that fails for a reason that the body may ignore,
+    /// nothing of the update remains.
     #[inline(never)]
     fn follow(
         &self,
@@ -185,6 +189,13 @@ impl TxCore {
         (Updating { before, after }, position): (Updating, Option<Position>),
         dirty: ColumnSet,
     ) -> Result<(), Abort> {
+        if set.is_refusing()
+            && let Err(abort) = self.check_row(set, Some(after), dirty)
+        {
+            // SAFETY: both are rows of that many bytes; `after` is private.
+            unsafe { after.copy_from_nonoverlapping(before, set.layout.row_bytes as usize) };
+            return Err(abort);
+        }
         if let Some(undo) = &mut *self.undo.borrow_mut() {
             undo.updated(set, key, before, dirty);
         }
@@ -409,8 +420,36 @@ impl TxCore {
     #[cold]
     pub fn duplicate(&self, table: &seriatim_txn::Table, key: Key<'_>) -> Abort {
         self.about(|| {
-            let (table, key) = self.in_words(table, key);
-            Abort::explained(AbortKind::Duplicate, TransactError::Duplicate { table, key })
+            let (_, key) = self.in_words(table, key);
+            let (table, constraint) = self.inner.constraint(table.id).unwrap_or_default();
+            Abort::explained(
+                AbortKind::Duplicate,
+                TransactError::Duplicate { table, constraint: constraint.into(), key },
+            )
+        })
+    }
+
+    /// Whether a row that is about to be written meets the table's conditions on these columns.
+    ///
+    /// # Errors
+    /// It does not.
+    #[inline(never)]
+    fn check_row(&self, set: &TableSet, row: Option<RowPtr>, changed: ColumnSet) -> Result<(), Abort> {
+        let Some(row) = row.filter(|_| !set.checks.is_empty()) else { return Ok(()) };
+        // SAFETY: a row of this table, which is readable during the call.
+        let as_read = unsafe { RowRef::from_raw(row.as_ptr()) };
+        // The condition reads for itself, and not for the body.
+        let broken = seriatim_catalog::watch::unwatched(|| set.checks.broken_by(&set.definition, as_read, changed));
+        broken.map_or(Ok(()), |broken| Err(self.broken(set, broken)))
+    }
+
+    /// An abort that names the condition which a row does not meet.
+    #[cold]
+    fn broken(&self, set: &TableSet, BrokenCheck { constraint, row: values, error }: BrokenCheck) -> Abort {
+        self.about(|| {
+            let table = set.definition.name.to_string();
+            let row = Box::new(ViolatingRow { values, error });
+            Abort::explained(AbortKind::Check, TransactError::Check { table, constraint: constraint.into(), row })
         })
     }
 
@@ -580,7 +619,14 @@ fn insert_row<P: Path>(
     exists: OnExists,
 ) -> Result<bool, Abort> {
     let tx = path.tx();
-    if !set.has_unique_index() {
+    if !set.is_refusing() {
+        return insert_parts(path, set, key, staged, exists);
+    }
+    if let Err(abort) = tx.check_row(set, Some(staged.row), ColumnSet::ALL) {
+        path.worker_mut().discard(&set.primary, staged);
+        return Err(abort);
+    }
+    if !set.can_fail_late() {
         return insert_parts(path, set, key, staged, exists);
     }
     let position = tx.position();

@@ -9,18 +9,19 @@
 //! it. The amounts must not depend on mutable columns of the row, directly or through variables of the body. Nor must
 //! the conditions and loop exits around them. The column is an integer or a decimal and not nullable: addition of
 //! floats is not associative, and adding to NULL has no effect. Nothing may be subtracted from an unsigned column. Its
-//! sum may be near zero, and an abort when it falls below is a read of the sum.
+//! sum may be near zero, and an abort when it falls below is a read of the sum. So is a condition of the table that
+//! uses the column.
 
 use std::collections::BTreeSet;
 
 use crate::plan::{Columns, FailureKind};
-use seriatim_catalog::{ColumnId, ColumnType, TableDef};
+use seriatim_catalog::{CheckDef, ColumnId, ColumnType, TableDef};
 
 use super::refusal::{Collector, Refusals};
 use super::resolve::Resolved;
 use crate::ir::{
-    Block, Expression, ExpressionKind, Function, OperationKind, Pattern, Selector, Span, Step, StepKind, Take,
-    VariableId,
+    Block, Expression, ExpressionKind, Function, Operation, OperationKind, Pattern, Selector, Span, Step, StepKind,
+    Take, VariableId,
 };
 use crate::visit::{self, Delta};
 
@@ -30,7 +31,7 @@ pub(super) struct RowColumns {
     pub(super) reads: Columns,
     pub(super) writes: Columns,
     pub(super) commutes: Columns,
-    /// Additions to columns, which can overflow.
+    /// Additions to columns, which can overflow, and conditions that the row may not meet.
     pub(super) failures: Vec<(FailureKind, Span)>,
 }
 
@@ -54,6 +55,7 @@ pub(super) fn rows(resolved: &Resolved<'_>) -> Result<Vec<RowColumns>, Refusals>
         if let OperationKind::Update { row, body, .. } = &operation.kind {
             update(resolved.table(id), *row, body, &mut walk.columns[id]);
         }
+        check(resolved.table(id), operation, &mut walk.columns[id]);
     }
     walk.collector.finish(walk.columns)
 }
@@ -269,14 +271,37 @@ fn is_position(name: &str) -> bool {
     name.bytes().all(|byte| byte.is_ascii_digit())
 }
 
+/// Adds what the table's conditions read, and that they may refuse the row. The new row of an insert is known.
+fn check(table: &TableDef, operation: &Operation, columns: &mut RowColumns) {
+    let changed: Columns = columns.writes.iter().chain(columns.commutes.iter()).collect();
+    let is_insert = matches!(operation.kind, OperationKind::Insert { .. });
+    for condition in &table.checks {
+        let used = conditioned(table, condition);
+        if is_insert || !used.intersection(&changed).is_empty() {
+            columns.failures.push((FailureKind::Check, operation.span.clone()));
+        }
+        if !is_insert && !used.intersection(&changed).is_empty() {
+            columns.reads.extend(&used);
+        }
+    }
+}
+
+/// The columns that a condition uses.
+fn conditioned(table: &TableDef, condition: &CheckDef) -> Columns {
+    let parsed = condition.parse();
+    parsed.iter().flat_map(|of| of.columns()).filter_map(|name| table.column(name)).collect()
+}
+
 /// Adds the assignments in the body of an update to its uses.
 fn update(table: &TableDef, row: VariableId, body: &Block, columns: &mut RowColumns) {
     let tainted = Taint::of(table, row, body);
     let mut assigned: Vec<(ColumnId, &Step, Option<Delta<'_>>, bool)> = Vec::new();
     tainted.assignments(body, false, &mut assigned);
+    // A condition uses the sum.
+    let is_checked = |column| table.checks.iter().any(|condition| conditioned(table, condition).contains(column));
     let may_commute = |column: ColumnId| {
         let found = &table.columns[column.index()];
-        found.ty.is_sum() && !found.nullable
+        found.ty.is_sum() && !found.nullable && !is_checked(column)
     };
     let reads = columns.reads.clone();
     let all: BTreeSet<ColumnId> = assigned.iter().map(|(column, ..)| *column).collect();

@@ -162,6 +162,8 @@ pub enum FailureKind {
     DuplicateKey,
     /// A row refers to one that does not exist, or is still referred to.
     ForeignKey,
+    /// A row does not meet a condition of its table.
+    Check,
     /// A number leaves the range of its type, or a division by zero.
     Overflow,
     /// The sum in a column that is only added to leaves its range; the amount does not depend on the column.
@@ -183,6 +185,7 @@ impl fmt::Display for FailureKind {
             FailureKind::MissingRow => "missing row",
             FailureKind::DuplicateKey => "duplicate key",
             FailureKind::ForeignKey => "foreign key",
+            FailureKind::Check => "violated condition",
             FailureKind::Overflow => "overflow",
             FailureKind::CommutativeOverflow => "overflow of a sum",
             FailureKind::Type => "a value that does not fit",

@@ -4,7 +4,7 @@
 
 use serde::{Deserialize, Serialize};
 use seriatim_base::{ColumnId, LayoutId, TableId};
-use seriatim_catalog::{self as catalog, ColumnDef, Organization};
+use seriatim_catalog::{self as catalog, CheckDef, ColumnDef, Organization};
 
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -19,6 +19,9 @@ pub(crate) struct Table {
     /// As `columns`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) indexes: Option<Vec<Index>>,
+    /// In neither: tables of manifests have none, and in the catalogue each is a row.
+    #[serde(skip)]
+    pub(super) checks: Vec<CheckDef>,
     capacity: u64,
     /// Written only if it is not zero, as in manifests, whose order it replaces.
     #[serde(default, skip_serializing_if = "is_zero")]
@@ -118,6 +121,7 @@ impl From<&super::TableEntry> for Table {
             key: definition.key.iter().map(KeyPart::from).collect(),
             organization: definition.organization,
             indexes: Some(definition.indexes.iter().zip(&from.indexes).map(index).collect()),
+            checks: definition.checks.clone(),
             capacity: definition.capacity as u64,
             position: from.position,
             cluster: definition.cluster as u64,
@@ -156,6 +160,7 @@ impl TryFrom<Table> for super::TableEntry {
             indexes: indexes.into_iter().map(index).collect(),
             // In the catalogue each is a row of its own; a manifest has none.
             references: Vec::new(),
+            checks: from.checks,
             // A hint. A capacity that does not fit into `usize` exceeds this machine's memory.
             capacity: usize::try_from(from.capacity).unwrap_or(usize::MAX),
             // The check of the declaration refuses a cluster that is not a prefix of the key.

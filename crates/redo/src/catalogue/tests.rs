@@ -6,7 +6,7 @@ use expect_test::expect;
 use seriatim_base::Epoch;
 use seriatim_base::disk::Disk;
 use seriatim_catalog::wire::{RowWire, write_varint};
-use seriatim_catalog::{Layout, Organization, OutOfLineStore, OutOfMemory, RowWriter};
+use seriatim_catalog::{Layout, OnChange, Organization, OutOfLineStore, OutOfMemory, RowWriter};
 
 use super::*;
 use crate::LogError;
@@ -58,6 +58,59 @@ fn the_format_is_these_rows() {
     let definition = definition();
     let wire = RowWire::new(&definition, &Layout::stored(&definition));
     assert_eq!(wire.skip_row(&mut &bytes[..]), Ok(&bytes[..]), "this is how the catalogue's own layout encodes a row");
+}
+
+#[test]
+fn foreign_keys_are_rows_that_agree_with_other_tables() {
+    let mut child = entry(6, "child", 1);
+    let reference = || ReferenceDef::new(["tag"], "item").referenced(["tag"]).named("to_item");
+    child.definition.references = vec![reference().on_delete(OnChange::SetNull).deferred(), reference().named("other")];
+    let [child_rows, item_rows] = [rows(&child), rows(&entry(4, "item", 0))];
+    let shown = child_rows
+        .iter()
+        .filter(|row| row.key.1 == 6)
+        .map(|row| format!("{:?} {}", row.key, row.body.replace("],", "],\n  ")));
+    expect![[r#"
+        (6, 6, 0) {"name":"to_item","columns":["tag"],
+          "table":"item","referenced":["tag"],
+          "on_delete":"set_null","checked":"deferred"}
+        (6, 6, 1) {"name":"other","columns":["tag"],
+          "table":"item","referenced":["tag"]}"#]]
+    .assert_eq(&shown.collect::<Vec<_>>().join("\n"));
+    let both: Vec<Row> = child_rows.iter().chain(&item_rows).cloned().collect();
+    assert_eq!(Catalogue::of_rows(both.clone()).unwrap().tables, [entry(4, "item", 0), child]);
+    let refused = |rows: Vec<Row>| Catalogue::of_rows(rows).expect_err("it makes no sense");
+    expect!["table `child`: reference `to_item` refers to table `item`, which there is not"]
+        .assert_eq(&refused(child_rows));
+    expect!["table 6 lacks one of its references"]
+        .assert_eq(&refused(both.into_iter().filter(|row| row.key != (6, 6, 0)).collect()));
+}
+
+#[test]
+fn conditions_are_rows_of_their_own() {
+    let mut entry = entry(4, "item", 7);
+    let conditions = [(Some("small".into()), "tag<9".into()), (None, "id > 0".into())];
+    entry.definition = entry.definition.with_checks(conditions);
+    let rows = rows(&entry);
+    let shown: Vec<&str> = rows.iter().filter(|row| row.key.1 == 4).map(|row| &*row.body).collect();
+    let wanted = [r#"{"name":"small","expression":"tag < 9"}"#, r#"{"name":"item_id_check","expression":"id > 0"}"#];
+    assert_eq!(shown, wanted);
+    let catalogue = Catalogue::of_rows(rows.clone()).expect("they make a table");
+    assert_eq!(catalogue.tables, [entry]);
+    let refused = |change: &dyn Fn(&mut Row)| {
+        let changed = rows.iter().cloned().map(|mut row| {
+            if row.key == (4, 4, 0) {
+                change(&mut row);
+            }
+            row
+        });
+        Catalogue::of_rows(changed.collect::<Vec<_>>()).expect_err("they make no sense")
+    };
+    assert_eq!(refused(&|row| row.key.2 = 2), "table 4 lacks one of its conditions");
+    let problem = refused(&|row| row.body = row.body.replace("tag < 9", "tag <"));
+    assert!(problem.contains("condition `small`: in `tag <`: write a value"), "{problem}");
+    let problem = refused(&|row| row.body = row.body.replace("}", ",\"more\":1}"));
+    assert!(problem.contains("row 0 of kind 4 of table 4: unknown field `more`"), "{problem}");
 }
 
 #[test]

@@ -7,8 +7,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::SchemaError;
 use crate::catalog::{
-    ColumnDef, ColumnType, IndexDef, KeyPart, Organization, PartName, Partitioning, ReferenceDef, TableBuilder,
-    TableDef, asc, desc,
+    CheckDef, ColumnDef, ColumnType, IndexDef, KeyPart, Organization, PartName, Partitioning, ReferenceDef,
+    TableBuilder, TableDef, asc, desc,
 };
 
 /// A table, as a dump has it: columns are named, not numbered. What is not there is as in a table that is not declared
@@ -26,6 +26,8 @@ pub(super) struct Declaration<'d> {
     indexes: Vec<Index>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     references: Vec<ReferenceDef>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    checks: Vec<CheckDef>,
     #[serde(default, skip_serializing_if = "is_zero")]
     capacity: u64,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -116,6 +118,7 @@ impl<'d> From<&'d TableDef> for Declaration<'d> {
             organization,
             indexes,
             references,
+            checks,
             capacity,
             cluster,
             partitioning,
@@ -150,6 +153,7 @@ impl<'d> From<&'d TableDef> for Declaration<'d> {
             organization: *organization,
             indexes: indexes.iter().map(index).collect(),
             references: references.clone(),
+            checks: checks.clone(),
             capacity: *capacity as u64,
             cluster: key[..*cluster].iter().map(|part| column_of(table, part).to_owned()).collect(),
             partition: match partitioning {
@@ -191,6 +195,9 @@ impl TryFrom<Declaration<'_>> for TableDef {
             }
         }
         table = declaration.references.into_iter().fold(table, TableBuilder::reference);
+        for CheckDef { name, expression } in declaration.checks {
+            table = table.check(name, expression);
+        }
         if let Some(partition) = declaration.partition {
             table = table.partition(partition);
         }
@@ -263,18 +270,19 @@ pub fn describe(table: &TableDef) -> String {
     }
     let [part] = &table.key[..] else {
         let _ = writeln!(text, "  key ({})", table.list_parts(&table.key));
-        return text + &indexes(table);
+        return text + &constraints(table);
     };
     if part.descending {
         let _ = writeln!(text, "  key ({})", table.list_parts(&table.key));
     }
-    text + &indexes(table)
+    text + &constraints(table)
 }
 
 /// The widest type beside which others are aligned.
 const TYPE_WIDTH: usize = 24;
 
-fn indexes(table: &TableDef) -> String {
+/// Its indexes and conditions.
+fn constraints(table: &TableDef) -> String {
     let mut text = String::new();
     for index in &table.indexes {
         let _ = write!(text, "  index {} ({})", index.name, table.list_parts(&index.parts));
@@ -294,6 +302,9 @@ fn indexes(table: &TableDef) -> String {
             let _ =
                 writeln!(text, "    no index begins with ({columns}): a change of {} reads all rows", reference.table);
         }
+    }
+    for check in &table.checks {
+        let _ = writeln!(text, "  check {} ({})", check.name, check.expression);
     }
     text
 }

@@ -314,6 +314,7 @@ impl<'d> Loader<'d> {
                 Err(
                     error @ (TransactError::Duplicate { .. }
                     | TransactError::ForeignKey { .. }
+                    | TransactError::Check { .. }
                     | TransactError::User(_)
                     | TransactError::TooLarge { .. }),
                 ) => {

@@ -6,8 +6,9 @@ use std::fmt::Write;
 use super::DumpError;
 use super::declaration::column_of;
 use crate::Value;
+use crate::catalog::expression::Expression;
 use crate::catalog::{
-    ColumnDef, ColumnType, Date, DateTime, IntegerType, Interval, KeyPart, OnChange, ScalarType, TableDef,
+    CheckDef, ColumnDef, ColumnType, Date, DateTime, IntegerType, Interval, KeyPart, OnChange, ScalarType, TableDef,
 };
 
 /// What a script begins with. A script that is cut off has no effect, as its transaction does not end.
@@ -42,6 +43,9 @@ pub(super) fn create(table: &TableDef) -> Result<String, DumpError> {
             _ => String::new(),
         };
         let _ = writeln!(sql, "    {own} {ty}{null}{default}{check},");
+    }
+    for check in &table.checks {
+        let _ = writeln!(sql, "    CONSTRAINT {} CHECK ({}),", name(table, &check.name)?, condition(table, check)?);
     }
     let _ = writeln!(sql, "    PRIMARY KEY ({})\n);", key(table, &table.key, false)?);
     Ok(sql)
@@ -133,6 +137,29 @@ fn ty(column: &ColumnDef) -> String {
         ColumnType::Interval => "interval",
     }
     .to_owned()
+}
+
+/// A condition of the table, over columns of the types that they have there.
+fn condition(table: &TableDef, check: &CheckDef) -> Result<String, DumpError> {
+    fn translate(of: &mut Expression) {
+        if let Expression::Cast { to, .. } = of {
+            *to = match *to {
+                ColumnType::I8 | ColumnType::U8 => ColumnType::I16,
+                ColumnType::U16 => ColumnType::I32,
+                ColumnType::U32 => ColumnType::I64,
+                ColumnType::U64 | ColumnType::I128 | ColumnType::U128 => ColumnType::Numeric,
+                ColumnType::Char | ColumnType::Text { .. } | ColumnType::Enum { .. } => ColumnType::LongText,
+                ColumnType::Bytes { .. } | ColumnType::ByteArray { .. } => ColumnType::LongBytes,
+                other => other,
+            };
+        }
+        of.parts_mut().into_iter().for_each(translate);
+    }
+    let parsed = check.parse().ok().filter(|_| !check.expression.contains('\0'));
+    let mut expression =
+        parsed.ok_or_else(|| DumpError::not_in_sql(table, None, "a condition has the character NUL"))?;
+    translate(&mut expression);
+    Ok(expression.to_string())
 }
 
 /// The condition that keeps out what the type of PostgreSQL has and the column's has not.

@@ -234,8 +234,8 @@ fn rows_with_a_null_do_not_agree_in_a_unique_index() {
         (3..=5).for_each(|number| put(&nobody(number)).expect("NULL is no key"));
         // Other values stay unique; where NULL equals NULL, NULL is a value too.
         let duplicate = |result: Result<(), TransactError>, index: &str, key: &str| match result {
-            Err(TransactError::Duplicate { table, key: found }) => {
-                assert_eq!((table, found), (format!("member.{index}"), key.to_owned()));
+            Err(TransactError::Duplicate { table, constraint, key: found }) => {
+                assert_eq!((&*table, &*constraint, &*found), ("member", index, key));
             }
             other => panic!("{index}: {other:?}"),
         };

@@ -5,6 +5,7 @@
 
 mod batching;
 mod calls;
+mod checks;
 mod clusters;
 mod common;
 mod contention;

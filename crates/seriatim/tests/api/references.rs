@@ -922,3 +922,159 @@ fn a_reference_to_another_partition_needs_all_and_registration_says_so() {
         session.call(shut, &3).expect("no row refers to it");
     }
 }
+
+/// An operation on one of the tables.
+#[derive(Clone, Debug)]
+enum Random {
+    Put(usize, Vec<Option<u32>>),
+    Update(usize, u32, usize, Option<u32>),
+    Delete(usize, u32),
+    DeleteRange(usize),
+    Defer(bool),
+    /// The operations since the last one are rolled back.
+    Back,
+}
+
+/// Three tables with references in all directions, each with an action that the seed decides.
+fn random_tables(db: &Database, rng: &mut Rng) -> Vec<DynHandle> {
+    let actions = [OnChange::NoAction, OnChange::Restrict, OnChange::Cascade, OnChange::SetNull, OnChange::SetDefault];
+    let tables = (0..3).map(|at| {
+        let columns = ["code", "one", "two"].map(|name| column(name).nullable());
+        let columns = columns.map(|column| if rng.percent(50) { column.default("1") } else { column });
+        let mut table = table(["a", "b", "c"][at], &columns).unique_index("code", ["code"], Organization::Hash);
+        for (name, by_code) in [("one", false), ("two", true)] {
+            let to = ["a", "b", "c"][rng.below(3) as usize];
+            let mut reference = ReferenceDef::new([name], to);
+            reference.on_delete = actions[rng.below(5) as usize];
+            reference.on_update = actions[rng.below(5) as usize];
+            if by_code {
+                reference = reference.referenced(["code"]);
+            }
+            reference = match rng.below(3) {
+                0 => reference,
+                1 => reference.deferrable(),
+                _ => reference.deferred(),
+            };
+            // Without a default, the columns become NULL.
+            let has_default = columns.iter().any(|column| column.name == name && column.default.is_some());
+            let is_set =
+                |action| if action == OnChange::SetDefault && !has_default { OnChange::SetNull } else { action };
+            (reference.on_delete, reference.on_update) = (is_set(reference.on_delete), is_set(reference.on_update));
+            table = table.reference(reference);
+            if rng.percent(50) {
+                table = table.index(format!("by_{name}"), [name]);
+            }
+        }
+        let table = if at == 2 && rng.percent(50) { table.hash() } else { table };
+        table.finish().expect("a valid table")
+    });
+    let tables: Vec<TableDef> = tables.collect();
+    let names: Vec<String> = tables.iter().map(|table| table.name.to_string()).collect();
+    let made = tables.into_iter().fold(db.migration(), |migration, table| migration.create(table));
+    made.run().expect("they refer to each other");
+    names.iter().map(|name| db.open_dyn(name).expect("it is there")).collect()
+}
+
+fn random_operation(rng: &mut Rng) -> Random {
+    let mut value = || (!rng.percent(25)).then(|| rng.below(4) as u32);
+    let (one, two, three) = (value(), value(), value());
+    let (at, id) = (rng.below(3) as usize, rng.below(4) as u32);
+    match rng.below(12) {
+        0..=4 => Random::Put(at, vec![Some(id), one, two, three]),
+        5..=7 => Random::Update(at, id, 1 + rng.below(3) as usize, one),
+        8 | 9 => Random::Delete(at, id),
+        10 => match rng.below(6) {
+            0 if at < 2 => Random::DeleteRange(at),
+            _ => Random::Defer(rng.percent(50)),
+        },
+        _ => Random::Back,
+    }
+}
+
+type Contents = Vec<Vec<Vec<Value>>>;
+
+fn contents(tx: &Tx, tables: &[DynHandle]) -> Result<Contents, Abort> {
+    let of = |table: &DynHandle| {
+        let mut rows = tx.scan_all_dyn(table)?.map(|row| Ok(row?.values())).collect::<Result<Vec<_>, Abort>>()?;
+        rows.sort_by_key(|row| format!("{:?}", row[0]));
+        Ok(rows)
+    };
+    tables.iter().map(of).collect()
+}
+
+/// Whether each row refers to rows that exist.
+fn is_sound(tables: &[DynHandle], all: &Contents) -> bool {
+    tables.iter().zip(all).all(|(table, rows)| {
+        table.definition().references.iter().all(|reference| {
+            let parent = tables.iter().position(|parent| parent.definition().name == reference.table).expect("one");
+            let from = table.definition().column(&reference.columns[0]).expect("it exists").index();
+            let to = if reference.referenced.is_empty() { 0 } else { 1 };
+            let present = |value: &Value| match value {
+                Value::Option(value) => value.as_deref().cloned(),
+                value => Some(value.clone()),
+            };
+            let keys: Vec<Value> = all[parent].iter().filter_map(|row| present(&row[to])).collect();
+            rows.iter().filter_map(|row| present(&row[from])).all(|value| keys.contains(&value))
+        })
+    })
+}
+
+/// Random operations: one that fails leaves all tables as they were, and no commit leaves an orphan.
+#[test]
+fn random_operations_are_whole_and_leave_no_orphan() {
+    sampled("random_references", |setting| {
+        if !runs_closures(setting) {
+            return;
+        }
+        let mut rng = Rng::from_seed(seriatim::rng::seed("random_references"));
+        for _ in 0..3 {
+            let db = setting.open();
+            let tables = random_tables(&db, &mut rng);
+            let mut session = db.session();
+            let (mut committed, mut refused) = (0, 0);
+            for _ in 0..30 {
+                let program: Vec<Random> = (0..rng.range(1, 6)).map(|_| random_operation(&mut rng)).collect();
+                let run = |tx: &Tx| {
+                    let mut savepoint = tx.savepoint()?;
+                    for operation in &program {
+                        let before = contents(tx, &tables)?;
+                        let done = match operation {
+                            Random::Put(at, values) => tx.put_dyn(&tables[*at], &row(&tables[*at], values)),
+                            Random::Update(at, id, column, value) => {
+                                let name = ["id", "code", "one", "two"][*column];
+                                let value = value.map_or(Value::NONE, |value| Value::from(value).some());
+                                tx.update_if_dyn(&tables[*at], &key(*id), &[(name, value)]).map(drop)
+                            }
+                            Random::Delete(at, id) => tx.delete_if_dyn(&tables[*at], &key(*id)).map(drop),
+                            Random::DeleteRange(at) => tx.delete_range_dyn(&tables[*at], &[]).map(drop),
+                            Random::Defer(true) => tx.set_constraints(Constraints::Deferred),
+                            Random::Defer(false) => tx.set_constraints(Constraints::Immediate),
+                            Random::Back => {
+                                tx.rollback_to(savepoint)?;
+                                savepoint = tx.savepoint()?;
+                                Ok(())
+                            }
+                        };
+                        if let Err(abort) = done {
+                            if abort.is_retryable() {
+                                return Err(abort);
+                            }
+                            assert_eq!(contents(tx, &tables)?, before, "{operation:?} failed: {abort}");
+                        }
+                    }
+                    Ok(())
+                };
+                match session.transact(run) {
+                    Ok(_) => committed += 1,
+                    Err(TransactError::ForeignKey { .. }) => refused += 1,
+                    Err(error) => panic!("{}: {program:?}: {error}", setting.protocol.name),
+                }
+                let all = session.transact(|tx| contents(tx, &tables)).expect("it runs alone").into_value();
+                let declared: Vec<&TableDef> = tables.iter().map(DynHandle::definition).collect();
+                assert!(is_sound(&tables, &all), "{program:?} of {declared:?} left {all:?}");
+            }
+            db.check_indexes().expect("all agree");
+            assert!(committed > refused / 8, "{committed} {refused}");
+        }
+    });
+}

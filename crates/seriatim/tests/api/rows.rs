@@ -189,8 +189,10 @@ fn a_duplicate_key_names_table_and_key() {
             tx.insert(&people, &person(4, 1))?;
             tx.insert(&people, &person(4, 1))
         });
-        let TransactError::Duplicate { table, key } = error.expect_err("the key exists") else { panic!("a duplicate") };
-        assert_eq!((table.as_str(), key.as_str()), ("person", "region 4, number 1"));
+        let TransactError::Duplicate { table, constraint, key } = error.expect_err("the key exists") else {
+            panic!("a duplicate")
+        };
+        assert_eq!((&*table, &*constraint, &*key), ("person", "person_pkey", "region 4, number 1"));
         assert_eq!(session.transact(|tx| read(tx, &people, 4, 1)).expect("no conflict").value, None);
 
         let wide_table = db.create::<Wide>().expect("valid");

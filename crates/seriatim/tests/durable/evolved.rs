@@ -27,6 +27,7 @@ mod second {
 
     #[derive(Table, Clone, Debug, PartialEq)]
     #[table(name = "order", key(id), evolve, index(name = "by_state", columns(state)))]
+    #[table(check(name = "payable", "cents < 1000"))]
     pub(super) struct Order {
         pub(super) id: u32,
         #[column(default = 1)]
@@ -150,6 +151,10 @@ fn versions_of_a_program_take_turns_at_a_directory() {
                 tx.insert(&old, &order(id))
             })
             .expect("it runs alone");
+        let refused = session.transact(|tx| tx.put(&old, &first::Order { total: 1000, ..order(id) }));
+        let wanted =
+            "a row of order violates check constraint payable: id 12, cents 1000, note NULL, state 1, due NULL";
+        assert_eq!(refused.expect_err("it holds for all programs").to_string(), wanted, "{protocol}");
         drop((session, old, db));
         let mut expected: Vec<_> = (0..=ORDERS).map(evolved).collect();
         expected[3].note = None;
@@ -180,7 +185,14 @@ fn migrate(db: &Database) -> bool {
     let changed = db
         .migration()
         .change("order", [Change::add_column(column("n").default("7")), Change::set_type("total", ColumnType::U64)])
-        .change("kept", [Change::add_unique_index("by_n", ["n"]), Change::rename_table("held")])
+        .change(
+            "kept",
+            [
+                Change::add_unique_index("by_n", ["n"]),
+                Change::add_check("few", "n BETWEEN 81 AND 100"),
+                Change::rename_table("held"),
+            ],
+        )
         .create(TableDef::builder("new").column(column("id")).key(["id"]).finish().expect("a table"))
         .truncate("emptied")
         .drop_table("dropped")
@@ -220,7 +232,13 @@ fn cut(seed: u64, protocol: &str) {
         assert!(migrate(&db));
         contents(&db)
     };
-    assert!(after.len() == 4 && after["held"].0.indexes.len() == 1 && after["emptied"].1.is_empty(), "{after:?}");
+    assert!(
+        after.len() == 4
+            && after["held"].0.indexes.len() == 1
+            && after["held"].0.checks.len() == 1
+            && after["emptied"].1.is_empty(),
+        "{after:?}"
+    );
     assert_eq!(after["order"].1[3][3..], [Value::from(7u32)]);
     let (mut made, mut not_made) = (0, 0);
     for n in 1.. {

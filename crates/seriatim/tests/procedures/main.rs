@@ -5,6 +5,7 @@
 mod asked;
 mod bank;
 mod calls;
+mod checks;
 mod common;
 mod execution_modes;
 mod loops;
