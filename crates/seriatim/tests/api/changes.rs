@@ -84,7 +84,7 @@ fn write(tx: &Transaction<'_>, table: &str, round: u32) {
 type Steps = for<'m> fn(Migration<'m>) -> Migration<'m>;
 
 /// Each kind of step: its name, the step, and the name of the table of items afterwards.
-const KINDS: [(&str, Steps, &str); 18] = [
+const KINDS: [(&str, Steps, &str); 19] = [
     ("create", |to| to.create(declared("other")), "item"),
     (
         "add column",
