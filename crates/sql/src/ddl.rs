@@ -80,13 +80,12 @@ pub(crate) fn bind(statement: &Statement, names: Names<'_>) -> Option<Result<Ddl
             object_type,
             if_exists,
             names: dropped,
-            // Nothing depends on a table or an index but what is dropped with it.
-            cascade: _,
+            cascade,
             restrict: _,
             purge: false,
             temporary: false,
             table: None,
-        } => drop_objects(*object_type, *if_exists, dropped, names),
+        } => drop_objects(*object_type, *if_exists, dropped, *cascade, names),
         Statement::Truncate(truncate) => truncate_tables(truncate, names),
         _ => return None,
     })
@@ -709,7 +708,13 @@ fn rename_index(from: &ObjectName, to: &ObjectName, names: Names<'_>) -> Result<
     Ok(Ddl::new("ALTER INDEX", vec![Step::Change { table: table.definition().name.to_string(), changes }]))
 }
 
-fn drop_objects(kind: ObjectType, if_exists: bool, dropped: &[ObjectName], names: Names<'_>) -> Result<Ddl, SqlError> {
+fn drop_objects(
+    kind: ObjectType,
+    if_exists: bool,
+    dropped: &[ObjectName],
+    cascade: bool,
+    names: Names<'_>,
+) -> Result<Ddl, SqlError> {
     let (tag, what) = match kind {
         ObjectType::Table => ("DROP TABLE", "table"),
         ObjectType::Index => ("DROP INDEX", "index"),
