@@ -147,7 +147,7 @@ struct Migration<'e> {
 
 /// Rows or entries to delete.
 pub(crate) enum Left {
-    Table(TableSet),
+    Table(Box<TableSet>),
     Index(Arc<Secondary>),
 }
 

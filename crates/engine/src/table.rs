@@ -320,9 +320,9 @@ impl TableSet {
     }
 
     /// Another table of the same rows, for work that a change of the table does not concern.
-    pub(crate) fn apart(&self, foundation: &Foundation) -> TableSet {
+    pub(crate) fn apart(&self, foundation: &Foundation) -> Box<TableSet> {
         let shape = Shape { followers: Arc::default(), links: Arc::default(), ..self.shape() };
-        TableSet::of(foundation, shape, self.position)
+        Box::new(TableSet::of(foundation, shape, self.position))
     }
 
     /// Its parts.

@@ -3,7 +3,6 @@
 use std::fmt;
 use std::ops::{Deref, DerefMut};
 
-use seriatim::catalog::TableDef;
 use seriatim::{SchemaError, TransactError};
 
 /// The class of an error: five characters, as PostgreSQL's appendix A has them.
@@ -345,27 +344,6 @@ impl From<SchemaError> for SqlError {
 }
 
 impl SqlError {
-    /// The end of a statement that writes this table, whose constraints it may name.
-    pub(crate) fn of_write(error: TransactError, table: Option<&TableDef>) -> SqlError {
-        let constraint = match (&error, table) {
-            (TransactError::Duplicate { table: of, .. }, Some(table)) if *of == *table.name => {
-                Some((table, format!("{of}_pkey")))
-            }
-            // An index is named with its table before it.
-            (TransactError::Duplicate { table: of, .. }, Some(table)) => {
-                let index = of.strip_prefix(&*table.name).and_then(|of| of.strip_prefix('.'));
-                index.map(|index| (table, index.to_owned()))
-            }
-            _ => None,
-        };
-        let mut error = SqlError::from(error);
-        if let Some((table, constraint)) = constraint {
-            error.message = format!("duplicate key value violates unique constraint \"{constraint}\"");
-            (error.table, error.constraint) = (Some(table.name.to_string()), Some(constraint));
-        }
-        error
-    }
-
     pub(crate) fn no_table(name: &str) -> SqlError {
         SqlError::new(SqlState::UNDEFINED_TABLE, format!("relation \"{name}\" does not exist"))
     }

@@ -247,16 +247,6 @@ impl Plan {
         returning.as_ref().map(|returning| &returning.columns)
     }
 
-    /// The table that it writes.
-    fn table(&self) -> Option<&DynHandle> {
-        match self {
-            Plan::Select(_) => None,
-            Plan::Insert(insert) => Some(&insert.table),
-            Plan::Update(update) => Some(&update.table),
-            Plan::Delete(delete) => Some(&delete.table),
-        }
-    }
-
     fn run(&self, tx: &Tx, parameters: &[Datum<'_>]) -> Result<Answer, Abort> {
         let (verb, written) = match self {
             Plan::Select(select) => {
@@ -725,7 +715,7 @@ impl Session {
             }
             State::Between => return Err(SqlError::new(SqlState::INTERNAL_ERROR, "the session has ended")),
         };
-        ran.map_err(|error| SqlError::of_write(error, plan.table().map(|table| table.definition())))
+        ran.map_err(SqlError::from)
     }
 
     /// Refuses changes where the transaction only reads.

@@ -451,7 +451,9 @@ impl TxCore {
             let void = || tables.iter().try_for_each(|(shape, position)| rows.add_shape(shape, *position, true));
             recorded.and_then(|()| void()).map_err(|abort| self.error_of(&abort))?;
         }
-        let left = tables.into_iter().map(|(shape, position)| Left::Table(TableSet::of(&self.inner, shape, position)));
+        let left = tables
+            .into_iter()
+            .map(|(shape, position)| Left::Table(Box::new(TableSet::of(&self.inner, shape, position))));
         Ok((steps, left.chain(indexes.into_iter().map(Left::Index)).collect()))
     }
 
