@@ -223,7 +223,7 @@ fn distinct_key(key: &[Value], table: &TableDef) -> Distinct {
 /// An INSERT that is ready to run.
 #[derive(Clone, Debug)]
 pub(crate) struct Inserting {
-    pub(crate) table: DynHandle,
+    table: DynHandle,
     /// The columns that get values, by their positions.
     columns: Vec<usize>,
     rows: Rows,
@@ -656,7 +656,7 @@ fn check_keys(changes: &[(usize, Given)], table: &TableDef, names: Names<'_>) ->
 /// An UPDATE that is ready to run.
 #[derive(Clone, Debug)]
 pub(crate) struct Updating {
-    pub(crate) table: DynHandle,
+    table: DynHandle,
     from: From,
     changes: Vec<(usize, Given)>,
     pub(crate) returning: Option<Returning>,
@@ -707,11 +707,7 @@ impl Updating {
         })?;
         let mut written = Written::default();
         // A key that one row leaves may be that of another: all leave before the first arrives.
-        let is_unique = |at: usize| {
-            let mut parts = definition.indexes.iter().filter(|index| index.unique).flat_map(|index| &index.parts);
-            parts.any(|part| part.column.index() == at)
-        };
-        let is_updatable = |at: &usize| definition.is_updatable(column_id(*at)) && !(found.len() > 1 && is_unique(*at));
+        let is_updatable = |at: &usize| definition.is_updatable(column_id(*at));
         let moves = |(before, after): &&(Vec<Value>, Vec<Value>)| {
             (0..after.len()).filter(|at| before[*at] != after[*at]).any(|at| !is_updatable(&at))
         };
@@ -743,7 +739,7 @@ fn stored_row<'t>(joined: Joined<'_, 't>) -> Option<DynRow<'t>> {
 /// A DELETE that is ready to run.
 #[derive(Clone, Debug)]
 pub(crate) struct Deleting {
-    pub(crate) table: DynHandle,
+    table: DynHandle,
     from: From,
     pub(crate) returning: Option<Returning>,
 }
