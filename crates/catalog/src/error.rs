@@ -25,6 +25,13 @@ pub enum SchemaError {
         /// The error, and what would be right.
         problem: String,
     },
+    /// The declaration of a sequence makes no sense.
+    Sequence {
+        /// The sequence.
+        sequence: String,
+        /// The error, and what would be right.
+        problem: String,
+    },
 }
 
 impl SchemaError {
@@ -37,6 +44,7 @@ impl fmt::Display for SchemaError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             SchemaError::Invalid { table, problem } => write!(f, "table `{table}`: {problem}"),
+            SchemaError::Sequence { sequence, problem } => write!(f, "sequence `{sequence}` {problem}"),
         }
     }
 }

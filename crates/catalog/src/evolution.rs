@@ -24,8 +24,8 @@ use std::fmt;
 use crate::schema::describe_check;
 use crate::types::Form;
 use crate::{
-    CheckDef, ColumnDef, ColumnId, ColumnType, IndexDef, IntegerType, KeyPart, Organization, PartName, SchemaError,
-    TableDef, Value,
+    CheckDef, ColumnDef, ColumnId, ColumnType, Identity, IdentityKind, IndexDef, IntegerType, KeyPart, Organization,
+    PartName, ReferenceDef, SchemaError, TableDef, Value,
 };
 
 /// One change of a table. Columns and indexes are named as they are called before it.
@@ -75,6 +75,14 @@ pub enum Change {
         /// The value as text; `None` for no default.
         default: Option<Cow<'static, str>>,
     },
+    /// A sequence gives the values of a column to rows that are written without one, or not any more. Rows that exist
+    /// keep theirs, so the sequence begins above them if its start says so.
+    SetIdentity {
+        /// The name of the column.
+        column: Cow<'static, str>,
+        /// How; `None` for no sequence.
+        identity: Option<Identity>,
+    },
     /// An index is added behind the others.
     AddIndex {
         /// The index, without its columns.
@@ -89,6 +97,23 @@ pub enum Change {
     },
     /// An index gets another name.
     RenameIndex {
+        /// Its name.
+        from: Cow<'static, str>,
+        /// Its new name.
+        to: Cow<'static, str>,
+    },
+    /// A foreign key is added behind the others. Every row must refer to a row that exists.
+    AddReference {
+        /// The foreign key.
+        reference: ReferenceDef,
+    },
+    /// A foreign key is dropped.
+    DropReference {
+        /// Its name.
+        reference: Cow<'static, str>,
+    },
+    /// A foreign key gets another name.
+    RenameReference {
         /// Its name.
         from: Cow<'static, str>,
         /// Its new name.
@@ -162,6 +187,11 @@ impl Change {
         Change::SetDefault { column: column.into(), default }
     }
 
+    /// [`Change::SetIdentity`].
+    pub fn set_identity(column: impl Into<Cow<'static, str>>, identity: Option<Identity>) -> Change {
+        Change::SetIdentity { column: column.into(), identity }
+    }
+
     /// [`Change::AddIndex`], ordered and not unique.
     pub fn add_index(
         name: impl Into<Cow<'static, str>>,
@@ -196,6 +226,21 @@ impl Change {
     /// [`Change::RenameIndex`].
     pub fn rename_index(from: impl Into<Cow<'static, str>>, to: impl Into<Cow<'static, str>>) -> Change {
         Change::RenameIndex { from: from.into(), to: to.into() }
+    }
+
+    /// [`Change::AddReference`].
+    pub fn add_reference(reference: ReferenceDef) -> Change {
+        Change::AddReference { reference }
+    }
+
+    /// [`Change::DropReference`].
+    pub fn drop_reference(reference: impl Into<Cow<'static, str>>) -> Change {
+        Change::DropReference { reference: reference.into() }
+    }
+
+    /// [`Change::RenameReference`].
+    pub fn rename_reference(from: impl Into<Cow<'static, str>>, to: impl Into<Cow<'static, str>>) -> Change {
+        Change::RenameReference { from: from.into(), to: to.into() }
     }
 
     /// [`Change::AddCheck`], with a name.
@@ -242,6 +287,8 @@ pub struct Evolution {
     sources: Vec<Source>,
     /// For each index afterwards: its position before, unless it is new.
     indexes: Vec<Option<usize>>,
+    /// For each reference afterwards: whether it is new.
+    new_references: Vec<bool>,
     /// Whether a row may break one of the conditions afterwards that met all before.
     adds_checks: bool,
     /// The changes in words.
@@ -263,6 +310,7 @@ impl Evolution {
             after: table.clone(),
             sources: (0..table.columns.len() as u16).map(|column| Source::Of(ColumnId(column))).collect(),
             indexes: (0..table.indexes.len()).map(Some).collect(),
+            new_references: vec![false; table.references.len()],
             adds_checks: false,
             says: Vec::new(),
         }
@@ -281,6 +329,57 @@ impl Evolution {
     /// For each index afterwards: its position before, unless it is new.
     pub fn indexes(&self) -> &[Option<usize>] {
         &self.indexes
+    }
+
+    /// The references that are new.
+    pub fn new_references(&self) -> impl Iterator<Item = &ReferenceDef> {
+        self.after
+            .references
+            .iter()
+            .zip(&self.new_references)
+            .filter_map(|(reference, is_new)| is_new.then_some(reference))
+    }
+
+    /// Whether nothing but references changes.
+    pub fn changes_references_only(&self) -> bool {
+        let (before, after) = (&self.before, &self.after);
+        self.keeps_rows() && TableDef { references: before.references.clone(), ..after.clone() } == *before
+    }
+
+    /// The same without new references, and these as an evolution that follows. `None` if they need nothing of the
+    /// rest.
+    pub fn apart_from_new_references(&self) -> Option<(Evolution, Evolution)> {
+        let new: Vec<ReferenceDef> = self.new_references().cloned().collect();
+        if new.is_empty() || self.changes_references_only() {
+            return None;
+        }
+        let mut first = self.clone();
+        first.after.references.retain(|reference| !new.contains(reference));
+        first.new_references.retain(|is_new| !is_new);
+        first.says.retain(|said| new.iter().all(|reference| *said != says_added(reference)));
+        let mut then = Evolution::of(&first.after);
+        for reference in new {
+            let said = then.add_reference(reference);
+            then.says.push(said);
+        }
+        Some((first, then))
+    }
+
+    /// Lets references to another table follow its changes of names.
+    pub fn follow(&mut self, parent: &Evolution) {
+        let (was, is) = (&parent.before, &parent.after);
+        for reference in self.after.references.iter_mut().filter(|reference| reference.table == was.name) {
+            reference.table = is.name.clone();
+            for name in &mut reference.referenced {
+                let moved = was.column(name).and_then(|column| {
+                    let to = parent.sources.iter().position(|source| *source == Source::Of(column))?;
+                    is.columns.get(to)
+                });
+                if let Some(column) = moved {
+                    *name = column.name.clone();
+                }
+            }
+        }
     }
 
     /// Whether rows that exist must be checked, as a condition is new.
@@ -337,7 +436,15 @@ impl Evolution {
             && before.key == after.key
             && (before.organization == after.organization || before.organization == Organization::Hash)
             && before.partitioning == after.partitioning
+            // A handle may have the sequence.
+            && (before.identity_column().is_none() || self.keeps_identity())
             && self.indexes.iter().zip(0..before.indexes.len()).all(|(was, at)| *was == Some(at))
+    }
+
+    /// Whether the identity column is the same as before, or there is none as before.
+    pub fn keeps_identity(&self) -> bool {
+        let source = self.after.identity_column().map(|column| &self.sources[column.index()]);
+        source == self.before.identity_column().map(Source::Of).as_ref()
     }
 
     fn invalid(&self, problem: impl Into<String>) -> SchemaError {
@@ -360,6 +467,25 @@ impl Evolution {
                 if known.is_empty() { "it has none".to_owned() } else { format!("they are {}", known.join(", ")) };
             self.invalid(format!("there is no index `{name}`; {known}"))
         })
+    }
+
+    /// The position of a reference.
+    fn reference(&self, name: &str) -> Result<usize, SchemaError> {
+        let references = &self.after.references;
+        references.iter().position(|reference| reference.name == name).ok_or_else(|| {
+            let known: Vec<&str> = references.iter().map(|reference| &*reference.name).collect();
+            let known =
+                if known.is_empty() { "it has none".to_owned() } else { format!("they are {}", known.join(", ")) };
+            self.invalid(format!("there is no reference `{name}`; {known}"))
+        })
+    }
+
+    fn add_reference(&mut self, mut reference: ReferenceDef) -> String {
+        reference.name_for(&self.after.name);
+        let said = says_added(&reference);
+        self.after.references.push(reference);
+        self.new_references.push(true);
+        said
     }
 
     /// The position of a condition.
@@ -388,7 +514,9 @@ impl Evolution {
         let said = match change {
             Change::RenameTable { to } => {
                 let said = format!("it is renamed to `{to}`");
-                self.after.name = to;
+                let was = std::mem::replace(&mut self.after.name, to);
+                let own = self.after.references.iter_mut().filter(|reference| reference.table == was);
+                own.for_each(|reference| reference.table = self.after.name.clone());
                 said
             }
             Change::AddColumn { column } => self.add_column(self.after.columns.len(), column, true)?,
@@ -400,6 +528,7 @@ impl Evolution {
                 let at = self.column(&from)?;
                 let said = format!("column `{from}` is renamed to `{to}`");
                 self.forget(&to);
+                self.rename_in_references(&from, &to);
                 let renamed = |name: &str| (name == from).then(|| to.to_string());
                 self.after.checks.iter_mut().for_each(|check| check.rename_columns(&renamed));
                 let column = &mut self.after.columns[at];
@@ -432,6 +561,18 @@ impl Evolution {
                 self.after.columns[at].default = default;
                 said
             }
+            Change::SetIdentity { column, identity } => {
+                let at = self.column(&column)?;
+                if self.after.is_without_key() {
+                    return Err(self.invalid("is without a key, so its rows have an identity, which they keep"));
+                }
+                let said = match identity {
+                    Some(_) => format!("column `{column}` becomes an identity"),
+                    None => format!("column `{column}` is no identity any more"),
+                };
+                self.after.columns[at].identity = identity;
+                said
+            }
             Change::AddIndex { mut index, parts } => {
                 for part in parts {
                     let column = ColumnId(self.column(&part.column)? as u16);
@@ -454,6 +595,19 @@ impl Evolution {
                 self.after.indexes[at].name = to;
                 said
             }
+            Change::AddReference { reference } => self.add_reference(reference),
+            Change::DropReference { reference } => {
+                let at = self.reference(&reference)?;
+                self.after.references.remove(at);
+                self.new_references.remove(at);
+                format!("reference `{reference}` is dropped")
+            }
+            Change::RenameReference { from, to } => {
+                let at = self.reference(&from)?;
+                let said = format!("reference `{from}` is renamed to `{to}`");
+                self.after.references[at].name = to;
+                said
+            }
             Change::AddCheck { name, expression } => self.add_check(name, expression),
             Change::DropCheck { check } => {
                 let at = self.check(&check)?;
@@ -463,6 +617,9 @@ impl Evolution {
             Change::RenameConstraint { from, to } => match self.after.index(&from) {
                 Some(at) if self.after.indexes[at.index()].unique => {
                     return self.change(Change::RenameIndex { from, to });
+                }
+                None if self.reference(&from).is_ok() => {
+                    return self.change(Change::RenameReference { from, to });
                 }
                 _ => {
                     let at = self.check(&from)?;
@@ -495,6 +652,12 @@ impl Evolution {
     /// Adds a column at a position, behind others in the extension if it is to be there.
     fn add_column(&mut self, at: usize, column: ColumnDef, in_extension: bool) -> Result<String, SchemaError> {
         let name = &column.name;
+        if column.identity.is_some() {
+            return Err(self.invalid(format!(
+                "column `{name}` is added as an identity, and rows that exist have no number: add it without, \
+                 number the rows, and use `Change::set_identity`"
+            )));
+        }
         let value = column.default_value().map_err(|problem| {
             self.invalid(format!("column `{name}` has a default that is no value of it: {problem}"))
         })?;
@@ -521,8 +684,23 @@ impl Evolution {
         });
     }
 
+    /// A column of the table gets another name.
+    fn rename_in_references(&mut self, from: &str, to: &str) {
+        let table = &self.after.name;
+        for reference in &mut self.after.references {
+            let referenced = (reference.table == *table).then_some(&mut reference.referenced);
+            let lists = [Some(&mut reference.columns), referenced].into_iter().flatten().flatten();
+            lists.filter(|name| **name == from).for_each(|name| *name = Cow::Owned(to.to_owned()));
+        }
+    }
+
     fn drop_column(&mut self, name: &str) -> Result<(), SchemaError> {
         let at = self.column(name)?;
+        let uses = |reference: &&ReferenceDef| reference.columns.iter().any(|column| column == name);
+        if let Some(reference) = self.after.references.iter().find(uses) {
+            let problem = format!("column `{name}` is part of reference `{}`: drop that first", reference.name);
+            return Err(self.invalid(problem));
+        }
         let has = |parts: &[KeyPart]| parts.iter().any(|part| part.column.index() == at);
         if has(&self.after.key) {
             return Err(self.invalid(format!("column `{name}` is part of the primary key, which a table keeps")));
@@ -570,6 +748,7 @@ impl Evolution {
         evolution.hide_rest(wanted)?;
         evolution.towards_key(wanted)?;
         evolution.towards_indexes(wanted)?;
+        evolution.towards_references(wanted)?;
         evolution.towards_checks(wanted)?;
         evolution.after.capacity = evolution.after.capacity.max(wanted.capacity);
         evolution.after.validate()?;
@@ -610,6 +789,19 @@ impl Evolution {
         }
         if column.default != wanted.default && wanted.default.is_some() {
             self.change(Change::set_default(column.name.clone(), wanted.default.clone()))?;
+        }
+        match (column.identity, wanted.identity) {
+            (None, Some(_)) => self.change(Change::set_identity(column.name.clone(), wanted.identity))?,
+            (Some(is), Some(wanted)) if is != wanted => {
+                self.change(Change::set_identity(column.name.clone(), Some(wanted)))?;
+            }
+            (Some(Identity { kind: IdentityKind::Always, .. }), None) => {
+                return Err(self.invalid(format!(
+                    "column `{}` is an identity whose values only its sequence gives: declare it so",
+                    column.name
+                )));
+            }
+            _ => {}
         }
         if column.immutable != wanted.immutable {
             let said = if wanted.immutable { "becomes immutable" } else { "becomes mutable" };
@@ -692,6 +884,31 @@ impl Evolution {
         Ok(())
     }
 
+    fn towards_references(&mut self, wanted: &TableDef) -> Result<(), SchemaError> {
+        for reference in &wanted.references {
+            // Columns that the program knows are where it knows them; others may have renamed them.
+            let own = |name: &Cow<'static, str>| {
+                wanted.column(name).map_or_else(|| name.clone(), |at| self.after.columns[at.index()].name.clone())
+            };
+            let reference = ReferenceDef { columns: reference.columns.iter().map(own).collect(), ..reference.clone() };
+            match self.after.reference(&reference.name) {
+                None => {
+                    let said = self.add_reference(reference);
+                    self.says.push(said);
+                }
+                // What is called how in the other table cannot be told from here.
+                Some(is) if ReferenceDef { referenced: is.referenced.clone(), ..reference.clone() } == *is => {}
+                Some(is) => {
+                    return Err(self.invalid(format!(
+                        "its reference `{}` is of {is}, not {reference}: drop the one or rename the other",
+                        is.name
+                    )));
+                }
+            }
+        }
+        Ok(())
+    }
+
     /// Conditions of the program hold by their names, or by any name. Those that it does not know stay.
     fn towards_checks(&mut self, wanted: &TableDef) -> Result<(), SchemaError> {
         for check in &wanted.checks {
@@ -732,6 +949,10 @@ impl Evolution {
             })
             .collect()
     }
+}
+
+fn says_added(reference: &ReferenceDef) -> String {
+    format!("reference `{}` of {reference} is added", reference.name)
 }
 
 /// A value of this type as one of another column.

@@ -55,9 +55,11 @@ mod layout;
 mod order;
 mod parts;
 mod range;
+mod reference;
 mod row;
 mod run;
 mod schema;
+mod sequence;
 mod stored;
 mod table;
 mod types;
@@ -79,10 +81,15 @@ pub use layout::{ColumnLocation, ColumnSpec, Layout, RowPart, RowSizes, place, r
 pub use order::KeyColumn;
 pub use parts::{KeyParts, KeyPrefix, TableKey};
 pub use range::KeyRange;
+pub use reference::{Checked, ColumnOrder, Found, OnChange, ReferenceDef, check_references};
 pub use row::{RowRef, out_of_line};
 pub use run::Run;
 pub use schema::{
     ColumnDef, IndexDef, KeyPart, Organization, PartName, Partitioning, TableBuilder, TableDef, asc, desc,
+};
+pub use sequence::{
+    Identity, IdentityKind, IdentityTable, RowId, SequenceChange, SequenceDef, SequenceNumber, SequenceOptions,
+    TableWithoutKey,
 };
 pub use seriatim_base::{ColumnId, IndexId};
 pub use std::cmp::Reverse;

@@ -6,7 +6,10 @@ use std::collections::HashSet;
 
 use seriatim_base::{ColumnId, IndexId};
 
-use crate::{CheckDef, ColumnSet, ColumnType, ParseError, SchemaError, Value};
+use crate::sequence::numbers_of;
+use crate::{
+    CheckDef, ColumnSet, ColumnType, Identity, IdentityKind, ParseError, ReferenceDef, SchemaError, SequenceDef, Value,
+};
 
 /// How a table or index finds its records.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -45,13 +48,24 @@ pub struct ColumnDef {
     /// Only SQL reads it.
     #[cfg_attr(feature = "serde", serde(default, skip_serializing_if = "Option::is_none"))]
     pub declared: Option<Cow<'static, str>>,
+    /// Whether a sequence gives its values.
+    #[cfg_attr(feature = "serde", serde(default, skip_serializing_if = "Option::is_none"))]
+    pub identity: Option<Identity>,
 }
 
 impl ColumnDef {
     /// A column that is neither nullable nor immutable.
     pub fn new(name: impl Into<Cow<'static, str>>, ty: ColumnType) -> ColumnDef {
-        let (default, former, declared) = (None, None, None);
-        ColumnDef { name: name.into(), ty, nullable: false, immutable: false, default, former, declared }
+        ColumnDef {
+            name: name.into(),
+            ty,
+            nullable: false,
+            immutable: false,
+            default: None,
+            former: None,
+            declared: None,
+            identity: None,
+        }
     }
 
     /// The same column, allowed to be NULL.
@@ -72,6 +86,13 @@ impl ColumnDef {
     #[must_use]
     pub fn default(mut self, value: impl Into<Cow<'static, str>>) -> ColumnDef {
         self.default = Some(value.into());
+        self
+    }
+
+    /// The same column, with values from a sequence of the table's own.
+    #[must_use]
+    pub fn identity(mut self, identity: Identity) -> ColumnDef {
+        self.identity = Some(identity);
         self
     }
 
@@ -146,6 +167,8 @@ pub struct TableDef {
     pub organization: Organization,
     /// Its secondary indexes.
     pub indexes: Vec<IndexDef>,
+    /// Its foreign keys.
+    pub references: Vec<ReferenceDef>,
     /// The conditions that each row meets.
     pub checks: Vec<CheckDef>,
     /// Rows expected: a hint for sizing, no limit. Zero if unknown.
@@ -172,6 +195,9 @@ impl TableDef {
     /// Most digits after the point of a decimal: 10^18 is the largest power of ten in an `i64`.
     pub const SCALE_MAX: u8 = 18;
 
+    /// The name of the column that numbers the rows of a table without a key.
+    pub const ROW_ID: &'static str = "row_id";
+
     /// Starts the declaration of a table at run time.
     ///
     /// ```
@@ -194,6 +220,7 @@ impl TableDef {
                 key: Vec::new(),
                 organization: Organization::Ordered,
                 indexes: Vec::new(),
+                references: Vec::new(),
                 checks: Vec::new(),
                 capacity: 0,
                 cluster: 0,
@@ -212,6 +239,29 @@ impl TableDef {
     /// The column of this name.
     pub fn column(&self, name: &str) -> Option<ColumnId> {
         self.columns.iter().position(|column| column.name == name).map(|at| ColumnId(at as u16))
+    }
+
+    /// The column whose values a sequence gives.
+    pub fn identity_column(&self) -> Option<ColumnId> {
+        self.columns.iter().position(|column| column.identity.is_some()).map(|at| ColumnId(at as u16))
+    }
+
+    /// The kind of the identity column, if there is one.
+    pub fn identity_kind(&self) -> Option<IdentityKind> {
+        self.columns.iter().find_map(|column| column.identity).map(|identity| identity.kind)
+    }
+
+    /// Whether the table is declared without a key: the key is the column [`TableDef::ROW_ID`].
+    pub fn is_without_key(&self) -> bool {
+        let is_row_id = |column: &ColumnDef| column.identity.is_some_and(|own| own.kind == IdentityKind::RowId);
+        self.columns.iter().any(is_row_id)
+    }
+
+    /// The sequence of the identity column, as it is made with the table.
+    pub fn identity_sequence(&self, name: String) -> Option<SequenceDef> {
+        let column = &self.columns[self.identity_column()?.index()];
+        let options = column.identity.map(|identity| identity.options).unwrap_or_default();
+        Some(SequenceDef::new(name).ty(column.ty).options(options))
     }
 
     /// The value of the column at this position in rows whose writer does not know it: see [`TableDef::extension`].
@@ -326,6 +376,9 @@ impl TableDef {
         if let Some(problem) = self.partition_problem() {
             return invalid(problem);
         }
+        if let Some(problem) = self.identity_problem() {
+            return invalid(problem);
+        }
         let mut names = HashSet::new();
         for index in &self.indexes {
             if let Some(problem) = name_problem("index", &index.name) {
@@ -342,10 +395,38 @@ impl TableDef {
                 ));
             }
         }
+        if let Some(problem) = self.reference_problem() {
+            return invalid(problem);
+        }
         if self.indexes.len() > usize::from(u16::MAX) {
             return invalid(format!("has {} indexes; at most {} are possible", self.indexes.len(), u16::MAX));
         }
         self.validate_checks()
+    }
+
+    /// Why no sequence can give the values that it is to give, if so.
+    fn identity_problem(&self) -> Option<String> {
+        let mut identities = self.columns.iter().filter(|column| column.identity.is_some());
+        let column = identities.next()?;
+        let name = &column.name;
+        if let Some(other) = identities.next() {
+            let other = &other.name;
+            return Some(format!("has two identity columns, `{name}` and `{other}`; one is possible"));
+        }
+        if column.nullable || column.default.is_some() || numbers_of(column.ty).is_none() {
+            return Some(format!(
+                "column `{name}` is an identity; that is an integer of 16 to 64 bits, not nullable, without a default"
+            ));
+        }
+        let own_key = [KeyPart { column: self.identity_column()?, descending: false }];
+        if self.is_without_key() && (self.key != own_key || **name != *Self::ROW_ID || column.ty != ColumnType::U64) {
+            return Some(format!("is without a key; then `{}` u64 is the key", Self::ROW_ID));
+        }
+        match self.identity_sequence("identity".to_owned())?.validate() {
+            Ok(()) => None,
+            Err(SchemaError::Sequence { problem, .. }) => Some(format!("the sequence of column `{name}` {problem}")),
+            Err(error) => Some(error.to_string()),
+        }
     }
 
     /// Why rows cannot be clustered as declared, if so.
@@ -459,6 +540,15 @@ impl TableDef {
                 }
             }
         }
+        for at in 0..self.references.len().max(other.references.len()) {
+            let (mine, theirs) = (self.references.get(at), other.references.get(at));
+            if mine != theirs {
+                let words = |reference: Option<&ReferenceDef>| {
+                    reference.map_or_else(|| "absent".to_owned(), |found| format!("`{}` of {found}", found.name))
+                };
+                return Some(format!("reference number {at} is {}, not {}", words(mine), words(theirs)));
+            }
+        }
         for at in 0..self.checks.len().max(other.checks.len()) {
             match (self.checks.get(at), other.checks.get(at)) {
                 (Some(mine), Some(theirs)) if mine.name == theirs.name && mine.is_like(theirs) => {}
@@ -528,7 +618,13 @@ fn describe_column(column: Option<&ColumnDef>) -> String {
         |column| {
             let nullable = if column.nullable { ", nullable" } else { "" };
             let immutable = if column.immutable { ", immutable" } else { "" };
-            format!("`{}` {}{nullable}{immutable}", column.name, column.ty)
+            let identity = match column.identity.map(|identity| identity.kind) {
+                None => "",
+                Some(IdentityKind::ByDefault) => ", identity",
+                Some(IdentityKind::Always) => ", identity always",
+                Some(IdentityKind::RowId) => ", row id",
+            };
+            format!("`{}` {}{nullable}{immutable}{identity}", column.name, column.ty)
         },
     )
 }
@@ -607,6 +703,21 @@ impl TableBuilder {
     pub fn key(mut self, parts: impl IntoIterator<Item = impl Into<PartName>>) -> TableBuilder {
         self.key = parts.into_iter().map(Into::into).collect();
         self
+    }
+
+    /// Declares the table without a key. Its rows are numbered as they are appended, in a column [`TableDef::ROW_ID`]
+    /// behind those declared so far.
+    ///
+    /// ```
+    /// use seriatim_catalog::{ColumnDef, ColumnType, TableDef};
+    /// let log = TableDef::builder("log").column(ColumnDef::new("line", ColumnType::LongText)).without_key().finish()?;
+    /// assert!(log.is_without_key() && log.columns[1].name == TableDef::ROW_ID);
+    /// # Ok::<(), seriatim_catalog::SchemaError>(())
+    /// ```
+    #[must_use]
+    pub fn without_key(self) -> TableBuilder {
+        let row_id = ColumnDef::new(TableDef::ROW_ID, ColumnType::U64).identity(Identity::of(IdentityKind::RowId));
+        self.column(row_id).key([TableDef::ROW_ID])
     }
 
     /// Keeps rows together that agree in these columns, the first ones of the primary key but not all: as
@@ -710,6 +821,14 @@ impl TableBuilder {
     ) -> TableBuilder {
         let index = IndexDef { name, parts: Vec::new(), unique, nulls_not_distinct: false, organization };
         self.indexes.push((index, parts.into_iter().map(Into::into).collect()));
+        self
+    }
+
+    /// Adds a foreign key.
+    #[must_use]
+    pub fn reference(mut self, mut reference: ReferenceDef) -> TableBuilder {
+        reference.name_for(&self.table.name);
+        self.table.references.push(reference);
         self
     }
 

@@ -4,7 +4,8 @@ use std::marker::PhantomData;
 use std::ops::BitOr;
 
 use crate::{
-    ColumnId, ColumnLocation, ColumnSet, IndexId, KeyPrefix, OutOfMemory, RowRef, RowWriter, TableDef, TableKey,
+    ColumnId, ColumnLocation, ColumnSet, IdentityKind, IndexId, KeyPrefix, OutOfMemory, RowRef, RowWriter, TableDef,
+    TableKey,
 };
 
 /// A row type, by `#[derive(Table)]`.
@@ -26,6 +27,8 @@ pub unsafe trait Table: Sized {
     const EVOLVES: bool = false;
     /// The columns that had other names in earlier declarations: the new name and the old one of each.
     const RENAMED: &'static [(&'static str, &'static str)] = &[];
+    /// The kind of the identity column, if there is one.
+    const IDENTITY: Option<IdentityKind> = None;
     /// Where the columns lie, in order of declaration.
     const PLACES: &'static [ColumnLocation];
     /// The type of its primary key: a column's, or a tuple of columns'.

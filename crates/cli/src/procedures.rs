@@ -81,7 +81,7 @@ fn operation_json(plan: &Plan, id: usize, operation: &Operation) -> Value {
         let names =
             |columns: &Columns| columns.iter().map(|column| &*table.columns[column.index()]).collect::<Vec<_>>();
         json!({
-            "index": access.index.map(|index| &*table.indexes[index]),
+            "table": &*table.name, "index": access.index.map(|index| &*table.indexes[index]),
             "changes_keys": access.existence == Existence::Writes,
             "reads": names(&access.reads), "writes": names(&access.writes), "adds_to": names(&access.commutes),
         })

@@ -62,7 +62,9 @@ pub(crate) fn run(matches: &ArgMatches) -> Result<(), Failure> {
     let database = directories::load(builder(matches))?;
     let connections_max = matches.get_one::<NonZeroUsize>("connections").map_or(100, |most| most.get());
     let settings = Settings { connections_max, ..Settings::default() };
-    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().map_err(Failure::run)?;
+    let mut runtime = tokio::runtime::Builder::new_multi_thread();
+    runtime.enable_all().thread_stack_size(seriatim_server::STACK_BYTES);
+    let runtime = runtime.build().map_err(Failure::run)?;
     let served = runtime.block_on(async {
         let listener = listen("listen", address).await?;
         let bound = listener.local_addr().map_err(Failure::run)?;

@@ -54,9 +54,9 @@ fn script(session: &mut Session) -> Result<(), Failure> {
 /// Runs a text; its error ends the shell.
 fn execute(session: &mut Session, text: &str) -> Result<(), Failure> {
     match session.execute(text) {
-        Ok(answers) => print(answers),
+        Ok(answers) => print(session, answers),
         Err(failure) => {
-            print(failure.answers)?;
+            print(session, failure.answers)?;
             Err(Failure::Run(said(&failure.error, text)))
         }
     }
@@ -99,9 +99,9 @@ fn converse(database: &Database, session: &mut Session) -> Result<(), Failure> {
         let whole = std::mem::take(&mut text);
         let _ = editor.add_history_entry(whole.trim());
         match session.execute(&whole) {
-            Ok(answers) => print(answers)?,
+            Ok(answers) => print(session, answers)?,
             Err(failure) => {
-                print(failure.answers)?;
+                print(session, failure.answers)?;
                 talk!("{}", said(&failure.error, &whole));
             }
         }
@@ -142,12 +142,17 @@ fn said(error: &SqlError, text: &str) -> String {
     said
 }
 
-fn print(answers: Vec<Answer>) -> Result<(), Failure> {
+fn print(session: &mut Session, answers: Vec<Answer>) -> Result<(), Failure> {
     for answer in answers {
         match answer {
             Answer::Rows { columns, rows, .. } => say!("{}", table(&columns, &rows))?,
             Answer::Done(tag) => say!("{tag}\n")?,
             Answer::Notice(notice) => talk!("NOTICE: {notice}"),
+            Answer::CopyOut { lines, .. } => say!("{}", String::from_utf8_lossy(&lines.concat()))?,
+            Answer::CopyIn { .. } => {
+                let error = session.copy_fail("the shell has no data for it; `seriatim load` reads files of CSV");
+                return Err(Failure::Run(error.to_string()));
+            }
         }
     }
     Ok(())

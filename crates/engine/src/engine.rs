@@ -1,7 +1,7 @@
 //! An open database without row types: memory, regions, epoch, protocol, tables, workers.
 
 use std::ops::Deref;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::time::Duration;
 
@@ -16,6 +16,7 @@ use seriatim_txn::{
     Capabilities, Core, Environment, Eventual, Freshness, Knob, Options, Partitions, ProtocolInfo, Reason, RowPtr,
 };
 
+use crate::changing::ChangeLock;
 use crate::contention::{Contention, Tracker};
 use crate::deferred::Publisher;
 use crate::durability::{self, Checkpoint, OpenHandle, Opened, Persistence, Recovery, RecoveryPhase, TableChecked};
@@ -30,9 +31,10 @@ use crate::queue::Queue;
 use crate::record::Groups;
 use crate::regulation::Regulation;
 use crate::runtime::{DynHandle, DynRow};
+use crate::sequences::Sequences;
 use crate::settings::Settings;
 use crate::snapshot_ages::SnapshotAges;
-use crate::table::{Secondary, TableSet};
+use crate::table::{Secondary, Shape, TableSet};
 use crate::table_ids::{TABLES_MAX, TableIds};
 use crate::{Advance, Receipt, Runner, Statistics, TableStatistics, TransactError};
 
@@ -68,12 +70,13 @@ pub(crate) struct Inner {
     /// Present if transactions defer. Declared after the fields that need it to close the log.
     _publisher: Option<Arc<Mutex<Publisher>>>,
     pub(crate) tables: RwLock<Tables>,
-    /// Held while the set of tables changes. Locked before `tables`.
-    changing: Mutex<()>,
+    /// The right to change the set of tables. Taken before `tables` is locked.
+    pub(crate) changes: ChangeLock,
     /// Whether a transaction has the turn: it was refuted many times.
     pub(crate) is_turn_taken: AtomicBool,
-    /// Whether it runs exclusively: no other one that may write begins.
-    pub(crate) is_exclusive: AtomicBool,
+    /// What a transaction that may write looks for before it begins.
+    pub(crate) attention: Attention,
+    pub(crate) sequences: Sequences,
     /// Held while helpers walk over tables: only one set of workers is reserved for them.
     checking: Mutex<()>,
     /// Present if the protocol has a validator, which orders decisions.
@@ -89,6 +92,37 @@ pub(crate) struct Inner {
     pub(crate) regulation: Option<Arc<Regulation>>,
     /// Dropped last: all fields above use its memory.
     foundation: Foundation,
+}
+
+/// What a transaction that may write looks for before it begins: rare states, in one word.
+#[derive(Default)]
+pub(crate) struct Attention(AtomicU32);
+
+impl Attention {
+    /// A transaction that was refuted many times runs exclusively: no other one that may write begins.
+    pub(crate) const EXCLUSIVE: u32 = 1;
+    /// A sequence runs low.
+    pub(crate) const SEQUENCES: u32 = 2;
+
+    #[inline(always)]
+    pub(crate) fn is_asked(&self) -> bool {
+        self.0.load(Ordering::Relaxed) != 0
+    }
+
+    // ORDERING: the word publishes no memory; a transaction that begins sees a change sooner or later.
+
+    pub(crate) fn is(&self, state: u32) -> bool {
+        self.0.load(Ordering::Relaxed) & state != 0
+    }
+
+    pub(crate) fn ask(&self, state: u32) {
+        self.0.fetch_or(state, Ordering::Relaxed);
+    }
+
+    /// Ends the state; whether it was one.
+    pub(crate) fn end(&self, state: u32) -> bool {
+        self.0.fetch_and(!state, Ordering::Relaxed) & state != 0
+    }
 }
 
 impl Foundation {
@@ -145,6 +179,8 @@ pub(crate) struct Tables {
     pub(crate) sets: Vec<Arc<TableSet>>,
     /// Tables that were replaced or dropped. Workers may still refer to them.
     pub(crate) replaced: Vec<Arc<TableSet>>,
+    /// Tables that nobody has used, whose memory is to be freed.
+    pub(crate) unused: Vec<Arc<TableSet>>,
     /// The catalogue's own table, if the database is on disk.
     pub(crate) catalogue: Option<Arc<TableSet>>,
     /// The ids that are free. An index is a table and has an id too.
@@ -280,9 +316,10 @@ impl Engine {
             persistence,
             recovery: OnceLock::new(),
             tables: RwLock::new(tables),
-            changing: Mutex::default(),
+            changes: ChangeLock::default(),
             is_turn_taken: AtomicBool::default(),
-            is_exclusive: AtomicBool::default(),
+            attention: Attention::default(),
+            sequences: Sequences::default(),
             checking: Mutex::default(),
             queue,
             gate,
@@ -302,6 +339,8 @@ impl Engine {
             persistence.skip_unlogged();
             durability::settle_catalogue(inner, &database.open, persistence, &catalogue)?;
         }
+        inner.link();
+        inner.restore_sequences(&database.open, &catalogue.catalogue.sequences);
         inner.environment.memory.set_limit(inner.memory_limit);
         // Checkpoints start only now: one beside the rebuild would slow it down, and no caller waits for it.
         database.open.start_checkpoints().map_err(OpenError::Thread)?;
@@ -431,7 +470,7 @@ impl Engine {
 
     /// Creates tables, all of them or none.
     fn create_all(&self, definitions: Vec<TableDef>) -> Result<Vec<Arc<TableSet>>, SchemaError> {
-        self.change_tables(definitions.into_iter().map(TableChange::Create).collect())
+        self.change_tables(&self.changing()?, definitions.into_iter().map(TableChange::Create).collect())
     }
 
     /// A runner of transactions. Runners are cheap; each thread has its own.
@@ -817,6 +856,16 @@ impl Inner {
         self.with_core(|core| TableSet::new(&self.foundation, definition, id, &indexes, position, core)).map(Arc::new)
     }
 
+    /// Makes the links between tables. No transaction of an application has begun.
+    fn link(&self) {
+        let all: Vec<(Arc<TableSet>, Arc<TableDef>)> =
+            self.sets().into_iter().map(|set| (Arc::clone(&set), set.shape().definition)).collect();
+        let links = crate::link::links(&all, |_, _| false);
+        for ((set, _), links) in all.iter().zip(links).filter(|(_, links)| !links.is_empty()) {
+            set.set_shape(Shape { links: Arc::new(links), ..set.shape() });
+        }
+    }
+
     /// Makes the index at a position of a declaration, of a table with keys of this class, and takes its id.
     pub(crate) fn make_index(
         &self,
@@ -836,7 +885,7 @@ impl Inner {
         // SAFETY: the lease is ours until it is given back below.
         let core = unsafe { self.pool.worker(lease).as_mut() }.core();
         let made = make(core);
-        self.pool.give_back(lease);
+        self.pool.give_back_unused(lease);
         made.map_err(|error| match error {
             SchemaError::OutOfMemory { .. } => {
                 SchemaError::OutOfMemory { held: self.pool.holds_memory(self.clock.now(), None) }
@@ -854,11 +903,6 @@ impl Inner {
             // SAFETY: this was the only reference.
             unsafe { set.dispose(&mut core) };
         }
-    }
-
-    /// Held while the set of tables changes.
-    pub(crate) fn changing(&self) -> MutexGuard<'_, ()> {
-        self.changing.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The tables, to change them.

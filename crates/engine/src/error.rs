@@ -154,6 +154,17 @@ pub enum SchemaError {
     Exists(String),
     /// No table of that name.
     Unknown(String),
+    /// A sequence of that name exists already.
+    SequenceExists(String),
+    /// No sequence of that name.
+    UnknownSequence(String),
+    /// The sequence belongs to an identity column, and is dropped with it.
+    SequenceOwned {
+        /// The sequence.
+        sequence: String,
+        /// The table.
+        table: String,
+    },
     /// The table exists with another definition than the type declares.
     Mismatch {
         /// The table.
@@ -191,6 +202,9 @@ pub enum SchemaError {
     },
     /// A transaction stayed open for longer than 10 s. Nothing was changed.
     Busy,
+    /// A change in an explicit transaction met a conflict, or an operation of it failed otherwise. Then the transaction
+    /// must be rolled back, and can begin again if the error [is retryable](TransactError::is_retryable).
+    Transact(Box<TransactError>),
     /// The tables were changed, but the registered procedures could not be analysed again.
     Analysis(String),
     /// The declaration could not be written to the database's directory. If the disk became full meanwhile, the table
@@ -210,6 +224,17 @@ impl fmt::Display for SchemaError {
             SchemaError::Invalid(error) => error.fmt(f),
             SchemaError::Exists(name) => write!(f, "table {name:?} exists already; use `table` to open it"),
             SchemaError::Unknown(name) => write!(f, "there is no table {name:?}; `create` or `declare` makes it"),
+            SchemaError::SequenceExists(name) => {
+                write!(f, "sequence {name:?} exists already; `sequence` opens it, and `alter_sequence` changes it")
+            }
+            SchemaError::UnknownSequence(name) => {
+                write!(f, "there is no sequence {name:?}; `create_sequence` of a migration makes it")
+            }
+            SchemaError::SequenceOwned { sequence, table } => write!(
+                f,
+                "sequence {sequence:?} was not dropped: it gives the numbers of an identity column of table {table:?}, \
+                 with which it is dropped"
+            ),
             SchemaError::Mismatch { table, difference } => {
                 write!(f, "table {table:?} is not the one this type declares: {difference}")
             }
@@ -238,6 +263,7 @@ impl fmt::Display for SchemaError {
             SchemaError::Busy => {
                 f.write_str("nothing was changed: a transaction stayed open for longer than 10 s; end it, or try again")
             }
+            SchemaError::Transact(error) => write!(f, "nothing was changed: {error}"),
             SchemaError::WorkersBusy => f.write_str("every worker has an open transaction; allow more workers"),
             SchemaError::Storage(error) => error.fmt(f),
         }
@@ -282,6 +308,8 @@ pub(crate) enum AbortKind {
     Check,
     /// A row that must exist does not.
     Missing,
+    /// A row refers to none, or is referred to.
+    ForeignKey,
     /// A number left the range of its type, at this place if it is known.
     Overflow(Option<&'static Location<'static>>),
     /// The body's own error.
@@ -369,6 +397,7 @@ impl fmt::Display for Abort {
             AbortKind::Duplicate => f.write_str("the key exists already"),
             AbortKind::Check => f.write_str("the row violates a check constraint"),
             AbortKind::Missing => f.write_str("a row that must exist does not"),
+            AbortKind::ForeignKey => f.write_str("a row refers to one that does not exist, or is still referred to"),
             AbortKind::Overflow(Some(place)) => write!(f, "{place}: a number leaves the range of its type"),
             AbortKind::Overflow(None) => f.write_str("a number leaves the range of its type"),
             AbortKind::User => f.write_str("the transaction was aborted by its body"),
@@ -468,7 +497,7 @@ pub enum TransactError {
         /// The table.
         table: String,
         /// The unique index, or the table's name and `_pkey` for its primary key.
-        constraint: String,
+        constraint: Box<str>,
         /// The key as its columns read.
         key: String,
     },
@@ -477,7 +506,7 @@ pub enum TransactError {
         /// The table.
         table: String,
         /// The condition.
-        constraint: String,
+        constraint: Box<str>,
         /// The row.
         row: Box<ViolatingRow>,
     },
@@ -487,6 +516,20 @@ pub enum TransactError {
         table: String,
         /// The key as its columns read.
         key: String,
+    },
+    /// A row refers to a row that does not exist, or a row that others refer to was deleted or got another key. The
+    /// transaction's reads were consistent at that moment. If the constraint is deferred, the commit reports it.
+    ForeignKey {
+        /// The constraint.
+        constraint: Box<str>,
+        /// The table that has it, whose rows refer to others.
+        table: Box<str>,
+        /// The table to which they refer.
+        referenced: Box<str>,
+        /// The key as its columns read.
+        key: Box<str>,
+        /// Whether no row has the key to which a row refers. Otherwise rows still refer to the key.
+        is_missing: bool,
     },
     /// A number left the range of its type. The transaction's reads were consistent at that moment.
     Overflow {
@@ -645,6 +688,36 @@ pub enum TransactError {
         /// Why.
         cause: Cause,
     },
+    /// The sequence has given its last number, and does not cycle.
+    SequenceExhausted {
+        /// The sequence.
+        sequence: String,
+        /// Its greatest number, or the least if it descends.
+        limit: i64,
+    },
+    /// The sequence was dropped after the handle was opened.
+    SequenceGone {
+        /// The sequence.
+        sequence: String,
+    },
+    /// The sequence has no such number.
+    SequenceRange {
+        /// The sequence.
+        sequence: String,
+        /// The number.
+        number: i64,
+        /// Its least number.
+        low: i64,
+        /// Its greatest number.
+        high: i64,
+    },
+    /// No number was given, since none could be made durable as given first.
+    SequenceNotReserved {
+        /// The sequence.
+        sequence: String,
+        /// Why not.
+        reason: String,
+    },
 }
 
 impl TransactError {
@@ -660,6 +733,7 @@ impl TransactError {
                 | TransactError::HoldsMemory
                 | TransactError::Excluded { .. }
                 | TransactError::NotDurableYet { wrote: false, .. }
+                | TransactError::SequenceNotReserved { .. }
         )
     }
 
@@ -691,9 +765,16 @@ impl TransactError {
     pub(crate) fn of(kind: AbortKind) -> TransactError {
         let (table, key) = (String::new(), String::new());
         match kind {
-            AbortKind::Duplicate => TransactError::Duplicate { table, constraint: String::new(), key },
-            AbortKind::Check => TransactError::Check { table, constraint: String::new(), row: Box::default() },
+            AbortKind::Duplicate => TransactError::Duplicate { table, constraint: Box::default(), key },
+            AbortKind::Check => TransactError::Check { table, constraint: Box::default(), row: Box::default() },
             AbortKind::Missing => TransactError::MissingRow { table, key },
+            AbortKind::ForeignKey => TransactError::ForeignKey {
+                constraint: Box::default(),
+                table: Box::default(),
+                referenced: Box::default(),
+                key: Box::default(),
+                is_missing: true,
+            },
             AbortKind::Overflow(place) => {
                 let place = place.map(ToString::to_string).unwrap_or_default();
                 TransactError::Overflow { procedure: String::new(), place }
@@ -734,13 +815,19 @@ impl fmt::Display for TransactError {
             TransactError::User(error) => error.fmt(f),
             TransactError::Duplicate { table, constraint, key } => {
                 write!(f, "duplicate key {key} in {table}")?;
-                if *constraint == TableDef::key_constraint(table) { Ok(()) } else { write!(f, ".{constraint}") }
+                if **constraint == *TableDef::key_constraint(table) { Ok(()) } else { write!(f, ".{constraint}") }
             }
             TransactError::Check { table, constraint, row } => {
                 write!(f, "a row of {table} violates check constraint {constraint}: {}", row.values)?;
                 row.error.as_ref().map_or(Ok(()), |error| write!(f, "; the condition has no value: {error}"))
             }
             TransactError::MissingRow { table, key } => write!(f, "there is no row with key {key} in {table}"),
+            TransactError::ForeignKey { constraint, table, referenced, key, is_missing: true } => {
+                write!(f, "{key} of {table} refers to no row of {referenced} (foreign key {constraint})")
+            }
+            TransactError::ForeignKey { constraint, table, referenced, key, is_missing: false } => {
+                write!(f, "rows of {table} still refer to {key} of {referenced} (foreign key {constraint})")
+            }
             TransactError::Overflow { procedure, place } => {
                 f.write_str("a number leaves the range of its type")?;
                 if !procedure.is_empty() {
@@ -817,6 +904,19 @@ impl fmt::Display for TransactError {
             }
             TransactError::Unfinished { cause } => {
                 write!(f, "the procedure is committed, but its result could not be read to the end: {cause}")
+            }
+            TransactError::SequenceExhausted { sequence, limit } => write!(
+                f,
+                "sequence {sequence:?} is exhausted: {limit} was its last number; alter it to have more, or to cycle"
+            ),
+            TransactError::SequenceGone { sequence } => {
+                write!(f, "sequence {sequence:?} was dropped after the handle was opened")
+            }
+            TransactError::SequenceRange { sequence, number, low, high } => {
+                write!(f, "sequence {sequence:?} has no number {number}; its numbers are {low} to {high}")
+            }
+            TransactError::SequenceNotReserved { sequence, reason } => {
+                write!(f, "sequence {sequence:?} gave no number, as it could not be made durable first: {reason}")
             }
             TransactError::ForeignReceipt => f.write_str(
                 "the receipt belongs to another database, or to this one before it was opened again: use a \

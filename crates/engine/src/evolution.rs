@@ -18,13 +18,19 @@ use seriatim_base::Epoch;
 use seriatim_base::clock::Instant;
 use seriatim_base::thread;
 use seriatim_catalog::evolution::Evolution;
-use seriatim_catalog::{Checks, TableDef};
+use seriatim_catalog::{Checks, ReferenceDef, SequenceChange, SequenceDef, TableDef, check_references};
 use seriatim_txn::{Mode, Table};
 
+use crate::changing::{Changing, WAIT_MAX};
 use crate::durability::{self, CatalogueRows, Failed, Persistence, Rows, WalkedRow, Walker};
+use crate::engine::Inner;
 use crate::error::{Abort, InvalidSchema, SchemaError, StorageError, TransactError};
 use crate::follower::{Build, Follower};
+use crate::link::{Links, links};
+use crate::sequences::SequenceSteps;
+use crate::settling::Settling;
 use crate::table::{Secondary, Shape, TableSet};
+use crate::table_ids::TableIds;
 use crate::tx::{Origin, TxCore};
 use crate::{Engine, Runner};
 
@@ -39,32 +45,59 @@ pub enum TableChange {
     Truncate(String),
     /// The table of this name and its rows are dropped.
     Drop(String),
+    /// A sequence is created.
+    CreateSequence(SequenceDef),
+    /// The sequence of this name changes.
+    AlterSequence(String, Vec<SequenceChange>),
+    /// The sequence of this name is dropped.
+    DropSequence(String),
 }
 
-/// The longest wait for a moment at which no transaction is open.
-const QUIET_WAIT_MAX: Duration =
-    Duration::from_millis(if cfg!(any(test, feature = "test-support")) { 1_000 } else { 10_000 });
+/// A refusal by a write whose transaction may have aborted is looked at again, so many times.
+const VERIFICATIONS: u32 = 3;
 
 /// How long an attempt to find such a moment keeps new transactions out, and how long it then lets them in. Sessions
 /// wait for a second at most.
 const QUIET_ATTEMPT: Duration = Duration::from_millis(200);
 
 /// A change that is being made.
-enum Step {
+pub(crate) enum Step {
     /// A new table.
     Create(Arc<TableSet>),
     /// The table gets these parts.
-    Reshape { set: Arc<TableSet>, before: Shape, after: Shape, follower: Vec<Arc<Follower>>, is_new_identity: bool },
+    Reshape {
+        set: Arc<TableSet>,
+        before: Shape,
+        after: Shape,
+        follower: Vec<Arc<Follower>>,
+        /// Its rows are still to be compared with these.
+        new_references: Vec<ReferenceDef>,
+        is_new_identity: bool,
+    },
     /// The table is dropped.
     Drop(Arc<TableSet>),
 }
 
 impl Step {
+    /// The table gets these parts, for which nothing is to be built.
+    fn reshape(set: Arc<TableSet>, before: Shape, after: Shape) -> Step {
+        let (follower, new_references) = (Vec::new(), Vec::new());
+        Step::Reshape { set, before, after, follower, new_references, is_new_identity: false }
+    }
+
     /// The table that exists, if the change is of one.
     fn set(&self) -> Option<&Arc<TableSet>> {
         match self {
             Step::Create(_) => None,
             Step::Reshape { set, .. } | Step::Drop(set) => Some(set),
+        }
+    }
+
+    /// The parts of the table before and after.
+    pub(crate) fn shapes(&self) -> Vec<Shape> {
+        match self {
+            Step::Create(set) | Step::Drop(set) => vec![set.shape()],
+            Step::Reshape { before, after, .. } => vec![before.clone(), after.clone()],
         }
     }
 }
@@ -76,8 +109,20 @@ impl Engine {
     /// # Errors
     /// A change that makes no sense, or that rows contradict; no memory; an error of the file system. A transaction
     /// that stays open for longer than 10 s. Nothing is changed then.
-    pub fn change_tables(&self, changes: Vec<TableChange>) -> Result<Vec<Arc<TableSet>>, SchemaError> {
-        Migration { engine: self, steps: Vec::new(), left: Vec::new() }.run(changes)
+    pub fn change_tables(
+        &self,
+        _changing: &Changing<'_>,
+        changes: Vec<TableChange>,
+    ) -> Result<Vec<Arc<TableSet>>, SchemaError> {
+        Migration::new(self, Vec::new()).run(changes)
+    }
+
+    /// The right to change tables, or to rely on them as they are. Others wait for it.
+    ///
+    /// # Errors
+    /// [`SchemaError::Busy`]: an explicit transaction that changes tables stays open for longer than 10 s.
+    pub fn changing(&self) -> Result<Changing<'_>, SchemaError> {
+        self.inner.changing()
     }
 
     /// How many handles of a table there are, without that of a checkpoint: waits for one that is being taken.
@@ -91,17 +136,32 @@ impl Engine {
 struct Migration<'e> {
     engine: &'e Engine,
     steps: Vec<Step>,
+    /// Whether transactions may know the tables that were made, or the catalogue does.
+    is_used: bool,
+    /// How many of the steps were asked for. The others are of tables that are linked with theirs by references.
+    asked: usize,
+    sequences: SequenceSteps<'e>,
     /// Tables whose rows nobody needs any more.
     left: Vec<Left>,
 }
 
 /// Rows or entries to delete.
-enum Left {
-    Table(TableSet),
+pub(crate) enum Left {
+    Table(Box<TableSet>),
     Index(Arc<Secondary>),
 }
 
+/// Deletes what nobody needs any more, to free its memory.
+pub(crate) fn delete(engine: &Engine, left: Vec<Left>) {
+    Migration::new(engine, left).clean_up();
+}
+
 impl<'e> Migration<'e> {
+    fn new(engine: &'e Engine, left: Vec<Left>) -> Migration<'e> {
+        let sequences = SequenceSteps::new(&engine.inner);
+        Migration { engine, steps: Vec::new(), sequences, asked: 0, is_used: false, left }
+    }
+
     fn run(mut self, changes: Vec<TableChange>) -> Result<Vec<Arc<TableSet>>, SchemaError> {
         let inner = &self.engine.inner;
         inner.check_process().map_err(SchemaError::storage)?;
@@ -112,17 +172,32 @@ impl<'e> Migration<'e> {
         let persistence = inner.persistence.as_ref().filter(|_| !is_creation);
         // A checkpoint would have the rows of the old tables, and delete the log of the new ones.
         let _no_checkpoint = persistence.map(Persistence::without_checkpoint);
-        let _one_at_a_time = inner.changing();
         if let Some(persistence) = persistence {
             durability::inherit_catalogue(inner, &self.engine.open, persistence)?;
         }
+        self.asked = changes.len();
+        let changes = follow_names(&inner.sets(), changes);
         check_names(&inner.sets(), &changes)?;
-        let changed = self.prepare(changes).and_then(|()| self.build()).and_then(|()| self.switch());
-        if changed.is_err() {
-            self.give_up();
+        check_links(&inner.sets(), &changes)?;
+        let mut verifications = 0;
+        loop {
+            let ids = inner.tables_mut().ids.clone();
+            let changed = self.prepare(changes.clone()).and_then(|()| self.build()).and_then(|()| self.switch());
+            let looks_again = changed.is_err() && self.is_refused_by_a_write() && verifications < VERIFICATIONS;
+            if changed.is_err() {
+                self.give_up(ids);
+            }
+            self.clean_up();
+            if !looks_again {
+                return changed;
+            }
+            verifications += 1;
         }
-        self.left.iter().for_each(|left| self.delete(left));
-        changed
+    }
+
+    /// Deletes what nobody needs any more.
+    fn clean_up(&mut self) {
+        std::mem::take(&mut self.left).iter().for_each(|left| self.delete(left));
     }
 
     /// Makes what the changes need.
@@ -134,17 +209,25 @@ impl<'e> Migration<'e> {
         };
         let made = changes.into_iter().try_for_each(|change| {
             let step = match change {
+                TableChange::CreateSequence(definition) => return self.sequences.create(definition, None),
+                TableChange::AlterSequence(name, changes) => return self.sequences.alter(&name, &changes),
+                TableChange::DropSequence(name) => return self.sequences.drop(&name),
                 TableChange::Create(definition) => {
+                    self.sequences.create_owned(&definition, position)?;
                     let set = inner.make_table(definition, &mut ids, position)?;
                     position += 1;
                     Step::Create(set)
                 }
-                TableChange::Drop(name) => Step::Drop(inner.table(&name)?),
+                TableChange::Drop(name) => {
+                    let set = inner.table(&name)?;
+                    self.sequences.drop_owned(set.position);
+                    Step::Drop(set)
+                }
                 TableChange::Truncate(name) => {
                     let set = inner.table(&name)?;
                     let before = set.shape();
                     let empty = inner.make_table((*before.definition).clone(), &mut ids, set.position)?;
-                    Step::Reshape { after: empty.shape(), set, before, follower: Vec::new(), is_new_identity: false }
+                    Step::reshape(set, before, empty.shape())
                 }
                 TableChange::Evolve(evolution) => self.reshape(evolution, &mut ids)?,
             };
@@ -152,54 +235,88 @@ impl<'e> Migration<'e> {
             Ok(())
         });
         inner.tables_mut().ids = ids;
-        made
+        made?;
+        self.add_linked();
+        Ok(())
+    }
+
+    /// Adds the tables to which a changed table refers, or which refer to it: their links are made anew.
+    fn add_linked(&mut self) {
+        let refers =
+            |from: &TableDef, to: &TableDef| from.references.iter().any(|reference| reference.table == to.name);
+        let definitions = self.steps.iter().flat_map(|step| match step {
+            Step::Create(set) | Step::Drop(set) => vec![set.shape().definition],
+            Step::Reshape { before, after, .. } => vec![Arc::clone(&before.definition), Arc::clone(&after.definition)],
+        });
+        let definitions: Vec<Arc<TableDef>> = definitions.collect();
+        let is_changed =
+            |set: &Arc<TableSet>| self.steps.iter().any(|step| step.set().is_some_and(|own| Arc::ptr_eq(own, set)));
+        let others = self.engine.inner.sets().into_iter().filter(|set| !is_changed(set));
+        let linked: Vec<Arc<TableSet>> = others
+            .filter(|set| definitions.iter().any(|of| refers(of, &set.definition) || refers(&set.definition, of)))
+            .collect();
+        for set in linked {
+            let before = set.shape();
+            let after = before.clone();
+            self.steps.push(Step::reshape(set, before, after));
+        }
+    }
+
+    /// The tables that exist, with the links that they have while new references are built; none if there are none.
+    fn building(&self) -> Vec<(Arc<TableSet>, Links)> {
+        let new_of = |set: &Arc<TableSet>| {
+            let new = self.steps.iter().find_map(|step| match step {
+                Step::Reshape { set: own, new_references, .. } if Arc::ptr_eq(own, set) => Some(&new_references[..]),
+                _ => None,
+            });
+            new.unwrap_or_default()
+        };
+        let sets = self.engine.inner.sets();
+        let with_new = |set: &Arc<TableSet>| {
+            let mut definition = TableDef::clone(&set.definition);
+            definition.references.extend_from_slice(new_of(set));
+            (Arc::clone(set), Arc::new(definition))
+        };
+        let tables: Vec<(Arc<TableSet>, Arc<TableDef>)> = sets.iter().map(with_new).collect();
+        let links = links(&tables, |set, reference| new_of(set).contains(reference));
+        let found = sets.into_iter().zip(links);
+        found.filter(|(_, links)| links.own.iter().chain(&links.to_it).any(|link| link.is_building())).collect()
     }
 
     /// The step that changes the declaration of a table.
-    fn reshape(&self, evolution: Box<Evolution>, ids: &mut crate::table_ids::TableIds) -> Result<Step, SchemaError> {
+    fn reshape(&mut self, evolution: Box<Evolution>, ids: &mut TableIds) -> Result<Step, SchemaError> {
         let inner = &self.engine.inner;
         let set = inner.table(&evolution.before().name)?;
-        let before = set.shape();
-        if *before.definition != *evolution.before() {
-            let table = evolution.before().name.to_string();
-            return Err(SchemaError::Refused { table, problem: "it was changed by another call meanwhile".to_owned() });
+        let (before, after) = (set.shape(), evolution.after());
+        let is_new_identity = !evolution.keeps_handles() || set.had_other_indexes(after);
+        if !evolution.keeps_identity() {
+            self.sequences.drop_owned(set.position);
+            self.sequences.create_owned(after, set.position)?;
         }
-        let is_new_identity = !evolution.keeps_handles() || set.had_other_indexes(evolution.after());
-        if !evolution.keeps_rows() {
-            let copy = inner.make_table(evolution.after().clone(), ids, set.position)?;
-            let after = copy.shape();
-            let follower = vec![Follower::new(Build::Copy { set: copy, evolution })];
-            return Ok(Step::Reshape { set, before, after, follower, is_new_identity });
-        }
-        let (mut indexes, mut follower) = (Vec::new(), Vec::new());
-        for (at, was) in evolution.indexes().iter().enumerate() {
-            indexes.push(match was {
-                Some(was) => Arc::clone(&before.indexes[*was]),
-                None => {
-                    let index = Arc::new(inner.make_index(evolution.after(), at, before.primary.class, ids)?);
-                    follower.push(Follower::new(Build::Index(Arc::clone(&index))));
-                    index
-                }
-            });
-        }
-        let definition = Arc::new(evolution.after().clone());
-        let checks = Arc::new(Checks::of(&definition));
-        if evolution.adds_checks() {
-            follower.push(Follower::new(Build::Checks(Arc::clone(&checks), Arc::clone(&definition))));
-        }
-        let after = Shape { definition, indexes: Arc::new(indexes), checks, ..before.clone() };
-        Ok(Step::Reshape { set, before, after, follower, is_new_identity })
+        let is_proved = |reference: &&ReferenceDef| before.definition.references.contains(reference);
+        // A copy is made of rows whose references are proved.
+        let added = evolution.new_references().filter(|_| evolution.keeps_rows());
+        let new_references = added.filter(|reference| !is_proved(reference)).cloned().collect();
+        let (after, builds) = reshape(inner, &set, evolution, ids)?;
+        let follower = builds.into_iter().map(Follower::new).collect();
+        Ok(Step::Reshape { set, before, after, follower, new_references, is_new_identity })
     }
 
     /// Builds copies and indexes from the rows, while transactions change them.
-    fn build(&self) -> Result<(), SchemaError> {
+    fn build(&mut self) -> Result<(), SchemaError> {
+        self.is_used |= self.steps.iter().any(|step| matches!(step, Step::Reshape { .. }));
+        self.follow()
+    }
+
+    fn follow(&self) -> Result<(), SchemaError> {
         let followed = || {
             self.steps.iter().filter_map(|step| match step {
                 Step::Reshape { set, before, follower, .. } if !follower.is_empty() => Some((set, before, follower)),
                 _ => None,
             })
         };
-        if followed().next().is_none() {
+        let building = self.building();
+        if followed().next().is_none() && building.is_empty() {
             return Ok(());
         }
         if self.engine.inner.persistence.is_some() {
@@ -218,6 +335,9 @@ impl<'e> Migration<'e> {
             for (set, before, follower) in followed() {
                 set.set_shape(Shape { followers: Arc::new(follower.clone()), ..before.clone() });
             }
+            for (set, links) in &building {
+                set.set_shape(Shape { links: Arc::new(links.clone()), ..set.shape() });
+            }
             Ok(())
         })?;
         for (set, _, follower) in followed() {
@@ -230,6 +350,17 @@ impl<'e> Migration<'e> {
             };
             let brought = self.each_record(self.runner(), &source.primary, &bring);
             brought.map_err(|failed| refused(&source, failed))?;
+        }
+        for (set, links) in building.iter().filter(|(_, links)| links.own.iter().any(|link| link.is_building())) {
+            let source = set.apart(self.engine.inner());
+            let prove = |tx: &TxCore, found: &WalkedRow<'_>| {
+                source.each_row(found.key, found.row, |key, _| {
+                    let mut live = links.own.iter().filter(|link| link.is_building() && link.refusal().is_none());
+                    live.try_for_each(|link| tx.prove_reference(link, &source, key))
+                })
+            };
+            let proved = self.each_record(self.runner(), &source.primary, &prove);
+            proved.map_err(|failed| refused(&source, failed))?;
         }
         // Snapshots of the durable epoch find all rows in copies, if the log stops at the switch or the disk is full.
         let flushed = self.engine.inner.persistence.as_ref().map(|persistence| persistence.flush(None));
@@ -245,8 +376,23 @@ impl<'e> Migration<'e> {
                 let table = before.definition.name.to_string();
                 return Err(SchemaError::Refused { table, problem: problem.to_owned() });
             }
+            let Some(set) = step.set() else { continue };
+            if let Some(problem) = set.links.own.iter().find_map(|link| link.refusal()) {
+                let table = set.definition.name.to_string();
+                return Err(SchemaError::Refused { table, problem: problem.to_owned() });
+            }
         }
         Ok(())
+    }
+
+    /// Whether the first refusal was by a write of a transaction that may have aborted since.
+    fn is_refused_by_a_write(&self) -> bool {
+        let followers = self.steps.iter().flat_map(|step| match step {
+            Step::Reshape { follower, .. } => &follower[..],
+            Step::Create(_) | Step::Drop(_) => &[],
+        });
+        let mut refused = followers.filter(|follower| follower.refusal().is_some());
+        refused.next().is_some_and(|follower| !follower.is_refusal_certain())
     }
 
     /// Puts the new tables in place of the old ones.
@@ -261,7 +407,11 @@ impl<'e> Migration<'e> {
             Ok(())
         };
         let Some(persistence) = &inner.persistence else {
-            let (sets, left) = self.quietly_unless_new(|| ready().map(|()| self.apply()))?;
+            let (sets, left) = self.quietly_unless_new(|| {
+                ready()?;
+                self.sequences.begin()?.apply();
+                Ok(self.apply())
+            })?;
             self.left.extend(left);
             return Ok(sets);
         };
@@ -270,12 +420,18 @@ impl<'e> Migration<'e> {
             self.steps.iter().filter_map(Step::set).for_each(|set| set.close());
             Ok(())
         })?;
-        let epoch = self.change_catalogue(&|rows| self.steps.iter().try_for_each(|step| step.record(rows)))?;
+        let sequences = self.sequences.begin()?;
+        let epoch = self.change_catalogue(&|rows| {
+            self.steps.iter().try_for_each(|step| step.record(rows))?;
+            sequences.record(rows)
+        })?;
+        self.is_used = true;
         // It was committed. Unless the log has stopped, it becomes durable when the disk has space.
         let durable = persistence.wait_for(epoch);
         if let (Err(_), Some(reason)) = (&durable, persistence.log().durable().stop_reason()) {
             return Err(SchemaError::storage(StorageError::Stopped(reason)));
         }
+        sequences.apply();
         let (sets, left) = self.apply();
         self.left.extend(left);
         // Nothing of it can be given up any more.
@@ -285,50 +441,14 @@ impl<'e> Migration<'e> {
 
     /// Opens the tables in their new shapes. Returns the tables, and the rows of which nobody has a use any more.
     fn apply(&self) -> (Vec<Arc<TableSet>>, Vec<Left>) {
-        let inner = self.engine.inner();
-        let (mut sets, mut left) = (Vec::new(), Vec::new());
-        let mut tables = inner.tables_mut();
-        for step in &self.steps {
-            match step {
-                Step::Create(set) => {
-                    tables.sets.push(Arc::clone(set));
-                    sets.push(Arc::clone(set));
-                }
-                Step::Drop(set) => {
-                    set.end();
-                    left.push(Left::Table(set.apart(inner)));
-                    tables.sets.retain(|other| !Arc::ptr_eq(other, set));
-                    tables.replaced.push(Arc::clone(set));
-                }
-                Step::Reshape { set, before, after, is_new_identity, .. } => {
-                    if !Arc::ptr_eq(&before.primary, &after.primary) {
-                        left.push(Left::Table(set.apart(inner)));
-                    } else {
-                        let is_kept = |index: &&Arc<Secondary>| after.indexes.iter().any(|new| Arc::ptr_eq(new, index));
-                        let gone = before.indexes.iter().filter(|index| !is_kept(index));
-                        left.extend(gone.map(|index| Left::Index(Arc::clone(index))));
-                    }
-                    if !is_new_identity {
-                        set.set_shape(after.clone());
-                        sets.push(Arc::clone(set));
-                        continue;
-                    }
-                    let new = Arc::new(TableSet::of(inner, after.clone(), set.position));
-                    set.end();
-                    if let Some(at) = tables.sets.iter().position(|other| Arc::ptr_eq(other, set)) {
-                        tables.sets[at] = Arc::clone(&new);
-                    }
-                    tables.replaced.push(Arc::clone(set));
-                    sets.push(new);
-                }
-            }
-        }
-        (sets, left)
+        publish(self.engine.inner(), &self.steps, self.asked, None)
     }
 
-    /// Undoes what was begun: the tables are as before.
-    fn give_up(&mut self) {
+    /// Undoes what was begun: the tables are as before. If nobody knows the tables that were made, their ids are free
+    /// again.
+    fn give_up(&mut self, ids: TableIds) {
         let inner = self.engine.inner();
+        self.sequences = SequenceSteps::new(inner);
         let mut created = Vec::new();
         for step in self.steps.drain(..) {
             match step {
@@ -344,9 +464,20 @@ impl<'e> Migration<'e> {
                             Build::Checks(..) => None,
                         });
                     }
-                    inner.tables_mut().replaced.push(Arc::new(TableSet::of(inner, after, set.position)));
+                    let is_other =
+                        !Arc::ptr_eq(&before.primary, &after.primary) || !Arc::ptr_eq(&before.indexes, &after.indexes);
+                    let made = Arc::new(TableSet::of(inner, after, set.position));
+                    match self.is_used {
+                        true if is_other => inner.tables_mut().replaced.push(made),
+                        true => {}
+                        false => created.push(made),
+                    }
                 }
             }
+        }
+        if !self.is_used {
+            self.left.clear();
+            inner.tables_mut().ids = ids;
         }
         inner.dispose(created);
     }
@@ -363,7 +494,7 @@ impl<'e> Migration<'e> {
             });
             match done {
                 Some(result) => return result,
-                None if began.elapsed() >= QUIET_WAIT_MAX => return Err(SchemaError::Busy),
+                None if began.elapsed() >= WAIT_MAX => return Err(SchemaError::Busy),
                 None => thread::sleep(QUIET_ATTEMPT),
             }
         }
@@ -422,6 +553,110 @@ impl<'e> Migration<'e> {
     }
 }
 
+/// Opens tables in their new shapes. Returns those of the first steps, and the rows of which nobody has a use any more.
+/// If they are `settling`, some transactions are not admitted yet.
+pub(crate) fn publish(
+    inner: &Inner,
+    steps: &[Step],
+    asked: usize,
+    settling: Option<&Settling>,
+) -> (Vec<Arc<TableSet>>, Vec<Left>) {
+    let (mut sets, mut left) = (Vec::new(), Vec::new());
+    let mut opened: Vec<(Arc<TableSet>, Shape)> = Vec::new();
+    let mut tables = inner.tables_mut();
+    for (at, step) in steps.iter().enumerate() {
+        let mut open = |set: &Arc<TableSet>, shape: Shape| {
+            settling.iter().for_each(|settling| set.begin_settling((*settling).clone()));
+            opened.push((Arc::clone(set), shape));
+            if at < asked {
+                sets.push(Arc::clone(set));
+            }
+        };
+        match step {
+            Step::Create(set) => {
+                tables.sets.push(Arc::clone(set));
+                open(set, set.shape());
+            }
+            Step::Drop(set) => {
+                set.end();
+                left.push(Left::Table(set.apart(inner)));
+                tables.sets.retain(|other| !Arc::ptr_eq(other, set));
+                tables.replaced.push(Arc::clone(set));
+            }
+            Step::Reshape { set, before, after, is_new_identity, .. } => {
+                if !Arc::ptr_eq(&before.primary, &after.primary) {
+                    left.push(Left::Table(set.apart(inner)));
+                } else {
+                    let is_kept = |index: &&Arc<Secondary>| after.indexes.iter().any(|new| Arc::ptr_eq(new, index));
+                    let gone = before.indexes.iter().filter(|index| !is_kept(index));
+                    left.extend(gone.map(|index| Left::Index(Arc::clone(index))));
+                }
+                if !is_new_identity {
+                    open(set, after.clone());
+                    continue;
+                }
+                let new = Arc::new(TableSet::of(inner, after.clone(), set.position));
+                set.end();
+                if let Some(at) = tables.sets.iter().position(|other| Arc::ptr_eq(other, set)) {
+                    tables.sets[at] = Arc::clone(&new);
+                }
+                tables.replaced.push(Arc::clone(set));
+                open(&new, after.clone());
+            }
+        }
+    }
+    // Only now are all tables there that refer to each other.
+    let definition = |set: &Arc<TableSet>| {
+        let shape = opened.iter().find(|(own, _)| Arc::ptr_eq(own, set)).map(|(_, shape)| shape);
+        shape.map_or_else(|| set.shape().definition, |shape| Arc::clone(&shape.definition))
+    };
+    let all: Vec<(Arc<TableSet>, Arc<TableDef>)> =
+        tables.sets.iter().map(|set| (Arc::clone(set), definition(set))).collect();
+    let links = links(&all, |_, _| false);
+    for (set, shape) in opened {
+        let at = all.iter().position(|(own, _)| Arc::ptr_eq(own, &set));
+        let links = at.map(|at| Arc::new(links[at].clone())).unwrap_or_default();
+        set.set_shape(Shape { links, ..shape });
+        inner.bind_identity(&set);
+    }
+    (sets, left)
+}
+
+/// The parts of a table after a change, and what is to be built from its rows for them.
+pub(crate) fn reshape(
+    inner: &Inner,
+    set: &TableSet,
+    evolution: Box<Evolution>,
+    ids: &mut TableIds,
+) -> Result<(Shape, Vec<Build>), SchemaError> {
+    let before = set.shape();
+    if *before.definition != *evolution.before() {
+        let table = evolution.before().name.to_string();
+        return Err(SchemaError::Refused { table, problem: "it was changed by another call meanwhile".to_owned() });
+    }
+    if !evolution.keeps_rows() {
+        let copy = inner.make_table(evolution.after().clone(), ids, set.position)?;
+        return Ok((copy.shape(), vec![Build::Copy { set: copy, evolution }]));
+    }
+    let (mut indexes, mut builds) = (Vec::new(), Vec::new());
+    for (at, was) in evolution.indexes().iter().enumerate() {
+        indexes.push(match was {
+            Some(was) => Arc::clone(&before.indexes[*was]),
+            None => {
+                let index = Arc::new(inner.make_index(evolution.after(), at, before.primary.class, ids)?);
+                builds.push(Build::Index(Arc::clone(&index)));
+                index
+            }
+        });
+    }
+    let definition = Arc::new(evolution.after().clone());
+    let checks = Arc::new(Checks::of(&definition));
+    if evolution.adds_checks() {
+        builds.push(Build::Checks(Arc::clone(&checks), Arc::clone(&definition)));
+    }
+    Ok((Shape { definition, indexes: Arc::new(indexes), checks, ..before }, builds))
+}
+
 /// An action on a record in a transaction.
 type Act<'a> = dyn Fn(&TxCore, &WalkedRow<'_>) -> Result<(), Abort> + 'a;
 
@@ -440,7 +675,7 @@ fn refused(set: &TableSet, failed: Failed) -> SchemaError {
 
 impl Step {
     /// Writes the change into the catalogue.
-    fn record(&self, rows: &CatalogueRows<'_>) -> Result<(), Abort> {
+    pub(crate) fn record(&self, rows: &CatalogueRows<'_>) -> Result<(), Abort> {
         match self {
             Step::Create(set) => rows.add(set, false),
             Step::Drop(set) => rows.set_void(&set.shape(), set.position, true),
@@ -459,8 +694,98 @@ impl Step {
     }
 }
 
+/// Lets references follow the tables and columns whose names change.
+fn follow_names(sets: &[Arc<TableSet>], mut changes: Vec<TableChange>) -> Vec<TableChange> {
+    let evolution = |change: &TableChange| match change {
+        TableChange::Evolve(evolution) => Some(Evolution::clone(evolution)),
+        _ => None,
+    };
+    let parents: Vec<Evolution> = changes.iter().filter_map(evolution).collect();
+    for set in sets {
+        let name = &set.definition.name;
+        let refers = |parent: &&Evolution| {
+            let to = &parent.before().name;
+            to != name && set.definition.references.iter().any(|reference| reference.table == *to)
+        };
+        let own = |change: &&mut TableChange| match change {
+            TableChange::Evolve(evolution) => evolution.before().name == *name,
+            TableChange::Drop(table) | TableChange::Truncate(table) => table == name,
+            _ => false,
+        };
+        for parent in parents.iter().filter(refers) {
+            match changes.iter_mut().find(own) {
+                Some(TableChange::Evolve(evolution)) => evolution.follow(parent),
+                Some(_) => {}
+                None => {
+                    let mut evolution = Evolution::of(&set.definition);
+                    evolution.follow(parent);
+                    if evolution.after() != evolution.before() {
+                        changes.push(TableChange::Evolve(Box::new(evolution)));
+                    }
+                }
+            }
+        }
+    }
+    changes
+}
+
+/// Checks that all references are to keys of tables afterwards.
+fn check_links(sets: &[Arc<TableSet>], changes: &[TableChange]) -> Result<(), SchemaError> {
+    let mut tables: Vec<TableDef> = sets.iter().map(|set| TableDef::clone(&set.definition)).collect();
+    let refused = |table: &str, problem: String| Err(SchemaError::Refused { table: table.to_owned(), problem });
+    for change in changes {
+        let at = |name: &str| tables.iter().position(|table| table.name == name);
+        match change {
+            TableChange::Create(definition) => tables.push(definition.clone()),
+            TableChange::Drop(name) => _ = at(name).map(|at| tables.remove(at)),
+            TableChange::Evolve(evolution) => {
+                if let Some(at) = at(&evolution.before().name) {
+                    tables[at] = evolution.after().clone();
+                }
+            }
+            _ => {}
+        }
+    }
+    for change in changes {
+        let (TableChange::Drop(name) | TableChange::Truncate(name)) = change else { continue };
+        let refers = |table: &&TableDef| {
+            table.name != *name && table.references.iter().any(|reference| reference.table == *name)
+        };
+        if let Some(table) = tables.iter().find(refers) {
+            let reference = table.references.iter().find(|reference| reference.table == *name);
+            let reference = reference.map_or("", |reference| &reference.name);
+            let problem = format!("reference `{reference}` of table `{}` refers to it: drop that first", table.name);
+            return refused(name, problem);
+        }
+    }
+    // A new reference is proved by what its tables have before.
+    let is_prepared = |change: &TableChange, of: &str, to: &str| match change {
+        TableChange::Create(table) => table.name != to,
+        TableChange::Evolve(evolution) => {
+            let name = &evolution.after().name;
+            name != of && name != to || evolution.changes_references_only()
+        }
+        _ => true,
+    };
+    for change in changes {
+        let TableChange::Evolve(evolution) = change else { continue };
+        let of = &evolution.after().name;
+        for reference in evolution.new_references() {
+            if !changes.iter().all(|change| is_prepared(change, of, &reference.table)) {
+                let (name, to) = (&reference.name, &reference.table);
+                let problem = format!(
+                    "reference `{name}` is added together with other changes of it, or of `{to}`: add it in a \
+                     migration that follows"
+                );
+                return refused(of, problem);
+            }
+        }
+    }
+    check_references(&tables).map_err(SchemaError::Invalid)
+}
+
 /// Checks that each table has its own name afterwards, and is changed once.
-fn check_names(sets: &[Arc<TableSet>], changes: &[TableChange]) -> Result<(), SchemaError> {
+pub(crate) fn check_names(sets: &[Arc<TableSet>], changes: &[TableChange]) -> Result<(), SchemaError> {
     let mut changed = HashSet::new();
     let mut names: Vec<String> = Vec::new();
     for change in changes {
@@ -474,6 +799,7 @@ fn check_names(sets: &[Arc<TableSet>], changes: &[TableChange]) -> Result<(), Sc
             }
             TableChange::Truncate(name) => (Some(name.clone()), Some(name.clone())),
             TableChange::Drop(name) => (Some(name.clone()), None),
+            TableChange::CreateSequence(_) | TableChange::AlterSequence(..) | TableChange::DropSequence(_) => continue,
         };
         names.extend(to);
         if let Some(of) = of

@@ -20,7 +20,22 @@ use crate::tx::TxCore;
 pub(crate) struct Follower {
     pub(crate) build: Build,
     /// Why the rows do not allow it, if so.
-    refused: OnceLock<String>,
+    refused: OnceLock<Refusal>,
+}
+
+/// Why the rows do not allow what is built.
+struct Refusal {
+    problem: String,
+    by: By,
+}
+
+/// Who writes into what is built.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum By {
+    /// The walk, which finds committed rows.
+    Walk,
+    /// The write of a transaction, which may abort.
+    Write,
 }
 
 /// What can be built.
@@ -52,15 +67,20 @@ impl Follower {
 
     /// Why the rows do not allow it, if so.
     pub(crate) fn refusal(&self) -> Option<&str> {
-        self.refused.get().map(String::as_str)
+        self.refused.get().map(|refusal| refusal.problem.as_str())
     }
 
-    fn refuse(&self, problem: String) {
-        let _ = self.refused.set(problem);
+    /// Whether it is not by a transaction that may have aborted.
+    pub(crate) fn is_refusal_certain(&self) -> bool {
+        self.refused.get().is_some_and(|refusal| refusal.by == By::Walk)
+    }
+
+    fn refuse(&self, problem: String, by: By) {
+        let _ = self.refused.set(Refusal { problem, by });
     }
 
     /// The effect of a write, computed while both rows are readable.
-    fn effect(&self, set: &TableSet, before: Option<RowPtr>, after: Option<RowPtr>) -> Option<Effect> {
+    fn effect(&self, set: &TableSet, before: Option<RowPtr>, after: Option<RowPtr>, by: By) -> Option<Effect> {
         match &self.build {
             Build::Copy { evolution, .. } => {
                 let values = |row| evolution.convert(&DynRow::new(set, row).values());
@@ -69,7 +89,7 @@ impl Follower {
                     (Some(before), None) => values(before).map(Effect::Delete),
                     (None, None) => return None,
                 };
-                converted.map_err(|problem| self.refuse(problem)).ok()
+                converted.map_err(|problem| self.refuse(problem, by)).ok()
             }
             Build::Index(index) => {
                 // SAFETY: a row of the index's table, readable during the call.
@@ -87,10 +107,10 @@ impl Follower {
     }
 
     /// Has an effect. The row's own key is `primary`.
-    fn apply(&self, tx: &TxCore, primary: Key<'_>, effect: Effect) -> Result<(), Abort> {
+    fn apply(&self, tx: &TxCore, primary: Key<'_>, effect: Effect, by: By) -> Result<(), Abort> {
         match (&self.build, effect) {
             (Build::Copy { set, .. }, Effect::Put(values)) => {
-                self.unless_refused(tx.write_values(set, &values, OnExists::Replace).map(drop))
+                self.unless_refused(tx.write_values(set, &values, OnExists::Replace).map(drop), by)
             }
             (Build::Copy { set, .. }, Effect::Delete(values)) => {
                 let key = tx.key_in(set, &values)?;
@@ -103,13 +123,12 @@ impl Follower {
                 {
                     tx.unlink_entry(&index.table, key.as_key())?;
                 }
-                add.map_or(Ok(()), |key| self.enter(tx, index, key.as_key(), primary))
+                add.map_or(Ok(()), |key| self.enter(tx, index, (key.as_key(), primary), by))
             }
-            (Build::Checks(..), Effect::Broken(BrokenCheck { constraint, row, error })) => {
+            (Build::Checks(..), Effect::Broken(broken)) => {
                 // What was read may never have existed.
                 tx.validate().map_err(|cause| tx.stop(cause))?;
-                let error = error.map_or_else(String::new, |error| format!("; the condition has no value: {error}"));
-                self.refuse(format!("a row violates condition `{constraint}`: {row}{error}"));
+                self.refuse(violation(broken), by);
                 Ok(())
             }
             _ => Ok(()),
@@ -117,24 +136,24 @@ impl Follower {
     }
 
     /// Enters a row into the index, unless the walk or a write has done it.
-    fn enter(&self, tx: &TxCore, index: &Secondary, key: Key<'_>, primary: Key<'_>) -> Result<(), Abort> {
+    fn enter(&self, tx: &TxCore, index: &Secondary, (key, primary): (Key<'_>, Key<'_>), by: By) -> Result<(), Abort> {
         match is_entry_of(tx, index, key, primary)? {
             None => tx.link_entry(&index.table, key, primary),
             Some(true) => Ok(()),
             Some(false) => {
                 // Rows that were read one after the other may never have existed together.
                 tx.validate().map_err(|cause| tx.stop(cause))?;
-                self.refuse(format!("two rows have {}", index.table.codec.describe(key)));
+                self.refuse(format!("two rows have {}", index.table.codec.describe(key)), by);
                 Ok(())
             }
         }
     }
 
     /// A row that contradicts a unique index or a condition of the copy ends the copy, not the transaction.
-    fn unless_refused(&self, written: Result<(), Abort>) -> Result<(), Abort> {
+    fn unless_refused(&self, written: Result<(), Abort>, by: By) -> Result<(), Abort> {
         match written {
             Err(abort) if matches!(abort.kind(), AbortKind::Duplicate | AbortKind::Check) => {
-                self.refuse(crate::TransactError::from(abort).to_string());
+                self.refuse(crate::TransactError::from(abort).to_string(), by);
                 Ok(())
             }
             written => written,
@@ -144,7 +163,7 @@ impl Follower {
     /// Brings a row that may not be there yet; `set` is its table.
     pub(crate) fn bring(&self, tx: &TxCore, set: &TableSet, key: Key<'_>) -> Result<(), Abort> {
         let Some(row) = tx.read_row(set, key, ColumnSet::ALL)? else { return Ok(()) };
-        let Some(effect) = self.effect(set, None, Some(row)) else { return Ok(()) };
+        let Some(effect) = self.effect(set, None, Some(row), By::Walk) else { return Ok(()) };
         match (&self.build, effect) {
             (Build::Copy { set: copy, .. }, Effect::Put(values)) => {
                 let key = tx.key_in(copy, &values)?;
@@ -152,11 +171,17 @@ impl Follower {
                 if tx.read_row(copy, key.as_key(), ColumnSet::EMPTY)?.is_some() {
                     return Ok(());
                 }
-                self.unless_refused(tx.insert_values(copy, &values))
+                self.unless_refused(tx.insert_values(copy, &values), By::Walk)
             }
-            (_, effect) => self.apply(tx, key, effect),
+            (_, effect) => self.apply(tx, key, effect, By::Walk),
         }
     }
+}
+
+/// Why rows contradict a new condition.
+pub(crate) fn violation(BrokenCheck { constraint, row, error }: BrokenCheck) -> String {
+    let error = error.map_or_else(String::new, |error| format!("; the condition has no value: {error}"));
+    format!("a row violates condition `{constraint}`: {row}{error}")
 }
 
 /// Whether the entry with this key is that of the row with this key, if there is one.
@@ -179,11 +204,11 @@ impl TxCore {
         let live = set.followers.iter().filter(|follower| follower.refusal().is_none());
         // All before the first write: rows may lie where the next operation writes.
         let effects: Vec<_> =
-            live.filter_map(|follower| Some((follower, follower.effect(set, before, after)?))).collect();
+            live.filter_map(|follower| Some((follower, follower.effect(set, before, after, By::Write)?))).collect();
         // The writes are not those of the body.
         let (watching, undo) = (self.watching.replace(false), self.undo.take());
         let followed = effects.into_iter().try_for_each(|(follower, effect)| {
-            follower.apply(self, primary, effect).map_err(|abort| self.without(follower, abort))
+            follower.apply(self, primary, effect, By::Write).map_err(|abort| self.without(follower, abort))
         });
         self.watching.set(watching);
         *self.undo.borrow_mut() = undo;
@@ -195,7 +220,8 @@ impl TxCore {
         if abort.cause().is_none_or(|cause| cause.reason != Reason::OutOfMemory) {
             return abort;
         }
-        follower.refuse(self.no_room().to_string());
+        // It would be given up again.
+        follower.refuse(self.no_room().to_string(), By::Walk);
         self.too_large.take();
         self.stop_instead(Cause { phase: Phase::Execute, reason: Reason::TableChanging })
     }
@@ -252,5 +278,39 @@ mod tests {
             Ok(())
         });
         assert_eq!(follower.refusal(), None);
+    }
+
+    /// A transaction that aborts leaves no duplicate.
+    #[test]
+    fn a_duplicate_of_a_transaction_that_aborts_refuses_no_index() {
+        let engine = Settings { workers: 3, ..Settings::default() }.open().expect("in memory");
+        let column = |name: &'static str| ColumnDef::new(name, ColumnType::U32);
+        let table = TableDef::builder("t").column(column("id")).column(column("code")).key(["id"]);
+        let table = engine.declare(table.finish().expect("a valid table")).expect("there is room");
+        const ROWS: u32 = 20_000;
+        let row = |id: u32, code: u32| [Value::from(id), Value::from(code)];
+        let mut runner = engine.runner();
+        let load = |tx: &TxCore| (0..ROWS).try_for_each(|id| tx.insert_dyn(&table, &row(id, id)));
+        runner.run(Mode::ReadWrite, Origin::Closure, load).expect("it runs alone");
+        let mut evolution = Evolution::of(&table.set.definition);
+        evolution.apply(Change::add_unique_index("by_code", ["code"])).expect("the column exists");
+        let (changed, is_refused) = std::thread::scope(|scope| {
+            let changed = scope.spawn(|| {
+                let changing = engine.changing().expect("nobody changes tables");
+                engine.change_tables(&changing, vec![crate::TableChange::Evolve(Box::new(evolution))]).map(drop)
+            });
+            let mut is_refused = false;
+            while !changed.is_finished() && !is_refused {
+                runner.begin(Mode::ReadWrite).expect("a worker is free");
+                // The last one is there, or comes by the walk.
+                let _ = runner.tx.insert_dyn(&table, &row(ROWS, 0));
+                runner.end_explicit();
+                is_refused = table.set.followers.iter().any(|follower| follower.refusal().is_some());
+            }
+            (changed.join().expect("no panic"), is_refused)
+        });
+        assert!(is_refused, "it was over before the duplicate");
+        changed.expect("no two rows have one code");
+        assert_eq!(table.set.definition.indexes.len(), 1);
     }
 }

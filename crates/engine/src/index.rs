@@ -86,9 +86,12 @@ impl TxCore {
                 self.maintain_one(index, primary, before, after)?;
             }
         }
-        if set.is_followed() {
+        if set.is_followed_or_linked() {
             cold_path();
-            return self.follow_row(set, primary, before, after);
+            if set.is_followed() {
+                self.follow_row(set, primary, before, after)?;
+            }
+            return self.refer(set, primary, before, after, dirty);
         }
         Ok(())
     }

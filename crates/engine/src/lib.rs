@@ -11,6 +11,7 @@
 
 pub mod backup;
 mod cancel;
+mod changing;
 mod cluster;
 mod contention;
 mod deferred;
@@ -24,6 +25,7 @@ mod follower;
 mod freshness;
 mod held_back;
 mod index;
+mod link;
 mod operations;
 mod options;
 mod owners;
@@ -41,7 +43,9 @@ mod retry;
 mod runner;
 mod runtime;
 mod scan;
+mod sequences;
 mod settings;
+mod settling;
 mod snapshot_ages;
 mod statistics;
 mod table;
@@ -54,6 +58,7 @@ mod tx;
 mod work_queue;
 
 pub use cancel::Canceller;
+pub use changing::Changing;
 pub use contention::{Contended, Contender, Contention, HotRow};
 pub use detached::{Decided, Detached, Step};
 pub use durability::{
@@ -74,7 +79,9 @@ pub use retry::{RetryPolicy, pause};
 pub use runner::{Committed, Failure, Receipt, Runner, with_value};
 pub use runtime::{DynHandle, DynRow, DynScan};
 pub use scan::{RawScan, Target};
+pub use sequences::Sequence;
 pub use seriatim_batch::Placement as BatchPlacement;
+pub use seriatim_redo::catalogue::Reserved;
 pub use seriatim_store::Direction;
 pub use settings::{Batch, DatabaseLocation, LogSettings, PartitionBy, Settings};
 pub use snapshot_ages::SnapshotAges;

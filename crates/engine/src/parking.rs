@@ -22,6 +22,7 @@ use seriatim_base::{Hold, thread};
 use seriatim_txn::{Cause, Phase, Reason};
 
 use crate::cancel::Deadline;
+use crate::changing::Claim;
 use crate::held_back::Holder;
 
 /// Why a transaction that is too old ends.
@@ -52,6 +53,8 @@ pub(crate) struct Parking {
     reaped_in_calls: bool,
     /// For a snapshot that shows the durable epoch while the disk is behind.
     hold: Mutex<Option<Hold>>,
+    /// The right to change tables, if the transaction has it.
+    claim: Mutex<Option<Arc<Claim>>>,
 }
 
 impl Parking {
@@ -64,13 +67,27 @@ impl Parking {
         reaped_in_calls: bool,
     ) -> Arc<Parking> {
         let (state, grown, hold) = (AtomicU32::new(CALLING), AtomicI64::new(0), Mutex::new(hold));
-        Arc::new(Parking { state, deadline, snapshot, gated, live_before, grown, reaped_in_calls, hold })
+        let claim = Mutex::default();
+        Arc::new(Parking { state, deadline, snapshot, gated, live_before, grown, reaped_in_calls, hold, claim })
     }
 
-    /// The worker is offline and reads nothing more: releases the hold.
+    /// The worker is offline and reads nothing more: releases the hold, and undoes changes of tables.
     pub(crate) fn release(&self) {
         let hold = self.hold.lock().unwrap_or_else(PoisonError::into_inner).take();
         drop(hold);
+        if let Some(claim) = self.take_claim() {
+            claim.undo();
+        }
+    }
+
+    /// The transaction changes tables: its end undoes that, unless the claim was taken back.
+    pub(crate) fn claim(&self, claim: Arc<Claim>) {
+        *self.claim.lock().unwrap_or_else(PoisonError::into_inner) = Some(claim);
+    }
+
+    /// Takes the claim back.
+    pub(crate) fn take_claim(&self) -> Option<Arc<Claim>> {
+        self.claim.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 
     /// Begins a call; `false` if the transaction has been ended.

@@ -7,7 +7,7 @@
 
 use std::cell::UnsafeCell;
 use std::ptr::NonNull;
-use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering, fence};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -100,6 +100,13 @@ const CHORES_MAX: usize = 64;
 /// A worker taken from the pool: its slot, which never moves. Give it back with [`Pool::give_back`].
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Lease(NonNull<Slot>);
+
+/// A transaction that is open, or was.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Open {
+    slot: usize,
+    leases: u32,
+}
 
 impl Pool {
     /// A pool of `workers`, each with its end of the log if there is one.
@@ -348,6 +355,11 @@ impl Pool {
         wake(self.waiting.to_wake_if_seen());
     }
 
+    /// Gives a worker back that had no transaction.
+    pub(crate) fn give_back_unused(&self, lease: Lease) {
+        self.release(self.slot(lease));
+    }
+
     /// Releases a slot that was locked for something else than a transaction. A waiting session is not missed: this is
     /// rare enough for a fence.
     fn release(&self, slot: &Slot) {
@@ -382,6 +394,43 @@ impl Pool {
             }
             *before = now;
         }
+    }
+
+    /// The transactions that are open now, without that of a lease. One that begins later finds what this thread stored
+    /// before the call.
+    pub(crate) fn open_now(&self, own: Option<Lease>) -> Vec<Open> {
+        // ORDERING: the partner is the lock of a slot. If it is taken after it was found free here, or after the leases
+        // were counted, the holder finds what was stored before this fence.
+        fence(Ordering::SeqCst);
+        let own = own.map(|lease| self.number(lease));
+        let others = self.slots.iter().filter(|slot| Some(slot.number) != own);
+        others.filter_map(|slot| self.open_in(slot)).collect()
+    }
+
+    fn open_in(&self, slot: &Slot) -> Option<Open> {
+        if slot.lock.try_lock() {
+            self.release(slot);
+            return None;
+        }
+        Some(Open { slot: slot.number, leases: slot.leases.load(Ordering::Relaxed) })
+    }
+
+    /// Whether a transaction that was open has ended.
+    pub(crate) fn has_ended(&self, open: Open) -> bool {
+        let slot = &self.slots[open.slot];
+        slot.leases.load(Ordering::Relaxed) != open.leases || self.open_in(slot).is_none()
+    }
+
+    /// The transaction of a lease.
+    pub(crate) fn open_of(&self, lease: Lease) -> Open {
+        let slot = self.slot(lease);
+        Open { slot: slot.number, leases: slot.leases.load(Ordering::Relaxed) }
+    }
+
+    /// How often each worker was leased until now, and whether it is, without that of a lease.
+    pub(crate) fn leases(&self, own: Lease) -> Vec<(u32, bool)> {
+        let others = self.slots.iter().filter(|slot| slot.number != self.number(own));
+        others.map(|slot| (slot.leases.load(Ordering::Relaxed), slot.lock.is_locked())).collect()
     }
 
     fn collect_slot_garbage(&self, slot: usize) {

@@ -11,6 +11,7 @@ use std::sync::{Mutex, PoisonError};
 use seriatim_base::{TableId, Tid, clock};
 use seriatim_catalog::{ColumnSet, Key, RowRef};
 use seriatim_history::{Columns, Recorder, Saw};
+use seriatim_redo::catalogue;
 use seriatim_txn::{Before, Redo, RowPtr, Runs, Seen, Table};
 
 /// For each procedure the group in which it is ordered, where deferred additions may be published later.
@@ -143,7 +144,7 @@ impl Log {
     }
 
     pub(crate) fn read(&mut self, table: TableId, key: Key<'_>, columns: ColumnSet, seen: Seen) {
-        if !seen.own {
+        if !seen.own && table != catalogue::TABLE {
             self.recorder.read(table, &key.to_bytes(), Columns(columns.bits()), saw(seen));
             self.reads.push(self.run);
         }
@@ -165,6 +166,9 @@ impl Log {
 
     /// The transaction wrote a key. Its later reads of the key see its own write.
     pub(crate) fn wrote(&mut self, table: TableId, key: Key<'_>) {
+        if table == catalogue::TABLE {
+            return;
+        }
         self.written.push(((table, key.to_bytes().into_owned()), self.run));
     }
 
@@ -218,6 +222,9 @@ fn differing(table: &Table, before: RowPtr, after: RowPtr) -> Option<Columns> {
 
 impl Redo for Log {
     fn write(&mut self, table: &Table, key: Key<'_>, tid: Tid, before: Option<Before>, after: Option<RowPtr>) {
+        if table.id == catalogue::TABLE {
+            return;
+        }
         let columns = before.zip(after).and_then(|(before, after)| differing(table, before.row, after));
         self.recorder.write(table.id, &key.to_bytes(), tid.bits(), after.is_none(), columns);
     }

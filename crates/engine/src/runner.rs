@@ -10,15 +10,20 @@ use seriatim_base::{Epoch, Rng, Tid};
 use seriatim_htm::{RegionStatistics, Whole};
 use seriatim_txn::{Cause, Fault, Mode, Owned, PartitionSet, Partitions, Phase, Reason};
 
-use crate::durability::{self, OpenHandle, Pending};
+use crate::durability::{self, OpenHandle, Pending, Persistence};
 use crate::engine::Inner;
-use crate::error::Abort;
+use crate::error::{Abort, SchemaError};
+use crate::evolution::{self, TableChange};
 use crate::retry::{self, pause_before};
-use crate::tx::{Origin, TxCore};
-use crate::{TransactError, TransactionOptions};
+use crate::table::TableSet;
+use crate::tx::{CommittedChanges, Origin, TxCore};
+use crate::{Engine, TransactError, TransactionOptions};
 
 /// The pause before the next attempt of a transaction on a table that is being changed.
 const TABLE_CHANGING_PAUSE: Duration = Duration::from_millis(1);
+
+/// An attempt that waited for a sequence finds at least this power of two of its numbers.
+const SEQUENCE_DOUBLINGS_MAX: u32 = 16;
 
 /// Runs transactions, one at a time, and retries them after conflicts.
 pub struct Runner {
@@ -295,6 +300,58 @@ impl Runner {
         self.pending(result.map(|receipt| Committed { value: (), receipt, attempts: 1 }))
     }
 
+    /// Takes the right to change tables, until the explicit transaction ends. Others can neither change them nor
+    /// register procedures meanwhile.
+    ///
+    /// # Errors
+    /// It is no explicit transaction that may write, or has stopped. Others change tables for longer than 10 s.
+    pub fn begin_changes(&self) -> Result<(), SchemaError> {
+        self.tx.begin_changes(&self.waiting.open)
+    }
+
+    /// Changes tables in the explicit transaction, after [`Runner::begin_changes`]: all of them or none. Returns those
+    /// that the transaction sees, without dropped ones.
+    ///
+    /// # Errors
+    /// A change that makes no sense, or that rows contradict. [`SchemaError::Busy`] if a transaction stays open that
+    /// may use a table. A conflict, and whatever else stops the transaction. Nothing is changed then.
+    pub fn change_tables(&self, changes: Vec<TableChange>) -> Result<Vec<Arc<TableSet>>, SchemaError> {
+        self.tx.change_tables(changes)
+    }
+
+    /// Commits the explicit transaction with its changes of tables, and waits until they are durable. `published` is
+    /// called when others see them, before anybody else may change tables.
+    ///
+    /// # Errors
+    /// As [`Runner::commit_explicit`].
+    pub fn commit_changes(&mut self, published: impl FnOnce()) -> Result<Receipt, TransactError> {
+        let engine = self.engine();
+        // A checkpoint has the tables and rows of before the commit, and the log from then on those of after it.
+        let _no_checkpoint = engine.inner.persistence.as_ref().map(Persistence::without_checkpoint);
+        let CommittedChanges { receipt, steps, mut left, claim, is_gated } = self.tx.commit_changes()?;
+        let _alone = engine.inner.gate.as_ref().filter(|_| is_gated).map(|gate| gate.entered());
+        let Ok(undurable) = self.tx.wait_for_change(receipt.epoch()) else {
+            claim.undo();
+            self.tx.wait_until_durable()?;
+            return Ok(receipt);
+        };
+        let settling = engine.inner.settling(undurable);
+        let (_, gone) = evolution::publish(&engine.inner, &steps, steps.len(), Some(&settling));
+        left.extend(gone);
+        claim.publish(&engine.inner, || {
+            published();
+            evolution::delete(&engine, left);
+        });
+        self.tx.end_changes();
+        self.tx.wait_until_durable()?;
+        Ok(receipt)
+    }
+
+    /// The database.
+    pub fn engine(&self) -> Engine {
+        Engine { open: Arc::clone(&self.waiting.open), inner: Arc::clone(self.tx.inner()) }
+    }
+
     /// Drops the explicit transaction: rolls it back if it is open, and frees the rows that it gave out.
     pub fn end_explicit(&mut self) {
         let stopped = self.tx.stopped();
@@ -497,16 +554,36 @@ impl Runner {
 
     /// Ends an attempt that failed validation.
     fn conflicted(&mut self, cause: Cause, attempts: &mut u32) -> Result<Option<Duration>, TransactError> {
+        let refusals = self.tx.refusals(cause, *attempts);
         if cause.reason == Reason::TableChanging {
             self.tx.roll_back(Some(cause));
+            *attempts += 1;
             // The change itself is a transaction, which would wait for the turn to end.
             self.tx.end_turn();
-            // It ends, or gives up, within the time that a flush of the log may take.
-            return Ok(Some(TABLE_CHANGING_PAUSE));
+            return match self.tx.is_refused_for_long() {
+                true => Err(TransactError::Excluded { by: "changes of its tables" }),
+                false => Ok(Some(TABLE_CHANGING_PAUSE)),
+            };
+        }
+        let conflicts = *attempts - refusals;
+        if cause.reason == Reason::ConstraintViolated {
+            // It tells what was read, as an abort of the body does.
+            let violation = self.tx.found_violation();
+            self.tx.roll_back_user();
+            return Err(violation);
+        }
+        if cause.reason == Reason::SequenceEmpty {
+            self.tx.roll_back(Some(cause));
+            self.tx.end_turn();
+            // A body that takes more numbers than are reserved at a time finds more in each attempt.
+            let least = 1 << (*attempts - 1).min(SEQUENCE_DOUBLINGS_MAX);
+            *attempts += 1;
+            self.retries += 1;
+            return self.tx.refill_awaited(least).map(|()| None);
         }
         let policy = self.tx.inner().options.retry;
         let attempts_max = policy.attempts_max.saturating_add(self.tx.more_attempts());
-        let is_last = *attempts >= attempts_max || !cause.reason.is_conflict();
+        let is_last = conflicts >= attempts_max || !cause.reason.is_conflict();
         // Formatting table and key is too expensive for every attempt.
         let last = is_last.then(|| self.tx.conflict(cause));
         self.tx.roll_back(Some(cause));
@@ -525,8 +602,8 @@ impl Runner {
                 _ => TransactError::Conflict { last, attempts: *attempts },
             });
         }
-        if *attempts >= policy.lock_after {
-            self.tx.take_turn(*attempts);
+        if conflicts >= policy.lock_after {
+            self.tx.take_turn(conflicts);
         }
         *attempts += 1;
         self.retries += 1;
@@ -536,7 +613,7 @@ impl Runner {
         }
         Ok(Some(match &self.tx.inner().regulation {
             Some(regulation) => regulation.pause(&mut self.rng),
-            None => pause_before(&policy, *attempts, &mut self.rng),
+            None => pause_before(&policy, conflicts + 1, &mut self.rng),
         }))
     }
 }
@@ -551,6 +628,7 @@ mod tests {
     use seriatim_store::Direction;
 
     use super::*;
+    use crate::engine::Attention;
     use crate::scan::{RawScan, Target};
     use crate::testing::Handle;
     use crate::{RetryPolicy, Settings, protocols};
@@ -691,7 +769,7 @@ mod tests {
                 exclusive.push(info.name);
             }
             change();
-            assert!(!engine.inner().is_exclusive.load(Ordering::Relaxed), "{}: others begin again", info.name);
+            assert!(!engine.inner().attention.is(Attention::EXCLUSIVE), "{}: others begin again", info.name);
         }
         for info in protocols().iter().filter(|info| info.capabilities.reserves) {
             assert!(exclusive.contains(&info.name), "{} is not among {exclusive:?}", info.name);

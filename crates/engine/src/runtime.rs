@@ -1,11 +1,12 @@
 //! Tables declared at run time. Their values have types that are checked at run time.
 
+use std::borrow::Cow;
 use std::ops::{Bound, ControlFlow};
 use std::sync::Arc;
 
 use seriatim_base::IndexId;
 use seriatim_catalog::expression::{Columns, Datum};
-use seriatim_catalog::{ColumnSet, KeyBuf, RowRef, RowWriter, TableDef, Value, ValueError};
+use seriatim_catalog::{ColumnSet, IdentityKind, KeyBuf, RowRef, RowWriter, TableDef, Value, ValueError};
 use seriatim_store::Direction;
 use seriatim_txn::{OnExists, RowPtr};
 
@@ -129,6 +130,45 @@ impl TxCore {
         let _call = self.call()?;
         self.admits(set)?;
         Ok(set)
+    }
+
+    /// The table and the values of a row to be inserted, with the number of an identity column that has none. Given
+    /// numbers are accepted where rows may have them, and others if that is overridden.
+    #[inline]
+    fn to_insert<'h, 'v>(
+        &self,
+        table: &'h DynHandle,
+        values: &'v [Value],
+        overrides: bool,
+    ) -> Result<(&'h TableSet, Cow<'v, [Value]>), Abort> {
+        let set = self.own(&table.set)?;
+        let _call = self.call()?;
+        if set.takes_values() {
+            return Ok((set, Cow::Borrowed(values)));
+        }
+        self.admits(set)?;
+        self.numbered(set, values, overrides).map(|values| (set, values))
+    }
+
+    #[cold]
+    fn numbered<'v>(&self, set: &TableSet, values: &'v [Value], overrides: bool) -> Result<Cow<'v, [Value]>, Abort> {
+        let Some(at) = set.definition.identity_column().map(|column| column.index()) else {
+            return Ok(Cow::Borrowed(values));
+        };
+        match values.get(at) {
+            Some(Value::Option(None)) => {
+                let mut values = values.to_vec();
+                values[at] = Value::Integer(self.next_identity(set)?.into(), None);
+                Ok(Cow::Owned(values))
+            }
+            Some(_) if !overrides && set.definition.identity_kind() != Some(IdentityKind::ByDefault) => Err(self
+                .abort(format!(
+                    "column {:?} of table {:?} is given by its sequence: leave it NULL, or call \
+                     `insert_overriding_dyn`",
+                    set.definition.columns[at].name, set.definition.name
+                ))),
+            _ => Ok(Cow::Borrowed(values)),
+        }
     }
 
     fn unfit(&self, error: ValueError) -> Abort {
@@ -317,7 +357,33 @@ impl TxCore {
     /// # Errors
     /// As [`Operations::insert_at`](crate::Operations::insert_at); or values that do not fit.
     pub fn insert_dyn(&self, table: &DynHandle, values: &[Value]) -> Result<(), Abort> {
-        self.insert_values(self.admitted(table)?, values)
+        let (set, values) = self.to_insert(table, values, false)?;
+        self.insert_values(set, &values)
+    }
+
+    /// As [`TxCore::insert_dyn`], also with the value of a column that its sequence gives to all rows.
+    ///
+    /// # Errors
+    /// As [`TxCore::insert_dyn`].
+    pub fn insert_overriding_dyn(&self, table: &DynHandle, values: &[Value]) -> Result<(), Abort> {
+        let (set, values) = self.to_insert(table, values, true)?;
+        self.insert_values(set, &values)
+    }
+
+    /// Inserts a row of these values with a number in the identity column, which is returned. The value that is given
+    /// for it does not count.
+    ///
+    /// # Errors
+    /// As [`TxCore::insert_dyn`]; the table has no identity column; its sequence is exhausted.
+    pub fn insert_new_dyn(&self, table: &DynHandle, values: &[Value]) -> Result<i64, Abort> {
+        let set = self.admitted(table)?;
+        let number = self.next_identity(set)?;
+        let mut values = values.to_vec();
+        let at = set.definition.identity_column().map(|column| column.index());
+        if let Some(value) = at.and_then(|at| values.get_mut(at)) {
+            *value = Value::Integer(number.into(), None);
+        }
+        self.insert_values(set, &values).map(|()| number)
     }
 
     /// Inserts a row of these values or replaces the one with its key.
@@ -325,7 +391,8 @@ impl TxCore {
     /// # Errors
     /// As [`TxCore::insert_dyn`].
     pub fn put_dyn(&self, table: &DynHandle, values: &[Value]) -> Result<(), Abort> {
-        self.write_values(self.admitted(table)?, values, OnExists::Replace).map(|_| ())
+        let (set, values) = self.to_insert(table, values, false)?;
+        self.write_values(set, &values, OnExists::Replace).map(|_| ())
     }
 
     /// Sets columns of the row with these key values. Returns whether there is such a row.
@@ -401,9 +468,10 @@ impl TxCore {
         values: &[Value],
         changes: impl FnOnce(DynRow<'_>) -> Result<Vec<(&'c str, Value)>, Abort>,
     ) -> Result<bool, Abort> {
-        let key = self.key_values(self.admitted(table)?, values)?;
+        let (set, values) = self.to_insert(table, values, false)?;
+        let key = self.key_values(set, &values)?;
         match self.get_dyn(table, &key)? {
-            None => self.insert_dyn(table, values).map(|()| true),
+            None => self.insert_values(set, &values).map(|()| true),
             Some(row) => self.update_dyn(table, &key, &changes(row)?).map(|_| false),
         }
     }

@@ -2,7 +2,7 @@
 
 use std::ops::Deref;
 use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use seriatim_base::{LayoutId, TableId};
 use seriatim_catalog::wire::RowWire;
@@ -14,6 +14,9 @@ use crate::engine::Foundation;
 use crate::error::SchemaError;
 use crate::follower::{Build, Follower};
 use crate::index;
+use crate::link::Links;
+use crate::sequences::Sequence;
+use crate::settling::Settling;
 
 /// A table with its secondary indexes. The fields that each operation reads come first, in one cache line.
 ///
@@ -38,14 +41,19 @@ pub struct TableSet {
     /// Its indexes, in order of declaration.
     pub indexes: Current<Vec<Arc<Secondary>>>,
     pub(crate) followers: Current<Vec<Arc<Follower>>>,
+    pub(crate) links: Current<Links>,
     /// Its conditions.
     pub(crate) checks: Current<Checks>,
     /// Most bytes of a long text, so that a row with its key fits a log entry.
     text_bytes_max: AtomicUsize,
     /// Its place among the tables: see `TableEntry::position` of the catalogue.
     pub(crate) position: u64,
+    /// The sequence of its identity column, if it has one.
+    pub(crate) identity: OnceLock<Arc<Sequence>>,
     /// The owners of the parts. Workers may keep the address of a table, so earlier ones stay.
     shapes: Mutex<Vec<Shape>>,
+    /// Who is not admitted yet; while [`flag::SETTLING`] is set.
+    settling: Mutex<Option<Settling>>,
     /// Keeps the memory of records and nodes alive.
     _memory: seriatim_memory::Memory,
 }
@@ -66,6 +74,14 @@ mod flag {
     pub(super) const GONE: u32 = 32;
     /// Rows have columns that writers of rows may not know.
     pub(super) const EXTENDED: u32 = 64;
+    /// The table has references, or others refer to it.
+    pub(super) const LINKED: u32 = 128;
+    /// Some transactions are not admitted: they began before the table got its parts.
+    pub(super) const SETTLING: u32 = 256;
+    /// A sequence gives the values of a column.
+    pub(super) const NUMBERED: u32 = 512;
+    /// Not every operation is admitted.
+    pub(super) const CLOSED: u32 = CHANGING | GONE | SETTLING;
 }
 
 /// How the rows of a table are stored.
@@ -110,6 +126,8 @@ pub(crate) struct Shape {
     pub(crate) indexes: Arc<Vec<Arc<Secondary>>>,
     /// What is built from its rows while transactions run, and follows each write.
     pub(crate) followers: Arc<Vec<Arc<Follower>>>,
+    /// Its foreign keys.
+    pub(crate) links: Arc<Links>,
     pub(crate) checks: Arc<Checks>,
 }
 
@@ -231,6 +249,7 @@ impl Shape {
             cluster: Arc::new(cluster),
             indexes: Arc::new(indexes.into_iter().map(Arc::new).collect()),
             followers: Arc::default(),
+            links: Arc::default(),
             checks,
         })
     }
@@ -238,7 +257,10 @@ impl Shape {
     /// The columns of which a change concerns more than the row.
     fn indexed(&self) -> ColumnSet {
         match self.followers.is_empty() {
-            true => self.indexes.iter().fold(self.checks.columns(), |all, index| all.union(index.columns)),
+            true => {
+                let constrained = self.links.columns().union(self.checks.columns());
+                self.indexes.iter().fold(constrained, |all, index| all.union(index.columns))
+            }
             false => ColumnSet::ALL,
         }
     }
@@ -248,13 +270,15 @@ impl Shape {
     }
 
     fn flags(&self) -> u32 {
-        let is_followed = !self.followers.is_empty();
+        let (is_followed, is_linked) = (!self.followers.is_empty(), !self.links.is_empty());
         let bit = |is: bool, flag: u32| if is { flag } else { 0 };
         bit(self.cluster.is_on(), flag::CLUSTERED)
-            | bit(is_followed || !self.indexes.is_empty() || !self.checks.is_empty(), flag::INDEXED)
-            | bit(self.has_unique_index() || !self.checks.is_empty(), flag::REFUSING)
+            | bit(is_followed || is_linked || !self.indexes.is_empty() || !self.checks.is_empty(), flag::INDEXED)
+            | bit(is_linked || self.has_unique_index() || !self.checks.is_empty(), flag::REFUSING)
             | bit(is_followed, flag::FOLLOWED)
             | bit(self.definition.extension > 0, flag::EXTENDED)
+            | bit(is_linked, flag::LINKED)
+            | bit(self.definition.identity_column().is_some(), flag::NUMBERED)
     }
 }
 
@@ -284,18 +308,21 @@ impl TableSet {
             cluster: Current::new(&shape.cluster),
             indexes: Current::new(&shape.indexes),
             followers: Current::new(&shape.followers),
+            links: Current::new(&shape.links),
             checks: Current::new(&shape.checks),
             text_bytes_max: AtomicUsize::new(text_bytes_max(&shape.definition)),
             position,
+            identity: OnceLock::new(),
             shapes: Mutex::new(vec![shape]),
+            settling: Mutex::default(),
             _memory: foundation.environment.memory.clone(),
         }
     }
 
     /// Another table of the same rows, for work that a change of the table does not concern.
-    pub(crate) fn apart(&self, foundation: &Foundation) -> TableSet {
-        let shape = Shape { followers: Arc::default(), ..self.shape() };
-        TableSet::of(foundation, shape, self.position)
+    pub(crate) fn apart(&self, foundation: &Foundation) -> Box<TableSet> {
+        let shape = Shape { followers: Arc::default(), links: Arc::default(), ..self.shape() };
+        Box::new(TableSet::of(foundation, shape, self.position))
     }
 
     /// Its parts.
@@ -336,19 +363,50 @@ impl TableSet {
         self.cluster.set(&shape.cluster);
         self.indexes.set(&shape.indexes);
         self.followers.set(&shape.followers);
+        self.links.set(&shape.links);
         self.checks.set(&shape.checks);
         self.text_bytes_max.store(text_bytes_max(&shape.definition), Ordering::Relaxed);
         self.indexed.store(shape.indexed().bits(), Ordering::Relaxed);
-        self.flags.store(shape.flags(), Ordering::Release);
+        let flags = |flags: u32| Some(flags & flag::SETTLING | shape.flags());
+        // It never fails.
+        let _ = self.flags.fetch_update(Ordering::Release, Ordering::Relaxed, flags);
         shapes.push(shape);
     }
 
-    /// Refuses operations until the next [`TableSet::set_shape`]. No transaction is open.
+    /// Refuses operations until the next [`TableSet::set_shape`], or [`TableSet::reopen`]. A transaction that is open
+    /// may still be in one.
     pub(crate) fn close(&self) {
         self.flags.fetch_or(flag::CHANGING, Ordering::Release);
     }
 
-    /// Refuses operations for ever. No transaction is open.
+    /// Admits operations again, to the parts that it had when it was closed.
+    pub(crate) fn reopen(&self) {
+        self.flags.fetch_and(!flag::CHANGING, Ordering::Release);
+    }
+
+    /// Whether it is closed.
+    pub(crate) fn is_closed(&self) -> bool {
+        self.has(flag::CHANGING)
+    }
+
+    /// Admits only some transactions from now on, once it is open.
+    pub(crate) fn begin_settling(&self, settling: Settling) {
+        *self.settling.lock().unwrap_or_else(PoisonError::into_inner) = Some(settling);
+        self.flags.fetch_or(flag::SETTLING, Ordering::Release);
+    }
+
+    /// Who is not admitted yet. The lock is held meanwhile.
+    pub(crate) fn settling(&self) -> MutexGuard<'_, Option<Settling>> {
+        self.settling.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Every transaction is admitted from now on.
+    pub(crate) fn end_settling(&self, mut settling: MutexGuard<'_, Option<Settling>>) {
+        *settling = None;
+        self.flags.fetch_and(!flag::SETTLING, Ordering::Release);
+    }
+
+    /// Refuses operations for ever.
     pub(crate) fn end(&self) {
         self.flags.fetch_or(flag::GONE, Ordering::Release);
     }
@@ -376,13 +434,13 @@ impl TableSet {
     /// Whether each row is a record, and operations are admitted.
     #[inline(always)]
     pub(crate) fn is_plain(&self) -> bool {
-        !self.has(flag::CLUSTERED | flag::CHANGING | flag::GONE)
+        !self.has(flag::CLUSTERED | flag::CLOSED)
     }
 
     /// How rows are stored, if the writer of a row writes all of it, and operations are admitted.
     #[inline(always)]
     pub(crate) fn rows_as_written(&self) -> Option<Rows> {
-        match self.flags.load(Ordering::Acquire) & (flag::CLUSTERED | flag::CHANGING | flag::GONE | flag::EXTENDED) {
+        match self.flags.load(Ordering::Acquire) & (flag::CLUSTERED | flag::CLOSED | flag::EXTENDED) {
             0 => Some(Rows::Records),
             flag::CLUSTERED => Some(Rows::Runs),
             _ => None,
@@ -409,20 +467,44 @@ impl TableSet {
         self.flags.load(Ordering::Acquire) & (flag::CLUSTERED | flag::INDEXED) == flag::CLUSTERED
     }
 
-    /// Why no operation is admitted, if so.
+    /// Why not every operation is admitted, if so.
     #[inline]
     pub(crate) fn refusal(&self) -> Option<Reason> {
-        match self.has(flag::CHANGING | flag::GONE) {
+        match self.has(flag::CLOSED) {
             false => None,
             true if self.has(flag::GONE) => Some(Reason::TableGone),
             true => Some(Reason::TableChanging),
         }
     }
 
+    /// Whether rows of values are written as they are given, and operations are admitted.
+    #[inline(always)]
+    pub(crate) fn takes_values(&self) -> bool {
+        !self.has(flag::CLOSED | flag::NUMBERED)
+    }
+
     /// Whether a write changes more than the row, or must meet a condition.
     #[inline(always)]
     pub(crate) fn is_indexed(&self) -> bool {
         self.has(flag::INDEXED)
+    }
+
+    /// Whether the table has references, or others refer to it.
+    #[inline(always)]
+    pub(crate) fn is_linked(&self) -> bool {
+        self.has(flag::LINKED)
+    }
+
+    /// Whether a deletion must look at more than rows and indexes: at references, or that no operation is admitted.
+    #[inline(always)]
+    pub(crate) fn is_linked_or_refused(&self) -> bool {
+        self.has(flag::LINKED | flag::CHANGING | flag::GONE)
+    }
+
+    /// Whether a write changes more than the row and its indexes.
+    #[inline(always)]
+    pub(crate) fn is_followed_or_linked(&self) -> bool {
+        self.has(flag::FOLLOWED | flag::LINKED)
     }
 
     /// Whether something is being built from the rows.
@@ -439,8 +521,8 @@ impl TableSet {
 
     /// Whether a write can fail after the row was written.
     #[inline]
-    pub(crate) fn has_unique_index(&self) -> bool {
-        self.is_refusing() && self.indexes.iter().any(|index| index.is_unique())
+    pub(crate) fn can_fail_late(&self) -> bool {
+        self.is_refusing() && (self.is_linked() || self.indexes.iter().any(|index| index.is_unique()))
     }
 
     /// Most bytes of a long text, so that a row with its key fits a log entry.
@@ -456,9 +538,11 @@ impl TableSet {
             return ColumnUse::ALL;
         }
         let followed = self.indexes.iter().filter(|index| index.columns.intersects(columns.changed()));
+        let linked = self.links.columns_with(columns.changed());
         // A condition uses what it has beside the changed columns, and the sum of an addition.
         let checked = self.checks.columns_beside(columns.changed());
-        followed.fold(columns.union(ColumnUse::reading(checked)), |all, index| all.union(index.columns.into()))
+        let constrained = columns.union(linked.into()).union(ColumnUse::reading(checked));
+        followed.fold(constrained, |all, index| all.union(index.columns.into()))
     }
 
     /// Calls `see` with each table and index that it has, had, or is about to have.

@@ -30,9 +30,11 @@
 //!    [`Call`]. The rows that it gives out are copies, which the `TxCore` keeps until the transaction is
 //!    dropped.
 
+mod changing;
 mod ending;
 mod errors;
 mod opening;
+mod references;
 mod writing;
 
 use std::cell::{Cell, RefCell};
@@ -54,6 +56,7 @@ use seriatim_txn::{
 
 use crate::TransactionOptions;
 use crate::cancel::Deadline;
+use crate::changing::Changes;
 use crate::cluster::{OpenRun, Scratch};
 use crate::contention::AD_HOC;
 use crate::durability::CommitDependency;
@@ -70,9 +73,11 @@ use crate::procedure::undo::Undo;
 use crate::procedure::watch::{self, Accessed};
 use crate::record::Log;
 use crate::scan::Target;
+use crate::sequences::Sequence;
 use crate::settings::Settings;
 use crate::table::{Secondary, TableSet};
 
+pub(crate) use changing::CommittedChanges;
 pub use writing::unless_failed;
 pub(crate) use writing::{NotEncoded, change_followed, change_row, insert, insert_staged};
 
@@ -99,6 +104,16 @@ impl Default for Waiting {
     fn default() -> Waiting {
         Waiting { spin: Backoff::new(), began: None, pause: Duration::from_micros(20) }
     }
+}
+
+/// What the end of a transaction does beside the decision.
+mod ends {
+    /// Decisions are queued.
+    pub(super) const QUEUED: u8 = 1;
+    /// Checks were put off until then.
+    pub(super) const CHECKED: u8 = 2;
+    /// It is not repaired: its operations have followed references, which its plan may not know.
+    pub(super) const LINKED: u8 = 4;
 }
 
 /// A transaction. Its operations are those of [`Operations`](crate::Operations).
@@ -135,8 +150,8 @@ pub struct TxCore {
     /// Whether the database has no log, history, queue, gate or tracker of contention, and its protocol uses neither
     /// pieces, priorities nor older snapshots. Then a read-write transaction only begins, commits and leaves.
     is_plain: bool,
-    /// Whether decisions are queued.
-    queued: Cell<bool>,
+    /// What its end does beside the decision: bits of [`ends`].
+    ends: Cell<u8>,
     attempt: Cell<u32>,
     /// The priority of the transaction in all its attempts; none before the first.
     priority: Cell<Priority>,
@@ -167,6 +182,8 @@ pub struct TxCore {
     pub(crate) accessed: RefCell<Vec<Accessed>>,
     /// The rows that the attempt replaced, if they are noted; the transaction is then also watched.
     pub(crate) undo: RefCell<Option<Undo>>,
+    /// What is left to do of its references.
+    pending: Box<references::Pending>,
     /// Whether procedures prefetch.
     prefetching: Cell<bool>,
     /// The epoch that must be durable before a result of the transaction is returned.
@@ -183,8 +200,16 @@ pub struct TxCore {
     /// The run of a clustered table that was changed last.
     pub(crate) open_run: OpenRun,
     pub(crate) scratch: Scratch,
+    /// The sequence for a number of which the attempt stopped.
+    awaited: RefCell<Option<Arc<Sequence>>>,
     /// Savepoints that can be rolled back to.
     savepoints: RefCell<Vec<(u64, Position)>>,
+    /// The changes of tables of an explicit transaction.
+    changes: RefCell<Option<Box<Changes>>>,
+    /// Of an explicit transaction whose place may be where it begins: how often the other workers were leased then.
+    begun: RefCell<Vec<(u32, bool)>>,
+    /// When an operation was refused because its table was being changed, and how often since.
+    refused: Cell<Option<(Instant, u32)>>,
     /// Scans to reuse.
     #[expect(clippy::vec_box, reason = "a scan is large and changes hands: the box moves, not the scan")]
     pub(crate) scans: RefCell<Vec<Box<seriatim_txn::Scan>>>,
@@ -328,6 +353,21 @@ impl TxCore {
             self.check()?;
         }
         Ok(row)
+    }
+
+    /// The next attempt waits for a number of this sequence.
+    #[cold]
+    pub(crate) fn awaits(&self, sequence: Arc<Sequence>) {
+        self.awaited.replace(Some(sequence));
+    }
+
+    /// Waits for so many numbers of the sequence for which the attempt stopped. The attempt has ended.
+    ///
+    /// # Errors
+    /// They could not be reserved.
+    pub(crate) fn refill_awaited(&self, least: u64) -> Result<(), TransactError> {
+        let awaited = self.awaited.take();
+        awaited.map_or(Ok(()), |sequence| self.inner.refill(&sequence, least))
     }
 
     #[cold]
@@ -522,7 +562,7 @@ impl TxCore {
         if set.database == self.inner.number { Ok(set) } else { Err(Abort::stopped(Reason::ForeignHandle)) }
     }
 
-    /// Whether operations on the table are admitted now.
+    /// Whether the table admits operations of this transaction.
     ///
     /// # Errors
     /// It is being changed, or is gone.
@@ -530,7 +570,7 @@ impl TxCore {
     pub(crate) fn admits(&self, set: &TableSet) -> Result<(), Abort> {
         match set.refusal() {
             None => Ok(()),
-            Some(reason) => Err(self.stop(Cause { phase: Phase::Execute, reason })),
+            Some(reason) => self.admits_now(set, reason),
         }
     }
 
@@ -748,7 +788,7 @@ impl TxCore {
             pieces: capabilities.pieces,
             priorities: capabilities.priorities,
             is_plain,
-            queued: Cell::new(inner.queue.is_some()),
+            ends: Cell::new(if inner.queue.is_some() { ends::QUEUED } else { 0 }),
             attempt: Cell::new(0),
             priority: Cell::default(),
             procedure: Cell::new(AD_HOC),
@@ -767,6 +807,7 @@ impl TxCore {
             watching: Cell::new(false),
             accessed: RefCell::default(),
             undo: RefCell::default(),
+            pending: Box::default(),
             prefetching: Cell::new(inner.options.prefetch),
             dependency: Cell::default(),
             hold: Cell::default(),
@@ -776,7 +817,11 @@ impl TxCore {
             log,
             open_run: OpenRun::default(),
             scratch: Scratch::new(),
+            awaited: RefCell::default(),
             savepoints: RefCell::new(Vec::new()),
+            changes: RefCell::default(),
+            begun: RefCell::default(),
+            refused: Cell::default(),
             scans: RefCell::new(Vec::new()),
             inner,
         }
@@ -793,12 +838,15 @@ impl TxCore {
         let position = self.position();
         let serial = SERIALS.fetch_add(1, Ordering::Relaxed);
         self.savepoints.borrow_mut().push((serial, position));
+        if let Some(changes) = &mut *self.changes.borrow_mut() {
+            changes.save(serial);
+        }
         self.is_untidy.set(true);
         Ok(Savepoint { serial })
     }
 
-    /// Undoes every write since the savepoint, which stays valid; later savepoints become invalid. Reads are
-    /// not undone.
+    /// Undoes every write and every change of tables since the savepoint, which stays valid. Later savepoints become
+    /// invalid. Reads are not undone.
     ///
     /// # Errors
     /// The transaction has stopped; or the savepoint is invalid, or belongs to another transaction.
@@ -811,6 +859,9 @@ impl TxCore {
         let (_, position) = savepoints[at];
         self.rollback_writes(position)?;
         savepoints.truncate(at + 1);
+        if let Some(changes) = &mut *self.changes.borrow_mut() {
+            changes.restore(savepoint.serial);
+        }
         Ok(())
     }
 

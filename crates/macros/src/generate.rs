@@ -6,8 +6,9 @@ use proc_macro2::TokenStream;
 use quote::{format_ident, quote, quote_spanned};
 use syn::Path;
 use syn::ext::IdentExt;
+use syn::spanned::Spanned;
 
-use crate::parse::{Column, Declaration, Index, KeyColumn, Partitioning};
+use crate::parse::{Checked, Column, Declaration, Index, KeyColumn, OnChange, Partitioning, Reference};
 
 /// Everything the derive makes.
 pub(crate) fn table(table: &Declaration) -> TokenStream {
@@ -26,16 +27,44 @@ fn implementation(table: &Declaration) -> TokenStream {
         quote!(#catalog::ColumnSpec::of::<#ty>(#immutable))
     });
     let places = (0..columns.len()).map(|at| place(table, at));
-    let encode = columns.iter().zip(places.clone()).map(|(Column { name, ty, .. }, place)| {
+    // The row id is no field.
+    let fields = &columns[..columns.len() - usize::from(table.is_without_key)];
+    let encode = fields.iter().zip(places.clone()).map(|(Column { name, ty, .. }, place)| {
         quote!(__row.set::<#ty>(#place, <#ty as #catalog::Column>::lend(&self.#name))?;)
     });
-    let decode = columns.iter().zip(places).map(
+    let decode = fields.iter().zip(places).map(
         |(Column { name, ty, .. }, place)| quote!(#name: <#ty as #catalog::Column>::owned(__row.get::<#ty>(#place)),),
     );
     let evolves = table.evolves;
     let renamed = columns.iter().filter_map(|column| {
         let (name, from) = (column.name.unraw().to_string(), column.renamed_from.as_ref()?);
         Some(quote!((#name, #from)))
+    });
+    let kind = match columns.iter().find_map(|column| column.identity.as_ref()) {
+        _ if table.is_without_key => Some(quote!(RowId)),
+        Some(identity) if identity.is_always => Some(quote!(Always)),
+        Some(_) => Some(quote!(ByDefault)),
+        None => None,
+    };
+    let kind = kind.map(|kind| {
+        quote! {
+            const IDENTITY: ::core::option::Option<#catalog::IdentityKind> =
+                ::core::option::Option::Some(#catalog::IdentityKind::#kind);
+        }
+    });
+    let numbered = columns.iter().find(|column| column.identity.is_some()).map(|Column { ty, .. }| {
+        quote_spanned! {ty.span()=>
+            #[automatically_derived]
+            impl #catalog::IdentityTable for #row {
+                type Identity = #ty;
+            }
+        }
+    });
+    let without_key = table.is_without_key.then(|| {
+        quote! {
+            #[automatically_derived]
+            impl #catalog::TableWithoutKey for #row {}
+        }
     });
     let ordered = (!table.is_hash).then(|| {
         quote! {
@@ -45,6 +74,8 @@ fn implementation(table: &Declaration) -> TokenStream {
     });
     quote! {
         #ordered
+        #numbered
+        #without_key
 
         // SAFETY: the places are computed from the same columns as the definition. Rows are read and written
         // by the methods below and those of the two row types only, each by its column's place and type.
@@ -53,6 +84,7 @@ fn implementation(table: &Declaration) -> TokenStream {
             const NAME: &'static str = #name;
             const EVOLVES: bool = #evolves;
             const RENAMED: &'static [(&'static str, &'static str)] = &[#(#renamed),*];
+            #kind
             const PLACES: &'static [#catalog::ColumnLocation] = &#catalog::place(&[#(#specs),*]);
             type Key = #key_type;
             type Row<'t> = #row_view<'t>;
@@ -307,6 +339,10 @@ fn key_type(parts: &[KeyColumn], table: &Declaration) -> TokenStream {
 
 fn key_value(table: &Declaration) -> TokenStream {
     let catalog = &table.catalog;
+    if table.is_without_key {
+        // A row has none before it is appended.
+        return quote!(#catalog::RowId(0));
+    }
     let mut values = table.key.iter().map(|part| {
         let field = &table.columns[part.column].name;
         let value = quote!(::core::clone::Clone::clone(&self.#field));
@@ -327,6 +363,30 @@ fn definition(table: &Declaration) -> TokenStream {
             Some(default) => quote!(::core::option::Option::Some(::std::borrow::Cow::Borrowed(#default))),
             None => quote!(::core::option::Option::None),
         };
+        let identity = match &column.identity {
+            _ if table.is_without_key && text == "row_id" => {
+                quote!(::core::option::Option::Some(#catalog::Identity::of(#catalog::IdentityKind::RowId)))
+            }
+            None => quote!(::core::option::Option::None),
+            Some(identity) => {
+                let make = if identity.is_always { quote!(always) } else { quote!(by_default) };
+                let of = |name: &str| identity.options.iter().find(|(given, _)| given == name).map(|(_, value)| value);
+                let options = ["start", "increment", "minimum", "maximum", "cache"].map(|name| {
+                    let (field, value) = (format_ident!("{name}"), of(name));
+                    match value {
+                        Some(value) => quote!(#field: ::core::option::Option::Some(#value)),
+                        None => quote!(#field: ::core::option::Option::None),
+                    }
+                });
+                let cycle = of("cycle").is_some();
+                quote! {
+                    ::core::option::Option::Some(#catalog::Identity::#make().options(#catalog::SequenceOptions {
+                        #(#options,)*
+                        cycle: #cycle,
+                    }))
+                }
+            }
+        };
         quote! {
             #catalog::ColumnDef {
                 name: ::std::borrow::Cow::Borrowed(#text),
@@ -336,6 +396,7 @@ fn definition(table: &Declaration) -> TokenStream {
                 default: #default,
                 former: ::core::option::Option::None,
                 declared: ::core::option::Option::None,
+                identity: #identity,
             }
         }
     });
@@ -363,6 +424,7 @@ fn definition(table: &Declaration) -> TokenStream {
             }
         }
     });
+    let references = table.references.iter().map(|found| reference(found, catalog));
     let (key, organization) = (parts(&table.key), organization(table.is_hash));
     let cluster = table.cluster;
     let partitioning = match table.partitioning {
@@ -385,6 +447,7 @@ fn definition(table: &Declaration) -> TokenStream {
             key: #key,
             organization: #organization,
             indexes: ::std::vec![#(#indexes),*],
+            references: ::std::vec![#(#references),*],
             checks: ::std::vec![],
             capacity: #capacity,
             cluster: #cluster,
@@ -392,5 +455,33 @@ fn definition(table: &Declaration) -> TokenStream {
             extension: 0,
         }
         #with_checks
+    }
+}
+
+fn reference(found: &Reference, catalog: &Path) -> TokenStream {
+    let Reference { name, columns, table, referenced, .. } = found;
+    let on_change = |action: OnChange| match action {
+        OnChange::NoAction => quote!(NoAction),
+        OnChange::Restrict => quote!(Restrict),
+        OnChange::Cascade => quote!(Cascade),
+        OnChange::SetNull => quote!(SetNull),
+        OnChange::SetDefault => quote!(SetDefault),
+    };
+    let (on_delete, on_update) = (on_change(found.on_delete), on_change(found.on_update));
+    let checked = match found.checked {
+        Checked::Immediately => quote!(Immediately),
+        Checked::Deferrable => quote!(Deferrable),
+        Checked::Deferred => quote!(Deferred),
+    };
+    quote! {
+        #catalog::ReferenceDef {
+            name: ::std::borrow::Cow::Borrowed(#name),
+            columns: ::std::vec![#(::std::borrow::Cow::Borrowed(#columns)),*],
+            table: ::std::borrow::Cow::Borrowed(#table),
+            referenced: ::std::vec![#(::std::borrow::Cow::Borrowed(#referenced)),*],
+            on_delete: #catalog::OnChange::#on_delete,
+            on_update: #catalog::OnChange::#on_update,
+            checked: #catalog::Checked::#checked,
+        }
     }
 }

@@ -18,6 +18,8 @@ use syn::{
 const KEY_PARTS_MAX: usize = 8;
 /// Longest name of a table or index, in bytes.
 const NAME_MAX: usize = 63;
+/// The column that numbers the rows of a table without a key.
+const ROW_ID: &str = "row_id";
 
 /// A table as declared.
 pub(crate) struct Declaration {
@@ -32,10 +34,13 @@ pub(crate) struct Declaration {
     pub(crate) cluster: usize,
     pub(crate) partitioning: Partitioning,
     pub(crate) indexes: Vec<Index>,
+    pub(crate) references: Vec<Reference>,
     /// Conditions, with their names if they have one.
     pub(crate) checks: Vec<(Option<LitStr>, LitStr)>,
     /// Whether a table of an earlier declaration is changed to this one when it is opened.
     pub(crate) evolves: bool,
+    /// Whether the last column is the row id, which is no field of the struct.
+    pub(crate) is_without_key: bool,
     /// Where the catalog is found.
     pub(crate) catalog: Path,
 }
@@ -57,7 +62,16 @@ pub(crate) struct Column {
     pub(crate) default: Option<String>,
     /// The name that it had in earlier declarations.
     pub(crate) renamed_from: Option<LitStr>,
+    pub(crate) identity: Option<Identity>,
     pub(crate) docs: Vec<Attribute>,
+}
+
+/// That a sequence gives the values of a column.
+pub(crate) struct Identity {
+    pub(crate) is_always: bool,
+    /// Options of the sequence, each with its value.
+    pub(crate) options: Vec<(Ident, Lit)>,
+    pub(crate) span: Span,
 }
 
 /// A column of a key, by position.
@@ -76,6 +90,38 @@ pub(crate) struct Index {
     pub(crate) is_unique: bool,
     pub(crate) nulls_not_distinct: bool,
     pub(crate) is_hash: bool,
+}
+
+/// A foreign key.
+pub(crate) struct Reference {
+    pub(crate) name: String,
+    pub(crate) columns: Vec<String>,
+    pub(crate) table: LitStr,
+    /// None: those of the primary key of that table.
+    pub(crate) referenced: Vec<String>,
+    pub(crate) on_delete: OnChange,
+    pub(crate) on_update: OnChange,
+    pub(crate) checked: Checked,
+}
+
+/// What a change of a referenced row does.
+#[derive(Clone, Copy, Default)]
+pub(crate) enum OnChange {
+    #[default]
+    NoAction,
+    Restrict,
+    Cascade,
+    SetNull,
+    SetDefault,
+}
+
+/// When a foreign key is checked.
+#[derive(Clone, Copy, Default)]
+pub(crate) enum Checked {
+    #[default]
+    Immediately,
+    Deferrable,
+    Deferred,
 }
 
 /// The errors so far.
@@ -124,15 +170,29 @@ pub(crate) fn declaration(input: &DeriveInput) -> Result<Declaration> {
     }
     let all_read = mistakes.0.is_none();
     mistakes.refuse(&input.attrs, "column", "`column` stands on a field; on the struct write #[table(...)]");
-    let columns: Vec<Column> = fields.named.iter().map(|field| column(field, &mut mistakes)).collect();
+    let mut columns: Vec<Column> = fields.named.iter().map(|field| column(field, &mut mistakes)).collect();
+    let catalog = attributes.catalog.clone().unwrap_or_else(|| syn::parse_quote!(::seriatim::catalog));
+    if let Some(span) = attributes.without_key {
+        without_key(span, &attributes, &input.vis, &catalog, &mut columns, &mut mistakes);
+    }
+    for other in columns.iter().filter_map(|column| column.identity.as_ref()).skip(1) {
+        mistakes.say(other.span, "a table has one identity column; leave out identity here");
+    }
 
     let key = match &attributes.key {
+        _ if attributes.without_key.is_some() => {
+            let span = input.ident.span();
+            vec![KeyColumn { column: columns.len() - 1, is_descending: false, span }]
+        }
         Some((span, parts)) => resolve("a primary key", *span, parts, &columns, &mut mistakes),
         // The attribute could not be read, which is reported already.
         None if !all_read => Vec::new(),
         None => {
             let example = columns.first().map_or("id".to_owned(), |column| column.name.to_string());
-            mistakes.say(input.ident.span(), format!("a table needs a primary key: write #[table(key({example}))]"));
+            mistakes.say(
+                input.ident.span(),
+                format!("a table needs a primary key: write #[table(key({example}))], or #[table(without_key)]"),
+            );
             Vec::new()
         }
     };
@@ -155,6 +215,8 @@ pub(crate) fn declaration(input: &DeriveInput) -> Result<Declaration> {
         let NamedIndex { name, is_unique, nulls_not_distinct, is_hash, .. } = index;
         indexes.push(Index { name, constant, parts, is_unique, nulls_not_distinct, is_hash });
     }
+    let name = attributes.name.as_ref().map_or_else(|| snake_case(&input.ident.unraw().to_string()), LitStr::value);
+    let references = references(attributes.references, &name, &columns, &mut mistakes);
     for (name, condition) in &attributes.checks {
         if let Some(name) = name {
             check_name("a condition's name", name, &mut mistakes);
@@ -168,7 +230,7 @@ pub(crate) fn declaration(input: &DeriveInput) -> Result<Declaration> {
     Ok(Declaration {
         row: input.ident.clone(),
         visibility: input.vis.clone(),
-        name: attributes.name.map_or_else(|| snake_case(&input.ident.unraw().to_string()), |name| name.value()),
+        name,
         columns,
         key,
         is_hash: attributes.hash == Some(true),
@@ -176,10 +238,47 @@ pub(crate) fn declaration(input: &DeriveInput) -> Result<Declaration> {
         cluster,
         partitioning,
         indexes,
+        references,
         checks: attributes.checks,
         evolves: attributes.evolve.is_some(),
-        catalog: attributes.catalog.unwrap_or_else(|| syn::parse_quote!(::seriatim::catalog)),
+        is_without_key: attributes.without_key.is_some(),
+        catalog,
     })
+}
+
+/// Adds the row id behind the columns of a table without a key.
+fn without_key(
+    span: Span,
+    attributes: &Attributes,
+    visibility: &Visibility,
+    catalog: &Path,
+    columns: &mut Vec<Column>,
+    mistakes: &mut Mistakes,
+) {
+    if let Some((key, _)) = &attributes.key {
+        mistakes.say(*key, "a table has a key or is without_key; leave out one of them");
+    }
+    let others = [("cluster", &attributes.cluster), ("partition", &attributes.partition)];
+    for (word, (at, _)) in others.iter().filter_map(|(word, given)| given.as_ref().map(|given| (word, given))) {
+        mistakes.say(*at, format!("{word}(...) names columns of the key, and the table is without_key"));
+    }
+    for identity in columns.iter().filter_map(|column| column.identity.as_ref()) {
+        mistakes.say(identity.span, "a table without_key numbers its rows; make this column the key instead");
+    }
+    let name = Ident::new(ROW_ID, span);
+    if let Some(taken) = columns.iter().find(|column| column.name.unraw() == ROW_ID) {
+        mistakes.say(taken.name.span(), format!("a table without_key has a column `{ROW_ID}`; rename this one"));
+    }
+    columns.push(Column {
+        name,
+        visibility: visibility.clone(),
+        ty: syn::parse_quote!(#catalog::RowId),
+        is_immutable: false,
+        default: None,
+        renamed_from: None,
+        identity: None,
+        docs: Vec::new(),
+    });
 }
 
 /// `column` or `desc(column)`, before columns are looked up.
@@ -223,8 +322,10 @@ struct Attributes {
     hash: Option<bool>,
     capacity: Option<Expr>,
     indexes: Vec<NamedIndex>,
+    references: Vec<NamedReference>,
     checks: Vec<(Option<LitStr>, LitStr)>,
     evolve: Option<Span>,
+    without_key: Option<Span>,
     catalog: Option<Path>,
 }
 
@@ -234,6 +335,17 @@ struct NamedIndex {
     is_unique: bool,
     nulls_not_distinct: bool,
     is_hash: bool,
+}
+
+struct NamedReference {
+    span: Span,
+    name: Option<LitStr>,
+    columns: Vec<Ident>,
+    table: LitStr,
+    key: Vec<Ident>,
+    on_delete: OnChange,
+    on_update: OnChange,
+    checked: Checked,
 }
 
 /// Sets an attribute that may occur once.
@@ -269,6 +381,8 @@ impl Attributes {
                 once(&mut self.replicated, meta.path.span(), &meta, "replicated is given twice")
             } else if is("evolve") {
                 once(&mut self.evolve, meta.path.span(), &meta, "evolve is given twice")
+            } else if is("without_key") {
+                once(&mut self.without_key, meta.path.span(), &meta, "without_key is given twice")
             } else if is("hash") || is("ordered") {
                 once(&mut self.hash, is("hash"), &meta, "a table is either hash or ordered; write one of them")
             } else if is("capacity") {
@@ -285,6 +399,11 @@ impl Attributes {
                 parenthesized!(inner in meta.input);
                 self.indexes.push(index(&inner, meta.path.span())?);
                 Ok(())
+            } else if is("references") {
+                let inner;
+                parenthesized!(inner in meta.input);
+                self.references.push(reference(&inner, meta.path.span())?);
+                Ok(())
             } else if is("check") {
                 let inner;
                 parenthesized!(inner in meta.input);
@@ -292,8 +411,9 @@ impl Attributes {
                 Ok(())
             } else {
                 Err(meta.error(
-                    "unknown table attribute; write key(...), cluster(...), partition(...), replicated, name \
-                     = \"...\", hash, ordered, capacity = N, evolve, check(\"...\") or index(...)",
+                    "unknown table attribute; write key(...), without_key, cluster(...), partition(...), replicated, \
+                     name = \"...\", hash, ordered, capacity = N, evolve, check(\"...\"), index(...) or \
+                     references(...)",
                 ))
             }
         })
@@ -399,8 +519,95 @@ fn index(input: ParseStream<'_>, span: Span) -> Result<NamedIndex> {
     Ok(NamedIndex { name, parts, is_unique, nulls_not_distinct: nulls.is_some(), is_hash })
 }
 
+fn idents(input: ParseStream<'_>) -> Result<Vec<Ident>> {
+    let inner;
+    parenthesized!(inner in input);
+    Ok(Punctuated::<Ident, Token![,]>::parse_terminated_with(&inner, Ident::parse_any)?.into_iter().collect())
+}
+
+fn reference(input: ParseStream<'_>, span: Span) -> Result<NamedReference> {
+    let (mut name, mut columns, mut table, mut key) = (None, None, None, None);
+    let (mut on_delete, mut on_update, mut checked) = (None, None, None);
+    while !input.is_empty() {
+        let word = input.call(Ident::parse_any)?;
+        let text = || -> Result<LitStr> {
+            input.parse::<Token![=]>()?;
+            input.parse()
+        };
+        let given_twice = match word.to_string().as_str() {
+            "name" => name.replace(text()?).is_some(),
+            "columns" => columns.replace(idents(input)?).is_some(),
+            "table" => table.replace(text()?).is_some(),
+            "key" => key.replace(idents(input)?).is_some(),
+            "on_delete" => on_delete.replace(on_change(&text()?)?).is_some(),
+            "on_update" => on_update.replace(on_change(&text()?)?).is_some(),
+            "deferrable" => checked.replace(Checked::Deferrable).is_some(),
+            "deferred" => checked.replace(Checked::Deferred).is_some(),
+            _ => {
+                let known = "columns(...), table = \"...\", key(...), on_delete = \"...\", on_update = \"...\", \
+                             deferrable, deferred or name = \"...\"";
+                return Err(Error::new(word.span(), format!("unknown attribute of a reference; write {known}")));
+            }
+        };
+        if given_twice {
+            let message = format!("`{word}` is given twice; repeat references(...) for another reference");
+            return Err(Error::new(word.span(), message));
+        }
+        if !input.is_empty() {
+            input.parse::<Token![,]>()?;
+        }
+    }
+    Ok(NamedReference {
+        span,
+        name,
+        columns: columns.ok_or_else(|| Error::new(span, "a reference needs columns: write columns(...)"))?,
+        table: table.ok_or_else(|| Error::new(span, "a reference needs a table: write table = \"...\""))?,
+        key: key.unwrap_or_default(),
+        on_delete: on_delete.unwrap_or_default(),
+        on_update: on_update.unwrap_or_default(),
+        checked: checked.unwrap_or_default(),
+    })
+}
+
+fn on_change(text: &LitStr) -> Result<OnChange> {
+    Ok(match text.value().as_str() {
+        "no action" => OnChange::NoAction,
+        "restrict" => OnChange::Restrict,
+        "cascade" => OnChange::Cascade,
+        "set null" => OnChange::SetNull,
+        "set default" => OnChange::SetDefault,
+        _ => {
+            let known = "write \"no action\", \"restrict\", \"cascade\", \"set null\" or \"set default\"";
+            return Err(Error::new(text.span(), known));
+        }
+    })
+}
+
+/// The references of a table, with their names.
+fn references(named: Vec<NamedReference>, table: &str, columns: &[Column], mistakes: &mut Mistakes) -> Vec<Reference> {
+    let mut references: Vec<Reference> = Vec::new();
+    for reference in named {
+        if let Some(unknown) = reference.columns.iter().find(|name| columns.iter().all(|column| column.name != **name))
+        {
+            mistakes
+                .say(unknown.span(), format!("there is no field `{unknown}`; a reference names columns of its table"));
+        }
+        let text = |names: &[Ident]| names.iter().map(|name| name.unraw().to_string()).collect::<Vec<_>>();
+        let (own, referenced) = (text(&reference.columns), text(&reference.key));
+        let span = reference.name.as_ref().map_or(reference.span, LitStr::span);
+        let name = reference.name.map_or_else(|| format!("{table}_{}_fkey", own.join("_")), |name| name.value());
+        check_name("a reference's name", &LitStr::new(&name, span), mistakes);
+        if references.iter().any(|earlier| earlier.name == name) {
+            mistakes.say(span, format!("another reference is called `{name}`; write name = \"...\""));
+        }
+        let NamedReference { table, on_delete, on_update, checked, .. } = reference;
+        references.push(Reference { name, columns: own, table, referenced, on_delete, on_update, checked });
+    }
+    references
+}
+
 fn column(field: &Field, mistakes: &mut Mistakes) -> Column {
-    let (mut is_immutable, mut default, mut renamed_from) = (false, None, None);
+    let (mut is_immutable, mut default, mut renamed_from, mut identity) = (false, None, None, None);
     mistakes.refuse(&field.attrs, "table", "`table` stands on the struct; on a field write #[column(immutable)]");
     for attribute in field.attrs.iter().filter(|attribute| attribute.path().is_ident("column")) {
         mistakes.note(attribute.parse_nested_meta(|meta| {
@@ -414,14 +621,51 @@ fn column(field: &Field, mistakes: &mut Mistakes) -> Column {
             if meta.path.is_ident("renamed_from") {
                 return once(&mut renamed_from, meta.value()?.parse()?, &meta, "the earlier name is given twice");
             }
-            Err(meta.error("unknown column attribute; write immutable, default = ... or renamed_from = \"...\""))
+            if meta.path.is_ident("identity") {
+                let read = read_identity(&meta)?;
+                return once(&mut identity, read, &meta, "the identity is given twice");
+            }
+            Err(meta
+                .error("unknown column attribute; write immutable, identity, default = ... or renamed_from = \"...\""))
         }));
     }
     let docs = field.attrs.iter().filter(|attribute| attribute.path().is_ident("doc")).cloned().collect();
     // Named fields have names.
     let name = field.ident.clone().unwrap_or_else(|| Ident::new("_", field.span()));
     let (visibility, ty) = (field.vis.clone(), field.ty.clone());
-    Column { name, visibility, ty, is_immutable, default, renamed_from, docs }
+    Column { name, visibility, ty, is_immutable, default, renamed_from, identity, docs }
+}
+
+/// `identity`, or `identity(always, start = 1000)`.
+fn read_identity(meta: &ParseNestedMeta<'_>) -> Result<Identity> {
+    let mut identity = Identity { is_always: false, options: Vec::new(), span: meta.path.span() };
+    if !meta.input.peek(syn::token::Paren) {
+        return Ok(identity);
+    }
+    meta.parse_nested_meta(|option| {
+        let known = ["start", "increment", "minimum", "maximum", "cache"];
+        match option.path.get_ident() {
+            Some(name) if name == "always" => identity.is_always = true,
+            Some(name) if name == "cycle" => {
+                identity.options.push((name.clone(), Lit::Bool(syn::LitBool::new(true, name.span()))));
+            }
+            Some(name) if known.iter().any(|known| name == known) => {
+                let value = option.value()?;
+                let sign = value.parse::<Option<Token![-]>>()?.map_or("", |_| "-");
+                let number: syn::LitInt = value.parse()?;
+                let number = syn::LitInt::new(&format!("{sign}{}", number.base10_digits()), number.span());
+                identity.options.push((name.clone(), Lit::Int(number)));
+            }
+            _ => {
+                return Err(option.error(
+                    "unknown option of an identity; write always, start = N, increment = N, minimum = N, maximum = \
+                     N, cycle or cache = N",
+                ));
+            }
+        }
+        Ok(())
+    })?;
+    Ok(identity)
 }
 
 /// The text of a default: a number, a truth value, a character, or the value as the schema writes it in a string.
@@ -603,11 +847,11 @@ mod tests {
         assert_eq!(
             told,
             [
-                "unknown table attribute; write key(...), cluster(...), partition(...), replicated, name = \"...\", \
-                 hash, ordered, capacity = N, evolve, check(\"...\") or index(...)",
+                "unknown table attribute; write key(...), without_key, cluster(...), partition(...), replicated, \
+                 name = \"...\", hash, ordered, capacity = N, evolve, check(\"...\"), index(...) or references(...)",
                 "`column` stands on a field; on the struct write #[table(...)]",
                 "`table` stands on the struct; on a field write #[column(immutable)]",
-                "unknown column attribute; write immutable, default = ... or renamed_from = \"...\"",
+                "unknown column attribute; write immutable, identity, default = ... or renamed_from = \"...\"",
                 "no column `b`; the columns are `a`, `c`",
                 "a primary key names `a` twice",
             ]

@@ -93,6 +93,7 @@ fn is_of_the_work(error: &TransactError) -> bool {
                 | TransactError::Duplicate { .. }
                 | TransactError::Check { .. }
                 | TransactError::MissingRow { .. }
+                | TransactError::ForeignKey { .. }
                 | TransactError::Overflow { .. }
                 | TransactError::UnknownProcedure { .. }
                 | TransactError::Arguments { .. }

@@ -9,6 +9,10 @@
 //!     2   position             an index
 //!     3   id of a layout       nothing: the layout has the table's columns
 //!     4   position             a condition that each row meets
+//!     6   position             a foreign key
+//! sequence u32 | kind u8 | 0               likewise of a sequence, whose ids are not those of tables
+//!     8                        its declaration, and the table that it belongs to
+//!     9                        up to which number it is reserved ([`Reserved`])
 //! ```
 //! Invariant: the catalogue can be read before any other row is. Its own table has a fixed id, layout and declaration.
 //! A group of the log has rows of the catalogue only, or none, and so has a block of a checkpoint. The headers of
@@ -27,8 +31,11 @@ mod tests;
 
 use std::collections::{BTreeMap, HashSet};
 
+use serde::{Deserialize, Serialize};
 use seriatim_base::{LayoutId, TableId};
-use seriatim_catalog::{CheckDef, ColumnDef, ColumnType, KeyCodec, TableDef, Value};
+use seriatim_catalog::{
+    CheckDef, ColumnDef, ColumnType, KeyCodec, ReferenceDef, SequenceDef, TableDef, Value, check_references,
+};
 
 pub use self::read::Found;
 pub(crate) use self::read::{find, find_in, is_group};
@@ -46,6 +53,9 @@ const OF_COLUMN: u8 = 1;
 const OF_INDEX: u8 = 2;
 const OF_LAYOUT: u8 = 3;
 const OF_CHECK: u8 = 4;
+const OF_REFERENCE: u8 = 6;
+const OF_SEQUENCE: u8 = 8;
+const OF_RESERVED: u8 = 9;
 
 /// A table.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -72,6 +82,39 @@ pub struct LayoutEntry {
     pub table: TableId,
 }
 
+/// How far a sequence has got.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Reserved {
+    /// No number up to this one is given from now on, in the order in which the sequence gives them. If none was given
+    /// yet, this is the first.
+    pub last: i64,
+    /// Whether `last` was given, or may have been.
+    pub given: bool,
+}
+
+/// A sequence.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SequenceEntry {
+    /// Its id. Those of tables are others.
+    pub id: u32,
+    /// Its declaration.
+    pub definition: SequenceDef,
+    /// The position of the table whose identity column has its numbers: [`TableEntry::position`].
+    pub owner: Option<u64>,
+    /// How far it has got.
+    pub reserved: Reserved,
+}
+
+/// The row of a sequence's declaration.
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Sequence {
+    sequence: SequenceDef,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    owner: Option<u64>,
+}
+
 /// The tables of a database.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Catalogue {
@@ -79,6 +122,8 @@ pub struct Catalogue {
     pub tables: Vec<TableEntry>,
     /// The meanings of the layout ids in log and checkpoint.
     pub layouts: Vec<LayoutEntry>,
+    /// The sequences, in the order of their ids.
+    pub sequences: Vec<SequenceEntry>,
 }
 
 /// A row of the catalogue.
@@ -118,6 +163,8 @@ impl TableEntry {
         let mut rows = vec![first];
         rows.extend((0..).zip(&columns).map(|(at, column)| self.row_of(OF_COLUMN, at, column)));
         rows.extend((0..).zip(&indexes).map(|(at, index)| self.row_of(OF_INDEX, at, index)));
+        let references = (0..).zip(&self.definition.references);
+        rows.extend(references.map(|(at, reference)| self.row_of(OF_REFERENCE, at, reference)));
         rows.extend((0..).zip(&checks).map(|(at, check)| self.row_of(OF_CHECK, at, check)));
         let own = layouts.iter().filter(|layout| layout.table == self.id);
         rows.extend(own.map(|layout| Row { key: (self.id.0, OF_LAYOUT, layout.id.0), body: "{}".to_owned() }));
@@ -137,16 +184,34 @@ impl TableEntry {
         (self.row_of(OF_TABLE, 0, &table), columns, indexes, checks)
     }
 
-    fn row_of(&self, kind: u8, number: u32, body: &impl serde::Serialize) -> Row {
-        // They have only strings, numbers, and lists of these, all of which JSON can represent.
-        Row { key: (self.id.0, kind, number), body: serde_json::to_string(body).expect("plain data") }
+    fn row_of(&self, kind: u8, number: u32, body: &impl Serialize) -> Row {
+        row_of((self.id.0, kind, number), body)
+    }
+}
+
+fn row_of(key: (u32, u8, u32), body: &impl Serialize) -> Row {
+    // Bodies have only strings, numbers, and lists of these, all of which JSON can represent.
+    Row { key, body: serde_json::to_string(body).expect("plain data") }
+}
+
+impl SequenceEntry {
+    /// The rows that say all of it.
+    pub fn rows(&self) -> [Row; 2] {
+        let sequence = Sequence { sequence: self.definition.clone(), owner: self.owner };
+        [row_of((self.id, OF_SEQUENCE, 0), &sequence), SequenceEntry::row_of_reserved(self.id, self.reserved)]
+    }
+
+    /// The row that says how far a sequence has got.
+    pub fn row_of_reserved(id: u32, reserved: Reserved) -> Row {
+        row_of((id, OF_RESERVED, 0), &reserved)
     }
 }
 
 impl Catalogue {
     /// All rows.
     pub fn rows(&self) -> impl Iterator<Item = Row> + '_ {
-        self.tables.iter().flat_map(|table| table.rows(&self.layouts))
+        let sequences = self.sequences.iter().flat_map(SequenceEntry::rows);
+        self.tables.iter().flat_map(|table| table.rows(&self.layouts)).chain(sequences)
     }
 
     /// The catalogue that has these rows.
@@ -155,17 +220,22 @@ impl Catalogue {
     /// The first thing that makes no sense.
     pub fn of_rows(rows: impl IntoIterator<Item = Row>) -> Result<Catalogue, String> {
         let mut by_table: BTreeMap<u32, Parts> = BTreeMap::new();
-        let mut layouts = Vec::new();
+        let (mut layouts, mut sequences) = (Vec::new(), SequenceRows::default());
         for Row { key: (object, kind, number), body } in rows {
-            let parts = by_table.entry(object).or_default();
+            if number == 0 && matches!(kind, OF_SEQUENCE | OF_RESERVED) {
+                sequences.put(object, kind, &body)?;
+                continue;
+            }
             let wrong =
                 |problem: &dyn std::fmt::Display| format!("row {number} of kind {kind} of table {object}: {problem}");
+            let parts = by_table.entry(object).or_default();
             match kind {
                 OF_TABLE if number == 0 => {
-                    parts.table = Some(serde_json::from_str(&body).map_err(|error| wrong(&error))?);
+                    parts.table = Some(of_json(&body).map_err(|error| wrong(&error))?);
                 }
                 OF_COLUMN => drop(parts.columns.insert(number, of_json(&body).map_err(|error| wrong(&error))?)),
                 OF_INDEX => drop(parts.indexes.insert(number, of_json(&body).map_err(|error| wrong(&error))?)),
+                OF_REFERENCE => drop(parts.references.insert(number, of_json(&body).map_err(|error| wrong(&error))?)),
                 OF_CHECK => drop(parts.checks.insert(number, of_json(&body).map_err(|error| wrong(&error))?)),
                 OF_LAYOUT if body == "{}" => layouts.push(LayoutEntry { id: LayoutId(number), table: TableId(object) }),
                 _ => return Err(wrong(&"this program knows no such row")),
@@ -175,7 +245,7 @@ impl Catalogue {
         let mut tables = tables.collect::<Result<Vec<TableEntry>, String>>()?;
         tables.sort_by_key(|table| (table.position, table.id));
         layouts.sort_by_key(|layout| layout.id);
-        let catalogue = Catalogue { tables, layouts };
+        let catalogue = Catalogue { tables, layouts, sequences: sequences.finish()? };
         catalogue.check().map(|()| catalogue)
     }
 
@@ -209,6 +279,9 @@ impl Catalogue {
                 }
             }
         }
+        let counting = self.tables.iter().filter(|table| !table.is_void).map(|table| &table.definition);
+        check_references(counting).map_err(|error| error.to_string())?;
+        self.check_sequences()?;
         let mut layouts = HashSet::new();
         for layout in &self.layouts {
             if !layouts.insert(layout.id) || layout.id >= LAYOUT {
@@ -222,6 +295,69 @@ impl Catalogue {
     }
 }
 
+impl Catalogue {
+    /// Checks that sequences make sense, and that each identity column has one.
+    fn check_sequences(&self) -> Result<(), String> {
+        let (mut names, mut owned) = (HashSet::new(), HashSet::new());
+        for SequenceEntry { definition, owner, reserved, .. } in &self.sequences {
+            definition.validate().map_err(|error| error.to_string())?;
+            let (name, (low, high)) = (&definition.name, definition.range());
+            if !names.insert(name) {
+                return Err(format!("there are two sequences `{name}`"));
+            }
+            if reserved.last < low || reserved.last > high {
+                return Err(format!("sequence `{name}` has got to {}; its numbers are {low} to {high}", reserved.last));
+            }
+            let is_of = |table: &&TableEntry| !table.is_void && Some(table.position) == *owner;
+            match owner.map(|_| self.tables.iter().find(is_of)) {
+                None => {}
+                Some(Some(table)) if table.definition.identity_column().is_some() && owned.insert(table.id) => {}
+                Some(Some(table)) => {
+                    return Err(format!("table `{}` has no use for sequence `{name}`", table.definition.name));
+                }
+                Some(None) => return Err(format!("sequence `{name}` is of a table that there is not")),
+            }
+        }
+        let is_lacking = |table: &&TableEntry| {
+            !table.is_void && table.definition.identity_column().is_some() && !owned.contains(&table.id)
+        };
+        match self.tables.iter().find(is_lacking) {
+            Some(table) => Err(format!("the identity column of table `{}` has no sequence", table.definition.name)),
+            None => Ok(()),
+        }
+    }
+}
+
+/// The rows of sequences.
+#[derive(Default)]
+struct SequenceRows {
+    sequences: BTreeMap<u32, Sequence>,
+    reserved: BTreeMap<u32, Reserved>,
+}
+
+impl SequenceRows {
+    fn put(&mut self, id: u32, kind: u8, body: &str) -> Result<(), String> {
+        let wrong = |error: serde_json::Error| format!("row of kind {kind} of sequence {id}: {error}");
+        match kind {
+            OF_SEQUENCE => drop(self.sequences.insert(id, of_json(body).map_err(wrong)?)),
+            _ => drop(self.reserved.insert(id, of_json(body).map_err(wrong)?)),
+        }
+        Ok(())
+    }
+
+    fn finish(mut self) -> Result<Vec<SequenceEntry>, String> {
+        let entry = |(id, Sequence { sequence: definition, owner })| match self.reserved.remove(&id) {
+            Some(reserved) => Ok(SequenceEntry { id, definition, owner, reserved }),
+            None => Err(format!("sequence {id} does not say how far it has got")),
+        };
+        let entries = self.sequences.into_iter().map(entry).collect::<Result<Vec<SequenceEntry>, String>>()?;
+        match self.reserved.keys().next() {
+            Some(id) => Err(format!("there is a row of sequence {id}, but none that says what it is")),
+            None => Ok(entries),
+        }
+    }
+}
+
 fn of_json<T: serde::de::DeserializeOwned>(body: &str) -> Result<T, serde_json::Error> {
     serde_json::from_str(body)
 }
@@ -232,12 +368,13 @@ struct Parts {
     table: Option<mirror::Table>,
     columns: BTreeMap<u32, ColumnDef>,
     indexes: BTreeMap<u32, mirror::Index>,
+    references: BTreeMap<u32, ReferenceDef>,
     checks: BTreeMap<u32, CheckDef>,
 }
 
 impl Parts {
     fn finish(self, id: TableId) -> Result<TableEntry, String> {
-        let Parts { table, columns, indexes, checks } = self;
+        let Parts { table, columns, indexes, references, checks } = self;
         let mut table = table.ok_or_else(|| format!("there are rows of table {id}, but none that says what it is"))?;
         let has_gap = |what: &str| Err(format!("table {id} lacks one of its {what}"));
         if !columns.keys().copied().eq(0..columns.len() as u32) {
@@ -245,6 +382,9 @@ impl Parts {
         }
         if !indexes.keys().copied().eq(0..indexes.len() as u32) {
             return has_gap("indexes");
+        }
+        if !references.keys().copied().eq(0..references.len() as u32) {
+            return has_gap("references");
         }
         if !checks.keys().copied().eq(0..checks.len() as u32) {
             return has_gap("conditions");
@@ -255,7 +395,8 @@ impl Parts {
         table.columns = Some(columns.into_values().collect());
         table.indexes = Some(indexes.into_values().collect());
         table.checks = checks.into_values().collect();
-        let entry = TableEntry::try_from(table)?;
+        let mut entry = TableEntry::try_from(table)?;
+        entry.definition.references = references.into_values().collect();
         if entry.id != id {
             return Err(format!("the row of table {id} says that it is table {}", entry.id));
         }

@@ -61,6 +61,12 @@ impl<'b> GroupWriter<'b> {
         }
     }
 
+    /// Ends the group: the entries from here on are in another one.
+    pub fn cut(&mut self) {
+        self.close();
+        self.open();
+    }
+
     /// Records that the row of `key` became `row`, whatever it was before.
     pub fn row(&mut self, layout: LayoutId, wire: &RowWire, key: Key<'_>, row: RowRef<'_>) {
         self.entry(layout, ROW, wire, key);
@@ -114,8 +120,7 @@ impl<'b> GroupWriter<'b> {
     /// Appends kind and key. Returns where the entry begins.
     fn entry(&mut self, layout: LayoutId, kind: u64, wire: &RowWire, key: Key<'_>) -> usize {
         if self.out.len() - self.begin >= GROUP_HEADER_BYTES + CUT_BYTES {
-            self.close();
-            self.open();
+            self.cut();
         }
         let begin = self.out.len();
         write_varint(self.out, u64::from(layout.0) << KIND_BITS | kind);

@@ -156,6 +156,7 @@ impl Database {
             checkpoint: None,
             inherited: Some(Catalogue {
                 tables: vec![TableEntry { id: TABLE, definition, indexes: Vec::new(), position: 0, is_void: false }],
+                sequences: Vec::new(),
                 layouts: vec![LayoutEntry { id: LAYOUT, table: TABLE }],
             }),
         };

@@ -87,7 +87,12 @@ impl Database {
 
     /// Wraps an open engine.
     pub(crate) fn of(engine: Engine) -> Database {
-        Database { engine, procedures: Arc::default() }
+        Database::with(engine, Arc::default())
+    }
+
+    /// As a session has it.
+    pub(crate) fn with(engine: Engine, procedures: Arc<RwLock<Registry>>) -> Database {
+        Database { engine, procedures }
     }
 
     pub(crate) fn engine(&self) -> &Engine {

@@ -54,6 +54,7 @@ mod migration;
 pub mod procedure;
 mod runtime;
 mod scan;
+mod sequence;
 mod session;
 #[cfg(feature = "test-support")]
 #[doc(hidden)]
@@ -67,13 +68,16 @@ pub use seriatim_htm as htm;
 
 pub use builder::Builder;
 pub use catalog::{
-    Bytes, Date, DateTime, Decimal, Interval, Numeric, Overflow, PartitionValue, Text, Time, Timestamp, Uuid, Value,
+    Bytes, Date, DateTime, Decimal, Interval, Numeric, Overflow, PartitionValue, RowId, Text, Time, Timestamp, Uuid,
+    Value,
 };
 pub use database::Database;
 pub use executor::{Executor, Reserved};
 pub use handle::{Handle, IndexHandle};
+pub use migration::Migration;
 pub use procedure::Data;
 pub use scan::Scan;
+pub use sequence::Sequence;
 pub use seriatim_base::{Epoch, Rng, Tid, clock, rng, thread};
 pub use seriatim_engine::{
     Abort, Batch, BatchPlacement, BatchStatistics, Canceller, Checkpoint, CloseError, Committed, Conflict, Contended,
@@ -90,7 +94,7 @@ pub use seriatim_txn::{
 };
 pub use session::{AtPartition, Session};
 pub use transaction::{OwnedTransaction, SnapshotTransaction, Transaction};
-pub use tx::{MissingRow, ReadTx, Tx};
+pub use tx::{Constraints, MissingRow, ReadTx, Tx};
 
 #[doc(no_inline)]
 pub use catalog::{Column, Table};

@@ -3,11 +3,12 @@
 use std::sync::Arc;
 
 use seriatim_catalog::evolution::{Change, Evolution};
-use seriatim_catalog::{Table, TableDef};
+use seriatim_catalog::{SequenceChange, SequenceDef, Table, TableDef};
 use seriatim_engine::procedure::gate::Gate;
 use seriatim_engine::{TableChange, TableSet};
+use seriatim_procedure::analysis::Schema;
 
-use crate::{Database, Handle, SchemaError};
+use crate::{Database, DynHandle, Handle, SchemaError, Transaction};
 
 /// Changes of tables, to be made together: all or none. [`Database::migration`] begins one.
 ///
@@ -41,14 +42,155 @@ use crate::{Database, Handle, SchemaError};
 /// ```
 #[must_use = "nothing is changed until it is run"]
 pub struct Migration<'d> {
-    database: &'d Database,
+    of: &'d dyn Tables,
     changes: Result<Vec<TableChange>, SchemaError>,
+}
+
+/// Whose tables change: those of a database, or those that an explicit transaction sees.
+trait Tables {
+    /// The table of this name, if there is one.
+    fn find(&self, name: &str) -> Option<Arc<TableSet>>;
+
+    /// Makes changes, all of them or none.
+    fn change(&self, changes: Vec<TableChange>) -> Result<Vec<Arc<TableSet>>, SchemaError>;
+}
+
+impl Tables for Database {
+    fn find(&self, name: &str) -> Option<Arc<TableSet>> {
+        self.engine().find(name)
+    }
+
+    fn change(&self, changes: Vec<TableChange>) -> Result<Vec<Arc<TableSet>>, SchemaError> {
+        let engine = self.engine();
+        let changing = engine.changing()?;
+        // No piece of a chain runs before the change when a later one runs after it.
+        let _alone = engine.gate().map(Gate::other).transpose().map_err(|_| SchemaError::Busy)?;
+        self.check_procedures(engine.schema(), &changes)?;
+        let sets = engine.change_tables(&changing, changes)?;
+        self.analyse_again().map_err(|error| SchemaError::Analysis(error.to_string()))?;
+        Ok(sets)
+    }
+}
+
+impl Tables for Transaction<'_> {
+    fn find(&self, name: &str) -> Option<Arc<TableSet>> {
+        self.runner.tx.find_changed(name)
+    }
+
+    fn change(&self, changes: Vec<TableChange>) -> Result<Vec<Arc<TableSet>>, SchemaError> {
+        // No procedure is registered from here on until the transaction ends.
+        self.runner.begin_changes()?;
+        let sets = self.runner.tx.changed_sets();
+        let tables = Schema::new(sets.iter().map(|set| TableDef::clone(&set.definition)));
+        self.database().check_procedures(tables, &changes)?;
+        self.runner.change_tables(changes)
+    }
+}
+
+/// Tables in an explicit transaction.
+///
+/// Its changes are made at once, and only the transaction sees them. Its commit makes them together with its writes of
+/// rows, durably. A roll-back undoes them, and so do a transaction that ends otherwise, and a power cut. So does
+/// [`Tx::rollback_to`](crate::Tx::rollback_to), for those since the savepoint.
+///
+/// A table that exists is closed to others until the transaction ends: their transactions begin again, for as long as
+/// they may be open ([`Builder::transaction_age_max`](crate::Builder::transaction_age_max)). First the change waits for
+/// the transactions that are open, up to 10 s. One transaction changes tables at a time. Others wait for it as long,
+/// and fail with [`SchemaError::Busy`]. So does [`Database::register`].
+///
+/// The transaction opens a table again after it has changed it; earlier handles are refused with
+/// [`TransactError::TableGone`](crate::TransactError::TableGone). Handles that it opened of a changed table end with
+/// it. Those of a created table stay valid, as do handles of others ([`Migration::run`]).
+///
+/// ```
+/// use seriatim::catalog::evolution::Change;
+/// use seriatim::catalog::{ColumnDef, ColumnType, TableDef, Value};
+///
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let db = seriatim::Database::in_memory()?;
+/// let id = ColumnDef::new("id", ColumnType::U32);
+/// let order = db.declare(TableDef::builder("order").column(id.clone()).key(["id"]).finish()?)?;
+/// let (mut session, mut other) = (db.session(), db.session());
+/// session.transact(|tx| tx.insert_dyn(&order, &[Value::from(7u32)]))?;
+///
+/// let tx = session.begin()?;
+/// let priority = ColumnDef::new("priority", ColumnType::U8).default("1");
+/// tx.migration().change("order", [Change::add_column(priority)]).run()?;
+/// let carrier = tx.declare(TableDef::builder("carrier").column(id).key(["id"]).finish()?)?;
+/// tx.insert_dyn(&carrier, &[Value::from(1u32)])?;
+/// let changed = tx.open_dyn("order")?;
+/// tx.update_dyn(&changed, &[Value::from(7u32)], &[("priority", Value::from(2u8))])?;
+/// assert!(db.open_dyn("carrier").is_err(), "nobody else sees it");
+/// tx.commit()?;
+///
+/// other.transact(|tx| {
+///     let row = tx.get_dyn(&order, &[Value::from(7u32)])?.expect("it was inserted");
+///     assert_eq!(row.get("priority"), Some(Value::from(2u8)));
+///     assert_eq!(tx.count_all_dyn(&carrier)?, 1);
+///     Ok(())
+/// })?;
+/// # Ok(())
+/// # }
+/// ```
+impl<'s> Transaction<'s> {
+    /// Begins a change of tables in this transaction. Nothing is changed before [`Migration::run`].
+    pub fn migration(&self) -> Migration<'_> {
+        Migration { of: self, changes: Ok(Vec::new()) }
+    }
+
+    /// Creates the table that `T` declares.
+    ///
+    /// # Errors
+    /// As [`Migration::run`].
+    pub fn create<T: Table>(&self) -> Result<Handle<T>, SchemaError> {
+        Ok(Handle::new(self.change(vec![TableChange::Create(T::definition())])?.remove(0)))
+    }
+
+    /// Creates a table declared at run time.
+    ///
+    /// # Errors
+    /// As [`Migration::run`].
+    pub fn declare(&self, definition: TableDef) -> Result<DynHandle, SchemaError> {
+        let name = definition.name.clone();
+        self.change(vec![TableChange::Create(definition)])?;
+        self.open_dyn(&name)
+    }
+
+    /// Opens the table that `T` declares, as the transaction sees it. It is not changed: [`Migration::declare`] does
+    /// that.
+    ///
+    /// # Errors
+    /// There is no such table, or it is declared differently.
+    pub fn table<T: Table>(&self) -> Result<Handle<T>, SchemaError> {
+        let set = self.find(T::NAME).ok_or_else(|| SchemaError::Unknown(T::NAME.to_owned()))?;
+        let evolution = towards::<T>(&set)?;
+        match evolution.is_nothing() {
+            true => Ok(Handle::new(set)),
+            false => {
+                let difference = format!("for that, {evolution}. `Migration::declare` changes it so");
+                Err(SchemaError::Mismatch { table: T::NAME.to_owned(), difference })
+            }
+        }
+    }
+
+    /// Opens a table by name, as the transaction sees it, for access by values known at run time.
+    ///
+    /// # Errors
+    /// There is no such table.
+    pub fn open_dyn(&self, name: &str) -> Result<DynHandle, SchemaError> {
+        self.runner.tx.open_changed(name).ok_or_else(|| SchemaError::Unknown(name.to_owned()))
+    }
+
+    /// Returns the names of the tables that the transaction sees, in order of creation.
+    pub fn table_names(&self) -> Vec<String> {
+        self.runner.tx.changed_sets().iter().map(|set| set.definition.name.to_string()).collect()
+    }
 }
 
 impl Database {
     /// Begins a change of tables. Nothing is changed before [`Migration::run`].
     pub fn migration(&self) -> Migration<'_> {
-        Migration { database: self, changes: Ok(Vec::new()) }
+        Migration { of: self, changes: Ok(Vec::new()) }
     }
 
     /// Makes the table one that `T` declares, and opens it. It is created if there is none. Otherwise columns, indexes
@@ -139,19 +281,12 @@ impl Database {
 
     /// Changes one table. It is another one if handles of it do not stay valid.
     fn evolve(&self, evolution: Evolution) -> Result<Arc<TableSet>, SchemaError> {
-        Ok(self.change_tables(vec![TableChange::Evolve(Box::new(evolution))])?.remove(0))
-    }
-
-    /// Changes tables, and analyses the registered procedures again.
-    fn change_tables(&self, changes: Vec<TableChange>) -> Result<Vec<Arc<TableSet>>, SchemaError> {
-        // No piece of a chain runs before the change when a later one runs after it.
-        let _alone = self.engine().gate().map(Gate::other).transpose().map_err(|_| SchemaError::Busy)?;
-        if let Some((table, procedure, problem)) = self.objection(&changes) {
-            return Err(SchemaError::InUse { table, procedure, problem });
+        let change = |evolution| Ok(self.change(vec![TableChange::Evolve(Box::new(evolution))])?.remove(0));
+        match evolution.apart_from_new_references() {
+            None => change(evolution),
+            // The rows must have their columns before it can be said to what these refer.
+            Some((first, then)) => change(first).and_then(|_| change(then)),
         }
-        let sets = self.engine().change_tables(changes)?;
-        self.analyse_again().map_err(|error| SchemaError::Analysis(error.to_string()))?;
-        Ok(sets)
     }
 }
 
@@ -175,7 +310,7 @@ impl Migration<'_> {
         });
         let changed = match known {
             Some(evolution) => change(evolution),
-            None => match self.database.engine().find(table) {
+            None => match self.of.find(table) {
                 None => Err(SchemaError::Unknown(table.to_owned())),
                 Some(set) => {
                     let mut evolution = Evolution::of(&set.definition);
@@ -213,7 +348,10 @@ impl Migration<'_> {
 
     /// Makes a table one that `T` declares, as [`Database::migrate`] does.
     pub fn declare<T: Table>(mut self) -> Self {
-        match self.database.engine().find(T::NAME) {
+        if self.changes.is_err() {
+            return self;
+        }
+        match self.of.find(T::NAME) {
             None => return self.create(T::definition()),
             Some(set) => match towards::<T>(&set) {
                 Ok(evolution) if evolution.is_nothing() => {}
@@ -232,6 +370,45 @@ impl Migration<'_> {
     /// Drops the table of this name.
     pub fn drop_table(self, table: impl Into<String>) -> Self {
         self.add(TableChange::Drop(table.into()))
+    }
+
+    /// Creates a sequence: see [`Sequence`](crate::Sequence).
+    pub fn create_sequence(self, sequence: SequenceDef) -> Self {
+        self.add(TableChange::CreateSequence(sequence))
+    }
+
+    /// Changes the sequence of this name, in this order. A change that would make it give a number again is not
+    /// refused.
+    ///
+    /// ```
+    /// use seriatim::Database;
+    /// use seriatim::catalog::{SequenceChange, SequenceDef};
+    ///
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let db = Database::in_memory()?;
+    /// db.migration().create_sequence(SequenceDef::new("ticket")).run()?;
+    /// let tickets = db.sequence("ticket")?;
+    /// assert_eq!(tickets.next()?, 1);
+    /// db.migration().alter_sequence("ticket", [SequenceChange::Increment(10)]).run()?;
+    /// assert_eq!(tickets.next()?, 11);
+    /// db.migration().alter_sequence("ticket", [SequenceChange::Restart(None)]).run()?;
+    /// assert_eq!(tickets.next()?, 1);
+    /// db.migration().drop_sequence("ticket").run()?;
+    /// assert!(tickets.next().is_err());
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn alter_sequence(
+        self,
+        sequence: impl Into<String>,
+        changes: impl IntoIterator<Item = SequenceChange>,
+    ) -> Self {
+        self.add(TableChange::AlterSequence(sequence.into(), changes.into_iter().collect()))
+    }
+
+    /// Drops the sequence of this name. One that an identity column uses is dropped with the column.
+    pub fn drop_sequence(self, sequence: impl Into<String>) -> Self {
+        self.add(TableChange::DropSequence(sequence.into()))
     }
 
     /// Makes the changes, all of them or none, and returns them in words. They are durable when this returns.
@@ -254,13 +431,18 @@ impl Migration<'_> {
             TableChange::Create(table) => vec![format!("table `{}` is created", table.name)],
             TableChange::Drop(table) => vec![format!("table `{table}` is dropped")],
             TableChange::Truncate(table) => vec![format!("table `{table}` is emptied")],
+            TableChange::CreateSequence(sequence) => vec![format!("sequence `{}` is created", sequence.name)],
+            TableChange::AlterSequence(sequence, _) => vec![format!("sequence `{sequence}` changes")],
+            TableChange::DropSequence(sequence) => vec![format!("sequence `{sequence}` is dropped")],
             TableChange::Evolve(evolution) => {
                 let table = &evolution.before().name;
                 evolution.changes().iter().map(|change| format!("table `{table}`: {change}")).collect()
             }
         });
         let said = said.collect();
-        self.database.change_tables(changes)?;
+        if !changes.is_empty() {
+            self.of.change(changes)?;
+        }
         Ok(said)
     }
 }

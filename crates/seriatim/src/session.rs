@@ -254,7 +254,7 @@ impl Session {
     /// As [`Session::begin`].
     pub fn begin_with(&mut self, options: &TransactionOptions) -> Result<Transaction<'_>, TransactError> {
         self.with(options).0.runner.begin(Mode::ReadWrite)?;
-        Ok(Transaction::new(&mut self.runner))
+        Ok(Transaction::new(&mut self.runner, Arc::clone(&self.procedures)))
     }
 
     /// Opens a read-only transaction, as [`Session::snapshot`] does. Dropping it ends it.

@@ -1,37 +1,66 @@
 //! Explicit transactions: committed by a call, rolled back on drop.
 
 use std::ops::Deref;
+use std::sync::{Arc, RwLock};
 
-use seriatim_engine::{Pending, Receipt, Runner};
+use seriatim_engine::{Committed, Pending, Receipt, Runner};
 use seriatim_txn::Mode;
 
-use crate::{Abort, ReadTx, Session, TransactError, Tx};
+use crate::procedure::RegisterError;
+use crate::procedure::registry::Registry;
+use crate::{Abort, Database, ReadTx, SchemaError, Session, TransactError, Tx};
 
 /// An open transaction. [`Deref`]s to [`Tx`]; dropping it rolls back. After an operation returned a conflict, all
 /// further operations return it too: roll back and begin again.
 #[must_use = "a transaction that is dropped rolls back"]
 pub struct Transaction<'s> {
-    runner: &'s mut Runner,
+    pub(crate) runner: &'s mut Runner,
+    procedures: Arc<RwLock<Registry>>,
+    /// Whether it outlives this value.
+    is_lent: bool,
 }
 
 impl<'s> Transaction<'s> {
-    pub(crate) fn new(runner: &'s mut Runner) -> Transaction<'s> {
-        Transaction { runner }
+    pub(crate) fn new(runner: &'s mut Runner, procedures: Arc<RwLock<Registry>>) -> Transaction<'s> {
+        Transaction { runner, procedures, is_lent: false }
     }
 
-    /// Commits.
+    /// The database.
+    pub(crate) fn database(&self) -> Database {
+        Database::with(self.runner.engine(), Arc::clone(&self.procedures))
+    }
+
+    /// Commits. If tables were changed, the commit is durable when this returns, and registered procedures were
+    /// analysed again.
     ///
     /// # Errors
     /// A conflict: nothing was written; begin again. [`TransactError::NotDurable`] if the log stopped before the
-    /// commit was durable.
-    pub fn commit(self) -> Result<Receipt, TransactError> {
-        self.runner.commit_explicit()
+    /// commit was durable. [`TransactError::User`] with a [`SchemaError::Analysis`] if procedures could not be
+    /// analysed again: then it has committed.
+    pub fn commit(mut self) -> Result<Receipt, TransactError> {
+        match self.runner.tx.changes_tables() {
+            true => self.commit_changes(),
+            false => self.runner.commit_explicit(),
+        }
+    }
+
+    fn commit_changes(&mut self) -> Result<Receipt, TransactError> {
+        let (database, mut analysed) = (self.database(), Ok(()));
+        let receipt = self.runner.commit_changes(|| analysed = database.analyse_again())?;
+        let failed = |error: RegisterError| TransactError::User(Arc::new(SchemaError::Analysis(error.to_string())));
+        analysed.map(|()| receipt).map_err(failed)
     }
 
     /// As [`Transaction::commit`], without waiting until the result is durable. The next transaction can begin
-    /// meanwhile.
-    pub fn submit(self) -> Pending<()> {
-        self.runner.submit_explicit()
+    /// meanwhile. If tables were changed, this waits.
+    pub fn submit(mut self) -> Pending<()> {
+        match self.runner.tx.changes_tables() {
+            true => {
+                let committed = self.commit_changes();
+                self.runner.pending(committed.map(|receipt| Committed { value: (), receipt, attempts: 1 }))
+            }
+            false => self.runner.submit_explicit(),
+        }
     }
 
     /// Rolls back, as dropping does.
@@ -56,7 +85,9 @@ impl Deref for Transaction<'_> {
 
 impl Drop for Transaction<'_> {
     fn drop(&mut self) {
-        self.runner.end_explicit();
+        if !self.is_lent {
+            self.runner.end_explicit();
+        }
     }
 }
 
@@ -100,9 +131,14 @@ impl OwnedTransaction {
     /// Commits: see [`Transaction::commit`].
     pub fn commit(self) -> (Session, Result<Receipt, TransactError>) {
         let mut session = self.session;
-        let committed = session.runner.commit_explicit();
-        session.runner.end_explicit();
+        let committed = Transaction::new(&mut session.runner, Arc::clone(&session.procedures)).commit();
         (session, committed)
+    }
+
+    /// Lends the transaction, which can change tables: see [`Transaction::migration`].
+    pub fn lend<R>(&mut self, act: impl FnOnce(&Transaction<'_>) -> R) -> R {
+        let Session { runner, procedures, .. } = &mut self.session;
+        act(&Transaction { runner, procedures: Arc::clone(procedures), is_lent: true })
     }
 
     /// Rolls back.

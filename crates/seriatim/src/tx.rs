@@ -22,6 +22,15 @@ use crate::handle::{Handle, IndexHandle};
 use crate::procedure::support;
 use crate::scan::Scan;
 
+/// When the deferrable foreign keys of a transaction are checked: [`Tx::set_constraints`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Constraints {
+    /// At the end of each operation.
+    Immediate,
+    /// When the transaction commits.
+    Deferred,
+}
+
 /// The reading half of a transaction: everything that a read-only transaction can do.
 #[repr(transparent)]
 pub struct ReadTx {
@@ -481,6 +490,7 @@ impl Tx {
     /// A conflict; or, if a unique index's key exists, an abort that is reported as
     /// [`TransactError::Duplicate`](crate::TransactError::Duplicate).
     pub fn try_insert<T: Table>(&self, table: &Handle<T>, row: &T) -> Result<bool, Abort> {
+        const { support::is_given::<T>() };
         row.key().encode(|key| self.core.insert_at(&table.set, key, |writer| row.encode(writer), OnExists::Refuse))
     }
 
@@ -489,6 +499,7 @@ impl Tx {
     /// # Errors
     /// As [`Tx::try_insert`].
     pub fn put<T: Table>(&self, table: &Handle<T>, row: &T) -> Result<(), Abort> {
+        const { support::is_given::<T>() };
         let insert =
             |key: Key<'_>| self.core.insert_at(&table.set, key, |writer| row.encode(writer), OnExists::Replace);
         row.key().encode(insert).map(|_| ())
@@ -710,6 +721,53 @@ impl Tx {
     /// The transaction has stopped.
     pub fn savepoint(&self) -> Result<Savepoint, Abort> {
         self.core.savepoint()
+    }
+
+    /// Runs several operations as one statement of SQL: foreign keys are checked when `act` has ended, and not after
+    /// each operation. If it fails, what it has done stays until the transaction is rolled back, or to a savepoint.
+    ///
+    /// # Errors
+    /// Those of `act`; a foreign key that is violated.
+    pub fn statement<R>(&self, act: impl FnOnce() -> Result<R, Abort>) -> Result<R, Abort> {
+        self.core.statement(act)
+    }
+
+    /// Says when deferrable foreign keys are checked from now on: when the transaction commits, or at the end of each
+    /// operation. Then checks that were put off are made at once. It is SET CONSTRAINTS ALL of SQL.
+    ///
+    /// ```
+    /// use seriatim::catalog::{ColumnDef, ColumnType, ReferenceDef, TableDef};
+    /// use seriatim::{Constraints, Database, TransactError, Value};
+    ///
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let db = Database::in_memory()?;
+    /// let column = |name: &'static str| ColumnDef::new(name, ColumnType::U32);
+    /// let table = TableDef::builder("node").column(column("id")).column(column("next")).key(["id"]);
+    /// let table = table.reference(ReferenceDef::new(["next"], "node").deferrable()).finish()?;
+    /// let nodes = db.declare(table)?;
+    /// let row = |id: u32, next: u32| [Value::from(id), Value::from(next)];
+    /// let mut session = db.session();
+    /// session.transact(|tx| {
+    ///     tx.set_constraints(Constraints::Deferred)?;
+    ///     tx.insert_dyn(&nodes, &row(1, 2))?;
+    ///     tx.insert_dyn(&nodes, &row(2, 1))
+    /// })?;
+    /// let refused = session.transact(|tx| {
+    ///     tx.set_constraints(Constraints::Deferred)?;
+    ///     tx.insert_dyn(&nodes, &row(3, 4))
+    /// });
+    /// let error = refused.unwrap_err();
+    /// assert!(matches!(error, TransactError::ForeignKey { .. }));
+    /// assert_eq!(error.to_string(), "next 4 of node refers to no row of node (foreign key node_next_fkey)");
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// [`TransactError::ForeignKey`](crate::TransactError::ForeignKey) if a check that was put off fails now. A
+    /// conflict.
+    pub fn set_constraints(&self, checked: Constraints) -> Result<(), Abort> {
+        self.core.set_constraints(checked == Constraints::Deferred)
     }
 
     /// Undoes every write since the savepoint. The savepoint can be used again; later ones become invalid. Reads are

@@ -99,13 +99,40 @@ fn begin(packet: &Bytes, shared: &Shared) -> Result<Session, Bytes> {
         return Err(fatal(SqlState("3D000"), &message, Some("The one database is \"postgres\".")));
     }
     let mut settings = Vec::new();
-    for name in ["application_name", "client_encoding", "DateStyle", "TimeZone", "extra_float_digits"] {
-        if let Some(value) = parameter(name)? {
-            settings.push((name.to_owned(), value.trim_matches('\'').to_owned()));
+    for (name, value) in startup::parameters(packet).map_err(|error| malformed(&error))? {
+        let [name, value] = [name, value].map(|text| String::from_utf8_lossy(text).into_owned());
+        match &*name {
+            "user" | "database" => {}
+            "options" => settings.extend(options(&value)?),
+            // Extensions of the protocol, of which there are none.
+            name if name.starts_with("_pq_.") => {}
+            "replication" if ["false", "off", "no", "0"].contains(&&*value) => {}
+            "replication" => {
+                return Err(fatal(SqlState::FEATURE_NOT_SUPPORTED, "replication is not supported", None));
+            }
+            _ => settings.push((name, value.trim_matches('\'').to_owned())),
         }
     }
     Session::new(shared.database.clone(), &user, &settings)
         .map_err(|error| fatal(error.state, &error.message, error.hint.as_deref()))
+}
+
+/// The settings in options of a command line: `-c name=value` or `--name=value`.
+fn options(text: &str) -> Result<Vec<(String, String)>, Bytes> {
+    let (mut words, mut settings) = (text.split_ascii_whitespace(), Vec::new());
+    while let Some(word) = words.next() {
+        let setting = match word.strip_prefix("-c") {
+            Some("") => words.next(),
+            Some(setting) => Some(setting),
+            None => word.strip_prefix("--"),
+        };
+        let Some((name, value)) = setting.and_then(|setting| setting.split_once('=')) else {
+            let message = format!("invalid command-line argument for server process: {word}");
+            return Err(fatal(SqlState::SYNTAX_ERROR, &message, Some("Write -c name=value.")));
+        };
+        settings.push((name.replace('-', "_"), value.to_owned()));
+    }
+    Ok(settings)
 }
 
 /// Messages, until the client leaves or the server stops.

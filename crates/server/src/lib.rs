@@ -16,6 +16,8 @@ use std::sync::atomic::{AtomicI32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+pub use seriatim_sql::STACK_BYTES;
+
 use seriatim::rng::entropy;
 use seriatim::{Canceller, Database};
 use tokio::net::TcpListener;
@@ -87,7 +89,9 @@ pub fn check_address(address: SocketAddr) -> Result<(), String> {
     }
 }
 
-/// Serves clients of `listener` until `stop` completes. Clients without a transaction are then disconnected at once
+/// Serves clients of `listener`. The threads of the runtime need a stack of [`STACK_BYTES`].
+///
+/// When `stop` completes, clients without a transaction are disconnected at once
 /// (57P01), the others after their transactions. When `abandon` completes, the remaining ones are disconnected, and
 /// their transactions rolled back.
 ///

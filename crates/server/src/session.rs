@@ -5,6 +5,7 @@
 //! sequence are one transaction.
 
 use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::vec::IntoIter;
 
 use bytes::{Bytes, BytesMut};
@@ -12,8 +13,9 @@ use seriatim::catalog::ColumnType;
 use seriatim::catalog::expression::Datum;
 use seriatim::{Canceller, Database};
 use seriatim_sql::{Answer, Column, Prepared, Row, SqlError, SqlState, SqlType, Status};
-use seriatim_wire::message::{self, decode};
+use seriatim_wire::message::{self, Body, decode};
 use seriatim_wire::messages::Message;
+use seriatim_wire::messages::copy::{CopyData, CopyDone, CopyInResponse, CopyOutResponse};
 use seriatim_wire::messages::data::{DataRow, FieldDescription, NoData, ParameterDescription, RowDescription};
 use seriatim_wire::messages::extendedquery::{
     Bind, BindComplete, Close, CloseComplete, Describe, Execute, Parse, ParseComplete, PortalSuspended,
@@ -53,12 +55,22 @@ pub(crate) enum Next {
 /// A session of a client.
 pub(crate) struct Session {
     sql: seriatim_sql::Session,
-    statements: HashMap<String, Statement>,
+    /// A portal keeps its statement when another one gets the name.
+    statements: HashMap<String, Arc<Mutex<Statement>>>,
     portals: HashMap<String, Portal>,
     /// Whether messages are skipped until the client asks for the end.
     is_skipping: bool,
+    /// Whether the client sends rows of a COPY, and whether a simple query began it.
+    copying: Option<Began>,
     reported: Vec<String>,
     out: BytesMut,
+}
+
+/// What began a COPY.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Began {
+    Simple,
+    Extended,
 }
 
 /// A statement that the client prepared.
@@ -70,7 +82,9 @@ struct Statement {
 
 /// A statement with values, and what is left of its result.
 struct Portal {
-    statement: String,
+    /// The name of the statement, with which the portal is closed.
+    name: String,
+    statement: Arc<Mutex<Statement>>,
     values: Vec<Datum<'static>>,
     formats: Vec<i16>,
     result: Option<Rest>,
@@ -78,7 +92,8 @@ struct Portal {
 
 /// The rows that are left, and what was done.
 struct Rest {
-    columns: Vec<Column>,
+    /// None of a statement without rows.
+    columns: Option<Vec<Column>>,
     rows: IntoIter<Row>,
     tag: String,
 }
@@ -98,6 +113,7 @@ impl Session {
             statements: HashMap::new(),
             portals: HashMap::new(),
             is_skipping: false,
+            copying: None,
             reported: vec![String::new(); REPORTED.len()],
             out: BytesMut::new(),
         };
@@ -152,6 +168,9 @@ impl Session {
     /// Acts on a message. `before_sync` says whether a Sync has arrived behind it.
     pub(crate) fn message(&mut self, bytes: &Bytes, before_sync: bool) -> Next {
         let tag = bytes.first().copied().unwrap_or_default();
+        if let Some(began) = self.copying {
+            return self.copy(tag, bytes, began);
+        }
         match tag {
             b'X' => return Next::End,
             b'S' => {
@@ -159,22 +178,23 @@ impl Session {
                 if let Err(error) = self.sql.sync() {
                     self.error(&error);
                 }
-                // Portals end with their transaction.
-                if self.is_idle() {
-                    self.portals.clear();
-                }
+                self.end_portals();
                 self.ready();
             }
+            _ if self.is_skipping => {}
             b'Q' => {
-                self.is_skipping = false;
+                self.statements.remove("");
+                self.portals.remove("");
                 self.query(bytes);
-                self.ready();
+                self.end_portals();
+                if self.copying.is_none() {
+                    self.ready();
+                }
             }
             // The connection writes what there is.
             b'H' => {}
             // Rests of a COPY that has failed.
             b'd' | b'c' | b'f' => {}
-            _ if self.is_skipping => {}
             _ => {
                 let done = match tag {
                     b'P' => self.parse(bytes),
@@ -184,7 +204,7 @@ impl Session {
                     b'C' => self.close(bytes),
                     other => {
                         let message = format!("invalid frontend message type {other}");
-                        self.error(&SqlError::new(SqlState("08P01"), message));
+                        self.out.extend_from_slice(&fatal(SqlState("08P01"), &message, None));
                         return Next::End;
                     }
                 };
@@ -196,6 +216,13 @@ impl Session {
             }
         }
         Next::Message
+    }
+
+    /// Portals end with their transaction.
+    fn end_portals(&mut self) {
+        if self.is_idle() {
+            self.portals.clear();
+        }
     }
 
     pub(crate) fn error(&mut self, error: &SqlError) {
@@ -225,12 +252,66 @@ impl Session {
                     self.send(&CommandComplete::new(tag));
                 }
                 Answer::Done(tag) => self.send(&CommandComplete::new(tag)),
+                Answer::CopyOut { columns, lines, tag } => {
+                    self.copy_out(columns, lines);
+                    self.send(&CommandComplete::new(tag));
+                }
+                Answer::CopyIn { columns } => self.copy_in(columns, Began::Simple),
                 Answer::Notice(notice) => self.notice(&notice),
             }
         }
         if let Some(error) = failure {
             self.error(&error);
         }
+    }
+
+    fn copy_out(&mut self, columns: usize, lines: Vec<Vec<u8>>) {
+        self.send(&CopyOutResponse::new(0, columns as i16, vec![0; columns]));
+        for line in lines {
+            self.send(&CopyData::new(line.into()));
+        }
+        self.send(&CopyDone::new());
+    }
+
+    fn copy_in(&mut self, columns: usize, began: Began) {
+        self.send(&CopyInResponse::new(0, columns as i16, vec![0; columns]));
+        self.copying = Some(began);
+    }
+
+    /// Acts on a message of a client that sends rows.
+    fn copy(&mut self, tag: u8, bytes: &Bytes, began: Began) -> Next {
+        let body = Body::of(bytes).rest();
+        let ended = match tag {
+            b'd' => match self.sql.copy_data(body) {
+                Ok(()) => return Next::Message,
+                Err(error) => Err(error),
+            },
+            b'c' => self.sql.copy_done(),
+            b'f' => {
+                let why = String::from_utf8_lossy(body.strip_suffix(b"\0").unwrap_or(body)).into_owned();
+                Err(self.sql.copy_fail(&why))
+            }
+            // Clients may ask for the end of what they are still sending.
+            b'H' | b'S' => return Next::Message,
+            b'X' => {
+                self.sql.copy_fail("the client has gone");
+                return Next::End;
+            }
+            other => Err(self.sql.copy_fail(&format!("unexpected message type 0x{other:02X}"))),
+        };
+        self.copying = None;
+        match ended {
+            Ok(Answer::Done(tag)) => self.send(&CommandComplete::new(tag)),
+            Ok(_) => {}
+            Err(error) => {
+                self.is_skipping = began == Began::Extended;
+                self.error(&error);
+            }
+        }
+        if began == Began::Simple {
+            self.ready();
+        }
+        Next::Message
     }
 
     fn notice(&mut self, notice: &SqlError) {
@@ -260,6 +341,9 @@ impl Session {
     fn parse(&mut self, bytes: &Bytes) -> Result<(), SqlError> {
         let parse: Parse = decode(bytes).map_err(violation)?;
         let name = parse.name.unwrap_or_default();
+        if name.is_empty() {
+            self.statements.remove(&name);
+        }
         if !name.is_empty() && self.statements.contains_key(&name) {
             let message = format!("prepared statement \"{name}\" already exists");
             return Err(SqlError::new(SqlState("42P05"), message));
@@ -274,7 +358,7 @@ impl Session {
         });
         let given = given.collect::<Result<Vec<_>, _>>()?;
         let prepared = self.sql.prepare(&parse.query, &given)?;
-        self.statements.insert(name, Statement { prepared, given });
+        self.statements.insert(name, Arc::new(Mutex::new(Statement { prepared, given })));
         self.send(&ParseComplete::new());
         Ok(())
     }
@@ -282,7 +366,8 @@ impl Session {
     fn bind(&mut self, bytes: &Bytes) -> Result<(), SqlError> {
         let bind: Bind = decode(bytes).map_err(violation)?;
         let (portal, name) = (bind.portal_name.unwrap_or_default(), bind.statement_name.unwrap_or_default());
-        let statement = self.statements.get(&name).ok_or_else(|| no_statement(&name))?;
+        let shared = Arc::clone(self.statements.get(&name).ok_or_else(|| no_statement(&name))?);
+        let statement = shared.lock().unwrap_or_else(PoisonError::into_inner);
         let types: Vec<_> = statement.prepared.parameters().collect();
         if bind.parameters.len() != types.len() {
             let (given, wanted) = (bind.parameters.len(), types.len());
@@ -306,7 +391,8 @@ impl Session {
         if !portal.is_empty() && self.portals.contains_key(&portal) {
             return Err(SqlError::new(SqlState("42P03"), format!("cursor \"{portal}\" already exists")));
         }
-        self.portals.insert(portal, Portal { statement: name, values, formats, result: None });
+        drop(statement);
+        self.portals.insert(portal, Portal { name, statement: shared, values, formats, result: None });
         self.send(&BindComplete::new());
         Ok(())
     }
@@ -316,7 +402,8 @@ impl Session {
         let name = describe.name.unwrap_or_default();
         let (columns, formats) = match describe.target_type {
             b'S' => {
-                let statement = self.statements.get(&name).ok_or_else(|| no_statement(&name))?;
+                let shared = Arc::clone(self.statements.get(&name).ok_or_else(|| no_statement(&name))?);
+                let statement = shared.lock().unwrap_or_else(PoisonError::into_inner);
                 let given = |(at, ty): (usize, ColumnType)| match statement.given.get(at) {
                     Some(Some(given)) => given.oid(),
                     _ => SqlType::of_stored(ty).oid(),
@@ -328,8 +415,7 @@ impl Session {
             }
             b'P' => {
                 let portal = self.portals.get(&name).ok_or_else(|| no_portal(&name))?;
-                let statement =
-                    self.statements.get(&portal.statement).ok_or_else(|| no_statement(&portal.statement))?;
+                let statement = portal.statement.lock().unwrap_or_else(PoisonError::into_inner);
                 (statement.prepared.columns().map(<[Column]>::to_vec), portal.formats.clone())
             }
             other => return Err(violation(format_args!("{other} is neither a statement nor a portal"))),
@@ -346,12 +432,20 @@ impl Session {
         let name = execute.name.unwrap_or_default();
         let mut portal = self.portals.remove(&name).ok_or_else(|| no_portal(&name))?;
         let mut rest = match portal.result.take() {
-            Some(rest) => rest,
+            Some(rest) if rest.columns.is_some() => rest,
+            Some(_) => {
+                let message = format!("portal \"{name}\" cannot be run");
+                return Err(SqlError::new(SqlState("55000"), message));
+            }
             None => {
-                let statement =
-                    self.statements.get_mut(&portal.statement).ok_or_else(|| no_statement(&portal.statement))?;
+                let mut statement = portal.statement.lock().unwrap_or_else(PoisonError::into_inner);
+                let was_idle = self.is_idle();
                 let alone = before_sync && self.sql.status() == Status::Idle;
                 let ran = self.sql.execute_prepared(&mut statement.prepared, &portal.values, alone);
+                drop(statement);
+                if !was_idle {
+                    self.end_portals();
+                }
                 let (answers, failure) = match ran {
                     Ok(answers) => (answers, None),
                     Err(failure) => (failure.answers, Some(failure.error)),
@@ -360,11 +454,17 @@ impl Session {
                 for answer in answers {
                     match answer {
                         Answer::Notice(notice) => self.notice(&notice),
-                        Answer::Done(tag) => {
-                            rest = Some(Rest { columns: Vec::new(), rows: Vec::new().into_iter(), tag })
-                        }
+                        Answer::Done(tag) => rest = Some(Rest { columns: None, rows: Vec::new().into_iter(), tag }),
                         Answer::Rows { columns, rows, tag } => {
-                            rest = Some(Rest { columns, rows: rows.into_iter(), tag });
+                            rest = Some(Rest { columns: Some(columns), rows: rows.into_iter(), tag });
+                        }
+                        Answer::CopyOut { columns, lines, tag } => {
+                            self.copy_out(columns, lines);
+                            rest = Some(Rest { columns: None, rows: Vec::new().into_iter(), tag });
+                        }
+                        Answer::CopyIn { columns } => {
+                            self.copy_in(columns, Began::Extended);
+                            return Ok(());
                         }
                     }
                 }
@@ -379,13 +479,29 @@ impl Session {
             }
         };
         let most = usize::try_from(execute.max_rows).ok().filter(|most| *most > 0).unwrap_or(usize::MAX);
-        for row in rest.rows.by_ref().take(most) {
-            self.row(&row, &rest.columns, &portal.formats);
-        }
-        match rest.rows.as_slice().is_empty() {
-            // A portal that has given all its rows gives none when it is asked again.
-            true => self.send(&CommandComplete::new(rest.tag.clone())),
-            false => self.send(&PortalSuspended::new()),
+        match &rest.columns {
+            // Such a statement is done once.
+            None => self.send(&CommandComplete::new(rest.tag.clone())),
+            Some(columns) => {
+                let mut count = 0;
+                for row in rest.rows.by_ref().take(most) {
+                    self.row(&row, columns, &portal.formats);
+                    count += 1;
+                }
+                // A portal that has given as many rows as were asked for may have more.
+                match count == most {
+                    true => self.send(&PortalSuspended::new()),
+                    false => {
+                        let verb = rest.tag.trim_end_matches(|character: char| character.is_ascii_digit());
+                        let counts = verb.len() < rest.tag.len();
+                        self.send(&CommandComplete::new(if counts {
+                            format!("{verb}{count}")
+                        } else {
+                            rest.tag.clone()
+                        }));
+                    }
+                }
+            }
         }
         portal.result = Some(rest);
         self.portals.insert(name, portal);
@@ -398,7 +514,7 @@ impl Session {
         match close.target_type {
             b'S' => {
                 self.statements.remove(&name);
-                self.portals.retain(|_, portal| portal.statement != name);
+                self.portals.retain(|_, portal| portal.name != name);
             }
             b'P' => drop(self.portals.remove(&name)),
             other => return Err(violation(format_args!("{other} is neither a statement nor a portal"))),

@@ -1,8 +1,9 @@
 //! Unmodified clients: psql and pgbench, where they are installed.
 
+use std::io::{Read, Write};
 use std::net::SocketAddr;
 use std::path::PathBuf;
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
 
 use seriatim::Database;
 use seriatim_server::Settings;
@@ -21,7 +22,9 @@ impl Server {
         let (tell, told) = std::sync::mpsc::channel();
         let (stop, stopped) = oneshot::channel::<()>();
         let running = std::thread::spawn(move || {
-            let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().expect("there are threads");
+            let mut runtime = tokio::runtime::Builder::new_multi_thread();
+            runtime.enable_all().thread_stack_size(seriatim_server::STACK_BYTES);
+            let runtime = runtime.build().expect("there are threads");
             runtime.block_on(async move {
                 let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port is free");
                 tell.send(listener.local_addr().expect("it is bound")).expect("somebody waits");
@@ -42,16 +45,32 @@ impl Server {
     }
 
     fn client(&self, program: &str, arguments: &[&str]) -> Output {
+        self.command(program, arguments).output().expect("it can be started")
+    }
+
+    fn command(&self, program: &str, arguments: &[&str]) -> Command {
         let program = seriatim_postgres::binaries().unwrap_or_else(|| PathBuf::from("/nonexistent")).join(program);
         let mut command = Command::new(program);
         command.env("PGHOST", "127.0.0.1").env("PGPORT", self.address.port().to_string());
         command.env("PGUSER", "postgres").env("PGDATABASE", "postgres").env("LC_ALL", "C");
-        command.args(arguments).output().expect("it can be started")
+        command.args(arguments);
+        command
     }
 
     /// What psql prints.
     fn psql(&self, text: &str) -> String {
-        let output = self.client("psql", &["-XAtq", "-v", "VERBOSITY=verbose", "-c", text]);
+        self.psql_with(text, "")
+    }
+
+    /// What psql prints, which reads `input`.
+    fn psql_with(&self, text: &str, input: &str) -> String {
+        let arguments = ["-XAtq", "-v", "VERBOSITY=verbose", "-c", text];
+        let mut command = self.command("psql", &arguments);
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut psql = command.spawn().expect("it can be started");
+        // It may not read all if the server refuses it.
+        let _ = psql.stdin.take().expect("it is piped").write_all(input.as_bytes());
+        let output = psql.wait_with_output().expect("it ends");
         format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr))
     }
 }
@@ -135,8 +154,6 @@ fn pgbench_runs_its_script_in_each_mode_of_the_protocol() {
         assert!(output.status.success(), "{mode}: {said}");
         assert!(said.contains("number of transactions actually processed: 100/100"), "{mode}: {said}");
         done += 100;
-        let sums = "select (select_1.s = select_2.s) from t";
-        let _ = sums;
         let sum = |table: &str, column: &str| server.psql(&format!("select sum({column}) from {table}"));
         let accounts = sum("pgbench_accounts", "abalance");
         assert_eq!(accounts, sum("pgbench_tellers", "tbalance"));
@@ -155,16 +172,10 @@ fn connections_have_a_most_and_end_with_the_server() {
         return;
     }
     let mut server = Server::start(Settings { connections_max: 1, ..Settings::default() });
-    let waiting = {
-        let program = seriatim_postgres::binaries().expect("they are installed").join("psql");
-        let mut command = Command::new(program);
-        command.env("PGHOST", "127.0.0.1").env("PGPORT", server.address.port().to_string()).env("PGUSER", "postgres");
-        command.args(["-XAtq", "postgres"]).stdin(std::process::Stdio::piped()).stdout(std::process::Stdio::piped());
-        command.stderr(std::process::Stdio::null()).spawn().expect("it can be started")
-    };
-    let mut waiting = waiting;
+    let mut command = server.command("psql", &["-XAtq"]);
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
+    let mut waiting = command.spawn().expect("it can be started");
     let (mut input, mut output) = (waiting.stdin.take().expect("piped"), waiting.stdout.take().expect("piped"));
-    use std::io::{Read, Write};
     writeln!(input, "select 7;").expect("it reads");
     let mut answer = [0; 2];
     output.read_exact(&mut answer).expect("it answers");
@@ -173,4 +184,623 @@ fn connections_have_a_most_and_end_with_the_server() {
     server.stop();
     drop(input);
     waiting.wait().expect("it ends");
+}
+
+/// A connection whose messages a test makes itself.
+struct Raw(std::net::TcpStream);
+
+impl Raw {
+    fn connect(port: u16) -> Raw {
+        let mut raw = Raw(std::net::TcpStream::connect(("127.0.0.1", port)).expect("it listens"));
+        raw.send(&startup(b"user\0postgres\0database\0postgres\0client_encoding\0UTF8\0\0"));
+        while raw.answer().0 != b'Z' {}
+        raw
+    }
+
+    fn send(&mut self, bytes: &[u8]) {
+        self.0.write_all(bytes).expect("the server reads");
+    }
+
+    /// The next message of the server.
+    fn answer(&mut self) -> (u8, Vec<u8>) {
+        let mut header = [0; 5];
+        self.0.read_exact(&mut header).expect("the server answers");
+        let [tag, length @ ..] = header;
+        let mut body = vec![0; u32::from_be_bytes(length) as usize - 4];
+        self.0.read_exact(&mut body).expect("the server answers");
+        (tag, body)
+    }
+
+    /// The answers to messages, as far as all servers give them, and the rows among them.
+    fn talk(&mut self, messages: &[u8]) -> (Vec<String>, Vec<Vec<u8>>) {
+        self.send(&[messages, &sync(), &query("rollback"), &query("select 'the end'")].concat());
+        let (mut answers, mut rows) = (Vec::new(), Vec::new());
+        let mut ends = false;
+        loop {
+            let (tag, body) = self.answer();
+            match tag {
+                b'Z' if ends => return (answers, rows),
+                b'D' => {
+                    ends |= body.ends_with(b"the end");
+                    answers.push(format!("D {body:?}"));
+                    rows.push(body);
+                }
+                b'S' | b'N' => {}
+                b'E' => answers.push(format!("E {}", field(&body, b'C'))),
+                b'T' => answers.push(format!("T {:?}", columns(&body))),
+                b'C' => answers.push(format!("C {}", String::from_utf8_lossy(&body))),
+                tag => answers.push(format!("{} {body:?}", char::from(tag))),
+            }
+        }
+    }
+}
+
+/// The first packet of a session.
+fn startup(parameters: &[u8]) -> Vec<u8> {
+    let length = u32::try_from(parameters.len() + 8).expect("short").to_be_bytes();
+    [&length[..], &[0, 3, 0, 0], parameters].concat()
+}
+
+fn message(tag: u8, parts: &[&[u8]]) -> Vec<u8> {
+    let body = parts.concat();
+    let length = u32::try_from(body.len() + 4).expect("short").to_be_bytes();
+    [&[tag][..], &length, &body].concat()
+}
+
+fn query(text: &str) -> Vec<u8> {
+    message(b'Q', &[text.as_bytes(), b"\0"])
+}
+
+fn sync() -> Vec<u8> {
+    message(b'S', &[])
+}
+
+fn parse(name: &str, text: &str, types: &[u32]) -> Vec<u8> {
+    let types: Vec<u8> = types.iter().flat_map(|ty| ty.to_be_bytes()).collect();
+    let count = u16::try_from(types.len() / 4).expect("few").to_be_bytes();
+    message(b'P', &[name.as_bytes(), b"\0", text.as_bytes(), b"\0", &count, &types])
+}
+
+/// Binds values, all of one format, for rows in another.
+fn bind(portal: &str, statement: &str, format: u8, values: &[Option<&[u8]>], rows: u8) -> Vec<u8> {
+    let count = u16::try_from(values.len()).expect("few").to_be_bytes();
+    let mut of_values = Vec::new();
+    for value in values {
+        let length = value.map_or(-1, |value| i32::try_from(value.len()).expect("short"));
+        of_values.extend(length.to_be_bytes());
+        of_values.extend(value.unwrap_or_default());
+    }
+    let names = [portal.as_bytes(), b"\0", statement.as_bytes(), b"\0"].concat();
+    message(b'B', &[&names, &[0, 1, 0, format], &count, &of_values, &[0, 1, 0, rows]])
+}
+
+fn describe(kind: u8, name: &str) -> Vec<u8> {
+    message(b'D', &[&[kind], name.as_bytes(), b"\0"])
+}
+
+fn execute(portal: &str, most: i32) -> Vec<u8> {
+    message(b'E', &[portal.as_bytes(), b"\0", &most.to_be_bytes()])
+}
+
+fn close(kind: u8, name: &str) -> Vec<u8> {
+    message(b'C', &[&[kind], name.as_bytes(), b"\0"])
+}
+
+/// A field of an error.
+fn field(body: &[u8], code: u8) -> String {
+    let found = body.split(|byte| *byte == 0).find(|field| field.first() == Some(&code));
+    found.map(|field| String::from_utf8_lossy(&field[1..]).into_owned()).unwrap_or_default()
+}
+
+/// Names, types, widths, modifiers and formats of columns.
+fn columns(mut body: &[u8]) -> Vec<(String, Vec<u8>)> {
+    let mut columns = Vec::new();
+    body = &body[2..];
+    while let Some(end) = body.iter().position(|byte| *byte == 0) {
+        let (name, rest) = body.split_at(end);
+        // The table of a column and its number there are told by PostgreSQL only.
+        columns.push((String::from_utf8_lossy(name).into_owned(), rest[7..19].to_vec()));
+        body = &rest[19..];
+    }
+    columns
+}
+
+/// The values of a row.
+fn values(mut body: &[u8]) -> Vec<Option<&[u8]>> {
+    let mut values = Vec::new();
+    body = &body[2..];
+    while let Some((length, rest)) = body.split_first_chunk::<4>() {
+        let length = usize::try_from(i32::from_be_bytes(*length)).ok();
+        values.push(length.map(|length| &rest[..length]));
+        body = &rest[length.unwrap_or(0)..];
+    }
+    values
+}
+
+/// Both servers, with a connection to each.
+fn both() -> Option<(Server, seriatim_postgres::Server, Raw, Raw)> {
+    let binaries = seriatim_postgres::binaries()?;
+    let name = format!("wire-{:?}", std::thread::current().id());
+    let theirs = seriatim_postgres::Server::start(binaries, &name, "", "").unwrap_or_else(|error| panic!("{error}"));
+    let ours = Server::start(Settings::default());
+    let (to_ours, to_theirs) = (Raw::connect(ours.address.port()), Raw::connect(theirs.port()));
+    Some((ours, theirs, to_ours, to_theirs))
+}
+
+/// Each sequence of messages has the answers of PostgreSQL.
+#[test]
+fn messages_have_the_answers_of_postgresql() {
+    if !are_installed() {
+        return;
+    }
+    let Some((_server, _postgres, mut ours, mut theirs)) = both() else { return };
+    let n = |text: &'static str| Some(text.as_bytes());
+    let setup = [
+        "create table t (id int primary key, s smallint, n numeric(8, 2), c char(4), v varchar(9))",
+        "insert into t select x, 1, x, 'a', 'b' from generate_series(1, 5) as x",
+    ];
+    for text in setup {
+        assert_eq!(ours.talk(&query(text)), theirs.talk(&query(text)), "{text}");
+    }
+    let sequences: &[(&str, &[Vec<u8>])] = &[
+        (
+            "empty queries",
+            &[
+                query(""),
+                query(";"),
+                query("-- ping"),
+                parse("", "", &[]),
+                bind("", "", 0, &[], 0),
+                describe(b'P', ""),
+                execute("", 0),
+                sync(),
+            ],
+        ),
+        ("several statements", &[query("select 1; select 2 as b; select x"), query("select 1; selec 2")]),
+        (
+            "a failure undoes the statements before",
+            &[query("insert into t values (20); insert into t values (20)"), query("select count(*) from t")],
+        ),
+        (
+            "transactions in a text",
+            &[
+                query("begin; insert into t values (30); commit; insert into t values (30)"),
+                query("select count(*) from t; delete from t where id = 30"),
+            ],
+        ),
+        (
+            "descriptions",
+            &[
+                parse("d", "select id, s, n, c, v, id + 1, s + s, n * 2, 'x' from t where id = $1 and n < $2", &[]),
+                describe(b'S', "d"),
+                bind("p", "d", 0, &[n("1"), n("5")], 0),
+                describe(b'P', "p"),
+                execute("p", 0),
+                sync(),
+                describe(b'S', "d"),
+                close(b'S', "d"),
+                sync(),
+                describe(b'S', "d"),
+                sync(),
+            ],
+        ),
+        (
+            "suspension",
+            &[
+                parse("", "select id from t order by id", &[]),
+                bind("p", "", 0, &[], 0),
+                execute("p", 2),
+                execute("p", 2),
+                execute("p", 1),
+                execute("p", 1),
+                execute("p", 0),
+                sync(),
+                execute("p", 0),
+                sync(),
+            ],
+        ),
+        (
+            "a suspended portal in a transaction",
+            &[
+                query("begin"),
+                parse("", "select id from t order by id", &[]),
+                bind("p", "", 0, &[], 0),
+                execute("p", 2),
+                sync(),
+                execute("p", 2),
+                sync(),
+                query("commit"),
+                execute("p", 2),
+                sync(),
+            ],
+        ),
+        (
+            "portals end with the transaction in the middle of a sequence",
+            &[
+                query("begin"),
+                parse("", "select id from t order by id", &[]),
+                bind("p", "", 0, &[], 0),
+                execute("p", 2),
+                parse("c", "commit", &[]),
+                bind("", "c", 0, &[], 0),
+                execute("", 0),
+                execute("p", 2),
+                sync(),
+                close(b'S', "c"),
+                sync(),
+            ],
+        ),
+        (
+            "a statement takes the name of one whose portal is open",
+            &[
+                parse("", "select id, v from t where id = $1", &[]),
+                bind("p", "", 0, &[n("1")], 0),
+                parse("", "select s, n, c from t where v = $1 and c = $2", &[]),
+                execute("p", 0),
+                bind("q", "", 0, &[n("b"), n("a   ")], 0),
+                execute("q", 0),
+                describe(b'P', "p"),
+                sync(),
+            ],
+        ),
+        (
+            "a statement without rows is done once",
+            &[
+                parse("", "insert into t values (40)", &[]),
+                bind("p", "", 0, &[], 0),
+                execute("p", 0),
+                execute("p", 0),
+                sync(),
+                query("select count(*) from t"),
+            ],
+        ),
+        (
+            "rows of a change",
+            &[
+                query("begin"),
+                parse("", "update t set s = 2 where id < 4 returning id", &[]),
+                bind("p", "", 0, &[], 1),
+                execute("p", 2),
+                execute("p", 2),
+                execute("p", 2),
+                sync(),
+                query("rollback"),
+            ],
+        ),
+        (
+            "errors skip to the end",
+            &[
+                parse("", "select 1", &[]),
+                bind("", "", 0, &[], 0),
+                execute("", 0),
+                parse("", "selec", &[]),
+                execute("", 0),
+                query("select 'skipped'"),
+                message(b'H', &[]),
+                sync(),
+                query("select 'not skipped'"),
+            ],
+        ),
+        (
+            "an error undoes what came before it",
+            &[
+                parse("i", "insert into t values ($1)", &[]),
+                bind("", "i", 0, &[n("50")], 0),
+                execute("", 0),
+                bind("", "i", 0, &[n("50")], 0),
+                execute("", 0),
+                bind("", "i", 0, &[n("51")], 0),
+                execute("", 0),
+                sync(),
+                query("select count(*) from t"),
+                close(b'S', "i"),
+                sync(),
+            ],
+        ),
+        (
+            "a transaction that has failed",
+            &[
+                query("begin"),
+                query("select 1 / 0"),
+                query("select 1"),
+                parse("", "select 1", &[]),
+                sync(),
+                parse("", "rollback", &[]),
+                bind("", "", 0, &[], 0),
+                execute("", 0),
+                sync(),
+            ],
+        ),
+        (
+            "savepoints",
+            &[
+                query("begin; savepoint a; insert into t values (60); savepoint b"),
+                query("select 1 / 0"),
+                query("rollback to a"),
+                query("select count(*) from t"),
+                query("rollback to b"),
+                query("release a"),
+                query("rollback to a; release a; savepoint c"),
+                query("commit"),
+            ],
+        ),
+        (
+            "names that are there, and that are not",
+            &[
+                parse("s", "select 1", &[]),
+                parse("s", "select 2", &[]),
+                sync(),
+                bind("p", "x", 0, &[], 0),
+                sync(),
+                bind("p", "s", 0, &[], 0),
+                bind("p", "s", 0, &[], 0),
+                sync(),
+                execute("x", 0),
+                sync(),
+                close(b'P', "x"),
+                close(b'S', "x"),
+                close(b'S', "s"),
+                sync(),
+            ],
+        ),
+        (
+            "numbers of values and formats",
+            &[
+                parse("s", "select $1::int, $2::text", &[]),
+                bind("", "s", 0, &[n("1")], 0),
+                sync(),
+                bind("", "s", 7, &[n("1"), n("2")], 0),
+                sync(),
+                bind("", "s", 0, &[n("x"), n("2")], 0),
+                sync(),
+                bind("", "s", 0, &[None, n("2")], 0),
+                execute("", 0),
+                close(b'S', "s"),
+                sync(),
+            ],
+        ),
+        (
+            "parameters of other types",
+            &[
+                parse(
+                    "",
+                    "select id from t where id = $1 and s = $2 and n = $3 and v = $4 order by id",
+                    &[21, 20, 23, 25],
+                ),
+                describe(b'S', ""),
+                bind("", "", 0, &[n("1"), n("1"), n("1"), n("b")], 1),
+                execute("", 0),
+                sync(),
+                bind("", "", 1, &[Some(&[0, 1]), Some(&[0, 0, 0, 0, 0, 0, 0, 1]), Some(&[0, 0, 0, 1]), n("b")], 1),
+                execute("", 0),
+                sync(),
+                sync(),
+            ],
+        ),
+        (
+            "settings",
+            &[
+                query("set standard_conforming_strings = on"),
+                query("set server_version = '9'"),
+                query("begin; set application_name = 'x'; set local application_name = 'y'; show application_name"),
+                query("commit; show application_name"),
+                query("begin; set application_name = 'z'; rollback"),
+                query("show application_name"),
+                query("begin read only; set transaction isolation level serializable"),
+                query("insert into t values (70)"),
+                query("rollback"),
+                query("set default_transaction_read_only = on"),
+                query("insert into t values (71); select 1"),
+                query("insert into t values (72)"),
+                query("show transaction_read_only"),
+                query("begin read write; show transaction_read_only; rollback"),
+                query("set default_transaction_read_only = off"),
+                query("set nothing = 1"),
+            ],
+        ),
+        (
+            "tables that change",
+            &[
+                parse("s", "select count(*) from u where id = $1", &[]),
+                sync(),
+                query("create table u (id int primary key)"),
+                parse("s", "select count(*) from u where id = $1", &[]),
+                bind("", "s", 0, &[n("1")], 0),
+                execute("", 0),
+                sync(),
+                query("drop table u"),
+                query("create table u (id int primary key, more int)"),
+                query("insert into u values (1)"),
+                bind("", "s", 0, &[n("1")], 0),
+                execute("", 0),
+                sync(),
+                query("begin"),
+                bind("", "s", 0, &[n("1")], 0),
+                execute("", 0),
+                sync(),
+                query("rollback"),
+                query("drop table u"),
+                close(b'S', "s"),
+                sync(),
+            ],
+        ),
+        (
+            "a change of tables whose end comes later",
+            &[
+                parse("", "create table w (id int primary key)", &[]),
+                bind("", "", 0, &[], 0),
+                execute("", 0),
+                message(b'H', &[]),
+                sync(),
+                query("drop table w"),
+            ],
+        ),
+        (
+            "a column list that is too long",
+            &[query(&format!("select {}1", "1, ".repeat(1_664))), query(&format!("select {}1", "1, ".repeat(70_000)))],
+        ),
+    ];
+    for (about, sequence) in sequences {
+        let messages = sequence.concat();
+        let (is, should) = (ours.talk(&messages).0, theirs.talk(&messages).0);
+        assert_eq!(is, should, "{about}");
+        // However the bytes arrive, the answers are the same.
+        for message in sequence.iter() {
+            let (first, rest) = message.split_at(message.len() / 2);
+            ours.send(first);
+            ours.send(rest);
+        }
+        assert_eq!(ours.talk(&[]).0, theirs.talk(&messages).0, "{about}, in pieces");
+    }
+}
+
+/// The bytes of values are those of PostgreSQL, in both directions.
+#[test]
+fn values_have_the_bytes_of_postgresql() {
+    if !are_installed() {
+        return;
+    }
+    let Some((_server, _postgres, mut ours, mut theirs)) = both() else { return };
+    let types: [(&str, &[&str]); 17] = [
+        ("boolean", &["t", "f"]),
+        ("smallint", &["-32768", "32767"]),
+        ("int", &["-2147483648", "2147483647"]),
+        ("bigint", &["-9223372036854775808", "9223372036854775807"]),
+        ("real", &["1.5", "-0", "3e38", "NaN", "Infinity", "0.1"]),
+        ("double precision", &["1e300", "-Infinity", "0.1", "123456789.123", "1e-7"]),
+        ("numeric(10, 3)", &["0", "-1.5", "1234567.891", "0.001", "1000"]),
+        ("numeric", &["0", "0.00", "10000", "-99999999999999999999.5", "0.00001", "100000000", "1.10"]),
+        ("text", &["", "äb€", "\\", "x\ty"]),
+        ("varchar(9)", &["", "abc  "]),
+        ("char(4)", &["", "ab", "ä"]),
+        ("bytea", &["\\x", "\\x00ff10", "a\\000b"]),
+        ("uuid", &["00000000-0000-0000-0000-000000000007", "A0EEBC99-9C0B-4EF8-BB6D-6BB9BD380A11"]),
+        ("date", &["1969-12-31", "2000-01-01", "9999-12-31", "0001-01-01"]),
+        ("time", &["00:00:00", "23:59:59.999999", "12:00:00.5"]),
+        ("timestamp", &["1999-12-31 23:59:59.5", "2000-01-01 00:00:00", "0001-01-01 00:00:00"]),
+        ("timestamptz", &["1999-12-31 23:59:59.5+00", "2026-11-30 12:00:00+02", "1970-01-01 00:00:00Z"]),
+    ];
+    for (ty, texts) in types {
+        let create = query(&format!("create table v (id int primary key, value {ty})"));
+        assert_eq!(ours.talk(&create), theirs.talk(&create), "{ty}");
+        let describe_it =
+            [parse("i", "insert into v values ($1, $2)", &[]), parse("s", "select value from v where id = $1", &[])];
+        for server in [&mut ours, &mut theirs] {
+            server.talk(&describe_it.concat());
+        }
+        for (id, text) in texts.iter().enumerate() {
+            let [id, next] = [id, id + 100].map(|id| id.to_string());
+            let insert = [bind("", "i", 0, &[Some(id.as_bytes()), Some(text.as_bytes())], 0), execute("", 0)].concat();
+            assert_eq!(ours.talk(&insert), theirs.talk(&insert), "{ty} {text}");
+            let mut select = Vec::new();
+            for format in [1, 0] {
+                select.extend(bind("", "s", 0, &[Some(id.as_bytes())], format));
+                select.extend([describe(b'P', ""), execute("", 0)].concat());
+            }
+            let (is, should) = (ours.talk(&select), theirs.talk(&select));
+            assert_eq!(is, should, "{ty} {text}");
+            // What was read in binary is written in binary.
+            let number = next.parse::<i32>().expect("a number").to_be_bytes();
+            let written = [
+                bind("", "i", 1, &[Some(&number), values(&should.1[0])[0]], 0),
+                execute("", 0),
+                bind("", "s", 0, &[Some(next.as_bytes())], 0),
+                execute("", 0),
+            ]
+            .concat();
+            assert_eq!(ours.talk(&written), theirs.talk(&written), "{ty} {text}");
+        }
+        let end = [query("drop table v"), close(b'S', "i"), close(b'S', "s")].concat();
+        assert_eq!(ours.talk(&end), theirs.talk(&end), "{ty}");
+    }
+}
+
+/// Bytes that are no messages end the connection, and nothing else.
+#[test]
+fn bytes_that_are_no_messages_end_the_connection() {
+    let server = Server::start(Settings::default());
+    let port = server.address.port();
+    let ends = |mut stream: std::net::TcpStream, bytes: &[u8]| {
+        // The server may have closed the connection before all is written.
+        let _ = stream.write_all(bytes);
+        let _ = stream.shutdown(std::net::Shutdown::Write);
+        let _ = stream.read_to_end(&mut Vec::new());
+    };
+    let fresh = || std::net::TcpStream::connect(("127.0.0.1", port)).expect("it listens");
+    let greeting = startup(b"user\0postgres\0\0");
+    for bytes in [&b"GET / HTTP/1.1\r\n\r\n"[..], &[0xff; 16], &[0, 0, 0, 8, 0, 2, 0, 0], &query("select 1")] {
+        ends(fresh(), bytes);
+    }
+    for end in 0..greeting.len() {
+        ends(fresh(), &greeting[..end]);
+    }
+    let cancel = [&16_u32.to_be_bytes()[..], &80_877_102_u32.to_be_bytes(), &[7; 8]].concat();
+    ends(fresh(), &cancel);
+    for message in [query("select 1"), parse("s", "select $1", &[23]), bind("", "", 0, &[None, Some(b"x")], 1), sync()]
+    {
+        for end in 0..message.len() {
+            ends(Raw::connect(port).0, &message[..end]);
+        }
+        for length in [0_u32, 3, 5, 1 << 30, u32::MAX] {
+            let mut lies = message.clone();
+            lies[1..5].copy_from_slice(&length.to_be_bytes());
+            ends(Raw::connect(port).0, &lies);
+        }
+    }
+    for (parameters, state) in [
+        (&b"user\0postgres\0options\0-c nothing=1\0\0"[..], "42704"),
+        (b"user\0postgres\0search_path\0other\0\0", "22023"),
+        (b"user\0postgres\0replication\0true\0\0", "0A000"),
+        (b"user\0postgres\0database\0other\0\0", "3D000"),
+        (b"\0", "28000"),
+    ] {
+        let mut raw = Raw(fresh());
+        raw.send(&startup(parameters));
+        let (tag, body) = raw.answer();
+        assert_eq!((tag, &*field(&body, b'C')), (b'E', state));
+    }
+    let mut raw = Raw(fresh());
+    raw.send(&startup(b"user\0postgres\0options\0-c default_transaction_read_only=on\0\0"));
+    while raw.answer().0 != b'Z' {}
+    let (answers, _) = raw.talk(&query("create table t (id int primary key)"));
+    assert_eq!(answers[0], "E 25006", "options are not ignored");
+    let (answers, _) = Raw::connect(port).talk(&query("select 1"));
+    assert!(answers.contains(&"C SELECT 1\0".to_owned()), "{answers:?}");
+}
+
+#[test]
+fn rows_are_copied_in_and_out() {
+    if !are_installed() {
+        return;
+    }
+    let server = Server::start(Settings::default());
+    assert_eq!(server.psql("create table t (id int primary key, word text, at date)"), "");
+    let lines = "1\ta\\tb\t2026-11-30\n2\t\\N\t\\N\n3\t\t\\N\n";
+    assert_eq!(server.psql_with("copy t from stdin", lines), "");
+    assert_eq!(server.psql("copy t to stdout"), lines);
+    assert_eq!(
+        server.psql("copy (select id, word from t where id > 1 order by id desc) to stdout csv"),
+        "3,\"\"\n2,\n"
+    );
+    let csv = "word;id\n\"x;\"\"y\"\"\";4\n;5\n";
+    assert_eq!(server.psql_with("copy t (word, id) from stdin (format csv, delimiter ';', header on)", csv), "");
+    assert_eq!(server.psql("select word from t where id = 4"), "x;\"y\"\n");
+    // One wrong line, and nothing is copied.
+    for (wrong, state) in
+        [("6\ta\t\\N\n1\ta\t\\N\n", "23505"), ("6\ta\n", "22P04"), ("x\ta\t\\N\n", "22P02"), ("\\N\ta\t\\N\n", "23502")]
+    {
+        let failed = server.psql_with("copy t from stdin", wrong);
+        assert!(failed.starts_with(&format!("ERROR:  {state}: ")), "{failed}");
+    }
+    assert_eq!(server.psql("select count(*) from t"), "5\n");
+    assert!(server.psql("copy t from '/etc/passwd'").starts_with("ERROR:  0A000: "));
+    assert!(server.psql_with("copy t from stdin; select 1", "").contains("ERROR:  0A000: "));
+    // In a transaction of the client's.
+    let script =
+        "begin;\ncopy t from stdin;\n9\tz\t\\N\n\\.\nselect count(*) from t;\nrollback;\nselect count(*) from t;\n";
+    let mut command = server.command("psql", &["-XAtq"]);
+    command.stdin(Stdio::piped()).stdout(Stdio::piped());
+    let mut psql = command.spawn().expect("it can be started");
+    psql.stdin.take().expect("it is piped").write_all(script.as_bytes()).expect("it reads");
+    assert_eq!(String::from_utf8_lossy(&psql.wait_with_output().expect("it ends").stdout), "6\n5\n");
 }

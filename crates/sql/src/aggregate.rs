@@ -11,7 +11,7 @@ use seriatim::catalog::expression::{Binary, Bound, Datum, Expression};
 use crate::error::{SqlError, SqlState};
 use crate::expression::{Aggregate, Call, Nothing};
 use crate::from::Parameters;
-use crate::rows::{Distinct, Joined, Owned, Sources, order};
+use crate::rows::{Distinct, Joined, Kept, Owned, Sources, order};
 use crate::types::SqlType;
 
 /// An aggregate whose argument and types are known.
@@ -89,12 +89,13 @@ impl BoundCall {
     /// Adds a row to a group.
     ///
     /// # Errors
-    /// The argument or the sum has no value.
+    /// The argument or the sum has no value, or there are too many distinct ones to keep.
     pub(crate) fn add(
         &self,
         state: &mut State,
         joined: Joined<'_, '_>,
         parameters: &[Datum<'_>],
+        kept: &mut Kept,
     ) -> Result<(), SqlError> {
         if let Some(filter) = &self.filter
             && !matches!(filter.evaluate(joined, parameters)?, Datum::Bool(true))
@@ -108,8 +109,11 @@ impl BoundCall {
                 value => Some(value),
             },
         };
-        if self.is_distinct && !state.seen.insert(Distinct(value.iter().cloned().collect())) {
-            return Ok(());
+        if self.is_distinct {
+            if !state.seen.insert(Distinct(value.iter().cloned().collect())) {
+                return Ok(());
+            }
+            kept.add(value.as_slice())?;
         }
         state.count += 1;
         let Some(value) = value else { return Ok(()) };

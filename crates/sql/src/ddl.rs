@@ -2,17 +2,21 @@
 
 use seriatim::DynHandle;
 use seriatim::catalog::evolution::Change;
-use seriatim::catalog::{ColumnDef, IndexDef, Organization, PartName, TableDef, asc, desc};
+use seriatim::catalog::{
+    Checked, ColumnDef, IndexDef, OnChange, Organization, PartName, ReferenceDef, TableDef, asc, desc,
+};
 use sqlparser::ast::{
     AlterColumnOperation, AlterIndexOperation, AlterTable, AlterTableOperation, CheckConstraint,
-    ColumnDef as ColumnSyntax, ColumnOption, CreateIndex, CreateTable, CreateTableOptions, DataType, DropBehavior,
-    IndexColumn, IndexType, NullsDistinctOption, ObjectName, ObjectType, OrderByOptions, PrimaryKeyConstraint,
+    ColumnDef as ColumnSyntax, ColumnOption, ConstraintReferenceMatchKind, CreateIndex, CreateTable,
+    CreateTableOptions, DataType, DeferrableInitial, DropBehavior, ForeignKeyConstraint, IndexColumn, IndexType,
+    NullsDistinctOption, ObjectName, ObjectType, OrderByOptions, PrimaryKeyConstraint, ReferentialAction,
     RenameTableNameKind, Statement, TableConstraint, Truncate, TruncateIdentityOption, UniqueConstraint,
 };
 
 use crate::error::{SqlError, SqlState};
 use crate::form;
 use crate::names::{Names, name, object};
+use crate::text::Command;
 use crate::types::SqlType;
 
 /// A change of the catalogue.
@@ -35,6 +39,22 @@ pub(crate) struct Ddl {
 }
 
 impl Ddl {
+    /// The class of the error if rows do not permit the changes.
+    pub(crate) fn refusal(&self) -> SqlState {
+        let changes = self.steps.iter().filter_map(|step| match step {
+            Step::Change { changes, .. } => Some(changes),
+            _ => None,
+        });
+        let state = changes.flatten().find_map(|change| match change {
+            Change::AddReference { .. } => Some(SqlState::FOREIGN_KEY_VIOLATION),
+            Change::AddIndex { .. } => Some(SqlState::UNIQUE_VIOLATION),
+            Change::SetNullable { .. } => Some(SqlState::NOT_NULL_VIOLATION),
+            Change::SetType { .. } => Some(SqlState::NUMERIC_VALUE_OUT_OF_RANGE),
+            _ => None,
+        });
+        state.unwrap_or(SqlState::CHECK_VIOLATION)
+    }
+
     fn new(tag: &'static str, steps: Vec<Step>) -> Ddl {
         Ddl { steps, tag, notices: Vec::new() }
     }
@@ -56,12 +76,33 @@ pub(crate) fn bind(statement: &Statement, names: Names<'_>) -> Option<Result<Ddl
         Statement::AlterIndex { name, operation: AlterIndexOperation::RenameIndex { index_name } } => {
             rename_index(name, index_name, names)
         }
-        Statement::Drop { object_type, if_exists, names: dropped, cascade, table: None, .. } => {
-            drop_objects(*object_type, *if_exists, dropped, *cascade, names)
-        }
+        Statement::Drop {
+            object_type,
+            if_exists,
+            names: dropped,
+            cascade,
+            restrict: _,
+            purge: false,
+            temporary: false,
+            table: None,
+        } => drop_objects(*object_type, *if_exists, dropped, *cascade, names),
         Statement::Truncate(truncate) => truncate_tables(truncate, names),
         _ => return None,
     })
+}
+
+/// Whether a command changes tables.
+pub(crate) fn is_change(command: &Command) -> bool {
+    let Command::Statement(statement) = command else { return false };
+    matches!(
+        **statement,
+        Statement::CreateTable(_)
+            | Statement::CreateIndex(_)
+            | Statement::AlterTable(_)
+            | Statement::AlterIndex { .. }
+            | Statement::Drop { .. }
+            | Statement::Truncate(_)
+    )
 }
 
 /// A table that is being declared.
@@ -70,6 +111,7 @@ struct Declared {
     columns: Vec<ColumnDef>,
     key: Option<Vec<PartName>>,
     unique: Vec<(Option<String>, Vec<PartName>, bool)>,
+    references: Vec<ReferenceDef>,
     checks: Vec<Condition>,
 }
 
@@ -106,8 +148,14 @@ fn create_table(create: &CreateTable, names: Names<'_>) -> Result<Ddl, SqlError>
             false => Err(SqlError::exists(&own)),
         };
     }
-    let mut declared =
-        Declared { table: own.clone(), columns: Vec::new(), key: None, unique: Vec::new(), checks: Vec::new() };
+    let mut declared = Declared {
+        table: own.clone(),
+        columns: Vec::new(),
+        key: None,
+        unique: Vec::new(),
+        references: Vec::new(),
+        checks: Vec::new(),
+    };
     create.columns.iter().try_for_each(|column| declared.column(column))?;
     create.constraints.iter().try_for_each(|constraint| declared.constraint(constraint))?;
     Ok(Ddl::new("CREATE TABLE", vec![Step::Create(declared.finish(names)?)]))
@@ -133,6 +181,9 @@ impl Declared {
                 ColumnOption::Unique(unique) => {
                     let nulls = nulls_not_distinct(&unique)?;
                     self.unique.push((constraint, part, nulls));
+                }
+                ColumnOption::ForeignKey(key) => {
+                    self.references.push(reference(&key, constraint, std::slice::from_ref(&own))?);
                 }
                 ColumnOption::Check(check) => {
                     let (own, text) = condition(&check)?;
@@ -160,6 +211,12 @@ impl Declared {
                 let nulls = nulls_not_distinct(unique)?;
                 let own = unique.name.as_ref().map(name).transpose()?;
                 self.unique.push((own, key_parts(&unique.columns)?, nulls));
+                Ok(())
+            }
+            TableConstraint::ForeignKey(key) => {
+                let own = key.name.as_ref().map(name).transpose()?;
+                let columns = key.columns.iter().map(name).collect::<Result<Vec<_>, _>>()?;
+                self.references.push(reference(key, own, &columns)?);
                 Ok(())
             }
             TableConstraint::Check(check) => {
@@ -207,6 +264,12 @@ impl Declared {
                 builder = builder.nulls_not_distinct();
             }
         }
+        for reference in self.references {
+            if *reference.table != *self.table {
+                check_reference(&reference, names)?;
+            }
+            builder = builder.reference(reference);
+        }
         for (own, text) in self.checks {
             builder = match own {
                 Some(own) => builder.check(own, text),
@@ -218,7 +281,47 @@ impl Declared {
 }
 
 /// What constraints there are, for the hint of an error.
-const CONSTRAINTS: &str = "PRIMARY KEY, UNIQUE and CHECK are.";
+const CONSTRAINTS: &str = "PRIMARY KEY, UNIQUE, CHECK and FOREIGN KEY are.";
+
+/// Checks that the table and the columns exist to which a foreign key refers.
+fn check_reference(reference: &ReferenceDef, names: Names<'_>) -> Result<(), SqlError> {
+    let table = names.table(&reference.table)?;
+    match reference.referenced.iter().find(|column| table.definition().column(column).is_none()) {
+        None => Ok(()),
+        Some(column) => Err(no_column(column, "referenced in foreign key constraint")),
+    }
+}
+
+/// The foreign key of these columns.
+fn reference(key: &ForeignKeyConstraint, own: Option<String>, columns: &[String]) -> Result<ReferenceDef, SqlError> {
+    match &key.match_kind {
+        None | Some(ConstraintReferenceMatchKind::Simple) => {}
+        Some(other) => return Err(SqlError::unsupported(other, "MATCH SIMPLE is there.")),
+    }
+    let checked = match &key.characteristics {
+        None => Checked::Immediately,
+        Some(given) => match (given.deferrable, &given.initially, given.enforced) {
+            (_, Some(DeferrableInitial::Deferred), None | Some(true)) => Checked::Deferred,
+            (Some(true), _, None | Some(true)) => Checked::Deferrable,
+            (None | Some(false), _, None | Some(true)) => Checked::Immediately,
+            _ => return Err(SqlError::unsupported("NOT ENFORCED", "A constraint is enforced.")),
+        },
+    };
+    let action = |action: &Option<ReferentialAction>| match action {
+        None | Some(ReferentialAction::NoAction) => OnChange::NoAction,
+        Some(ReferentialAction::Restrict) => OnChange::Restrict,
+        Some(ReferentialAction::Cascade) => OnChange::Cascade,
+        Some(ReferentialAction::SetNull) => OnChange::SetNull,
+        Some(ReferentialAction::SetDefault) => OnChange::SetDefault,
+    };
+    let mut reference = ReferenceDef::new(columns.to_vec(), object(&key.foreign_table)?);
+    reference.name = own.unwrap_or_default().into();
+    reference.referenced =
+        key.referred_columns.iter().map(|column| name(column).map(Into::into)).collect::<Result<_, _>>()?;
+    (reference.on_delete, reference.on_update) = (action(&key.on_delete), action(&key.on_update));
+    reference.checked = checked;
+    Ok(reference)
+}
 
 fn plain_primary_key() -> PrimaryKeyConstraint {
     PrimaryKeyConstraint {
@@ -255,7 +358,7 @@ fn no_column(column: &str, what: &str) -> SqlError {
 fn unsupported_option(option: &ColumnOption) -> SqlError {
     SqlError::unsupported(
         format!("{option} of a column"),
-        "NOT NULL, NULL, DEFAULT, PRIMARY KEY, UNIQUE and CHECK are.",
+        "NOT NULL, NULL, DEFAULT, PRIMARY KEY, UNIQUE, CHECK and REFERENCES are.",
     )
 }
 
@@ -437,6 +540,11 @@ fn alteration(
                         let nulls = nulls_not_distinct(unique)?;
                         add_unique(constraint, vec![asc(own.clone())], nulls, table, names)?
                     }
+                    ColumnOption::ForeignKey(key) => {
+                        let reference = reference(key, constraint, &[own.to_string()])?;
+                        check_reference(&reference, names)?;
+                        Change::add_reference(reference)
+                    }
                     ColumnOption::Check(check) => {
                         let (own, text) = condition(check)?;
                         add_check((own.or(constraint), text))
@@ -488,29 +596,62 @@ fn alteration(
             let nulls = nulls_not_distinct(unique)?;
             changes.push(add_unique(own, key_parts(&unique.columns)?, nulls, table, names)?);
         }
+        AlterTableOperation::AddConstraint { constraint: TableConstraint::ForeignKey(key), not_valid: false } => {
+            let own = key.name.as_ref().map(name).transpose()?;
+            let columns = key.columns.iter().map(name).collect::<Result<Vec<_>, _>>()?;
+            let reference = reference(key, own, &columns)?;
+            check_reference(&reference, names)?;
+            changes.push(Change::add_reference(reference));
+        }
         AlterTableOperation::AddConstraint { constraint: TableConstraint::Check(check), not_valid: false } => {
             changes.push(add_check(condition(check)?));
         }
-        AlterTableOperation::RenameConstraint { old_name, new_name } => {
-            changes.push(Change::rename_constraint(name(old_name)?, name(new_name)?));
-        }
         AlterTableOperation::DropConstraint { if_exists, name: ident, .. } => {
             let own = name(ident)?;
-            match definition.indexes.iter().any(|index| index.unique && index.name == own) {
-                true => changes.push(Change::drop_index(own)),
-                false if definition.checks.iter().any(|check| check.name == own) => {
-                    changes.push(Change::drop_check(own));
-                }
-                false if *if_exists => notices.push(format!("constraint \"{own}\" does not exist, skipping")),
-                false => {
-                    let message = format!("constraint \"{own}\" of relation \"{}\" does not exist", definition.name);
-                    return Err(SqlError::new(SqlState::UNDEFINED_OBJECT, message));
-                }
+            match constraint_of(definition, &own) {
+                Some(Constrains::Index) => changes.push(Change::drop_index(own)),
+                Some(Constrains::Reference) => changes.push(Change::drop_reference(own)),
+                Some(Constrains::Check) => changes.push(Change::drop_check(own)),
+                None if *if_exists => notices.push(format!("constraint \"{own}\" does not exist, skipping")),
+                None => return Err(no_constraint(definition, &own)),
             }
+        }
+        AlterTableOperation::RenameConstraint { old_name, new_name } => {
+            let (from, to) = (name(old_name)?, name(new_name)?);
+            changes.push(match constraint_of(definition, &from) {
+                Some(Constrains::Index) if names.is_taken(&to) => return Err(SqlError::exists(&to)),
+                Some(Constrains::Index) => Change::rename_index(from, to),
+                Some(Constrains::Reference) => Change::RenameReference { from: from.into(), to: to.into() },
+                Some(Constrains::Check) => Change::rename_constraint(from, to),
+                None => return Err(no_constraint(definition, &from)),
+            });
         }
         _ => return unsupported(),
     }
     Ok(())
+}
+
+/// What a constraint is made of.
+enum Constrains {
+    Index,
+    Reference,
+    Check,
+}
+
+/// The constraint of this name.
+fn constraint_of(table: &TableDef, own: &str) -> Option<Constrains> {
+    if table.indexes.iter().any(|index| index.unique && index.name == own) {
+        return Some(Constrains::Index);
+    }
+    if table.references.iter().any(|reference| reference.name == own) {
+        return Some(Constrains::Reference);
+    }
+    table.checks.iter().any(|check| check.name == own).then_some(Constrains::Check)
+}
+
+fn no_constraint(table: &TableDef, own: &str) -> SqlError {
+    let message = format!("constraint \"{own}\" of relation \"{}\" does not exist", table.name);
+    SqlError::new(SqlState::UNDEFINED_OBJECT, message)
 }
 
 fn add_check((own, text): Condition) -> Change {
@@ -579,8 +720,6 @@ fn drop_objects(
         ObjectType::Index => ("DROP INDEX", "index"),
         other => return Err(SqlError::unsupported(format!("DROP {other}"), "Tables and indexes can be dropped.")),
     };
-    // Nothing depends on a table or an index but what is dropped with it.
-    let _ = cascade;
     let mut ddl = Ddl::new(tag, Vec::new());
     for of in dropped {
         let own = object(of)?;
@@ -592,7 +731,12 @@ fn drop_objects(
             }),
         };
         match step {
-            Some(step) => ddl.steps.push(step),
+            Some(step) => {
+                if kind == ObjectType::Table {
+                    ddl.steps.extend(without_references(&own, dropped, cascade, names)?);
+                }
+                ddl.steps.push(step);
+            }
             None if if_exists => ddl.notices.push(format!("{what} \"{own}\" does not exist, skipping")),
             None if kind == ObjectType::Index => {
                 let message = format!("index \"{own}\" does not exist");
@@ -605,6 +749,38 @@ fn drop_objects(
         }
     }
     Ok(ddl)
+}
+
+/// The foreign keys of other tables to one that is dropped go with it if that cascades.
+///
+/// # Errors
+/// There are some, and it does not cascade.
+fn without_references(
+    table: &str,
+    dropped: &[ObjectName],
+    cascade: bool,
+    names: Names<'_>,
+) -> Result<Vec<Step>, SqlError> {
+    let is_dropped = |of: &str| dropped.iter().any(|dropped| object(dropped).is_ok_and(|dropped| dropped == of));
+    let mut steps = Vec::new();
+    for other in names.database.table_names().into_iter().filter(|other| !is_dropped(other)) {
+        let Ok(handle) = names.database.open_dyn(&other) else { continue };
+        let references = handle.definition().references.iter().filter(|reference| reference.table == table);
+        let references: Vec<String> = references.map(|reference| reference.name.to_string()).collect();
+        if let (Some(reference), false) = (references.first(), cascade) {
+            let message = format!("cannot drop table {table} because other objects depend on it");
+            return Err(SqlError::new(SqlState::DEPENDENT_OBJECTS_STILL_EXIST, message)
+                .detail(format!("constraint {reference} on table {other} depends on table {table}"))
+                .hint("Use DROP ... CASCADE to drop the dependent objects too."));
+        }
+        if !references.is_empty() {
+            steps.push(Step::Change {
+                table: other,
+                changes: references.into_iter().map(Change::drop_reference).collect(),
+            });
+        }
+    }
+    Ok(steps)
 }
 
 fn truncate_tables(truncate: &Truncate, names: Names<'_>) -> Result<Ddl, SqlError> {

@@ -39,6 +39,8 @@ states! {
     INVALID_ROW_COUNT_IN_LIMIT = "2201W";
     /// OFFSET is negative.
     INVALID_ROW_COUNT_IN_OFFSET = "2201X";
+    /// A sequence has given its last number.
+    SEQUENCE_GENERATOR_LIMIT_EXCEEDED = "2200H";
     /// A column may not be NULL.
     NOT_NULL_VIOLATION = "23502";
     /// A row refers to none, or is referred to.
@@ -260,7 +262,7 @@ impl From<TransactError> for SqlError {
                 let message = format!("duplicate key value violates unique constraint \"{constraint}\"");
                 let detail = format!("Key {key} already exists.");
                 let error = SqlError::new(SqlState::UNIQUE_VIOLATION, message).detail(detail);
-                return error.table(table).constraint(constraint);
+                return error.table(table).constraint(&**constraint);
             }
             TransactError::Check { table, constraint, row } => {
                 // If the condition has no value, PostgreSQL says only why.
@@ -270,7 +272,27 @@ impl From<TransactError> for SqlError {
                 let message = format!("new row for relation \"{table}\" violates check constraint \"{constraint}\"");
                 let detail = format!("Failing row contains ({}).", row.values);
                 let error = SqlError::new(SqlState::CHECK_VIOLATION, message).detail(detail);
-                return error.table(table).constraint(constraint);
+                return error.table(table).constraint(&**constraint);
+            }
+            TransactError::ForeignKey { constraint, table, referenced, key, is_missing } => {
+                let (message, detail) = match is_missing {
+                    true => (
+                        format!(
+                            "insert or update on table \"{table}\" violates foreign key constraint \"{constraint}\""
+                        ),
+                        format!("Key {key} is not present in table \"{referenced}\"."),
+                    ),
+                    false => (
+                        format!(
+                            "update or delete on table \"{referenced}\" violates foreign key constraint \
+                             \"{constraint}\" on table \"{table}\""
+                        ),
+                        format!("Key {key} is still referenced from table \"{table}\"."),
+                    ),
+                };
+                let mut error = SqlError::new(SqlState::FOREIGN_KEY_VIOLATION, message).detail(detail);
+                error.constraint = Some(constraint.to_string());
+                return error.table(if *is_missing { table.to_string() } else { referenced.to_string() });
             }
             TransactError::Conflict { .. } => {
                 let message = "could not serialize access due to a conflict with another transaction";
@@ -286,6 +308,10 @@ impl From<TransactError> for SqlError {
             TransactError::LogStopped { .. } => SqlState::IO_ERROR,
             TransactError::TableGone => SqlState::UNDEFINED_TABLE,
             TransactError::Excluded { .. } => SqlState::LOCK_NOT_AVAILABLE,
+            TransactError::SequenceExhausted { .. } => SqlState::SEQUENCE_GENERATOR_LIMIT_EXCEEDED,
+            TransactError::SequenceRange { .. } => SqlState::NUMERIC_VALUE_OUT_OF_RANGE,
+            TransactError::SequenceGone { .. } => SqlState::UNDEFINED_TABLE,
+            TransactError::SequenceNotReserved { .. } => SqlState::IO_ERROR,
             TransactError::Unsupported(_)
             | TransactError::NeedsPlan { .. }
             | TransactError::OtherPartition { .. }
@@ -307,7 +333,7 @@ impl From<SchemaError> for SqlError {
             SchemaError::OutOfMemory { .. } => SqlState::OUT_OF_MEMORY,
             SchemaError::TooMany { .. } => SqlState::TOO_MANY_COLUMNS,
             SchemaError::WorkersBusy => SqlState::TOO_MANY_CONNECTIONS,
-            SchemaError::InUse { .. } => SqlState::DEPENDENT_OBJECTS_STILL_EXIST,
+            SchemaError::InUse { .. } | SchemaError::SequenceOwned { .. } => SqlState::DEPENDENT_OBJECTS_STILL_EXIST,
             SchemaError::Busy => SqlState::LOCK_NOT_AVAILABLE,
             SchemaError::Storage(_) => SqlState::IO_ERROR,
             SchemaError::Refused { .. } => SqlState::CHECK_VIOLATION,

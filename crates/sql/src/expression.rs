@@ -9,7 +9,7 @@ use seriatim::catalog::{ColumnDef, ColumnType, Timestamp};
 use seriatim::{DynHandle, Value};
 use sqlparser::ast::{
     BinaryOperator, CastKind, CeilFloorKind, DuplicateTreatment, Expr, Function, FunctionArg, FunctionArgExpr,
-    FunctionArguments, InTarget, TrimWhereField, UnaryOperator, Value as LiteralSyntax,
+    FunctionArguments, Ident, InTarget, TrimWhereField, UnaryOperator, Value as LiteralSyntax,
 };
 
 use crate::error::{SqlError, SqlState};
@@ -102,17 +102,21 @@ pub(crate) struct Translator<'c> {
     aggregates: Option<Vec<Call>>,
     /// Why there may be none, otherwise.
     place: &'static str,
+    /// The size of all copies so far.
+    copied: usize,
+    /// The levels above the expression at hand.
+    depth: usize,
 }
 
 impl<'c> Translator<'c> {
     /// For a place where aggregates have no meaning.
     pub(crate) fn scalar(context: &'c Context, place: &'static str) -> Translator<'c> {
-        Translator { context, aggregates: None, place }
+        Translator { context, aggregates: None, place, copied: 0, depth: 0 }
     }
 
     /// For a place with aggregates.
     pub(crate) fn aggregating(context: &'c Context) -> Translator<'c> {
-        Translator { context, aggregates: Some(Vec::new()), place: "an aggregate" }
+        Translator { context, aggregates: Some(Vec::new()), place: "an aggregate", copied: 0, depth: 0 }
     }
 
     /// The aggregates that were met.
@@ -129,13 +133,69 @@ impl<'c> Translator<'c> {
     /// # Errors
     /// It has a part that there is not.
     pub(crate) fn translate(&mut self, of: &Expr) -> Result<Expression, SqlError> {
+        let mut of = of;
+        while let Expr::Nested(inner) = of {
+            of = inner;
+        }
+        // Chains of operators are deep, so they take little of the stack for each.
+        match of {
+            Expr::BinaryOp { left, op: op @ (BinaryOperator::And | BinaryOperator::Or), right } => {
+                self.junction(left, op, right)
+            }
+            Expr::BinaryOp { left, op, right } => {
+                let operator = binary(op).ok_or_else(|| unsupported(of))?;
+                self.deeper(1, |translator| {
+                    let left = translator.translate(left)?;
+                    Ok(left.with(operator, translator.translate(right)?))
+                })
+            }
+            _ => self.deeper(2, |translator| translator.other(of)),
+        }
+    }
+
+    /// Translates parts of an expression, which are so many levels below it.
+    fn deeper(
+        &mut self,
+        levels: usize,
+        translate: impl FnOnce(&mut Self) -> Result<Expression, SqlError>,
+    ) -> Result<Expression, SqlError> {
+        if self.depth + levels > Expression::DEPTH_MAX {
+            let hint =
+                format!("Operators can be nested {} deep; AND, OR and lists are one level.", Expression::DEPTH_MAX);
+            let message = "the statement is nested too deeply";
+            return Err(SqlError::new(SqlState::STATEMENT_TOO_COMPLEX, message).hint(hint));
+        }
+        self.depth += levels;
+        let done = translate(self);
+        self.depth -= levels;
+        done
+    }
+
+    /// Expressions with AND or OR between them: those of a chain are one level.
+    fn junction(&mut self, left: &Expr, operator: &BinaryOperator, right: &Expr) -> Result<Expression, SqlError> {
+        let (mut first, mut others) = (left, vec![right]);
+        while let Expr::BinaryOp { left, op, right } = first
+            && op == operator
+        {
+            others.push(right);
+            first = left;
+        }
+        let mut parts = Vec::new();
+        for part in std::iter::once(first).chain(others.into_iter().rev()) {
+            match (self.deeper(1, |translator| translator.translate(part))?, operator) {
+                (Expression::All(more), BinaryOperator::And) => parts.extend(more),
+                (Expression::Any(more), BinaryOperator::Or) => parts.extend(more),
+                (other, _) => parts.push(other),
+            }
+        }
+        Ok(if *operator == BinaryOperator::And { Expression::All(parts) } else { Expression::Any(parts) })
+    }
+
+    fn other(&mut self, of: &Expr) -> Result<Expression, SqlError> {
         Ok(match of {
-            Expr::Nested(inner) => self.translate(inner)?,
-            Expr::Identifier(ident) => match (&*ident.value.to_lowercase(), ident.quote_style) {
-                (function, None) if self.of_session(function).is_some() => {
-                    self.of_session(function).unwrap_or(Expression::Literal(Literal::Null))
-                }
-                _ => Expression::Column { table: None, column: name(ident)?.into() },
+            Expr::Identifier(ident) => match self.reserved(ident) {
+                Some(value) => value,
+                None => Expression::Column { table: None, column: name(ident)?.into() },
             },
             Expr::CompoundIdentifier(idents) => match &**idents {
                 [table, column] => {
@@ -176,7 +236,7 @@ impl<'c> Translator<'c> {
             }
             Expr::Between { expr, negated, low, high } => {
                 let of = self.translate(expr)?;
-                let low = of.clone().with(Binary::GreaterOrEqual, self.translate(low)?);
+                let low = self.copy(&of)?.with(Binary::GreaterOrEqual, self.translate(low)?);
                 let high = of.with(Binary::LessOrEqual, self.translate(high)?);
                 negate(Expression::All(vec![low, high]), *negated)
             }
@@ -194,21 +254,6 @@ impl<'c> Translator<'c> {
             },
             Expr::UnaryOp { op: UnaryOperator::Plus, expr } => self.translate(expr)?,
             Expr::UnaryOp { op: UnaryOperator::Not, expr } => self.translate(expr)?.apply(Unary::Not),
-            Expr::BinaryOp { left, op: op @ (BinaryOperator::And | BinaryOperator::Or), right } => {
-                let mut parts = Vec::new();
-                for part in [left, right] {
-                    match (self.translate(part)?, op) {
-                        (Expression::All(more), BinaryOperator::And) => parts.extend(more),
-                        (Expression::Any(more), BinaryOperator::Or) => parts.extend(more),
-                        (other, _) => parts.push(other),
-                    }
-                }
-                if *op == BinaryOperator::And { Expression::All(parts) } else { Expression::Any(parts) }
-            }
-            Expr::BinaryOp { left, op, right } => {
-                let operator = binary(op).ok_or_else(|| unsupported(of))?;
-                self.translate(left)?.with(operator, self.translate(right)?)
-            }
             Expr::Cast { kind: CastKind::Cast | CastKind::DoubleColon, expr, data_type, format: None } => {
                 cast(self.translate(expr)?, SqlType::of(data_type)?)
             }
@@ -218,7 +263,7 @@ impl<'c> Translator<'c> {
                 for branch in conditions {
                     let condition = self.translate(&branch.condition)?;
                     let condition = match &operand {
-                        Some(operand) => operand.clone().with(Binary::Equal, condition),
+                        Some(operand) => self.copy(operand)?.with(Binary::Equal, condition),
                         None => condition,
                     };
                     branches.push((condition, self.translate(&branch.result)?));
@@ -313,7 +358,8 @@ impl<'c> Translator<'c> {
             let message = format!("aggregate functions are not allowed in {}", self.place);
             return Err(SqlError::new(SqlState::GROUPING_ERROR, message));
         }
-        let mut inner = Translator::scalar(self.context, "an aggregate");
+        let (copied, depth) = (self.copied, self.depth);
+        let mut inner = Translator { copied, depth, ..Translator::scalar(self.context, "an aggregate") };
         let argument = match arguments {
             [FunctionArg::Unnamed(FunctionArgExpr::Wildcard)] if function == Aggregate::Count => None,
             [FunctionArg::Unnamed(FunctionArgExpr::Expr(argument))] => Some(inner.translate(argument)?),
@@ -330,6 +376,23 @@ impl<'c> Translator<'c> {
             calls.len() - 1
         });
         Ok(Expression::column(aggregate_column(number)))
+    }
+
+    /// The value that a word without parentheses stands for. Other functions are names of columns there.
+    fn reserved(&self, ident: &Ident) -> Option<Expression> {
+        let own = ident.value.to_ascii_lowercase();
+        (ident.quote_style.is_none() && RESERVED.contains(&&*own)).then(|| self.of_session(&own)).flatten()
+    }
+
+    /// A copy of an expression that stands for several. Copies of copies are exponentially many, so their size has a
+    /// bound.
+    fn copy(&mut self, of: &Expression) -> Result<Expression, SqlError> {
+        self.copied += size(of);
+        match self.copied <= COPIED_MAX {
+            true => Ok(of.clone()),
+            false => Err(SqlError::new(SqlState::STATEMENT_TOO_COMPLEX, "the statement is too complex")
+                .hint("BETWEEN and CASE can be nested less deeply.")),
+        }
     }
 
     /// The value of a function without arguments that the session knows.
@@ -351,6 +414,27 @@ impl<'c> Translator<'c> {
             _ => return None,
         })
     }
+}
+
+/// The words that PostgreSQL reserves for functions without parentheses.
+const RESERVED: [&str; 9] = [
+    "current_catalog",
+    "current_date",
+    "current_schema",
+    "current_timestamp",
+    "current_user",
+    "localtime",
+    "localtimestamp",
+    "session_user",
+    "user",
+];
+
+/// So many operators and operands of a statement can be copies.
+const COPIED_MAX: usize = 1 << 16;
+
+/// The operators and operands of an expression.
+fn size(of: &Expression) -> usize {
+    1 + of.parts().into_iter().map(size).sum::<usize>()
 }
 
 fn unsupported(of: &Expr) -> SqlError {
@@ -436,7 +520,7 @@ pub(crate) fn constant(of: &Expr, column: &ColumnDef) -> Result<Option<Value>, S
         let own = match of {
             Expr::Function(function) if function.args == FunctionArguments::None => object(&function.name).ok()?,
             Expr::Function(function) => object(&function.name).ok()?,
-            Expr::Identifier(ident) if ident.quote_style.is_none() => ident.value.to_lowercase(),
+            Expr::Identifier(ident) if ident.quote_style.is_none() => ident.value.to_ascii_lowercase(),
             _ => return None,
         };
         translator_of_session(&context, &own).then_some(own)

@@ -3,8 +3,8 @@
 //! Sources are joined by nested loops, in the order of the text. A condition is checked as soon as all rows that it
 //! names are there. Conditions `column = value`, whose value earlier sources give, decide how a source is searched.
 
-use seriatim::catalog::Organization;
-use seriatim::catalog::expression::{Binary, Bound, Datum, Expression};
+use seriatim::catalog::expression::{Binary, Bound, Datum, Expression, Literal};
+use seriatim::catalog::{ColumnType, Organization};
 use seriatim::{Abort, ReadTx};
 use sqlparser::ast::{
     Expr, FunctionArg, FunctionArgExpr, Join, JoinConstraint, JoinOperator, TableAlias, TableFactor, TableWithJoins,
@@ -19,7 +19,7 @@ use crate::rows::{
 use crate::types::SqlType;
 
 /// The types of a statement's parameters, as far as they are known.
-pub(crate) type Parameters = Vec<Option<seriatim::catalog::ColumnType>>;
+pub(crate) type Parameters = Vec<Option<ColumnType>>;
 
 /// How the rows of one source take part.
 #[derive(Clone, Debug)]
@@ -47,7 +47,8 @@ struct Written {
     is_outer: bool,
 }
 
-/// The column that is meant, with the name of its source.
+/// The column that is meant, with the name of its source. What a `char` column is compared with has no blanks at its
+/// end, as the column's values.
 ///
 /// # Errors
 /// There is none, or there are several.
@@ -61,7 +62,39 @@ pub(crate) fn qualified(of: &mut Expression, sources: &Sources) -> Result<(), Sq
         *table = Some(sources.0[source].alias.clone().into());
         return Ok(());
     }
-    of.parts_mut().into_iter().try_for_each(|part| qualified(part, sources))
+    of.parts_mut().into_iter().try_for_each(|part| qualified(part, sources))?;
+    let is_padded = |of: &Expression| match of {
+        Expression::Column { table, column } => sources
+            .find(table.as_deref(), column)
+            .is_ok_and(|(number, _)| matches!(sources.at(number), Some(SourceColumn { ty: SqlType::Char(_), .. }))),
+        _ => false,
+    };
+    match of {
+        Expression::Binary(operator, a, b)
+            if *operator == Binary::Distinct || turned(*operator).is_some() || *operator == Binary::NotEqual =>
+        {
+            match (is_padded(a), is_padded(b)) {
+                (true, false) => without_blanks(b),
+                (false, true) => without_blanks(a),
+                _ => {}
+            }
+        }
+        Expression::In { of, list } if is_padded(of) => list.iter_mut().for_each(without_blanks),
+        _ => {}
+    }
+    Ok(())
+}
+
+/// Leaves out the blanks at the end of an untyped text.
+fn without_blanks(of: &mut Expression) {
+    match of {
+        Expression::Literal(Literal::Text(text)) => *text = text.trim_end_matches(' ').to_owned().into(),
+        Expression::Parameter(_) => {
+            let parameter = std::mem::replace(of, Expression::Literal(Literal::Null));
+            *of = Expression::call("rtrim", vec![parameter]);
+        }
+        _ => {}
+    }
 }
 
 impl From {
@@ -153,6 +186,20 @@ impl From {
             return Ok(From { sources: Sources(vec![source]), places, levels: vec![level] });
         }
         Ok(From { sources, places, levels })
+    }
+
+    /// How the rows of each source are found, in the order of the loops.
+    pub(crate) fn explain(&self, indent: usize) -> Vec<String> {
+        let line = |(at, (level, source)): (usize, (&Level, &Source))| {
+            let indent = " ".repeat(indent + 2 * at);
+            let (arrow, join) = match (at, level.is_outer) {
+                (0, _) => ("", ""),
+                (_, false) => ("-> ", "for each row: "),
+                (_, true) => ("-> ", "for each row, or none: "),
+            };
+            format!("{indent}{arrow}{join}{}", level.access.explain(source))
+        };
+        self.levels.iter().zip(&self.sources.0).enumerate().map(line).collect()
     }
 
     /// Calls `visit` with each combination of rows that fulfils all conditions, until it says `false`.
@@ -266,11 +313,18 @@ fn holds(tx: &ReadTx, conditions: &[Bound], joined: Joined<'_, '_>, parameters: 
     Ok(true)
 }
 
+/// The most sources of a query. Each takes a part of the stack.
+const SOURCES_MAX: usize = 64;
+
 impl Sources {
     fn add(&mut self, source: Source) -> Result<(), SqlError> {
         if self.0.iter().any(|known| known.alias == source.alias) {
             let message = format!("table name \"{}\" specified more than once", source.alias);
             return Err(SqlError::new(SqlState("42712"), message));
+        }
+        if self.0.len() == SOURCES_MAX {
+            let message = format!("a query has at most {SOURCES_MAX} tables");
+            return Err(SqlError::new(SqlState::STATEMENT_TOO_COMPLEX, message));
         }
         self.0.push(source);
         Ok(())
@@ -310,7 +364,8 @@ fn access<'e>(
             let is_earlier = bound.columns().iter().all(|&column| places[column].0 < at);
             let stored = source.columns[column].stored;
             // An untyped value is read as one of the column.
-            let value = match bound.column_type() {
+            let is_untyped = matches!(**value, Expression::Literal(Literal::Text(_) | Literal::Null));
+            let value = match bound.column_type().filter(|_| !is_untyped) {
                 Some(ty) if is_findable(stored, Some(ty)) => (**value).clone(),
                 Some(_) => continue,
                 None => (**value).clone().cast(crate::types::of_expressions(stored)),
@@ -370,33 +425,49 @@ fn source(
     parameters: &mut Parameters,
 ) -> Result<Source, SqlError> {
     match factor {
-        TableFactor::Table {
-            name: of,
-            alias,
-            args,
-            with_hints,
-            version: None,
-            with_ordinality: false,
-            partitions,
-            json_path: None,
-            sample: None,
-            index_directives,
-            inheritance: None,
-        } if with_hints.is_empty() && partitions.is_empty() && index_directives.is_empty() => {
-            let own = object(of)?;
-            if let Some(arguments) = args {
-                return series(&own, &arguments.args, alias.as_ref(), context, parameters);
-            }
-            let alias = match alias {
-                Some(alias) if alias.columns.is_empty() && alias.at.is_none() => name(&alias.name)?,
-                Some(_) => return Err(SqlError::unsupported("a list of names for the columns of a table", "")),
-                None => own.clone(),
-            };
-            Ok(Source::table(names.table(&own)?, alias))
+        TableFactor::Table { name: of, alias, args: Some(arguments), .. } if is_plain(factor) => {
+            series(&object(of)?, &arguments.args, alias.as_ref(), context, parameters)
         }
         TableFactor::Derived { .. } => Err(SqlError::unsupported("a query in FROM", "Tables can be joined.")),
-        other => Err(SqlError::unsupported(other, "FROM takes tables, joins and generate_series.")),
+        _ => table(factor, names),
     }
+}
+
+/// Whether a table has an alias and arguments at most.
+fn is_plain(factor: &TableFactor) -> bool {
+    matches!(factor, TableFactor::Table {
+        name: _,
+        alias: _,
+        args: _,
+        with_hints,
+        version: None,
+        with_ordinality: false,
+        partitions,
+        json_path: None,
+        sample: None,
+        index_directives,
+        inheritance: None,
+    } if with_hints.is_empty() && partitions.is_empty() && index_directives.is_empty())
+}
+
+/// A table, with an alias perhaps.
+///
+/// # Errors
+/// There is no such table, or it is something else.
+pub(crate) fn table(factor: &TableFactor, names: Names<'_>) -> Result<Source, SqlError> {
+    let TableFactor::Table { name: of, alias, args: None, .. } = factor else {
+        return Err(SqlError::unsupported(factor, "Tables can be named, and FROM takes joins and generate_series."));
+    };
+    if !is_plain(factor) {
+        return Err(SqlError::unsupported(format!("a clause after the table: {factor}"), "An alias is."));
+    }
+    let own = object(of)?;
+    let alias = match alias {
+        Some(alias) if alias.columns.is_empty() && alias.at.is_none() => name(&alias.name)?,
+        Some(_) => return Err(SqlError::unsupported("a list of names for the columns of a table", "")),
+        None => own.clone(),
+    };
+    Ok(Source::table(names.table(&own)?, alias))
 }
 
 /// `generate_series(from, to)`, with a step perhaps.
@@ -411,17 +482,29 @@ fn series(
         return Err(SqlError::unsupported(format!("{function} in FROM"), "generate_series(from, to, step) is there."));
     }
     let mut translator = Translator::scalar(context, "functions in FROM");
-    let mut bounds = Vec::new();
+    let (mut bounds, mut stored) = (Vec::new(), None);
     for argument in arguments {
         let FunctionArg::Unnamed(FunctionArgExpr::Expr(argument)) = argument else {
             return Err(SqlError::unsupported(format!("{argument} as an argument"), ""));
         };
-        let ty = seriatim::catalog::ColumnType::I64;
-        bounds.push(translator.translate(argument)?.cast(ty));
+        let bound = translator.translate(argument)?;
+        // The numbers have the widest type of the arguments.
+        let ty = Bound::new(&bound, &crate::expression::Nothing, &mut parameters.clone())?.column_type();
+        stored = match ty {
+            None => stored,
+            Some(ColumnType::I16 | ColumnType::I32) => stored.or(Some(ColumnType::I32)),
+            Some(ColumnType::I64) => Some(ColumnType::I64),
+            Some(ty) => {
+                let ty = SqlType::of_stored(ty);
+                return Err(SqlError::unsupported(format!("generate_series of {ty}"), "Integers have series."));
+            }
+        };
+        bounds.push(bound);
     }
+    let stored = stored.unwrap_or(ColumnType::I32);
+    bounds = bounds.into_iter().map(|bound| bound.cast(stored)).collect();
     if bounds.len() == 2 {
-        let one = seriatim::catalog::expression::Literal::Number("1".into());
-        bounds.push(Expression::Literal(one));
+        bounds.push(Expression::Literal(Literal::Number("1".into())));
     }
     let bounds = bounds.iter().map(|bound| Bound::new(bound, &crate::expression::Nothing, parameters));
     let bounds: Box<[Bound]> = bounds.collect::<Result<_, _>>()?;
@@ -433,8 +516,7 @@ fn series(
             _ => return Err(SqlError::new(SqlState::INVALID_COLUMN_REFERENCE, "generate_series has one column")),
         },
     };
-    let stored = seriatim::catalog::ColumnType::I64;
-    let columns = vec![SourceColumn { name: column, stored, ty: SqlType::Int8 }];
+    let columns = vec![SourceColumn { name: column, stored, ty: SqlType::of_stored(stored) }];
     Ok(Source { alias, columns, origin: Origin::Series(bounds) })
 }
 

@@ -7,6 +7,7 @@
 //! Invariant: this crate does no I/O. It answers with values; who asked for them is not its business.
 
 mod aggregate;
+mod copy;
 mod ddl;
 mod error;
 mod expression;
@@ -26,3 +27,6 @@ pub use select::{Column, Row};
 pub use session::{Answer, Failure, Prepared, Session, Status};
 pub use text::{Part, split};
 pub use types::SqlType;
+
+/// The stack that a thread needs to run any statement. Debug builds need most of it, others a part.
+pub const STACK_BYTES: usize = 8 << 20;

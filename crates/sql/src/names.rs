@@ -11,14 +11,14 @@ use crate::error::{SqlError, SqlState};
 /// The one schema that there is.
 pub(crate) const SCHEMA: &str = "public";
 
-/// A name as it is stored: in lower case, unless it was quoted.
+/// A name as it is stored: with its ASCII letters in lower case, unless it was quoted.
 ///
 /// # Errors
 /// It is too long.
 pub(crate) fn name(ident: &Ident) -> Result<String, SqlError> {
     let name = match ident.quote_style {
         Some(_) => ident.value.clone(),
-        None => ident.value.to_lowercase(),
+        None => ident.value.to_ascii_lowercase(),
     };
     if name.is_empty() {
         return Err(SqlError::new(SqlState::SYNTAX_ERROR, "zero-length delimited identifier"));

@@ -158,6 +158,44 @@ pub(crate) enum Access {
     Computed,
 }
 
+impl Access {
+    /// The access in words.
+    pub(crate) fn explain(&self, source: &Source) -> String {
+        let Origin::Table(table) = &source.origin else { return format!("Rows of {}", source.alias) };
+        let (definition, alias) = (table.definition(), &source.alias);
+        let of = match *alias == *definition.name {
+            true => alias.clone(),
+            false => format!("{} {alias}", definition.name),
+        };
+        let names = |parts: &[KeyPart]| {
+            let name = |part: &KeyPart| &*definition.columns[part.column.index()].name;
+            parts.iter().map(name).collect::<Vec<_>>().join(", ")
+        };
+        match self {
+            Access::Key(_) => format!("Lookup in {of} by its primary key ({})", names(&definition.key)),
+            Access::All { backward: false } => format!("Scan of {of}"),
+            Access::All { backward: true } => format!("Scan of {of}, backward"),
+            Access::Computed => format!("Rows of {of}"),
+            Access::Prefix { index, values, low, high, backward } => {
+                let parts = index.map_or(&definition.key, |at| &definition.indexes[at].parts);
+                let by = match index {
+                    None => "its primary key".to_owned(),
+                    Some(at) => format!("index {}", definition.indexes[*at].name),
+                };
+                let fixed = names(&parts[..values.len()]);
+                let range = match low.is_some() || high.is_some() {
+                    true => format!("range of {}", names(&parts[values.len()..=values.len()])),
+                    false => String::new(),
+                };
+                let what: Vec<String> = [fixed, range].into_iter().filter(|part| !part.is_empty()).collect();
+                let what = if what.is_empty() { String::new() } else { format!(" ({})", what.join(", ")) };
+                let backward = if *backward { ", backward" } else { "" };
+                format!("Scan of {of} by {by}{what}{backward}")
+            }
+        }
+    }
+}
+
 /// A bound of a column's values.
 #[derive(Clone, Debug)]
 pub(crate) struct Limit {

@@ -162,7 +162,9 @@ impl Select {
         let mut select = match &*query.body {
             SetExpr::Select(select) => bind_select(select, query.order_by.as_ref(), names, context, parameters)?,
             SetExpr::Values(values) => bind_values(values, query.order_by.as_ref(), context, parameters)?,
-            SetExpr::Query(inner) if query.order_by.is_none() && query.limit_clause.is_none() => {
+            SetExpr::Query(inner)
+                if query.order_by.is_none() && query.limit_clause.is_none() && query.fetch.is_none() =>
+            {
                 return Select::bind(inner, names, context, parameters);
             }
             other => {
@@ -248,6 +250,24 @@ impl Select {
         Ok((keys, row))
     }
 
+    /// The steps of the query in words, the last one first.
+    pub(crate) fn explain(&self) -> Vec<String> {
+        let is_sorted = !self.order.is_empty() && !self.is_in_order;
+        let steps = [
+            (self.limit.is_some() || self.offset.is_some(), "Limit"),
+            (is_sorted, "Sort"),
+            (self.is_distinct, "Unique"),
+            (self.grouping.is_some(), "Aggregate"),
+        ];
+        let mut lines: Vec<String> = Vec::new();
+        for (_, step) in steps.into_iter().filter(|(is_there, _)| *is_there) {
+            lines.push(format!("{}{step}", " ".repeat(2 * lines.len())));
+        }
+        let indent = 2 * lines.len();
+        lines.extend(self.from.explain(indent));
+        lines
+    }
+
     /// The types of the outputs' values.
     pub(crate) fn types(&self) -> Vec<Option<ColumnType>> {
         self.outputs.iter().map(Bound::column_type).collect()
@@ -274,7 +294,7 @@ impl Grouping {
                 }
             };
             let mut added = self.calls.iter().zip(states);
-            added.try_for_each(|(call, state)| call.add(state, joined, parameters)).map_err(fail)?;
+            added.try_for_each(|(call, state)| call.add(state, joined, parameters, &mut kept)).map_err(fail)?;
             Ok(true)
         })?;
         let finish = |(Distinct(mut row), states): (Distinct, Vec<State>)| {
@@ -362,6 +382,11 @@ fn bind_select(
     let mut outputs = outputs(&syntax.projection, &from.sources, &mut translator)?;
     let mut having = syntax.having.as_ref().map(|having| translator.translate(having)).transpose()?;
     let mut items = order_items(order_by, &outputs, &mut translator)?;
+    let is_key = |item: &&OrderItem| matches!(item.by, Wanted::Other(_));
+    if outputs.names.len() + items.iter().filter(is_key).count() > OUTPUTS_MAX {
+        let message = format!("target lists can have at most {OUTPUTS_MAX} entries");
+        return Err(SqlError::new(SqlState::TOO_MANY_COLUMNS, message));
+    }
     let calls = translator.into_aggregates();
 
     let mut keys = group_keys(&syntax.group_by, &outputs, &from.sources, context)?;
@@ -517,6 +542,10 @@ pub(crate) fn scalar_outputs(
     parameters: &mut Parameters,
 ) -> Result<(Vec<Bound>, Vec<Column>), SqlError> {
     let mut outputs = outputs(items, sources, &mut Translator::scalar(context, "RETURNING"))?;
+    if outputs.names.len() > OUTPUTS_MAX {
+        let message = format!("target lists can have at most {OUTPUTS_MAX} entries");
+        return Err(SqlError::new(SqlState::TOO_MANY_COLUMNS, message));
+    }
     outputs.expressions.iter_mut().try_for_each(|output| qualified(output, sources))?;
     let types = outputs_types(&outputs.expressions.iter_mut().collect::<Vec<_>>(), sources);
     let bound = outputs.expressions.iter().map(|output| Bound::new(output, sources, parameters));
@@ -553,6 +582,9 @@ fn output_name(of: &Expr) -> String {
         own.to_owned()
     })
 }
+
+/// The most outputs of a query, as PostgreSQL has it.
+const OUTPUTS_MAX: usize = 1_664;
 
 /// The name of what has none.
 const NAMELESS: &str = "?column?";

@@ -9,11 +9,13 @@ use std::collections::BTreeMap;
 
 use seriatim::catalog::expression::Datum;
 use seriatim::catalog::{ColumnType, Timestamp};
-use seriatim::{Abort, Canceller, Database, DynHandle, OwnedTransaction, Savepoint, Tx};
+use seriatim::{Abort, Canceller, Database, DynHandle, OwnedTransaction, Savepoint, SchemaError, Tx};
 use sqlparser::ast::{
-    Expr, Ident, Set, Statement, TransactionAccessMode, TransactionIsolationLevel, TransactionMode, Value as Literal,
+    ContextModifier, Expr, Ident, Set, Statement, TransactionAccessMode, TransactionIsolationLevel, TransactionMode,
+    Value as Literal,
 };
 
+use crate::copy::{self, Copying, Decoder, What};
 use crate::ddl::{self, Ddl, Step};
 use crate::error::{SqlError, SqlState};
 use crate::expression::{Context, VERSION};
@@ -22,7 +24,7 @@ use crate::names::{Names, name};
 use crate::select::{Column, Row, Select};
 use crate::text::{Command, parse};
 use crate::types::{SqlType, of_expressions};
-use crate::write::{Deleting, Inserting, Updating};
+use crate::write::{Deleting, Filling, Inserting, Updating};
 
 /// What a statement gave.
 #[derive(Clone, Debug)]
@@ -38,6 +40,21 @@ pub enum Answer {
     },
     /// What was done, as `UPDATE 3`.
     Done(String),
+    /// Lines of COPY … TO STDOUT.
+    CopyOut {
+        /// How many columns they have.
+        columns: usize,
+        /// Each with its end.
+        lines: Vec<Vec<u8>>,
+        /// What was done, as `COPY 3`.
+        tag: String,
+    },
+    /// A COPY … FROM STDIN has begun: its bytes are for [`Session::copy_data`], and [`Session::copy_done`] or
+    /// [`Session::copy_fail`] ends it. It is the last answer.
+    CopyIn {
+        /// How many columns a line has.
+        columns: usize,
+    },
     /// Something worth knowing that is no error: a notice, or a warning.
     Notice(SqlError),
 }
@@ -83,10 +100,14 @@ pub struct Session {
     database: Database,
     state: State,
     canceller: Canceller,
+    copying: Option<CopyIn>,
     /// What SET has changed.
-    settings: BTreeMap<String, String>,
+    settings: Values,
     user: String,
 }
+
+/// Settings that do not have their usual values.
+type Values = BTreeMap<String, String>;
 
 /// A text failed: the answers of the statements before, and why the next one has none.
 #[derive(Debug)]
@@ -116,6 +137,13 @@ enum State {
     Between,
 }
 
+/// A COPY that has begun.
+struct CopyIn {
+    filling: Filling,
+    decoder: Decoder,
+    count: usize,
+}
+
 /// An open transaction.
 struct Open {
     transaction: OwnedTransaction,
@@ -125,6 +153,8 @@ struct Open {
     is_read_only: bool,
     savepoints: Vec<(String, Savepoint)>,
     began: Timestamp,
+    /// The settings that a commit leaves, and those that a rollback does; none if the transaction has changed none.
+    settings: Option<Box<[Values; 2]>>,
 }
 
 /// A statement that was prepared: it can run many times, with other values of its parameters.
@@ -155,7 +185,8 @@ struct Planned {
     plan: Plan,
     /// The tables whose declarations it knows.
     tables: Vec<Known>,
-    /// Whether it has values that another transaction would not have.
+    /// Whether it must be made again before it runs: it has values that another transaction would not have, or a table
+    /// of it is gone.
     is_of_its_time: bool,
 }
 
@@ -195,6 +226,16 @@ impl Plan {
         matches!(self, Plan::Select(_))
     }
 
+    /// The steps in words.
+    fn explain(&self) -> Vec<String> {
+        match self {
+            Plan::Select(select) => select.explain(),
+            Plan::Insert(insert) => insert.explain(),
+            Plan::Update(update) => update.explain(),
+            Plan::Delete(delete) => delete.explain(),
+        }
+    }
+
     /// The columns of its rows; none if it gives none.
     fn columns(&self) -> Option<&Vec<Column>> {
         let returning = match self {
@@ -213,9 +254,9 @@ impl Plan {
                 let tag = format!("SELECT {}", rows.len());
                 return Ok(Answer::Rows { columns: select.columns.clone(), rows, tag });
             }
-            Plan::Insert(insert) => ("INSERT 0", insert.run(tx, parameters)?),
-            Plan::Update(update) => ("UPDATE", update.run(tx, parameters)?),
-            Plan::Delete(delete) => ("DELETE", delete.run(tx, parameters)?),
+            Plan::Insert(insert) => ("INSERT 0", tx.statement(|| insert.run(tx, parameters))?),
+            Plan::Update(update) => ("UPDATE", tx.statement(|| update.run(tx, parameters))?),
+            Plan::Delete(delete) => ("DELETE", tx.statement(|| delete.run(tx, parameters))?),
         };
         let tag = format!("{verb} {}", written.count);
         Ok(match self.columns() {
@@ -230,7 +271,8 @@ impl Session {
     pub fn new(database: Database) -> Session {
         let session = database.session();
         let (canceller, state) = (session.canceller(), State::Idle(session));
-        Session { database, state, canceller, settings: BTreeMap::new(), user: "postgres".to_owned() }
+        let copying = None;
+        Session { database, state, canceller, copying, settings: BTreeMap::new(), user: "postgres".to_owned() }
     }
 
     /// Calls the session's user so.
@@ -261,26 +303,120 @@ impl Session {
     /// their transaction itself.
     pub fn execute(&mut self, text: &str) -> Result<Vec<Answer>, Failure> {
         let mut answers = Vec::new();
-        match self.run(text, &mut answers) {
+        let ran = self.run(text, &mut answers);
+        self.keep_wanted(&mut answers);
+        match ran {
             Ok(()) => Ok(answers),
             Err(error) => Err(Failure { answers, error }),
         }
     }
 
-    fn run(&mut self, text: &str, answers: &mut Vec<Answer>) -> Result<(), SqlError> {
-        let commands = parse(text).inspect_err(|_| self.fail())?;
-        let are_several = commands.len() > 1;
-        for command in &commands {
-            if are_several && !is_of_transactions(command) {
-                self.begin(true, false)?;
+    /// Leaves out the notices that `client_min_messages` excludes.
+    fn keep_wanted(&self, answers: &mut Vec<Answer>) {
+        let level = |own: &str| LEVELS.iter().position(|level| *level == own);
+        let least = self.settings.get("client_min_messages").and_then(|least| level(&least.to_lowercase()));
+        let Some(least) = least else { return };
+        answers.retain(|answer| match answer {
+            Answer::Notice(notice) => {
+                level(if notice.state.0 == "00000" { "notice" } else { "warning" }) >= Some(least)
             }
-            if let Err(error) = self.command(command, answers) {
+            _ => true,
+        });
+    }
+
+    fn run(&mut self, text: &str, answers: &mut Vec<Answer>) -> Result<(), SqlError> {
+        let ran = parse(text).and_then(|commands| {
+            let are_several = commands.len() > 1;
+            commands.iter().enumerate().try_for_each(|(at, command)| {
+                if are_several && !is_of_transactions(command) {
+                    self.begin(true, None)?;
+                }
+                self.command(command, answers)?;
+                if self.copying.is_some() && at + 1 < commands.len() {
+                    self.copying = None;
+                    let instead = "Send it as the last statement of a text.";
+                    return Err(SqlError::unsupported("COPY FROM STDIN before other statements", instead));
+                }
+                Ok(())
+            })
+        });
+        match ran {
+            Ok(()) if self.copying.is_some() => Ok(()),
+            Ok(()) => self.end_implicit(true),
+            Err(error) => {
                 self.fail();
                 self.end_implicit(false)?;
-                return Err(error);
+                Err(error)
             }
         }
-        self.end_implicit(true)
+    }
+
+    /// Takes bytes for the COPY that has begun.
+    ///
+    /// # Errors
+    /// No COPY has begun, a line is not of the format, or a row cannot be inserted. The COPY has ended then, and
+    /// nothing of it is left.
+    pub fn copy_data(&mut self, bytes: &[u8]) -> Result<(), SqlError> {
+        self.copied(bytes, false).inspect_err(|_| self.end_copy())
+    }
+
+    /// Ends the COPY that has begun: its rows are committed, unless it is part of a transaction. Returns what was done.
+    ///
+    /// # Errors
+    /// As [`Session::copy_data`]; a conflict of the commit.
+    pub fn copy_done(&mut self) -> Result<Answer, SqlError> {
+        self.copied(&[], true).inspect_err(|_| self.end_copy())?;
+        let count = self.copying.take().map_or(0, |copying| copying.count);
+        self.end_implicit(true)?;
+        Ok(Answer::Done(format!("COPY {count}")))
+    }
+
+    /// Ends the COPY that has begun, as the client could not send all of it: nothing of it is left. Returns the error.
+    pub fn copy_fail(&mut self, why: &str) -> SqlError {
+        self.end_copy();
+        SqlError::new(SqlState::QUERY_CANCELED, format!("COPY from stdin failed: {why}"))
+    }
+
+    fn end_copy(&mut self) {
+        self.copying = None;
+        self.fail();
+        if matches!(&self.state, State::Open(open) if open.is_implicit) {
+            self.roll_back();
+        }
+    }
+
+    fn copied(&mut self, bytes: &[u8], is_last: bool) -> Result<(), SqlError> {
+        let (Some(copying), State::Open(open)) = (&mut self.copying, &self.state) else {
+            return Err(SqlError::new(SqlState("08P01"), "there is no COPY to which these data belong"));
+        };
+        for fields in copying.decoder.records(bytes, is_last)? {
+            copying.count += 1;
+            let inserted = copying.filling.insert(&open.transaction, &fields);
+            inserted.map_err(|abort| SqlError::from(open.transaction.explain(&abort)))?;
+        }
+        Ok(())
+    }
+
+    fn copy(&mut self, copying: Copying, answers: &mut Vec<Answer>) -> Result<(), SqlError> {
+        match copying.what {
+            What::Of(query) => {
+                let planned = self.plan(&Statement::Query(query), &mut Vec::new())?;
+                let Answer::Rows { columns, rows, .. } = self.run_plan(&planned.plan, &[])? else { return Ok(()) };
+                let lines = copying.format.header(&columns).into_iter();
+                let lines = lines.chain(rows.iter().map(|row| copying.format.row(row, &columns))).collect();
+                let tag = format!("COPY {}", rows.len());
+                answers.push(Answer::CopyOut { columns: columns.len(), lines, tag });
+            }
+            What::Into { table, columns } => {
+                let names = Names { database: &self.database, used: None };
+                let filling = Filling::bind(&table, &columns, names)?;
+                self.check_writable()?;
+                self.begin(true, None)?;
+                answers.push(Answer::CopyIn { columns: filling.width() });
+                self.copying = Some(CopyIn { filling, decoder: Decoder::new(copying.format), count: 0 });
+            }
+        }
+        Ok(())
     }
 
     /// Prepares the statement of a text. `given` has the types of its first parameters, as far as they are known.
@@ -318,7 +454,13 @@ impl Session {
         }
         let columns = match (&plan, &command) {
             (Some(planned), _) => planned.plan.columns().cloned(),
-            (None, Some(Command::Statement(statement))) => shown(statement).map(|own| vec![Column::text_named(own)]),
+            (None, Some(Command::Statement(statement))) => {
+                let own = match &**statement {
+                    Statement::Explain { .. } => Some("QUERY PLAN".to_owned()),
+                    statement => shown(statement),
+                };
+                own.map(|own| vec![Column::text_named(own)])
+            }
             _ => None,
         };
         Ok(Prepared { command, parameters, columns, plan })
@@ -336,7 +478,9 @@ impl Session {
         alone: bool,
     ) -> Result<Vec<Answer>, Failure> {
         let mut answers = Vec::new();
-        match self.run_prepared(prepared, values, alone, &mut answers) {
+        let ran = self.run_prepared(prepared, values, alone, &mut answers);
+        self.keep_wanted(&mut answers);
+        match ran {
             Ok(()) => Ok(answers),
             Err(error) => {
                 self.fail();
@@ -353,23 +497,35 @@ impl Session {
         answers: &mut Vec<Answer>,
     ) -> Result<(), SqlError> {
         let Some(command) = &prepared.command else { return Ok(()) };
-        if !alone && !is_of_transactions(command) {
-            self.begin(true, false)?;
+        // A change of tables is never part of another transaction.
+        if !alone && !is_of_transactions(command) && !ddl::is_change(command) {
+            self.begin(true, None)?;
         }
         let (Some(planned), Command::Statement(statement)) = (&mut prepared.plan, command) else {
             return self.command(command, answers);
         };
         self.check_alive()?;
-        if planned.is_of_its_time || !planned.tables.iter().all(Known::is_as_it_was) {
-            let again = self.plan(statement, &mut prepared.parameters)?;
-            if again.plan.columns().cloned() != prepared.columns {
-                let message = "cached plan must not change result type";
-                return Err(SqlError::unsupported(message, "Prepare the statement again."));
+        let mut is_new = false;
+        loop {
+            if planned.is_of_its_time || !planned.tables.iter().all(Known::is_as_it_was) {
+                let again = self.plan(statement, &mut prepared.parameters)?;
+                if again.plan.columns().cloned() != prepared.columns {
+                    let message = "cached plan must not change result type";
+                    return Err(SqlError::unsupported(message, "Prepare the statement again."));
+                }
+                (*planned, is_new) = (again, true);
             }
-            *planned = again;
+            match self.run_plan(&planned.plan, values) {
+                // Its table is gone, and another one may have the name.
+                Err(error) if error.state == SqlState::UNDEFINED_TABLE && !is_new => {
+                    planned.is_of_its_time = true;
+                    if matches!(self.state, State::Open(_)) {
+                        return Err(error);
+                    }
+                }
+                ran => return ran.map(|answer| answers.push(answer)),
+            }
         }
-        answers.push(self.run_plan(&planned.plan, values)?);
-        Ok(())
     }
 
     /// Ends the transaction of statements that were executed one after the other: commits it, unless one has failed.
@@ -398,7 +554,13 @@ impl Session {
         }
     }
 
-    fn begin(&mut self, is_implicit: bool, is_read_only: bool) -> Result<(), SqlError> {
+    /// Whether transactions only read that do not say it.
+    fn reads_only(&self) -> bool {
+        self.settings.get("default_transaction_read_only").is_some_and(|value| value == "on")
+    }
+
+    fn begin(&mut self, is_implicit: bool, is_read_only: Option<bool>) -> Result<(), SqlError> {
+        let is_read_only = is_read_only.unwrap_or_else(|| self.reads_only());
         let session = match std::mem::replace(&mut self.state, State::Between) {
             State::Idle(session) => session,
             other => {
@@ -410,8 +572,16 @@ impl Session {
             Ok(transaction) => {
                 let savepoints = Vec::new();
                 let (has_failed, began) = (false, Timestamp::now());
-                self.state =
-                    State::Open(Open { transaction, is_implicit, has_failed, is_read_only, savepoints, began });
+                let settings = None;
+                self.state = State::Open(Open {
+                    transaction,
+                    is_implicit,
+                    has_failed,
+                    is_read_only,
+                    savepoints,
+                    began,
+                    settings,
+                });
                 Ok(())
             }
             Err((session, error)) => {
@@ -431,17 +601,27 @@ impl Session {
             }
         };
         if open.has_failed {
-            self.state = State::Idle(open.transaction.rollback());
+            self.state = State::Open(open);
+            self.roll_back();
             return Ok(false);
         }
         let (session, committed) = open.transaction.commit();
         self.state = State::Idle(session);
+        if let Some(settings) = open.settings {
+            let [of_commit, of_rollback] = *settings;
+            self.settings = if committed.is_ok() { of_commit } else { of_rollback };
+        }
         committed.map(|_| true).map_err(SqlError::from)
     }
 
     fn roll_back(&mut self) {
         self.state = match std::mem::replace(&mut self.state, State::Between) {
-            State::Open(open) => State::Idle(open.transaction.rollback()),
+            State::Open(open) => {
+                if let Some(settings) = open.settings {
+                    [_, self.settings] = *settings;
+                }
+                State::Idle(open.transaction.rollback())
+            }
             other => other,
         };
     }
@@ -461,6 +641,19 @@ impl Session {
         self.check_alive()?;
         if self.setting_statement(statement, answers)? {
             return Ok(());
+        }
+        if let Statement::Explain { analyze, statement, format, options, .. } = statement {
+            if *analyze || format.is_some() || options.is_some() || !is_planned(statement) {
+                return Err(SqlError::unsupported("this EXPLAIN", "EXPLAIN takes a query, INSERT, UPDATE or DELETE."));
+            }
+            let planned = self.plan(statement, &mut Vec::new())?;
+            let rows = planned.plan.explain().into_iter().map(|line| vec![Datum::Text(line.into())]).collect();
+            let columns = vec![Column::text_named("QUERY PLAN".to_owned())];
+            answers.push(Answer::Rows { columns, rows, tag: "EXPLAIN".to_owned() });
+            return Ok(());
+        }
+        if let Some(copying) = copy::bind(statement) {
+            return self.copy(copying?, answers);
         }
         if let Some(ddl) = ddl::bind(statement, Names { database: &self.database, used: None }) {
             return self.change_tables(ddl?, answers);
@@ -512,17 +705,26 @@ impl Session {
     }
 
     fn run_plan(&mut self, plan: &Plan, parameters: &[Datum<'_>]) -> Result<Answer, SqlError> {
-        match &mut self.state {
-            State::Idle(session) => Ok(session.transact(|tx| plan.run(tx, parameters))?.into_value()),
-            State::Open(open) => {
-                if open.is_read_only && !plan.is_read() {
-                    let message = "cannot write in a read-only transaction";
-                    return Err(SqlError::new(SqlState::READ_ONLY_SQL_TRANSACTION, message));
-                }
-                plan.run(&open.transaction, parameters).map_err(|abort| open.transaction.explain(&abort).into())
-            }
-            State::Between => Err(SqlError::new(SqlState::INTERNAL_ERROR, "the session has ended")),
+        if !plan.is_read() {
+            self.check_writable()?;
         }
+        let ran = match &mut self.state {
+            State::Idle(session) => session.transact(|tx| plan.run(tx, parameters)).map(|done| done.into_value()),
+            State::Open(open) => {
+                plan.run(&open.transaction, parameters).map_err(|abort| open.transaction.explain(&abort))
+            }
+            State::Between => return Err(SqlError::new(SqlState::INTERNAL_ERROR, "the session has ended")),
+        };
+        ran.map_err(SqlError::from)
+    }
+
+    /// Refuses changes where the transaction only reads.
+    fn check_writable(&self) -> Result<(), SqlError> {
+        let is_read_only = match &self.state {
+            State::Open(open) => open.is_read_only,
+            _ => self.reads_only(),
+        };
+        if is_read_only { Err(read_only()) } else { Ok(()) }
     }
 
     /// Runs a statement that begins or ends transactions. Returns whether it is one.
@@ -537,7 +739,8 @@ impl Session {
                 let is_read_only = self.modes(modes, answers)?;
                 match &mut self.state {
                     State::Open(open) if open.is_implicit => {
-                        (open.is_implicit, open.is_read_only) = (false, is_read_only);
+                        open.is_implicit = false;
+                        open.is_read_only = is_read_only.unwrap_or(open.is_read_only);
                     }
                     State::Open(_) => {
                         let message = "there is already a transaction in progress";
@@ -610,12 +813,12 @@ impl Session {
         }
     }
 
-    /// Whether a transaction with these modes only reads.
-    fn modes(&mut self, modes: &[TransactionMode], answers: &mut Vec<Answer>) -> Result<bool, SqlError> {
-        let mut is_read_only = self.settings.get("default_transaction_read_only").is_some_and(|value| value == "on");
+    /// Whether a transaction with these modes only reads, if they say it.
+    fn modes(&mut self, modes: &[TransactionMode], answers: &mut Vec<Answer>) -> Result<Option<bool>, SqlError> {
+        let mut is_read_only = None;
         for mode in modes {
             match mode {
-                TransactionMode::AccessMode(mode) => is_read_only = *mode == TransactionAccessMode::ReadOnly,
+                TransactionMode::AccessMode(mode) => is_read_only = Some(*mode == TransactionAccessMode::ReadOnly),
                 TransactionMode::IsolationLevel(TransactionIsolationLevel::Serializable) => {}
                 TransactionMode::IsolationLevel(level) => {
                     if self.settings.insert("\0isolation".to_owned(), String::new()).is_none() {
@@ -646,22 +849,35 @@ impl Session {
 
     fn set(&mut self, set: &Set, answers: &mut Vec<Answer>) -> Result<(), SqlError> {
         match set {
-            Set::SingleAssignment { hivevar: false, variable, values, .. } => {
+            Set::SingleAssignment { scope, hivevar: false, variable, values }
+                if *scope != Some(ContextModifier::Global) =>
+            {
                 let own = variable.to_string().to_lowercase();
                 let value = values.iter().map(setting_value).collect::<Vec<_>>().join(", ");
-                self.set_one(own, value)?;
+                self.set_in_transaction(own, value, *scope == Some(ContextModifier::Local), answers)?;
             }
-            Set::SetTimeZone { value, .. } => self.set_one("timezone".to_owned(), setting_value(value))?,
-            Set::SetNames { charset_name, .. } => {
-                self.set_one("client_encoding".to_owned(), charset_name.value.clone())?;
+            Set::SetTimeZone { local, value } => {
+                self.set_in_transaction("timezone".to_owned(), setting_value(value), *local, answers)?;
+            }
+            Set::SetNames { charset_name, collation_name: None } => {
+                let encoding = charset_name.value.clone();
+                self.set_in_transaction("client_encoding".to_owned(), encoding, false, answers)?;
             }
             Set::SetTransaction { modes, snapshot: None, session } => {
                 let is_read_only = self.modes(modes, answers)?;
                 match &mut self.state {
-                    State::Open(open) if !session => open.is_read_only = is_read_only,
+                    State::Open(open) if !session => {
+                        if open.is_read_only && is_read_only == Some(false) {
+                            let message = "cannot set transaction read-write mode inside a read-only transaction";
+                            return Err(SqlError::new(SqlState::ACTIVE_SQL_TRANSACTION, message));
+                        }
+                        open.is_read_only = is_read_only.unwrap_or(open.is_read_only);
+                    }
                     _ if *session => {
-                        let value = if is_read_only { "on" } else { "off" };
-                        self.settings.insert("default_transaction_read_only".to_owned(), value.to_owned());
+                        if let Some(is_read_only) = is_read_only {
+                            let value = if is_read_only { "on" } else { "off" }.to_owned();
+                            self.set_in_transaction("default_transaction_read_only".to_owned(), value, false, answers)?;
+                        }
                     }
                     _ => {
                         let message = "SET TRANSACTION can only be used in transaction blocks";
@@ -672,6 +888,34 @@ impl Session {
             other => return Err(SqlError::unsupported(other, "SET name = value is there.")),
         }
         answers.push(Answer::Done("SET".to_owned()));
+        Ok(())
+    }
+
+    /// Sets a setting until the end of the session, or of the transaction. A rollback undoes both.
+    fn set_in_transaction(
+        &mut self,
+        own: String,
+        value: String,
+        is_local: bool,
+        answers: &mut Vec<Answer>,
+    ) -> Result<(), SqlError> {
+        let before = self.settings.clone();
+        self.set_one(own.clone(), value)?;
+        let is_block = matches!(&self.state, State::Open(open) if !open.is_implicit);
+        if is_local && !is_block {
+            self.settings = before;
+            let message = "SET LOCAL can only be used in transaction blocks";
+            answers.push(Answer::Notice(SqlError::new(SqlState::NO_ACTIVE_SQL_TRANSACTION, message)));
+            return Ok(());
+        }
+        let State::Open(open) = &mut self.state else { return Ok(()) };
+        let [of_commit, _] = &mut **open.settings.get_or_insert_with(|| Box::new([before.clone(), before]));
+        if !is_local {
+            match self.settings.get(&own) {
+                Some(value) => drop(of_commit.insert(own, value.clone())),
+                None => drop(of_commit.remove(&own)),
+            }
+        }
         Ok(())
     }
 
@@ -701,14 +945,27 @@ impl Session {
             let message = format!("unrecognized configuration parameter \"{own}\"");
             return Err(SqlError::new(SqlState::UNDEFINED_OBJECT, message));
         };
-        let lower = value.to_lowercase();
-        let is_permitted = match permitted {
-            [] => true,
-            permitted => lower == "default" || lower == fixed.to_lowercase() || permitted.contains(&&*lower),
+        let lower = match &*value.to_lowercase() {
+            "true" | "yes" | "1" if fixed == &"on" || fixed == &"off" => "on".to_owned(),
+            "false" | "no" | "0" if fixed == &"on" || fixed == &"off" => "off".to_owned(),
+            lower => lower.to_owned(),
         };
+        let value = if lower == "on" || lower == "off" { lower.clone() } else { value };
+        let is_permitted = match permitted {
+            None => true,
+            Some(permitted) => lower == "default" || lower == fixed.to_lowercase() || permitted.contains(&&*lower),
+        };
+        if !is_permitted && *permitted == Some(&[]) {
+            let message = format!("parameter \"{own}\" cannot be changed");
+            let hint = match &*own {
+                "transaction_read_only" => "Write SET TRANSACTION READ ONLY.".to_owned(),
+                _ => format!("It is always \"{fixed}\"."),
+            };
+            return Err(SqlError::new(SqlState("55P02"), message).hint(hint));
+        }
         if !is_permitted {
             let message = format!("invalid value for parameter \"{own}\": \"{value}\"");
-            let mut known: Vec<&str> = permitted.to_vec();
+            let mut known: Vec<&str> = permitted.unwrap_or_default().to_vec();
             known.push(fixed);
             return Err(SqlError::new(SqlState::INVALID_PARAMETER_VALUE, message)
                 .hint(format!("Available values: {}.", known.join(", "))));
@@ -721,6 +978,10 @@ impl Session {
     }
 
     fn setting(&self, own: &str) -> Result<String, SqlError> {
+        if let ("transaction_read_only", State::Open(open)) = (own, &self.state) {
+            return Ok(if open.is_read_only { "on" } else { "off" }.to_owned());
+        }
+        let own = if own == "transaction_read_only" { "default_transaction_read_only" } else { own };
         if let Some(value) = self.settings.get(own) {
             return Ok(value.clone());
         }
@@ -733,8 +994,10 @@ impl Session {
 
     /// Changes tables.
     fn change_tables(&mut self, ddl: Ddl, answers: &mut Vec<Answer>) -> Result<(), SqlError> {
+        let refusal = ddl.refusal();
         let notices = ddl.notices.into_iter().map(|notice| SqlError::new(SqlState("00000"), notice));
         answers.extend(notices.map(Answer::Notice));
+        self.check_writable()?;
         if !ddl.steps.is_empty() {
             if matches!(self.state, State::Open(_)) {
                 return Err(SqlError::unsupported(
@@ -751,7 +1014,10 @@ impl Session {
                     Step::Drop(table) => migration.drop_table(table),
                 };
             }
-            migration.run()?;
+            migration.run().map_err(|error| match error {
+                SchemaError::Refused { .. } => SqlError::new(refusal, error.to_string()),
+                error => error.into(),
+            })?;
         }
         answers.push(Answer::Done(ddl.tag.to_owned()));
         Ok(())
@@ -772,6 +1038,10 @@ impl std::fmt::Debug for Session {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Session").field("status", &self.status()).finish_non_exhaustive()
     }
+}
+
+fn read_only() -> SqlError {
+    SqlError::new(SqlState::READ_ONLY_SQL_TRANSACTION, "cannot write in a read-only transaction")
 }
 
 /// The setting that a SHOW names.
@@ -812,26 +1082,32 @@ fn setting_value(of: &Expr) -> String {
     }
 }
 
-/// Settings, their values, and what else they can be; anything if that is empty.
-const SETTINGS: &[(&str, &str, &[&str])] = &[
-    ("application_name", "", &[]),
-    ("client_encoding", "UTF8", &["utf-8", "unicode"]),
-    ("client_min_messages", "notice", &[]),
-    ("datestyle", "ISO, MDY", &["iso"]),
-    ("default_transaction_isolation", "serializable", &["read uncommitted", "read committed", "repeatable read"]),
-    ("default_transaction_read_only", "off", &["on"]),
-    ("extra_float_digits", "1", &["0", "2", "3"]),
-    ("integer_datetimes", "on", &[]),
-    ("intervalstyle", "postgres", &[]),
-    ("is_superuser", "on", &[]),
-    ("in_hot_standby", "off", &[]),
-    ("search_path", "public", &["\"$user\", public", "pg_catalog", "public, pg_catalog"]),
-    ("server_encoding", "UTF8", &[]),
-    ("server_version", VERSION, &[]),
-    ("server_version_num", "150008", &[]),
-    ("session_authorization", "postgres", &[]),
-    ("standard_conforming_strings", "on", &[]),
-    ("timezone", "UTC", &["gmt", "etc/utc"]),
-    ("transaction_isolation", "serializable", &[]),
-    ("transaction_read_only", "off", &[]),
+/// Settings, their values, and what else they can be; anything if there is no list.
+const SETTINGS: &[(&str, &str, Option<&[&str]>)] = &[
+    ("application_name", "", None),
+    ("client_encoding", "UTF8", Some(&["utf-8", "unicode"])),
+    ("client_min_messages", "notice", Some(LEVELS)),
+    ("datestyle", "ISO, MDY", Some(&["iso"])),
+    ("default_transaction_isolation", "serializable", Some(LEVELS_OF_ISOLATION)),
+    ("default_transaction_read_only", "off", Some(&["on"])),
+    ("extra_float_digits", "1", Some(&["0", "2", "3"])),
+    ("integer_datetimes", "on", Some(&[])),
+    ("intervalstyle", "postgres", Some(&[])),
+    ("is_superuser", "on", Some(&[])),
+    ("in_hot_standby", "off", Some(&[])),
+    ("search_path", "public", Some(&["\"$user\", public", "pg_catalog", "public, pg_catalog"])),
+    ("server_encoding", "UTF8", Some(&[])),
+    ("server_version", VERSION, Some(&[])),
+    ("server_version_num", "150008", Some(&[])),
+    ("session_authorization", "postgres", Some(&[])),
+    ("standard_conforming_strings", "on", Some(&[])),
+    ("timezone", "UTC", Some(&["gmt", "etc/utc"])),
+    ("transaction_isolation", "serializable", Some(LEVELS_OF_ISOLATION)),
+    ("transaction_read_only", "off", Some(&[])),
 ];
+
+/// The levels of isolation that clients may ask for, beside the one that there is.
+const LEVELS_OF_ISOLATION: &[&str] = &["read uncommitted", "read committed", "repeatable read"];
+
+/// The least kind of message that clients are told of, in this order.
+const LEVELS: &[&str] = &["debug5", "debug4", "debug3", "debug2", "debug1", "log", "notice", "warning", "error"];

@@ -4,7 +4,8 @@
 //! other words. It also takes much that PostgreSQL refuses: whoever binds a statement refuses each part that it does
 //! not use ([`crate::form`]).
 //!
-//! Invariant: the depth of a statement has a bound, so no code that follows it recursively exhausts the stack.
+//! Invariant: the depth of a statement has a bound, so no code that follows it recursively exhausts a stack of
+//! [`crate::STACK_BYTES`].
 
 use std::ops::Range;
 
@@ -19,8 +20,9 @@ use crate::error::{SqlError, SqlState};
 /// Parentheses and the like can be nested this deep.
 const NESTING_MAX: usize = 48;
 
-/// So many operators can stand between two commas or parentheses. Each may make the tree one deeper.
-const OPERATORS_MAX: usize = 1_000;
+/// So many operators can stand between two commas, those in parentheses there included. Each may make the tree one
+/// deeper.
+const OPERATORS_MAX: usize = 300;
 
 /// A statement in a text that may not be complete yet.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -41,7 +43,7 @@ pub struct Part {
 /// assert_eq!((&text[parts[1].range.clone()], parts[1].is_ended), ("select 'more", false));
 /// ```
 pub fn split(text: &str) -> Vec<Part> {
-    let (places, mut tokens) = (Places::of(text), Vec::new());
+    let (mut places, mut tokens) = (Places::of(text), Vec::new());
     let tokenized = Tokenizer::new(&PostgreSqlDialect {}, text).tokenize_with_location_into_buf(&mut tokens);
     let (mut parts, mut start) = (Vec::new(), None);
     for token in &tokens {
@@ -91,7 +93,7 @@ pub(crate) fn parse(text: &str) -> Result<Vec<Command>, SqlError> {
     if text.contains('\0') {
         return Err(SqlError::new(SqlState::SYNTAX_ERROR, "a statement cannot have the character NUL"));
     }
-    let places = Places::of(text);
+    let mut places = Places::of(text);
     let tokens = Tokenizer::new(&PostgreSqlDialect {}, text).tokenize_with_location().map_err(|error| {
         let position = places.position(error.location);
         SqlError::new(SqlState::SYNTAX_ERROR, lower_first(&error.message)).at(position)
@@ -106,13 +108,13 @@ pub(crate) fn parse(text: &str) -> Result<Vec<Command>, SqlError> {
         check_depth(&tokens, &places)?;
         parsed.push(match maintenance(&tokens) {
             Some(tag) => Command::Maintenance(tag),
-            None => Command::Statement(Box::new(statement(in_other_words(tokens), text, &places)?)),
+            None => Command::Statement(Box::new(statement(in_other_words(tokens), text, &mut places)?)),
         });
     }
     Ok(parsed)
 }
 
-fn statement(tokens: Vec<TokenWithSpan>, text: &str, places: &Places<'_>) -> Result<Statement, SqlError> {
+fn statement(tokens: Vec<TokenWithSpan>, text: &str, places: &mut Places<'_>) -> Result<Statement, SqlError> {
     let dialect = PostgreSqlDialect {};
     let mut parser = Parser::new(&dialect).with_recursion_limit(2 * NESTING_MAX).with_tokens_with_locations(tokens);
     let parsed = parser.parse_statement();
@@ -130,7 +132,7 @@ fn statement(tokens: Vec<TokenWithSpan>, text: &str, places: &Places<'_>) -> Res
 }
 
 /// The error that PostgreSQL gives for this token.
-fn near(token: &TokenWithSpan, text: &str, places: &Places<'_>) -> SqlError {
+fn near(token: &TokenWithSpan, text: &str, places: &mut Places<'_>) -> SqlError {
     match token.token {
         Token::EOF => {
             let end = text.chars().count() + 1;
@@ -166,12 +168,18 @@ fn too_complex() -> SqlError {
 
 /// Refuses statements whose trees would be too deep.
 fn check_depth(tokens: &[TokenWithSpan], places: &Places<'_>) -> Result<(), SqlError> {
-    let mut operators = vec![0];
+    // For each parenthesis that is open: the operators since the last comma, and the most before one.
+    let (mut outer, mut count, mut most) = (Vec::new(), 0, 0);
     for token in tokens {
         match &token.token {
-            Token::LParen | Token::LBracket => operators.push(0),
-            Token::RParen | Token::RBracket if operators.len() > 1 => drop(operators.pop()),
-            Token::Comma => *operators.last_mut().expect("never empty") = 0,
+            Token::LParen | Token::LBracket => outer.push((std::mem::take(&mut count), std::mem::take(&mut most))),
+            Token::RParen | Token::RBracket => {
+                // What stands in parentheses is an operand of what is around it.
+                if let Some((before, most_before)) = outer.pop() {
+                    (count, most) = (before + most.max(count), most_before);
+                }
+            }
+            Token::Comma => (count, most) = (0, most.max(count)),
             Token::Word(Word { keyword, .. }) => {
                 let joins = matches!(
                     keyword,
@@ -179,17 +187,33 @@ fn check_depth(tokens: &[TokenWithSpan], places: &Places<'_>) -> Result<(), SqlE
                         | Keyword::OR
                         | Keyword::NOT
                         | Keyword::IS
+                        | Keyword::NOTNULL
                         | Keyword::CASE
                         | Keyword::UNION
+                        | Keyword::EXCEPT
+                        | Keyword::INTERSECT
+                        | Keyword::MINUS
                         | Keyword::JOIN
                         | Keyword::COLLATE
+                        | Keyword::AT
+                        | Keyword::IN
+                        | Keyword::LIKE
+                        | Keyword::ILIKE
+                        | Keyword::SIMILAR
+                        | Keyword::RLIKE
+                        | Keyword::REGEXP
+                        | Keyword::DIV
+                        | Keyword::XOR
+                        | Keyword::MEMBER
+                        | Keyword::OVERLAPS
+                        | Keyword::OPERATOR
                 );
-                *operators.last_mut().expect("never empty") += usize::from(joins);
+                count += usize::from(joins);
             }
-            Token::Number(..) | Token::SingleQuotedString(_) | Token::Placeholder(_) => {}
-            _ => *operators.last_mut().expect("never empty") += 1,
+            Token::Number(..) | Token::SingleQuotedString(_) | Token::Placeholder(_) | Token::Period => {}
+            _ => count += 1,
         }
-        if operators.len() > NESTING_MAX || operators.last().is_some_and(|&count| count > OPERATORS_MAX) {
+        if outer.len() >= NESTING_MAX || count > OPERATORS_MAX {
             return Err(too_complex().at(places.position(token.span.start)));
         }
     }
@@ -206,21 +230,31 @@ fn maintenance(tokens: &[TokenWithSpan]) -> Option<&'static str> {
     ["VACUUM", "ANALYZE"].into_iter().find(|tag| is_word(first, tag))
 }
 
-/// Locks of rows have two strengths here: `NO KEY` and `KEY` make no difference.
+/// Locks of rows have two strengths here: `NO KEY` and `KEY` make no difference. Options of COPY are TRUE, not ON.
 fn in_other_words(mut tokens: Vec<TokenWithSpan>) -> Vec<TokenWithSpan> {
-    let mut at = 0;
-    while at + 1 < tokens.len() {
-        if is_word(&tokens[at], "FOR") {
-            let words = match &tokens[at + 1..] {
+    if tokens.first().is_some_and(|first| is_word(first, "COPY")) {
+        for at in 1..tokens.len() {
+            let is_option = ["FREEZE", "HEADER"].iter().any(|option| is_word(&tokens[at - 1], option));
+            for (word, instead) in [("ON", "TRUE"), ("OFF", "FALSE")] {
+                if is_option && is_word(&tokens[at], word) {
+                    tokens[at].token = Token::make_keyword(instead);
+                }
+            }
+        }
+    }
+    let (mut words, mut at) = (Vec::with_capacity(tokens.len()), 0);
+    while let Some(token) = tokens.get(at) {
+        words.push(token.clone());
+        at += 1;
+        if is_word(token, "FOR") {
+            at += match &tokens[at..] {
                 [no, key, update, ..] if is_word(no, "NO") && is_word(key, "KEY") && is_word(update, "UPDATE") => 2,
                 [key, share, ..] if is_word(key, "KEY") && is_word(share, "SHARE") => 1,
                 _ => 0,
             };
-            tokens.drain(at + 1..at + 1 + words);
         }
-        at += 1;
     }
-    tokens
+    words
 }
 
 /// The place that a message of the parser ends with.
@@ -240,6 +274,8 @@ struct Places<'t> {
     text: &'t str,
     /// The byte and the character at which each line begins.
     lines: Vec<(usize, usize)>,
+    /// The last place that was looked for, and its byte: the next one is mostly behind it.
+    last: (Location, usize),
 }
 
 impl<'t> Places<'t> {
@@ -250,7 +286,7 @@ impl<'t> Places<'t> {
                 lines.push((bytes + 1, characters + 1));
             }
         }
-        Places { text, lines }
+        Places { text, lines, last: (Location { line: 1, column: 1 }, 0) }
     }
 
     /// The number of a character, from 1. None at the end of the text.
@@ -259,11 +295,18 @@ impl<'t> Places<'t> {
         Some(characters + usize::try_from(place.column).ok()?)
     }
 
-    fn byte(&self, place: Location) -> usize {
+    fn byte(&mut self, place: Location) -> usize {
         let line = usize::try_from(place.line).unwrap_or(usize::MAX).saturating_sub(1);
-        let Some((start, _)) = self.lines.get(line) else { return self.text.len() };
-        let column = usize::try_from(place.column).unwrap_or(usize::MAX).saturating_sub(1);
-        self.text[*start..].char_indices().nth(column).map_or(self.text.len(), |(bytes, _)| start + bytes)
+        let Some(&(mut start, _)) = self.lines.get(line) else { return self.text.len() };
+        let mut columns = place.column.saturating_sub(1);
+        let (last, byte) = self.last;
+        if last.line == place.line && last.column <= place.column {
+            (start, columns) = (byte, place.column - last.column);
+        }
+        let columns = usize::try_from(columns).unwrap_or(usize::MAX);
+        let byte = self.text[start..].char_indices().nth(columns).map_or(self.text.len(), |(bytes, _)| start + bytes);
+        self.last = (place, byte);
+        byte
     }
 }
 

@@ -3,12 +3,14 @@
 //! Invariant: the rows that a statement changes are found completely before it changes the first. So it never meets
 //! its own changes.
 
+use std::collections::BTreeSet;
+
 use seriatim::catalog::expression::{Bound, Datum, assigned};
-use seriatim::catalog::{ColumnDef, TableDef};
+use seriatim::catalog::{ColumnDef, KeyPart, OnChange, TableDef};
 use seriatim::{Abort, DynHandle, DynRow, ReadTx, Tx, Value};
 use sqlparser::ast::{
     Assignment, AssignmentTarget, ConflictTarget, Delete, Expr, FromTable, Insert, OnConflictAction, OnInsert,
-    SelectItem, SetExpr, TableFactor, TableObject, TableWithJoins, Update,
+    SelectItem, SetExpr, TableObject, TableWithJoins, Update,
 };
 
 use crate::error::{SqlError, SqlState};
@@ -16,7 +18,7 @@ use crate::expression::{Context, Translator};
 use crate::form;
 use crate::from::{From, Parameters, qualified};
 use crate::names::{Names, name, object};
-use crate::rows::{Joined, Kept, Owned, Source, SourceRow, Sources};
+use crate::rows::{Distinct, Joined, Kept, Origin, Owned, Source, SourceRow, Sources};
 use crate::select::{Column, Row, Select};
 use crate::types::fit;
 
@@ -141,15 +143,87 @@ fn not_null(column: &ColumnDef, table: &TableDef) -> SqlError {
     SqlError::new(SqlState::NOT_NULL_VIOLATION, message).table(table.name.to_string()).column(column.name.to_string())
 }
 
+/// Rows of a stream, for a table.
+#[derive(Debug)]
+pub(crate) struct Filling {
+    table: DynHandle,
+    columns: Vec<usize>,
+}
+
+impl Filling {
+    /// For these columns of a table, or all.
+    ///
+    /// # Errors
+    /// There is no such table or column.
+    pub(crate) fn bind(table: &str, columns: &[String], names: Names<'_>) -> Result<Filling, SqlError> {
+        let table = names.table(table)?;
+        let definition = table.definition();
+        let columns = match columns {
+            [] => (0..definition.columns.len()).collect(),
+            given => given.iter().map(|column| column_at(definition, column)).collect::<Result<_, _>>()?,
+        };
+        Ok(Filling { table, columns })
+    }
+
+    /// How many fields a row has.
+    pub(crate) fn width(&self) -> usize {
+        self.columns.len()
+    }
+
+    /// Inserts the row of these fields.
+    ///
+    /// # Errors
+    /// A conflict; fields that are no values of their columns.
+    pub(crate) fn insert(&self, tx: &Tx, fields: &[Option<String>]) -> Result<(), Abort> {
+        let row = self.row(fields).map_err(|error| tx.abort(error))?;
+        tx.insert_dyn(&self.table, &row)
+    }
+
+    fn row(&self, fields: &[Option<String>]) -> Result<Vec<Value>, SqlError> {
+        let definition = self.table.definition();
+        let state = SqlState("22P04");
+        match fields.len().cmp(&self.columns.len()) {
+            std::cmp::Ordering::Less => {
+                let missing = &definition.columns[self.columns[fields.len()]].name;
+                return Err(SqlError::new(state, format!("missing data for column \"{missing}\"")));
+            }
+            std::cmp::Ordering::Greater => {
+                return Err(SqlError::new(state, "extra data after last expected column"));
+            }
+            std::cmp::Ordering::Equal => {}
+        }
+        let value = |(at, column): (usize, &ColumnDef)| {
+            let Some(position) = self.columns.iter().position(|known| *known == at) else {
+                return default_of(column, definition);
+            };
+            let ty = crate::types::of_expressions(column.ty);
+            let value = match &fields[position] {
+                None => Datum::Null,
+                Some(text) => Datum::of_text(text, ty)?,
+            };
+            stored(value, Some(ty), column, definition)
+        };
+        definition.columns.iter().enumerate().map(value).collect()
+    }
+}
+
 /// The key of a row.
 fn key_of(table: &TableDef, values: &dyn Fn(usize) -> Value) -> Vec<Value> {
     table.key.iter().map(|part| values(part.column.index())).collect()
 }
 
+/// A key, to be looked for among others.
+fn distinct_key(key: &[Value], table: &TableDef) -> Distinct {
+    let datum = |(value, part): (&Value, &KeyPart)| {
+        Datum::of_value(value, table.columns[part.column.index()].ty).map_or(Datum::Null, Datum::into_owned)
+    };
+    Distinct(key.iter().zip(&table.key).map(datum).collect())
+}
+
 /// An INSERT that is ready to run.
 #[derive(Clone, Debug)]
 pub(crate) struct Inserting {
-    table: DynHandle,
+    pub(crate) table: DynHandle,
     /// The columns that get values, by their positions.
     columns: Vec<usize>,
     rows: Rows,
@@ -264,12 +338,21 @@ impl Inserting {
         let conflict = match &insert.on {
             None => None,
             Some(OnInsert::OnConflict(conflict)) => {
-                Some(Conflict::bind(conflict, &table, &source, context, parameters)?)
+                Some(Conflict::bind(conflict, (&table, &source), names, context, parameters)?)
             }
             Some(_) => return Err(SqlError::unsupported("ON DUPLICATE KEY", "ON CONFLICT is there.")),
         };
         let returning = Returning::bind(insert.returning.as_ref(), &source, context, parameters)?;
         Ok(Inserting { table, columns, rows, conflict, returning })
+    }
+
+    /// The steps in words.
+    pub(crate) fn explain(&self) -> Vec<String> {
+        let mut lines = vec![format!("Insert into {}", self.table.definition().name)];
+        if let Rows::Of(select) = &self.rows {
+            lines.extend(select.explain().into_iter().map(|line| format!("  {line}")));
+        }
+        lines
     }
 
     pub(crate) fn run(&self, tx: &Tx, parameters: &[Datum<'_>]) -> Result<Written, Abort> {
@@ -318,7 +401,10 @@ impl Inserting {
             }
         }
         let mut written = Written::default();
-        let mut touched: Vec<Vec<Value>> = Vec::new();
+        // The rows that the statement has written, where it could write them again.
+        let mut touched = BTreeSet::new();
+        let updates = self.conflict.as_ref().is_some_and(|conflict| conflict.update.is_some());
+        let mut kept = Kept::default();
         for row in rows {
             let existing = match &self.conflict {
                 None => None,
@@ -328,7 +414,7 @@ impl Inserting {
                 (Some(key), Some(conflict)) => match &conflict.update {
                     None => None,
                     Some(update) => {
-                        if touched.contains(&key) {
+                        if touched.contains(&distinct_key(&key, definition)) {
                             let message = "ON CONFLICT DO UPDATE command cannot affect row a second time";
                             let error = SqlError::new(SqlState::CARDINALITY_VIOLATION, message);
                             return Err(fail(error.hint(
@@ -336,21 +422,23 @@ impl Inserting {
                                  constrained values.",
                             )));
                         }
-                        let after = update.apply(tx, &self.table, &key, &row, parameters)?;
-                        touched.push(key);
-                        after
+                        update.apply(tx, &self.table, &key, &row, parameters)?
                     }
                 },
                 _ => {
                     tx.insert_dyn(&self.table, &row)?;
-                    touched.push(key_of(definition, &|at| row[at].clone()));
                     Some(row)
                 }
             };
             let Some(after) = after else { continue };
+            if updates {
+                touched.insert(distinct_key(&key_of(definition, &|at| after[at].clone()), definition));
+            }
             written.count += 1;
             if let Some(returning) = &self.returning {
-                written.rows.push(returning.row(&after, definition, parameters).map_err(fail)?);
+                let row = returning.row(&after, definition, parameters).map_err(fail)?;
+                kept.add(&row).map_err(fail)?;
+                written.rows.push(row);
             }
         }
         Ok(written)
@@ -360,8 +448,8 @@ impl Inserting {
 impl Conflict {
     fn bind(
         conflict: &sqlparser::ast::OnConflict,
-        table: &DynHandle,
-        source: &Source,
+        (table, source): (&DynHandle, &Source),
+        names: Names<'_>,
         context: &Context,
         parameters: &mut Parameters,
     ) -> Result<Conflict, SqlError> {
@@ -375,7 +463,7 @@ impl Conflict {
                     .map(|column| column_at(definition, &name(column)?))
                     .collect::<Result<Vec<_>, _>>()?;
                 wanted.sort_unstable();
-                let is_of = |parts: &[seriatim::catalog::KeyPart]| {
+                let is_of = |parts: &[KeyPart]| {
                     let mut columns: Vec<usize> = parts.iter().map(|part| part.column.index()).collect();
                     columns.sort_unstable();
                     columns == wanted
@@ -409,6 +497,7 @@ impl Conflict {
                 });
                 let condition = condition.transpose()?;
                 let changes = changes(&update.assignments, definition, &sources, context, parameters)?;
+                check_keys(&changes, definition, names)?;
                 Some(Change { places: sources.places(), changes, condition })
             }
         };
@@ -531,26 +620,43 @@ fn column_at(table: &TableDef, column: &str) -> Result<usize, SqlError> {
 
 /// The one table of an UPDATE or DELETE.
 fn target(tables: &[TableWithJoins], names: Names<'_>) -> Result<(DynHandle, Source), SqlError> {
-    let [TableWithJoins { relation: TableFactor::Table { name: of, alias, args: None, .. }, joins }] = tables else {
+    let [TableWithJoins { relation, joins }] = tables else {
         return Err(SqlError::unsupported("a change of several tables", "Name one table."));
     };
     if !joins.is_empty() {
         return Err(SqlError::unsupported("a change of joined tables", "Name one table."));
     }
-    let own = object(of)?;
-    let table = names.table(&own)?;
-    let alias = match alias {
-        None => own,
-        Some(alias) if alias.columns.is_empty() => name(&alias.name)?,
-        Some(_) => return Err(SqlError::unsupported("a list of names for the columns of a table", "")),
-    };
-    Ok((table.clone(), Source::table(table, alias)))
+    let source = crate::from::table(relation, names)?;
+    match &source.origin {
+        Origin::Table(table) => Ok((table.clone(), source)),
+        _ => Err(SqlError::unsupported("a change of what is no table", "Name one table.")),
+    }
+}
+
+/// Refuses a change of key columns that foreign keys follow: it is a deletion and an insertion here, and they would
+/// follow the deletion.
+fn check_keys(changes: &[(usize, Given)], table: &TableDef, names: Names<'_>) -> Result<(), SqlError> {
+    let Some((at, _)) = changes.iter().find(|(at, _)| !table.is_updatable(column_id(*at))) else { return Ok(()) };
+    for other in names.database.table_names() {
+        let Ok(other) = names.database.open_dyn(&other) else { continue };
+        let acts = |action: OnChange| !matches!(action, OnChange::NoAction | OnChange::Restrict);
+        let references = &other.definition().references;
+        let is_followed = |reference: &&seriatim::catalog::ReferenceDef| {
+            reference.table == table.name && (acts(reference.on_delete) || acts(reference.on_update))
+        };
+        if let Some(reference) = references.iter().find(is_followed) {
+            let what = format!("an update of the key column \"{}\"", table.columns[*at].name);
+            let instead = format!("The foreign key {} of {} follows changes.", reference.name, other.definition().name);
+            return Err(SqlError::unsupported(what, &instead));
+        }
+    }
+    Ok(())
 }
 
 /// An UPDATE that is ready to run.
 #[derive(Clone, Debug)]
 pub(crate) struct Updating {
-    table: DynHandle,
+    pub(crate) table: DynHandle,
     from: From,
     changes: Vec<(usize, Given)>,
     pub(crate) returning: Option<Returning>,
@@ -575,8 +681,16 @@ impl Updating {
         let returning = Returning::bind(update.returning.as_ref(), &source, context, parameters)?;
         let sources = Sources(vec![source.clone()]);
         let changes = changes(&update.assignments, table.definition(), &sources, context, parameters)?;
+        check_keys(&changes, table.definition(), names)?;
         let from = From::of_table(source, update.selection.as_ref(), context, parameters)?;
         Ok(Updating { table, from, changes, returning })
+    }
+
+    /// The steps in words.
+    pub(crate) fn explain(&self) -> Vec<String> {
+        let mut lines = vec![format!("Update of {}", self.table.definition().name)];
+        lines.extend(self.from.explain(2));
+        lines
     }
 
     pub(crate) fn run(&self, tx: &Tx, parameters: &[Datum<'_>]) -> Result<Written, Abort> {
@@ -593,7 +707,11 @@ impl Updating {
         })?;
         let mut written = Written::default();
         // A key that one row leaves may be that of another: all leave before the first arrives.
-        let is_updatable = |at: &usize| definition.is_updatable(column_id(*at));
+        let is_unique = |at: usize| {
+            let mut parts = definition.indexes.iter().filter(|index| index.unique).flat_map(|index| &index.parts);
+            parts.any(|part| part.column.index() == at)
+        };
+        let is_updatable = |at: &usize| definition.is_updatable(column_id(*at)) && !(found.len() > 1 && is_unique(*at));
         let moves = |(before, after): &&(Vec<Value>, Vec<Value>)| {
             (0..after.len()).filter(|at| before[*at] != after[*at]).any(|at| !is_updatable(&at))
         };
@@ -625,7 +743,7 @@ fn stored_row<'t>(joined: Joined<'_, 't>) -> Option<DynRow<'t>> {
 /// A DELETE that is ready to run.
 #[derive(Clone, Debug)]
 pub(crate) struct Deleting {
-    table: DynHandle,
+    pub(crate) table: DynHandle,
     from: From,
     pub(crate) returning: Option<Returning>,
 }
@@ -649,6 +767,13 @@ impl Deleting {
         let returning = Returning::bind(delete.returning.as_ref(), &source, context, parameters)?;
         let from = From::of_table(source, delete.selection.as_ref(), context, parameters)?;
         Ok(Deleting { table, from, returning })
+    }
+
+    /// The steps in words.
+    pub(crate) fn explain(&self) -> Vec<String> {
+        let mut lines = vec![format!("Delete from {}", self.table.definition().name)];
+        lines.extend(self.from.explain(2));
+        lines
     }
 
     pub(crate) fn run(&self, tx: &Tx, parameters: &[Datum<'_>]) -> Result<Written, Abort> {

@@ -147,3 +147,167 @@ fn a_statement_that_computes_for_long_is_cancelled() {
         assert_eq!(failed.expect_err("it has no end").error.state, SqlState::QUERY_CANCELED);
     }
 }
+
+/// A statement is refused or has an answer, however deep it is.
+#[test]
+fn statements_of_any_form_do_not_exhaust_the_stack() {
+    let thread = std::thread::Builder::new().stack_size(seriatim_sql::STACK_BYTES).spawn(run_statements_of_any_form);
+    thread.expect("it starts").join().expect("no panic");
+}
+
+fn run_statements_of_any_form() {
+    let mut session = session("auto");
+    session.execute("create table t (id int primary key)").expect("it is new");
+    let state = |session: &mut Session, text: &str| {
+        session.execute(text).map_or_else(|failure| failure.error.state.0, |_| "00000")
+    };
+    let chain = |before: &str, link: &str, count: usize| format!("select 1 {before}{}", link.repeat(count));
+    for (before, link) in [
+        ("", "+ 1 "),
+        ("", "isnull "),
+        ("", "notnull "),
+        ("", "at time zone 'UTC' "),
+        ("", "like 'a' "),
+        ("", "in (1) "),
+        ("", "::int "),
+        ("", "union select 1 "),
+        ("", "except select 1 "),
+        ("", "intersect select 1 "),
+        ("where true ", "and true "),
+        ("where false ", "or true "),
+        ("from t ", "join t on true "),
+        ("from t ", "cross join t "),
+        ("from t ", ", t "),
+        ("", "between 0 and 2 "),
+        ("", "collate \"C\" "),
+        ("", "[1] "),
+    ] {
+        for count in [100, 299, 5_000] {
+            let text = chain(before, link, count);
+            let state = state(&mut session, &text);
+            assert!(
+                matches!(state, "00000" | "0A000" | "42601" | "42712" | "42804" | "42883" | "54001"),
+                "{link}: {state}"
+            );
+        }
+    }
+    // Operators before, within and behind parentheses make a tree of all their depths.
+    let nested = (0..40).fold("1".to_owned(), |inner, _| format!("({inner}){}", " + 1".repeat(100)));
+    assert_eq!(state(&mut session, &format!("select {nested}")), "54001");
+    // Each level would be computed twice.
+    let doubled = (0..40).fold("true".to_owned(), |inner, _| format!("({inner} between false and true)"));
+    assert_eq!(state(&mut session, &format!("select {doubled}")), "54001");
+    let sources: Vec<String> = (0..5_000).map(|at| format!("generate_series(1, 1) as s{at}")).collect();
+    assert_eq!(state(&mut session, &format!("select 1 from {}", sources.join(", "))), "54001");
+    assert_eq!(state(&mut session, &format!("select 1 from {}", sources[..60].join(", "))), "00000");
+    assert_eq!(state(&mut session, "select 1 where 1 in (1, 2) and (1 = 2 or 1 = 1)"), "00000");
+    // What is behind a query in parentheses is not ignored.
+    assert_eq!(state(&mut session, "(select 1) fetch first 0 rows only"), "0A000");
+    assert_eq!(state(&mut session, "drop table t purge"), "0A000");
+}
+
+/// What a transaction wrote and read is found by each index, and rows that others add there are conflicts.
+#[test]
+fn indexes_hide_no_phantoms() {
+    for protocol in protocols() {
+        let database = Database::builder().protocol(protocol).open().expect("there is memory");
+        let (mut a, mut b) = (Session::new(database.clone()), Session::new(database));
+        a.execute("create table seat (id int primary key, hall int, owner int unique)").expect("it is new");
+        a.execute("create index seat_hall on seat (hall desc)").expect("it is new");
+        let count = |session: &mut Session, text: &str| -> Result<String, Failure> {
+            match session.execute(text)?.pop() {
+                Some(Answer::Rows { rows, .. }) => Ok(rows[0][0].to_text(None).into_owned()),
+                other => panic!("{other:?}"),
+            }
+        };
+        let book = |session: &mut Session, id: u8| -> Result<(), Failure> {
+            let inserted =
+                format!("insert into seat values ({id}, 7, {id}); update seat set hall = 7 where owner = {id}");
+            session.execute(&inserted)?;
+            assert_eq!(count(session, &format!("select count(*) from seat where owner = {id}"))?, "1");
+            session.execute("commit").map(drop)
+        };
+        // Each adds a seat if there is none between two halls.
+        let asked = "begin; select count(*) from seat where hall > 5 and hall <= 7";
+        let free = [count(&mut a, asked), count(&mut b, asked)];
+        let mut booked = 0;
+        for ((session, free), id) in [&mut a, &mut b].into_iter().zip(free).zip([1, 2]) {
+            match free.and_then(|free| (free == "0").then(|| book(session, id)).transpose()) {
+                Ok(done) => booked += usize::from(done.is_some()),
+                Err(failure) => {
+                    assert_eq!(failure.error.state, SqlState::SERIALIZATION_FAILURE, "under {protocol}: {failure}");
+                }
+            }
+            let _ = session.execute("rollback");
+        }
+        assert!(booked < 2, "under {protocol}, both booked");
+        assert_eq!(count(&mut a, "select count(*) from seat where hall = 7").expect("it reads"), booked.to_string());
+    }
+}
+
+/// All rows of an UPDATE leave their keys before the first arrives.
+#[test]
+fn rows_of_one_statement_can_change_places() {
+    for protocol in protocols() {
+        let mut session = session(protocol);
+        session.execute("create table t (id int primary key, place int unique)").expect("it is new");
+        session.execute("insert into t values (1, 1), (2, 2), (3, 3)").expect("new keys");
+        for swap in ["place = 4 - place", "id = 4 - id", "place = place + 1", "place = place - 1"] {
+            let answers = session.execute(&format!("update t set {swap}")).expect("each place once");
+            assert!(matches!(answers.last(), Some(Answer::Done(tag)) if tag == "UPDATE 3"), "{swap}, under {protocol}");
+        }
+        let taken = session.execute("update t set place = 2").expect_err("one has it").error;
+        let fields = (taken.state, taken.table.as_deref(), taken.constraint.as_deref());
+        assert_eq!(fields, (SqlState::UNIQUE_VIOLATION, Some("t"), Some("t_place_key")), "under {protocol}");
+    }
+}
+
+/// A large statement takes time in proportion to its length: these would take many minutes otherwise.
+#[test]
+fn large_statements_are_not_quadratic() {
+    let mut session = session("auto");
+    session.execute("create table t (id int primary key, n int)").expect("it is new");
+    let rows: Vec<String> = (0..20_000).map(|id| format!("({id}, 0)")).collect();
+    let insert = format!("insert into t values {} on conflict (id) do update set n = t.n + 1", rows.join(", "));
+    for _ in 0..2 {
+        session.execute(&insert).expect("each row once");
+    }
+    let locks = "for key share ".repeat(100_000);
+    assert_eq!(session.execute(&locks).expect_err("it is no statement").error.state, SqlState::SYNTAX_ERROR);
+    let line = "select 1; ".repeat(50_000);
+    assert_eq!(seriatim_sql::split(&line).len(), 50_000);
+}
+
+#[test]
+fn a_plan_says_how_rows_are_found() {
+    let mut session = session("auto");
+    let tables = "create table a (id int primary key, kind text, n int); create index a_kind on a (kind, n desc);
+        create table b (a int, at date, primary key (a, at))";
+    tables.split(';').for_each(|table| drop(session.execute(table).expect("it is new")));
+    for (query, plan) in [
+        ("select * from a where id = 7", "Lookup in a by its primary key (id)"),
+        ("select * from a where kind = 'x' and n > 3 order by n desc", "Scan of a by index a_kind (kind, range of n)"),
+        ("select * from a order by id desc limit 1", "Limit|  Scan of a, backward"),
+        ("select * from a where n = 1 order by kind desc, n", "Scan of a by index a_kind, backward"),
+        ("select * from a where n = 1 order by n", "Sort|  Scan of a"),
+        (
+            "select kind, count(*) from a where id > 2 group by kind",
+            "Aggregate|  Scan of a by its primary key (range of id)",
+        ),
+        (
+            "select * from a x left join b on b.a = x.id where x.kind in ('x', 'y')",
+            "Scan of a x|  -> for each row, or none: Scan of b by its primary key (a)",
+        ),
+        ("update a set n = 1 where kind = 'x'", "Update of a|  Scan of a by index a_kind (kind)"),
+        ("delete from b where a = 1 and at = '2026-11-30'", "Delete from b|  Lookup in b by its primary key (a, at)"),
+    ] {
+        let answers = session.execute(&format!("explain {query}")).unwrap_or_else(|error| panic!("{query}: {error}"));
+        let Some(Answer::Rows { rows, .. }) = answers.last() else { panic!("{answers:?}") };
+        let lines: Vec<_> = rows.iter().map(|row| row[0].to_text(None).into_owned()).collect();
+        assert_eq!(lines.join("|"), plan, "{query}");
+    }
+    assert_eq!(
+        session.execute("explain analyze select 1").expect_err("there is none").error.state,
+        SqlState::FEATURE_NOT_SUPPORTED
+    );
+}

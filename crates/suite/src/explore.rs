@@ -647,7 +647,7 @@ fn write<C: Cells>(
     done.or_else(|abort| match tx.explain(&abort) {
         // A duplicate by primary key, or in the index.
         TransactError::Duplicate { table, constraint, .. }
-            if constraint == seriatim::catalog::TableDef::key_constraint(&table) =>
+            if *constraint == *seriatim::catalog::TableDef::key_constraint(&table) =>
         {
             Ok(Observed::Done(false))
         }

@@ -63,11 +63,15 @@ pub enum Reason {
     OtherPartition,
     /// The partition function panicked, or named a partition that is not there.
     NoPartition,
+    /// A check at the end of the transaction found that rows contradict a constraint.
+    ConstraintViolated,
+    /// No number of a sequence can be given before more of them are durable. The next attempt waits for that.
+    SequenceEmpty,
 }
 
 impl Reason {
     /// Every reason, in order of declaration: for counters and reports.
-    pub const ALL: [Reason; 22] = [
+    pub const ALL: [Reason; 24] = [
         Reason::RecordChanged,
         Reason::RecordLocked,
         Reason::WaitTimeout,
@@ -90,6 +94,8 @@ impl Reason {
         Reason::TableGone,
         Reason::OtherPartition,
         Reason::NoPartition,
+        Reason::ConstraintViolated,
+        Reason::SequenceEmpty,
     ];
 
     /// Whether running the transaction again can help.
@@ -104,6 +110,7 @@ impl Reason {
                 | Reason::GapLocked
                 | Reason::LeftOut
                 | Reason::TableChanging
+                | Reason::SequenceEmpty
         )
     }
 
@@ -132,6 +139,8 @@ impl Reason {
             Reason::TableGone => "table_gone",
             Reason::OtherPartition => "other_partition",
             Reason::NoPartition => "no_partition",
+            Reason::ConstraintViolated => "constraint_violated",
+            Reason::SequenceEmpty => "sequence_empty",
         }
     }
 }
@@ -175,6 +184,8 @@ impl std::fmt::Display for Cause {
             Reason::TableGone => "the table was dropped or replaced after the handle was opened",
             Reason::OtherPartition => "the key is in a partition that the transaction does not have",
             Reason::NoPartition => "the partition function panicked, or named a partition that is not there",
+            Reason::ConstraintViolated => "rows contradict a constraint that is checked at the end",
+            Reason::SequenceEmpty => "more numbers of a sequence had to become durable first",
         };
         write!(f, "{phase}: {reason}")
     }

@@ -74,21 +74,32 @@ fn take(buffer: &mut BytesMut) -> Result<Option<First>, Malformed> {
 /// The value of a parameter in a session's first packet, or `None` if it is missing.
 ///
 /// # Errors
-/// The packet does not have version 3 of the protocol, or is not made of pairs of zero-terminated strings.
+/// As [`parameters`].
 pub fn parameter<'a>(packet: &'a [u8], name: &str) -> Result<Option<&'a [u8]>, Malformed> {
+    // Of two equal names, the server takes the last one, too.
+    let known = parameters(packet)?.into_iter().rfind(|(known, _)| *known == name.as_bytes());
+    Ok(known.map(|(_, value)| value))
+}
+
+/// The name and the value of a parameter.
+pub type Parameter<'a> = (&'a [u8], &'a [u8]);
+
+/// The names and the values of the parameters in a session's first packet.
+///
+/// # Errors
+/// The packet does not have version 3 of the protocol, or is not made of pairs of zero-terminated strings.
+pub fn parameters(packet: &[u8]) -> Result<Vec<Parameter<'_>>, Malformed> {
     let malformed = Malformed("the first packet of the session is not laid out as the protocol requires");
     let (version, parameters) = packet.get(4..).and_then(<[u8]>::split_first_chunk::<4>).ok_or(malformed)?;
     if version[..2] != [0, 3] {
         return Err(malformed);
     }
-    let (mut body, mut value) = (Body::from(parameters), None);
+    let (mut body, mut pairs) = (Body::from(parameters), Vec::new());
     loop {
         match body.string().ok_or(malformed)? {
-            [] if body.rest().is_empty() => return Ok(value),
+            [] if body.rest().is_empty() => return Ok(pairs),
             [] => return Err(malformed),
-            // Of two equal names, the server takes the last one, too.
-            known if known == name.as_bytes() => value = Some(body.string().ok_or(malformed)?),
-            _ => drop(body.string().ok_or(malformed)?),
+            name => pairs.push((name, body.string().ok_or(malformed)?)),
         }
     }
 }

@@ -2,13 +2,14 @@
 //!
 //! A change commits like any transaction, so its epoch orders it among the rows that need it. The table is published
 //! only after the commit. So transactions that use it commit in that epoch or a later one, whatever log they are in. A
-//! recovery keeps whole epochs, so it has the table if it has one of its rows.
+//! recovery keeps whole epochs, so it has the table if it has one of its rows. An explicit transaction changes rows of
+//! users and of the catalogue in one commit, so a recovery has both or neither.
 //!
 //! Only databases on disk have a catalogue: nothing reads that of a database in memory.
 
 use std::sync::Arc;
 
-use seriatim_base::{Epoch, LayoutId, TableId};
+use seriatim_base::{Epoch, LayoutId, TableId, Tid};
 use seriatim_catalog::{TableDef, Value};
 use seriatim_redo::catalogue::{BODY, Found, LayoutEntry, Row, TableEntry};
 use seriatim_txn::Mode;
@@ -29,7 +30,12 @@ pub(crate) struct Rows<'t> {
     table: &'t DynHandle,
 }
 
-impl Rows<'_> {
+impl<'t> Rows<'t> {
+    /// The rows of the catalogue, as a transaction sees them.
+    pub(crate) fn of(tx: &'t TxCore, table: &'t DynHandle) -> Rows<'t> {
+        Rows { tx, table }
+    }
+
     /// Inserts all rows of a table.
     pub(crate) fn add(&self, set: &TableSet, is_void: bool) -> Result<(), Abort> {
         self.add_shape(&set.shape(), set.position, is_void)
@@ -40,12 +46,17 @@ impl Rows<'_> {
         rows(shape, position, is_void).iter().try_for_each(|row| self.insert(row))
     }
 
-    fn insert(&self, row: &Row) -> Result<(), Abort> {
+    pub(crate) fn insert(&self, row: &Row) -> Result<(), Abort> {
         let [object, kind, number] = row.key_values();
         self.tx.insert_dyn(self.table, &[object, kind, number, Value::from(row.body.as_str())])
     }
 
-    fn update(&self, row: &Row) -> Result<(), Abort> {
+    /// Deletes the rows with these keys.
+    pub(crate) fn delete(&self, rows: &[Row]) -> Result<(), Abort> {
+        rows.iter().try_for_each(|row| self.tx.delete_dyn(self.table, &row.key_values()).map(drop))
+    }
+
+    pub(crate) fn update(&self, row: &Row) -> Result<(), Abort> {
         match self.tx.update_dyn(self.table, &row.key_values(), &[(BODY, Value::from(row.body.as_str()))])? {
             true => Ok(()),
             false => Err(self.tx.abort(format!("the catalogue has no row {:?} yet", row.key))),
@@ -96,12 +107,7 @@ pub(crate) fn change(
     open: &Arc<OpenHandle>,
     change: impl Fn(&Rows<'_>) -> Result<(), Abort>,
 ) -> Result<Epoch, SchemaError> {
-    let table = inner.catalogue().expect("a database on disk has one");
-    let mut runner = Runner::internal(inner, open, 0);
-    runner.tx.ignore_queue();
-    runner.tx.ignore_history();
-    let committed = runner.run(Mode::ReadWrite, Origin::Closure, |tx| change(&Rows { tx, table: &table }));
-    committed.map(|committed| committed.receipt.epoch()).map_err(|error| match error {
+    commit(inner, open, change).map_err(|error| match error {
         TransactError::OutOfMemory { held, .. } => SchemaError::OutOfMemory { held },
         TransactError::WorkersBusy => SchemaError::WorkersBusy,
         TransactError::DiskFull { directory } => SchemaError::storage(StorageError::Full { directory }),
@@ -111,6 +117,45 @@ pub(crate) fn change(
         TransactError::Forked => SchemaError::storage(StorageError::Forked),
         error => SchemaError::storage(StorageError::io("changing the catalogue")(std::io::Error::other(error))),
     })
+}
+
+/// As [`change`], with the error of the transaction.
+///
+/// # Errors
+/// As [`change`].
+pub(crate) fn commit(
+    inner: &Arc<Inner>,
+    open: &Arc<OpenHandle>,
+    change: impl Fn(&Rows<'_>) -> Result<(), Abort>,
+) -> Result<Epoch, TransactError> {
+    let (mut runner, table) = runner(inner, open);
+    let committed = runner.run(Mode::ReadWrite, Origin::Closure, |tx| change(&Rows::of(tx, &table)));
+    committed.map(|committed| committed.receipt.epoch())
+}
+
+/// As [`change`], if that needs no wait for a worker or another transaction.
+pub(crate) fn try_change(
+    inner: &Arc<Inner>,
+    open: &Arc<OpenHandle>,
+    change: impl Fn(&Rows<'_>) -> Result<(), Abort>,
+) -> Option<Epoch> {
+    let (mut runner, table) = runner(inner, open);
+    let tx = &mut runner.tx;
+    tx.open_or_wait(Mode::ReadWrite, 1, Origin::Closure, false).ok()?;
+    let committed = change(&Rows::of(tx, &table)).ok().and_then(|()| tx.commit().ok());
+    if committed.is_none() {
+        tx.roll_back(tx.stopped());
+    }
+    committed.map(Tid::epoch)
+}
+
+/// A runner of transactions on the catalogue, and its table.
+fn runner(inner: &Arc<Inner>, open: &Arc<OpenHandle>) -> (Runner, DynHandle) {
+    let table = inner.catalogue().expect("a database on disk has one");
+    let mut runner = Runner::internal(inner, open, 0);
+    runner.tx.ignore_queue();
+    runner.tx.ignore_history();
+    (runner, table)
 }
 
 /// Settles the catalogue before the first transaction of an opening. The tables of a directory of an older format are

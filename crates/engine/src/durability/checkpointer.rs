@@ -142,8 +142,9 @@ impl OpenHandle {
         Ok(())
     }
 
-    /// Ends the helper, which gives up its current checkpoint.
+    /// Ends the helper, which gives up its current checkpoint. Before that, sequences get back what they reserved.
     pub(crate) fn end_checkpoints(&self) {
+        self.inner.close_sequences();
         if let Some(persistence) = &self.inner.persistence {
             persistence.begin_closing();
         }

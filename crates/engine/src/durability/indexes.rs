@@ -1,5 +1,5 @@
 //! Compares secondary indexes with their tables, both ways: every row has its entries, and every entry belongs
-//! to a row.
+//! to a row. Also, every row refers to rows that exist.
 //!
 //! Rows and entries come from a walk over all records; the matching entry or row is read by an ordinary lookup.
 //! So the check finds records that a search misses, as well as superfluous entries.
@@ -133,9 +133,9 @@ fn rows_have_entries(tx: &TxCore, set: &TableSet, found: &WalkedRow<'_>) -> Resu
 }
 
 /// Checks that a row's entry in each index leads back to it.
-fn row_has_entries(tx: &TxCore, set: &TableSet, key: Key<'_>, row: RowPtr) -> Result<Option<String>, Abort> {
+fn row_has_entries(tx: &TxCore, set: &TableSet, key: Key<'_>, found: RowPtr) -> Result<Option<String>, Abort> {
     // SAFETY: a row of this table, readable until the chunk ends.
-    let row = unsafe { RowRef::from_raw(row.as_ptr()) };
+    let row = unsafe { RowRef::from_raw(found.as_ptr()) };
     for index in set.indexes.iter() {
         let entry = index.table.codec.encode_row(row, |key| read(tx, &index.table, key, ColumnSet::ALL))?;
         // SAFETY: an entry of an index of this table, readable until the transaction ends.
@@ -143,6 +143,12 @@ fn row_has_entries(tx: &TxCore, set: &TableSet, key: Key<'_>, row: RowPtr) -> Re
         if !leads_back {
             let key = set.primary.codec.describe(key);
             return Ok(Some(format!("index {} has no entry of the row {key}", index.table.name)));
+        }
+    }
+    for link in &set.links.own {
+        if !tx.is_reference_kept(link, set, found)? {
+            let (table, key) = (&set.definition.name, set.primary.codec.describe(key));
+            return Ok(Some(format!("the row {key} of {table} refers to no row (foreign key {})", link.name)));
         }
     }
     Ok(None)
@@ -216,6 +222,31 @@ mod tests {
         });
         corrupted.expect("no conflict");
         db.check_indexes().expect_err("something is wrong now")
+    }
+
+    #[test]
+    fn a_row_that_refers_to_none_is_found() {
+        use seriatim_catalog::{ColumnDef, ColumnType, ReferenceDef, TableDef, Value};
+        let db = Settings { step_helpers: true, ..Settings::default() }.open().expect("memory");
+        let column = |name: &'static str| ColumnDef::new(name, ColumnType::U32);
+        let parent = TableDef::builder("parent").column(column("id")).key(["id"]).finish().expect("valid");
+        let child = TableDef::builder("child").column(column("id")).column(column("of")).key(["id"]);
+        let child = child.reference(ReferenceDef::new(["of"], "parent")).finish().expect("valid");
+        let tables = db.declare_all(vec![child, parent]).expect("memory");
+        let [child, parent] = [&tables[0], &tables[1]];
+        let mut runner = db.runner();
+        let load = |tx: &TxCore| {
+            tx.insert_dyn(parent, &[Value::from(7u32)])?;
+            tx.insert_dyn(child, &[Value::from(1u32), Value::from(7u32)])
+        };
+        runner.transact(load).expect("no conflict");
+        assert_eq!(db.check_indexes().expect("nothing is wrong yet").len(), 2);
+        // Without its links.
+        let apart = parent.set.apart(db.inner());
+        let key = apart.primary.codec.encode_values(&[Value::from(7u32)]).expect("it fits");
+        assert!(*runner.transact(|tx| tx.delete_at(&apart, key.as_key())).expect("no conflict"));
+        let fault = db.check_indexes().expect_err("something is wrong now");
+        assert_eq!(fault, "the row id 1 of child refers to no row (foreign key child_of_fkey)");
     }
 
     #[test]

@@ -1,11 +1,13 @@
 //! The log entries of a commit.
 
 use std::cell::RefCell;
+use std::hint::cold_path;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use seriatim_base::{CacheAligned, Epoch, Tid};
+use seriatim_base::{CacheAligned, Epoch, LayoutId, Tid};
 use seriatim_catalog::wire::Updated;
 use seriatim_catalog::{Key, RowRef};
+use seriatim_redo::catalogue;
 use seriatim_redo::entry::GroupWriter;
 use seriatim_txn::{Before, Redo, RowPtr, Table};
 
@@ -26,6 +28,9 @@ enum State<'w> {
     /// Nothing was written yet; entries go to these bytes.
     Empty(&'w mut Vec<u8>),
     Open(GroupWriter<'w>),
+    /// The same, of a commit that also changes the catalogue, whose entries are in groups of their own. `true` if the
+    /// open group is of the catalogue.
+    Mixed(GroupWriter<'w>, bool),
     /// Used only while one state replaces the other.
     Between,
 }
@@ -81,16 +86,24 @@ impl<'w> CommitLog<'w> {
         CommitLog { state: State::Empty(bytes), whole_before, history }
     }
 
+    /// Entries of the catalogue may come among others.
+    pub(crate) fn mixed(mut self) -> CommitLog<'w> {
+        if let State::Empty(bytes) = self.state {
+            self.state = State::Mixed(GroupWriter::begin(Tid::ZERO, bytes), false);
+        }
+        self
+    }
+
     /// Ends the last group.
     pub(crate) fn finish(self) {
-        if let State::Open(group) = self.state {
+        if let State::Open(group) | State::Mixed(group, _) = self.state {
             group.finish();
         }
     }
 
-    /// The group for entries of this TID.
+    /// The group for entries of this TID and layout.
     #[inline]
-    fn group(&mut self, tid: Tid) -> &mut GroupWriter<'w> {
+    fn group(&mut self, tid: Tid, layout: LayoutId) -> &mut GroupWriter<'w> {
         if let State::Empty(_) = self.state
             && let State::Empty(bytes) = std::mem::replace(&mut self.state, State::Between)
         {
@@ -98,6 +111,15 @@ impl<'w> CommitLog<'w> {
         }
         match &mut self.state {
             State::Open(group) => {
+                group.tid(tid);
+                group
+            }
+            State::Mixed(group, is_of_catalogue) => {
+                cold_path();
+                let was_of_catalogue = std::mem::replace(is_of_catalogue, layout == catalogue::LAYOUT);
+                if was_of_catalogue != *is_of_catalogue {
+                    group.cut();
+                }
                 group.tid(tid);
                 group
             }
@@ -112,7 +134,7 @@ impl<'w> CommitLog<'w> {
         let row = |row: RowPtr| unsafe { RowRef::from_raw(row.as_ptr()) };
         // Only now, as the commit has its epoch.
         let whole_before = self.whole_before.epoch();
-        let group = self.group(tid);
+        let group = self.group(tid, wire.layout);
         match (before, after) {
             (Some(before), Some(after)) if before.tid.epoch() < whole_before => {
                 group.row(wire.layout, &wire.rows, key, row(after));

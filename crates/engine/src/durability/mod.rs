@@ -31,7 +31,8 @@ mod tests;
 mod throttle;
 
 pub(crate) use catalogue::{
-    Rows as CatalogueRows, change as change_catalogue, inherit as inherit_catalogue, settle as settle_catalogue,
+    Rows as CatalogueRows, change as change_catalogue, commit as commit_catalogue, inherit as inherit_catalogue,
+    settle as settle_catalogue, try_change as try_change_catalogue,
 };
 pub use checkpoint::Checkpoint;
 pub(crate) use checkpoint::take as take_checkpoint;

@@ -47,13 +47,13 @@ pub struct Pending<R> {
 /// The database, as the results of one session share it: counting them touches no cache line of other sessions.
 pub(crate) struct Shared {
     /// Dropped first: the last handle that is dropped waits until no thread uses the database.
-    _open: Arc<OpenHandle>,
+    pub(crate) open: Arc<OpenHandle>,
     inner: Arc<Inner>,
 }
 
 impl Shared {
     pub(crate) fn new(open: Arc<OpenHandle>, inner: Arc<Inner>) -> Shared {
-        Shared { _open: open, inner }
+        Shared { open, inner }
     }
 }
 

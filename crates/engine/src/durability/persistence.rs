@@ -293,7 +293,7 @@ impl Persistence {
     }
 
     /// As [`Persistence::wait_for`]; returns whether the epoch is durable within the limit.
-    fn wait_for_at_most(&self, epoch: Epoch, limit: Option<Duration>) -> Result<bool, LogError> {
+    pub(crate) fn wait_for_at_most(&self, epoch: Epoch, limit: Option<Duration>) -> Result<bool, LogError> {
         if self.stepped {
             return self.wait(CommitDependency::until(epoch), None);
         }
@@ -531,13 +531,18 @@ impl Persistence {
 /// Closing flushes all commits. Those that cannot be flushed are lost as in a power cut. The manifest says how
 /// far the log was flushed, so that later damage at its end is not taken for a torn write.
 impl Persistence {
+    /// Whether this thread is a logger, which does not wait for itself.
+    pub(crate) fn is_logger(&self) -> bool {
+        matches!(&*self.loggers(), Loggers::Threads(threads) if threads.is_current())
+    }
+
     /// Ends the log, once. From then on it takes no commits, and the directory is unlocked.
     ///
     /// # Errors
     /// Commits that are not durable. Each call returns the same.
     pub(crate) fn close(&self) -> Result<(), CloseError> {
         let after = self.advance();
-        let is_logger = matches!(&*self.loggers(), Loggers::Threads(threads) if threads.is_current());
+        let is_logger = self.is_logger();
         // A backup under way uses the directory. A logger closes the database only if no other thread has it.
         let _no_backup = (!is_logger).then(|| self.without_checkpoint());
         let mut closing = self.loggers();

@@ -91,6 +91,9 @@ impl Division {
         if let Some(why) = &reach.unknown {
             return Err(why.clone());
         }
+        if plan.follows_references() {
+            return Err("foreign keys may have it read or change rows of other partitions".to_owned());
+        }
         if fragments.class == (TransactionClass::General { rounds: 0 }) {
             return Err(format!("how many rounds it has depends on data: {}", fragments.reason));
         }

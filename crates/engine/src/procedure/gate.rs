@@ -128,6 +128,11 @@ impl Gate {
         self.enter_other().map(|()| Other(self))
     }
 
+    /// As [`Gate::other`], for who has called [`Gate::enter_other`].
+    pub(crate) fn entered(&self) -> Other<'_> {
+        Other(self)
+    }
+
     pub(crate) fn leave_other(&self) {
         self.leave(Side::Others);
     }

@@ -13,12 +13,13 @@ use std::ops::Bound;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
-use seriatim_catalog::{Key, PartitionValue};
+use seriatim_catalog::{ColumnId, Found, Key, OnChange, PartitionValue};
 use seriatim_procedure::Value;
 use seriatim_procedure::ir::{OperationId, Procedure};
-use seriatim_procedure::plan::{Operation, Plan, Symbol};
+use seriatim_procedure::plan::{Kind, Operation, Plan, Symbol};
 use seriatim_txn::{PartitionSet, Partitions, Placement};
 
+use crate::link::{End, Link};
 use crate::{Engine, TableSet, TransactError};
 
 /// The arguments of a call.
@@ -291,7 +292,7 @@ fn known(
 ) -> Result<Known, String> {
     let operation = &plan.operations[id];
     let everywhere = |index: &usize| matches!(set.indexes[*index].table.placement, Placement::Everywhere);
-    let written = operation.accesses.iter().filter(|access| access.changes());
+    let written = operation.accesses.iter().filter(|access| access.table == operation.table && access.changes());
     if matches!(set.primary.placement, Placement::Everywhere) {
         let changes = |other: &Operation| other.table == operation.table && other.changes();
         let why = |id: usize| Known::Everywhere(format!("{} writes a replicated table", plan.label(id)));
@@ -302,6 +303,10 @@ fn known(
         return Err(format!(
             "{what} writes index {name}, which does not have the column that the table is partitioned by"
         ));
+    }
+    if let Some(link) = elsewhere(operation, set) {
+        let what = plan.label(id);
+        return Err(format!("{what} follows reference {link}, whose other rows may be in other partitions"));
     }
     let Some(symbol) = &operation.partition else {
         return Err(format!("the partition of {} is not one value", plan.label(id)));
@@ -323,6 +328,52 @@ fn known(
     let by = std::iter::once(id).chain(0..plan.operations.len()).find(tells);
     by.map(Known::Footprint)
         .ok_or_else(|| format!("the partition of {}, {symbol}, is not known from the arguments", plan.label(id)))
+}
+
+/// The reference by which an operation reads or changes rows that may be in another partition, if there is one.
+fn elsewhere(operation: &Operation, set: &TableSet) -> Option<String> {
+    let own = operation.accesses.first()?;
+    if !operation.changes() {
+        return None;
+    }
+    let is_changed = |end: &End| match operation.kind {
+        Kind::Update => end.columns.iter().any(|at| {
+            let column = ColumnId(*at as u16);
+            own.writes.contains(column) || own.commutes.contains(column)
+        }),
+        _ => true,
+    };
+    let from_it = set.links.own.iter().filter(|link| operation.kind != Kind::Delete && is_changed(&link.child));
+    let to_it = set.links.to_it.iter().filter(|link| operation.kind != Kind::Insert && is_changed(&link.parent));
+    let far = from_it.filter(|link| !is_near(link)).chain(to_it.filter(|link| !finds_near(link))).next();
+    far.map(|link| link.name.clone())
+}
+
+/// Whether each row of a link is in the partition of the row that it refers to, or that row is in all.
+fn is_near(link: &Link) -> bool {
+    let (Some(child), Some(parent)) = (link.child.set(), link.parent.set()) else { return false };
+    if matches!(parent.primary.placement, Placement::Everywhere) && matches!(link.parent.found, Found::Key(_)) {
+        return true;
+    }
+    let place = |set: &TableSet, end: &End| {
+        let column = set.definition.partition_column()?;
+        end.columns.iter().position(|at| *at == column.index())
+    };
+    let (of, to) = (place(&child, &link.child), place(&parent, &link.parent));
+    of.is_some() && of == to && matches!(link.parent.found, Found::Key(_))
+}
+
+/// As [`is_near`], if the rows that refer to a row are also found in its partition, and nothing else follows them.
+fn finds_near(link: &Link) -> bool {
+    let Some(child) = link.child.set() else { return false };
+    let is_found = match &link.child.found {
+        Found::Key(_) => matches!(child.primary.placement, Placement::Value(_)),
+        Found::Index(at, _) => matches!(child.indexes[*at].table.placement, Placement::Value(_)),
+        Found::Scan => false,
+    };
+    let writes = |action: OnChange| !matches!(action, OnChange::NoAction | OnChange::Restrict);
+    let ends_there = child.links.to_it.is_empty() && child.links.own.len() == 1;
+    is_near(link) && is_found && (ends_there || !writes(link.on_delete) && !writes(link.on_update))
 }
 
 /// Whether the keys of an operation name the partition.

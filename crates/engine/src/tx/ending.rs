@@ -17,7 +17,7 @@ use crate::parking::FORKED;
 use crate::queue::{Queue, Turn};
 use crate::runner::Receipt;
 
-use super::{TxCore, Waiting};
+use super::{TxCore, Waiting, ends};
 
 /// While this exists, no other transaction is decided.
 pub(crate) struct ExclusiveDecision {
@@ -59,7 +59,13 @@ impl TxCore {
     /// The cause.
     #[inline]
     pub fn commit_or_repair(&mut self) -> Result<Outcome, Cause> {
-        self.end()
+        match self.end()? {
+            // Since it was called, a reference was added to its tables.
+            Outcome::Repair(_) if self.ends.get() & ends::LINKED != 0 => {
+                Err(Cause { phase: Phase::Validate, reason: Reason::RecordChanged })
+            }
+            outcome => Ok(outcome),
+        }
     }
 
     /// Whether the attempt can be decided.
@@ -85,13 +91,25 @@ impl TxCore {
         let mut waiting = None;
         loop {
             self.ending.set(true);
-            let outcome = if self.is_queued() { self.decide_queued() } else { self.decide() };
+            let outcome = if self.ends.get() == 0 { self.decide() } else { self.decide_otherwise() };
             match self.decided(outcome) {
                 Ok(outcome) => return Ok(outcome),
                 Err(OpError::Wait) => self.wait(waiting.get_or_insert_with(Waiting::default), Phase::Lock)?,
                 Err(OpError::Abort(cause)) => return Err(cause),
             }
         }
+    }
+
+    /// As [`TxCore::decide`], after the checks that were put off, or in a queue.
+    #[cold]
+    fn decide_otherwise(&self) -> Result<Outcome, OpError> {
+        if self.ends.get() & ends::CHECKED != 0 {
+            // Until they are made, it goes on as any transaction.
+            self.ending.set(false);
+            self.check_deferred().map_err(OpError::Abort)?;
+            self.ending.set(true);
+        }
+        if self.is_queued() { self.decide_queued() } else { self.decide() }
     }
 
     /// Later snapshots of the session show what the transaction did, and what it read and may reveal.
@@ -127,7 +145,7 @@ impl TxCore {
 
     /// Later transactions are not held, and their decisions are not queued.
     pub(crate) fn ignore_queue(&self) {
-        self.queued.set(false);
+        self.ends.set(self.ends.get() & !ends::QUEUED);
     }
 
     /// Later transactions are in no recorded history.
@@ -138,7 +156,7 @@ impl TxCore {
     /// Whether the open attempt is held, and its decision queued.
     #[inline]
     pub(super) fn is_queued(&self) -> bool {
-        self.queued.get() && !self.has_lost_patience()
+        self.ends.get() & ends::QUEUED != 0 && !self.has_lost_patience()
     }
 
     #[cold]
@@ -152,7 +170,7 @@ impl TxCore {
     #[inline]
     pub(crate) fn decide_exclusively(&self) -> Option<ExclusiveDecision> {
         // A read-only transaction is not queued; it validates, and others may change what it has read in any case.
-        if !self.queued.get() || !self.has_lost_patience() {
+        if self.ends.get() & ends::QUEUED == 0 || !self.has_lost_patience() {
             return None;
         }
         let turn = self.inner.queue.as_ref()?.hold();
@@ -166,6 +184,9 @@ impl TxCore {
     pub(crate) fn prepare(&self) -> Result<Option<(&Queue, Prepared)>, OpError> {
         self.executed().map_err(OpError::Abort)?;
         let Some(queue) = self.inner.queue.as_ref().filter(|_| self.is_queued()) else { return Ok(None) };
+        if self.ends.get() & ends::CHECKED != 0 {
+            self.check_deferred().map_err(OpError::Abort)?;
+        }
         let Some(held) = self.worker().detach().filter(|_| self.mode.get() == Mode::ReadWrite) else { return Ok(None) };
         Ok(Some((queue, self.with_known(held.prepare()?))))
     }
@@ -266,6 +287,9 @@ impl TxCore {
         }
         let guard = StopsLog(&self.inner);
         let mut redo = CommitLog::new(writer.groups(), &persistence.whole_before, self.log.as_ref());
+        if self.changes_tables() {
+            redo = redo.mixed();
+        }
         let outcome = self.commit_to(&mut redo);
         redo.finish();
         writer.append();
@@ -368,11 +392,16 @@ impl TxCore {
         let tx: &TxCore = self;
         tx.renew();
         let _call = tx.call().map_err(|abort| tx.error_of(&abort))?;
-        match tx.end_whole() {
-            Ok(tid) => Ok(tx.receipt(tid)),
+        tx.end_or_abandon()
+    }
+
+    /// Commits in a call, or rolls back.
+    pub(super) fn end_or_abandon(&self) -> Result<Receipt, TransactError> {
+        match self.end_whole() {
+            Ok(tid) => Ok(self.receipt(tid)),
             Err(cause) => {
-                let error = tx.error_of(&Abort::new(AbortKind::Stopped(cause)));
-                tx.abandon(Some(cause));
+                let error = self.error_of(&Abort::new(AbortKind::Stopped(cause)));
+                self.abandon(Some(cause).filter(|cause| cause.reason != Reason::ConstraintViolated));
                 Err(error)
             }
         }

@@ -1,5 +1,8 @@
 //! The error that an abort carries.
 
+use std::time::Duration;
+
+use seriatim_base::clock::Instant;
 use seriatim_catalog::KeyBuf;
 use seriatim_txn::{Cause, ConflictInfo, Reason};
 
@@ -26,6 +29,23 @@ impl TxCore {
     #[cold]
     pub(crate) fn log_refused(&self) -> TransactError {
         self.refusal.take().map_or_else(|| self.inner.log_stopped(), durability::refused)
+    }
+
+    /// Notes an attempt that stopped, the first or a later one. Returns how many of the attempts were refused because a
+    /// table was being changed.
+    pub(crate) fn refusals(&self, cause: Cause, attempts: u32) -> u32 {
+        let (since, refusals) = self.refused.get().filter(|_| attempts > 1).unzip();
+        let refusals = refusals.unwrap_or(0);
+        let is_refused = cause.reason == Reason::TableChanging;
+        let now = is_refused.then(|| (since.unwrap_or_else(Instant::now), refusals + 1));
+        self.refused.set(now.or(since.zip(Some(refusals))));
+        refusals
+    }
+
+    /// Whether attempts have been refused for longer than one may be open.
+    pub(crate) fn is_refused_for_long(&self) -> bool {
+        let age = Duration::from_nanos(self.opened.get().age);
+        self.refused.get().is_some_and(|(since, _)| since.elapsed() >= age)
     }
 
     /// The place where an attempt stopped for this cause, if it is known. Called within a call.
@@ -62,6 +82,7 @@ impl TxCore {
             AbortKind::Stopped(cause) => match cause.reason {
                 Reason::OutOfMemory => self.no_room(),
                 Reason::LogStopped => self.log_refused(),
+                Reason::ConstraintViolated => self.found_violation(),
                 Reason::OtherPartition | Reason::NoPartition => TransactError::partition(self.conflict(cause)),
                 reason if reason.is_conflict() => {
                     TransactError::Conflict { last: self.conflict(cause), attempts: self.attempt.get() }

@@ -12,6 +12,7 @@ use seriatim_txn::{Fault, Mode, PartitionSet, Priority, Runs};
 
 use crate::contention::AD_HOC;
 use crate::durability::refused;
+use crate::engine::Attention;
 use crate::error::TransactError;
 use crate::freshness::{ALL, Measure, SessionFreshness};
 use crate::options::Bounds;
@@ -21,7 +22,7 @@ use crate::procedure::gate::Gate;
 use crate::procedure::repair::ConflictSeen;
 use crate::runner::LOCKING_ATTEMPTS;
 
-use super::{Origin, SAVEPOINTS_KEPT, Turn, TxCore, WAIT_PAUSE_MAX};
+use super::{Origin, SAVEPOINTS_KEPT, Turn, TxCore, WAIT_PAUSE_MAX, ends};
 
 /// How long a transaction waits to begin while another runs exclusively.
 const EXCLUSIVE_WAIT_MAX: Duration = if cfg!(test) { Duration::from_millis(5) } else { Duration::from_secs(1) };
@@ -69,8 +70,11 @@ impl TxCore {
         if mode == Mode::ReadOnly {
             self.inner.check_process().map_err(|_| TransactError::Forked)?;
             self.wait_until_near()?;
-        } else if self.inner.is_exclusive.load(Ordering::Relaxed) {
+        } else if self.inner.attention.is_asked() {
             cold_path();
+            if self.inner.attention.end(Attention::SEQUENCES) {
+                self.inner.sequences.reserve_ahead(&self.inner);
+            }
             self.wait_for_exclusive(wait)?;
         }
         self.lease(origin, wait)
@@ -84,7 +88,7 @@ impl TxCore {
     fn wait_for_exclusive(&self, wait: bool) -> Result<(), TransactError> {
         self.inner.check_process().map_err(|_| TransactError::Forked)?;
         let began = Instant::now();
-        while self.inner.is_exclusive.load(Ordering::Relaxed) && self.turn.get() != Turn::Exclusive {
+        while self.inner.attention.is(Attention::EXCLUSIVE) && self.turn.get() != Turn::Exclusive {
             if !wait {
                 return Err(TransactError::WorkersBusy);
             }
@@ -132,8 +136,7 @@ impl TxCore {
                 self.turn.set(Turn::Locking { since: attempts });
             }
             Turn::Locking { since } if attempts - since >= LOCKING_ATTEMPTS => {
-                // ORDERING: the flag publishes no memory; a transaction that begins sees it sooner or later.
-                self.inner.is_exclusive.store(true, Ordering::Relaxed);
+                self.inner.attention.ask(Attention::EXCLUSIVE);
                 self.turn.set(Turn::Exclusive);
             }
             _ => {}
@@ -151,7 +154,7 @@ impl TxCore {
         match self.turn.replace(Turn::None) {
             Turn::None => return,
             Turn::Locking { .. } => {}
-            Turn::Exclusive => self.inner.is_exclusive.store(false, Ordering::Relaxed),
+            Turn::Exclusive => drop(self.inner.attention.end(Attention::EXCLUSIVE)),
         }
         // ORDERING: the next transaction with the turn finds no lock of this one.
         self.inner.is_turn_taken.store(false, Ordering::Release);
@@ -301,6 +304,9 @@ impl TxCore {
         }
         if explicit {
             cold_path();
+            if !self.is_ordered_at_commit() {
+                *self.begun.borrow_mut() = inner.pool.leases(lease);
+            }
             self.park(inner.pool.number(lease));
         }
     }
@@ -314,6 +320,9 @@ impl TxCore {
         self.ending.set(false);
         self.stopped.set(None);
         self.too_large.take();
+        self.changes.take();
+        self.pending.clear();
+        self.ends.set(self.ends.get() & ends::QUEUED);
         let mut savepoints = self.savepoints.borrow_mut();
         savepoints.clear();
         savepoints.shrink_to(SAVEPOINTS_KEPT);

@@ -163,7 +163,7 @@ impl TxCore {
     ) -> Result<Option<(Updating, Option<Position>)>, Abort> {
         self.writable()?;
         self.admits(set)?;
-        let position = set.has_unique_index().then(|| self.position());
+        let position = set.can_fail_late().then(|| self.position());
         let rows = if set.is_clustered() {
             self.update_clustered(set, key)?
         } else {
@@ -328,7 +328,18 @@ impl TxCore {
     pub fn delete_at(&self, set: &TableSet, key: Key<'_>) -> Result<bool, Abort> {
         let _call = enter(self, set)?;
         self.writable()?;
-        self.admits(set)?;
+        if set.is_linked_or_refused() {
+            cold_path();
+            self.admits(set)?;
+            if set.is_linked() && !self.is_in_statement() {
+                let position = self.position();
+                return self.keep_or_roll_back(position, self.delete_admitted(set, key));
+            }
+        }
+        self.delete_admitted(set, key)
+    }
+
+    fn delete_admitted(&self, set: &TableSet, key: Key<'_>) -> Result<bool, Abort> {
         let before = if set.is_clustered() {
             self.delete_clustered(set, key)?
         } else {
@@ -357,6 +368,13 @@ impl TxCore {
     /// # Errors
     /// A conflict.
     pub fn delete_scanned(&self, scan: RawScan<'_>) -> Result<usize, Abort> {
+        if !scan.set().is_linked() {
+            return self.delete_each(scan);
+        }
+        self.whole(|| self.statement(|| self.delete_each(scan)))
+    }
+
+    fn delete_each(&self, scan: RawScan<'_>) -> Result<usize, Abort> {
         let (set, mut count) = (scan.set(), 0);
         // The columns of a key never change.
         let deleted = scan.with_columns(ColumnSet::EMPTY).try_for_each(|row| {
@@ -404,7 +422,10 @@ impl TxCore {
         self.about(|| {
             let (_, key) = self.in_words(table, key);
             let (table, constraint) = self.inner.constraint(table.id).unwrap_or_default();
-            Abort::explained(AbortKind::Duplicate, TransactError::Duplicate { table, constraint, key })
+            Abort::explained(
+                AbortKind::Duplicate,
+                TransactError::Duplicate { table, constraint: constraint.into(), key },
+            )
         })
     }
 
@@ -428,7 +449,7 @@ impl TxCore {
         self.about(|| {
             let table = set.definition.name.to_string();
             let row = Box::new(ViolatingRow { values, error });
-            Abort::explained(AbortKind::Check, TransactError::Check { table, constraint, row })
+            Abort::explained(AbortKind::Check, TransactError::Check { table, constraint: constraint.into(), row })
         })
     }
 
@@ -441,9 +462,20 @@ impl TxCore {
         })
     }
 
+    /// An abort for a sequence that gives no number.
+    #[cold]
+    pub(crate) fn sequence_error(&self, error: TransactError) -> Abort {
+        self.about(|| Abort::explained(AbortKind::User, error))
+    }
+
     fn in_words(&self, table: &seriatim_txn::Table, key: Key<'_>) -> (String, String) {
-        let (table, key) = self.inner.describe(table.id, Some(key));
-        (table.unwrap_or_default(), key.unwrap_or_default())
+        match self.describe_changed(table.id) {
+            Some(name) => (name, table.codec.describe(key)),
+            None => {
+                let (table, key) = self.inner.describe(table.id, Some(key));
+                (table.unwrap_or_default(), key.unwrap_or_default())
+            }
+        }
     }
 
     /// An abort that reveals what was read. If the reads were not consistent, a conflict instead (promise g).
@@ -605,7 +637,7 @@ fn insert_row<P: Path>(
         path.worker_mut().discard(&set.primary, staged);
         return Err(abort);
     }
-    if !set.has_unique_index() {
+    if !set.can_fail_late() {
         return insert_parts(path, set, key, staged, exists);
     }
     let position = tx.position();

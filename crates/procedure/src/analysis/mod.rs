@@ -8,7 +8,8 @@
 //! rows      columns read, written, added to
 //! flow      which results reach which operation: keys, values, control; where it can fail
 //! symbols   keys as far as they are known before execution
-//! plan      the four as one
+//! references  what foreign keys add
+//! plan      the five as one
 //! chop      a set of plans: conflicts, deferral, pieces
 //! commuting  sums to which a set only adds
 //! deferrable sums with other uses, to which additions may be published later
@@ -27,6 +28,7 @@ mod flow;
 mod fragments;
 mod late;
 mod plan;
+mod references;
 mod refusal;
 mod repair;
 mod resolve;

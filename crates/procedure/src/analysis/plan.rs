@@ -9,6 +9,7 @@ use crate::plan::{
 use seriatim_catalog::{IndexDef, TableDef};
 
 use super::flow::{Flow, OperationFlow, Set};
+use super::references;
 use super::refusal::Refusals;
 use super::resolve::{Resolved, resolve};
 use super::rows::{RowColumns, rows};
@@ -51,8 +52,6 @@ pub fn analyse(procedure: &Procedure, schema: &Schema) -> Result<(Plan, Steps), 
     for (id, operation) in operations.iter().enumerate() {
         failures.extend(failures_of(&resolved, operation, &columns[id], id));
     }
-    failures.sort_by_key(|failure| (failure.operation.unwrap_or(usize::MAX), failure.decided_by.clone(), failure.kind));
-    failures.dedup();
     let mut plan = Plan {
         procedure: procedure.name.clone(),
         place: procedure.span.to_string(),
@@ -71,6 +70,10 @@ pub fn analyse(procedure: &Procedure, schema: &Schema) -> Result<(Plan, Steps), 
             .collect(),
         failures,
     };
+    references::imply(&mut plan, schema);
+    plan.failures
+        .sort_by_key(|failure| (failure.operation.unwrap_or(usize::MAX), failure.decided_by.clone(), failure.kind));
+    plan.failures.dedup();
     // Additions count here: when a row was changed anew, its additions must be repeated.
     for (earlier, later) in chop::own_order(&plan, false) {
         plan.operations[later].table_from.insert(earlier);
@@ -79,7 +82,7 @@ pub fn analyse(procedure: &Procedure, schema: &Schema) -> Result<(Plan, Steps), 
     Ok((plan, Steps::new(flow, procedure.steps)))
 }
 
-fn describe(table: &TableDef) -> Table {
+pub(super) fn describe(table: &TableDef) -> Table {
     let name = |name: &str| -> Arc<str> { name.into() };
     Table {
         name: name(&table.name),

@@ -32,6 +32,11 @@ impl Schema {
         self.tables.get(name)
     }
 
+    /// All tables.
+    pub fn tables(&self) -> impl Iterator<Item = &Arc<TableDef>> {
+        self.tables.values()
+    }
+
     /// Whether every partition has a copy of the table of this name.
     pub fn is_replicated(&self, name: &str) -> bool {
         self.table(name).is_some_and(|table| table.partition_column().is_none())

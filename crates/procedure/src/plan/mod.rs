@@ -79,6 +79,12 @@ impl Plan {
         self.operations.iter().all(|operation| matches!(operation.kind, Kind::Get | Kind::Scan))
     }
 
+    /// Whether foreign keys may have it read or change rows that its operations do not name. Then it runs whole: what
+    /// is put off until its end is checked once.
+    pub fn follows_references(&self) -> bool {
+        self.failures.iter().any(|failure| failure.kind == FailureKind::ForeignKey)
+    }
+
     /// Whether it may run on a snapshot.
     pub fn takes_snapshot(&self) -> bool {
         self.is_read_only() && !self.latest
@@ -173,7 +179,7 @@ impl Plan {
         }
     }
 
-    fn write_access(&self, f: &mut fmt::Formatter<'_>, access: &Access) -> fmt::Result {
+    fn write_access(&self, f: &mut fmt::Formatter<'_>, access: &Access, own: usize) -> fmt::Result {
         let table = &self.tables[access.table];
         let mut parts = Vec::new();
         match (access.index, access.existence) {
@@ -186,9 +192,11 @@ impl Plan {
                 parts.push(format!("{word} {}", columns.names(&table.columns)));
             }
         }
-        let name = access.index.map(|index| format!("index {}: ", table.indexes[index])).unwrap_or_default();
+        let other = if access.table == own { String::new() } else { format!("{}: ", table.name) };
+        let index = access.index.map(|index| format!("index {}: ", table.indexes[index])).unwrap_or_default();
+        let name = other + &index;
         match parts.is_empty() {
-            true => writeln!(f, "      reads keys"),
+            true => writeln!(f, "      {name}reads keys"),
             false => writeln!(f, "      {name}{}", parts.join("; ")),
         }
     }
@@ -223,7 +231,7 @@ impl fmt::Display for Plan {
             }
             writeln!(f, "{}", if operation.conditional { ", perhaps" } else { "" })?;
             for access in &operation.accesses {
-                self.write_access(f, access)?;
+                self.write_access(f, access, operation.table)?;
             }
             for (word, from) in [
                 ("key", &operation.key_from),

@@ -160,6 +160,8 @@ pub enum FailureKind {
     MissingRow,
     /// A row with this key, or this key in a unique index, exists already.
     DuplicateKey,
+    /// A row refers to one that does not exist, or is still referred to.
+    ForeignKey,
     /// A row does not meet a condition of its table.
     Check,
     /// A number leaves the range of its type, or a division by zero.
@@ -182,6 +184,7 @@ impl fmt::Display for FailureKind {
             FailureKind::UserAbort => "user abort",
             FailureKind::MissingRow => "missing row",
             FailureKind::DuplicateKey => "duplicate key",
+            FailureKind::ForeignKey => "foreign key",
             FailureKind::Check => "violated condition",
             FailureKind::Overflow => "overflow",
             FailureKind::CommutativeOverflow => "overflow of a sum",

@@ -158,6 +158,8 @@ impl TryFrom<Table> for super::TableEntry {
             key: from.key.into_iter().map(KeyPart::into).collect(),
             organization: from.organization,
             indexes: indexes.into_iter().map(index).collect(),
+            // In the catalogue each is a row of its own; a manifest has none.
+            references: Vec::new(),
             checks: from.checks,
             // A hint. A capacity that does not fit into `usize` exceeds this machine's memory.
             capacity: usize::try_from(from.capacity).unwrap_or(usize::MAX),

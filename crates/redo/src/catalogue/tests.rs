@@ -6,7 +6,7 @@ use expect_test::expect;
 use seriatim_base::Epoch;
 use seriatim_base::disk::Disk;
 use seriatim_catalog::wire::{RowWire, write_varint};
-use seriatim_catalog::{Layout, Organization, OutOfLineStore, OutOfMemory, RowWriter};
+use seriatim_catalog::{Identity, Layout, OnChange, Organization, OutOfLineStore, OutOfMemory, RowWriter};
 
 use super::*;
 use crate::LogError;
@@ -61,6 +61,32 @@ fn the_format_is_these_rows() {
 }
 
 #[test]
+fn foreign_keys_are_rows_that_agree_with_other_tables() {
+    let mut child = entry(6, "child", 1);
+    let reference = || ReferenceDef::new(["tag"], "item").referenced(["tag"]).named("to_item");
+    child.definition.references = vec![reference().on_delete(OnChange::SetNull).deferred(), reference().named("other")];
+    let [child_rows, item_rows] = [rows(&child), rows(&entry(4, "item", 0))];
+    let shown = child_rows
+        .iter()
+        .filter(|row| row.key.1 == 6)
+        .map(|row| format!("{:?} {}", row.key, row.body.replace("],", "],\n  ")));
+    expect![[r#"
+        (6, 6, 0) {"name":"to_item","columns":["tag"],
+          "table":"item","referenced":["tag"],
+          "on_delete":"set_null","checked":"deferred"}
+        (6, 6, 1) {"name":"other","columns":["tag"],
+          "table":"item","referenced":["tag"]}"#]]
+    .assert_eq(&shown.collect::<Vec<_>>().join("\n"));
+    let both: Vec<Row> = child_rows.iter().chain(&item_rows).cloned().collect();
+    assert_eq!(Catalogue::of_rows(both.clone()).unwrap().tables, [entry(4, "item", 0), child]);
+    let refused = |rows: Vec<Row>| Catalogue::of_rows(rows).expect_err("it makes no sense");
+    expect!["table `child`: reference `to_item` refers to table `item`, which there is not"]
+        .assert_eq(&refused(child_rows));
+    expect!["table 6 lacks one of its references"]
+        .assert_eq(&refused(both.into_iter().filter(|row| row.key != (6, 6, 0)).collect()));
+}
+
+#[test]
 fn conditions_are_rows_of_their_own() {
     let mut entry = entry(4, "item", 7);
     let conditions = [(Some("small".into()), "tag<9".into()), (None, "id > 0".into())];
@@ -102,8 +128,8 @@ fn rows_that_do_not_make_tables_are_refused() {
     expect!["table 4 lacks one of its indexes"].assert_eq(&refused(&|rows| rows[3].key.2 = 1));
     expect!["row 1 of kind 0 of table 4: this program knows no such row"]
         .assert_eq(&refused(&|rows| rows[0].key.2 = 1));
-    expect!["row 4 of kind 9 of table 4: this program knows no such row"]
-        .assert_eq(&refused(&|rows| rows[4].key.1 = 9));
+    expect!["row 4 of kind 99 of table 4: this program knows no such row"]
+        .assert_eq(&refused(&|rows| rows[4].key.1 = 99));
     expect!["layout id 16383 is used twice, or not below 16383"].assert_eq(&refused(&|rows| rows[4].key.2 = 16383));
     expect!["row 0 of kind 1 of table 4: missing field `name` at line 1 column 2"]
         .assert_eq(&refused(&|rows| rows[1].body = "{}".to_owned()));
@@ -118,6 +144,45 @@ fn rows_that_do_not_make_tables_are_refused() {
     let void = TableEntry { is_void: true, ..entry(6, "item", 0) };
     let both = Catalogue::of_rows(sound.into_iter().chain(self::rows(&void))).unwrap();
     assert_eq!(both.tables, [entry(4, "item", 0), void], "by position, then by id");
+}
+
+#[test]
+fn a_sequence_is_two_rows() {
+    let definition = SequenceDef::new("ticket").maximum(i64::MAX);
+    let free = SequenceEntry { id: 7, definition, owner: None, reserved: Reserved { last: 32, given: true } };
+    let shown: Vec<String> = free.rows().iter().map(|row| format!("{:?} {}", row.key, row.body)).collect();
+    expect![[r#"
+        (7, 8, 0) {"sequence":{"name":"ticket","type":"i64","options":{"maximum":9223372036854775807}}}
+        (7, 9, 0) {"last":32,"given":true}"#]]
+    .assert_eq(&shown.join("\n"));
+    let mut numbered = entry(4, "item", 3);
+    numbered.definition.columns[0].identity = Some(Identity::always());
+    let definition = SequenceDef::new("item_id_seq").ty(ColumnType::U64);
+    let own = SequenceEntry { id: 2, definition, owner: Some(3), reserved: Reserved { last: 1, given: false } };
+    let all = |sequences: &[&SequenceEntry]| {
+        let rows = rows(&numbered).into_iter().chain(sequences.iter().flat_map(|sequence| sequence.rows()));
+        Catalogue::of_rows(rows)
+    };
+    assert_eq!(all(&[&free, &own]).expect("they make sense").sequences, [own.clone(), free.clone()]);
+    let refused = |sequences: &[&SequenceEntry]| all(sequences).expect_err("they make no sense");
+    expect!["the identity column of table `item` has no sequence"].assert_eq(&refused(&[&free]));
+    let twin = SequenceEntry { id: 8, ..free.clone() };
+    expect!["there are two sequences `ticket`"].assert_eq(&refused(&[&free, &own, &twin]));
+    let second = SequenceEntry { id: 9, definition: SequenceDef::new("other"), ..own.clone() };
+    expect!["table `item` has no use for sequence `other`"].assert_eq(&refused(&[&own, &second]));
+    expect!["sequence `other` is of a table that there is not"]
+        .assert_eq(&refused(&[&own, &SequenceEntry { owner: Some(1), ..second.clone() }]));
+    let beyond = Reserved { last: 0, given: true };
+    expect!["sequence `other` has got to 0; its numbers are 1 to 9223372036854775807"]
+        .assert_eq(&refused(&[&own, &SequenceEntry { owner: None, reserved: beyond, ..second }]));
+    let [declared, reserved] = free.rows();
+    expect!["sequence 7 does not say how far it has got"]
+        .assert_eq(&Catalogue::of_rows([declared.clone()]).expect_err("half of it"));
+    expect!["there is a row of sequence 7, but none that says what it is"]
+        .assert_eq(&Catalogue::of_rows([reserved.clone()]).expect_err("half of it"));
+    let unknown = Row { body: declared.body.replace("options", "opinions"), ..declared };
+    let error = Catalogue::of_rows([unknown, reserved]).expect_err("a field that this program does not know");
+    assert!(error.starts_with("row of kind 8 of sequence 7: unknown field `opinions`"), "{error}");
 }
 
 /// Appends the encoding of a row's columns.
@@ -210,6 +275,27 @@ fn the_last_change_of_each_row_counts_whatever_log_it_is_in() {
         assert_eq!(found.entries, 5 + 5 + 1 + 1 + 5, "those of durable epochs");
         let verified = verify(&database.disk, &database.directory, &|_, _| {}).unwrap();
         assert_eq!(verified.entries, 0, "they are no rows of tables");
+    }
+}
+
+/// A commit creates a table and writes rows, in two groups of two batches. The second batch closes their epoch.
+#[test]
+fn a_group_of_the_catalogue_counts_with_the_rows_of_its_commit_or_not_at_all() {
+    let item = rows(&entry(20, "item", 1));
+    let own = (group(11, 5, &item.iter().map(Change::Row).collect::<Vec<_>>()), 1, true);
+    let (others, groups) = Accounts::new().payload(&[(tid(11, 5), vec![Write::Row(1, (2, 3))])]);
+    let others = (others, groups, false);
+    for (batches, is_cut) in [[&own, &others], [&others, &own]].into_iter().flat_map(|it| [(it, false), (it, true)]) {
+        let mut database = Database::new(1, 1);
+        for ((payload, groups, has_catalogue), closed) in
+            batches.into_iter().zip([10, 11]).take(2 - usize::from(is_cut))
+        {
+            database.payload((1, 0), [Epoch(closed), Epoch(9)], Epoch(11), (payload, *groups, *has_catalogue));
+        }
+        let found = found(&database).unwrap();
+        let verified = verify(&database.disk, &database.directory, &|_, _| {}).unwrap();
+        let is_there = (found.catalogue.tables.len() == 2, verified.entries == 1);
+        assert_eq!(is_there, (!is_cut, !is_cut), "{:?}, {} rows", names(&found), verified.entries);
     }
 }
 

@@ -98,6 +98,7 @@ pub(super) fn small() -> Manifest {
                 position: 0,
                 is_void: false,
             }],
+            sequences: Vec::new(),
             layouts: vec![LayoutEntry { id: LayoutId(0), table: TableId(0) }],
         }),
     }

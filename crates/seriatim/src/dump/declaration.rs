@@ -7,8 +7,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::SchemaError;
 use crate::catalog::{
-    CheckDef, ColumnDef, ColumnType, IndexDef, KeyPart, Organization, PartName, Partitioning, TableBuilder, TableDef,
-    asc, desc,
+    CheckDef, ColumnDef, ColumnType, Identity, IdentityKind, IndexDef, KeyPart, Organization, PartName, Partitioning,
+    ReferenceDef, TableBuilder, TableDef, asc, desc,
 };
 
 /// A table, as a dump has it: columns are named, not numbered. What is not there is as in a table that is not declared
@@ -24,6 +24,8 @@ pub(super) struct Declaration<'d> {
     organization: Organization,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     indexes: Vec<Index>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    references: Vec<ReferenceDef>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     checks: Vec<CheckDef>,
     #[serde(default, skip_serializing_if = "is_zero")]
@@ -62,6 +64,8 @@ struct Column<'d> {
     /// The type by which SQL declared it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     declared: Option<Cow<'d, str>>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    identity: Option<IdentityKind>,
 }
 
 /// A column of a key.
@@ -109,10 +113,21 @@ fn names(parts: Vec<Part>) -> Vec<PartName> {
 impl<'d> From<&'d TableDef> for Declaration<'d> {
     fn from(table: &'d TableDef) -> Declaration<'d> {
         // All fields: a dump must not leave out what a declaration says.
-        let TableDef { name, columns, key, organization, indexes, checks, capacity, cluster, partitioning, extension } =
-            table;
+        let TableDef {
+            name,
+            columns,
+            key,
+            organization,
+            indexes,
+            references,
+            checks,
+            capacity,
+            cluster,
+            partitioning,
+            extension,
+        } = table;
         let column = |column: &'d ColumnDef| {
-            let ColumnDef { name, ty, nullable, immutable, default, former, declared } = column;
+            let ColumnDef { name, ty, nullable, immutable, default, former, declared, identity } = column;
             Column {
                 name: Cow::Borrowed(name),
                 ty: *ty,
@@ -121,6 +136,7 @@ impl<'d> From<&'d TableDef> for Declaration<'d> {
                 default: default.as_deref().map(Cow::Borrowed),
                 former: former.as_deref().map(Cow::Borrowed),
                 declared: declared.as_deref().map(Cow::Borrowed),
+                identity: identity.map(|identity| identity.kind),
             }
         };
         let index = |index: &IndexDef| {
@@ -139,6 +155,7 @@ impl<'d> From<&'d TableDef> for Declaration<'d> {
             key: parts(table, key),
             organization: *organization,
             indexes: indexes.iter().map(index).collect(),
+            references: references.clone(),
             checks: checks.clone(),
             capacity: *capacity as u64,
             cluster: key[..*cluster].iter().map(|part| column_of(table, part).to_owned()).collect(),
@@ -160,9 +177,10 @@ impl TryFrom<Declaration<'_>> for TableDef {
     fn try_from(declaration: Declaration<'_>) -> Result<TableDef, SchemaError> {
         let column = |column: Column<'_>| {
             let owned = |text: Option<Cow<'_, str>>| text.map(|text| Cow::Owned(text.into_owned()));
-            let Column { name, ty, nullable, immutable, default, former, declared } = column;
-            let (name, declared) = (Cow::Owned(name.into_owned()), owned(declared));
-            ColumnDef { name, ty, nullable, immutable, default: owned(default), former: owned(former), declared }
+            let Column { name, ty, nullable, immutable, default, former, declared, identity } = column;
+            let (name, default, former) = (Cow::Owned(name.into_owned()), owned(default), owned(former));
+            let (declared, identity) = (owned(declared), identity.map(Identity::of));
+            ColumnDef { name, ty, nullable, immutable, default, former, declared, identity }
         };
         let table = TableDef::builder(declaration.table.into_owned());
         let columns = declaration.columns.into_iter().map(column);
@@ -180,6 +198,7 @@ impl TryFrom<Declaration<'_>> for TableDef {
                 table = table.nulls_not_distinct();
             }
         }
+        table = declaration.references.into_iter().fold(table, TableBuilder::reference);
         for CheckDef { name, expression } in declaration.checks {
             table = table.check(name, expression);
         }
@@ -245,6 +264,11 @@ pub fn describe(table: &TableDef) -> String {
         for (is_so, what) in [(is_of_key, "key"), (column.nullable, "nullable"), (column.immutable, "immutable")] {
             notes.extend(is_so.then(|| what.to_owned()));
         }
+        notes.extend(column.identity.map(|identity| match identity.kind {
+            IdentityKind::ByDefault => "identity".to_owned(),
+            IdentityKind::Always => "identity, always".to_owned(),
+            IdentityKind::RowId => "row id".to_owned(),
+        }));
         notes.extend(column.default.as_ref().map(|value| format!("default {value:?}")));
         notes.extend(column.declared.as_ref().map(|ty| format!("declared {ty}")));
         notes.extend(column.former.as_ref().map(|name| format!("formerly {name}")));
@@ -279,6 +303,14 @@ fn constraints(table: &TableDef) -> String {
             let _ = if is_so { write!(text, ", {what}") } else { Ok(()) };
         }
         text.push('\n');
+    }
+    for reference in &table.references {
+        let _ = writeln!(text, "  reference {} {reference}", reference.name);
+        if table.finds_by_scan(reference) {
+            let columns = reference.columns.join(", ");
+            let _ =
+                writeln!(text, "    no index begins with ({columns}): a change of {} reads all rows", reference.table);
+        }
     }
     for check in &table.checks {
         let _ = writeln!(text, "  check {} ({})", check.name, check.expression);

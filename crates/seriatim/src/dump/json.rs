@@ -5,11 +5,12 @@ use std::borrow::Cow;
 use std::fmt;
 
 use serde::de::{Deserializer, MapAccess, Visitor};
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Serialize, Serializer};
 use serde_json::value::RawValue;
+use seriatim_engine::Reserved;
 
 use crate::Value;
-use crate::catalog::{ColumnDef, ColumnType, ScalarType, TableDef};
+use crate::catalog::{ColumnDef, ColumnType, ScalarType, SequenceDef, SequenceOptions, TableDef};
 
 /// The version of the lines that this program writes.
 pub(super) const VERSION: u32 = 1;
@@ -53,6 +54,97 @@ pub(super) struct EndLine {
 pub(super) struct End {
     pub(super) tables: u64,
     pub(super) rows: u64,
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub(super) sequences: u64,
+}
+
+fn is_zero(number: &u64) -> bool {
+    *number == 0
+}
+
+/// The line of a sequence.
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct SequenceLine<'l> {
+    #[serde(borrow)]
+    pub(super) sequence: Cow<'l, str>,
+    #[serde(rename = "type")]
+    pub(super) ty: ColumnType,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) start: Option<Exact>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) increment: Option<Exact>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) minimum: Option<Exact>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) maximum: Option<Exact>,
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub(super) cycle: bool,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) cache: Option<u32>,
+    /// The table whose rows it numbers.
+    #[serde(default, skip_serializing_if = "Option::is_none", borrow)]
+    pub(super) table: Option<Cow<'l, str>>,
+    /// The last number that was given, or the first if none was.
+    pub(super) last: Exact,
+    pub(super) given: bool,
+}
+
+impl<'l> SequenceLine<'l> {
+    pub(super) fn new(sequence: SequenceDef, table: Option<&'l str>, at: Reserved) -> SequenceLine<'l> {
+        let SequenceDef { name, ty, options } = sequence.unsaid();
+        let SequenceOptions { start, increment, minimum, maximum, cycle, cache } = options;
+        let (start, increment) = (start.map(Exact), increment.map(Exact));
+        let (minimum, maximum) = (minimum.map(Exact), maximum.map(Exact));
+        let (table, last, given) = (table.map(Cow::Borrowed), Exact(at.last), at.given);
+        SequenceLine { sequence: name, ty, start, increment, minimum, maximum, cycle, cache, table, last, given }
+    }
+
+    /// Its declaration.
+    pub(super) fn definition(&self) -> SequenceDef {
+        let of = |number: &Option<Exact>| number.as_ref().map(|number| number.0);
+        let options = SequenceOptions {
+            start: of(&self.start),
+            increment: of(&self.increment),
+            minimum: of(&self.minimum),
+            maximum: of(&self.maximum),
+            cycle: self.cycle,
+            cache: self.cache,
+        };
+        SequenceDef { name: self.sequence.to_string().into(), ty: self.ty, options }.said()
+    }
+
+    /// How far it has got.
+    pub(super) fn state(&self) -> Reserved {
+        Reserved { last: self.last.0, given: self.given }
+    }
+}
+
+/// An integer that no reader of JSON rounds.
+pub(super) struct Exact(i64);
+
+impl Serialize for Exact {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match i128::from(self.0).abs() <= EXACT_MAX {
+            true => serializer.serialize_i64(self.0),
+            false => serializer.collect_str(&self.0),
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for Exact {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Exact, D::Error> {
+        #[derive(Deserialize)]
+        #[serde(untagged)]
+        enum Number<'l> {
+            Small(i64),
+            Text(#[serde(borrow)] Cow<'l, str>),
+        }
+        match Number::deserialize(deserializer)? {
+            Number::Small(number) => Ok(Exact(number)),
+            Number::Text(text) => text.parse().map(Exact).map_err(serde::de::Error::custom),
+        }
+    }
 }
 
 /// The values of a row by the names of their columns, in the order of the line.
@@ -92,6 +184,7 @@ pub(super) struct Kinds {
     pub(super) columns: Option<serde::de::IgnoredAny>,
     pub(super) row: Option<serde::de::IgnoredAny>,
     pub(super) end: Option<serde::de::IgnoredAny>,
+    pub(super) sequence: Option<serde::de::IgnoredAny>,
 }
 
 /// Writes the line of a row. `begin` is the line up to the values ([`begin_row`]).

@@ -5,11 +5,14 @@ use std::error::Error;
 use std::fmt;
 use std::io::{self, BufRead};
 
+use seriatim_engine::Reserved;
+
 use super::csv::{NoRecord, Records};
 use super::declaration::Declaration;
-use super::json::{self, Cells, End, EndLine, Header, Kinds, RowLine, VERSION};
-use crate::catalog::{ColumnDef, TableDef};
-use crate::{Database, DynHandle, SchemaError, Session, TransactError, Value};
+use super::json::{self, Cells, End, EndLine, Header, Kinds, RowLine, SequenceLine, VERSION};
+use crate::catalog::evolution::Change;
+use crate::catalog::{ColumnDef, ReferenceDef, SequenceChange, TableDef, check_references};
+use crate::{Database, DynHandle, SchemaError, Sequence, Session, TransactError, Value};
 
 /// Rows of one transaction.
 const ROWS_MAX: usize = if cfg!(feature = "test-support") { 4 } else { 1024 };
@@ -181,7 +184,9 @@ impl Error for LoadError {
 
 impl Database {
     /// Loads a dump in JSON: creates its tables and inserts its rows, in transactions of many rows. Tables that exist
-    /// keep their rows, and must be declared alike. A key that exists is an error.
+    /// keep their rows, and must be declared alike. A key that exists is an error. Foreign keys of tables that it
+    /// creates are added when all rows are there, so rows can be in any order. In tables that exist, rows follow those
+    /// to which they refer.
     ///
     /// # Errors
     /// [`LoadError`], with the line and what is loaded. A line that is wrong ends the load: the rows of the lines
@@ -242,6 +247,11 @@ struct Loader<'d> {
     /// Bytes of the lines of the batch.
     bytes: usize,
     loaded: Loaded,
+    /// The foreign keys of tables that it created, which follow the rows: these are in any order.
+    references: Vec<(String, Vec<ReferenceDef>)>,
+    /// For each table: the sequence of its identity column with the greatest number that was loaded, in the order of
+    /// the sequence. None if the dump says how far it is.
+    identities: Vec<Option<(Sequence, Option<i64>)>>,
 }
 
 impl<'d> Loader<'d> {
@@ -254,21 +264,34 @@ impl<'d> Loader<'d> {
             batch: Vec::new(),
             bytes: 0,
             loaded: Loaded::default(),
+            references: Vec::new(),
+            identities: Vec::new(),
         }
     }
 
     /// Loads the rows before a line that is wrong.
     fn finish(mut self, done: Result<(), Wrong>) -> Result<Loaded, LoadError> {
         // An error of an earlier row comes first.
-        match self.commit().and(done) {
+        let done = self.commit().and(done).and_then(|()| self.refer());
+        match done.and_then(|()| self.advance_identities()) {
             Ok(()) => Ok(self.loaded),
             Err((line, problem)) => Err(LoadError { line, problem, loaded: self.loaded }),
         }
     }
 
+    /// Adds the foreign keys of the tables that were created.
+    fn refer(&mut self) -> Result<(), Wrong> {
+        let begin = self.db.migration();
+        let all = std::mem::take(&mut self.references).into_iter().fold(begin, |migration, (table, references)| {
+            migration.change(&table, references.into_iter().map(Change::add_reference))
+        });
+        all.run().map(drop).map_err(|error| (self.loaded.lines, LoadProblem::Schema(error)))
+    }
+
     fn table(&mut self, handle: DynHandle, is_new: bool) {
         let name = handle.definition().name.to_string();
         self.by_name.insert(name.clone(), self.tables.len());
+        self.identities.push(self.db.identity_of(&handle).map(|sequence| (sequence, None)));
         self.tables.push(handle);
         self.loaded.tables.push(LoadedTable { name, rows: 0, is_new });
     }
@@ -290,7 +313,7 @@ impl<'d> Loader<'d> {
             let committed = self.session.transact(|tx| {
                 for (number, row) in batch[..wanted].iter().enumerate() {
                     at = number;
-                    tx.insert_dyn(&tables[row.table], &row.values)?;
+                    tx.insert_overriding_dyn(&tables[row.table], &row.values)?;
                 }
                 Ok(())
             });
@@ -298,6 +321,7 @@ impl<'d> Loader<'d> {
                 Ok(_) => break,
                 Err(
                     error @ (TransactError::Duplicate { .. }
+                    | TransactError::ForeignKey { .. }
                     | TransactError::Check { .. }
                     | TransactError::User(_)
                     | TransactError::TooLarge { .. }),
@@ -313,8 +337,87 @@ impl<'d> Loader<'d> {
         for row in &batch[..wanted] {
             self.loaded.tables[row.table].rows += 1;
             self.loaded.lines = row.line;
+            self.note_identity(row);
         }
         wrong
+    }
+}
+
+/// Sequences.
+impl Loader<'_> {
+    /// Notes the number of a row that was loaded.
+    fn note_identity(&mut self, row: &Row) {
+        let Some((sequence, furthest)) = &mut self.identities[row.table] else { return };
+        let at = self.tables[row.table].definition().identity_column().map(|column| column.index());
+        if let Some(Value::Integer(number, _)) = at.map(|at| &row.values[at])
+            && let Ok(number) = i64::try_from(*number)
+        {
+            let is_descending = sequence.definition().step() < 0;
+            let is_further = furthest.is_none_or(|last| if is_descending { number < last } else { number > last });
+            *furthest = if is_further { Some(number) } else { *furthest };
+        }
+    }
+
+    /// Numbers that were loaded are not given again.
+    fn advance_identities(&mut self) -> Result<(), Wrong> {
+        for (sequence, last) in self.identities.drain(..).flatten() {
+            let (low, high) = sequence.definition().range();
+            if let Some(last) = last.filter(|last| (low..=high).contains(last)) {
+                let advanced = sequence.advance(Reserved { last, given: true });
+                advanced.map_err(|error| (self.loaded.lines, LoadProblem::Transact(error)))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Makes a sequence as the dump has it, or lets one that exists continue behind both.
+    fn sequence(&mut self, number: u64, line: SequenceLine<'_>) -> Result<(), Wrong> {
+        let (state, wanted, table) = (line.state(), line.definition(), line.table);
+        let (last, name, ty, options) = (state.last, wanted.name.to_string(), wanted.ty, wanted.options);
+        let schema = |error| (number, LoadProblem::Schema(error));
+        let differs = |problem: String| (number, LoadProblem::Line(format!("sequence `{name}` {problem}")));
+        wanted.validate().map_err(|error| schema(SchemaError::Invalid(error)))?;
+        let sequence = match &table {
+            None => match self.db.sequence(&name) {
+                Ok(sequence) if sequence.definition() == wanted && sequence.table().is_none() => sequence,
+                Ok(_) => return Err(differs("exists with another declaration".to_owned())),
+                Err(_) => {
+                    self.db.migration().create_sequence(wanted).run().map_err(schema)?;
+                    let restart = [SequenceChange::Restart(Some(last))];
+                    self.db.migration().alter_sequence(&*name, restart).run().map_err(schema)?;
+                    self.db.sequence(&name).map_err(schema)?
+                }
+            },
+            Some(table) => {
+                let at = self.by_name.get(&**table).copied();
+                let own = at.and_then(|at| self.identities[at].take().map(|(own, last)| (own, last, at)));
+                let Some((own, loaded, at)) = own else {
+                    return Err(differs(format!("is of table `{table}`, which has no use for one")));
+                };
+                let is = own.definition();
+                if is.ty != ty {
+                    return Err(differs(format!("is of {ty}, and the column is {}", is.ty)));
+                }
+                if self.loaded.tables[at].is_new {
+                    let changes = [
+                        SequenceChange::Start(wanted.options.start),
+                        SequenceChange::Increment(wanted.step()),
+                        SequenceChange::Minimum(wanted.options.minimum),
+                        SequenceChange::Maximum(wanted.options.maximum),
+                        SequenceChange::Cycle(options.cycle),
+                        SequenceChange::Cache(options.cache),
+                        SequenceChange::Rename(name.clone().into()),
+                        SequenceChange::Restart(Some(last)),
+                    ];
+                    self.db.migration().alter_sequence(&*is.name, changes).run().map_err(schema)?;
+                } else {
+                    self.identities[at] = Some((own.clone(), loaded));
+                }
+                own
+            }
+        };
+        let advanced = if state.given { sequence.advance(state) } else { Ok(()) };
+        advanced.map_err(|error| (number, LoadProblem::Transact(error)))
     }
 }
 
@@ -335,7 +438,7 @@ impl Loader<'_> {
                 return Err((lines.number.max(1), LoadProblem::NoDump { found }));
             }
         }
-        let (mut rows, mut latest) = (0, 0);
+        let (mut rows, mut latest, mut sequences) = (0, 0, 0);
         loop {
             let number = lines.number + 1;
             let wrong = |problem| (number, problem);
@@ -371,11 +474,19 @@ impl Loader<'_> {
                 let EndLine { end } = serde_json::from_str(text).map_err(|error| wrong(line_problem(&error)))?;
                 let tables = declared.as_ref().map_or(self.tables.len(), Vec::len) as u64;
                 self.declare(&mut declared)?;
-                if end != (End { tables, rows }) {
+                if end != (End { tables, rows, sequences }) {
                     let counted = (end.tables, end.rows);
                     return Err(wrong(LoadProblem::Missing { counted, found: (tables, rows) }));
                 }
                 return lines.end();
+            }
+            if kinds.sequence.is_some() && kinds.row.is_none() && kinds.columns.is_none() {
+                let line: SequenceLine<'_> = serde_json::from_str(text).map_err(|error| wrong(line_problem(&error)))?;
+                self.declare(&mut declared)?;
+                self.commit()?;
+                self.sequence(number, line)?;
+                sequences += 1;
+                continue;
             }
             if kinds.columns.is_none() || kinds.row.is_some() {
                 return Err(wrong(line_problem(&error)));
@@ -409,10 +520,20 @@ impl Loader<'_> {
         let missing: Vec<&(u64, TableDef)> =
             declared.iter().zip(&found).filter(|(_, found)| found.is_none()).map(|(declared, _)| declared).collect();
         let line = missing.first().map_or(0, |(line, _)| *line);
+        let others = self.db.table_names().into_iter().filter_map(|name| self.db.open_dyn(&name).ok());
+        let others: Vec<TableDef> = others.map(|table| table.definition().clone()).collect();
+        check_references(others.iter().chain(missing.iter().map(|(_, table)| table)))
+            .map_err(|error| (line, LoadProblem::Schema(SchemaError::Invalid(error))))?;
+        let with_references = missing.iter().filter(|(_, table)| !table.references.is_empty());
+        self.references =
+            with_references.map(|(_, table)| (table.name.to_string(), table.references.clone())).collect();
         let made = match missing.is_empty() {
             true => Vec::new(),
             false => {
-                let missing = missing.into_iter().map(|(_, table)| table.clone()).collect();
+                let missing = missing
+                    .into_iter()
+                    .map(|(_, table)| TableDef { references: Vec::new(), ..table.clone() })
+                    .collect();
                 self.db.declare_all(missing).map_err(|error| (line, LoadProblem::Schema(error)))?
             }
         };
@@ -469,6 +590,8 @@ fn column_problem(table: &TableDef, column: &ColumnDef, problem: String) -> Load
 fn whole(table: &TableDef, values: Vec<Option<Value>>) -> Result<Vec<Value>, LoadProblem> {
     let or_default = |(column, value): (&ColumnDef, Option<Value>)| match value {
         Some(value) => Ok(value),
+        // It is given a number.
+        None if column.identity.is_some() => Ok(Value::NONE),
         None => match column.default_value() {
             Ok(Some(value)) => Ok(value),
             Ok(None) => Err(column_problem(

@@ -8,9 +8,10 @@
 //! {"table":"part","row":{"id":1,"name":"nut","weight":null}}
 //! {"end":{"tables":1,"rows":1}}
 //! ```
-//! First there is a line for each table, then one for each row. The last line tells a whole dump from one that was cut
-//! off. Integers up to 2^53 and floats are numbers. Greater integers, decimals, times and all others are texts, as
-//! [`Value::to_text`] writes them, so that no reader of JSON rounds them. Bytes are hexadecimal digits.
+//! First there is a line for each table, then one for each row, then one for each sequence. The last line tells a whole
+//! dump from one that was cut off. Integers up to 2^53 and floats are numbers. Greater integers, decimals, times and
+//! all others are texts, as [`Value::to_text`] writes them, so that no reader of JSON rounds them. Bytes are
+//! hexadecimal digits.
 //!
 //! CSV has one table: a line of names, then the rows. NULL is an empty field, and an empty text is `""`. SQL is a
 //! script for PostgreSQL 15, in one transaction.
@@ -31,7 +32,7 @@ pub use self::declaration::{describe, to_json};
 pub use self::load::{LoadError, LoadProblem, Loaded, LoadedTable};
 pub use self::sql::to_sql;
 use crate::catalog::{ColumnDef, TableDef};
-use crate::{Database, DynHandle, DynRow, Freshness, TransactError};
+use crate::{Database, DynHandle, DynRow, Freshness, Sequence, TransactError};
 
 /// How a dump is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -179,7 +180,10 @@ impl Database {
         if format == Format::Csv && handles.len() != 1 {
             return Err(DumpError::OneTable { tables: self.table_names() });
         }
-        let mut writer = Writer::new(format, &handles, out);
+        let owned = self.sequences().into_iter().map(|sequence| (sequence.table(), sequence));
+        let is_named = |table: &String| handles.iter().any(|handle| handle.definition().name == **table);
+        let sequences = owned.filter(|(table, _)| table.as_ref().map_or(tables.is_empty(), is_named)).collect();
+        let mut writer = Writer::new(format, &handles, sequences, out);
         writer.begin()?;
         self.each_row_of(&handles, &mut |at, row| writer.row(at, &row))?;
         let rows = writer.end()?;
@@ -249,6 +253,8 @@ struct Writer<'t, W> {
     out: W,
     buffer: Vec<u8>,
     tables: Vec<&'t TableDef>,
+    /// Each with the table to which it belongs.
+    sequences: Vec<(Option<String>, Sequence)>,
     rows: Vec<u64>,
     form: Form,
 }
@@ -264,14 +270,19 @@ impl<'t, W: Write> Writer<'t, W> {
     /// Bytes that are written at a time.
     const BUFFER: usize = 1 << 16;
 
-    fn new(format: Format, tables: &'t [DynHandle], out: W) -> Writer<'t, W> {
+    fn new(
+        format: Format,
+        tables: &'t [DynHandle],
+        sequences: Vec<(Option<String>, Sequence)>,
+        out: W,
+    ) -> Writer<'t, W> {
         let tables: Vec<&TableDef> = tables.iter().map(DynHandle::definition).collect();
         let form = match format {
             Format::Json => Form::Json(tables.iter().map(|table| json::begin_row(table)).collect()),
             Format::Csv => Form::Csv,
             Format::Sql => Form::Sql(sql::Rows::default()),
         };
-        Writer { out, buffer: Vec::new(), rows: vec![0; tables.len()], tables, form }
+        Writer { out, buffer: Vec::new(), rows: vec![0; tables.len()], tables, sequences, form }
     }
 
     fn begin(&mut self) -> Result<(), DumpError> {
@@ -289,8 +300,15 @@ impl<'t, W: Write> Writer<'t, W> {
             }
             Form::Sql(_) => {
                 self.buffer.extend_from_slice(sql::BEGIN.as_bytes());
+                for (owner, sequence) in &self.sequences {
+                    if owner.is_none() {
+                        self.buffer.extend_from_slice(sql::create_sequence(&sequence.definition())?.as_bytes());
+                    }
+                }
                 for table in &self.tables {
-                    self.buffer.extend_from_slice(sql::create(table)?.as_bytes());
+                    let is_own = |(owner, _): &&(Option<String>, Sequence)| owner.as_deref() == Some(&table.name);
+                    let own = self.sequences.iter().find(is_own).map(|(_, own)| own.definition());
+                    self.buffer.extend_from_slice(sql::create(table, own.as_ref())?.as_bytes());
                 }
             }
         }
@@ -315,14 +333,25 @@ impl<'t, W: Write> Writer<'t, W> {
     fn end(mut self) -> Result<Vec<u64>, DumpError> {
         match &mut self.form {
             Form::Json(_) => {
-                let end = json::End { tables: self.tables.len() as u64, rows: self.rows.iter().sum() };
+                // After the rows, whose numbers were given before.
+                for (owner, sequence) in &self.sequences {
+                    let (definition, at) = (sequence.definition(), sequence.position());
+                    line(&mut self.buffer, &json::SequenceLine::new(definition, owner.as_deref(), at));
+                }
+                let (tables, sequences) = (self.tables.len() as u64, self.sequences.len() as u64);
+                let end = json::End { tables, rows: self.rows.iter().sum(), sequences };
                 line(&mut self.buffer, &json::EndLine { end });
             }
             Form::Csv => {}
             Form::Sql(rows) => {
                 rows.end(&mut self.buffer);
+                for (_, sequence) in &self.sequences {
+                    let set = sql::set_sequence(&sequence.definition(), sequence.position())?;
+                    self.buffer.extend_from_slice(set.as_bytes());
+                }
                 // After the rows: that is faster.
                 self.buffer.extend_from_slice(sql::indexes(&self.tables)?.as_bytes());
+                self.buffer.extend_from_slice(sql::references(&self.tables)?.as_bytes());
                 self.buffer.extend_from_slice(sql::END.as_bytes());
             }
         }

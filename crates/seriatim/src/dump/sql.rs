@@ -6,9 +6,12 @@ use std::fmt::Write;
 use super::DumpError;
 use super::declaration::column_of;
 use crate::Value;
+use seriatim_engine::Reserved;
+
 use crate::catalog::expression::Expression;
 use crate::catalog::{
-    CheckDef, ColumnDef, ColumnType, Date, DateTime, IntegerType, Interval, KeyPart, ScalarType, TableDef,
+    CheckDef, ColumnDef, ColumnType, Date, DateTime, IdentityKind, IntegerType, Interval, KeyPart, OnChange,
+    ScalarType, SequenceDef, TableDef,
 };
 
 /// What a script begins with. A script that is cut off has no effect, as its transaction does not end.
@@ -25,12 +28,52 @@ const ROWS_MAX: usize = 100;
 /// # Errors
 /// [`DumpError::NotInSql`] if a name has a character that PostgreSQL does not have.
 pub fn to_sql(tables: &[&TableDef]) -> Result<String, DumpError> {
-    let created = tables.iter().map(|table| create(table)).collect::<Result<String, DumpError>>()?;
-    Ok(created + &indexes(tables)?)
+    let created = tables.iter().map(|table| create(table, None)).collect::<Result<String, DumpError>>()?;
+    Ok(created + &indexes(tables)? + &references(tables)?)
 }
 
-/// The statement that creates a table, without its indexes.
-pub(super) fn create(table: &TableDef) -> Result<String, DumpError> {
+/// The statement that creates a sequence.
+pub(super) fn create_sequence(sequence: &SequenceDef) -> Result<String, DumpError> {
+    let ty = match sequence.ty {
+        ColumnType::I16 => "smallint",
+        ColumnType::U16 | ColumnType::I32 => "integer",
+        _ => "bigint",
+    };
+    Ok(format!("CREATE SEQUENCE {} AS {ty} {};\n", sequence_name(sequence)?, options(sequence)))
+}
+
+/// The statement that makes it continue as it does here.
+pub(super) fn set_sequence(sequence: &SequenceDef, Reserved { last, given }: Reserved) -> Result<String, DumpError> {
+    Ok(format!("SELECT pg_catalog.setval({}, {last}, {given});\n", quoted(&sequence_name(sequence)?)))
+}
+
+fn sequence_name(sequence: &SequenceDef) -> Result<String, DumpError> {
+    in_quotes(&sequence.name).ok_or_else(|| DumpError::NotInSql {
+        table: sequence.name.to_string(),
+        column: None,
+        problem: "the name of a sequence has the character NUL",
+    })
+}
+
+fn options(sequence: &SequenceDef) -> String {
+    let ((low, high), cycle) = (sequence.range(), if sequence.options.cycle { " CYCLE" } else { "" });
+    let (first, step) = (sequence.first(), sequence.step());
+    format!("INCREMENT BY {step} MINVALUE {low} MAXVALUE {high} START WITH {first}{cycle}")
+}
+
+/// That a sequence gives the values of a column.
+fn identity(column: &ColumnDef, own: Option<&SequenceDef>) -> Result<String, DumpError> {
+    let Some(identity) = column.identity else { return Ok(String::new()) };
+    let when = if identity.kind == IdentityKind::ByDefault { "BY DEFAULT" } else { "ALWAYS" };
+    let own = match own {
+        Some(own) => format!(" (SEQUENCE NAME {} {})", sequence_name(own)?, options(own)),
+        None => String::new(),
+    };
+    Ok(format!(" GENERATED {when} AS IDENTITY{own}"))
+}
+
+/// The statement that creates a table with the sequence of its identity column, without its indexes.
+pub(super) fn create(table: &TableDef, sequence: Option<&SequenceDef>) -> Result<String, DumpError> {
     let mut sql = format!("CREATE TABLE {} (\n", name(table, &table.name)?);
     for column in &table.columns {
         let null = if column.nullable { "" } else { " NOT NULL" };
@@ -42,7 +85,7 @@ pub(super) fn create(table: &TableDef) -> Result<String, DumpError> {
             }
             _ => String::new(),
         };
-        let _ = writeln!(sql, "    {own} {ty}{null}{default}{check},");
+        let _ = writeln!(sql, "    {own} {ty}{null}{default}{}{check},", identity(column, sequence)?);
     }
     for check in &table.checks {
         let _ = writeln!(sql, "    CONSTRAINT {} CHECK ({}),", name(table, &check.name)?, condition(table, check)?);
@@ -68,6 +111,31 @@ pub(super) fn indexes(tables: &[&TableDef]) -> Result<String, DumpError> {
     Ok(sql)
 }
 
+/// Statements for the foreign keys of these tables. Behind the rows, tables may refer to each other in any order. One
+/// to a table that is not among them is left out.
+pub(super) fn references(tables: &[&TableDef]) -> Result<String, DumpError> {
+    let mut sql = String::new();
+    for (table, reference) in tables.iter().flat_map(|table| table.references.iter().map(move |one| (table, one))) {
+        let Some(parent) = tables.iter().find(|parent| parent.name == reference.table) else { continue };
+        let list = |names: Vec<&str>| {
+            let names = names.into_iter().map(|column| name(table, column));
+            Ok::<String, DumpError>(names.collect::<Result<Vec<_>, DumpError>>()?.join(", "))
+        };
+        let own = list(reference.columns.iter().map(|name| &**name).collect())?;
+        let (on, constraint, to) =
+            (name(table, &table.name)?, name(table, &reference.name)?, name(table, &reference.table)?);
+        let key = list(reference.referenced_in(parent))?;
+        let _ = write!(sql, "ALTER TABLE {on} ADD CONSTRAINT {constraint} FOREIGN KEY ({own}) REFERENCES {to} ({key})");
+        for (what, action) in [("DELETE", reference.on_delete), ("UPDATE", reference.on_update)] {
+            if action != OnChange::NoAction {
+                let _ = write!(sql, " ON {what} {}", action.sql());
+            }
+        }
+        let _ = writeln!(sql, "{};", reference.checked.sql());
+    }
+    Ok(sql)
+}
+
 fn key(table: &TableDef, parts: &[KeyPart], with_order: bool) -> Result<String, DumpError> {
     let part = |part: &KeyPart| {
         let order = if part.descending && with_order { " DESC" } else { "" };
@@ -78,10 +146,11 @@ fn key(table: &TableDef, parts: &[KeyPart], with_order: bool) -> Result<String, 
 
 /// A name in quotes.
 fn name(table: &TableDef, name: &str) -> Result<String, DumpError> {
-    match name.contains('\0') {
-        true => Err(DumpError::not_in_sql(table, None, "a name has the character NUL")),
-        false => Ok(format!("\"{}\"", name.replace('"', "\"\""))),
-    }
+    in_quotes(name).ok_or_else(|| DumpError::not_in_sql(table, None, "a name has the character NUL"))
+}
+
+fn in_quotes(name: &str) -> Option<String> {
+    (!name.contains('\0')).then(|| format!("\"{}\"", name.replace('"', "\"\"")))
 }
 
 /// A text in quotes.
@@ -92,6 +161,8 @@ fn quoted(text: &str) -> String {
 /// The type of PostgreSQL that has all values of a column.
 fn ty(column: &ColumnDef) -> String {
     match column.ty {
+        // PostgreSQL's sequences have no greater numbers.
+        ColumnType::U64 if column.identity.is_some() => "bigint",
         ColumnType::Bool => "boolean",
         ColumnType::I8 | ColumnType::U8 | ColumnType::I16 => "smallint",
         ColumnType::U16 | ColumnType::I32 => "integer",
@@ -145,6 +216,7 @@ fn check(table: &TableDef, column: &ColumnDef) -> Result<String, DumpError> {
     };
     Ok(match column.ty {
         ColumnType::I16 | ColumnType::I32 | ColumnType::I64 => String::new(),
+        ColumnType::U64 if column.identity.is_some() => between(&0, &i64::MAX),
         ColumnType::I128 => between(&i128::MIN, &i128::MAX),
         ColumnType::U128 => between(&u128::MIN, &u128::MAX),
         ColumnType::Text { max } | ColumnType::Bytes { max } => format!(" CHECK (octet_length({own}) <= {max})"),
@@ -183,7 +255,11 @@ impl Rows {
                 self.end(out);
                 let names = table.columns.iter().map(|column| name(table, &column.name));
                 let names = names.collect::<Result<Vec<_>, DumpError>>()?.join(", ");
-                let begin = format!("INSERT INTO {} ({names}) VALUES\n", name(table, &table.name)?);
+                let overriding = match table.identity_kind() {
+                    None | Some(IdentityKind::ByDefault) => "",
+                    Some(_) => " OVERRIDING SYSTEM VALUE",
+                };
+                let begin = format!("INSERT INTO {} ({names}){overriding} VALUES\n", name(table, &table.name)?);
                 out.extend_from_slice(begin.as_bytes());
                 0
             }

@@ -75,6 +75,10 @@ impl Entry {
     fn cut(&self, chopping: &Chopping) -> (Vec<u16>, Option<String>) {
         let whole = || vec![0; self.declaration.steps];
         let Some(chopped) = chopping.procedure(&self.plan.procedure) else { return (whole(), None) };
+        if self.plan.follows_references() {
+            let follows = chopped.decisive.is_some_and(|decisive| decisive + 1 < chopped.pieces.len());
+            return (whole(), follows.then(|| "foreign keys are checked once, at its end".to_owned()));
+        }
         let passes = self.steps.passes(chopped);
         if passes.iter().all(|pass| *pass == 0) {
             let follows = chopped.decisive.is_some_and(|decisive| decisive + 1 < chopped.pieces.len());
@@ -314,11 +318,23 @@ impl Database {
         if self.engine().is_forked() {
             return Err(RegisterError::Forked);
         }
-        let schema = self.engine().schema();
         let whole = procedures.declared.iter().filter(|procedure| !procedure.schedules);
         let whole = whole.map(|procedure| procedure.name.to_owned()).collect();
-        let resolved = procedures.declared.iter().map(|procedure| self.resolve(procedure, None, &schema));
-        let resolved = resolved.collect::<Result<Vec<_>, _>>()?;
+        // Handles are opened before, as that may change a table. They are those of the tables if no other change came
+        // between.
+        let changing = || self.engine().changing().map_err(|_| RegisterError::Busy);
+        let mut number = changing()?.number();
+        let (resolved, _unchanged) = loop {
+            let schema = self.engine().schema();
+            let resolved = procedures.declared.iter().map(|procedure| self.resolve(procedure, None, &schema));
+            let resolved = resolved.collect::<Result<Vec<_>, _>>()?;
+            let changing = changing()?;
+            // The turn that told the number counts.
+            if changing.number() == number + 1 {
+                break (resolved, changing);
+            }
+            number = changing.number();
+        };
         let _alone = self.engine().gate().map(Gate::other).transpose().map_err(|_| RegisterError::Busy)?;
         let mut registry = self.procedures().write().unwrap_or_else(PoisonError::into_inner);
         let mut entries = registry.entries.clone();
@@ -374,18 +390,32 @@ impl Database {
         Ok(registration)
     }
 
+    /// Whether registered procedures allow these changes of these tables.
+    ///
+    /// # Errors
+    /// [`SchemaError::InUse`].
+    pub(crate) fn check_procedures(&self, tables: Schema, changes: &[TableChange]) -> Result<(), SchemaError> {
+        match self.objection(tables, changes) {
+            None => Ok(()),
+            Some((table, procedure, problem)) => Err(SchemaError::InUse { table, procedure, problem }),
+        }
+    }
+
     /// Why a registered procedure does not allow these changes of tables, if so: its table, its name, and the reason.
-    pub(crate) fn objection(&self, changes: &[TableChange]) -> Option<(String, String, String)> {
-        let mut after = self.engine().schema();
+    fn objection(&self, mut after: Schema, changes: &[TableChange]) -> Option<(String, String, String)> {
+        // Names last: tables may swap theirs.
+        for change in changes {
+            match change {
+                TableChange::Evolve(evolution) => after.remove(&evolution.before().name),
+                TableChange::Drop(name) => after.remove(name),
+                _ => {}
+            }
+        }
         for change in changes {
             match change {
                 TableChange::Create(definition) => after.put(definition.clone()),
-                TableChange::Evolve(evolution) => {
-                    after.remove(&evolution.before().name);
-                    after.put(evolution.after().clone());
-                }
-                TableChange::Drop(name) => after.remove(name),
-                TableChange::Truncate(_) => {}
+                TableChange::Evolve(evolution) => after.put(evolution.after().clone()),
+                _ => {}
             }
         }
         for entry in self.entries() {
@@ -538,7 +568,9 @@ impl Database {
         let scheduled = !snapshot && procedure.schedules;
         let strategy = match execution_mode {
             ExecutionMode::Pieces if scheduled => CallStrategy::Pieces,
-            _ if scheduled && self.protocol().capabilities.repair => CallStrategy::Repaired,
+            _ if scheduled && self.protocol().capabilities.repair && !plan.follows_references() => {
+                CallStrategy::Repaired
+            }
             _ if checked => CallStrategy::Checked,
             _ => CallStrategy::Straight,
         };

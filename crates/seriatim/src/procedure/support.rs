@@ -4,7 +4,7 @@ use std::any::{Any, TypeId};
 use std::ops::Bound;
 
 pub use seriatim_catalog::{ColumnSet, ColumnUse};
-use seriatim_catalog::{Key, KeyPrefix, OrderedTable, OutOfMemory, RowRef, Table, TableKey, kind};
+use seriatim_catalog::{IdentityKind, Key, KeyPrefix, OrderedTable, OutOfMemory, RowRef, Table, TableKey, kind};
 pub use seriatim_engine::Operations;
 pub use seriatim_engine::procedure::{Reference, Stopped};
 use seriatim_engine::{TxCore, unless_failed};
@@ -117,6 +117,27 @@ pub fn update<O: Operations, T: Table>(
 /// As [`Tx::insert`].
 #[inline]
 pub fn insert<O: Operations, T: Table>(operations: &O, table: &Handle<T>, row: &T) -> Result<(), Abort> {
+    const { is_given::<T>() };
+    insert_given(operations, table, row)
+}
+
+/// Refuses, while it is compiled, a row of a table whose keys or numbers are not given by rows.
+pub(crate) const fn is_given<T: Table>() {
+    match T::IDENTITY {
+        Some(IdentityKind::RowId) => panic!("a table without a key gives rows their numbers: use `append`"),
+        Some(IdentityKind::Always) => {
+            panic!("the sequence of an identity(always) column gives its values: use `insert_new`")
+        }
+        _ => {}
+    }
+}
+
+/// As [`insert`], also of a row whose identity column only its sequence gives.
+///
+/// # Errors
+/// As [`Tx::insert`].
+#[inline]
+pub(crate) fn insert_given<O: Operations, T: Table>(operations: &O, table: &Handle<T>, row: &T) -> Result<(), Abort> {
     let set = &table.set;
     row.key().encode(|key| match operations.insert_at(set, key, |writer| row.encode(writer), OnExists::Refuse)? {
         true => Ok(()),

@@ -189,7 +189,7 @@ fn an_upsert_inserts_or_changes() {
         let twin = Person { badge: person(1, 5).badge, ..person(3, 1) };
         let refused = session.transact(add(twin.clone()));
         assert!(
-            matches!(&refused, Err(TransactError::Duplicate { constraint, .. }) if constraint == "by_badge"),
+            matches!(&refused, Err(TransactError::Duplicate { constraint, .. }) if **constraint == *"by_badge"),
             "{refused:?}"
         );
         let refused = session.transact(|tx| tx.upsert(&people, &person(1, 4), |row| row.set_badge(twin.badge)));

@@ -46,7 +46,7 @@ fn runs_closures(setting: &Setting) -> bool {
 /// The condition that a call violated, and the row.
 fn violated<R: std::fmt::Debug>(result: Result<R, Abort>) -> (String, String) {
     match TransactError::from(result.expect_err("it violates a condition")) {
-        TransactError::Check { constraint, row, .. } => (constraint, row.values),
+        TransactError::Check { constraint, row, .. } => (constraint.into(), row.values),
         other => panic!("{other}"),
     }
 }
@@ -252,7 +252,7 @@ fn additions_of_many_threads_end_where_the_condition_does() {
             loop {
                 match session.transact(|tx| tx.add(&purses, &1, column, -1)) {
                     Ok(_) => {}
-                    Err(TransactError::Check { constraint, .. }) => break assert_eq!(constraint, "covered"),
+                    Err(TransactError::Check { constraint, .. }) => break assert_eq!(&*constraint, "covered"),
                     Err(error) => assert!(error.is_retryable(), "{error}"),
                 }
             }

@@ -71,11 +71,11 @@ pub(crate) fn each(test: impl Fn(&Setting)) {
 }
 
 /// As [`each`], for tests that take long: with each change in every third setting. The seed decides which.
-pub(crate) fn sampled(name: &str, test: impl Fn(&Setting)) {
+pub(crate) fn sampled(name: &str, test: impl FnMut(&Setting)) {
     in_turn(sample(settings(), 3, seed(name)), test);
 }
 
-fn in_turn(settings: impl IntoIterator<Item = Setting>, test: impl Fn(&Setting)) {
+fn in_turn(settings: impl IntoIterator<Item = Setting>, mut test: impl FnMut(&Setting)) {
     for setting in settings {
         eprintln!("under {} on {}, all hot: {}", setting.protocol.name, setting.htm, setting.hot);
         test(&setting);

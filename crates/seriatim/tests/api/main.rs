@@ -5,6 +5,7 @@
 
 mod batching;
 mod calls;
+mod changes;
 mod checks;
 mod clusters;
 mod common;
@@ -21,9 +22,11 @@ mod indexes;
 mod memory;
 mod prefetch;
 mod random;
+mod references;
 mod rows;
 mod savepoints;
 mod scans;
+mod sequences;
 mod sessions;
 #[path = "../shared/settle.rs"]
 mod settle;

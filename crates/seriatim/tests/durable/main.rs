@@ -18,6 +18,7 @@ mod memory;
 mod moved;
 mod open;
 mod review;
+mod sequences;
 mod settings;
 #[path = "../shared/settle.rs"]
 mod settle;

@@ -5,8 +5,8 @@
 use std::time::Duration;
 
 use seriatim::catalog::evolution::Change;
-use seriatim::catalog::{ColumnDef, ColumnType};
-use seriatim::{Database, Rng, SchemaError, thread};
+use seriatim::catalog::{ColumnDef, ColumnType, Value};
+use seriatim::{Database, Rng, SchemaError, TransactError, Transaction, thread};
 
 use crate::said;
 
@@ -37,11 +37,35 @@ pub(super) fn change(db: &Database, seed: u64, stops: &dyn Fn() -> bool) -> Resu
             _ if definition.index(INDEX).is_some() => Change::drop_index(INDEX),
             _ => Change::add_index(INDEX, [column]),
         };
-        match db.migration().change(table, [change]).run() {
-            Ok(_) => thread::sleep(Duration::from_millis(rng.range(0, 20))),
+        let changed = match rng.percent(50) {
+            true => db.migration().change(table, [change]).run().map(drop),
+            false => change_explicitly(db, table, change),
+        };
+        match changed {
+            Ok(()) => thread::sleep(Duration::from_millis(rng.range(0, 20))),
             Err(SchemaError::Busy | SchemaError::WorkersBusy) => {}
+            Err(SchemaError::Transact(error)) if error.is_retryable() => {}
             Err(error) => return Err(said(error)),
         }
     }
     Ok(())
+}
+
+/// Changes a table in a transaction that also moves an amount, and moves it back.
+fn change_explicitly(db: &Database, table: &str, change: Change) -> Result<(), SchemaError> {
+    let failed = |error: TransactError| SchemaError::Transact(Box::new(error));
+    let mut session = db.session();
+    let tx = session.begin().map_err(failed)?;
+    tx.migration().change(table, [change]).run()?;
+    let accounts = tx.open_dyn("account")?;
+    for by in [1, -1] {
+        let moved = |tx: &Transaction<'_>| {
+            let balance = tx.get_dyn(&accounts, &[Value::from(0u32)])?.and_then(|row| row.get("balance"));
+            let Some(Value::Integer(balance, _)) = balance else { return Ok(()) };
+            let balance = [("balance", Value::from(balance as i64 + by))];
+            tx.update_dyn(&accounts, &[Value::from(0u32)], &balance).map(drop)
+        };
+        moved(&tx).map_err(|abort| failed(abort.into()))?;
+    }
+    tx.commit().map(drop).map_err(failed)
 }

@@ -63,7 +63,8 @@ pub fn chop<'p>(plans: impl IntoIterator<Item = &'p Plan>, options: Options) -> 
         plans.iter().map(|plan| order::order(plan, options.reorder, options.commute)).collect();
     let on_snapshot = |procedure: usize| options.snapshots && plans[procedure].takes_snapshot();
     let mut conflicts = conflicts::all(&plans, options.commute, on_snapshot);
-    let claims = match options.claims {
+    // A cascade deletes rows that no operation names.
+    let claims = match options.claims && !plans.iter().any(|plan| plan.follows_references()) {
         true => claims::claims(&plans, on_snapshot, &mut conflicts, &mut orders),
         false => Vec::new(),
     };

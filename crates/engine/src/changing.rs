@@ -1,0 +1,292 @@
+//! The right to change tables, and what an explicit transaction has changed.
+//!
+//! One migration or explicit transaction has the right at a time. A transaction keeps it until it ends. It closes each
+//! table that it changes, and waits until the transactions have ended that were open then. The table itself stays as
+//! it is. The transaction works on other [`TableSet`]s, which admit nobody else, and its commit puts their parts in
+//! place. So others find the declarations of before, checkpoints walk over the rows of before, and a roll-back only
+//! opens the tables again.
+
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::time::Duration;
+
+use seriatim_base::clock::Instant;
+use seriatim_base::thread;
+
+use crate::engine::Inner;
+use crate::error::SchemaError;
+use crate::table::TableSet;
+use crate::table_ids::TableIds;
+
+/// How long a transaction keeps others from changing tables, or transactions keep a change from its table.
+pub(crate) const WAIT_MAX: Duration =
+    Duration::from_millis(if cfg!(any(test, feature = "test-support")) { 3_000 } else { 10_000 });
+
+/// How long a thread that waits sleeps between two looks.
+pub(crate) const LOOK: Duration = Duration::from_millis(1);
+
+/// Who has the right to change tables.
+#[derive(Debug, Default)]
+pub(crate) struct ChangeLock {
+    owner: AtomicU32,
+    /// How often others had the right.
+    ended: AtomicU64,
+}
+
+const NOBODY: u32 = 0;
+const MIGRATION: u32 = 1;
+const TRANSACTION: u32 = 2;
+
+impl ChangeLock {
+    /// Takes the right for an owner. Waits for at most [`WAIT_MAX`] for a transaction that has it, and for a migration
+    /// as long as `waits` returns no error.
+    fn take(&self, owner: u32, mut waits: impl FnMut(Duration) -> Result<(), SchemaError>) -> Result<(), SchemaError> {
+        let began = Instant::now();
+        // ORDERING: acquire pairs with the release in `give_back`.
+        while let Err(other) = self.owner.compare_exchange(NOBODY, owner, Ordering::Acquire, Ordering::Relaxed) {
+            if other == TRANSACTION && began.elapsed() >= WAIT_MAX {
+                return Err(SchemaError::Busy);
+            }
+            waits(began.elapsed())?;
+            thread::sleep(LOOK);
+        }
+        Ok(())
+    }
+
+    fn give_back(&self) {
+        self.ended.fetch_add(1, Ordering::Relaxed);
+        self.owner.store(NOBODY, Ordering::Release);
+    }
+}
+
+/// The right to change tables, of a migration.
+#[derive(Debug)]
+pub struct Changing<'i>(&'i ChangeLock);
+
+impl Changing<'_> {
+    /// How often others had the right before.
+    pub fn number(&self) -> u64 {
+        self.0.ended.load(Ordering::Relaxed)
+    }
+}
+
+impl Drop for Changing<'_> {
+    fn drop(&mut self) {
+        self.0.give_back();
+    }
+}
+
+impl Inner {
+    /// The right to change tables. Waits for migrations, and for a transaction up to [`WAIT_MAX`].
+    ///
+    /// # Errors
+    /// [`SchemaError::Busy`], or that this is a fork.
+    pub(crate) fn changing(&self) -> Result<Changing<'_>, SchemaError> {
+        self.check_process().map_err(SchemaError::storage)?;
+        self.changes.take(MIGRATION, |_| Ok(()))?;
+        self.dispose_unused();
+        Ok(Changing(&self.changes))
+    }
+
+    /// Frees tables that nobody has used, and gives their ids back.
+    fn dispose_unused(&self) {
+        let unused = std::mem::take(&mut self.tables_mut().unused);
+        if !unused.is_empty() {
+            self.dispose(unused);
+        }
+    }
+}
+
+/// The right to change tables, of an explicit transaction, and what its end undoes.
+pub(crate) struct Claim {
+    inner: Weak<Inner>,
+    /// Whether the transaction may have used tables that it made.
+    is_used: AtomicBool,
+    held: Mutex<Option<Held>>,
+}
+
+/// What the end of a transaction undoes.
+pub(crate) struct Held {
+    /// Tables that others may not use.
+    pub(crate) closed: Vec<Arc<TableSet>>,
+    /// Tables that only the transaction may use.
+    pub(crate) made: Vec<Arc<TableSet>>,
+    /// The ids that were free before.
+    ids: TableIds,
+}
+
+impl std::fmt::Debug for Claim {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Claim").field("is_used", &self.is_used).finish_non_exhaustive()
+    }
+}
+
+impl Claim {
+    /// Takes the right. Waits for others up to [`WAIT_MAX`], and while `waits` returns no error.
+    ///
+    /// # Errors
+    /// [`SchemaError::Busy`], or that of `waits`.
+    pub(crate) fn new(
+        inner: &Arc<Inner>,
+        mut waits: impl FnMut() -> Result<(), SchemaError>,
+    ) -> Result<Arc<Claim>, SchemaError> {
+        inner.changes.take(TRANSACTION, |waited| if waited >= WAIT_MAX { Err(SchemaError::Busy) } else { waits() })?;
+        inner.dispose_unused();
+        let held = Held { closed: Vec::new(), made: Vec::new(), ids: inner.tables_mut().ids.clone() };
+        let (inner, held) = (Arc::downgrade(inner), Mutex::new(Some(held)));
+        Ok(Arc::new(Claim { inner, is_used: AtomicBool::new(false), held }))
+    }
+
+    /// Notes that the transaction uses a table that it made.
+    pub(crate) fn uses(&self) {
+        self.is_used.store(true, Ordering::Relaxed);
+    }
+
+    /// Calls `see` with what is held, unless the transaction has ended.
+    pub(crate) fn with<R>(&self, see: impl FnOnce(&mut Held) -> R) -> Option<R> {
+        self.held.lock().unwrap_or_else(PoisonError::into_inner).as_mut().map(see)
+    }
+
+    /// The transaction has ended, and its rows are rolled back: undoes its changes of tables. Does nothing the second
+    /// time.
+    pub(crate) fn undo(&self) {
+        let held = self.held.lock().unwrap_or_else(PoisonError::into_inner).take();
+        // The session that has the transaction keeps the database open.
+        let (Some(held), Some(inner)) = (held, self.inner.upgrade()) else { return };
+        held.made.iter().for_each(|set| set.end());
+        {
+            let mut tables = inner.tables_mut();
+            match self.is_used.load(Ordering::Relaxed) {
+                true => tables.replaced.extend(held.made),
+                false => {
+                    tables.ids = held.ids;
+                    tables.unused.extend(held.made);
+                }
+            }
+        }
+        held.closed.iter().for_each(|set| set.reopen());
+        inner.changes.give_back();
+    }
+
+    /// Others see the changes: does what is left, and gives the right back. Tables that were made stay, as workers may
+    /// refer to them.
+    pub(crate) fn publish(&self, inner: &Inner, act: impl FnOnce()) {
+        let held = self.held.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let Some(held) = held else { return };
+        let _right = Changing(&inner.changes);
+        // Those that were created are open.
+        let replaced: Vec<_> = held.made.into_iter().filter(|set| set.is_closed()).collect();
+        replaced.iter().for_each(|set| set.end());
+        inner.tables_mut().replaced.extend(replaced);
+        // Those that the transaction did not change after all.
+        held.closed.iter().for_each(|set| set.reopen());
+        act();
+    }
+}
+
+/// A table that a transaction changes.
+#[derive(Clone)]
+pub(crate) struct Changed {
+    /// The table that others see, if there is one.
+    pub(crate) original: Option<Arc<TableSet>>,
+    /// The table that the transaction sees; `None` if it was dropped.
+    pub(crate) current: Option<Arc<TableSet>>,
+    /// Whether handles of the original stay valid.
+    pub(crate) keeps_handles: bool,
+}
+
+/// What a transaction has changed, at one of its savepoints or now.
+pub(crate) type View = Vec<Changed>;
+
+/// The changes of a transaction.
+pub(crate) struct Changes {
+    pub(crate) claim: Arc<Claim>,
+    pub(crate) view: View,
+    /// What it had changed at each savepoint.
+    saved: Vec<(u64, View)>,
+}
+
+/// What a table is to a transaction.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Standing {
+    /// One that the transaction does not change.
+    Other,
+    /// Closed to others, or made by the transaction.
+    Own,
+    /// Changed since by the transaction, or dropped.
+    Replaced,
+}
+
+impl Changes {
+    pub(crate) fn new(claim: Arc<Claim>) -> Changes {
+        Changes { claim, view: View::new(), saved: Vec::new() }
+    }
+
+    /// The table of this name, if there is one.
+    pub(crate) fn find(&self, inner: &Inner, name: &str) -> Option<Arc<TableSet>> {
+        let mut own = self.view.iter().filter_map(|changed| changed.current.as_ref());
+        own.find(|set| set.definition.name == name).cloned().or_else(|| {
+            let set = inner.find(name)?;
+            self.of(&set).is_none().then_some(set)
+        })
+    }
+
+    /// The change of a table that others see.
+    fn of(&self, original: &Arc<TableSet>) -> Option<&Changed> {
+        let is_it = |changed: &&Changed| changed.original.as_ref().is_some_and(|set| Arc::ptr_eq(set, original));
+        self.view.iter().find(is_it)
+    }
+
+    /// The tables, in order of creation.
+    pub(crate) fn sets(&self, inner: &Inner) -> Vec<Arc<TableSet>> {
+        let existing = inner.sets().into_iter().filter_map(|set| match self.of(&set) {
+            None => Some(set),
+            Some(changed) => changed.current.clone(),
+        });
+        let created = self.view.iter().filter(|changed| changed.original.is_none());
+        existing.chain(created.filter_map(|changed| changed.current.clone())).collect()
+    }
+
+    /// What a table is to the transaction.
+    pub(crate) fn standing(&self, set: &TableSet) -> Standing {
+        let is = |other: &Arc<TableSet>| std::ptr::eq(&**other, set);
+        if self.view.iter().filter_map(|changed| changed.current.as_ref()).any(is) {
+            return Standing::Own;
+        }
+        let known = self.claim.with(|held| (held.closed.iter().any(is), held.made.iter().any(is)));
+        match known {
+            // It was closed, and the changes were rolled back to a savepoint.
+            Some((true, _)) if !self.view.iter().filter_map(|changed| changed.original.as_ref()).any(is) => {
+                Standing::Own
+            }
+            Some((false, false)) | None => Standing::Other,
+            Some(_) => Standing::Replaced,
+        }
+    }
+
+    /// Notes a table that took the place of another, or was created.
+    pub(crate) fn replace(&mut self, before: Option<&Arc<TableSet>>, now: Option<Arc<TableSet>>, keeps_handles: bool) {
+        let is_it = |changed: &&mut Changed| {
+            changed.current.as_ref().zip(before).is_some_and(|(current, before)| Arc::ptr_eq(current, before))
+        };
+        match self.view.iter_mut().find(is_it) {
+            Some(changed) => {
+                changed.current = now;
+                changed.keeps_handles &= keeps_handles;
+            }
+            None => self.view.push(Changed { original: before.cloned(), current: now, keeps_handles }),
+        }
+    }
+
+    /// Notes a savepoint.
+    pub(crate) fn save(&mut self, serial: u64) {
+        self.saved.push((serial, self.view.clone()));
+    }
+
+    /// Rolls back to a savepoint. If it was made before the first change, there is none.
+    pub(crate) fn restore(&mut self, serial: u64) {
+        let saved = self.saved.iter().find(|(saved, _)| *saved == serial);
+        self.view = saved.map_or_else(View::new, |(_, view)| view.clone());
+        self.saved.retain(|(saved, _)| *saved <= serial);
+    }
+}

@@ -1,0 +1,396 @@
+//! Sequences, identity columns and tables without a key, under every protocol.
+
+use std::collections::HashSet;
+
+use seriatim::catalog::evolution::Change;
+use seriatim::catalog::{ColumnDef, ColumnType, Identity, SequenceChange, SequenceDef, TableDef, Value};
+use seriatim::dump::{Format, describe};
+use seriatim::{Abort, Column, Database, RowId, SchemaError, Table, TransactError, thread};
+
+use crate::common::{Setting, each};
+
+#[derive(Column, Clone, Copy, Debug, PartialEq, Eq, Hash)]
+struct OrderId(u32);
+
+#[derive(Table, Clone, Debug, PartialEq)]
+#[table(name = "order", key(id), index(name = "by_customer", columns(customer)))]
+struct Order {
+    #[column(identity)]
+    id: OrderId,
+    customer: u16,
+}
+
+#[derive(Table, Clone, Debug, PartialEq)]
+#[table(key(id), hash)]
+struct Ticket {
+    #[column(identity(always, start = 1000, increment = -5, minimum = -5, maximum = 32767, cycle, cache = 3))]
+    id: i16,
+    holder: String,
+}
+
+#[derive(Table, Clone, Debug, PartialEq)]
+#[table(without_key, index(name = "by_level", columns(level)))]
+struct Line {
+    level: u8,
+    text: String,
+}
+
+fn runs_closures(setting: &Setting) -> bool {
+    !setting.protocol.requirements.plan
+}
+
+fn with(db: &Database, sequence: SequenceDef) -> seriatim::Sequence {
+    let name = sequence.name.to_string();
+    db.migration().create_sequence(sequence).run().expect("it makes sense");
+    db.sequence(&name).expect("it exists")
+}
+
+fn column(name: &'static str) -> ColumnDef {
+    ColumnDef::new(name, ColumnType::U32)
+}
+
+/// All numbers until it is exhausted, but no more than so many.
+fn numbers(sequence: &seriatim::Sequence, most: usize) -> Vec<i64> {
+    let mut numbers = Vec::new();
+    while numbers.len() < most {
+        match sequence.next() {
+            Ok(number) => numbers.push(number),
+            Err(error) => {
+                let is_exhausted =
+                    matches!(&error, TransactError::SequenceExhausted { sequence, .. } if sequence == "s");
+                assert!(is_exhausted, "{error}");
+                break;
+            }
+        }
+    }
+    numbers
+}
+
+#[test]
+fn a_sequence_ends_or_cycles_at_each_edge() {
+    let db = Database::in_memory().expect("memory");
+    let s = || SequenceDef::new("s");
+    for (sequence, most, expected) in [
+        (s().maximum(3), 9, vec![1, 2, 3]),
+        (s().maximum(3).cycle(), 7, vec![1, 2, 3, 1, 2, 3, 1]),
+        (s().minimum(1).maximum(10).increment(3).start(5).cycle(), 8, vec![5, 8, 1, 4, 7, 10, 1, 4]),
+        (s().increment(-2).minimum(-5), 9, vec![-1, -3, -5]),
+        (s().increment(-2).minimum(-5).maximum(4).start(0).cycle(), 6, vec![0, -2, -4, 4, 2, 0]),
+        (s().start(i64::MAX - 1), 9, vec![i64::MAX - 1, i64::MAX]),
+        (s().start(i64::MAX - 1).cycle(), 4, vec![i64::MAX - 1, i64::MAX, 1, 2]),
+        (s().increment(-1).start(i64::MIN + 1), 9, vec![i64::MIN + 1, i64::MIN]),
+        (s().increment(-1).start(i64::MIN).cycle(), 3, vec![i64::MIN, -1, -2]),
+        (s().minimum(i64::MIN).start(i64::MIN).increment(i64::MAX), 9, vec![i64::MIN, -1, i64::MAX - 1]),
+        (s().minimum(i64::MIN).start(i64::MAX).cycle(), 3, vec![i64::MAX, i64::MIN, i64::MIN + 1]),
+        (s().increment(i64::MIN).minimum(i64::MIN).maximum(i64::MAX), 9, vec![i64::MAX, -1]),
+        (s().ty(ColumnType::I16).start(i16::MAX.into()), 9, vec![i16::MAX.into()]),
+        (s().ty(ColumnType::U32).start(u32::MAX.into()), 9, vec![u32::MAX.into()]),
+    ] {
+        let described = format!("{sequence:?}");
+        let sequence = with(&db, sequence);
+        assert_eq!(sequence.last(), None, "{described}");
+        assert_eq!(numbers(&sequence, most), expected, "{described}");
+        assert_eq!(sequence.last(), expected.last().copied(), "{described}");
+        db.migration().drop_sequence("s").run().expect("nothing owns it");
+        let gone = sequence.next().expect_err("it was dropped");
+        assert!(matches!(gone, TransactError::SequenceGone { .. }), "{gone}");
+    }
+}
+
+#[test]
+fn sequences_are_changed_all_or_none() {
+    let db = Database::in_memory().expect("memory");
+    let s = with(&db, SequenceDef::new("s"));
+    assert_eq!((s.next().expect("a number"), s.next().expect("a number")), (1, 2));
+    let refused = |changes: Vec<SequenceChange>, says: &str| {
+        let error = db.migration().alter_sequence("s", changes).run().expect_err("it makes no sense").to_string();
+        assert!(error.contains(says), "{error}");
+    };
+    refused(vec![SequenceChange::Increment(0)], "increment 0");
+    refused(vec![SequenceChange::Maximum(Some(1))], "has got to 2, which is not from 1 to 1");
+    refused(vec![SequenceChange::Restart(Some(0))], "restarts with 0");
+    let again = db.migration().create_sequence(SequenceDef::new("s")).run();
+    assert!(matches!(again, Err(SchemaError::SequenceExists(name)) if name == "s"));
+    let unknown = db.migration().create_sequence(SequenceDef::new("t")).drop_sequence("u").run();
+    assert!(matches!(unknown, Err(SchemaError::UnknownSequence(name)) if name == "u"));
+    assert!(db.sequence("t").is_err(), "all or none");
+    let rename = [SequenceChange::Increment(-3), SequenceChange::Rename("r".into()), SequenceChange::Minimum(Some(-9))];
+    let said = db.migration().alter_sequence("s", rename).create_sequence(SequenceDef::new("s")).run();
+    assert_eq!(said.expect("the name is free"), ["sequence `s` changes", "sequence `s` is created"]);
+    assert_eq!(s.definition().name, "r");
+    assert_eq!(s.next().expect("a number"), -1, "behind 2");
+    let s = db.sequence("s").expect("another one");
+    s.set(41).expect("it has that number");
+    assert_eq!((s.last(), s.next().expect("a number")), (Some(41), 42));
+    let outside = s.set(0).expect_err("numbers begin with 1");
+    assert!(matches!(outside, TransactError::SequenceRange { low: 1, .. }), "{outside}");
+    let other = Database::in_memory().expect("memory");
+    let foreign = other.session().transact(|tx| tx.next(&s));
+    assert!(matches!(foreign, Err(TransactError::ForeignHandle)));
+}
+
+/// Numbers are given once, to threads, closures that abort, explicit transactions and callers without a transaction.
+#[test]
+fn no_number_is_given_twice() {
+    each(|setting| {
+        if !runs_closures(setting) {
+            return;
+        }
+        let db = setting.builder().workers(8).open().expect("a valid setting");
+        let s = with(&db, SequenceDef::new("s"));
+        let orders = db.create::<Order>().expect("a valid table");
+        let work = |client: u16| {
+            let (mut session, mut seen) = (db.session(), Vec::new());
+            let mut ids = Vec::new();
+            for round in 0..60 {
+                match round % 4 {
+                    0 => seen.push(s.next().expect("a number")),
+                    1 => {
+                        let aborted = session.transact(|tx| {
+                            seen.push(tx.next(&s)?);
+                            Err::<(), _>(tx.abort("no"))
+                        });
+                        assert!(matches!(aborted, Err(TransactError::User(_))));
+                    }
+                    2 => loop {
+                        let tx = session.begin().expect("a worker");
+                        if let Ok(number) = tx.next(&s) {
+                            seen.push(number);
+                            break;
+                        }
+                    },
+                    _ => {
+                        let id = session.transact(|tx| {
+                            seen.push(tx.next(&s)?);
+                            tx.insert_new(&orders, |id| Order { id, customer: client })
+                        });
+                        ids.push(id.expect("keys are new").into_value());
+                    }
+                }
+            }
+            (seen, ids)
+        };
+        let (first, second) = thread::scope(|scope| {
+            let other = scope.spawn(|| work(1));
+            (work(0), other.join().expect("no panic"))
+        });
+        let all: Vec<i64> = first.0.iter().chain(&second.0).copied().collect();
+        let distinct: HashSet<i64> = all.iter().copied().collect();
+        assert_eq!(distinct.len(), all.len(), "{}", setting.protocol.name);
+        let ids: HashSet<OrderId> = first.1.iter().chain(&second.1).copied().collect();
+        assert_eq!(ids.len(), 30, "{}", setting.protocol.name);
+        assert_eq!(s.last(), distinct.iter().max().copied());
+    });
+}
+
+#[test]
+fn identity_columns_number_rows_that_have_no_number() {
+    each(|setting| {
+        if !runs_closures(setting) {
+            return;
+        }
+        let db = setting.open();
+        let (orders, tickets) = (db.create::<Order>().expect("valid"), db.create::<Ticket>().expect("valid"));
+        let mut session = db.session();
+        let ids = session.transact(|tx| {
+            let one = tx.insert_new(&orders, |id| Order { id, customer: 7 })?;
+            // Given by the caller, so the sequence does not know of it.
+            tx.insert(&orders, &Order { id: OrderId(9), customer: 7 })?;
+            let two = tx.insert_new(&orders, |id| Order { id, customer: 8 })?;
+            let holder = || "ann".to_owned();
+            let tickets = [
+                tx.insert_new(&tickets, |id| Ticket { id, holder: holder() })?,
+                tx.insert_new(&tickets, |id| Ticket { id, holder: holder() })?,
+            ];
+            Ok((one, two, tickets))
+        });
+        assert_eq!(*ids.expect("new keys"), (OrderId(1), OrderId(2), [1000, 995]), "{}", setting.protocol.name);
+        let orders = db.open_dyn("order").expect("it exists");
+        let dynamic = db.open_dyn("ticket").expect("it exists");
+        let row = |id: Value| [id, Value::from("bob")];
+        session
+            .transact(|tx| {
+                tx.insert_dyn(&orders, &[Value::NONE, Value::from(1u16)])?;
+                tx.insert_dyn(&orders, &[Value::from(20u32), Value::from(1u16)])?;
+                assert_eq!(tx.insert_new_dyn(&orders, &[Value::NONE, Value::from(1u16)])?, 4);
+                assert_eq!(tx.insert_new_dyn(&dynamic, &row(Value::NONE))?, 990);
+                tx.insert_overriding_dyn(&dynamic, &row(Value::from(-4i16)))
+            })
+            .expect("new keys");
+        let given = session.transact(|tx| tx.insert_dyn(&dynamic, &row(Value::from(1i16)))).expect_err("it is given");
+        assert!(given.to_string().contains("column \"id\" of table \"ticket\" is given by its sequence"), "{given}");
+        let sequence = db.identity_of(&dynamic).expect("it has one");
+        assert_eq!((&*sequence.definition().name, sequence.table().as_deref()), ("ticket_id_seq", Some("ticket")));
+        let owned = db.migration().drop_sequence("ticket_id_seq").run();
+        assert!(matches!(owned, Err(SchemaError::SequenceOwned { table, .. }) if table == "ticket"));
+        sequence.set(-5).expect("it has that number");
+        let around = session.transact(|tx| tx.insert_new_dyn(&dynamic, &row(Value::NONE)));
+        assert_eq!(*around.expect("a new key"), i64::from(i16::MAX), "it cycles");
+        db.migration().drop_table("ticket").run().expect("nothing uses it");
+        assert!(matches!(sequence.next(), Err(TransactError::SequenceGone { .. })));
+        db.create::<Ticket>().expect("the names are free");
+        assert_eq!(db.sequences().len(), 2);
+    });
+}
+
+#[test]
+fn identities_are_declared_and_changed() {
+    let db = Database::in_memory().expect("memory");
+    let table = |id: ColumnDef| TableDef::builder("t").column(id).column(column("a")).key(["id"]);
+    for (wrong, says) in [
+        (table(column("id").identity(Identity::always()).default("1")), "not nullable, without a default"),
+        (table(ColumnDef::new("id", ColumnType::Uuid).identity(Identity::always())), "an integer of 16 to 64 bits"),
+        (
+            table(column("id").identity(Identity::always().increment(0))),
+            "the sequence of column `id` has the increment 0",
+        ),
+        (
+            table(column("id")).column(column("b").identity(Identity::always())).without_key(),
+            "has two identity columns, `b` and `row_id`",
+        ),
+        (TableDef::builder("t").without_key().key(["row_id"]).hash().column(column("row_id")), "declared twice"),
+        (TableDef::builder("t").column(column("a")).without_key().key(["a"]), "then `row_id` u64 is the key"),
+    ] {
+        let error = wrong.finish().expect_err("it makes no sense").to_string();
+        assert!(error.contains(says), "{error}");
+    }
+    let handle = db.declare(table(column("id")).finish().expect("valid")).expect("it is new");
+    let mut session = db.session();
+    session.transact(|tx| tx.insert_dyn(&handle, &[Value::from(6u32), Value::from(0u32)])).expect("a new key");
+    let change = |change: Change| db.migration().change("t", [change]).run();
+    let added = change(Change::add_column(column("b").identity(Identity::always()))).expect_err("it has rows");
+    assert!(added.to_string().contains("column `b` is added as an identity"), "{added}");
+    change(Change::set_identity("id", Some(Identity::by_default().start(7)))).expect("it is an integer");
+    assert_eq!(*session.transact(|tx| tx.insert_new_dyn(&handle, &[Value::NONE, Value::from(0u32)])).expect("new"), 7);
+    change(Change::add_column(column("b").default("1"))).expect("it has a default");
+    db.migration().change("t", [Change::rename_table("u"), Change::rename_column("id", "number")]).run().expect("free");
+    let values = [Value::NONE, Value::from(0u32), Value::from(0u32)];
+    assert_eq!(*session.transact(|tx| tx.insert_new_dyn(&handle, &values)).expect("new"), 8);
+    assert!(matches!(db.migration().drop_sequence("t_id_seq").run(), Err(SchemaError::SequenceOwned { .. })));
+    db.migration().change("u", [Change::set_identity("number", None)]).run().expect("it has one");
+    assert!(db.sequences().is_empty());
+    let gone = session.transact(|tx| tx.insert_new_dyn(&handle, &values)).expect_err("it has none any more");
+    assert!(matches!(gone, TransactError::TableGone), "{gone}");
+    let handle = db.open_dyn("u").expect("it exists");
+    let none = session.transact(|tx| tx.insert_new_dyn(&handle, &values)).expect_err("it has none any more");
+    assert!(none.to_string().contains("no identity column"), "{none}");
+}
+
+#[test]
+fn rows_of_a_table_without_a_key_are_found_by_their_number() {
+    each(|setting| {
+        if !runs_closures(setting) {
+            return;
+        }
+        let db = setting.open();
+        let lines = db.create::<Line>().expect("valid");
+        let mut session = db.session();
+        let line = |level: u8| Line { level, text: format!("level {level}") };
+        let ids =
+            session.transact(|tx| (0..6).map(|at| tx.append(&lines, &line(at % 2))).collect::<Result<Vec<_>, _>>());
+        let ids = ids.expect("it runs alone").into_value();
+        assert_eq!(ids, (1..=6).map(RowId).collect::<Vec<_>>());
+        session
+            .transact(|tx| {
+                tx.update(&lines, &ids[1], |line| line.set_level(9))?;
+                tx.delete(&lines, &ids[2])
+            })
+            .expect("they are there");
+        let by_level = lines.index(Line::BY_LEVEL);
+        let found = session.transact(|tx| {
+            let numbered = |line: Result<LineRow<'_>, Abort>| line.map(|line| (line.row_id(), line.level()));
+            let all = tx.scan(&lines, ..).map(numbered).collect::<Result<Vec<_>, _>>()?;
+            let nine = tx.find_by(&by_level, &9).next().transpose()?.map(|line| line.row_id());
+            Ok((all, nine))
+        });
+        let expected = vec![(RowId(1), 0), (RowId(2), 9), (RowId(4), 1), (RowId(5), 0), (RowId(6), 1)];
+        assert_eq!(*found.expect("it runs alone"), (expected, Some(ids[1])), "{}", setting.protocol.name);
+        let handle = db.open_dyn("line").expect("it exists");
+        let values = [Value::from(3u8), Value::from("dynamic"), Value::NONE];
+        assert_eq!(*session.transact(|tx| tx.insert_new_dyn(&handle, &values)).expect("a new row"), 7);
+        let refused = session
+            .transact(|tx| tx.insert_dyn(&handle, &[Value::from(3u8), Value::from("dynamic"), Value::from(70u64)]));
+        assert!(refused.expect_err("its number is given").to_string().contains("row_id"));
+        assert_eq!(db.check_indexes().expect("they agree")[0].rows, 6);
+    });
+}
+
+fn dump(db: &Database, format: Format) -> String {
+    let mut out = Vec::new();
+    db.dump(format, &[], &mut out).expect("memory has room");
+    String::from_utf8(out).expect("text")
+}
+
+#[test]
+fn a_dump_has_sequences_and_where_they_are() {
+    each(|setting| {
+        if !runs_closures(setting) {
+            return;
+        }
+        let db = setting.open();
+        let (orders, tickets) = (db.create::<Order>().expect("valid"), db.create::<Ticket>().expect("valid"));
+        let lines = db.create::<Line>().expect("valid");
+        let s = with(&db, SequenceDef::new("s").start(i64::MAX - 7));
+        with(&db, SequenceDef::new("unused").ty(ColumnType::I16).increment(-2).cycle());
+        s.next().expect("a number");
+        let mut session = db.session();
+        session
+            .transact(|tx| {
+                tx.insert(&orders, &Order { id: OrderId(40), customer: 1 })?;
+                tx.insert_new(&orders, |id| Order { id, customer: 2 })?;
+                tx.insert_new(&tickets, |id| Ticket { id, holder: "ann".to_owned() })?;
+                let gone = tx.append(&lines, &Line { level: 1, text: "gone".to_owned() })?;
+                tx.append(&lines, &Line { level: 1, text: "stays".to_owned() })?;
+                tx.delete(&lines, &gone)
+            })
+            .expect("it runs alone");
+        let first = dump(&db, Format::Json);
+        let copy = setting.open();
+        assert_eq!(copy.load(first.as_bytes()).expect("it is a dump").tables.len(), 3);
+        assert_eq!(dump(&copy, Format::Json), first, "{}", setting.protocol.name);
+        assert_eq!(dump(&copy, Format::Sql), dump(&db, Format::Sql));
+        assert_eq!(copy.sequence("s").expect("loaded").next().expect("a number"), i64::MAX - 6);
+        assert_eq!(copy.sequence("unused").expect("loaded").next().expect("a number"), -1);
+        let (orders, lines) = (copy.table::<Order>().expect("loaded"), copy.table::<Line>().expect("loaded"));
+        let ids = copy.session().transact(|tx| {
+            let id = tx.insert_new(&orders, |id| Order { id, customer: 3 })?;
+            Ok((id, tx.append(&lines, &Line { level: 1, text: String::new() })?))
+        });
+        assert_eq!(*ids.expect("new keys"), (OrderId(2), RowId(3)), "{}", setting.protocol.name);
+
+        // Rows without a sequence of their own: it continues behind them.
+        copy.load_csv("order", &b"customer\n7\n"[..]).expect("a number is given");
+        copy.load_csv("order", &b"id,customer\n90,7\n"[..]).expect("a number is accepted");
+        let id = copy.session().transact(|tx| tx.insert_new(&orders, |id| Order { id, customer: 3 }));
+        assert_eq!(*id.expect("a new key"), OrderId(91), "{}", setting.protocol.name);
+        let again = copy.load(first.as_bytes()).expect_err("its rows are there").to_string();
+        assert!(again.contains("duplicate key"), "{again}");
+    });
+}
+
+#[test]
+fn declarations_show_identities() {
+    let db = Database::in_memory().expect("memory");
+    db.create::<Ticket>().expect("valid");
+    db.create::<Line>().expect("valid");
+    let described = |name: &str| describe(db.open_dyn(name).expect("it exists").definition());
+    assert_eq!(described("ticket"), "table ticket, hashed\n  id      i16   key, identity, always\n  holder  text\n");
+    let line =
+        "table line, ordered\n  level   u8\n  text    text\n  row_id  u64   key, row id\n  index by_level (level)\n";
+    assert_eq!(described("line"), line);
+    db.session()
+        .transact(|tx| tx.insert_new_dyn(&db.open_dyn("ticket").expect("it exists"), &[Value::NONE, Value::from("a")]))
+        .expect("a new key");
+    let sql = dump(&db, Format::Sql);
+    for part in [
+        "\"id\" smallint NOT NULL GENERATED ALWAYS AS IDENTITY (SEQUENCE NAME \"ticket_id_seq\" INCREMENT BY -5 \
+         MINVALUE -5 MAXVALUE 32767 START WITH 1000 CYCLE),\n",
+        "\"row_id\" bigint NOT NULL GENERATED ALWAYS AS IDENTITY (SEQUENCE NAME \"line_row_id_seq\" INCREMENT BY 1 \
+         MINVALUE 1 MAXVALUE 9223372036854775807 START WITH 1) CHECK (\"row_id\" BETWEEN 0 AND 9223372036854775807),\n",
+        "INSERT INTO \"ticket\" (\"id\", \"holder\") OVERRIDING SYSTEM VALUE VALUES\n(1000, 'a');\n",
+        "SELECT pg_catalog.setval('\"ticket_id_seq\"', 1000, true);\n",
+        "SELECT pg_catalog.setval('\"line_row_id_seq\"', 1, false);\n",
+    ] {
+        assert!(sql.contains(part), "{part} is not in {sql}");
+    }
+}
