@@ -49,8 +49,35 @@ fn expressions_mean_what_they_mean_in_postgresql() {
     assert!(all > 500 && wrong.is_empty(), "{} of {all}:\n{}", wrong.len(), wrong.join("\n"));
 }
 
-/// A value computed in the simplest way: of integers as `Ok(Some(n))`, of truth values as 0 and 1.
+/// The value that binding computes, as it does not depend on the row. A function of NULL has none, whatever its other
+/// arguments are, and a known condition decides.
+fn known(of: &Expression) -> Option<Option<i128>> {
+    const NONE: [Option<i128>; 2] = [None; 2];
+    let all = |parts: Vec<&Expression>| parts.into_iter().all(|part| known(part).is_some());
+    match of {
+        Expression::Binary(operator, a, b) => {
+            let is_null = *operator != Binary::Distinct && [a, b].into_iter().any(|part| known(part) == Some(None));
+            if is_null { Some(None) } else { all(vec![a, b]).then(|| oracle_at(of, NONE).ok()).flatten() }
+        }
+        Expression::Case { branches, otherwise } => {
+            for (when, then) in branches {
+                if known(when)? == Some(1) {
+                    return known(then);
+                }
+            }
+            otherwise.as_ref().map_or(Some(None), |otherwise| known(otherwise))
+        }
+        Expression::Column { .. } => None,
+        of => all(of.parts()).then(|| oracle_at(of, NONE).ok()).flatten(),
+    }
+}
+
 fn oracle(of: &Expression, row: [Option<i128>; 2]) -> std::result::Result<Option<i128>, EvaluationErrorKind> {
+    known(of).map_or_else(|| oracle_at(of, row), Ok)
+}
+
+/// A value computed in the simplest way: of integers as `Ok(Some(n))`, of truth values as 0 and 1.
+fn oracle_at(of: &Expression, row: [Option<i128>; 2]) -> std::result::Result<Option<i128>, EvaluationErrorKind> {
     let truth = |known: Option<bool>| known.map(i128::from);
     Ok(match of {
         Expression::Literal(Literal::Number(text)) => text.parse().ok(),
@@ -145,7 +172,7 @@ fn values_are_those_of_a_simpler_evaluation_and_texts_are_read_again() {
     let seed = seriatim_base::rng::seed("expressions");
     let mut bytes = [0; 32];
     bytes[..8].copy_from_slice(&seed.to_le_bytes());
-    let config = ProptestConfig { cases: 2000, failure_persistence: None, ..ProptestConfig::default() };
+    let config = ProptestConfig { cases: 500, failure_persistence: None, ..ProptestConfig::default() };
     let rng = proptest::test_runner::TestRng::from_seed(proptest::test_runner::RngAlgorithm::ChaCha, &bytes);
     let mut runner = proptest::test_runner::TestRunner::new_with_rng(config, rng);
     let column = |name: &'static str| crate::ColumnDef::new(name, ColumnType::I128).nullable();
