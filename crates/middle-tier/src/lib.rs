@@ -39,7 +39,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::net::TcpListener;
-use tokio::sync::{Semaphore, watch};
+use tokio::sync::Semaphore;
 
 pub use seriatim_wire::tls::Acceptor;
 
@@ -180,37 +180,16 @@ pub async fn serve(
         counts,
         log,
     });
-    let (stopping, stopped) = watch::channel(false);
-    let mut clients = tokio::task::JoinSet::new();
-    let drained = async {
-        tokio::pin!(stop);
-        loop {
-            let accepted = tokio::select! {
-                accepted = listener.accept() => accepted,
-                Some(_) = clients.join_next() => continue,
-                () = &mut stop => break,
-            };
-            match accepted {
-                Ok((stream, address)) => {
-                    // Registered here and not in the task, so that they are in order of arrival.
-                    let greeting = shared.greetings.enter();
-                    clients.spawn(client::run(stream, address, greeting, Arc::clone(&shared), stopped.clone()));
-                }
-                // An error of this connection, or too many open files: another connection may succeed.
-                Err(error) => {
-                    shared.counts.accept_failures.add(1);
-                    shared.log.line(format_args!("a connection was not accepted: {error}"));
-                    tokio::time::sleep(Duration::from_millis(10)).await;
-                }
-            }
-        }
-        drop(listener);
-        stopping.send_replace(true);
-        tokio::select! {
-            () = async { while clients.join_next().await.is_some() {} } => {}
-            () = abandon => clients.shutdown().await,
-        }
+    let run = |stream, address, stopped| {
+        // Registered here and not in the task, so that they are in order of arrival.
+        let greeting = shared.greetings.enter();
+        client::run(stream, address, greeting, Arc::clone(&shared), stopped)
     };
+    let failed = |error| {
+        shared.counts.accept_failures.add(1);
+        shared.log.line(format_args!("a connection was not accepted: {error}"));
+    };
+    let drained = seriatim_wire::clients::serve(listener, run, failed, stop, abandon);
     tokio::select! {
         () = drained => {}
         () = counts::report(&shared.counts, &shared.log, counts_interval) => {}

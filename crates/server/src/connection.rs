@@ -6,7 +6,7 @@ use std::sync::Arc;
 use bytes::{Bytes, BytesMut};
 use seriatim_sql::SqlState;
 use seriatim_wire::frames::{Frames, Handling, Piece, client_length_max};
-use seriatim_wire::message::encode;
+use seriatim_wire::message::{Body, encode};
 use seriatim_wire::messages::Message;
 use seriatim_wire::messages::startup::{Authentication, BackendKeyData, SecretKey};
 use seriatim_wire::startup::{self, First};
@@ -60,10 +60,8 @@ async fn greet(stream: &mut TcpStream, input: &mut BytesMut, shared: &Shared) ->
                 stream.write_all(b"N").await?;
             }
             Some(First::Cancel(_, key)) => {
-                if let Some((number, secret)) = key.first_chunk::<8>().map(|key| {
-                    let word = |at: usize| i32::from_be_bytes(std::array::from_fn(|i| key[at + i]));
-                    (word(0), word(4))
-                }) {
+                let mut key = Body::from(&*key);
+                if let (Some(number), Some(secret)) = (key.int32(), key.int32()) {
                     shared.cancels.cancel((number, secret));
                 }
                 return Ok(None);

@@ -21,7 +21,7 @@ pub use seriatim_sql::STACK_BYTES;
 use seriatim::rng::entropy;
 use seriatim::{Canceller, Database};
 use tokio::net::TcpListener;
-use tokio::sync::{Semaphore, watch};
+use tokio::sync::Semaphore;
 
 /// Settings of a server.
 #[derive(Clone, Debug)]
@@ -107,26 +107,7 @@ pub async fn serve(
     check_address(listener.local_addr().map_err(|error| error.to_string())?)?;
     let sessions = Semaphore::new(settings.connections_max.min(Semaphore::MAX_PERMITS));
     let shared = Arc::new(Shared { database, settings, sessions, cancels: Cancels::default() });
-    let (stopping, stopped) = watch::channel(false);
-    let mut clients = tokio::task::JoinSet::new();
-    tokio::pin!(stop);
-    loop {
-        let accepted = tokio::select! {
-            accepted = listener.accept() => accepted,
-            Some(_) = clients.join_next() => continue,
-            () = &mut stop => break,
-        };
-        match accepted {
-            Ok((stream, _)) => drop(clients.spawn(connection::run(stream, Arc::clone(&shared), stopped.clone()))),
-            // An error of this connection, or too many open files: another connection may succeed.
-            Err(_) => tokio::time::sleep(Duration::from_millis(10)).await,
-        }
-    }
-    drop(listener);
-    stopping.send_replace(true);
-    tokio::select! {
-        () = async { while clients.join_next().await.is_some() {} } => {}
-        () = abandon => clients.shutdown().await,
-    }
+    let run = |stream, _, stopped| connection::run(stream, Arc::clone(&shared), stopped);
+    seriatim_wire::clients::serve(listener, run, drop, stop, abandon).await;
     Ok(())
 }

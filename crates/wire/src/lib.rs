@@ -6,6 +6,7 @@
 //!
 //! The source is the PostgreSQL 15 documentation, chapter 55, "Frontend/Backend Protocol".
 
+pub mod clients;
 pub mod errors;
 pub mod frames;
 pub mod message;
