@@ -485,6 +485,13 @@ pub struct ViolatingRow {
     pub error: Option<EvaluationError>,
 }
 
+impl fmt::Display for ViolatingRow {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.values)?;
+        self.error.as_ref().map_or(Ok(()), |error| write!(f, "; the condition has no value: {error}"))
+    }
+}
+
 /// Why a transaction did not commit.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
@@ -818,8 +825,7 @@ impl fmt::Display for TransactError {
                 if **constraint == *TableDef::key_constraint(table) { Ok(()) } else { write!(f, ".{constraint}") }
             }
             TransactError::Check { table, constraint, row } => {
-                write!(f, "a row of {table} violates check constraint {constraint}: {}", row.values)?;
-                row.error.as_ref().map_or(Ok(()), |error| write!(f, "; the condition has no value: {error}"))
+                write!(f, "a row of {table} violates check constraint {constraint}: {row}")
             }
             TransactError::MissingRow { table, key } => write!(f, "there is no row with key {key} in {table}"),
             TransactError::ForeignKey { constraint, table, referenced, key, is_missing: true } => {

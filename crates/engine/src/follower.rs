@@ -10,7 +10,7 @@ use seriatim_catalog::evolution::Evolution;
 use seriatim_catalog::{BrokenCheck, Checks, ColumnSet, Key, KeyBuf, RowRef, TableDef, Value};
 use seriatim_txn::{Cause, OnExists, Phase, Reason, RowPtr};
 
-use crate::error::{Abort, AbortKind};
+use crate::error::{Abort, AbortKind, ViolatingRow};
 use crate::operations::read;
 use crate::runtime::DynRow;
 use crate::table::{Secondary, TableSet};
@@ -180,8 +180,7 @@ impl Follower {
 
 /// Why rows contradict a new condition.
 pub(crate) fn violation(BrokenCheck { constraint, row, error }: BrokenCheck) -> String {
-    let error = error.map_or_else(String::new, |error| format!("; the condition has no value: {error}"));
-    format!("a row violates condition `{constraint}`: {row}{error}")
+    format!("a row violates condition `{constraint}`: {}", ViolatingRow { values: row, error })
 }
 
 /// Whether the entry with this key is that of the row with this key, if there is one.

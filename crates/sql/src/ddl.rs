@@ -214,9 +214,7 @@ impl Declared {
                 Ok(())
             }
             TableConstraint::ForeignKey(key) => {
-                let own = key.name.as_ref().map(name).transpose()?;
-                let columns = key.columns.iter().map(name).collect::<Result<Vec<_>, _>>()?;
-                self.references.push(reference(key, own, &columns)?);
+                self.references.push(table_reference(key)?);
                 Ok(())
             }
             TableConstraint::Check(check) => {
@@ -290,6 +288,13 @@ fn check_reference(reference: &ReferenceDef, names: Names<'_>) -> Result<(), Sql
         None => Ok(()),
         Some(column) => Err(no_column(column, "referenced in foreign key constraint")),
     }
+}
+
+/// The foreign key of the columns that it lists.
+fn table_reference(key: &ForeignKeyConstraint) -> Result<ReferenceDef, SqlError> {
+    let own = key.name.as_ref().map(name).transpose()?;
+    let columns = key.columns.iter().map(name).collect::<Result<Vec<_>, _>>()?;
+    reference(key, own, &columns)
 }
 
 /// The foreign key of these columns.
@@ -597,9 +602,7 @@ fn alteration(
             changes.push(add_unique(own, key_parts(&unique.columns)?, nulls, table, names)?);
         }
         AlterTableOperation::AddConstraint { constraint: TableConstraint::ForeignKey(key), not_valid: false } => {
-            let own = key.name.as_ref().map(name).transpose()?;
-            let columns = key.columns.iter().map(name).collect::<Result<Vec<_>, _>>()?;
-            let reference = reference(key, own, &columns)?;
+            let reference = table_reference(key)?;
             check_reference(&reference, names)?;
             changes.push(Change::add_reference(reference));
         }

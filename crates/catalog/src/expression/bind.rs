@@ -335,19 +335,11 @@ impl Binder<'_> {
     }
 
     fn binary(&mut self, operator: Binary, a: &Expression, b: &Expression, whole: &Expression) -> Result<Typed> {
-        let name = match operator {
-            Binary::Add => "+",
-            Binary::Subtract => "-",
-            Binary::Multiply => "*",
-            Binary::Divide => "/",
-            Binary::Modulo => "%",
-            Binary::Concatenate => "||",
-            _ => {
-                let (nodes, _) = self.alike(&[a, b], true, whole)?;
-                return Ok(typed(compare(operator, nodes, whole)?, ColumnType::Bool));
-            }
-        };
-        self.call(name, true, &[a, b], whole)
+        if operator.is_comparison() {
+            let (nodes, _) = self.alike(&[a, b], true, whole)?;
+            return Ok(typed(compare(operator, nodes, whole)?, ColumnType::Bool));
+        }
+        self.call(operator.text(), true, &[a, b], whole)
     }
 
     fn call(&mut self, name: &str, is_operator: bool, arguments: &[&Expression], whole: &Expression) -> Result<Typed> {

@@ -7,7 +7,7 @@ use super::types::Shown;
 use super::{Binary, Expression, Literal, Unary};
 
 impl Binary {
-    fn text(self) -> &'static str {
+    pub(super) fn text(self) -> &'static str {
         match self {
             Binary::Add => "+",
             Binary::Subtract => "-",

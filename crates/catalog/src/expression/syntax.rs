@@ -788,6 +788,11 @@ impl Operator {
 }
 
 impl Binary {
+    /// Whether it compares its operands: the others are functions of them.
+    pub(super) fn is_comparison(self) -> bool {
+        matches!(self.level(), Level::Comparison | Level::Is)
+    }
+
     pub(super) fn level(self) -> Level {
         match self {
             Binary::Add | Binary::Subtract => Level::Sum,
