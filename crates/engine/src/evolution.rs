@@ -487,7 +487,7 @@ impl<'e> Migration<'e> {
         let inner = self.engine.inner();
         let began = Instant::now();
         loop {
-            let done = inner.pool.quietly_within(QUIET_ATTEMPT, || {
+            let done = inner.quietly(QUIET_ATTEMPT, || {
                 // Deferred additions belong to the transactions that deferred them.
                 drop(inner.environment.epochs.windows().close());
                 act()
