@@ -72,7 +72,7 @@ impl Pending {
 }
 
 impl TxCore {
-    /// Has the references of a table follow the write of a row.
+    /// Notes what the references of a table ask for after the write of a row, in a [`TxCore::statement`].
     #[cold]
     pub(crate) fn refer(
         &self,
@@ -110,9 +110,8 @@ impl TxCore {
                 });
                 self.pending.actions.borrow_mut().push_back(Action { link: Arc::clone(link), was, is });
             }
-            Ok::<(), Abort>(())
-        })?;
-        self.statement(|| Ok(()))
+            Ok(())
+        })
     }
 
     fn note_check(&self, check: Check) {
