@@ -594,6 +594,102 @@ fn procedures_keep_references_and_their_plans_say_so() {
     });
 }
 
+/// A body can go on after a statement that fails, panics, or is rolled back to a savepoint within.
+#[test]
+fn a_statement_leaves_nothing_if_it_fails_and_follows_nothing_that_was_rolled_back() {
+    each_with_closures(|setting| {
+        let name = setting.protocol.name;
+        let db = setting.open();
+        let parent = declare(&db, table("parent", &[]));
+        let cascades = ReferenceDef::new(["of"], "parent").on_delete(OnChange::Cascade);
+        let child = declare(&db, table("child", &[column("of")]).reference(cascades).index("by_of", ["of"]));
+        let keeps = declare(&db, table("keeps", &[column("of")]).reference(ReferenceDef::new(["of"], "parent")));
+        let mut session = db.session();
+        let load = |tx: &Tx| {
+            (1..4).try_for_each(|id| insert(tx, &parent, &[Some(id)]))?;
+            insert(tx, &child, &[Some(10), Some(1)])?;
+            insert(tx, &keeps, &[Some(20), Some(2)])
+        };
+        session.transact(load).expect("each parent is there");
+        let all = |session: &mut Session| [&parent, &child, &keeps].map(|table| rows(session, table));
+        let before = all(&mut session);
+        session
+            .transact(|tx| {
+                let missing = tx.statement(|| insert(tx, &child, &[Some(11), Some(9)]));
+                assert!(missing.is_err() || tx.exists_dyn(&child, &key(11)).is_err(), "{name}");
+                let referred = tx.statement(|| tx.delete_dyn(&parent, &key(2)));
+                assert!(referred.is_err(), "{name}");
+                let own = tx.statement(|| {
+                    tx.delete_dyn(&parent, &key(2))?;
+                    Err::<(), _>(tx.abort("no"))
+                });
+                assert!(own.is_err(), "{name}");
+                let panics = std::panic::AssertUnwindSafe(|| {
+                    tx.statement(|| {
+                        tx.delete_dyn(&parent, &key(2))?;
+                        std::panic::resume_unwind(Box::new(()));
+                        #[expect(unreachable_code, reason = "the type of the result")]
+                        Ok(())
+                    })
+                });
+                assert!(std::panic::catch_unwind(panics).is_err(), "{name}");
+                tx.statement(|| {
+                    let savepoint = tx.savepoint()?;
+                    tx.delete_dyn(&parent, &key(1))?;
+                    tx.rollback_to(savepoint)
+                })?;
+                let outside = tx.delete_dyn(&parent, &key(2));
+                assert!(outside.is_err(), "{name}");
+                Ok(())
+            })
+            .unwrap_or_else(|error| panic!("{name}: {error}"));
+        assert_eq!(all(&mut session), before, "{name}");
+    });
+}
+
+/// May be nobody's once it is more than 0.
+#[derive(Table, Clone, Debug, PartialEq)]
+#[table(name = "grant", key(id), index(name = "by_holder", columns(holder)))]
+#[table(references(columns(holder), table = "customer", on_delete = "set null"))]
+#[table(check(name = "held", "holder is not null or amount > 0"))]
+struct Grant {
+    id: u32,
+    holder: Option<u32>,
+    amount: i64,
+}
+
+/// So a procedure that changes the column is not cut as if these two did not conflict.
+#[test]
+fn the_plan_of_an_action_reads_what_a_condition_on_its_rows_does() {
+    let db = Database::in_memory().expect("memory");
+    db.create::<Customer>().expect("new");
+    db.create::<Grant>().expect("new");
+    db.register(procedures![leave]).expect("a sound set");
+    let plan = db.plan("leave").expect("it is registered");
+    let deletes = plan.operations.iter().find(|operation| operation.changes()).expect("it deletes a row");
+    let own =
+        deletes.accesses.iter().find(|access| &*plan.tables[access.table].name == "grant" && access.index.is_none());
+    let columns: Vec<usize> = own.expect("it sets a column").reads.iter().map(|column| column.index()).collect();
+    assert_eq!(columns, [1, 2]);
+}
+
+/// In a piece, or by partition, it would run beside those that it does not know to conflict with.
+#[test]
+fn procedures_know_of_references_of_tables_that_are_created_later() {
+    each(|setting| {
+        let db = setting.open();
+        db.create::<Customer>().expect("new");
+        db.register(procedures![leave]).expect("a sound set");
+        db.create::<Grant>().expect("new");
+        let plan = db.plan("leave").expect("it is registered").to_string();
+        assert!(plan.contains("grant"), "{}: {plan}", setting.protocol.name);
+        let own = |name: &'static str| table(name, &[column("of")]).reference(ReferenceDef::new(["of"], "customer"));
+        declare(&db, own("other"));
+        let plan = db.plan("leave").expect("it is registered").to_string();
+        assert!(plan.contains("other"), "{}: {plan}", setting.protocol.name);
+    });
+}
+
 fn refused_by(result: Result<Vec<String>, SchemaError>) -> String {
     result.expect_err("it must be refused").to_string()
 }
