@@ -78,6 +78,8 @@ struct Slow {
     reserved: u64,
     /// With this epoch it is durable.
     pending: Option<Epoch>,
+    /// The row says more: a run ended that had reserved numbers.
+    is_row_ahead: bool,
     /// How many numbers are reserved next, and since when the last ones are.
     block: u64,
     began: Instant,
@@ -235,7 +237,8 @@ impl Sequence {
     fn new(inner: &Inner, entry: SequenceEntry) -> Sequence {
         let SequenceEntry { id, definition, owner, reserved: before } = entry;
         let (block, began) = (BLOCK_MIN, Instant::now());
-        let slow = Slow { definition, before, reserved: 0, pending: None, block, began, end: None };
+        let slow =
+            Slow { definition, before, reserved: 0, pending: None, is_row_ahead: false, block, began, end: None };
         let sequence = Sequence {
             id,
             database: inner.number,
@@ -275,6 +278,7 @@ impl Sequence {
             true => (limit - given, slow.reserved - given, slow.pending),
             false => (0, 0, None),
         };
+        slow.is_row_ahead |= slow.reserved > given + reserved;
         slow.before = self.state(slow, taken);
         change(slow);
         let mut run = Run::new(&slow.definition, next_of(&slow.definition, slow.before));
@@ -333,7 +337,7 @@ impl Sequence {
         let end = slow.reserved.saturating_add(block.max(least)).min(run.end());
         let row = SequenceEntry::row_of_reserved(self.id, Reserved { last: run.number(end - 1), given: true });
         slow.pending = Some(commit(&row)?);
-        slow.reserved = end;
+        (slow.reserved, slow.is_row_ahead) = (end, false);
         self.ahead_at.store(u64::MAX, Ordering::SeqCst);
         Ok(())
     }
@@ -563,7 +567,7 @@ impl Inner {
         let row = SequenceEntry::row_of_reserved(sequence.id, state);
         let epoch = durability::commit_catalogue(self, &open, |rows| rows.update(&row))?;
         sequence.begin_run(slow, self, false, |slow| slow.before = state);
-        slow.pending = Some(epoch);
+        (slow.pending, slow.is_row_ahead) = (Some(epoch), false);
         sequence.wait(slow, self, persistence)
     }
 
@@ -574,11 +578,9 @@ impl Inner {
         let mut rows = Vec::new();
         for sequence in self.sequences.list() {
             let mut slow = sequence.slow();
-            let had = slow.reserved;
             if slow.end.is_none() {
                 sequence.begin_run(&mut slow, self, false, |slow| slow.end = Some(End::Closed));
-                // Otherwise the row says so already.
-                rows.extend((had > 0).then(|| SequenceEntry::row_of_reserved(sequence.id, slow.before)));
+                rows.extend(slow.is_row_ahead.then(|| SequenceEntry::row_of_reserved(sequence.id, slow.before)));
             }
         }
         if !rows.is_empty() && !persistence.is_logger() {
@@ -848,6 +850,7 @@ impl LockedSteps<'_> {
                 StepKind::Alter(after, _) => sequence.begin_run(slow, inner, false, |slow| {
                     slow.definition = after.clone();
                     slow.before = before.unwrap_or(slow.before);
+                    slow.is_row_ahead = false;
                 }),
                 StepKind::Drop => {
                     sequence.begin_run(slow, inner, false, |slow| slow.end = Some(End::Dropped));
@@ -879,6 +882,7 @@ impl TxCore {
                         // The next transaction that begins reserves more.
                         inner.attention.ask(Attention::SEQUENCES);
                     }
+                    self.took_number();
                     return Ok(number);
                 }
                 Taken::Ended => return Err(self.sequence_error(sequence.ended())),

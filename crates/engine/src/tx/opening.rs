@@ -328,6 +328,7 @@ impl TxCore {
         self.is_untidy.set(false);
         self.opened.set(self.bounds.get());
         self.operations.set(0);
+        self.numbers.set(0);
         self.ending.set(false);
         self.stopped.set(None);
         self.too_large.take();

@@ -368,6 +368,47 @@ fn a_dump_has_sequences_and_where_they_are() {
     });
 }
 
+/// The name of an identity column's sequence can be that which another one gets in a new database.
+#[test]
+fn a_dump_is_loaded_whatever_its_sequences_are_called() {
+    let db = Database::in_memory().expect("memory");
+    with(&db, SequenceDef::new("order_id_seq"));
+    let table = |name: &'static str| {
+        let id = ColumnDef::new("id", ColumnType::U32).identity(Identity::by_default());
+        TableDef::builder(name).column(id).key(["id"]).finish().expect("a valid table")
+    };
+    for (first, then) in [("order", "past"), ("b", "c"), ("a", "b"), ("order", "d")] {
+        db.declare(table(first)).expect("a new name");
+        db.migration().change(first, [Change::rename_table(then)]).run().expect("a new name");
+    }
+    db.declare(table("a")).expect("a new name");
+    for (at, name) in ["past", "c", "b", "d", "a"].into_iter().enumerate() {
+        let handle = db.open_dyn(name).expect("it exists");
+        let insert =
+            |tx: &seriatim::Tx| (0..=at).try_for_each(|_| tx.insert_new_dyn(&handle, &[Value::NONE]).map(drop));
+        db.session().transact(insert).expect("new keys");
+    }
+    let first = dump(&db, Format::Json);
+    let copy = Database::in_memory().expect("memory");
+    copy.load(first.as_bytes()).unwrap_or_else(|error| panic!("{error}\n{first}"));
+    let sorted = |dump: &str| {
+        let mut lines: Vec<String> = dump.lines().map(str::to_owned).collect();
+        lines.sort();
+        lines
+    };
+    assert_eq!(sorted(&dump(&copy, Format::Json)), sorted(&first));
+}
+
+#[test]
+fn a_load_that_ends_early_gives_no_number_again() {
+    let db = Database::in_memory().expect("memory");
+    let orders = db.create::<Order>().expect("valid");
+    let error = db.load_csv("order", &b"id,customer\n1,7\n2,7\n3,-1\n"[..]).expect_err("the last row is wrong");
+    assert_eq!(error.loaded.tables[0].rows, 2, "{error}");
+    let id = db.session().transact(|tx| tx.insert_new(&orders, |id| Order { id, customer: 3 }));
+    assert_eq!(*id.expect("a new key"), OrderId(3));
+}
+
 #[test]
 fn declarations_show_identities() {
     let db = Database::in_memory().expect("memory");
