@@ -158,8 +158,8 @@ impl TxCore {
         self.pending.checks.borrow_mut().push(check);
     }
 
-    /// Runs several operations that are one statement, and then what their writes have noted. If it fails, nothing of it
-    /// remains.
+    /// Runs several operations that are one statement, and then what their writes have noted. If it fails, nothing of
+    /// it remains.
     ///
     /// # Errors
     /// Those of `act`; a foreign key that is violated.

@@ -1174,3 +1174,176 @@ fn random_operations_are_whole_and_leave_no_orphan() {
         }
     });
 }
+
+/// A row for a table as it is declared now: these columns, and otherwise the defaults.
+fn whole_row(table: &DynHandle, given: &[(&str, Option<u32>)]) -> Vec<Value> {
+    let columns = &table.definition().columns;
+    let value = |column: &ColumnDef| match given.iter().find(|(name, _)| column.name == *name) {
+        Some((_, Some(number))) => {
+            let value = column.ty.parse(&number.to_string()).expect("an integer");
+            if column.nullable { value.some() } else { value }
+        }
+        Some((_, None)) => Value::NONE,
+        None => column.default_value().expect("it fits").unwrap_or(Value::NONE),
+    };
+    columns.iter().map(value).collect()
+}
+
+/// One write of tables that may change at any time.
+fn write_amid(db: &Database, session: &mut Session, rng: &mut Rng) -> Result<(), TransactError> {
+    let open = |name: &str| db.open_dyn(name).expect("its name stays");
+    let (parent, child, node) = (open("parent"), open("child"), open("node"));
+    let (id, of, n) = (rng.below(12) as u32, rng.below(12) as u32, rng.below(4) as u32);
+    let link = rng.percent(70).then(|| 100 + rng.below(12) as u32);
+    let number = |table: &DynHandle, column: &str, number: u32| {
+        let at = table.definition().column(column).expect("it stays").index();
+        table.definition().columns[at].ty.parse(&number.to_string()).expect("an integer")
+    };
+    let work = |tx: &Tx, rng: u64| -> Result<(), Abort> {
+        match rng {
+            0 | 1 => {
+                tx.put_dyn(&parent, &whole_row(&parent, &[("id", Some(id)), ("code", Some(100 + id)), ("x", Some(n))]))
+            }
+            2 => tx.delete_if_dyn(&parent, &[number(&parent, "id", id)]).map(drop),
+            3 => tx
+                .update_if_dyn(&parent, &[number(&parent, "id", id)], &[("code", number(&parent, "code", 100 + of))])
+                .map(drop),
+            4..=6 => tx.put_dyn(
+                &child,
+                &whole_row(&child, &[("of", Some(of)), ("n", Some(n)), ("link", link), ("x", Some(id))]),
+            ),
+            7 => tx.delete_if_dyn(&child, &[number(&child, "of", of), number(&child, "n", n)]).map(drop),
+            8 | 9 => {
+                let up = (id > 0).then_some(id / 2);
+                tx.put_dyn(&node, &whole_row(&node, &[("id", Some(id)), ("up", up), ("of", Some(of)), ("x", Some(n))]))
+            }
+            10 => tx.delete_if_dyn(&node, &[number(&node, "id", id)]).map(drop),
+            _ => tx.delete_range_dyn(&child, &[number(&child, "of", of)]).map(drop),
+        }
+    };
+    let ops: Vec<u64> = (0..rng.range(1, 4)).map(|_| rng.below(12)).collect();
+    session.transact(|tx| ops.iter().try_for_each(|op| work(tx, *op))).map(drop)
+}
+
+#[test]
+fn tables_that_refer_to_each_other_change_while_rows_go_along() {
+    let seed = seriatim::rng::seed("change_amid");
+    sampled("change_amid", |setting| {
+        if !runs_closures(setting) {
+            return;
+        }
+        let name = setting.protocol.name;
+        let db = setting.open();
+        let parent = table("parent", &[column("code"), column("x")]);
+        declare(&db, parent.unique_index("by_code", ["code"], Organization::Ordered));
+        let child = TableDef::builder("child").column(column("of")).column(column("n")).column(column("x"));
+        let child = child.column(column("link").nullable()).key(["of", "n"]).cluster(["of"]);
+        let child = child.reference(ReferenceDef::new(["of"], "parent").on_delete(OnChange::Cascade));
+        let to_code = || {
+            let to_code = ReferenceDef::new(["link"], "parent").named("to_code").referenced(["code"]);
+            to_code.on_delete(OnChange::SetNull).on_update(OnChange::Cascade)
+        };
+        declare(&db, child.reference(to_code()).index("by_link", ["link"]));
+        let node = table("node", &[column("up").nullable(), column("of"), column("x")]);
+        let node =
+            node.reference(ReferenceDef::new(["up"], "node").on_delete(OnChange::Cascade)).index("by_up", ["up"]);
+        declare(
+            &db,
+            node.reference(ReferenceDef::new(["of"], "parent").on_delete(OnChange::Cascade)).index("by_of", ["of"]),
+        );
+        let is_over = std::sync::atomic::AtomicBool::new(false);
+        let mut rng = Rng::from_seed(seed);
+        thread::scope(|scope| {
+            for at in 0..2 {
+                let (db, is_over) = (&db, &is_over);
+                scope.spawn(move || {
+                    let (mut session, mut rng) = (db.session(), Rng::from_seed(seed + 1 + at));
+                    while !is_over.load(Ordering::Relaxed) {
+                        match write_amid(db, &mut session, &mut rng) {
+                            Ok(())
+                            | Err(
+                                TransactError::ForeignKey { .. }
+                                | TransactError::Duplicate { .. }
+                                | TransactError::User(_)
+                                | TransactError::TableGone { .. }
+                                | TransactError::Conflict { .. }
+                                | TransactError::Excluded { .. }
+                                | TransactError::WorkersBusy,
+                            ) => {}
+                            Err(error) => {
+                                is_over.store(true, Ordering::Relaxed);
+                                panic!("{name}: {error}");
+                            }
+                        }
+                    }
+                });
+            }
+            for round in 0..seriatim::rng::tries(6, 30) {
+                let table = ["parent", "child", "node"][rng.below(3) as usize];
+                let definition = db.open_dyn(table).expect("its name stays").definition().clone();
+                let has = |column: &str| definition.column(column).is_some();
+                let change = match rng.below(6) {
+                    0 if has("more") => Change::drop_column("more"),
+                    0 => Change::add_column(ColumnDef::new("more", ColumnType::Text { max: 40 }).default("m")),
+                    1 if definition.index("by_x").is_some() => Change::drop_index("by_x"),
+                    1 => Change::add_index("by_x", ["x"]),
+                    2 => {
+                        let is_narrow =
+                            definition.columns.iter().any(|column| column.name == "x" && column.ty == ColumnType::U32);
+                        Change::set_type("x", if is_narrow { ColumnType::U64 } else { ColumnType::U32 })
+                    }
+                    3 if table == "child" && definition.reference("to_code").is_some() => {
+                        Change::drop_reference("to_code")
+                    }
+                    3 if table == "child" => Change::add_reference(to_code()),
+                    4 if has("first") => Change::drop_column("first"),
+                    _ if definition.checks.is_empty() => Change::add_check("sound", "x >= 0"),
+                    _ => Change::drop_check("sound"),
+                };
+                let said = format!("{change:?}");
+                let changed = db.migration().change(table, [change]).run();
+                match changed {
+                    Ok(_) | Err(SchemaError::Refused { .. }) => {}
+                    Err(error) => {
+                        is_over.store(true, Ordering::Relaxed);
+                        panic!("{name}, round {round}, {table}, {said}: {error}");
+                    }
+                }
+            }
+            is_over.store(true, Ordering::Relaxed);
+        });
+        let mut session = db.session();
+        let tables = ["parent", "child", "node"].map(|table| db.open_dyn(table).expect("its name stays"));
+        let all = tables.each_ref().map(|table| {
+            let mut all = Vec::new();
+            db.each_row_dyn(table, |row| all.push(row.values())).expect("at rest");
+            all
+        });
+        let plain = |value: &Value| {
+            if let Value::Option(value) = value { value.as_deref().cloned() } else { Some(value.clone()) }
+        };
+        for (child, own) in tables.iter().zip(&all) {
+            for reference in &child.definition().references {
+                let to =
+                    tables.iter().position(|table| table.definition().name == reference.table).expect("it is there");
+                let at = |table: &DynHandle, name: &str| table.definition().column(name).expect("it has it").index();
+                let from = at(child, &reference.columns[0]);
+                let key = reference.referenced_in(tables[to].definition());
+                let key = at(&tables[to], key[0]);
+                let keys: Vec<_> = all[to].iter().filter_map(|row| plain(&row[key])).collect();
+                for row in own {
+                    let is_kept = plain(&row[from]).is_none_or(|value| keys.contains(&value));
+                    assert!(
+                        is_kept,
+                        "{name}: {row:?} of {} by {}, seed {seed}",
+                        child.definition().name,
+                        reference.name
+                    );
+                }
+            }
+        }
+        db.check_indexes().unwrap_or_else(|error| panic!("{name}: {error}"));
+        db.check_structure().unwrap_or_else(|error| panic!("{name}: {error}"));
+        session.transact(|tx| tx.count_all_dyn(&tables[0])).expect("it is open");
+    });
+}
