@@ -26,7 +26,7 @@ use std::time::Duration;
 
 use seriatim_base::Epoch;
 use seriatim_base::clock::Instant;
-use seriatim_catalog::{SequenceChange, SequenceDef, TableDef};
+use seriatim_catalog::{ColumnType, SequenceChange, SequenceDef, SequenceOptions, TableDef};
 use seriatim_redo::catalogue::{Reserved, Row, SequenceEntry};
 use seriatim_txn::{Cause, Phase, Reason};
 
@@ -717,7 +717,17 @@ impl<'i> SequenceSteps<'i> {
             });
             debug_assert_eq!(reserved, Ok(()));
         }
-        self.steps.push(SequenceStep { sequence, kind: StepKind::Create(rows) });
+        self.push(sequence, StepKind::Create(rows))
+    }
+
+    /// Adds a step. Each sequence has one: its lock is taken for it.
+    fn push(&mut self, sequence: Arc<Sequence>, kind: StepKind) -> Result<(), SchemaError> {
+        if self.steps.iter().any(|step| Arc::ptr_eq(&step.sequence, &sequence)) {
+            let problem = "is changed twice; put all its changes into one".to_owned();
+            let sequence = sequence.definition().name.to_string();
+            return Err(SchemaError::Invalid(InvalidSchema::Sequence { sequence, problem }));
+        }
+        self.steps.push(SequenceStep { sequence, kind });
         Ok(())
     }
 
@@ -741,10 +751,6 @@ impl<'i> SequenceSteps<'i> {
     /// Changes a sequence.
     pub(crate) fn alter(&mut self, name: &str, changes: &[SequenceChange]) -> Result<(), SchemaError> {
         let sequence = self.find(name).ok_or_else(|| SchemaError::UnknownSequence(name.to_owned()))?;
-        if self.steps.iter().any(|step| Arc::ptr_eq(&step.sequence, &sequence)) {
-            let problem = "is changed twice; put all its changes into one".to_owned();
-            return Err(SchemaError::Invalid(InvalidSchema::Sequence { sequence: name.to_owned(), problem }));
-        }
         let (mut definition, mut restart) = (sequence.definition(), None);
         changes.iter().for_each(|change| restart = definition.apply(change).or(restart));
         let definition = definition.said();
@@ -758,8 +764,26 @@ impl<'i> SequenceSteps<'i> {
         if definition.name != name {
             self.check_free(&definition.name)?;
         }
-        self.steps.push(SequenceStep { sequence, kind: StepKind::Alter(definition, restart) });
-        Ok(())
+        self.push(sequence, StepKind::Alter(definition, restart))
+    }
+
+    /// Lets the sequence of the table at this position follow the type of its column. Numbers that were all of the
+    /// type are all of the new one.
+    pub(crate) fn follow_type(&mut self, position: u64, ty: ColumnType) -> Result<(), SchemaError> {
+        let Some(sequence) = self.inner.owned_by(position) else { return Ok(()) };
+        let mut definition = sequence.definition();
+        if definition.ty == ty {
+            return Ok(());
+        }
+        let all = SequenceOptions { minimum: None, maximum: None, ..definition.options };
+        let all = SequenceDef { options: all, ..definition.clone() }.range();
+        let options = &mut definition.options;
+        options.minimum = options.minimum.filter(|low| *low != all.0);
+        options.maximum = options.maximum.filter(|high| *high != all.1);
+        definition.ty = ty;
+        let definition = definition.said();
+        definition.validate().map_err(SchemaError::Invalid)?;
+        self.push(sequence, StepKind::Alter(definition, None))
     }
 
     /// Drops a sequence that no table owns.
@@ -770,14 +794,12 @@ impl<'i> SequenceSteps<'i> {
             let table = table.map_or_else(String::new, |set| set.definition.name.to_string());
             return Err(SchemaError::SequenceOwned { sequence: name.to_owned(), table });
         }
-        self.steps.push(SequenceStep { sequence, kind: StepKind::Drop });
-        Ok(())
+        self.push(sequence, StepKind::Drop)
     }
 
     /// Drops the sequence of the table at this position, if it has one.
-    pub(crate) fn drop_owned(&mut self, position: u64) {
-        let owned = self.inner.owned_by(position);
-        self.steps.extend(owned.map(|sequence| SequenceStep { sequence, kind: StepKind::Drop }));
+    pub(crate) fn drop_owned(&mut self, position: u64) -> Result<(), SchemaError> {
+        self.inner.owned_by(position).map_or(Ok(()), |sequence| self.push(sequence, StepKind::Drop))
     }
 
     /// Before the changes are committed. None of the changed sequences gives a number from here on, until the result
