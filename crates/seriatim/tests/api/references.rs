@@ -1175,6 +1175,40 @@ fn random_operations_are_whole_and_leave_no_orphan() {
     });
 }
 
+/// Checks that were put off are made before a transaction is held until its batch is decided.
+#[test]
+fn checks_that_are_put_off_and_numbers_work_on_the_threads_of_an_executor() {
+    each_with_closures(|setting| {
+        let name = setting.protocol.name;
+        let db = setting.open();
+        let parent = declare(&db, table("parent", &[]));
+        let id = ColumnDef::new("no", ColumnType::U32).identity(seriatim::catalog::Identity::by_default());
+        let child = TableDef::builder("child").column(id).column(column("of")).key(["no"]).index("by_of", ["of"]);
+        let child = declare(&db, child.reference(ReferenceDef::new(["of"], "parent").deferrable()));
+        let executor = db.executor(2).expect("threads");
+        let run = |of: u32, too_late: bool| {
+            let (parent, child) = (parent.clone(), child.clone());
+            executor.run(move |session| {
+                session.transact(|tx| {
+                    tx.set_constraints(Constraints::Deferred)?;
+                    tx.insert_new_dyn(&child, &[Value::NONE, Value::from(of)])?;
+                    if too_late { Ok(()) } else { tx.insert_dyn(&parent, &[Value::from(of)]) }
+                })
+            })
+        };
+        let running: Vec<_> = (0..30).map(|of| (of, run(of, of % 3 == 0))).collect();
+        for (of, running) in running {
+            let done = running.wait().expect("the executor runs");
+            match of % 3 {
+                0 => assert!(matches!(done, Err(TransactError::ForeignKey { .. })), "{name}: {done:?}"),
+                _ => assert!(done.is_ok(), "{name}: {done:?}"),
+            }
+        }
+        let count = |table: &DynHandle| db.session().transact(|tx| tx.count_all_dyn(table)).map(|count| *count);
+        assert_eq!([count(&parent), count(&child)].map(|count| count.expect("it runs alone")), [20, 20], "{name}");
+    });
+}
+
 /// A row for a table as it is declared now: these columns, and otherwise the defaults.
 fn whole_row(table: &DynHandle, given: &[(&str, Option<u32>)]) -> Vec<Value> {
     let columns = &table.definition().columns;
@@ -1265,7 +1299,7 @@ fn tables_that_refer_to_each_other_change_while_rows_go_along() {
                                 TransactError::ForeignKey { .. }
                                 | TransactError::Duplicate { .. }
                                 | TransactError::User(_)
-                                | TransactError::TableGone { .. }
+                                | TransactError::TableGone
                                 | TransactError::Conflict { .. }
                                 | TransactError::Excluded { .. }
                                 | TransactError::WorkersBusy,

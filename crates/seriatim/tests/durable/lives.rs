@@ -1,6 +1,6 @@
-//! Lives of a directory: rows that refer to each other, numbers, and changes of tables in migrations and in explicit
-//! transactions follow each other in random order, until the disk fails. A database in memory that does the same says
-//! what must be there.
+//! Lives of a directory, until the disk fails. Rows that refer to each other, numbers, migrations, and explicit
+//! transactions that change tables follow each other in random order. A database in memory that does the same says what
+//! must be there.
 
 use std::io::ErrorKind;
 
