@@ -288,6 +288,11 @@ impl<'e> Migration<'e> {
         let inner = &self.engine.inner;
         let set = inner.table(&evolution.before().name)?;
         let (before, after) = (set.shape(), evolution.after());
+        if evolution.changes_key() {
+            // A copy that follows writes would keep one of two rows that get one key.
+            let problem = "another primary key is set in an explicit transaction, which keeps others out".to_owned();
+            return Err(SchemaError::Refused { table: after.name.to_string(), problem });
+        }
         let is_new_identity = !evolution.keeps_handles() || set.had_other_indexes(after);
         if !evolution.keeps_identity() {
             self.sequences.drop_owned(set.position);

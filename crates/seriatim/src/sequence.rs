@@ -89,6 +89,14 @@ impl Sequence {
         self.engine.set_sequence(&self.sequence, Reserved { last, given: true })
     }
 
+    /// Sets the number that comes next, also back. Durable when this returns.
+    ///
+    /// # Errors
+    /// As [`Sequence::set`].
+    pub fn set_next(&self, next: i64) -> Result<(), TransactError> {
+        self.engine.set_sequence(&self.sequence, Reserved { last: next, given: false })
+    }
+
     /// Returns its declaration.
     pub fn definition(&self) -> SequenceDef {
         self.sequence.definition()
@@ -110,6 +118,15 @@ impl Sequence {
         self.engine.advance_sequence(&self.sequence, to)
     }
 }
+
+/// Whether both are handles of one sequence.
+impl PartialEq for Sequence {
+    fn eq(&self, other: &Sequence) -> bool {
+        Arc::ptr_eq(&self.sequence, &other.sequence)
+    }
+}
+
+impl Eq for Sequence {}
 
 impl fmt::Debug for Sequence {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -3,7 +3,7 @@
 use std::cmp::Ordering;
 
 use seriatim::catalog::expression::{Bound, Columns, Datum, Expression, ExpressionError, ExpressionErrorKind, Scope};
-use seriatim::catalog::{ColumnType, KeyPart, Organization, TableDef};
+use seriatim::catalog::{ColumnDef, ColumnType, IdentityKind, KeyPart, Organization, TableDef};
 use seriatim::{Abort, DynHandle, DynRow, ReadTx, Value};
 
 use crate::error::{SqlError, SqlState};
@@ -18,6 +18,11 @@ pub(crate) struct SourceColumn {
     pub(crate) name: String,
     pub(crate) stored: ColumnType,
     pub(crate) ty: SqlType,
+}
+
+/// Whether a column has the numbers of the rows of a table without a key.
+pub(crate) fn is_row_id(column: &ColumnDef) -> bool {
+    column.identity.is_some_and(|identity| identity.kind == IdentityKind::RowId)
 }
 
 /// What rows come from.
@@ -41,13 +46,22 @@ pub(crate) struct Source {
 impl Source {
     /// A table under this name.
     pub(crate) fn table(table: DynHandle, alias: String) -> Source {
-        let column = |column: &seriatim::catalog::ColumnDef| SourceColumn {
+        let column = |column: &ColumnDef| SourceColumn {
             name: column.name.to_string(),
             stored: column.ty,
             ty: SqlType::of_column(column),
         };
         let columns = table.definition().columns.iter().map(column).collect();
         Source { alias, columns, origin: Origin::Table(table) }
+    }
+
+    /// The columns for which `*` stands: not the number of a row of a table without a key.
+    pub(crate) fn shown(&self) -> impl Iterator<Item = &SourceColumn> {
+        let is_hidden = |at: usize| match &self.origin {
+            Origin::Table(table) => is_row_id(&table.definition().columns[at]),
+            _ => false,
+        };
+        self.columns.iter().enumerate().filter(move |(at, _)| !is_hidden(*at)).map(|(_, column)| column)
     }
 }
 

@@ -492,7 +492,7 @@ fn outputs_types(outputs: &[&mut Expression], sources: &Sources) -> Vec<Option<S
 fn outputs(projection: &[SelectItem], sources: &Sources, translator: &mut Translator<'_>) -> Result<Outputs, SqlError> {
     let mut outputs = Outputs { expressions: Vec::new(), names: Vec::new() };
     let all_of = |outputs: &mut Outputs, source: &Source| {
-        for column in &source.columns {
+        for column in source.shown() {
             let (table, own) = (Some(source.alias.clone().into()), column.name.clone());
             outputs.expressions.push(Expression::Column { table, column: own.clone().into() });
             outputs.names.push(own);

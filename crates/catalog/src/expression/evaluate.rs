@@ -18,6 +18,8 @@ pub(super) enum Node {
     Parameter(usize),
     /// A strict function and the type of its result.
     Call(Apply, ColumnType, Box<[Node]>),
+    /// One whose result depends on more than its arguments.
+    Ask(Box<Node>),
     /// From a type to another.
     Cast(Box<Node>, ColumnType, ColumnType),
     /// A comparison of two values of one type.
@@ -55,6 +57,7 @@ impl Node {
                 }
                 if values.iter().any(Datum::is_null) { Datum::Null } else { apply(values, *ty)? }
             }
+            Node::Ask(call) => value(call)?,
             Node::Cast(of, from, to) => cast::cast(value(of)?, *from, *to)?,
             Node::Compare(operator, operands) => {
                 let (a, b) = (value(&operands.0)?, value(&operands.1)?);
@@ -159,7 +162,7 @@ impl Node {
             _ => {}
         }
         let is_constant = match &self {
-            Node::Constant(_) | Node::Column(_) | Node::Parameter(_) => false,
+            Node::Constant(_) | Node::Column(_) | Node::Parameter(_) | Node::Ask(_) => false,
             Node::Cast(of, ..) | Node::Not(of) | Node::IsNull(of) | Node::Is(of, _) => of.is_constant(),
             Node::Compare(_, operands) => operands.0.is_constant() && operands.1.is_constant(),
             Node::Call(_, _, parts)

@@ -51,16 +51,18 @@ mod functions;
 mod numeric;
 mod pattern;
 mod show;
+mod surroundings;
 mod syntax;
 mod temporal;
 mod types;
 
 use std::borrow::Cow;
 
-pub use self::bind::{Bound, Scope};
+pub use self::bind::{Bound, NoColumns, Scope};
 pub use self::cast::assigned;
 pub use self::datum::{Columns, Datum, RowColumns};
 pub use self::error::{EvaluationError, EvaluationErrorKind, ExpressionError, ExpressionErrorKind};
+pub use self::surroundings::{SequenceCall, Surroundings, within};
 pub use self::syntax::{Parser, Token};
 use crate::{ColumnType, Value};
 
