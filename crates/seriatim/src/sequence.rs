@@ -7,7 +7,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use seriatim_catalog::{IdentityTable, RowId, RowWriter, SequenceDef, TableKey, TableWithoutKey, Value};
-use seriatim_engine::{DynHandle, Engine, Operations as _, Reserved};
+use seriatim_engine::{DynHandle, Engine, Operations as _, Reserved, Runner};
 use seriatim_txn::OnExists;
 
 use crate::procedure::support;
@@ -95,8 +95,15 @@ impl Transaction<'_> {
     /// # Errors
     /// There is no such sequence.
     pub fn sequence(&self, name: &str) -> Result<Sequence, SchemaError> {
-        let sequence = self.runner.tx.find_sequence(name)?;
-        Ok(Sequence { engine: self.runner.engine(), sequence })
+        Sequence::of(self.runner, name)
+    }
+}
+
+impl Sequence {
+    /// The sequence of this name, as a transaction sees it.
+    pub(crate) fn of(runner: &Runner, name: &str) -> Result<Sequence, SchemaError> {
+        let sequence = runner.tx.find_sequence(name)?;
+        Ok(Sequence { engine: runner.engine(), sequence })
     }
 }
 

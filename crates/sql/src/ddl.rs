@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use seriatim::catalog::evolution::Change;
-use seriatim::catalog::expression::{Expression, Literal, Surroundings, assigned, within};
+use seriatim::catalog::expression::{Expression, Literal, assigned, within};
 use seriatim::catalog::{
     Checked, ColumnDef, ColumnType, Identity, IdentityKind, IndexDef, OnChange, Organization, PartName, ReferenceDef,
     SequenceChange, SequenceDef, TableDef, asc, desc,
@@ -613,8 +613,8 @@ fn alter_table(alter: &AlterTable, names: Names<'_>, around: &Arc<Around>) -> Re
         }
         Err(error) => return Err(error),
     };
-    let mut altering =
-        Altering { table, handle, names, around, sequences: Vec::new(), steps: Vec::new(), notices: Vec::new() };
+    let (added, sequences, steps, notices) = std::default::Default::default();
+    let mut altering = Altering { table, handle, names, around, added, sequences, steps, notices };
     alter.operations.iter().try_for_each(|operation| altering.operation(operation))?;
     let Altering { sequences, mut steps, notices, .. } = altering;
     // A sequence is there before the default that takes its numbers, and as long as one does.
@@ -633,6 +633,8 @@ struct Altering<'d> {
     handle: DynHandle,
     names: Names<'d>,
     around: &'d Arc<Around>,
+    /// Columns that are added.
+    added: Vec<String>,
     sequences: Vec<Step>,
     steps: Vec<Step>,
     notices: Vec<String>,
@@ -735,9 +737,10 @@ impl Altering<'_> {
         let mut first = ColumnDef { nullable: true, computed_default: None, identity: None, ..column };
         let is_each = identity.is_some() || computed_default.as_deref().is_some_and(is_volatile);
         if let (false, Some(text)) = (is_each, &computed_default) {
-            let default = within(Arc::clone(self.around) as Arc<dyn Surroundings>, || value_of(text, &first))?;
+            let default = within(&**self.around, || value_of(text, &first))?;
             default.give(&mut first);
         }
+        self.added.push(own.clone());
         self.change(Change::add_column(first.clone()));
         if is_each {
             let column = ColumnDef { nullable, computed_default: computed_default.clone(), identity, ..first.clone() };
@@ -837,6 +840,14 @@ impl Altering<'_> {
     }
 
     fn add_constraint(&mut self, constraint: Constraint) -> Result<(), SqlError> {
+        if let Constraint::PrimaryKey(parts) | Constraint::Unique { parts, .. } = &constraint {
+            let is_known = |part: &&PartName| {
+                self.definition().column(&part.column).is_some() || self.added.iter().any(|own| *own == part.column)
+            };
+            if let Some(part) = parts.iter().find(|part| !is_known(part)) {
+                return Err(no_column(&part.column, "named in key"));
+            }
+        }
         let change = match constraint {
             Constraint::PrimaryKey(_) if !self.definition().is_without_key() => return Err(several_keys(&self.table)),
             Constraint::PrimaryKey(parts) => Change::set_key(parts),
@@ -980,7 +991,7 @@ fn drop_objects(
                 let changes = vec![Change::drop_index(own_name.clone())];
                 Ok(vec![Step::Change { table: table.definition().name.to_string(), changes }])
             }),
-            _ => names.database.sequence(own_name).ok().map(|sequence| drop_sequence(&sequence, cascade, names)),
+            _ => names.sequence(own_name).map(|sequence| drop_sequence(&sequence, cascade, names)),
         };
         match steps {
             Some(steps) => ddl.steps.extend(steps?),
@@ -1006,7 +1017,7 @@ fn drop_table(table: &DynHandle, dropped: &[String], cascade: bool, names: Names
     let own = table.definition().name.to_string();
     let mut steps = without_references(&own, dropped, cascade, names)?;
     let owned = table.definition().columns.iter().filter_map(sequence_of);
-    let owned: Vec<Sequence> = owned.filter_map(|sequence| names.database.sequence(&sequence).ok()).collect();
+    let owned: Vec<Sequence> = owned.filter_map(|sequence| names.sequence(&sequence)).collect();
     for sequence in &owned {
         steps.extend(without_defaults(sequence, dropped, cascade, names)?);
     }
@@ -1105,15 +1116,15 @@ fn create_sequence(
 pub(crate) fn alter_sequence(alter: &AlterSequence, names: Names<'_>) -> Result<Ddl, SqlError> {
     const TAG: &str = "ALTER SEQUENCE";
     let own = object(&alter.name)?;
-    let sequence = match names.database.sequence(&own) {
-        Ok(sequence) => sequence,
-        Err(_) if alter.if_exists => {
+    let sequence = match names.sequence(&own) {
+        Some(sequence) => sequence,
+        None if alter.if_exists => {
             return Ok(Ddl::skipped(TAG, format!("relation \"{own}\" does not exist, skipping")));
         }
-        Err(_) if names.is_taken(&own) => {
+        None if names.is_taken(&own) => {
             return Err(SqlError::new(SqlState::WRONG_OBJECT_TYPE, format!("\"{own}\" is not a sequence")));
         }
-        Err(_) => return Err(SqlError::no_table(&own)),
+        None => return Err(SqlError::no_table(&own)),
     };
     let mut steps = Vec::new();
     let changes = match &alter.to {

@@ -364,9 +364,6 @@ impl<'c> Translator<'c> {
             _ => Err(unsupported(whole)),
         };
         let arguments = arguments.iter().map(argument).collect::<Result<Vec<_>, _>>()?;
-        if own == "pg_get_serial_sequence" {
-            return self.serial_sequence(&arguments, whole);
-        }
         Ok(Expression::Call { function: own.into(), arguments })
     }
 
@@ -444,18 +441,6 @@ impl<'c> Translator<'c> {
             "version" => text(&format!("PostgreSQL {VERSION} (Seriatim {})", env!("CARGO_PKG_VERSION"))),
             _ => return None,
         })
-    }
-
-    /// The name of the sequence of a column, as `pg_get_serial_sequence` gives it.
-    fn serial_sequence(&self, arguments: &[Expression], whole: &Expr) -> Result<Expression, SqlError> {
-        let (Some(context), [Expression::Literal(Literal::Text(table)), Expression::Literal(Literal::Text(column))]) =
-            (self.context, arguments)
-        else {
-            return Err(SqlError::unsupported(whole, "Its arguments are constants."));
-        };
-        let found = context.around.sequence_of_column(table, column)?;
-        let text = found.map_or(Literal::Null, |name| Literal::Text(name.into()));
-        Ok(Expression::Literal(text).cast(ColumnType::LongText))
     }
 }
 

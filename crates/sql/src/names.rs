@@ -3,7 +3,7 @@
 use std::cell::RefCell;
 
 use seriatim::catalog::{IndexDef, TableDef};
-use seriatim::{Database, DynHandle, OwnedTransaction};
+use seriatim::{Database, DynHandle, OwnedTransaction, Sequence};
 use sqlparser::ast::{Ident, ObjectName, ObjectNamePart};
 
 use crate::error::{SqlError, SqlState};
@@ -91,7 +91,15 @@ impl Names<'_> {
 
     /// Whether a table, an index or a sequence has this name.
     pub(crate) fn is_taken(self, name: &str) -> bool {
-        self.open(name).is_some() || self.index(name).is_some() || self.database.sequence(name).is_ok()
+        self.open(name).is_some() || self.index(name).is_some() || self.sequence(name).is_some()
+    }
+
+    /// The sequence of this name.
+    pub(crate) fn sequence(self, name: &str) -> Option<Sequence> {
+        match self.transaction {
+            Some(transaction) => transaction.sequence(name).ok(),
+            None => self.database.sequence(name).ok(),
+        }
     }
 
     /// The table with the index of this name, and its definition.

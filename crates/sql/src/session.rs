@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use seriatim::catalog::evolution::Change;
-use seriatim::catalog::expression::{Datum, Surroundings, within};
+use seriatim::catalog::expression::{Datum, within};
 use seriatim::catalog::{ColumnDef, ColumnType, Timestamp};
 use seriatim::{Abort, Canceller, Database, DynHandle, Migration, OwnedTransaction, Savepoint, SchemaError, Tx};
 use sqlparser::ast::{
@@ -24,7 +24,7 @@ use crate::expression::{Context, VERSION};
 use crate::from::Parameters;
 use crate::names::{Names, name};
 use crate::select::{Column, Row, Select};
-use crate::surroundings::Around;
+use crate::surroundings::{Around, Asking};
 use crate::text::{Command, parse};
 use crate::types::{SqlType, of_expressions};
 use crate::write::{Deleting, Filling, Inserting, Updating, fill};
@@ -191,7 +191,7 @@ struct Planned {
     plan: Plan,
     /// The tables whose declarations it knows.
     tables: Vec<Known>,
-    /// Whether it must be made again before it runs: it has values or tables that another transaction would not have,
+    /// Whether it must be made again before it runs. It has values or tables that another transaction would not have,
     /// or a table of it is gone.
     is_of_its_time: bool,
     /// The time that it has, if it has one.
@@ -410,9 +410,8 @@ impl Session {
         let (Some(copying), State::Open(open)) = (&mut self.copying, &self.state) else {
             return Err(SqlError::new(SqlState("08P01"), "there is no COPY to which these data belong"));
         };
-        let around = Arc::clone(&self.around) as Arc<dyn Surroundings>;
         let records = copying.decoder.records(bytes, is_last)?;
-        within(around, || {
+        within(&open.asking(&self.around), || {
             records.iter().try_for_each(|fields| {
                 copying.count += 1;
                 let inserted = copying.filling.insert(&open.transaction, fields);
@@ -773,14 +772,14 @@ impl Session {
             return self.run_explicitly(planned, parameters);
         }
         self.surround(planned.time);
-        let around = Arc::clone(&self.around) as Arc<dyn Surroundings>;
+        let around = &self.around;
         let ran = match &mut self.state {
             State::Idle(session) => {
-                let ran = session.transact(|tx| within(Arc::clone(&around), || plan.run(tx, parameters)));
-                ran.map(|done| done.into_value())
+                let run = |tx: &Tx| within(&Asking { around, tx, transaction: None }, || plan.run(tx, parameters));
+                session.transact(run).map(|done| done.into_value())
             }
             State::Open(open) => {
-                let ran = within(around, || plan.run(&open.transaction, parameters));
+                let ran = within(&open.asking(around), || plan.run(&open.transaction, parameters));
                 ran.map_err(|abort| open.transaction.explain(&abort))
             }
             State::Between => return Err(SqlError::new(SqlState::INTERNAL_ERROR, "the session has ended")),
@@ -798,8 +797,7 @@ impl Session {
             let State::Open(open) = &self.state else {
                 return Err(SqlError::new(SqlState::INTERNAL_ERROR, "the session has ended"));
             };
-            let around = Arc::clone(&self.around) as Arc<dyn Surroundings>;
-            let ran = within(around, || planned.plan.run(&open.transaction, parameters));
+            let ran = within(&open.asking(&self.around), || planned.plan.run(&open.transaction, parameters));
             let ran = ran.map_err(|abort| SqlError::from(open.transaction.explain(&abort)));
             let ended = match ran {
                 Ok(answer) => self.commit().map(|_| answer),
@@ -808,11 +806,9 @@ impl Session {
                     Err(error)
                 }
             };
-            match ended {
-                Err(error) if error.state == SqlState::SERIALIZATION_FAILURE && attempt < ATTEMPTS_MAX => {
-                    std::thread::yield_now();
-                }
-                ended => return ended,
+            let is_conflict = |error: &SqlError| error.state == SqlState::SERIALIZATION_FAILURE;
+            if attempt == ATTEMPTS_MAX || !ended.as_ref().is_err_and(is_conflict) {
+                return ended;
             }
         }
     }
@@ -1156,8 +1152,7 @@ impl Session {
         let State::Open(open) = &self.state else { return Err(SchemaError::Busy) };
         let tx = &open.transaction;
         let handle = tx.open_dyn(table)?;
-        let around = Arc::clone(&self.around) as Arc<dyn Surroundings>;
-        let filled = within(around, || fill(tx, &handle, column));
+        let filled = within(&open.asking(&self.around), || fill(tx, &handle, column));
         filled.map_err(|abort| SchemaError::Transact(Box::new(tx.explain(&abort))))
     }
 }
@@ -1181,6 +1176,12 @@ fn migrate(migration: Migration<'_>, steps: Vec<Step>) -> Result<(), SchemaError
 }
 
 impl Open {
+    /// What expressions find around them.
+    fn asking<'a>(&'a self, around: &'a Around) -> Asking<'a> {
+        let transaction = self.has_changed_tables.then_some(&self.transaction);
+        Asking { around, tx: &self.transaction, transaction }
+    }
+
     fn savepoint(&self, ident: &Ident) -> Result<usize, SqlError> {
         let own = name(ident)?;
         self.savepoints.iter().rposition(|(known, _)| *known == own).ok_or_else(|| {

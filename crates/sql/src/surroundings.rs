@@ -1,26 +1,34 @@
 //! What a session's expressions ask: the time, the user, and numbers of sequences.
 //!
-//! Numbers are given outside of transactions, as in PostgreSQL: no roll-back takes one back. A call may wait for the
-//! disk, so a statement with one runs in an explicit transaction, which holds nothing that the disk could wait for.
+//! No roll-back takes a number back. A call may wait for the disk. So a statement with one runs in an explicit
+//! transaction: that holds nothing for which the disk could wait.
 
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use seriatim::catalog::expression::{EvaluationError, SequenceCall, Surroundings};
 use seriatim::catalog::{ColumnDef, Timestamp};
-use seriatim::{Database, Sequence, TransactError};
+use seriatim::{Database, OwnedTransaction, Sequence, TransactError, Tx};
 use sqlparser::dialect::PostgreSqlDialect;
 use sqlparser::parser::Parser;
 use sqlparser::tokenizer::Token;
 
 use crate::error::{SqlError, SqlState};
 use crate::expression::sequence_of_default;
-use crate::names::{SCHEMA, object};
+use crate::names::{Names, SCHEMA, object};
 
 /// What a session knows.
 pub(crate) struct Around {
     database: Database,
     state: Mutex<State>,
+}
+
+/// What the expressions of a statement find around them.
+pub(crate) struct Asking<'a> {
+    pub(crate) around: &'a Around,
+    pub(crate) tx: &'a Tx,
+    /// The transaction, if it has changed sequences and tables.
+    pub(crate) transaction: Option<&'a OwnedTransaction>,
 }
 
 /// What it knows from statement to statement.
@@ -60,78 +68,6 @@ impl Around {
         state.keep(sequence, number);
         if state.last.as_ref() != Some(sequence) {
             state.last = Some(sequence.clone());
-        }
-    }
-
-    /// The sequence that a text names, as an argument of `nextval`.
-    pub(crate) fn sequence_of(&self, text: &str) -> Result<Sequence, SqlError> {
-        let own = name_in(text)?;
-        if let Ok(sequence) = self.database.sequence(&own) {
-            return Ok(sequence);
-        }
-        match self.database.open_dyn(&own) {
-            Ok(_) => Err(SqlError::new(SqlState::WRONG_OBJECT_TYPE, format!("\"{own}\" is not a sequence"))),
-            Err(_) => Err(SqlError::no_table(&own)),
-        }
-    }
-
-    /// The name of the sequence of a column, with its schema; none if it has none.
-    pub(crate) fn sequence_of_column(&self, table: &str, column: &str) -> Result<Option<String>, SqlError> {
-        let own = name_in(table)?;
-        let handle = self.database.open_dyn(&own).map_err(|_| SqlError::no_table(&own))?;
-        let definition = handle.definition();
-        let Some(found) = definition.columns.iter().find(|known| known.name == column) else {
-            let message = format!("column \"{column}\" of relation \"{own}\" does not exist");
-            return Err(SqlError::new(SqlState::UNDEFINED_COLUMN, message));
-        };
-        let name = match (found.identity.is_some(), &found.computed_default) {
-            (true, _) => self.database.identity_of(&handle).map(|sequence| quoted(&sequence.definition().name)),
-            (false, Some(default)) if is_serial(found) => sequence_of_default(default),
-            _ => None,
-        };
-        Ok(name.map(|name| format!("{SCHEMA}.{name}")))
-    }
-
-    fn ask(&self, call: SequenceCall<'_>) -> Result<i64, SqlError> {
-        let undefined = |message: String| SqlError::new(SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE, message);
-        let check_writable = |function: &str| match self.state().is_read_only {
-            false => Ok(()),
-            true => {
-                let message = format!("cannot execute {function}() in a read-only transaction");
-                Err(SqlError::new(SqlState::READ_ONLY_SQL_TRANSACTION, message))
-            }
-        };
-        match call {
-            SequenceCall::Next(name) => {
-                let sequence = self.sequence_of(name)?;
-                check_writable("nextval")?;
-                let number = sequence.next().map_err(|error| failed(&sequence, error))?;
-                self.note(&sequence, number);
-                Ok(number)
-            }
-            SequenceCall::Current(name) => {
-                let sequence = self.sequence_of(name)?;
-                self.state().taken_of(&sequence).ok_or_else(|| {
-                    let own = sequence.definition().name;
-                    undefined(format!("currval of sequence \"{own}\" is not yet defined in this session"))
-                })
-            }
-            SequenceCall::Last => {
-                let state = self.state();
-                let last = state.last.as_ref().filter(|last| self.database.sequences().contains(last));
-                last.and_then(|last| state.taken_of(last))
-                    .ok_or_else(|| undefined("lastval is not yet defined in this session".to_owned()))
-            }
-            SequenceCall::Set(name, number, is_given) => {
-                let sequence = self.sequence_of(name)?;
-                check_writable("setval")?;
-                let set = if is_given { sequence.set(number) } else { sequence.set_next(number) };
-                set.map_err(|error| failed(&sequence, error))?;
-                if is_given {
-                    self.state().keep(&sequence, number);
-                }
-                Ok(number)
-            }
         }
     }
 }
@@ -200,6 +136,87 @@ impl fmt::Debug for Around {
     }
 }
 
+impl Asking<'_> {
+    /// The sequence that a text names, as an argument of `nextval`.
+    fn sequence_of(&self, text: &str) -> Result<Sequence, SqlError> {
+        let own = name_in(text)?;
+        let database = &self.around.database;
+        let (sequence, is_table) = match self.transaction {
+            Some(transaction) => (transaction.sequence(&own), transaction.open_dyn(&own).is_ok()),
+            None => (database.sequence(&own), database.open_dyn(&own).is_ok()),
+        };
+        sequence.map_err(|_| match is_table {
+            true => SqlError::new(SqlState::WRONG_OBJECT_TYPE, format!("\"{own}\" is not a sequence")),
+            false => SqlError::no_table(&own),
+        })
+    }
+
+    /// The name of the sequence of a column, with its schema; none if it has none.
+    fn sequence_of_column(&self, table: &str, column: &str) -> Result<Option<String>, SqlError> {
+        let names = Names { database: &self.around.database, transaction: self.transaction, used: None };
+        let own = name_in(table)?;
+        let handle = names.table(&own)?;
+        let definition = handle.definition();
+        let Some(found) = definition.columns.iter().find(|known| known.name == column) else {
+            let message = format!("column \"{column}\" of relation \"{own}\" does not exist");
+            return Err(SqlError::new(SqlState::UNDEFINED_COLUMN, message));
+        };
+        let name = match (found.identity.is_some(), &found.computed_default) {
+            (true, _) => names.database.identity_of(&handle).map(|sequence| quoted(&sequence.definition().name)),
+            (false, Some(default)) if is_serial(found) => sequence_of_default(default),
+            _ => None,
+        };
+        Ok(name.map(|name| format!("{SCHEMA}.{name}")))
+    }
+
+    fn check_writable(&self, function: &str) -> Result<(), SqlError> {
+        match self.around.state().is_read_only {
+            false => Ok(()),
+            true => {
+                let message = format!("cannot execute {function}() in a read-only transaction");
+                Err(SqlError::new(SqlState::READ_ONLY_SQL_TRANSACTION, message))
+            }
+        }
+    }
+
+    fn ask(&self, call: SequenceCall<'_>) -> Result<i64, SqlError> {
+        let undefined = |message: String| SqlError::new(SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE, message);
+        match call {
+            SequenceCall::Next(name) => {
+                let sequence = self.sequence_of(name)?;
+                self.check_writable("nextval")?;
+                let number = self.tx.next(&sequence);
+                let number = number.map_err(|abort| failed(&sequence, TransactError::from(abort)))?;
+                self.around.note(&sequence, number);
+                Ok(number)
+            }
+            SequenceCall::Current(name) => {
+                let sequence = self.sequence_of(name)?;
+                self.around.state().taken_of(&sequence).ok_or_else(|| {
+                    let own = sequence.definition().name;
+                    undefined(format!("currval of sequence \"{own}\" is not yet defined in this session"))
+                })
+            }
+            SequenceCall::Last => {
+                let state = self.around.state();
+                let last = state.last.as_ref().and_then(|last| state.taken_of(last));
+                last.ok_or_else(|| undefined("lastval is not yet defined in this session".to_owned()))
+            }
+            SequenceCall::Set(name, number, is_given) => {
+                let sequence = self.sequence_of(name)?;
+                self.check_writable("setval")?;
+                let set = if is_given { sequence.set(number) } else { sequence.set_next(number) };
+                set.map_err(|error| failed(&sequence, error))?;
+                if is_given {
+                    self.around.state().keep(&sequence, number);
+                }
+                Ok(number)
+            }
+        }
+    }
+}
+
+/// Without a transaction there are no numbers.
 impl Surroundings for Around {
     fn now(&self) -> Timestamp {
         self.state().now
@@ -209,7 +226,33 @@ impl Surroundings for Around {
         self.state().user.clone()
     }
 
-    fn sequence(&self, call: SequenceCall<'_>) -> Result<i64, EvaluationError> {
-        self.ask(call).map_err(|error| EvaluationError::of_surroundings(error.state.0, error.message.clone()))
+    fn sequence(&self, _: SequenceCall<'_>) -> Result<i64, EvaluationError> {
+        Err(told(SqlError::unsupported("a number of a sequence at this place", "")))
     }
+
+    fn sequence_of(&self, _: &str, _: &str) -> Result<Option<String>, EvaluationError> {
+        Err(told(SqlError::unsupported("a sequence at this place", "")))
+    }
+}
+
+impl Surroundings for Asking<'_> {
+    fn now(&self) -> Timestamp {
+        self.around.now()
+    }
+
+    fn user(&self) -> String {
+        self.around.user()
+    }
+
+    fn sequence(&self, call: SequenceCall<'_>) -> Result<i64, EvaluationError> {
+        self.ask(call).map_err(told)
+    }
+
+    fn sequence_of(&self, table: &str, column: &str) -> Result<Option<String>, EvaluationError> {
+        self.sequence_of_column(table, column).map_err(told)
+    }
+}
+
+fn told(error: SqlError) -> EvaluationError {
+    EvaluationError::of_surroundings(error.state.0, error.message.clone())
 }

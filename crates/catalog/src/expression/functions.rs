@@ -251,6 +251,8 @@ functions! {
     "setval"(LongText, I64, Bool) -> I64, |[Text(a), Integer(b), Datum::Bool(c)], _| {
         surroundings::sequence(SequenceCall::Set(a, wide(*b), *c))
     };
+    "pg_get_serial_sequence"(LongText, LongText) -> LongText,
+        |[Text(a), Text(b)], _| surroundings::sequence_of(a, b);
 }
 
 /// An argument that is a `bigint`.

@@ -4,15 +4,14 @@
 //! Elsewhere it is the present time, and there are neither users nor sequences. Expressions of rows alone, as
 //! conditions, cannot ask anything ([`Bound::is_pure`](super::Bound::is_pure)).
 
-use std::cell::RefCell;
-use std::sync::Arc;
+use std::cell::Cell;
 
 use super::datum::Datum;
 use super::error::EvaluationError;
 use crate::Timestamp;
 
 /// Who answers.
-pub trait Surroundings: Send + Sync {
+pub trait Surroundings {
     /// The time at which the transaction began.
     fn now(&self) -> Timestamp;
 
@@ -24,6 +23,12 @@ pub trait Surroundings: Send + Sync {
     /// # Errors
     /// There is no such sequence, it has no number, or this is not the place to take one.
     fn sequence(&self, call: SequenceCall<'_>) -> Result<i64, EvaluationError>;
+
+    /// The name of the sequence of a column of a table, with its schema; none if it has none.
+    ///
+    /// # Errors
+    /// There is no such table or column.
+    fn sequence_of(&self, table: &str, column: &str) -> Result<Option<String>, EvaluationError>;
 }
 
 /// What is asked of a sequence.
@@ -40,23 +45,26 @@ pub enum SequenceCall<'c> {
 }
 
 thread_local! {
-    static CURRENT: RefCell<Option<Arc<dyn Surroundings>>> = const { RefCell::new(None) };
+    static CURRENT: Cell<Option<&'static dyn Surroundings>> = const { Cell::new(None) };
 }
 
 /// Evaluates expressions on this thread for somebody.
-pub fn within<R>(surroundings: Arc<dyn Surroundings>, act: impl FnOnce() -> R) -> R {
-    struct Restored(Option<Arc<dyn Surroundings>>);
+pub fn within<R>(surroundings: &dyn Surroundings, act: impl FnOnce() -> R) -> R {
+    struct Restored(Option<&'static dyn Surroundings>);
     impl Drop for Restored {
         fn drop(&mut self) {
-            CURRENT.replace(self.0.take());
+            CURRENT.set(self.0);
         }
     }
-    let _restored = Restored(CURRENT.replace(Some(surroundings)));
+    // SAFETY: only the lifetime differs. The reference is used by functions of this file, while they run, on this
+    // thread, until `Restored` takes it back: before the borrow ends, also if `act` panics.
+    let current = unsafe { std::mem::transmute::<&dyn Surroundings, &'static dyn Surroundings>(surroundings) };
+    let _restored = Restored(CURRENT.replace(Some(current)));
     act()
 }
 
-fn current() -> Option<Arc<dyn Surroundings>> {
-    CURRENT.with_borrow(Option::clone)
+fn current() -> Option<&'static dyn Surroundings> {
+    CURRENT.get()
 }
 
 pub(super) fn now() -> Timestamp {
@@ -70,6 +78,11 @@ pub(super) fn user() -> Result<String, EvaluationError> {
 pub(super) fn sequence<'r>(call: SequenceCall<'_>) -> Result<Datum<'r>, EvaluationError> {
     let number = current().ok_or_else(nowhere)?.sequence(call)?;
     Ok(Datum::Integer(number.into()))
+}
+
+pub(super) fn sequence_of<'r>(table: &str, column: &str) -> Result<Datum<'r>, EvaluationError> {
+    let name = current().ok_or_else(nowhere)?.sequence_of(table, column)?;
+    Ok(name.map_or(Datum::Null, |name| Datum::Text(name.into())))
 }
 
 fn nowhere() -> EvaluationError {
