@@ -521,8 +521,8 @@ impl Session {
     ) -> Result<(), SqlError> {
         let Some(command) = &prepared.command else { return Ok(()) };
         // A change of tables that comes first is a transaction of its own, which keeps no others out.
-        let is_first = matches!(self.state, State::Idle(_));
-        if !alone && !is_of_transactions(command) && !(is_first && ddl::is_change(command)) {
+        let is_apart = matches!(self.state, State::Idle(_)) && ddl::is_change(command);
+        if !(alone || is_apart || is_of_transactions(command)) {
             self.begin(true, None)?;
         }
         let (Some(planned), Command::Statement(statement)) = (&mut prepared.plan, command) else {

@@ -377,7 +377,7 @@ impl Inserting {
             table: insert.table.clone(),
             table_alias: insert.table_alias.clone(),
             columns: insert.columns.clone(),
-            overriding: insert.overriding.clone(),
+            overriding: insert.overriding,
             source: insert.source.clone(),
             on: insert.on.clone(),
             returning: insert.returning.clone(),
