@@ -11,6 +11,9 @@ use crate::error::{SqlError, SqlState};
 /// The one schema that there is.
 pub(crate) const SCHEMA: &str = "public";
 
+/// The schema of the system catalogue.
+pub(crate) const CATALOG: &str = "pg_catalog";
+
 /// A name as it is stored: with its ASCII letters in lower case, unless it was quoted.
 ///
 /// # Errors
@@ -47,6 +50,17 @@ pub(crate) fn object(of: &ObjectName) -> Result<String, SqlError> {
                 .hint(format!("All tables are in the schema \"{SCHEMA}\"."))),
         },
         _ => Err(SqlError::unsupported("a name with more than a schema before it", "")),
+    }
+}
+
+/// The name of a function, or of a table of the system catalogue: those need no schema.
+///
+/// # Errors
+/// It is in a schema that does not exist.
+pub(crate) fn function(of: &ObjectName) -> Result<String, SqlError> {
+    match &*of.0 {
+        [ObjectNamePart::Identifier(schema), ObjectNamePart::Identifier(own)] if name(schema)? == CATALOG => name(own),
+        _ => object(of),
     }
 }
 

@@ -21,7 +21,9 @@ use crate::error::{SqlError, SqlState};
 use crate::expression::{Context, VERSION};
 use crate::from::Parameters;
 use crate::names::{Names, name};
+use crate::run::{Env, Run};
 use crate::select::{Column, Row, Select};
+use crate::subquery::{Queries, Subquery};
 use crate::text::{Command, parse};
 use crate::types::{SqlType, of_expressions};
 use crate::write::{Deleting, Filling, Inserting, Updating};
@@ -183,6 +185,10 @@ impl Prepared {
 #[derive(Debug)]
 struct Planned {
     plan: Plan,
+    /// The queries in it.
+    queries: Vec<Subquery>,
+    /// How many parameters stand for columns, behind those of the statement.
+    slots: usize,
     /// The tables whose declarations it knows.
     tables: Vec<Known>,
     /// Whether it must be made again before it runs: it has values that another transaction would not have, or a table
@@ -210,6 +216,28 @@ impl Known {
 
 fn address(table: &DynHandle) -> usize {
     std::ptr::from_ref(table.definition()).addr()
+}
+
+impl Planned {
+    fn run(&self, tx: &Tx, database: &Database, parameters: &[Datum<'_>]) -> Result<Answer, Abort> {
+        let run = Run::new(tx, &self.queries, Some(database));
+        if self.slots == 0 {
+            return self.plan.run(tx, Env { run: &run, parameters });
+        }
+        let mut all: Vec<Datum<'_>> = parameters.iter().map(Datum::borrowed).collect();
+        all.resize(parameters.len() + self.slots, Datum::Null);
+        self.plan.run(tx, Env { run: &run, parameters: &all })
+    }
+
+    /// The steps in words, and those of the queries in it.
+    fn explain(&self) -> Vec<String> {
+        let mut lines = self.plan.explain();
+        for (number, query) in self.queries.iter().enumerate() {
+            lines.push(format!("Query {number}{}", query.words()));
+            lines.extend(query.select.explain().into_iter().map(|line| format!("  {line}")));
+        }
+        lines
+    }
 }
 
 /// A statement that is ready to run.
@@ -247,16 +275,16 @@ impl Plan {
         returning.as_ref().map(|returning| &returning.columns)
     }
 
-    fn run(&self, tx: &Tx, parameters: &[Datum<'_>]) -> Result<Answer, Abort> {
+    fn run(&self, tx: &Tx, env: Env<'_>) -> Result<Answer, Abort> {
         let (verb, written) = match self {
             Plan::Select(select) => {
-                let rows = select.run(tx, parameters)?;
+                let rows = select.run(env)?;
                 let tag = format!("SELECT {}", rows.len());
                 return Ok(Answer::Rows { columns: select.columns.clone(), rows, tag });
             }
-            Plan::Insert(insert) => ("INSERT 0", tx.statement(|| insert.run(tx, parameters))?),
-            Plan::Update(update) => ("UPDATE", tx.statement(|| update.run(tx, parameters))?),
-            Plan::Delete(delete) => ("DELETE", tx.statement(|| delete.run(tx, parameters))?),
+            Plan::Insert(insert) => ("INSERT 0", tx.statement(|| insert.run(tx, env))?),
+            Plan::Update(update) => ("UPDATE", tx.statement(|| update.run(tx, env))?),
+            Plan::Delete(delete) => ("DELETE", tx.statement(|| delete.run(tx, env))?),
         };
         let tag = format!("{verb} {}", written.count);
         Ok(match self.columns() {
@@ -401,7 +429,7 @@ impl Session {
         match copying.what {
             What::Of(query) => {
                 let planned = self.plan(&Statement::Query(query), &mut Vec::new())?;
-                let Answer::Rows { columns, rows, .. } = self.run_plan(&planned.plan, &[])? else { return Ok(()) };
+                let Answer::Rows { columns, rows, .. } = self.run_plan(&planned, &[])? else { return Ok(()) };
                 let lines = copying.format.header(&columns).into_iter();
                 let lines = lines.chain(rows.iter().map(|row| copying.format.row(row, &columns))).collect();
                 let tag = format!("COPY {}", rows.len());
@@ -515,7 +543,7 @@ impl Session {
                 }
                 (*planned, is_new) = (again, true);
             }
-            match self.run_plan(&planned.plan, values) {
+            match self.run_plan(planned, values) {
                 // Its table is gone, and another one may have the name.
                 Err(error) if error.state == SqlState::UNDEFINED_TABLE && !is_new => {
                     planned.is_of_its_time = true;
@@ -647,7 +675,7 @@ impl Session {
                 return Err(SqlError::unsupported("this EXPLAIN", "EXPLAIN takes a query, INSERT, UPDATE or DELETE."));
             }
             let planned = self.plan(statement, &mut Vec::new())?;
-            let rows = planned.plan.explain().into_iter().map(|line| vec![Datum::Text(line.into())]).collect();
+            let rows = planned.explain().into_iter().map(|line| vec![Datum::Text(line.into())]).collect();
             let columns = vec![Column::text_named("QUERY PLAN".to_owned())];
             answers.push(Answer::Rows { columns, rows, tag: "EXPLAIN".to_owned() });
             return Ok(());
@@ -659,7 +687,7 @@ impl Session {
             return self.change_tables(ddl?, answers);
         }
         let planned = self.plan(statement, &mut Vec::new())?;
-        answers.push(self.run_plan(&planned.plan, &[])?);
+        answers.push(self.run_plan(&planned, &[])?);
         Ok(())
     }
 
@@ -685,7 +713,9 @@ impl Session {
             database: "postgres".to_owned(),
             asked_for_time: Cell::new(false),
             tables: RefCell::default(),
+            queries: Queries::new(self.database.clone(), parameters.len()),
         };
+        let given = parameters.len();
         let names = Names { database: &self.database, used: Some(&context.tables) };
         let plan = match statement {
             Statement::Query(query) => Plan::Select(Box::new(Select::bind(query, names, &context, parameters)?)),
@@ -700,18 +730,24 @@ impl Session {
                 return Err(SqlError::unsupported(verb, instead));
             }
         };
+        parameters.truncate(given);
         let tables = context.tables.take().into_iter().map(Known::of).collect();
-        Ok(Planned { plan, tables, is_of_its_time: context.asked_for_time.get() })
+        let is_of_its_time = context.asked_for_time.get();
+        let slots = context.queries.slots();
+        Ok(Planned { plan, queries: context.queries.into_all(), slots, tables, is_of_its_time })
     }
 
-    fn run_plan(&mut self, plan: &Plan, parameters: &[Datum<'_>]) -> Result<Answer, SqlError> {
-        if !plan.is_read() {
+    fn run_plan(&mut self, planned: &Planned, parameters: &[Datum<'_>]) -> Result<Answer, SqlError> {
+        if !planned.plan.is_read() {
             self.check_writable()?;
         }
+        let database = &self.database;
         let ran = match &mut self.state {
-            State::Idle(session) => session.transact(|tx| plan.run(tx, parameters)).map(|done| done.into_value()),
+            State::Idle(session) => {
+                session.transact(|tx| planned.run(tx, database, parameters)).map(|done| done.into_value())
+            }
             State::Open(open) => {
-                plan.run(&open.transaction, parameters).map_err(|abort| open.transaction.explain(&abort))
+                planned.run(&open.transaction, database, parameters).map_err(|abort| open.transaction.explain(&abort))
             }
             State::Between => return Err(SqlError::new(SqlState::INTERNAL_ERROR, "the session has ended")),
         };

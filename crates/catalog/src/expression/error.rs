@@ -44,6 +44,8 @@ kinds! {
     InvalidEscape = "22025",
     /// NULL where there may be none.
     NotNull = "23502",
+    /// A function of the scope has no value; the scope knows why.
+    OfScope = "XX000",
 }
 
 /// An expression has no value for the values that it meets.
@@ -69,6 +71,12 @@ impl EvaluationError {
     #[cold]
     pub(super) fn division_by_zero() -> EvaluationError {
         EvaluationError::new(EvaluationErrorKind::DivisionByZero, "division by zero")
+    }
+
+    /// A function of the scope has no value.
+    #[cold]
+    pub fn of_scope(problem: impl Into<String>) -> EvaluationError {
+        EvaluationError::new(EvaluationErrorKind::OfScope, problem)
     }
 
     /// What kind of error it is.

@@ -57,7 +57,7 @@ mod types;
 
 use std::borrow::Cow;
 
-pub use self::bind::{Bound, Scope};
+pub use self::bind::{Bound, Scope, ScopeFunction};
 pub use self::cast::assigned;
 pub use self::datum::{Columns, Datum, RowColumns};
 pub use self::error::{EvaluationError, EvaluationErrorKind, ExpressionError, ExpressionErrorKind};
