@@ -11,6 +11,9 @@ use crate::error::{SqlError, SqlState};
 /// The one schema that there is.
 pub(crate) const SCHEMA: &str = "public";
 
+/// The schema of the system catalogue.
+pub(crate) const CATALOG: &str = "pg_catalog";
+
 /// A name as it is stored: with its ASCII letters in lower case, unless it was quoted.
 ///
 /// # Errors
@@ -50,11 +53,24 @@ pub(crate) fn object(of: &ObjectName) -> Result<String, SqlError> {
     }
 }
 
+/// The name of a function, or of a table of the system catalogue: those need no schema.
+///
+/// # Errors
+/// It is in a schema that does not exist.
+pub(crate) fn function(of: &ObjectName) -> Result<String, SqlError> {
+    match &*of.0 {
+        [ObjectNamePart::Identifier(schema), ObjectNamePart::Identifier(own)] if name(schema)? == CATALOG => name(own),
+        _ => object(of),
+    }
+}
+
 /// The tables that names can stand for.
 #[derive(Clone, Copy)]
 pub(crate) struct Names<'d> {
     pub(crate) database: &'d Database,
-    /// The open transaction, if it has changed tables: it sees others than the database has.
+    /// The tables that the open transaction sees, if it has changed some: they are not those of the database.
+    pub(crate) own: Option<&'d [DynHandle]>,
+    /// That transaction.
     pub(crate) transaction: Option<&'d OwnedTransaction>,
     /// The tables that were found, if somebody wants to know.
     pub(crate) used: Option<&'d RefCell<Vec<DynHandle>>>,
@@ -62,8 +78,8 @@ pub(crate) struct Names<'d> {
 
 impl Names<'_> {
     fn open(self, name: &str) -> Option<DynHandle> {
-        match self.transaction {
-            Some(transaction) => transaction.open_dyn(name).ok(),
+        match self.own {
+            Some(own) => own.iter().find(|table| table.definition().name == name).cloned(),
             None => self.database.open_dyn(name).ok(),
         }
     }
@@ -82,11 +98,14 @@ impl Names<'_> {
 
     /// All tables.
     pub(crate) fn tables(self) -> impl Iterator<Item = DynHandle> {
-        let names = match self.transaction {
-            Some(transaction) => transaction.table_names(),
-            None => self.database.table_names(),
+        let all = match self.own {
+            Some(own) => own.to_vec(),
+            None => {
+                let names = self.database.table_names().into_iter();
+                names.filter_map(|name| self.database.open_dyn(&name).ok()).collect()
+            }
         };
-        names.into_iter().filter_map(move |name| self.open(&name))
+        all.into_iter()
     }
 
     /// Whether a table, an index or a sequence has this name.

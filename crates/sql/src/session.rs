@@ -23,7 +23,9 @@ use crate::error::{SqlError, SqlState};
 use crate::expression::{Context, VERSION};
 use crate::from::Parameters;
 use crate::names::{Names, name};
+use crate::run::{Env, Run};
 use crate::select::{Column, Row, Select};
+use crate::subquery::{Queries, Subquery};
 use crate::surroundings::{Around, Asking};
 use crate::text::{Command, parse};
 use crate::types::{SqlType, of_expressions};
@@ -159,8 +161,8 @@ struct Open {
     began: Timestamp,
     /// The settings that a commit leaves, and those that a rollback does; none if the transaction has changed none.
     settings: Option<Box<[Values; 2]>>,
-    /// Whether it has changed tables: it sees others than the database has, and knows no earlier plan.
-    has_changed_tables: bool,
+    /// The tables that it sees, if it has changed some: it knows no earlier plan.
+    own: Option<Arc<[DynHandle]>>,
 }
 
 /// A statement that was prepared: it can run many times, with other values of its parameters.
@@ -189,6 +191,10 @@ impl Prepared {
 #[derive(Debug)]
 struct Planned {
     plan: Plan,
+    /// The queries in it.
+    queries: Vec<Subquery>,
+    /// How many parameters stand for columns, behind those of the statement.
+    slots: usize,
     /// The tables whose declarations it knows.
     tables: Vec<Known>,
     /// Whether it must be made again before it runs. It has values or tables that another transaction would not have,
@@ -220,6 +226,28 @@ impl Known {
 
 fn address(table: &DynHandle) -> usize {
     std::ptr::from_ref(table.definition()).addr()
+}
+
+impl Planned {
+    fn run(&self, tx: &Tx, database: &Database, parameters: &[Datum<'_>]) -> Result<Answer, Abort> {
+        let run = Run::new(tx, &self.queries, Some(database));
+        if self.slots == 0 {
+            return self.plan.run(tx, Env { run: &run, parameters });
+        }
+        let mut all: Vec<Datum<'_>> = parameters.iter().map(Datum::borrowed).collect();
+        all.resize(parameters.len() + self.slots, Datum::Null);
+        self.plan.run(tx, Env { run: &run, parameters: &all })
+    }
+
+    /// The steps in words, and those of the queries in it.
+    fn explain(&self) -> Vec<String> {
+        let mut lines = self.plan.explain();
+        for (number, query) in self.queries.iter().enumerate() {
+            lines.push(format!("Query {number}{}", query.words()));
+            lines.extend(query.select.explain().into_iter().map(|line| format!("  {line}")));
+        }
+        lines
+    }
 }
 
 /// A statement that is ready to run.
@@ -266,16 +294,16 @@ impl Plan {
         returning.as_ref().map(|returning| &returning.columns)
     }
 
-    fn run(&self, tx: &Tx, parameters: &[Datum<'_>]) -> Result<Answer, Abort> {
+    fn run(&self, tx: &Tx, env: Env<'_>) -> Result<Answer, Abort> {
         let (verb, written) = match self {
             Plan::Select(select) => {
-                let rows = select.run(tx, parameters)?;
+                let rows = select.run(env)?;
                 let tag = format!("SELECT {}", rows.len());
                 return Ok(Answer::Rows { columns: select.columns.clone(), rows, tag });
             }
-            Plan::Insert(insert) => ("INSERT 0", tx.statement(|| insert.run(tx, parameters))?),
-            Plan::Update(update) => ("UPDATE", tx.statement(|| update.run(tx, parameters))?),
-            Plan::Delete(delete) => ("DELETE", tx.statement(|| delete.run(tx, parameters))?),
+            Plan::Insert(insert) => ("INSERT 0", tx.statement(|| insert.run(tx, env))?),
+            Plan::Update(update) => ("UPDATE", tx.statement(|| update.run(tx, env))?),
+            Plan::Delete(delete) => ("DELETE", tx.statement(|| delete.run(tx, env))?),
         };
         let tag = format!("{verb} {}", written.count);
         Ok(match self.columns() {
@@ -531,7 +559,7 @@ impl Session {
         self.check_alive()?;
         let mut is_new = false;
         loop {
-            let sees_others = matches!(&self.state, State::Open(open) if open.has_changed_tables);
+            let sees_others = matches!(&self.state, State::Open(open) if open.own.is_some());
             if planned.is_of_its_time || sees_others || !planned.tables.iter().all(Known::is_as_it_was) {
                 let again = self.plan(statement, &mut prepared.parameters)?;
                 if again.plan.columns().cloned() != prepared.columns {
@@ -597,7 +625,7 @@ impl Session {
             Ok(transaction) => {
                 let savepoints = Vec::new();
                 let (has_failed, began) = (false, Timestamp::now());
-                let (settings, has_changed_tables) = (None, false);
+                let (settings, own) = (None, None);
                 self.state = State::Open(Open {
                     transaction,
                     is_implicit,
@@ -606,7 +634,7 @@ impl Session {
                     savepoints,
                     began,
                     settings,
-                    has_changed_tables,
+                    own,
                 });
                 Ok(())
             }
@@ -683,7 +711,7 @@ impl Session {
                 return Err(SqlError::unsupported("this EXPLAIN", "EXPLAIN takes a query, INSERT, UPDATE or DELETE."));
             }
             let planned = self.plan(statement, &mut Vec::new())?;
-            let rows = planned.plan.explain().into_iter().map(|line| vec![Datum::Text(line.into())]).collect();
+            let rows = planned.explain().into_iter().map(|line| vec![Datum::Text(line.into())]).collect();
             let columns = vec![Column::text_named("QUERY PLAN".to_owned())];
             answers.push(Answer::Rows { columns, rows, tag: "EXPLAIN".to_owned() });
             return Ok(());
@@ -702,11 +730,11 @@ impl Session {
 
     /// The tables that names stand for, as the open transaction sees them.
     fn names<'s>(&'s self, used: Option<&'s RefCell<Vec<DynHandle>>>) -> Names<'s> {
-        let transaction = match &self.state {
-            State::Open(open) if open.has_changed_tables => Some(&open.transaction),
-            _ => None,
+        let (own, transaction) = match &self.state {
+            State::Open(open) => open.own().unzip(),
+            _ => (None, None),
         };
-        Names { database: &self.database, transaction, used }
+        Names { database: &self.database, own, transaction, used }
     }
 
     /// When the transaction of the next statement began, or begins.
@@ -734,6 +762,10 @@ impl Session {
     }
 
     fn plan(&self, statement: &Statement, parameters: &mut Parameters) -> Result<Planned, SqlError> {
+        let own = match &self.state {
+            State::Open(open) => open.own.clone(),
+            _ => None,
+        };
         let context = Context {
             now: self.now(),
             user: self.user.clone(),
@@ -741,7 +773,9 @@ impl Session {
             takes_numbers: Cell::new(false),
             around: Arc::clone(&self.around),
             tables: RefCell::default(),
+            queries: Queries::new(self.database.clone(), own, parameters.len()),
         };
+        let given = parameters.len();
         let names = self.names(Some(&context.tables));
         let plan = match statement {
             Statement::Query(query) => Plan::Select(Box::new(Select::bind(query, names, &context, parameters)?)),
@@ -756,30 +790,33 @@ impl Session {
                 return Err(SqlError::unsupported(verb, instead));
             }
         };
+        parameters.truncate(given);
         let sees_others = names.transaction.is_some();
         let tables = context.tables.take().into_iter().map(Known::of).collect();
         let takes_numbers = context.takes_numbers.get() || plan.takes_numbers();
         let time = context.asked_for_time.get().then_some(context.now);
-        Ok(Planned { plan, tables, is_of_its_time: time.is_some() || sees_others, time, takes_numbers })
+        let is_of_its_time = time.is_some() || sees_others;
+        let slots = context.queries.slots();
+        let queries = context.queries.into_all();
+        Ok(Planned { plan, queries, slots, tables, is_of_its_time, time, takes_numbers })
     }
 
     fn run_plan(&mut self, planned: &Planned, parameters: &[Datum<'_>]) -> Result<Answer, SqlError> {
-        let plan = &planned.plan;
-        if !plan.is_read() {
+        if !planned.plan.is_read() {
             self.check_writable()?;
         }
         if planned.takes_numbers && matches!(self.state, State::Idle(_)) {
             return self.run_explicitly(planned, parameters);
         }
         self.surround(planned.time);
-        let around = &self.around;
+        let (around, database) = (&self.around, &self.database);
         let ran = match &mut self.state {
             State::Idle(session) => {
-                let run = |tx: &Tx| within(&Asking { around, tx, transaction: None }, || plan.run(tx, parameters));
+                let run = |tx: &Tx| within(&Asking { around, tx, own: None }, || planned.run(tx, database, parameters));
                 session.transact(run).map(|done| done.into_value())
             }
             State::Open(open) => {
-                let ran = within(&open.asking(around), || plan.run(&open.transaction, parameters));
+                let ran = within(&open.asking(around), || planned.run(&open.transaction, database, parameters));
                 ran.map_err(|abort| open.transaction.explain(&abort))
             }
             State::Between => return Err(SqlError::new(SqlState::INTERNAL_ERROR, "the session has ended")),
@@ -797,7 +834,7 @@ impl Session {
             let State::Open(open) = &self.state else {
                 return Err(SqlError::new(SqlState::INTERNAL_ERROR, "the session has ended"));
             };
-            let ran = within(&open.asking(&self.around), || planned.plan.run(&open.transaction, parameters));
+            let ran = within(&open.asking(&self.around), || planned.run(&open.transaction, &self.database, parameters));
             let ran = ran.map_err(|abort| SqlError::from(open.transaction.explain(&abort)));
             let ended = match ran {
                 Ok(answer) => self.commit().map(|_| answer),
@@ -882,6 +919,9 @@ impl Session {
                 open.transaction.rollback_to(savepoint).map_err(|abort| open.transaction.explain(&abort))?;
                 open.savepoints.truncate(at + 1);
                 open.has_failed = false;
+                if open.own.is_some() {
+                    open.look_again();
+                }
                 answers.push(done("ROLLBACK"));
             }
             Statement::ReleaseSavepoint { name: ident } => {
@@ -1127,8 +1167,9 @@ impl Session {
             }
             match &mut self.state {
                 State::Open(open) => {
-                    open.has_changed_tables = true;
-                    open.transaction.lend(|transaction| migrate(transaction.migration(), together))?;
+                    let migrated = open.transaction.lend(|transaction| migrate(transaction.migration(), together));
+                    open.look_again();
+                    migrated?;
                 }
                 _ => migrate(self.database.migration(), together)?,
             }
@@ -1178,8 +1219,18 @@ fn migrate(migration: Migration<'_>, steps: Vec<Step>) -> Result<(), SchemaError
 impl Open {
     /// What expressions find around them.
     fn asking<'a>(&'a self, around: &'a Around) -> Asking<'a> {
-        let transaction = self.has_changed_tables.then_some(&self.transaction);
-        Asking { around, tx: &self.transaction, transaction }
+        Asking { around, tx: &self.transaction, own: self.own() }
+    }
+
+    /// The tables that it sees, and itself, if it has changed some.
+    fn own(&self) -> Option<(&[DynHandle], &OwnedTransaction)> {
+        self.own.as_deref().map(|own| (own, &self.transaction))
+    }
+
+    /// The tables that it sees may be others.
+    fn look_again(&mut self) {
+        let names = self.transaction.table_names();
+        self.own = Some(names.iter().filter_map(|name| self.transaction.open_dyn(name).ok()).collect());
     }
 
     fn savepoint(&self, ident: &Ident) -> Result<usize, SqlError> {

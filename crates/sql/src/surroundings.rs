@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use seriatim::catalog::expression::{EvaluationError, SequenceCall, Surroundings};
 use seriatim::catalog::{ColumnDef, Timestamp};
-use seriatim::{Database, OwnedTransaction, Sequence, TransactError, Tx};
+use seriatim::{Database, DynHandle, OwnedTransaction, Sequence, TransactError, Tx};
 use sqlparser::dialect::PostgreSqlDialect;
 use sqlparser::parser::Parser;
 use sqlparser::tokenizer::Token;
@@ -27,8 +27,8 @@ pub(crate) struct Around {
 pub(crate) struct Asking<'a> {
     pub(crate) around: &'a Around,
     pub(crate) tx: &'a Tx,
-    /// The transaction, if it has changed sequences and tables.
-    pub(crate) transaction: Option<&'a OwnedTransaction>,
+    /// The tables that the transaction sees, and itself, if it has changed some.
+    pub(crate) own: Option<(&'a [DynHandle], &'a OwnedTransaction)>,
 }
 
 /// What it knows from statement to statement.
@@ -137,15 +137,16 @@ impl fmt::Debug for Around {
 }
 
 impl Asking<'_> {
+    fn names(&self) -> Names<'_> {
+        let (own, transaction) = self.own.unzip();
+        Names { database: &self.around.database, own, transaction, used: None }
+    }
+
     /// The sequence that a text names, as an argument of `nextval`.
     fn sequence_of(&self, text: &str) -> Result<Sequence, SqlError> {
         let own = name_in(text)?;
-        let database = &self.around.database;
-        let (sequence, is_table) = match self.transaction {
-            Some(transaction) => (transaction.sequence(&own), transaction.open_dyn(&own).is_ok()),
-            None => (database.sequence(&own), database.open_dyn(&own).is_ok()),
-        };
-        sequence.map_err(|_| match is_table {
+        let names = self.names();
+        names.sequence(&own).ok_or_else(|| match names.is_taken(&own) {
             true => SqlError::new(SqlState::WRONG_OBJECT_TYPE, format!("\"{own}\" is not a sequence")),
             false => SqlError::no_table(&own),
         })
@@ -153,7 +154,7 @@ impl Asking<'_> {
 
     /// The name of the sequence of a column, with its schema; none if it has none.
     fn sequence_of_column(&self, table: &str, column: &str) -> Result<Option<String>, SqlError> {
-        let names = Names { database: &self.around.database, transaction: self.transaction, used: None };
+        let names = self.names();
         let own = name_in(table)?;
         let handle = names.table(&own)?;
         let definition = handle.definition();

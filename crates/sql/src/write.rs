@@ -19,7 +19,8 @@ use crate::expression::{Context, Translator, takes_numbers};
 use crate::form;
 use crate::from::{From, Parameters, qualified};
 use crate::names::{Names, name, object};
-use crate::rows::{Distinct, Joined, Kept, Origin, Owned, Source, SourceRow, Sources, is_row_id};
+use crate::rows::{Distinct, Joined, Origin, Owned, Source, SourceRow, Sources, is_row_id};
+use crate::run::Env;
 use crate::select::{Column, Row, Select};
 use crate::surroundings::Around;
 use crate::types::fit;
@@ -45,10 +46,9 @@ impl Returning {
         Ok(Some(Returning { places: sources.places(), outputs, columns }))
     }
 
-    fn row(&self, values: &[Value], table: &TableDef, parameters: &[Datum<'_>]) -> Result<Row, SqlError> {
+    fn row(&self, values: &[Value], table: &TableDef, env: Env<'_>) -> Result<Row, Abort> {
         let rows = [SourceRow::Computed(datums(values, table))];
-        let joined = Joined { rows: &rows, places: &self.places };
-        self.outputs.iter().map(|output| Ok(output.evaluate(joined, parameters)?.into_owned())).collect()
+        Joined { rows: &rows, places: &self.places, env }.values(&self.outputs)
     }
 }
 
@@ -88,9 +88,10 @@ impl Given {
         {
             return Ok(Given::Default);
         }
-        let mut expression = Translator::scalar(context, "a value").translate(of)?;
+        let translator = Translator::scalar(context, "a value");
+        let mut expression = translator.within(scope, None, parameters).translate(of)?;
         qualified(&mut expression, scope)?;
-        let bound = Bound::assigning(&expression, scope, parameters, column.ty).map_err(|error| {
+        let bound = context.assigning(&expression, scope, parameters, column.ty).map_err(|error| {
             let state = SqlState(error.sqlstate());
             match state {
                 SqlState::DATATYPE_MISMATCH => {
@@ -109,14 +110,12 @@ impl Given {
         (at, defaults): (usize, &Defaults),
         table: &TableDef,
         joined: Joined<'_, '_>,
-        parameters: &[Datum<'_>],
     ) -> Result<Value, Abort> {
         match self {
             Given::Default => defaults.value(tx, at, table),
             Given::Of(bound) => {
-                let value = bound.evaluate(joined, parameters).map_err(|error| tx.abort(SqlError::from(error)))?;
-                let stored = stored(value, bound.column_type(), &table.columns[at], table);
-                stored.map_err(|error| tx.abort(error))
+                let stored = stored(joined.value(bound)?, bound.column_type(), &table.columns[at], table);
+                stored.map_err(|error| joined.env.fail(error))
             }
         }
     }
@@ -478,10 +477,10 @@ impl Inserting {
         lines
     }
 
-    pub(crate) fn run(&self, tx: &Tx, parameters: &[Datum<'_>]) -> Result<Written, Abort> {
+    pub(crate) fn run(&self, tx: &Tx, env: Env<'_>) -> Result<Written, Abort> {
         let definition = self.table.definition();
-        let fail = |error: SqlError| tx.abort(error);
-        let nothing = Joined { rows: &[], places: &[] };
+        let fail = |error: SqlError| env.fail(error);
+        let nothing = Joined { rows: &[], places: &[], env };
         // All rows before the first is written.
         let mut rows: Vec<Vec<Value>> = Vec::new();
         let mut add = |given: &[usize], value: &mut dyn FnMut(usize, usize) -> Result<Value, Abort>| {
@@ -497,13 +496,13 @@ impl Inserting {
             Rows::Given(given) => {
                 for row in given {
                     add(&self.columns[..row.len()], &mut |position, at| {
-                        row[position].value(tx, (at, &self.defaults), definition, nothing, parameters)
+                        row[position].value(tx, (at, &self.defaults), definition, nothing)
                     })?;
                 }
             }
             Rows::Of(select) => {
                 let types = select.types();
-                for mut row in select.run(tx, parameters)? {
+                for mut row in select.run(env)? {
                     add(&self.columns[..row.len()], &mut |position, at| {
                         let value = std::mem::replace(&mut row[position], Datum::Null);
                         let stored = stored(value, types[position], &definition.columns[at], definition);
@@ -516,7 +515,6 @@ impl Inserting {
         // The rows that the statement has written, where it could write them again.
         let mut touched = BTreeSet::new();
         let updates = self.conflict.as_ref().is_some_and(|conflict| conflict.update.is_some());
-        let mut kept = Kept::default();
         for row in rows {
             let existing = match &self.conflict {
                 None => None,
@@ -534,7 +532,7 @@ impl Inserting {
                                  constrained values.",
                             )));
                         }
-                        update.apply(tx, (&self.table, &self.defaults), &key, &row, parameters)?
+                        update.apply(tx, (&self.table, &self.defaults), &key, &row, env)?
                     }
                 },
                 _ => {
@@ -548,8 +546,8 @@ impl Inserting {
             }
             written.count += 1;
             if let Some(returning) = &self.returning {
-                let row = returning.row(&after, definition, parameters).map_err(fail)?;
-                kept.add(&row).map_err(fail)?;
+                let row = returning.row(&after, definition, env)?;
+                env.run.keep(&row).map_err(fail)?;
                 written.rows.push(row);
             }
         }
@@ -600,12 +598,12 @@ impl Conflict {
                 return Err(SqlError::new(SqlState::SYNTAX_ERROR, message));
             }
             OnConflictAction::DoUpdate(update) => {
-                let excluded = Source { alias: "excluded".to_owned(), ..source.clone() };
+                let excluded = source.clone().named("excluded");
                 let sources = Sources(vec![source.clone(), excluded]);
                 let condition = update.selection.as_ref().map(|condition| {
                     let mut condition = Translator::scalar(context, "ON CONFLICT").translate(condition)?;
                     qualified(&mut condition, &sources)?;
-                    Ok::<_, SqlError>(Bound::condition(&condition, &sources, parameters)?)
+                    Ok::<_, SqlError>(context.condition(&condition, &sources, parameters)?)
                 });
                 let condition = condition.transpose()?;
                 let changes = changes(&update.assignments, definition, &sources, context, parameters)?;
@@ -645,21 +643,17 @@ impl Change {
         (table, defaults): (&DynHandle, &Defaults),
         key: &[Value],
         excluded: &[Value],
-        parameters: &[Datum<'_>],
+        env: Env<'_>,
     ) -> Result<Option<Vec<Value>>, Abort> {
         let definition = table.definition();
-        let fail = |error: SqlError| tx.abort(error);
         let Some(before) = tx.get_dyn(table, key)? else { return Ok(None) };
         let rows = [SourceRow::Stored(before), SourceRow::Computed(datums(excluded, definition))];
-        let joined = Joined { rows: &rows, places: &self.places };
-        if let Some(condition) = &self.condition {
-            let holds = condition.evaluate(joined, parameters).map_err(|error| fail(error.into()))?;
-            if !matches!(holds, Datum::Bool(true)) {
-                return Ok(None);
-            }
+        let joined = Joined { rows: &rows, places: &self.places, env };
+        if !joined.fulfils(self.condition.as_slice())? {
+            return Ok(None);
         }
         let before = before.values();
-        let after = changed(tx, (&self.changes, defaults), &before, definition, joined, parameters)?;
+        let after = changed(tx, (&self.changes, defaults), &before, definition, joined)?;
         write(tx, table, &before, &after)?;
         Ok(Some(after))
     }
@@ -713,11 +707,10 @@ fn changed(
     before: &[Value],
     table: &TableDef,
     joined: Joined<'_, '_>,
-    parameters: &[Datum<'_>],
 ) -> Result<Vec<Value>, Abort> {
     let mut after = before.to_vec();
     for (at, given) in changes {
-        after[*at] = given.value(tx, (*at, defaults), table, joined, parameters)?;
+        after[*at] = given.value(tx, (*at, defaults), table, joined)?;
     }
     Ok(after)
 }
@@ -881,15 +874,15 @@ impl Updating {
         lines
     }
 
-    pub(crate) fn run(&self, tx: &Tx, parameters: &[Datum<'_>]) -> Result<Written, Abort> {
+    pub(crate) fn run(&self, tx: &Tx, env: Env<'_>) -> Result<Written, Abort> {
         let definition = self.table.definition();
-        let fail = |error: SqlError| tx.abort(error);
-        let (mut found, mut kept) = (Vec::<(Vec<Value>, Vec<Value>)>::new(), Kept::default());
-        self.from.each(tx, parameters, &mut |joined| {
+        let fail = |error: SqlError| env.fail(error);
+        let mut found = Vec::<(Vec<Value>, Vec<Value>)>::new();
+        self.from.each(env, &mut |joined| {
             let Some(row) = stored_row(joined) else { return Ok(true) };
             let before = row.values();
-            let after = changed(tx, (&self.changes, &self.defaults), &before, definition, joined, parameters)?;
-            kept.add_stored(&before).and_then(|()| kept.add_stored(&after)).map_err(fail)?;
+            let after = changed(tx, (&self.changes, &self.defaults), &before, definition, joined)?;
+            env.run.keep_stored(&before).and_then(|()| env.run.keep_stored(&after)).map_err(fail)?;
             found.push((before, after));
             Ok(true)
         })?;
@@ -909,7 +902,7 @@ impl Updating {
             }
             written.count += 1;
             if let Some(returning) = &self.returning {
-                written.rows.push(returning.row(&pair.1, definition, parameters).map_err(fail)?);
+                written.rows.push(returning.row(&pair.1, definition, env)?);
             }
         }
         Ok(written)
@@ -960,12 +953,12 @@ impl Deleting {
         lines
     }
 
-    pub(crate) fn run(&self, tx: &Tx, parameters: &[Datum<'_>]) -> Result<Written, Abort> {
+    pub(crate) fn run(&self, tx: &Tx, env: Env<'_>) -> Result<Written, Abort> {
         let definition = self.table.definition();
-        let (mut found, mut kept) = (Vec::<Vec<Value>>::new(), Kept::default());
-        self.from.each(tx, parameters, &mut |joined| {
+        let mut found = Vec::<Vec<Value>>::new();
+        self.from.each(env, &mut |joined| {
             let Some(row) = stored_row(joined).map(|row| row.values()) else { return Ok(true) };
-            kept.add_stored(&row).map_err(|error| tx.abort(error))?;
+            env.run.keep_stored(&row).map_err(|error| env.fail(error))?;
             found.push(row);
             Ok(true)
         })?;
@@ -974,8 +967,7 @@ impl Deleting {
             tx.delete_dyn(&self.table, &key_of(definition, &|at| before[at].clone()))?;
             written.count += 1;
             if let Some(returning) = &self.returning {
-                let row = returning.row(&before, definition, parameters);
-                written.rows.push(row.map_err(|error| tx.abort(error))?);
+                written.rows.push(returning.row(&before, definition, env)?);
             }
         }
         Ok(written)

@@ -266,8 +266,36 @@ fn run_statements_of_any_form() {
     assert_eq!(state(&mut session, &format!("select 1 from {}", sources.join(", "))), "54001");
     assert_eq!(state(&mut session, &format!("select 1 from {}", sources[..60].join(", "))), "00000");
     assert_eq!(state(&mut session, "select 1 where 1 in (1, 2) and (1 = 2 or 1 = 1)"), "00000");
+    // Queries in queries.
+    for (open, close) in [
+        ("(select ", ")"),
+        ("1 where 1 in (select ", ")"),
+        ("(select a from (select ", " as a) x)"),
+        ("(with w as (select ", " as a) select a from w)"),
+        ("(select 1 where exists (select ", "))"),
+    ] {
+        for count in [3, 20, 40, 500] {
+            let text = format!("select {}1{}", open.repeat(count), close.repeat(count));
+            let state = state(&mut session, &text);
+            let is_right = if count == 3 { state == "00000" } else { matches!(state, "00000" | "54001") };
+            assert!(is_right, "{open} {count} times: {state}");
+        }
+    }
+    let alternating = |count: usize| format!("select 1 {}", "union select 1 except select 2 ".repeat(count));
+    assert_eq!(state(&mut session, &alternating(5)), "00000");
+    assert_eq!(state(&mut session, &alternating(140)), "54001");
+    let tables = |count: usize| format!("select 1 from {}t a0{}", "(".repeat(count), " natural join t)".repeat(count));
+    assert!(matches!(state(&mut session, &tables(40)), "54001" | "42712"));
+    let whole = (0..40).map(|at| format!(" full join t a{at} using (id)")).collect::<String>();
+    assert!(matches!(state(&mut session, &format!("select 1 from t{whole}")), "00000" | "54001"));
+    // Each query of WITH uses the one before twice: it runs once.
+    let chain = (1..40).map(|at| format!(", w{at} as (select a.x from w{} a, w{} b)", at - 1, at - 1));
+    let chain = format!("with w0 as (select 1 as x){} select x from w39", chain.collect::<String>());
+    assert_eq!(state(&mut session, &chain), "00000");
+    assert_eq!(state(&mut session, "with x as (insert into t values (1) returning id) select * from x"), "0A000");
     // What is behind a query in parentheses is not ignored.
-    assert_eq!(state(&mut session, "(select 1) fetch first 0 rows only"), "0A000");
+    let answers = session.execute("(select 1) fetch first 0 rows only").expect("it has no rows");
+    assert!(matches!(answers.last(), Some(Answer::Rows { rows, .. }) if rows.is_empty()), "{answers:?}");
     assert_eq!(state(&mut session, "drop table t purge"), "0A000");
 }
 
@@ -362,6 +390,23 @@ fn a_plan_says_how_rows_are_found() {
         (
             "select * from a x left join b on b.a = x.id where x.kind in ('x', 'y')",
             "Scan of a x|  -> for each row, or none: Scan of b by its primary key (a)",
+        ),
+        (
+            "select * from b, a where a.id = b.a and a.kind = 'x'",
+            "Scan of a by index a_kind (kind)|  -> for each row: Scan of b by its primary key (a)",
+        ),
+        (
+            "select * from a join a c on c.n = a.n full join b on b.a = a.id",
+            "Rows of the join|  Rows of the join|    Scan of a|      -> for each row: Scan of a c, kept by n|    \
+             -> for each row, or none, and those without: Scan of b, kept by a",
+        ),
+        (
+            "select id from a where n > (select avg(n) from a) union select a from b order by 1",
+            "Sort|  Rows of each of|    Scan of a|    Scan of b|Query 0, its value|  Aggregate|    Scan of a",
+        ),
+        (
+            "select kind from a where exists (select 1 from b where b.a = a.id)",
+            "Scan of a|Query 0, whether it has rows|  Scan of b by its primary key (a)",
         ),
         ("update a set n = 1 where kind = 'x'", "Update of a|  Scan of a by index a_kind (kind)"),
         ("delete from b where a = 1 and at = '2026-11-30'", "Delete from b|  Lookup in b by its primary key (a, at)"),

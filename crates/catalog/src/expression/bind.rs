@@ -19,6 +19,27 @@ pub trait Scope {
     /// # Errors
     /// There is none of this name, or there are several.
     fn column(&self, table: Option<&str>, column: &str) -> Result<(usize, ColumnType)>;
+
+    /// A function that this scope has beside those that there are everywhere, for arguments of these types. It is
+    /// looked for first.
+    ///
+    /// # Errors
+    /// It takes no arguments of these types.
+    fn function(&self, name: &str, arguments: &[Option<ColumnType>]) -> Result<Option<ScopeFunction>> {
+        let _ = (name, arguments);
+        Ok(None)
+    }
+}
+
+/// A function of a [`Scope`]. [`Columns::call`] computes it.
+#[derive(Clone, Debug)]
+pub struct ScopeFunction {
+    /// Its number.
+    pub number: usize,
+    /// What its arguments are made of before it is called; `None` to leave one as it is.
+    pub arguments: Vec<Option<ColumnType>>,
+    /// The type of its result; `None` of NULL.
+    pub result: Option<ColumnType>,
 }
 
 /// The columns of a table by their positions.
@@ -375,6 +396,21 @@ impl Binder<'_> {
             }
         }
         let given: Vec<Option<ColumnType>> = parts.iter().map(|part| part.ty).collect();
+        if !is_operator && let Some(function) = self.scope.function(name, &given)? {
+            let mut nodes = Vec::new();
+            for (at, (part, argument)) in parts.into_iter().zip(arguments).enumerate() {
+                nodes.push(match (function.arguments.get(at).copied().flatten(), part.ty) {
+                    (Some(wanted), Some(from)) if from != wanted && cast::is_castable(from, wanted) => {
+                        self.converted(part.node, from, wanted).node
+                    }
+                    (Some(wanted), _) => self.coerced(part, wanted, argument)?.node,
+                    (None, None) => self.coerced(part, ColumnType::LongText, argument)?.node,
+                    (None, Some(_)) => part.node,
+                });
+            }
+            let node = Node::OfScope(function.number, nodes.into());
+            return Ok(Typed { node, ty: function.result.map(types::of_column) });
+        }
         let resolved = functions::resolve(name, is_operator, &given).map_err(|unresolved| {
             let what = if is_operator { "operator" } else { "function" };
             let types = given.iter().map(|ty| shown(*ty)).collect::<Vec<_>>().join(" and ");

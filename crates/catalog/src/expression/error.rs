@@ -46,6 +46,8 @@ kinds! {
     NotNull = "23502",
     /// What the expression asks for is not there, as a number of a sequence: [`EvaluationError::sqlstate`] says more.
     Surroundings = "55000",
+    /// A function of the scope has no value; the scope knows why.
+    OfScope = "XX000",
 }
 
 /// An expression has no value for the values that it meets.
@@ -78,6 +80,12 @@ impl EvaluationError {
     #[cold]
     pub(super) fn division_by_zero() -> EvaluationError {
         EvaluationError::new(EvaluationErrorKind::DivisionByZero, "division by zero")
+    }
+
+    /// A function of the scope has no value.
+    #[cold]
+    pub fn of_scope(problem: impl Into<String>) -> EvaluationError {
+        EvaluationError::new(EvaluationErrorKind::OfScope, problem)
     }
 
     /// What kind of error it is.

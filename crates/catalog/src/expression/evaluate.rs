@@ -20,6 +20,8 @@ pub(super) enum Node {
     Call(Apply, ColumnType, Box<[Node]>),
     /// One whose result depends on more than its arguments.
     Ask(Box<Node>),
+    /// The function of this number of the scope.
+    OfScope(usize, Box<[Node]>),
     /// From a type to another.
     Cast(Box<Node>, ColumnType, ColumnType),
     /// A comparison of two values of one type.
@@ -58,6 +60,10 @@ impl Node {
                 if values.iter().any(Datum::is_null) { Datum::Null } else { apply(values, *ty)? }
             }
             Node::Ask(call) => value(call)?,
+            Node::OfScope(number, arguments) => {
+                let values = arguments.iter().map(value).collect::<Result<Vec<_>>>()?;
+                columns.call(*number, &values)?
+            }
             Node::Cast(of, from, to) => cast::cast(value(of)?, *from, *to)?,
             Node::Compare(operator, operands) => {
                 let (a, b) = (value(&operands.0)?, value(&operands.1)?);
@@ -162,7 +168,7 @@ impl Node {
             _ => {}
         }
         let is_constant = match &self {
-            Node::Constant(_) | Node::Column(_) | Node::Parameter(_) | Node::Ask(_) => false,
+            Node::Constant(_) | Node::Column(_) | Node::Parameter(_) | Node::Ask(_) | Node::OfScope(..) => false,
             Node::Cast(of, ..) | Node::Not(of) | Node::IsNull(of) | Node::Is(of, _) => of.is_constant(),
             Node::Compare(_, operands) => operands.0.is_constant() && operands.1.is_constant(),
             Node::Call(_, _, parts)

@@ -63,7 +63,7 @@ mod types;
 
 use std::borrow::Cow;
 
-pub use self::bind::{Bound, NoColumns, Scope};
+pub use self::bind::{Bound, NoColumns, Scope, ScopeFunction};
 pub use self::cast::assigned;
 pub use self::datum::{Columns, Datum, RowColumns};
 pub use self::error::{EvaluationError, EvaluationErrorKind, ExpressionError, ExpressionErrorKind};
