@@ -691,7 +691,7 @@ impl CrashRun<'_> {
             Ok(()) if now.number_in_log() == was => return Err("a table that nobody used was not converted".to_owned()),
             Ok(()) => {
                 self.tally.conversions += 1;
-                self.known.declare(LINES, now.number(), &self.db);
+                self.known.declare(LINES, now.number_in_log(), &self.db);
             }
             Err(SchemaError::Storage(error)) if is_explained(&error) && (work.faulted || !self.process.is_alive()) => {
                 self.count_fault();
