@@ -764,7 +764,7 @@ impl Engine {
             persistence.step();
             durability::look_for_checkpoint(&self.inner, persistence);
         }
-        self.inner.convert_rows(Duration::MAX);
+        self.inner.convert_rows(Duration::ZERO);
         self.inner.pool.collect_garbage();
         environment.memory.give_back();
     }
