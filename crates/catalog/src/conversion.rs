@@ -100,8 +100,7 @@ impl Conversion {
         let (from, to) = (Layout::of(before), Layout::of(after));
         let (mut image, mut blocks) = (vec![0u64; to.row_bytes as usize / 8], Blocks::default());
         // SAFETY: a zeroed image of this layout, which is ours. No column in the fixed part is written.
-        let mut writer =
-            unsafe { RowWriter::for_insert(image.as_mut_ptr().cast(), std::ptr::null_mut(), &mut blocks) };
+        let mut writer = unsafe { RowWriter::for_insert(image.as_mut_ptr().cast(), std::ptr::null_mut(), &mut blocks) };
         let mut copied = Vec::new();
         for (at, source) in sources.iter().enumerate() {
             let place = to.places[at];

@@ -1,17 +1,18 @@
 //! Rows of earlier layouts: a table whose columns change keeps its rows as they are.
 //!
-//! The change gives the table a second, empty table of records in the new layout, and the records of before stay behind
-//! it as an [`EarlierRows`]. Each row lies in one of them. A reader looks in the earlier ones first, and converts what
-//! it finds into memory of the transaction. A write moves the row first: it deletes it there and inserts it here, by
-//! operations of the protocol, in the same transaction. So nothing else needs to hold for serializability. A pass in
-//! the background moves the rows that nobody writes.
+//! The change gives the table a second, empty table of records in the new layout. The records of before stay behind
+//! it as an [`EarlierRows`]. Each row lies in one of them. A reader looks in the earlier ones first, and converts
+//! what it finds into memory of the transaction. A write moves the row first: it deletes it there and inserts it
+//! here. These are operations of the protocol in the same transaction, so nothing else needs to hold for
+//! serializability. A pass in the background moves the rows that nobody writes.
 //!
-//! Rows that the pass moves are not logged: the log and the checkpoint have them in the earlier layout, and recovery
+//! Rows that the pass moves are not logged. The log and the checkpoint have them in the earlier layout, and recovery
 //! decodes them as rows of the table ([`seriatim_redo::catalogue::EarlierEntry`]). A checkpoint leaves out rows that
-//! changed since it began, as the log has them, so the pass moves none meanwhile. Indexes have primary keys, which stay.
+//! changed since it began, as the log has them, so the pass moves none meanwhile. Indexes have primary keys, which
+//! stay.
 //!
-//! Invariant: nothing is inserted into an earlier table. When the pass has seen it all, no transaction is open, and
-//! every snapshot shows the rows that it moved, the table forgets it.
+//! Invariant: nothing is inserted into an earlier table. The table forgets it when the pass has seen it all, at a
+//! moment at which no transaction is open. Every snapshot that begins then shows the rows that the pass moved.
 
 use std::collections::HashSet;
 use std::ops::Bound;
@@ -215,8 +216,7 @@ impl TxCore {
             let places = (staged.row.as_ptr(), staged.fixed.as_ptr());
             let mut store = OutOfLineValues::unlogged(self);
             // SAFETY: a row of the layout of `to`, which was just made; the staged row is private.
-            let copied =
-                unsafe { copy_row(RowRef::from_raw(row.as_ptr()), &to.layout, places, &mut store) };
+            let copied = unsafe { copy_row(RowRef::from_raw(row.as_ptr()), &to.layout, places, &mut store) };
             if copied.is_err() {
                 self.worker().discard(to, staged);
                 return Err(self.out_of_memory());
@@ -322,9 +322,7 @@ impl<'t> LayoutScan<'t> {
                 // It was deleted in this transaction, or the two are not of one state and the commit will fail.
                 None => continue,
                 Some(Found::Now(row)) => row,
-                Some(Found::Earlier(earlier, row)) if self.is_transient => {
-                    earlier.converted(row, &mut self.image)
-                }
+                Some(Found::Earlier(earlier, row)) if self.is_transient => earlier.converted(row, &mut self.image),
                 Some(Found::Earlier(earlier, row)) => tx.keep_converted(earlier, row)?,
             }));
         }

@@ -790,13 +790,12 @@ impl Engine {
             set.each_table(|table| names[table.id.index()].clone_from(&table.name));
             // Entries of indexes are inserted and deleted, and have no columns of their own. Rows of a run are
             // one record.
-            let group = |id: TableId, definition: &TableDef| {
-                let columns = definition.updatable();
-                groups[id.index()] = columns.iter().map(|column| Columns(ColumnSet::of(column).bits())).collect();
-            };
-            if has_groups && !set.primary.has_runs {
-                set.each_layout(group);
-            }
+            set.each_layout(|id, definition| {
+                if has_groups && !definition.is_clustered() {
+                    let columns = definition.updatable();
+                    groups[id.index()] = columns.iter().map(|column| Columns(ColumnSet::of(column).bits())).collect();
+                }
+            });
         }
         Some(History { tables: names, groups, transactions, ..History::default() })
     }

@@ -535,7 +535,7 @@ impl TableSet {
         self.has(flag::LINKED)
     }
 
-    /// Whether a deletion must look at more than rows and indexes: at references, at rows of earlier layouts, or that no
+    /// Whether a deletion must look at more than rows and indexes: at references, or at rows of earlier layouts. Or no
     /// operation is admitted.
     #[inline(always)]
     pub(crate) fn is_linked_or_refused(&self) -> bool {

@@ -395,10 +395,7 @@ impl Catalogue {
     ///
     /// # Errors
     /// What makes no sense.
-    pub(crate) fn rows_of<'a>(
-        &'a self,
-        void: &'a TableEntry,
-    ) -> Result<Option<(&'a TableEntry, Vec<Source>)>, String> {
+    pub(crate) fn rows_of<'a>(&'a self, void: &'a TableEntry) -> Result<Option<(&'a TableEntry, Vec<Source>)>, String> {
         let (mut at, mut sources): (_, Option<Vec<Source>>) = (void, None);
         for _ in 0..=self.earlier.len() {
             if !at.is_void {

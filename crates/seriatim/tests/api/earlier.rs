@@ -376,9 +376,8 @@ fn a_newer_declaration_reads_the_rows_of_before_and_they_are_converted_in_the_ba
         while earlier(&db) > 0 {
             seriatim::thread::sleep(std::time::Duration::from_millis(1));
         }
-        let ranks = session.snapshot(|tx| {
-            tx.scan(&second, ..).try_fold(0, |sum, row| Ok::<u64, Abort>(sum + u64::from(row?.rank())))
-        });
+        let ranks = session
+            .snapshot(|tx| tx.scan(&second, ..).try_fold(0, |sum, row| Ok::<u64, Abort>(sum + u64::from(row?.rank()))));
         assert_eq!(*ranks.expect("it runs alone"), 1000, "{}", setting.protocol.name);
     });
 }
