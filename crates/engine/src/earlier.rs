@@ -459,7 +459,7 @@ impl Inner {
             self.environment.epochs.renew_snapshot(&self.environment.htm);
             set.set_shape(Shape { earlier: Arc::default(), ..shape.clone() });
         };
-        if self.pool.quietly_within(QUIET_ATTEMPT, forget).is_none() {
+        if self.pool.quietly(QUIET_ATTEMPT, forget).is_none() {
             return;
         }
         let Some(catalogue) = self.catalogue() else { return };

@@ -209,6 +209,8 @@ pub struct TxCore {
     pub(crate) conversions: Cell<u64>,
     /// The sequence for a number of which the attempt stopped.
     awaited: RefCell<Option<Arc<Sequence>>>,
+    /// How many numbers of sequences the attempt has taken.
+    numbers: Cell<u64>,
     /// Savepoints that can be rolled back to.
     savepoints: RefCell<Vec<(u64, Position)>>,
     /// The changes of tables of an explicit transaction.
@@ -368,11 +370,19 @@ impl TxCore {
         self.awaited.replace(Some(sequence));
     }
 
-    /// Waits for so many numbers of the sequence for which the attempt stopped. The attempt has ended.
+    /// The attempt has taken a number.
+    pub(crate) fn took_number(&self) {
+        self.numbers.set(self.numbers.get() + 1);
+        self.is_untidy.set(true);
+    }
+
+    /// Waits for numbers of the sequence for which the attempt stopped: for more than it took, and for the more, the
+    /// more `attempts` there were. Others may take them, too. The attempt has ended.
     ///
     /// # Errors
     /// They could not be reserved.
-    pub(crate) fn refill_awaited(&self, least: u64) -> Result<(), TransactError> {
+    pub(crate) fn refill_awaited(&self, attempts: u32) -> Result<(), TransactError> {
+        let least = (1 << (attempts - 1).min(16)).max(self.numbers.get() << attempts.min(4));
         let awaited = self.awaited.take();
         awaited.map_or(Ok(()), |sequence| self.inner.refill(&sequence, least))
     }
@@ -832,6 +842,7 @@ impl TxCore {
             converted: RefCell::new(ConvertedRows::new(inner.environment.memory.charge())),
             conversions: Cell::new(0),
             awaited: RefCell::default(),
+            numbers: Cell::new(0),
             savepoints: RefCell::new(Vec::new()),
             changes: RefCell::default(),
             begun: RefCell::default(),
@@ -889,6 +900,7 @@ impl TxCore {
     fn rollback_writes(&self, position: Position) -> Result<(), Abort> {
         self.open_run.forget();
         self.conversions.set(self.conversions.get() + 1);
+        self.pending.rolled_back();
         operate(self, |worker| {
             worker.rollback_to(position.savepoint);
             Ok(())
