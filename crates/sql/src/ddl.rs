@@ -16,6 +16,7 @@ use sqlparser::ast::{
 use crate::error::{SqlError, SqlState};
 use crate::form;
 use crate::names::{Names, name, object};
+use crate::roles;
 use crate::text::Command;
 use crate::types::SqlType;
 
@@ -93,7 +94,11 @@ pub(crate) fn bind(statement: &Statement, names: Names<'_>) -> Option<Result<Ddl
 
 /// Whether a command changes tables.
 pub(crate) fn is_change(command: &Command) -> bool {
-    let Command::Statement(statement) = command else { return false };
+    let statement = match command {
+        Command::Statement(statement) => statement,
+        Command::Roles(statement) => return !matches!(**statement, roles::Statement::Become { .. }),
+        Command::Maintenance(_) => return false,
+    };
     matches!(
         **statement,
         Statement::CreateTable(_)

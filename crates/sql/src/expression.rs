@@ -21,8 +21,9 @@ use crate::types::SqlType;
 pub(crate) struct Context {
     /// The time at which the transaction began.
     pub(crate) now: Timestamp,
-    /// Who uses the session.
+    /// The role as which the session acts, and that which it has.
     pub(crate) user: String,
+    pub(crate) session_user: String,
     /// The name by which the database is called.
     pub(crate) database: String,
     /// Whether the statement has asked for the time.
@@ -407,7 +408,11 @@ impl<'c> Translator<'c> {
             "localtimestamp" => now()?.cast(ColumnType::DateTime),
             "current_date" => now()?.cast(ColumnType::DateTime).cast(ColumnType::Date),
             "localtime" => now()?.cast(ColumnType::DateTime).cast(ColumnType::Time),
-            "current_user" | "session_user" | "user" => text(&self.context.user),
+            "current_user" | "session_user" | "current_role" | "user" => {
+                // The next execution may be that of another role.
+                self.context.asked_for_time.set(true);
+                text(if function == "session_user" { &self.context.session_user } else { &self.context.user })
+            }
             "current_database" | "current_catalog" => text(&self.context.database),
             "current_schema" => text(SCHEMA),
             "version" => text(&format!("PostgreSQL {VERSION} (Seriatim {})", env!("CARGO_PKG_VERSION"))),
@@ -417,9 +422,10 @@ impl<'c> Translator<'c> {
 }
 
 /// The words that PostgreSQL reserves for functions without parentheses.
-const RESERVED: [&str; 9] = [
+const RESERVED: [&str; 10] = [
     "current_catalog",
     "current_date",
+    "current_role",
     "current_schema",
     "current_timestamp",
     "current_user",
@@ -511,6 +517,7 @@ pub(crate) fn constant(of: &Expr, column: &ColumnDef) -> Result<Option<Value>, S
     let context = Context {
         now: Timestamp::default(),
         user: String::new(),
+        session_user: String::new(),
         database: String::new(),
         asked_for_time: Cell::new(false),
         tables: RefCell::default(),

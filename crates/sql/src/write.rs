@@ -165,6 +165,10 @@ impl Filling {
         Ok(Filling { table, columns })
     }
 
+    pub(crate) fn table(&self) -> &DynHandle {
+        &self.table
+    }
+
     /// How many fields a row has.
     pub(crate) fn width(&self) -> usize {
         self.columns.len()
@@ -257,6 +261,15 @@ struct Change {
 }
 
 impl Inserting {
+    pub(crate) fn table(&self) -> &DynHandle {
+        &self.table
+    }
+
+    /// Whether it may change rows that exist.
+    pub(crate) fn updates(&self) -> bool {
+        self.conflict.as_ref().is_some_and(|conflict| conflict.update.is_some())
+    }
+
     pub(crate) fn bind(
         insert: &Insert,
         names: Names<'_>,
@@ -663,6 +676,10 @@ pub(crate) struct Updating {
 }
 
 impl Updating {
+    pub(crate) fn table(&self) -> &DynHandle {
+        &self.table
+    }
+
     pub(crate) fn bind(
         update: &Update,
         names: Names<'_>,
@@ -745,6 +762,10 @@ pub(crate) struct Deleting {
 }
 
 impl Deleting {
+    pub(crate) fn table(&self) -> &DynHandle {
+        &self.table
+    }
+
     pub(crate) fn bind(
         delete: &Delete,
         names: Names<'_>,

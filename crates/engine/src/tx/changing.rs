@@ -159,6 +159,8 @@ impl TxCore {
             TableChange::Truncate(name) | TableChange::Drop(name) => find(name).map(Some),
             TableChange::CreateSequence(sequence) => Err(refused_sequence(&sequence.name)),
             TableChange::AlterSequence(name, _) | TableChange::DropSequence(name) => Err(refused_sequence(name)),
+            // The table is created by a change before it.
+            TableChange::Own(..) => Ok(None),
         });
         let targets = targets.collect::<Result<Vec<_>, _>>()?;
         targets.iter().flatten().try_for_each(|set| refuse_tied(&set.definition, !set.links.is_empty()))?;
@@ -183,6 +185,11 @@ impl TxCore {
         before: Option<&Arc<TableSet>>,
     ) -> Result<Option<Arc<TableSet>>, SchemaError> {
         let inner = &self.inner;
+        if let TableChange::Own(name, role) = change {
+            let created = self.find_changed(&name).ok_or(SchemaError::Unknown(name))?;
+            created.note_creator(role);
+            return Ok(None);
+        }
         let mut keeps = true;
         let now = match (change, before) {
             (TableChange::Create(definition), _) => {
@@ -208,6 +215,9 @@ impl TxCore {
         };
         if let Some(now) = &now {
             self.note_made(now);
+            if let Some(creator) = before.and_then(|before| before.creator.get()) {
+                now.note_creator(*creator);
+            }
         }
         self.with_changes(|changes| changes.replace(before, now.clone(), keeps));
         Ok(now)
