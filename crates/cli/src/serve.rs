@@ -107,9 +107,8 @@ fn settings(configuration: &Configuration) -> Result<Settings, Failure> {
         Some((certificate, key)) => Some(Tls::new(acceptor(&certificate, &key).map_err(Failure::Usage)?)),
     };
     let defaults = OF_SESSIONS.map(|key| (key.to_owned(), configuration.text(key).to_owned()));
-    let mut checked = seriatim_sql::Session::new(Database::in_memory().map_err(Failure::run)?);
     for (key, value) in &defaults {
-        checked.set_default(key, value).map_err(|error| Failure::Usage(error.to_string()))?;
+        seriatim_sql::Session::check_setting(key, value).map_err(|error| Failure::Usage(error.to_string()))?;
     }
     Ok(Settings {
         connections_max: configuration.number("max_connections")?,

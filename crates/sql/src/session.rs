@@ -329,13 +329,21 @@ impl Session {
         self
     }
 
+    /// Checks that a setting can have a value.
+    ///
+    /// # Errors
+    /// As [`Session::set_setting`].
+    pub fn check_setting(name: &str, value: &str) -> Result<(), SqlError> {
+        Session::checked(&name.to_lowercase(), value.to_owned()).map(drop)
+    }
+
     /// Gives a setting another value than it usually has, as if the server had it.
     ///
     /// # Errors
     /// As [`Session::set_setting`].
     pub fn set_default(&mut self, name: &str, value: &str) -> Result<(), SqlError> {
         let own = name.to_lowercase();
-        let value = self.checked(&own, value.to_owned())?;
+        let value = Session::checked(&own, value.to_owned())?;
         self.defaults.extend(value.map(|value| (own, value)));
         Ok(())
     }
@@ -1126,7 +1134,7 @@ impl Session {
         answers: &mut Vec<Answer>,
     ) -> Result<(), SqlError> {
         self.check_may_set(&own)?;
-        let value = self.checked(&own, value)?;
+        let value = Session::checked(&own, value)?;
         let change = |settings: &mut Values| match &value {
             Some(value) => drop(settings.insert(own.clone(), value.clone())),
             None => drop(settings.remove(&own)),
@@ -1169,7 +1177,7 @@ impl Session {
     pub fn set_setting(&mut self, name: &str, value: &str) -> Result<(), SqlError> {
         let own = name.to_lowercase();
         self.check_may_set(&own)?;
-        match self.checked(&own, value.to_owned())? {
+        match Session::checked(&own, value.to_owned())? {
             Some(value) => drop(self.settings.insert(own, value)),
             None => drop(self.settings.remove(&own)),
         }
@@ -1186,7 +1194,7 @@ impl Session {
     }
 
     /// The value of a setting as it is kept; none for its default.
-    fn checked(&self, own: &str, value: String) -> Result<Option<String>, SqlError> {
+    fn checked(own: &str, value: String) -> Result<Option<String>, SqlError> {
         if TIMES.contains(&own) && !value.eq_ignore_ascii_case("default") {
             return milliseconds(own, &value).map(|time| Some(time.to_string()));
         }

@@ -337,3 +337,38 @@ fn probes_and_counts_are_served_by_http() {
         assert!(answer.lines().any(|own| own == line), "{line}: {answer}");
     }
 }
+
+/// Bytes of this process that are in memory.
+fn resident_bytes() -> usize {
+    let text = std::fs::read_to_string("/proc/self/statm").expect("Linux has it");
+    text.split(' ').nth(1).and_then(|pages| pages.parse::<usize>().ok()).expect("a number") * 4096
+}
+
+/// Both ends of each connection are in this process, whose files have a limit.
+#[test]
+fn idle_sessions_are_small() {
+    const BYTES_MAX: usize = 20_000;
+    let most = std::fs::read_to_string("/proc/self/limits").expect("Linux has it");
+    let files =
+        most.lines().find(|line| line.starts_with("Max open files")).and_then(|line| line.split_whitespace().nth(3));
+    let files = files.and_then(|files| files.parse::<u64>().ok()).expect("a number");
+    let count = seriatim::rng::tries(300, 10_000).min(files.saturating_sub(100) / 2) as usize;
+    let server = Server::start(Settings { connections_max: count + 200, ..Settings::default() });
+    let open = |count: usize| -> Vec<Raw> {
+        let one = || {
+            let mut raw = Raw::connect(server.address.port());
+            raw.talk(&query("select 1"));
+            raw
+        };
+        (0..count).map(|_| one()).collect()
+    };
+    // What the first sessions need is not theirs.
+    let mut sessions = open(100);
+    let before = resident_bytes();
+    sessions.extend(open(count));
+    let each = resident_bytes().saturating_sub(before) / count;
+    println!("{count} idle sessions need {each} bytes each");
+    assert!(each <= BYTES_MAX, "{each} bytes");
+    let (answers, _) = sessions[count / 2].talk(&query("select 1"));
+    assert!(answers.contains(&"C SELECT 1\0".to_owned()), "{answers:?}");
+}
