@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 
 use seriatim::catalog::expression::Datum;
 use seriatim::catalog::{ColumnType, Timestamp};
-use seriatim::{Abort, Canceller, Database, DynHandle, OwnedTransaction, Savepoint, SchemaError, Tx};
+use seriatim::{Abort, Canceller, Database, DynHandle, OwnedTransaction, Savepoint, Tx};
 use sqlparser::ast::{
     ContextModifier, Expr, Ident, Set, Statement, TransactionAccessMode, TransactionIsolationLevel, TransactionMode,
     Value as Literal,
@@ -994,7 +994,6 @@ impl Session {
 
     /// Changes tables.
     fn change_tables(&mut self, ddl: Ddl, answers: &mut Vec<Answer>) -> Result<(), SqlError> {
-        let refusal = ddl.refusal();
         let notices = ddl.notices.into_iter().map(|notice| SqlError::new(SqlState("00000"), notice));
         answers.extend(notices.map(Answer::Notice));
         self.check_writable()?;
@@ -1014,10 +1013,7 @@ impl Session {
                     Step::Drop(table) => migration.drop_table(table),
                 };
             }
-            migration.run().map_err(|error| match error {
-                SchemaError::Refused { .. } => SqlError::new(refusal, error.to_string()),
-                error => error.into(),
-            })?;
+            migration.run()?;
         }
         answers.push(Answer::Done(ddl.tag.to_owned()));
         Ok(())
