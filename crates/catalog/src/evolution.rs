@@ -276,6 +276,8 @@ pub enum Source {
     Of(ColumnId),
     /// This value, for every row.
     Value(Value),
+    /// The next number of the column's sequence.
+    Number,
 }
 
 /// A table before and after some changes.
@@ -627,26 +629,26 @@ impl Evolution {
     /// Adds a column at a position, behind others in the extension if it is to be there.
     fn add_column(&mut self, at: usize, column: ColumnDef, in_extension: bool) -> Result<String, SchemaError> {
         let name = &column.name;
-        if column.identity.is_some() {
-            return Err(self.invalid(format!(
-                "column `{name}` is added as an identity, and rows that exist have no number: add it without, \
-                 number the rows, and use `Change::set_identity`"
-            )));
-        }
         let value = column.default_value().map_err(|problem| {
             self.invalid(format!("column `{name}` has a default that is no value of it: {problem}"))
         })?;
-        let Some(value) = value else {
-            return Err(self.invalid(format!(
-                "column `{name}` is added, and rows that exist have no value for it: give it a default, or let it be \
-                 NULL"
-            )));
+        let (source, given) = match (column.identity, value) {
+            (Some(_), _) => (Source::Number, "numbers".to_owned()),
+            (None, Some(value)) => {
+                let given = value.to_text().unwrap_or_else(|| "NULL".to_owned());
+                (Source::Value(value), given)
+            }
+            (None, None) => {
+                return Err(self.invalid(format!(
+                    "column `{name}` is added, and rows that exist have no value for it: give it a default, or let it \
+                     be NULL"
+                )));
+            }
         };
-        let given = value.to_text().unwrap_or_else(|| "NULL".to_owned());
         let said = format!("column `{name}` {} is added, with {given} in rows that exist", column.ty);
         self.forget(&column.name);
         self.after.columns.insert(at, column);
-        self.sources.insert(at, Source::Value(value));
+        self.sources.insert(at, source);
         self.shift(|column| if usize::from(column) >= at { column + 1 } else { column });
         self.after.extension += usize::from(in_extension);
         Ok(said)
@@ -800,7 +802,7 @@ impl Evolution {
     fn hide_rest(&mut self, wanted: &TableDef) -> Result<(), SchemaError> {
         let known = wanted.columns.len();
         for column in &self.after.columns[known..] {
-            if !matches!(column.default_value(), Ok(Some(_))) {
+            if column.identity.is_none() && !matches!(column.default_value(), Ok(Some(_))) {
                 return Err(self.invalid(format!(
                     "column `{}` is not in the declaration, and has no value in rows that are written without one: \
                      declare it, give it a default, or let it be NULL",
@@ -911,7 +913,12 @@ impl Evolution {
         Ok(())
     }
 
-    /// The values of a row afterwards, from those before.
+    /// The column whose values in rows that exist are numbers of its sequence, if there is one.
+    pub fn numbered(&self) -> Option<ColumnId> {
+        self.sources.iter().position(|source| *source == Source::Number).map(|at| ColumnId(at as u16))
+    }
+
+    /// The values of a row afterwards, from those before: with NULL in [`Evolution::numbered`].
     ///
     /// # Errors
     /// A value is none of its new type.
@@ -920,6 +927,7 @@ impl Evolution {
         columns
             .map(|(source, column)| match source {
                 Source::Value(value) => Ok(value.clone()),
+                Source::Number => Ok(Value::NONE),
                 Source::Of(was) => {
                     let value = &row[was.index()];
                     cast(value, self.before.columns[was.index()].ty, column).map_err(|problem| {

@@ -324,7 +324,9 @@ impl<'e> Migration<'e> {
             |reference: &ReferenceDef| evolution.keeps_rows() && before.definition.references.contains(reference);
         let new_references = evolution.new_references().filter(|reference| !is_proved(reference)).cloned().collect();
         let (after, builds) = reshape(inner, &set, evolution, ids)?;
-        let follower = builds.into_iter().map(Follower::new).collect();
+        let follower: Vec<_> = builds.into_iter().map(Follower::new).collect();
+        let copies = follower.iter().filter_map(|follower| follower.copy());
+        copies.for_each(|copy| self.sequences.bind_identity(inner, copy));
         Ok(Step::Reshape { set, before, after, follower, new_references, is_new_identity })
     }
 

@@ -7,7 +7,7 @@
 use std::sync::{Arc, OnceLock};
 
 use seriatim_catalog::evolution::Evolution;
-use seriatim_catalog::{BrokenCheck, Checks, ColumnSet, Key, KeyBuf, RowRef, TableDef, Value};
+use seriatim_catalog::{BrokenCheck, Checks, ColumnDef, ColumnSet, Key, KeyBuf, RowRef, TableDef, Value};
 use seriatim_txn::{Cause, OnExists, Phase, Reason, RowPtr};
 
 use crate::error::{Abort, AbortKind, Problem, Refusal, TransactError};
@@ -111,8 +111,12 @@ impl Follower {
     /// Has an effect. The row's own key is `primary`.
     fn apply(&self, tx: &TxCore, primary: Key<'_>, effect: Effect, by: By) -> Result<(), Abort> {
         match (&self.build, effect) {
-            (Build::Copy { set, .. }, Effect::Put(values)) => {
-                self.unless_refused(tx.write_values(set, &values, OnExists::Replace).map(drop), by)
+            (Build::Copy { set, evolution }, Effect::Put(mut values)) => {
+                let key = tx.key_in(set, &values)?;
+                match self.number(tx, (set, evolution), key.as_key(), &mut values, by)? {
+                    true => self.unless_refused(tx.write_values(set, &values, OnExists::Replace).map(drop), by),
+                    false => Ok(()),
+                }
             }
             (Build::Copy { set, .. }, Effect::Delete(values)) => {
                 let key = tx.key_in(set, &values)?;
@@ -135,6 +139,29 @@ impl Follower {
             }
             _ => Ok(()),
         }
+    }
+
+    /// Gives a row of a copy its number, if it is to have one: that which it has there, or the next. Whether there is one.
+    fn number(
+        &self,
+        tx: &TxCore,
+        (copy, evolution): (&TableSet, &Evolution),
+        key: Key<'_>,
+        values: &mut [Value],
+        by: By,
+    ) -> Result<bool, Abort> {
+        let Some(column) = evolution.numbered() else { return Ok(true) };
+        let at = column.index();
+        let given = tx.read_row(copy, key, ColumnSet::of(column))?.map(|row| DynRow::new(copy, row).value(at));
+        let next = || copy.identity.get()?.next_private().map(|number| Value::Integer(number.into(), None));
+        let Some(number) = given.or_else(next) else {
+            let ColumnDef { name, ty, .. } = &copy.definition.columns[at];
+            let says = format!("column `{name}`: its sequence has fewer numbers than the table has rows");
+            self.refuse(Problem::new(Refusal::Value { column: name.to_string(), ty: *ty }, says), by);
+            return Ok(false);
+        };
+        values[at] = number;
+        Ok(true)
     }
 
     /// Enters a row into the index, unless the walk or a write has done it.
@@ -180,10 +207,12 @@ impl Follower {
     pub(crate) fn bring_row(&self, tx: &TxCore, set: &TableSet, key: Key<'_>, row: RowPtr) -> Result<(), Abort> {
         let Some(effect) = self.effect(set, None, Some(row), By::Walk) else { return Ok(()) };
         match (&self.build, effect) {
-            (Build::Copy { set: copy, .. }, Effect::Put(values)) => {
+            (Build::Copy { set: copy, evolution }, Effect::Put(mut values)) => {
                 let key = tx.key_in(copy, &values)?;
                 // A write has brought it already, or the walk shows it twice.
-                if tx.read_row(copy, key.as_key(), ColumnSet::EMPTY)?.is_some() {
+                if tx.read_row(copy, key.as_key(), ColumnSet::EMPTY)?.is_some()
+                    || !self.number(tx, (copy, evolution), key.as_key(), &mut values, By::Walk)?
+                {
                     return Ok(());
                 }
                 self.unless_refused(tx.insert_values(copy, &values), By::Walk)

@@ -426,6 +426,9 @@ impl TxCore {
     /// Builds a copy or an index from the rows of a table, as the transaction sees them.
     fn build(&self, set: &TableSet, build: Build) -> Result<(), SchemaError> {
         let follower = Follower::new(build);
+        if let Some(copy) = follower.copy() {
+            self.with_changes(|changes| changes.view.sequences.bind_identity(&self.inner, copy));
+        }
         self.each_row(set, ColumnSet::ALL, |row| {
             // SAFETY: a row of the table, which the scan shows.
             let key = set.primary.codec.encode_row(unsafe { RowRef::from_raw(row.as_ptr()) }, |key| key.to_buf());
