@@ -267,7 +267,7 @@ pub enum Refusal {
 }
 
 /// What does not allow a change of a table, and in words.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Problem {
     reason: Refusal,
     says: String,

@@ -315,11 +315,13 @@ impl<'e> Migration<'e> {
         let inner = &self.engine.inner;
         let set = inner.table(&evolution.before().name)?;
         let (before, after) = (set.shape(), evolution.after());
-        let is_new_identity = !evolution.keeps_handles() || set.had_other_indexes(after);
-        if !evolution.keeps_identity() {
-            self.sequences.drop_owned(inner, set.position);
-            self.sequences.create_owned(inner, after, set.position)?;
+        if evolution.changes_key() {
+            // A copy that follows writes would keep one of two rows that get one key.
+            let problem = "another primary key is set in an explicit transaction, which keeps others out".to_owned();
+            return Err(SchemaError::Invalid(InvalidSchema::Invalid { table: after.name.to_string(), problem }));
         }
+        let is_new_identity = !evolution.keeps_handles() || set.had_other_indexes(after);
+        self.sequences.follow_column(inner, &evolution, set.position, false)?;
         let is_proved =
             |reference: &ReferenceDef| evolution.keeps_rows() && before.definition.references.contains(reference);
         let new_references = evolution.new_references().filter(|reference| !is_proved(reference)).cloned().collect();
@@ -525,7 +527,7 @@ impl<'e> Migration<'e> {
         let inner = self.engine.inner();
         let began = Instant::now();
         loop {
-            let done = inner.pool.quietly_within(QUIET_ATTEMPT, || {
+            let done = inner.quietly(QUIET_ATTEMPT, || {
                 // Deferred additions belong to the transactions that deferred them.
                 drop(inner.environment.epochs.windows().close());
                 act()
@@ -802,6 +804,18 @@ pub(crate) fn check_links(sets: &[Arc<TableSet>], changes: &[TableChange]) -> Re
             let reference = reference.map_or("", |reference| &reference.name);
             let says = format!("reference `{reference}` of table `{}` refers to it: drop that first", table.name);
             let (constraint, by) = (reference.to_owned(), table.name.to_string());
+            return Err(Problem::new(Refusal::Referenced { constraint, by }, says).of(name));
+        }
+    }
+    // Rows refer to keys of before.
+    for change in changes {
+        let TableChange::Evolve(evolution) = change else { continue };
+        let name = &evolution.before().name;
+        let refers = |reference: &&ReferenceDef| reference.table == *name && reference.referenced.is_empty();
+        let by = sets.iter().find_map(|set| Some((set, set.definition.references.iter().find(refers)?)));
+        if let Some((set, reference)) = by.filter(|_| evolution.changes_key()) {
+            let (constraint, by) = (reference.name.to_string(), set.definition.name.to_string());
+            let says = format!("reference `{constraint}` of table `{by}` is to its primary key: drop that first");
             return Err(Problem::new(Refusal::Referenced { constraint, by }, says).of(name));
         }
     }

@@ -113,7 +113,7 @@ impl Follower {
         match (&self.build, effect) {
             (Build::Copy { set, evolution }, Effect::Put(mut values)) => {
                 let key = tx.key_in(set, &values)?;
-                match self.number(tx, (set, evolution), key.as_key(), &mut values, by)? {
+                match self.number(tx, (set, evolution), Some(key.as_key()), &mut values, by)? {
                     true => self.unless_refused(tx.write_values(set, &values, OnExists::Replace).map(drop), by),
                     false => Ok(()),
                 }
@@ -146,13 +146,14 @@ impl Follower {
         &self,
         tx: &TxCore,
         (copy, evolution): (&TableSet, &Evolution),
-        key: Key<'_>,
+        key: Option<Key<'_>>,
         values: &mut [Value],
         by: By,
     ) -> Result<bool, Abort> {
         let Some(column) = evolution.numbered() else { return Ok(true) };
         let at = column.index();
-        let given = tx.read_row(copy, key, ColumnSet::of(column))?.map(|row| DynRow::new(copy, row).value(at));
+        let there = key.map(|key| tx.read_row(copy, key, ColumnSet::of(column))).transpose()?.flatten();
+        let given = there.map(|row| DynRow::new(copy, row).value(at));
         let next = || copy.identity.get()?.next_private().map(|number| Value::Integer(number.into(), None));
         let Some(number) = given.or_else(next) else {
             let ColumnDef { name, ty, .. } = &copy.definition.columns[at];
@@ -200,19 +201,29 @@ impl Follower {
     /// Brings a row that may not be there yet; `set` is its table.
     pub(crate) fn bring(&self, tx: &TxCore, set: &TableSet, key: Key<'_>) -> Result<(), Abort> {
         let row = tx.read_row(set, key, ColumnSet::ALL)?;
-        row.map_or(Ok(()), |row| self.bring_row(tx, set, key, row))
+        row.map_or(Ok(()), |row| self.bring_row(tx, set, (key, row), false))
     }
 
-    /// As [`Follower::bring`], of a row that was read.
-    pub(crate) fn bring_row(&self, tx: &TxCore, set: &TableSet, key: Key<'_>, row: RowPtr) -> Result<(), Abort> {
+    /// As [`Follower::bring`], of a row that was read; `once` if nobody else brings it.
+    pub(crate) fn bring_row(
+        &self,
+        tx: &TxCore,
+        set: &TableSet,
+        (key, row): (Key<'_>, RowPtr),
+        once: bool,
+    ) -> Result<(), Abort> {
         let Some(effect) = self.effect(set, None, Some(row), By::Walk) else { return Ok(()) };
         match (&self.build, effect) {
             (Build::Copy { set: copy, evolution }, Effect::Put(mut values)) => {
-                let key = tx.key_in(copy, &values)?;
+                let key = (!once).then(|| tx.key_in(copy, &values)).transpose()?;
+                let key = key.as_ref().map(|key| key.as_key());
                 // A write has brought it already, or the walk shows it twice.
-                if tx.read_row(copy, key.as_key(), ColumnSet::EMPTY)?.is_some()
-                    || !self.number(tx, (copy, evolution), key.as_key(), &mut values, By::Walk)?
+                if let Some(key) = key
+                    && tx.read_row(copy, key, ColumnSet::EMPTY)?.is_some()
                 {
+                    return Ok(());
+                }
+                if !self.number(tx, (copy, evolution), key, &mut values, By::Walk)? {
                     return Ok(());
                 }
                 self.unless_refused(tx.insert_values(copy, &values), By::Walk)
@@ -268,7 +279,7 @@ impl TxCore {
 #[cfg(test)]
 mod tests {
     use seriatim_catalog::evolution::Change;
-    use seriatim_catalog::{ColumnDef, ColumnType, TableDef};
+    use seriatim_catalog::{ColumnDef, ColumnType, OnChange, Organization, ReferenceDef, TableDef};
     use seriatim_txn::Mode;
 
     use super::*;
@@ -313,6 +324,51 @@ mod tests {
         run(&|tx| tx.delete_dyn(&table, &[Value::from(2u32)]).map(drop));
         run(&|tx| {
             assert_eq!(is_entry_of(tx, &index, entry(5).as_key(), key(2).as_key())?, None);
+            Ok(())
+        });
+        assert_eq!(follower.refusal(), None);
+    }
+
+    /// A row of a clustered table lies where the next row of one is kept.
+    #[test]
+    fn a_clustered_row_that_is_deleted_takes_those_along_that_refer_to_it() {
+        let engine = Settings { step_helpers: true, ..Settings::default() }.open().expect("in memory");
+        let column = |name: &'static str| ColumnDef::new(name, ColumnType::U32);
+        let parent = TableDef::builder("parent").column(column("of")).column(column("id")).column(column("x"));
+        let parent = parent.column(column("code")).key(["of", "id"]).cluster(["of"]);
+        let parent = parent.unique_index("by_code", ["code"], Organization::Ordered);
+        let child = TableDef::builder("child").column(column("code")).key(["code"]);
+        let to_code = ReferenceDef::new(["code"], "parent").referenced(["code"]).on_delete(OnChange::Cascade);
+        let tables = [parent, child.reference(to_code)].map(|table| table.finish().expect("a valid table"));
+        let tables = engine.declare_all(tables.into()).expect("there is room");
+        let [parent, child] = &tables[..] else { panic!("there are two") };
+        let mut runner = engine.runner();
+        let row = |values: &[u32]| values.iter().map(|value| Value::from(*value)).collect::<Vec<_>>();
+        let load = |tx: &TxCore| {
+            for id in 0..3 {
+                tx.insert_dyn(parent, &row(&[1, id, 7, 40 + id]))?;
+                tx.insert_dyn(child, &row(&[40 + id]))?;
+            }
+            Ok(())
+        };
+        runner.run(Mode::ReadWrite, Origin::Closure, load).expect("it runs alone");
+
+        let mut evolution = Evolution::of(&parent.set.definition);
+        evolution.apply(Change::drop_column("x")).expect("no key has it");
+        let mut ids = engine.inner().tables_mut().ids.clone();
+        let copy = engine.inner().make_table(evolution.after().clone(), &mut ids, 9).expect("there is room");
+        let follower = Follower::new(Build::Copy { set: copy, evolution: Box::new(evolution) });
+        let source = parent.set.apart(engine.inner());
+        parent.set.set_shape(Shape { followers: Arc::new(vec![Arc::clone(&follower)]), ..parent.set.shape() });
+        let mut run = |act: &dyn Fn(&TxCore) -> Result<(), Abort>| {
+            runner.run(Mode::ReadWrite, Origin::Closure, |tx| act(tx)).map(drop).expect("it runs alone");
+        };
+        let key = |id: u32| source.primary.codec.encode_values(&row(&[1, id])).expect("it fits");
+        run(&|tx| (0..3).try_for_each(|id| follower.bring(tx, &source, key(id).as_key())));
+        run(&|tx| tx.delete_dyn(parent, &row(&[1, 1])).map(drop));
+        run(&|tx| {
+            let left = [40, 41, 42].map(|code| tx.exists_dyn(child, &row(&[code])));
+            assert_eq!(left.into_iter().collect::<Result<Vec<_>, _>>()?, [true, false, true]);
             Ok(())
         });
         assert_eq!(follower.refusal(), None);

@@ -7,7 +7,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use seriatim_catalog::{IdentityTable, RowId, RowWriter, SequenceDef, TableKey, TableWithoutKey, Value};
-use seriatim_engine::{DynHandle, Engine, Operations as _, Reserved};
+use seriatim_engine::{DynHandle, Engine, Operations as _, Reserved, Runner};
 use seriatim_txn::OnExists;
 
 use crate::procedure::support;
@@ -95,8 +95,15 @@ impl Transaction<'_> {
     /// # Errors
     /// There is no such sequence.
     pub fn sequence(&self, name: &str) -> Result<Sequence, SchemaError> {
-        let sequence = self.runner.tx.find_sequence(name)?;
-        Ok(Sequence { engine: self.runner.engine(), sequence })
+        Sequence::of(self.runner, name)
+    }
+}
+
+impl Sequence {
+    /// The sequence of this name, as a transaction sees it.
+    pub(crate) fn of(runner: &Runner, name: &str) -> Result<Sequence, SchemaError> {
+        let sequence = runner.tx.find_sequence(name)?;
+        Ok(Sequence { engine: runner.engine(), sequence })
     }
 }
 
@@ -127,6 +134,14 @@ impl Sequence {
         self.engine.set_sequence(&self.sequence, Reserved { last, given: true })
     }
 
+    /// Sets the number that comes next, also back. Durable when this returns.
+    ///
+    /// # Errors
+    /// As [`Sequence::set`].
+    pub fn set_next(&self, next: i64) -> Result<(), TransactError> {
+        self.engine.set_sequence(&self.sequence, Reserved { last: next, given: false })
+    }
+
     /// Returns its declaration.
     pub fn definition(&self) -> SequenceDef {
         self.sequence.definition()
@@ -148,6 +163,15 @@ impl Sequence {
         self.engine.advance_sequence(&self.sequence, to)
     }
 }
+
+/// Whether both are handles of one sequence.
+impl PartialEq for Sequence {
+    fn eq(&self, other: &Sequence) -> bool {
+        Arc::ptr_eq(&self.sequence, &other.sequence)
+    }
+}
+
+impl Eq for Sequence {}
 
 impl fmt::Debug for Sequence {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

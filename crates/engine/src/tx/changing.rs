@@ -270,12 +270,7 @@ impl TxCore {
             }
             (TableChange::Evolve(evolution), Some(set)) => {
                 keeps = evolution.keeps_handles();
-                if !evolution.keeps_identity() {
-                    self.change_sequences(|sequences| {
-                        sequences.drop_owned(inner, set.position);
-                        sequences.create_owned(inner, evolution.after(), set.position)
-                    })?;
-                }
+                self.change_sequences(|sequences| sequences.follow_column(inner, &evolution, set.position, true))?;
                 let (shape, builds) = self.with_ids(|ids| reshape(inner, set, evolution, ids))?;
                 let now = Arc::new(TableSet::of(inner, shape, set.position));
                 self.note_made(&now);
@@ -432,7 +427,7 @@ impl TxCore {
         self.each_row(set, ColumnSet::ALL, |row| {
             // SAFETY: a row of the table, which the scan shows.
             let key = set.primary.codec.encode_row(unsafe { RowRef::from_raw(row.as_ptr()) }, |key| key.to_buf());
-            follower.bring_row(self, set, key.as_key(), row)?;
+            follower.bring_row(self, set, (key.as_key(), row), true)?;
             Ok(follower.refusal().cloned())
         })
     }
