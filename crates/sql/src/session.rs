@@ -4,6 +4,8 @@
 //! transaction together, unless the text begins or ends some itself. In an explicit transaction nothing is repeated:
 //! after an error, all further statements fail until it is rolled back.
 
+mod kept;
+
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -30,6 +32,8 @@ use crate::surroundings::{Around, Asking};
 use crate::text::{Command, parse};
 use crate::types::{SqlType, of_expressions};
 use crate::write::{Deleting, Filling, Inserting, Updating, fill};
+
+use self::kept::Kept;
 
 /// What a statement gave.
 #[derive(Clone, Debug)]
@@ -110,6 +114,7 @@ pub struct Session {
     settings: Values,
     user: String,
     around: Arc<Around>,
+    kept: Kept,
 }
 
 /// Settings that do not have their usual values.
@@ -320,7 +325,8 @@ impl Session {
         let (canceller, state) = (session.canceller(), State::Idle(session));
         let (copying, settings, user) = (None, BTreeMap::new(), "postgres".to_owned());
         let around = Around::new(database.clone(), user.clone());
-        Session { database, state, canceller, copying, settings, user, around }
+        let kept = Kept::default();
+        Session { database, state, canceller, copying, settings, user, around, kept }
     }
 
     /// Calls the session's user so.
@@ -485,12 +491,22 @@ impl Session {
             let message = "cannot insert multiple commands into a prepared statement";
             return Err(SqlError::new(SqlState::SYNTAX_ERROR, message));
         }
+        self.prepared_of(command, given, crate::text::parameters(text))
+    }
+
+    /// The statement with at least so many parameters.
+    fn prepared_of(
+        &mut self,
+        command: Option<Command>,
+        given: &[Option<SqlType>],
+        most: usize,
+    ) -> Result<Prepared, SqlError> {
         if command.as_ref().is_some_and(|command| !is_of_transactions(command)) {
             self.check_alive()?;
         }
         let of = |ty: &Option<SqlType>| ty.map(|ty| of_expressions(ty.column(String::new()).ty));
         let mut parameters: Parameters = given.iter().map(of).collect();
-        parameters.resize(parameters.len().max(crate::text::parameters(text)), None);
+        parameters.resize(parameters.len().max(most), None);
         let plan = match &command {
             Some(Command::Statement(statement)) if is_planned(statement) => {
                 Some(self.plan(statement, &mut parameters)?)
@@ -510,7 +526,7 @@ impl Session {
                     Statement::Explain { .. } => Some("QUERY PLAN".to_owned()),
                     statement => shown(statement),
                 };
-                own.map(|own| vec![Column::text_named(own)])
+                own.map(|own| vec![Column::text_named(own)]).or_else(|| self.kept.columns(statement))
             }
             _ => None,
         };
@@ -660,6 +676,7 @@ impl Session {
             return Ok(false);
         }
         let (session, committed) = open.transaction.commit();
+        self.kept.end_transaction(committed.is_ok());
         self.state = State::Idle(session);
         if let Some(settings) = open.settings {
             let [of_commit, of_rollback] = *settings;
@@ -674,6 +691,7 @@ impl Session {
                 if let Some(settings) = open.settings {
                     [_, self.settings] = *settings;
                 }
+                self.kept.end_transaction(false);
                 State::Idle(open.transaction.rollback())
             }
             other => other,
@@ -703,7 +721,7 @@ impl Session {
             return Ok(());
         }
         self.check_alive()?;
-        if self.setting_statement(statement, answers)? {
+        if self.setting_statement(statement, answers)? || self.kept_statement(statement, answers)? {
             return Ok(());
         }
         if let Statement::Explain { analyze, statement, format, options, .. } = statement {
@@ -886,22 +904,28 @@ impl Session {
                 answers.push(done(if *begin { "BEGIN" } else { "START TRANSACTION" }));
             }
             Statement::Commit { chain, modifier: None, .. } => {
-                self.refuse_chain(*chain)?;
+                let next = self.chained(*chain, "COMMIT AND CHAIN")?;
                 let was_open = matches!(self.state, State::Open(_));
                 let committed = self.commit()?;
                 if !was_open {
                     let message = "there is no transaction in progress";
                     answers.push(warning(SqlState::NO_ACTIVE_SQL_TRANSACTION, message));
                 }
+                if let Some(is_read_only) = next {
+                    self.begin(false, Some(is_read_only))?;
+                }
                 answers.push(done(if was_open && !committed { "ROLLBACK" } else { "COMMIT" }));
             }
             Statement::Rollback { chain, savepoint: None } => {
-                self.refuse_chain(*chain)?;
+                let next = self.chained(*chain, "ROLLBACK AND CHAIN")?;
                 if !matches!(self.state, State::Open(_)) {
                     let message = "there is no transaction in progress";
                     answers.push(warning(SqlState::NO_ACTIVE_SQL_TRANSACTION, message));
                 }
                 self.roll_back();
+                if let Some(is_read_only) = next {
+                    self.begin(false, Some(is_read_only))?;
+                }
                 answers.push(done("ROLLBACK"));
             }
             Statement::Savepoint { name: ident } => {
@@ -922,6 +946,7 @@ impl Session {
                 if open.own.is_some() {
                     open.look_again();
                 }
+                self.kept.roll_back_to(at);
                 answers.push(done("ROLLBACK"));
             }
             Statement::ReleaseSavepoint { name: ident } => {
@@ -936,8 +961,9 @@ impl Session {
         Ok(true)
     }
 
-    fn refuse_chain(&self, chain: bool) -> Result<(), SqlError> {
-        if chain { Err(SqlError::unsupported("AND CHAIN", "Begin another transaction.")) } else { Ok(()) }
+    /// Whether the transaction that follows only reads, if one follows at once.
+    fn chained(&mut self, chain: bool, what: &str) -> Result<Option<bool>, SqlError> {
+        if chain { self.open_block(what).map(|open| Some(open.is_read_only)) } else { Ok(None) }
     }
 
     /// The explicit transaction.
@@ -1141,6 +1167,9 @@ impl Session {
             self.begin(true, None)?;
         }
         let made = self.make_changes(ddl.steps).map_err(|error| match error {
+            SchemaError::Refused { ref problem, .. } if problem.contains("is NULL, and may not be") => {
+                SqlError::new(SqlState::NOT_NULL_VIOLATION, error.to_string())
+            }
             SchemaError::Refused { .. } => SqlError::new(refusal, error.to_string()),
             error => error.into(),
         });

@@ -21,7 +21,7 @@ use crate::names::{name, object};
 use crate::select::{Column, Row};
 use crate::subquery::Queries;
 use crate::text::Command;
-use crate::types::{SqlType, of_expressions};
+use crate::types::SqlType;
 
 /// What a session keeps.
 #[derive(Debug, Default)]
@@ -87,12 +87,8 @@ impl Cursor {
             FetchDirection::All | FetchDirection::ForwardAll => (last, false),
             FetchDirection::BackwardAll => (0, false),
             FetchDirection::Count { limit } => (at.saturating_add(number(limit)?), false),
-            FetchDirection::Forward { limit } => {
-                (at.saturating_add(limit.as_ref().map_or(Ok(1), number)?), false)
-            }
-            FetchDirection::Backward { limit } => {
-                (at.saturating_sub(limit.as_ref().map_or(Ok(1), number)?), false)
-            }
+            FetchDirection::Forward { limit } => (at.saturating_add(limit.as_ref().map_or(Ok(1), number)?), false),
+            FetchDirection::Backward { limit } => (at.saturating_sub(limit.as_ref().map_or(Ok(1), number)?), false),
         };
         let to = to.clamp(0, last) as usize;
         if self.is_forward_only && (to < self.at || is_one && to == self.at) {
@@ -155,9 +151,9 @@ impl Session {
                 self.kept.statements.insert(own, prepared);
                 answers.push(done("PREPARE"));
             }
-            Statement::Execute { name: Some(of), parameters, immediate: false, into, using, output, default, .. }
-                if into.is_empty() && using.is_empty() && !output && !default =>
-            {
+            Statement::Execute {
+                name: Some(of), parameters, immediate: false, into, using, output, default, ..
+            } if into.is_empty() && using.is_empty() && !output && !default => {
                 let own = object(of)?;
                 let mut prepared = self.kept.statements.remove(&own).ok_or_else(|| no_statement(&own))?;
                 let ran = self.execute_kept(&own, &mut prepared, parameters, answers);
@@ -304,13 +300,5 @@ impl Session {
         let is_forward_only = declare.scroll == Some(false);
         self.kept.cursors.insert(own, Cursor { columns, rows, at: 0, is_forward_only, holds, savepoints });
         Ok(())
-    }
-
-    /// The types of parameters that a client gives.
-    pub(super) fn parameter_types(given: &[Option<SqlType>], most: usize) -> crate::from::Parameters {
-        let of = |ty: &Option<SqlType>| ty.map(|ty| of_expressions(ty.column(String::new()).ty));
-        let mut parameters: crate::from::Parameters = given.iter().map(of).collect();
-        parameters.resize(parameters.len().max(most), None);
-        parameters
     }
 }
