@@ -363,31 +363,6 @@ impl Evolution {
             .filter_map(|(reference, is_new)| is_new.then_some(reference))
     }
 
-    /// Whether nothing but references changes.
-    pub fn changes_references_only(&self) -> bool {
-        let (before, after) = (&self.before, &self.after);
-        self.keeps_rows() && TableDef { references: before.references.clone(), ..after.clone() } == *before
-    }
-
-    /// The same without new references, and these as an evolution that follows. `None` if they need nothing of the
-    /// rest.
-    pub fn apart_from_new_references(&self) -> Option<(Evolution, Evolution)> {
-        let new: Vec<ReferenceDef> = self.new_references().cloned().collect();
-        if new.is_empty() || self.changes_references_only() {
-            return None;
-        }
-        let mut first = self.clone();
-        first.after.references.retain(|reference| !new.contains(reference));
-        first.new_references.retain(|is_new| !is_new);
-        first.says.retain(|said| new.iter().all(|reference| *said != says_added(reference)));
-        let mut then = Evolution::of(&first.after);
-        for reference in new {
-            let said = then.add_reference(reference);
-            then.says.push(said);
-        }
-        Some((first, then))
-    }
-
     /// Lets references to another table follow its changes of names.
     pub fn follow(&mut self, parent: &Evolution) {
         let (was, is) = (&parent.before, &parent.after);
@@ -995,21 +970,50 @@ impl Evolution {
     ///
     /// # Errors
     /// A value is none of its new type.
-    pub fn convert(&self, row: &[Value]) -> Result<Vec<Value>, String> {
+    pub fn convert(&self, row: &[Value]) -> Result<Vec<Value>, NotConverted> {
         let columns = self.sources.iter().zip(&self.after.columns);
         columns
             .map(|(source, column)| match source {
                 Source::Value(value) => match (value, column.nullable) {
-                    (Value::Option(None), false) => Err(format!("column `{}` is NULL, and may not be", column.name)),
+                    (Value::Option(None), false) => {
+                        let problem = format!("column `{}` is NULL, and may not be", column.name);
+                        Err(NotConverted { column: column.name.to_string(), ty: column.ty, is_null: true, problem })
+                    }
                     (Value::Option(Some(value)), false) => Ok((**value).clone()),
                     (Value::Option(_), true) | (_, false) => Ok(value.clone()),
                     (value, true) => Ok(value.clone().some()),
                 },
-                Source::Of(was) => cast(&row[was.index()], self.before.columns[was.index()].ty, column),
+                Source::Of(was) => {
+                    let value = &row[was.index()];
+                    cast(value, self.before.columns[was.index()].ty, column).map_err(|problem| {
+                        let is_null = matches!(value, Value::Option(None));
+                        NotConverted { column: column.name.to_string(), ty: column.ty, is_null, problem }
+                    })
+                }
             })
             .collect()
     }
 }
+
+/// A value that its column cannot have after a change. As text it says why.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NotConverted {
+    /// The column.
+    pub column: String,
+    /// Its type after the change.
+    pub ty: ColumnType,
+    /// Whether the value is NULL, which the column may not be.
+    pub is_null: bool,
+    problem: String,
+}
+
+impl fmt::Display for NotConverted {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.problem)
+    }
+}
+
+impl std::error::Error for NotConverted {}
 
 fn says_added(reference: &ReferenceDef) -> String {
     format!("reference `{}` of {reference} is added", reference.name)

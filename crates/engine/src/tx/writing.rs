@@ -421,7 +421,8 @@ impl TxCore {
     pub fn duplicate(&self, table: &seriatim_txn::Table, key: Key<'_>) -> Abort {
         self.about(|| {
             let (_, key) = self.in_words(table, key);
-            let (table, constraint) = self.inner.constraint(table.id).unwrap_or_default();
+            let made = self.made().iter().find_map(|set| set.constraint(table.id));
+            let (table, constraint) = made.or_else(|| self.inner.constraint(table.id)).unwrap_or_default();
             Abort::explained(
                 AbortKind::Duplicate,
                 TransactError::Duplicate { table, constraint: constraint.into(), key },
