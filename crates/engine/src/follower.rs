@@ -180,10 +180,11 @@ impl Follower {
     pub(crate) fn bring_row(&self, tx: &TxCore, set: &TableSet, key: Key<'_>, row: RowPtr) -> Result<(), Abort> {
         let Some(effect) = self.effect(set, None, Some(row), By::Walk) else { return Ok(()) };
         match (&self.build, effect) {
-            (Build::Copy { set: copy, .. }, Effect::Put(values)) => {
+            (Build::Copy { set: copy, evolution }, Effect::Put(values)) => {
                 let key = tx.key_in(copy, &values)?;
-                // A write has brought it already, or the walk shows it twice.
-                if tx.read_row(copy, key.as_key(), ColumnSet::EMPTY)?.is_some() {
+                // A write has brought it already, or the walk shows it twice. With another primary key, of which others
+                // are kept out, it is that of another row.
+                if !evolution.changes_key() && tx.read_row(copy, key.as_key(), ColumnSet::EMPTY)?.is_some() {
                     return Ok(());
                 }
                 self.unless_refused(tx.insert_values(copy, &values), By::Walk)
