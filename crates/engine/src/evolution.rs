@@ -322,10 +322,7 @@ impl<'e> Migration<'e> {
             return Err(SchemaError::Invalid(InvalidSchema::Invalid { table, problem }));
         }
         let is_new_identity = !evolution.keeps_handles() || set.had_other_indexes(after);
-        if !evolution.keeps_identity() {
-            self.sequences.drop_owned(inner, set.position);
-            self.sequences.create_owned(inner, after, set.position)?;
-        }
+        self.sequences.follow_column(inner, &evolution, set.position, false)?;
         let is_proved =
             |reference: &ReferenceDef| evolution.keeps_rows() && before.definition.references.contains(reference);
         let new_references = evolution.new_references().filter(|reference| !is_proved(reference)).cloned().collect();
@@ -529,7 +526,7 @@ impl<'e> Migration<'e> {
         let inner = self.engine.inner();
         let began = Instant::now();
         loop {
-            let done = inner.pool.quietly_within(QUIET_ATTEMPT, || {
+            let done = inner.quietly(QUIET_ATTEMPT, || {
                 // Deferred additions belong to the transactions that deferred them.
                 drop(inner.environment.epochs.windows().close());
                 act()

@@ -27,7 +27,8 @@ use std::time::Duration;
 use seriatim_base::Epoch;
 use seriatim_base::clock::Instant;
 use seriatim_base::thread;
-use seriatim_catalog::{SequenceChange, SequenceDef, TableDef};
+use seriatim_catalog::evolution::Evolution;
+use seriatim_catalog::{SequenceChange, SequenceDef, SequenceOptions, TableDef};
 use seriatim_redo::catalogue::{Reserved, Row, SequenceEntry};
 use seriatim_txn::{Cause, Phase, Reason};
 
@@ -80,6 +81,8 @@ struct Slow {
     reserved: u64,
     /// With this epoch it is durable.
     pending: Option<Epoch>,
+    /// The row says more: a run ended that had reserved numbers.
+    is_row_ahead: bool,
     /// How many numbers are reserved next, and since when the last ones are.
     block: u64,
     began: Instant,
@@ -241,7 +244,17 @@ impl Sequence {
     fn new(inner: &Inner, entry: SequenceEntry, is_private: bool) -> Sequence {
         let SequenceEntry { id, definition, owner, reserved: before } = entry;
         let (block, began) = (BLOCK_MIN, Instant::now());
-        let slow = Slow { definition, before, reserved: 0, pending: None, block, began, end: None, is_private };
+        let slow = Slow {
+            definition,
+            before,
+            reserved: 0,
+            pending: None,
+            is_row_ahead: false,
+            block,
+            began,
+            end: None,
+            is_private,
+        };
         let sequence = Sequence {
             id,
             database: inner.number,
@@ -282,6 +295,7 @@ impl Sequence {
             true => (limit - given, slow.reserved - given, slow.pending),
             false => (0, 0, None),
         };
+        slow.is_row_ahead |= slow.reserved > given + reserved;
         slow.before = self.state(slow, taken);
         change(slow);
         let mut run = Run::new(&slow.definition, next_of(&slow.definition, slow.before));
@@ -340,7 +354,7 @@ impl Sequence {
         let end = slow.reserved.saturating_add(block.max(least)).min(run.end());
         let row = SequenceEntry::row_of_reserved(self.id, Reserved { last: run.number(end - 1), given: true });
         slow.pending = Some(commit(&row)?);
-        slow.reserved = end;
+        (slow.reserved, slow.is_row_ahead) = (end, false);
         self.ahead_at.store(u64::MAX, Ordering::SeqCst);
         Ok(())
     }
@@ -597,7 +611,7 @@ impl Inner {
         let row = SequenceEntry::row_of_reserved(sequence.id, state);
         let epoch = durability::commit_catalogue(self, &open, |rows| rows.update(&row))?;
         sequence.begin_run(slow, self, false, |slow| slow.before = state);
-        slow.pending = Some(epoch);
+        (slow.pending, slow.is_row_ahead) = (Some(epoch), false);
         sequence.wait(slow, self, persistence)
     }
 
@@ -608,11 +622,9 @@ impl Inner {
         let mut rows = Vec::new();
         for sequence in self.sequences.list() {
             let mut slow = sequence.slow();
-            let had = slow.reserved;
             if slow.end.is_none() {
                 sequence.begin_run(&mut slow, self, false, |slow| slow.end = Some(End::Closed));
-                // Otherwise the row says so already.
-                rows.extend((had > 0).then(|| SequenceEntry::row_of_reserved(sequence.id, slow.before)));
+                rows.extend(slow.is_row_ahead.then(|| SequenceEntry::row_of_reserved(sequence.id, slow.before)));
             }
         }
         if !rows.is_empty() && !persistence.is_logger() {
@@ -824,6 +836,17 @@ impl SequenceSteps {
         if definition.name != name {
             self.check_free(inner, &definition.name)?;
         }
+        self.set(inner, (target, &now), (definition, restart), holds)
+    }
+
+    /// Notes what a sequence is afterwards.
+    fn set(
+        &mut self,
+        inner: &Inner,
+        (target, now): (Arc<Sequence>, &Sequence),
+        (definition, restart): (SequenceDef, Option<i64>),
+        holds: bool,
+    ) -> Result<(), SchemaError> {
         if holds {
             now.hold(inner);
         }
@@ -845,6 +868,38 @@ impl SequenceSteps {
             }
         }
         Ok(())
+    }
+
+    /// Lets the sequence of the table at this position follow its column, which may be gone, new or of another type.
+    /// Numbers that were all of the type are all of the new one.
+    pub(crate) fn follow_column(
+        &mut self,
+        inner: &Inner,
+        evolution: &Evolution,
+        position: u64,
+        holds: bool,
+    ) -> Result<(), SchemaError> {
+        let after = evolution.after();
+        if !evolution.keeps_identity() {
+            self.drop_owned(inner, position);
+            return self.create_owned(inner, after, position);
+        }
+        let Some(ty) = after.identity_column().map(|column| after.columns[column.index()].ty) else { return Ok(()) };
+        let mut all = self.list(inner).into_iter();
+        let Some((target, now)) = all.find(|(sequence, _)| sequence.owner == Some(position)) else { return Ok(()) };
+        let mut definition = now.definition();
+        if definition.ty == ty {
+            return Ok(());
+        }
+        let all = SequenceOptions { minimum: None, maximum: None, ..definition.options };
+        let all = SequenceDef { options: all, ..definition.clone() }.range();
+        let options = &mut definition.options;
+        options.minimum = options.minimum.filter(|low| *low != all.0);
+        options.maximum = options.maximum.filter(|high| *high != all.1);
+        definition.ty = ty;
+        let definition = definition.said();
+        definition.validate().map_err(SchemaError::Invalid)?;
+        self.set(inner, (target, &now), (definition, None), holds)
     }
 
     /// Drops a sequence that none of these tables owns.
@@ -957,7 +1012,7 @@ impl ReadySteps {
             }
             target.begin_run(slow, inner, false, |slow| {
                 (slow.definition, slow.before) = (entry.definition, entry.reserved);
-                (slow.end, slow.is_private) = (None, false);
+                (slow.end, slow.is_private, slow.is_row_ahead) = (None, false, false);
             });
             if block > 0 {
                 (slow.reserved, slow.pending) = (block, Some(epoch));
@@ -992,6 +1047,7 @@ impl TxCore {
                         // The next transaction that begins reserves more.
                         inner.attention.ask(Attention::SEQUENCES);
                     }
+                    self.took_number();
                     return Ok(number);
                 }
                 Taken::Ended => return self.next_of_changed(sequence),

@@ -270,12 +270,7 @@ impl TxCore {
             }
             (TableChange::Evolve(evolution), Some(set)) => {
                 keeps = evolution.keeps_handles();
-                if !evolution.keeps_identity() {
-                    self.change_sequences(|sequences| {
-                        sequences.drop_owned(inner, set.position);
-                        sequences.create_owned(inner, evolution.after(), set.position)
-                    })?;
-                }
+                self.change_sequences(|sequences| sequences.follow_column(inner, &evolution, set.position, true))?;
                 let (shape, builds) = self.with_ids(|ids| reshape(inner, set, evolution, ids))?;
                 let now = Arc::new(TableSet::of(inner, shape, set.position));
                 self.note_made(&now);
