@@ -739,13 +739,16 @@ impl Altering<'_> {
             let default = within(&**self.around, || value_of(text, &first))?;
             default.give(&mut first);
         }
+        // One that they have from the beginning needs no second look.
+        let is_proved = nullable || !is_each && first.default.is_some();
+        first.nullable = nullable || !is_proved;
         self.added.push(own.clone());
         self.change(Change::add_column(first.clone()));
         if is_each {
             let column = ColumnDef { nullable, computed_default: computed_default.clone(), identity, ..first.clone() };
             self.steps.push(Step::Fill { table: self.table.clone(), column });
         }
-        if !nullable {
+        if !is_proved {
             self.change(Change::set_nullable(own.clone(), false));
         }
         match (computed_default, identity) {
