@@ -196,6 +196,7 @@ impl Declared<'_> {
             return Err(SqlError::new(SqlState::DUPLICATE_COLUMN, message));
         }
         let mut new = column(syntax)?;
+        check_sequences(new.column.computed_default.as_deref(), self.names)?;
         if let Some(sequence) = new.sequence(&self.table, self.names, &self.sequences)? {
             self.sequences.push(sequence);
         }
@@ -463,6 +464,20 @@ impl NewColumn {
     }
 }
 
+/// Checks that the sequences exist that a default names.
+fn check_sequences(default: Option<&str>, names: Names<'_>) -> Result<(), SqlError> {
+    for own in default.map(sequences_in).unwrap_or_default() {
+        let own = name_in(&own)?;
+        if names.sequence(&own).is_none() {
+            return Err(match names.is_taken(&own) {
+                true => SqlError::new(SqlState::WRONG_OBJECT_TYPE, format!("\"{own}\" is not a sequence")),
+                false => SqlError::no_table(&own),
+            });
+        }
+    }
+    Ok(())
+}
+
 /// The default that takes the next number of a sequence.
 fn next_of(sequence: &str) -> String {
     let name = Literal::Text(quoted(sequence).into());
@@ -713,6 +728,7 @@ impl Altering<'_> {
             let message = format!("column \"{own}\" of relation \"{table}\" already exists");
             return Err(SqlError::new(SqlState::DUPLICATE_COLUMN, message));
         }
+        check_sequences(new.column.computed_default.as_deref(), self.names)?;
         if let Some(sequence) = new.sequence(&self.table, self.names, &[])? {
             self.sequences.push(Step::CreateSequence(sequence));
         }
@@ -725,13 +741,16 @@ impl Altering<'_> {
             let default = within(&**self.around, || value_of(text, &first))?;
             default.give(&mut first);
         }
+        // One that they have from the beginning needs no second look.
+        let is_proved = nullable || !is_each && first.default.is_some();
+        first.nullable = nullable || !is_proved;
         self.added.push(own.clone());
         self.change(Change::add_column(first.clone()));
         if is_each {
             let column = ColumnDef { nullable, computed_default: computed_default.clone(), identity, ..first.clone() };
             self.steps.push(Step::Fill { table: self.table.clone(), column });
         }
-        if !nullable {
+        if !is_proved {
             self.change(Change::set_nullable(own.clone(), false));
         }
         match (computed_default, identity) {
@@ -783,7 +802,10 @@ impl Altering<'_> {
             AlterColumnOperation::SetDefault { value } => match Default::of(value, column)? {
                 Default::None => Change::set_default(own, None),
                 Default::Constant(text) => Change::set_default(own, Some(text.into())),
-                Default::Computed(text) => Change::compute_default(own, text),
+                Default::Computed(text) => {
+                    check_sequences(Some(&text), self.names)?;
+                    Change::compute_default(own, text)
+                }
             },
             AlterColumnOperation::SetDataType { data_type, using: None, .. } => set_type(own, data_type)?,
             AlterColumnOperation::AddGenerated { .. } if is_identity => {

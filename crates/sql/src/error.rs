@@ -100,6 +100,14 @@ states! {
     INVALID_NAME = "42602";
     /// A value is given for a column whose values only its sequence gives.
     GENERATED_ALWAYS = "428C9";
+    /// There is no such prepared statement.
+    INVALID_SQL_STATEMENT_NAME = "26000";
+    /// There is no such cursor.
+    INVALID_CURSOR_NAME = "34000";
+    /// A cursor of this name exists.
+    DUPLICATE_CURSOR = "42P03";
+    /// A prepared statement of this name exists.
+    DUPLICATE_PREPARED_STATEMENT = "42P05";
     /// A table of this name exists.
     DUPLICATE_TABLE = "42P07";
     /// An object of this name exists.

@@ -29,7 +29,7 @@ pub(crate) struct SourceColumn {
     pub(crate) table: String,
     pub(crate) stored: ColumnType,
     pub(crate) ty: SqlType,
-    /// Whether only its table's name finds it: another column has its values, or it numbers the rows of a table without
+    /// Whether only its table's name finds it. Another column has its values, or it numbers the rows of a table without
     /// a key.
     pub(crate) is_hidden: bool,
 }

@@ -4,6 +4,8 @@
 //! transaction together, unless the text begins or ends some itself. In an explicit transaction nothing is repeated:
 //! after an error, all further statements fail until it is rolled back.
 
+mod kept;
+
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::ops::{Deref, DerefMut};
@@ -33,6 +35,8 @@ use crate::surroundings::{Around, Asking};
 use crate::text::{Command, parse};
 use crate::types::{SqlType, of_expressions};
 use crate::write::{Deleting, Filling, Inserting, Updating, fill};
+
+use self::kept::Kept;
 
 /// What a statement gave.
 #[derive(Clone, Debug)]
@@ -118,6 +122,7 @@ pub struct Session {
     /// As whom it acts, by what SET has changed so far.
     acting: Cell<Option<(u64, Actor)>>,
     around: Arc<Around>,
+    kept: Kept,
 }
 
 /// Settings that say as whom the session acts: ids of roles. Nobody else can set them.
@@ -385,10 +390,10 @@ impl Session {
     pub fn new(database: Database) -> Session {
         let session = database.session();
         let (canceller, state) = (session.canceller(), State::Idle(session));
-        let (settings, defaults) = (Settings::default(), Values::new());
+        let (settings, defaults, kept) = (Settings::default(), Values::new(), Kept::default());
         let (copying, login, acting) = (None, Access::FIRST, Cell::new(None));
         let around = Around::new(database.clone(), login);
-        Session { database, state, canceller, copying, settings, defaults, login, acting, around }
+        Session { database, state, canceller, copying, settings, defaults, login, acting, around, kept }
     }
 
     /// Makes it a session of the role with this id.
@@ -580,12 +585,22 @@ impl Session {
             let message = "cannot insert multiple commands into a prepared statement";
             return Err(SqlError::new(SqlState::SYNTAX_ERROR, message));
         }
+        self.prepared_of(command, given, crate::text::parameters(text))
+    }
+
+    /// The statement with at least so many parameters.
+    fn prepared_of(
+        &mut self,
+        command: Option<Command>,
+        given: &[Option<SqlType>],
+        most: usize,
+    ) -> Result<Prepared, SqlError> {
         if command.as_ref().is_some_and(|command| !is_of_transactions(command)) {
             self.check_alive()?;
         }
         let of = |ty: &Option<SqlType>| ty.map(|ty| of_expressions(ty.column(String::new()).ty));
         let mut parameters: Parameters = given.iter().map(of).collect();
-        parameters.resize(parameters.len().max(crate::text::parameters(text)), None);
+        parameters.resize(parameters.len().max(most), None);
         let plan = match &command {
             Some(Command::Statement(statement)) if is_planned(statement) => {
                 Some(self.plan(statement, &mut parameters)?)
@@ -605,7 +620,7 @@ impl Session {
                     Statement::Explain { .. } => Some("QUERY PLAN".to_owned()),
                     statement => shown(statement),
                 };
-                own.map(|own| vec![Column::text_named(own)])
+                own.map(|own| vec![Column::text_named(own)]).or_else(|| self.kept.columns(statement))
             }
             _ => None,
         };
@@ -757,6 +772,7 @@ impl Session {
             return Ok(false);
         }
         let (session, committed) = open.transaction.commit();
+        self.kept.end_transaction(committed.is_ok());
         self.state = State::Idle(session);
         if let Some(settings) = open.settings {
             let [of_commit, of_rollback] = *settings;
@@ -771,6 +787,7 @@ impl Session {
                 if let Some(settings) = open.settings {
                     [_, *self.settings] = *settings;
                 }
+                self.kept.end_transaction(false);
                 State::Idle(open.transaction.rollback())
             }
             other => other,
@@ -804,7 +821,7 @@ impl Session {
             return Ok(());
         }
         self.check_alive()?;
-        if self.setting_statement(statement, answers)? {
+        if self.setting_statement(statement, answers)? || self.kept_statement(statement, answers)? {
             return Ok(());
         }
         if let Statement::Explain { analyze, statement, format, options, .. } = statement {
@@ -864,22 +881,28 @@ impl Session {
         }
     }
 
-    fn plan(&self, statement: &Statement, parameters: &mut Parameters) -> Result<Planned, SqlError> {
-        let own = match &self.state {
-            State::Open(open) => open.own.clone(),
-            _ => None,
-        };
-        let context = Context {
+    /// What the expressions of a statement with these queries may ask for.
+    fn context(&self, queries: Queries) -> Context {
+        let actor = self.actor();
+        Context {
             now: self.now(),
-            user: self.role_name(self.actor().current),
-            session_user: self.role_name(self.actor().session),
+            user: self.role_name(actor.current),
+            session_user: self.role_name(actor.session),
             asked_for_user: Cell::new(false),
             asked_for_time: Cell::new(false),
             takes_numbers: Cell::new(false),
             around: Arc::clone(&self.around),
             tables: RefCell::default(),
-            queries: Queries::new(self.database.clone(), own, parameters.len()),
+            queries,
+        }
+    }
+
+    fn plan(&self, statement: &Statement, parameters: &mut Parameters) -> Result<Planned, SqlError> {
+        let own = match &self.state {
+            State::Open(open) => open.own.clone(),
+            _ => None,
         };
+        let context = self.context(Queries::new(self.database.clone(), own, parameters.len()));
         let given = parameters.len();
         let names = self.names(Some(&context.tables));
         let plan = match statement {
@@ -1173,22 +1196,28 @@ impl Session {
                 answers.push(done(if *begin { "BEGIN" } else { "START TRANSACTION" }));
             }
             Statement::Commit { chain, modifier: None, .. } => {
-                self.refuse_chain(*chain)?;
+                let next = self.chained(*chain, "COMMIT AND CHAIN")?;
                 let was_open = matches!(self.state, State::Open(_));
                 let committed = self.commit()?;
                 if !was_open {
                     let message = "there is no transaction in progress";
                     answers.push(warning(SqlState::NO_ACTIVE_SQL_TRANSACTION, message));
                 }
+                if let Some(is_read_only) = next {
+                    self.begin(false, Some(is_read_only))?;
+                }
                 answers.push(done(if was_open && !committed { "ROLLBACK" } else { "COMMIT" }));
             }
             Statement::Rollback { chain, savepoint: None } => {
-                self.refuse_chain(*chain)?;
+                let next = self.chained(*chain, "ROLLBACK AND CHAIN")?;
                 if !matches!(self.state, State::Open(_)) {
                     let message = "there is no transaction in progress";
                     answers.push(warning(SqlState::NO_ACTIVE_SQL_TRANSACTION, message));
                 }
                 self.roll_back();
+                if let Some(is_read_only) = next {
+                    self.begin(false, Some(is_read_only))?;
+                }
                 answers.push(done("ROLLBACK"));
             }
             Statement::Savepoint { name: ident } => {
@@ -1209,6 +1238,7 @@ impl Session {
                 if open.own.is_some() {
                     open.look_again();
                 }
+                self.kept.roll_back_to(at);
                 answers.push(done("ROLLBACK"));
             }
             Statement::ReleaseSavepoint { name: ident } => {
@@ -1223,8 +1253,9 @@ impl Session {
         Ok(true)
     }
 
-    fn refuse_chain(&self, chain: bool) -> Result<(), SqlError> {
-        if chain { Err(SqlError::unsupported("AND CHAIN", "Begin another transaction.")) } else { Ok(()) }
+    /// Whether the transaction that follows only reads, if one follows at once.
+    fn chained(&mut self, chain: bool, what: &str) -> Result<Option<bool>, SqlError> {
+        if chain { self.open_block(what).map(|open| Some(open.is_read_only)) } else { Ok(None) }
     }
 
     /// The explicit transaction.

@@ -60,6 +60,13 @@ impl Around {
         (state.now, state.is_read_only, state.role) = (now, is_read_only, role);
     }
 
+    /// Forgets the numbers, as DISCARD does.
+    pub(crate) fn forget(&self) {
+        let mut state = self.state();
+        state.taken.clear();
+        state.last = None;
+    }
+
     /// The session took a number of a sequence.
     pub(crate) fn note(&self, sequence: &Sequence, number: i64) {
         let mut state = self.state();

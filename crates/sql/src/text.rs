@@ -297,6 +297,9 @@ fn in_other_words(mut tokens: Vec<TokenWithSpan>) -> Vec<TokenWithSpan> {
             }
         }
     }
+    if tokens.first().is_some_and(|first| is_word(first, "FETCH")) {
+        tokens = fetch(tokens);
+    }
     let (mut words, mut at) = (Vec::with_capacity(tokens.len()), 0);
     while let Some(token) = tokens.get(at) {
         words.push(token.clone());
@@ -310,6 +313,23 @@ fn in_other_words(mut tokens: Vec<TokenWithSpan>) -> Vec<TokenWithSpan> {
         }
     }
     words
+}
+
+/// FETCH with all of its words: how many rows, FROM, and the cursor.
+fn fetch(mut tokens: Vec<TokenWithSpan>) -> Vec<TokenWithSpan> {
+    let Some(cursor) = tokens.pop().filter(|_| !tokens.is_empty()) else { return tokens };
+    let word = |word: Token| TokenWithSpan { token: word, span: cursor.span };
+    let has_from = tokens.last().is_some_and(|last| is_word(last, "FROM") || is_word(last, "IN"));
+    let from = if has_from { tokens.pop() } else { None };
+    match &tokens[..] {
+        [_] => tokens.push(word(Token::make_keyword("NEXT"))),
+        [_, only] if is_word(only, "FORWARD") => tokens[1].token = Token::make_keyword("NEXT"),
+        [_, only] if is_word(only, "BACKWARD") => tokens[1].token = Token::make_keyword("PRIOR"),
+        _ => {}
+    }
+    tokens.push(from.unwrap_or_else(|| word(Token::make_keyword("FROM"))));
+    tokens.push(cursor);
+    tokens
 }
 
 /// The place that a message of the parser ends with.

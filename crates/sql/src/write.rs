@@ -501,7 +501,9 @@ impl Inserting {
                 Some(position) if !self.overridden.contains(&at) => value(position, at),
                 _ => self.defaults.value(tx, at, definition),
             };
-            rows.push((0..definition.columns.len()).map(column).collect::<Result<_, Abort>>()?);
+            // All columns take their numbers before a NULL is refused, as in PostgreSQL.
+            let row: Vec<Result<Value, Abort>> = (0..definition.columns.len()).map(column).collect();
+            rows.push(row.into_iter().collect::<Result<_, Abort>>()?);
             Ok::<_, Abort>(())
         };
         match &self.rows {
