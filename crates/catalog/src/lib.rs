@@ -40,6 +40,7 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+mod access;
 mod addend;
 mod check;
 mod codec;
@@ -69,6 +70,7 @@ pub mod watch;
 pub mod wire;
 mod writer;
 
+pub use access::{Access, Grantee, Object, Privileges, Rights, RoleDef, Secret};
 pub use addend::Addend;
 pub use check::{BrokenCheck, CheckDef, Checks};
 pub use codec::{KeyCodec, KeyPlace, PartitionValue, RowWord};

@@ -18,6 +18,7 @@ use seriatim_txn::{
     Capabilities, Core, Environment, Eventual, Freshness, Knob, Options, Partitions, ProtocolInfo, Reason, RowPtr,
 };
 
+use crate::access::AccessState;
 use crate::changing::ChangeLock;
 use crate::contention::{Contention, Tracker};
 use crate::deferred::Publisher;
@@ -79,6 +80,7 @@ pub(crate) struct Inner {
     /// What a transaction looks for before it begins.
     pub(crate) attention: Attention,
     pub(crate) sequences: Sequences,
+    pub(crate) access: AccessState,
     /// Held while helpers walk over tables: only one set of workers is reserved for them.
     checking: Mutex<()>,
     /// Present if the protocol has a validator, which orders decisions.
@@ -345,6 +347,7 @@ impl Engine {
             is_turn_taken: AtomicBool::default(),
             attention: Attention::default(),
             sequences: Sequences::default(),
+            access: AccessState::default(),
             checking: Mutex::default(),
             queue,
             gate,
@@ -366,6 +369,7 @@ impl Engine {
         }
         inner.link();
         inner.restore_sequences(&database.open, &catalogue.catalogue.sequences);
+        inner.access.publish(catalogue.catalogue.access.clone());
         inner.environment.memory.set_limit(inner.memory_limit);
         // Checkpoints start only now: one beside the rebuild would slow it down, and no caller waits for it.
         database.open.start_checkpoints().map_err(OpenError::Thread)?;

@@ -52,6 +52,8 @@ pub enum TableChange {
     AlterSequence(String, Vec<SequenceChange>),
     /// The sequence of this name is dropped.
     DropSequence(String),
+    /// The table of this name, which is created before, is of the role with this id.
+    Own(String, u32),
 }
 
 /// A refusal by a write whose transaction may have aborted is looked at again, so many times.
@@ -216,6 +218,7 @@ impl<'e> Migration<'e> {
                     return self.sequences.alter(inner, &name, &changes, false);
                 }
                 TableChange::DropSequence(name) => return self.sequences.drop(inner, &name, &inner.sets()),
+                TableChange::Own(name, role) => return self.own(&name, role),
                 TableChange::Create(definition) => {
                     self.sequences.create_owned(inner, &definition, position)?;
                     let set = inner.make_table(definition, &mut ids, position)?;
@@ -241,6 +244,16 @@ impl<'e> Migration<'e> {
         inner.tables_mut().ids = ids;
         made?;
         self.add_linked();
+        Ok(())
+    }
+
+    /// Notes the role that creates a table.
+    fn own(&self, name: &str, role: u32) -> Result<(), SchemaError> {
+        let created = self.steps.iter().find_map(|step| match step {
+            Step::Create(set) if set.definition.name == *name => Some(set),
+            _ => None,
+        });
+        created.ok_or_else(|| SchemaError::Unknown(name.to_owned()))?.note_creator(role);
         Ok(())
     }
 
@@ -594,11 +607,13 @@ pub(crate) fn publish(
         };
         match step {
             Step::Create(set) => {
+                inner.access.created(set);
                 tables.sets.push(Arc::clone(set));
                 open(set, set.shape());
             }
             Step::Drop(set) => {
                 set.end();
+                inner.access.dropped(set);
                 left.push(Left::Table(set.apart(inner)));
                 tables.sets.retain(|other| !Arc::ptr_eq(other, set));
                 tables.replaced.push(Arc::clone(set));
@@ -719,8 +734,14 @@ impl Step {
     /// Writes the change into the catalogue.
     pub(crate) fn record(&self, rows: &CatalogueRows<'_>) -> Result<(), Abort> {
         match self {
-            Step::Create(set) => rows.add(set, false),
-            Step::Drop(set) => rows.set_void(&set.shape(), set.position, true),
+            Step::Create(set) => {
+                rows.inner().record_rights(rows, set, true)?;
+                rows.add(set, false)
+            }
+            Step::Drop(set) => {
+                rows.inner().record_rights(rows, set, false)?;
+                rows.set_void(&set.shape(), set.position, true)
+            }
             Step::Reshape { set, before, after, follower, .. } => {
                 if Arc::ptr_eq(&before.primary, &after.primary) {
                     return rows.replace((before, after), set.position);
@@ -859,7 +880,10 @@ pub(crate) fn check_names(sets: &[Arc<TableSet>], changes: &[TableChange]) -> Re
             }
             TableChange::Truncate(name) => (Some(name.clone()), Some(name.clone())),
             TableChange::Drop(name) => (Some(name.clone()), None),
-            TableChange::CreateSequence(_) | TableChange::AlterSequence(..) | TableChange::DropSequence(_) => continue,
+            TableChange::CreateSequence(_)
+            | TableChange::AlterSequence(..)
+            | TableChange::DropSequence(_)
+            | TableChange::Own(..) => continue,
         };
         names.extend(to);
         if let Some(of) = of

@@ -9,6 +9,7 @@
 //!
 //! Invariant of this crate: it knows no row type, and knows protocols only by their names in the registry.
 
+mod access;
 pub mod backup;
 mod cancel;
 mod changing;

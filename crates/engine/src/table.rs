@@ -53,6 +53,8 @@ pub struct TableSet {
     pub(crate) position: u64,
     /// The sequence of its identity column, if it has one.
     pub(crate) identity: OnceLock<Arc<Sequence>>,
+    /// The role that creates it, until others know the table; none if it is the first superuser.
+    pub(crate) creator: OnceLock<u32>,
     /// The owners of the parts. Workers may keep the address of a table, so earlier ones stay.
     shapes: Mutex<Vec<Shape>>,
     /// Who is not admitted yet; while [`flag::SETTLING`] is set.
@@ -340,6 +342,7 @@ impl TableSet {
             text_bytes_max: AtomicUsize::new(text_bytes_max(&shape.definition)),
             position,
             identity: OnceLock::new(),
+            creator: OnceLock::new(),
             shapes: Mutex::new(vec![shape]),
             settling: Mutex::default(),
             _memory: foundation.environment.memory.clone(),
@@ -413,6 +416,11 @@ impl TableSet {
         // It never fails.
         let _ = self.flags.fetch_update(Ordering::Release, Ordering::Relaxed, flags);
         shapes.push(shape);
+    }
+
+    /// Notes the role that creates it.
+    pub(crate) fn note_creator(&self, role: u32) {
+        let _ = self.creator.set(role);
     }
 
     /// Refuses operations until the next [`TableSet::set_shape`], or [`TableSet::reopen`]. A transaction that is open

@@ -14,6 +14,12 @@
 //! sequence u32 | kind u8 | 0               likewise of a sequence, whose ids are not those of tables
 //!     8                        its declaration, and the table that it belongs to
 //!     9                        up to which number it is reserved ([`Reserved`])
+//! role u32 | kind u8 | 0                   likewise of a role
+//!     16                       its declaration
+//! position u32 | kind u8 | 0               the rights to an object: the place of a table among the tables
+//!     17                       owner and grants of the table
+//!     18                       the same of the schema, which has the position 0
+//!     19                       the secret of which salts of unknown users are made, at position 0
 //! ```
 //! Invariant: the catalogue can be read before any other row is. Its own table has a fixed id, layout and declaration.
 //! A group of the log has rows of the catalogue only, or none, and so has a block of a checkpoint. The headers of
@@ -37,7 +43,8 @@ use seriatim_base::{ColumnId, LayoutId, TableId};
 use seriatim_catalog::evolution::Source;
 use seriatim_catalog::wire::RowWire;
 use seriatim_catalog::{
-    CheckDef, ColumnDef, ColumnType, KeyCodec, ReferenceDef, SequenceDef, TableDef, Value, check_references,
+    Access, CheckDef, ColumnDef, ColumnType, Grantee, KeyCodec, Object, Privileges, ReferenceDef, Rights, RoleDef,
+    Secret, SequenceDef, TableDef, Value, check_references,
 };
 
 pub use self::read::Found;
@@ -60,6 +67,10 @@ const OF_REFERENCE: u8 = 6;
 const OF_SEQUENCE: u8 = 8;
 const OF_RESERVED: u8 = 9;
 const OF_EARLIER: u8 = 10;
+const OF_ROLE: u8 = 16;
+const OF_TABLE_RIGHTS: u8 = 17;
+const OF_SCHEMA_RIGHTS: u8 = 18;
+const OF_SECRET: u8 = 19;
 
 /// A table.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -206,6 +217,94 @@ pub struct Catalogue {
     pub sequences: Vec<SequenceEntry>,
     /// The void tables whose rows are of others.
     pub earlier: Vec<EarlierEntry>,
+    /// The roles and their rights.
+    pub access: Access,
+}
+
+/// The row of the rights to an object.
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RightsRow {
+    owner: u32,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    grants: Vec<GrantRow>,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct GrantRow {
+    /// Everybody, if it is not there.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    to: Option<u32>,
+    /// PostgreSQL's letters.
+    privileges: String,
+}
+
+impl From<&Rights> for RightsRow {
+    fn from(rights: &Rights) -> RightsRow {
+        let grants = rights.grants.iter().map(|(to, privileges)| GrantRow {
+            to: match to {
+                Grantee::Public => None,
+                Grantee::Role(id) => Some(*id),
+            },
+            privileges: privileges.to_string(),
+        });
+        RightsRow { owner: rights.owner, grants: grants.collect() }
+    }
+}
+
+impl TryFrom<RightsRow> for Rights {
+    type Error = String;
+
+    fn try_from(row: RightsRow) -> Result<Rights, String> {
+        let grant = |GrantRow { to, privileges }| {
+            let unknown = || format!("there are no privileges `{privileges}`");
+            let granted = Privileges::of_letters(&privileges).ok_or_else(unknown)?;
+            Ok((to.map_or(Grantee::Public, Grantee::Role), granted))
+        };
+        Ok(Rights { owner: row.owner, grants: row.grants.into_iter().map(grant).collect::<Result<_, String>>()? })
+    }
+}
+
+/// The rows of roles and rights.
+///
+/// # Errors
+/// A table has a position that no row can have.
+pub fn rows_of_access(access: &Access) -> Result<Vec<Row>, String> {
+    let first = Access::default();
+    let changed = access.roles().filter(|(id, role)| first.role(*id) != Some(role));
+    let mut rows: Vec<Row> = changed.map(|(id, role)| row_of((id, OF_ROLE, 0), role)).collect();
+    for (object, rights) in access.objects() {
+        rows.push(row_of(key_of_rights(object)?, &RightsRow::from(rights)));
+    }
+    rows.extend(access.secret().map(|secret| row_of((0, OF_SECRET, 0), secret)));
+    Ok(rows)
+}
+
+fn key_of_rights(object: Object) -> Result<(u32, u8, u32), String> {
+    match object {
+        Object::Schema => Ok((0, OF_SCHEMA_RIGHTS, 0)),
+        Object::Table(position) => match u32::try_from(position) {
+            Ok(position) => Ok((position, OF_TABLE_RIGHTS, 0)),
+            Err(_) => Err(format!("only the first {} tables can have rights of their own", u32::MAX)),
+        },
+    }
+}
+
+/// Takes a row of roles and rights.
+fn put_access(access: &mut Access, object: u32, kind: u8, body: &str) -> Result<(), String> {
+    let wrong = |problem: &dyn std::fmt::Display| format!("row of kind {kind} of {object}: {problem}");
+    match kind {
+        OF_ROLE => access.put(object, of_json::<RoleDef>(body).map_err(|error| wrong(&error))?),
+        OF_SECRET => access.set_secret(of_json::<Secret>(body).map_err(|error| wrong(&error))?),
+        _ => {
+            let row: RightsRow = of_json(body).map_err(|error| wrong(&error))?;
+            let rights = Rights::try_from(row).map_err(|error| wrong(&error))?;
+            let object = if kind == OF_TABLE_RIGHTS { Object::Table(object.into()) } else { Object::Schema };
+            access.set_rights(object, rights);
+        }
+    }
+    Ok(())
 }
 
 /// A row of the catalogue.
@@ -294,7 +393,8 @@ impl Catalogue {
     pub fn rows(&self) -> impl Iterator<Item = Row> + '_ {
         let sequences = self.sequences.iter().flat_map(SequenceEntry::rows);
         let earlier = self.earlier.iter().map(EarlierEntry::row);
-        self.tables.iter().flat_map(|table| table.rows(&self.layouts)).chain(sequences).chain(earlier)
+        let others = sequences.chain(earlier).chain(rows_of_access(&self.access).unwrap_or_default());
+        self.tables.iter().flat_map(|table| table.rows(&self.layouts)).chain(others)
     }
 
     /// The catalogue that has these rows.
@@ -304,9 +404,14 @@ impl Catalogue {
     pub fn of_rows(rows: impl IntoIterator<Item = Row>) -> Result<Catalogue, String> {
         let mut by_table: BTreeMap<u32, Parts> = BTreeMap::new();
         let (mut layouts, mut sequences, mut earlier) = (Vec::new(), SequenceRows::default(), Vec::new());
+        let mut access = Access::default();
         for Row { key: (object, kind, number), body } in rows {
             if number == 0 && matches!(kind, OF_SEQUENCE | OF_RESERVED) {
                 sequences.put(object, kind, &body)?;
+                continue;
+            }
+            if number == 0 && (OF_ROLE..=OF_SECRET).contains(&kind) {
+                put_access(&mut access, object, kind, &body)?;
                 continue;
             }
             let wrong =
@@ -334,7 +439,7 @@ impl Catalogue {
         tables.sort_by_key(|table| (table.position, table.id));
         layouts.sort_by_key(|layout| layout.id);
         earlier.sort_by_key(|earlier| earlier.table);
-        let catalogue = Catalogue { tables, layouts, sequences: sequences.finish()?, earlier };
+        let catalogue = Catalogue { tables, layouts, sequences: sequences.finish()?, earlier, access };
         catalogue.check().map(|()| catalogue)
     }
 
@@ -372,6 +477,7 @@ impl Catalogue {
         check_references(counting).map_err(|error| error.to_string())?;
         self.check_sequences()?;
         self.check_earlier()?;
+        self.check_access()?;
         let mut layouts = HashSet::new();
         for layout in &self.layouts {
             if !layouts.insert(layout.id) || layout.id >= LAYOUT {
@@ -429,6 +535,17 @@ impl Catalogue {
             }
         }
         Ok(())
+    }
+
+    /// Checks that roles and rights make sense, and that the tables exist to which there are rights.
+    fn check_access(&self) -> Result<(), String> {
+        self.access.check()?;
+        let is_there = |position: u64| self.tables.iter().any(|table| !table.is_void && table.position == position);
+        let lacks = self.access.objects().find_map(|(object, _)| match object {
+            Object::Table(position) if !is_there(position) => Some(position),
+            _ => None,
+        });
+        lacks.map_or(Ok(()), |position| Err(format!("there are rights to a table at place {position}, which is empty")))
     }
 
     /// Checks that sequences make sense, and that each identity column has one.

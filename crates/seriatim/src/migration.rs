@@ -356,6 +356,11 @@ impl Migration<'_> {
         self.add(TableChange::Create(table))
     }
 
+    /// Gives a table that is created by a change before to the role with this id: see [`Database::access`].
+    pub fn own(self, table: impl Into<String>, role: u32) -> Self {
+        self.add(TableChange::Own(table.into(), role))
+    }
+
     /// Makes a table one that `T` declares, as [`Database::migrate`] does.
     pub fn declare<T: Table>(mut self) -> Self {
         if self.changes.is_err() {
@@ -445,6 +450,7 @@ impl Migration<'_> {
             TableChange::CreateSequence(sequence) => vec![format!("sequence `{}` is created", sequence.name)],
             TableChange::AlterSequence(sequence, _) => vec![format!("sequence `{sequence}` changes")],
             TableChange::DropSequence(sequence) => vec![format!("sequence `{sequence}` is dropped")],
+            TableChange::Own(..) => Vec::new(),
             TableChange::Evolve(evolution) => {
                 let table = &evolution.before().name;
                 evolution.changes().iter().map(|change| format!("table `{table}`: {change}")).collect()

@@ -46,6 +46,15 @@ impl<'t> Rows<'t> {
         rows(shape, position, is_void).iter().try_for_each(|row| self.insert(row))
     }
 
+    /// An abort of the transaction by an error.
+    pub(crate) fn abort(&self, error: SchemaError) -> Abort {
+        self.tx.abort(error)
+    }
+
+    pub(crate) fn inner(&self) -> &Inner {
+        self.tx.inner()
+    }
+
     pub(crate) fn insert(&self, row: &Row) -> Result<(), Abort> {
         let [object, kind, number] = row.key_values();
         self.tx.insert_dyn(self.table, &[object, kind, number, Value::from(row.body.as_str())])

@@ -100,6 +100,7 @@ pub(super) fn small() -> Manifest {
             }],
             sequences: Vec::new(),
             earlier: Vec::new(),
+            access: Default::default(),
             layouts: vec![LayoutEntry { id: LayoutId(0), table: TableId(0) }],
         }),
     }
