@@ -1054,8 +1054,8 @@ impl std::fmt::Debug for Engine {
 mod tests {
     use std::sync::atomic::AtomicBool;
 
-    use seriatim_base::process::in_fork;
     use seriatim_base::WorkerId;
+    use seriatim_base::process::in_fork;
     use seriatim_catalog::{ColumnDef, ColumnType};
     use seriatim_txn::Mode;
 

@@ -31,6 +31,12 @@ impl DynHandle {
     pub fn definition(&self) -> &TableDef {
         &self.set.definition
     }
+
+    /// Its number among the tables. It stays when the table changes and when the database is opened again, and no other
+    /// table has it meanwhile.
+    pub fn number(&self) -> u64 {
+        self.set.position
+    }
 }
 
 impl std::fmt::Debug for DynHandle {

@@ -46,19 +46,30 @@ kinds! {
     InvalidEscape = "22025",
     /// NULL where there may be none.
     NotNull = "23502",
+    /// What the expression asks for is not there, as a number of a sequence: [`EvaluationError::sqlstate`] says more.
+    Surroundings = "55000",
+    /// A function of the scope has no value; the scope knows why.
+    OfScope = "XX000",
 }
 
 /// An expression has no value for the values that it meets.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EvaluationError {
     kind: EvaluationErrorKind,
+    sqlstate: &'static str,
     problem: Box<str>,
 }
 
 impl EvaluationError {
     #[cold]
     pub(super) fn new(kind: EvaluationErrorKind, problem: impl Into<String>) -> EvaluationError {
-        EvaluationError { kind, problem: problem.into().into() }
+        EvaluationError { kind, sqlstate: kind.sqlstate(), problem: problem.into().into() }
+    }
+
+    /// The answer to what an expression asks of its [`Surroundings`](super::Surroundings) is an error of this class.
+    #[cold]
+    pub fn of_surroundings(sqlstate: &'static str, problem: impl Into<String>) -> EvaluationError {
+        EvaluationError { sqlstate, ..EvaluationError::new(EvaluationErrorKind::Surroundings, problem) }
     }
 
     /// A number is beyond the range of this type.
@@ -73,9 +84,20 @@ impl EvaluationError {
         EvaluationError::new(EvaluationErrorKind::DivisionByZero, "division by zero")
     }
 
+    /// A function of the scope has no value.
+    #[cold]
+    pub fn of_scope(problem: impl Into<String>) -> EvaluationError {
+        EvaluationError::new(EvaluationErrorKind::OfScope, problem)
+    }
+
     /// What kind of error it is.
     pub fn kind(&self) -> EvaluationErrorKind {
         self.kind
+    }
+
+    /// The SQLSTATE by which PostgreSQL reports it.
+    pub fn sqlstate(&self) -> &'static str {
+        self.sqlstate
     }
 }
 
