@@ -8,7 +8,7 @@ use std::sync::{
 use std::time::Duration;
 
 use seriatim_base::clock::{CoarseClock, Instant};
-use seriatim_base::thread::Periodic;
+use seriatim_base::thread::{self, Periodic};
 use seriatim_base::{Epoch, Process, TableId};
 use seriatim_catalog::{ColumnSet, ColumnUse, Key, KeyClass, TableDef, Value};
 use seriatim_history::{Columns, History, Recording};
@@ -564,13 +564,28 @@ impl Engine {
     /// row's table in `sets`.
     fn at_rest(&self, sets: &[&TableSet], see: &mut dyn FnMut(usize, RowPtr)) -> Result<usize, TransactError> {
         sets.iter().try_for_each(|set| self.check_listed(set))?;
-        // Before transactions are kept out: another list may take long.
-        let helping = self.inner.helping();
-        let list = || {
-            let each = |(at, set): (usize, &&TableSet)| self.list(set, &helping, &mut |row| see(at, row));
-            sets.iter().enumerate().map(each).sum()
-        };
-        self.inner.quietly(WAIT_MAX, list).unwrap_or(Err(TransactError::Excluded { by: "open transactions" }))
+        let began = Instant::now();
+        loop {
+            // Before transactions are kept out: another list may take long.
+            let helping = self.inner.helping();
+            let listed = self.inner.quietly(WAIT_MAX, || {
+                // They may have changed since. A table is closed while its change has committed and is not there yet.
+                sets.iter().try_for_each(|set| self.check_listed(set))?;
+                if sets.iter().any(|set| set.is_closed()) {
+                    return Ok(None);
+                }
+                let each = |(at, set): (usize, &&TableSet)| self.list(set, &helping, &mut |row| see(at, row));
+                sets.iter().enumerate().map(each).sum::<Result<usize, _>>().map(Some)
+            });
+            match listed.ok_or(TransactError::Excluded { by: "open transactions" })?? {
+                Some(rows) => return Ok(rows),
+                None if began.elapsed() >= WAIT_MAX => {
+                    return Err(TransactError::Excluded { by: "changes of its tables" });
+                }
+                None => drop(helping),
+            }
+            thread::sleep(Duration::from_millis(1));
+        }
     }
 
     /// Calls `see` with each committed row of a table of any organization while transactions run. Returns their number.
@@ -1055,8 +1070,8 @@ impl std::fmt::Debug for Engine {
 mod tests {
     use std::sync::atomic::AtomicBool;
 
+    use seriatim_base::WorkerId;
     use seriatim_base::process::in_fork;
-    use seriatim_base::{WorkerId, thread};
     use seriatim_catalog::{ColumnDef, ColumnType};
     use seriatim_txn::Mode;
 
@@ -1088,6 +1103,30 @@ mod tests {
             drop(all.take());
         });
         drop(tables);
+    }
+
+    #[test]
+    fn a_list_that_waits_finds_the_table_as_it_is_by_then() {
+        let engine = Settings { step_helpers: true, ..Settings::default() }.open().expect("in memory");
+        let table = TableDef::builder("note").column(ColumnDef::new("id", ColumnType::U64)).key(["id"]);
+        let set = engine.create(table.finish().expect("a valid table")).expect("a new name");
+        let list = || engine.each_row_at_rest(&set, &mut |_| {});
+        thread::scope(|scope| {
+            // As in a commit that changes the table, before the change is there.
+            set.close();
+            let waits = scope.spawn(list);
+            thread::sleep(Duration::from_millis(20));
+            assert!(!waits.is_finished());
+            set.reopen();
+            assert_eq!(waits.join().expect("no panic").expect("it is open"), 0);
+            // As in a migration that drops it.
+            let helping = engine.inner().helping();
+            let waits = scope.spawn(list);
+            thread::sleep(Duration::from_millis(20));
+            set.end();
+            drop(helping);
+            assert!(matches!(waits.join().expect("no panic"), Err(TransactError::TableGone)));
+        });
     }
 
     #[test]

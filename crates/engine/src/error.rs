@@ -356,9 +356,10 @@ impl fmt::Display for SchemaError {
             SchemaError::Analysis(problem) => {
                 write!(f, "the tables were changed, and the procedures could not be analysed again: {problem}")
             }
-            SchemaError::Busy => {
-                f.write_str("nothing was changed: a transaction stayed open for longer than 10 s; end it, or try again")
-            }
+            SchemaError::Busy => f.write_str(
+                "nothing was changed: a transaction stayed open for longer than 10 s, or another change waits for \
+                     this one to end; end it, or try again",
+            ),
             SchemaError::Transact(error) => write!(f, "nothing was changed: {error}"),
             SchemaError::WorkersBusy => f.write_str("every worker has an open transaction; allow more workers"),
             SchemaError::Storage(error) => error.fmt(f),
