@@ -9,9 +9,9 @@
 //! {"end":{"tables":1,"rows":1}}
 //! ```
 //! First there is a line for each table, then one for each row, then one for each sequence. A line has roles and their
-//! rights, if there are others than a new database has. The last line tells a whole dump from one that was cut off. Integers up to 2^53 and floats are numbers. Greater integers, decimals, times and
-//! all others are texts, as [`Value::to_text`] writes them, so that no reader of JSON rounds them. Bytes are
-//! hexadecimal digits.
+//! rights, if there are others than a new database has. The last line tells a whole dump from one that was cut off.
+//! Integers up to 2^53 and floats are numbers. Greater integers, decimals, times and all others are texts, as
+//! [`Value::to_text`] writes them, so that no reader of JSON rounds them. Bytes are hexadecimal digits.
 //!
 //! CSV has one table: a line of names, then the rows. NULL is an empty field, and an empty text is `""`. SQL is a
 //! script for PostgreSQL 15, in one transaction.
