@@ -18,6 +18,7 @@ mod contention;
 mod deferred;
 mod detached;
 mod durability;
+mod earlier;
 mod engine;
 mod error;
 mod evolution;

@@ -10,6 +10,7 @@
 //!     3   id of a layout       nothing: the layout has the table's columns
 //!     4   position             a condition that each row meets
 //!     6   position             a foreign key
+//!     10  number 0             of which table its rows are now ([`EarlierEntry`]); the table is void
 //! sequence u32 | kind u8 | 0               likewise of a sequence, whose ids are not those of tables
 //!     8                        its declaration, and the table that it belongs to
 //!     9                        up to which number it is reserved ([`Reserved`])
@@ -38,7 +39,9 @@ mod tests;
 use std::collections::{BTreeMap, HashSet};
 
 use serde::{Deserialize, Serialize};
-use seriatim_base::{LayoutId, TableId};
+use seriatim_base::{ColumnId, LayoutId, TableId};
+use seriatim_catalog::evolution::Source;
+use seriatim_catalog::wire::RowWire;
 use seriatim_catalog::{
     Access, CheckDef, ColumnDef, ColumnType, Grantee, KeyCodec, Object, Privileges, ReferenceDef, Rights, RoleDef,
     Secret, SequenceDef, TableDef, Value, check_references,
@@ -63,6 +66,7 @@ const OF_CHECK: u8 = 4;
 const OF_REFERENCE: u8 = 6;
 const OF_SEQUENCE: u8 = 8;
 const OF_RESERVED: u8 = 9;
+const OF_EARLIER: u8 = 10;
 const OF_ROLE: u8 = 16;
 const OF_TABLE_RIGHTS: u8 = 17;
 const OF_SCHEMA_RIGHTS: u8 = 18;
@@ -91,6 +95,82 @@ pub struct LayoutEntry {
     pub id: LayoutId,
     /// The table whose declared columns it describes.
     pub table: TableId,
+}
+
+/// Where a column of a converted row has its value from.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Origin {
+    /// The column of the earlier row at this position.
+    Column(u16),
+    /// This value, as text; NULL if there is none.
+    Value(Option<String>),
+}
+
+/// The rows of a void table are those of another, which replaced it without a copy: they are converted when they are
+/// read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct EarlierEntry {
+    /// The void table.
+    pub table: TableId,
+    /// The one whose rows they are. It may be void too, and say the same of a further one.
+    pub of: TableId,
+    /// For each column of that.
+    pub columns: Vec<Origin>,
+    /// Whether memory has no row in the earlier layout any more, so that a checkpoint that begins now has none.
+    pub is_drained: bool,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Earlier {
+    of: u32,
+    columns: Vec<Origin>,
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    drained: bool,
+}
+
+impl EarlierEntry {
+    /// The row that says so.
+    pub fn row(&self) -> Row {
+        let body = Earlier { of: self.of.0, columns: self.columns.clone(), drained: self.is_drained };
+        row_of((self.table.0, OF_EARLIER, 0), &body)
+    }
+
+    /// What the columns of converted rows are made of.
+    fn sources(&self, after: &TableDef) -> Result<Vec<Source>, String> {
+        if self.columns.len() != after.columns.len() {
+            return Err(format!("says of {} columns where they come from", self.columns.len()));
+        }
+        let source = |(origin, column): (&Origin, &ColumnDef)| match origin {
+            Origin::Column(at) => Ok(Source::Of(ColumnId(*at))),
+            Origin::Value(None) if column.nullable => Ok(Source::Value(Value::NONE)),
+            Origin::Value(None) => Err(format!("has NULL in column `{}`", column.name)),
+            Origin::Value(Some(text)) => {
+                let value = column.ty.parse(text).map_err(|error| error.to_string())?;
+                Ok(Source::Value(if column.nullable { value.some() } else { value }))
+            }
+        };
+        self.columns.iter().zip(&after.columns).map(source).collect()
+    }
+
+    /// That the columns have these values.
+    pub fn origins(sources: &[Source]) -> Vec<Origin> {
+        let origin = |source: &Source| match source {
+            Source::Of(column) => Origin::Column(column.0),
+            Source::Value(value) => Origin::Value(value.to_text()),
+        };
+        sources.iter().map(origin).collect()
+    }
+}
+
+/// The sources of a conversion by the second after one by the first.
+pub fn compose(first: &[Source], second: &[Source]) -> Vec<Source> {
+    let source = |source: &Source| match source {
+        Source::Of(column) => first.get(column.index()).unwrap_or(source).clone(),
+        Source::Value(_) => source.clone(),
+    };
+    second.iter().map(source).collect()
 }
 
 /// How far a sequence has got.
@@ -135,6 +215,8 @@ pub struct Catalogue {
     pub layouts: Vec<LayoutEntry>,
     /// The sequences, in the order of their ids.
     pub sequences: Vec<SequenceEntry>,
+    /// The void tables whose rows are of others.
+    pub earlier: Vec<EarlierEntry>,
     /// The roles and their rights.
     pub access: Access,
 }
@@ -310,8 +392,9 @@ impl Catalogue {
     /// All rows.
     pub fn rows(&self) -> impl Iterator<Item = Row> + '_ {
         let sequences = self.sequences.iter().flat_map(SequenceEntry::rows);
-        let access = rows_of_access(&self.access).unwrap_or_default();
-        self.tables.iter().flat_map(|table| table.rows(&self.layouts)).chain(sequences).chain(access)
+        let earlier = self.earlier.iter().map(EarlierEntry::row);
+        let others = sequences.chain(earlier).chain(rows_of_access(&self.access).unwrap_or_default());
+        self.tables.iter().flat_map(|table| table.rows(&self.layouts)).chain(others)
     }
 
     /// The catalogue that has these rows.
@@ -320,7 +403,7 @@ impl Catalogue {
     /// The first thing that makes no sense.
     pub fn of_rows(rows: impl IntoIterator<Item = Row>) -> Result<Catalogue, String> {
         let mut by_table: BTreeMap<u32, Parts> = BTreeMap::new();
-        let (mut layouts, mut sequences) = (Vec::new(), SequenceRows::default());
+        let (mut layouts, mut sequences, mut earlier) = (Vec::new(), SequenceRows::default(), Vec::new());
         let mut access = Access::default();
         for Row { key: (object, kind, number), body } in rows {
             if number == 0 && matches!(kind, OF_SEQUENCE | OF_RESERVED) {
@@ -342,6 +425,11 @@ impl Catalogue {
                 OF_INDEX => drop(parts.indexes.insert(number, of_json(&body).map_err(|error| wrong(&error))?)),
                 OF_REFERENCE => drop(parts.references.insert(number, of_json(&body).map_err(|error| wrong(&error))?)),
                 OF_CHECK => drop(parts.checks.insert(number, of_json(&body).map_err(|error| wrong(&error))?)),
+                OF_EARLIER if number == 0 => {
+                    let Earlier { of, columns, drained } = of_json(&body).map_err(|error| wrong(&error))?;
+                    let (table, of) = (TableId(object), TableId(of));
+                    earlier.push(EarlierEntry { table, of, columns, is_drained: drained });
+                }
                 OF_LAYOUT if body == "{}" => layouts.push(LayoutEntry { id: LayoutId(number), table: TableId(object) }),
                 _ => return Err(wrong(&"this program knows no such row")),
             }
@@ -350,7 +438,8 @@ impl Catalogue {
         let mut tables = tables.collect::<Result<Vec<TableEntry>, String>>()?;
         tables.sort_by_key(|table| (table.position, table.id));
         layouts.sort_by_key(|layout| layout.id);
-        let catalogue = Catalogue { tables, layouts, sequences: sequences.finish()?, access };
+        earlier.sort_by_key(|earlier| earlier.table);
+        let catalogue = Catalogue { tables, layouts, sequences: sequences.finish()?, earlier, access };
         catalogue.check().map(|()| catalogue)
     }
 
@@ -387,6 +476,7 @@ impl Catalogue {
         let counting = self.tables.iter().filter(|table| !table.is_void).map(|table| &table.definition);
         check_references(counting).map_err(|error| error.to_string())?;
         self.check_sequences()?;
+        self.check_earlier()?;
         self.check_access()?;
         let mut layouts = HashSet::new();
         for layout in &self.layouts {
@@ -402,6 +492,51 @@ impl Catalogue {
 }
 
 impl Catalogue {
+    fn table(&self, id: TableId) -> Option<&TableEntry> {
+        self.tables.iter().find(|table| table.id == id)
+    }
+
+    /// The table whose rows those of a void table are now, and how they are converted. `None` if they count for
+    /// nothing.
+    ///
+    /// # Errors
+    /// What makes no sense.
+    pub(crate) fn rows_of<'a>(&'a self, void: &'a TableEntry) -> Result<Option<(&'a TableEntry, Vec<Source>)>, String> {
+        let (mut at, mut sources): (_, Option<Vec<Source>>) = (void, None);
+        for _ in 0..=self.earlier.len() {
+            if !at.is_void {
+                return Ok(sources.map(|sources| (at, sources)));
+            }
+            let Some(earlier) = self.earlier.iter().find(|earlier| earlier.table == at.id) else { return Ok(None) };
+            let wrong = |problem: &str| format!("the row of earlier table {} {problem}", earlier.table);
+            // One that was forgotten had no rows any more.
+            let Some(next) = self.table(earlier.of) else { return Ok(None) };
+            let own = earlier.sources(&next.definition).map_err(|problem| wrong(&problem))?;
+            sources = Some(match sources {
+                None => own,
+                Some(first) => compose(&first, &own),
+            });
+            at = next;
+        }
+        Err(format!("the rows of table {} are those of a table that is earlier than itself", void.id))
+    }
+
+    /// Checks that rows of earlier layouts can be read.
+    fn check_earlier(&self) -> Result<(), String> {
+        for earlier in &self.earlier {
+            let id = earlier.table;
+            let void = self.table(id).ok_or_else(|| format!("there is no table {id}, of which there is a row"))?;
+            if !void.is_void {
+                return Err(format!("table {id} is earlier than another one, and not void"));
+            }
+            if let Some((of, sources)) = self.rows_of(void)? {
+                let wire = RowWire::of_earlier(&void.definition, &of.definition, &sources);
+                wire.ok_or_else(|| format!("rows of table {id} are no rows of table {}", of.id))?;
+            }
+        }
+        Ok(())
+    }
+
     /// Checks that roles and rights make sense, and that the tables exist to which there are rights.
     fn check_access(&self) -> Result<(), String> {
         self.access.check()?;

@@ -428,10 +428,11 @@ impl Migration<'_> {
 
     /// Makes the changes, all of them or none, and returns them in words. They are durable when this returns.
     ///
-    /// Transactions run meanwhile. If rows must be converted, or an index is added, each write also writes the new
-    /// rows or entries until all are there. At the end, transactions on the changed tables wait for about a flush of
-    /// the log. The change waits for at most 10 s for transactions that are open, and new ones may wait with it for a
-    /// second. The memory of converted rows is needed twice meanwhile. Checkpoints wait.
+    /// Transactions run meanwhile. If columns are only added or dropped, rows stay as they are: readers see them as
+    /// they must be, and they are converted later. If rows must be converted, or an index is added, each write also
+    /// writes the new rows or entries until all are there. At the end, transactions on the changed tables wait for
+    /// about a flush of the log. The change waits for at most 10 s for transactions that are open, and new ones may
+    /// wait with it for a second. The memory of converted rows is needed twice meanwhile. Checkpoints wait.
     ///
     /// Handles stay valid if each column and index is where it was; otherwise their use fails with
     /// [`TransactError::TableGone`](crate::TransactError::TableGone).
