@@ -62,6 +62,7 @@ pub(crate) fn copies(before: &TableDef, after: &TableDef, sources: &[Source]) ->
     let is_kept = |(at, source): (usize, &Source)| {
         let (column, place) = (&after.columns[at], &to.places[at]);
         match source {
+            Source::Number => false,
             Source::Value(_) => place.part == RowPart::Row,
             Source::Of(was) => {
                 let Some(was_place) = from.places.get(was.index()) else { return false };
@@ -81,7 +82,7 @@ pub(crate) fn copies(before: &TableDef, after: &TableDef, sources: &[Source]) ->
             let (was, is) = (&before.columns[was.index()], &after.columns[at.column.index()]);
             (was.ty, was.nullable) == (is.ty, is.nullable)
         }
-        Source::Value(_) => false,
+        Source::Value(_) | Source::Number => false,
     };
     sources.iter().enumerate().all(is_kept)
         && (fixed(&from), from.fixed_bytes) == (fixed(&to), to.fixed_bytes)
@@ -107,6 +108,7 @@ impl Conversion {
             match source {
                 Source::Of(was) if place.part == RowPart::Row => copied.push((from.places[was.index()], place)),
                 Source::Of(_) => {}
+                Source::Number => return None,
                 Source::Value(value) => value.write(&after.columns[at], &place, &mut writer).ok()?,
             }
         }

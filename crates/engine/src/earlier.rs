@@ -24,7 +24,7 @@ use seriatim_base::clock::Instant;
 use seriatim_catalog::evolution::{Evolution, Source};
 use seriatim_catalog::{ColumnId, ColumnSet, Conversion, Key, KeyBuf, Organization, RowRef, TableDef, copy_row};
 use seriatim_memory::Charge;
-use seriatim_redo::catalogue::{EarlierEntry, compose};
+use seriatim_redo::catalogue::{self, EarlierEntry, compose};
 use seriatim_store::{Direction, Walk};
 use seriatim_txn::{Cause, Inserted, Mode, OnExists, Phase, Reason, RowPtr};
 
@@ -51,6 +51,8 @@ pub(crate) struct EarlierRows {
     pub(crate) set: Box<TableSet>,
     /// For each column of the table now.
     sources: Vec<Source>,
+    /// The same, as the catalogue has it.
+    origins: Vec<catalogue::Origin>,
     conversion: Conversion,
     /// How far the pass has got.
     progress: Mutex<Progress>,
@@ -74,8 +76,8 @@ impl Earlier {
     ) -> Option<Earlier> {
         let to = &after.definition;
         let rows = |set: Box<TableSet>, from: &TableDef, sources: Vec<Source>| {
-            let conversion = Conversion::new(from, to, &sources)?;
-            Some(EarlierRows { set, sources, conversion, progress: Mutex::default() })
+            let (conversion, origins) = (Conversion::new(from, to, &sources)?, EarlierEntry::origins(&sources)?);
+            Some(EarlierRows { set, sources, origins, conversion, progress: Mutex::default() })
         };
         let older = before.earlier.layouts.iter().map(|layout| {
             let set = layout.set.apart(foundation);
@@ -95,7 +97,7 @@ impl Earlier {
 impl EarlierRows {
     /// What the catalogue says of it. `of` is the table that replaced it.
     pub(crate) fn entry(&self, of: &Shape, is_drained: bool) -> EarlierEntry {
-        let columns = EarlierEntry::origins(&self.sources);
+        let columns = self.origins.clone();
         EarlierEntry { table: self.set.primary.id, of: of.primary.id, columns, is_drained }
     }
 

@@ -1029,13 +1029,8 @@ impl Inner {
     /// The name of the table that has this id, or an index with it, and the name of that key as a constraint.
     pub(crate) fn constraint(&self, id: TableId) -> Option<(String, String)> {
         self.tables()?.sets.iter().find_map(|set| {
-            let at = set.physical().position(|table| table.id == id)?;
-            let definition = &*set.definition;
-            let name = match at.checked_sub(1) {
-                Some(index) => definition.indexes.get(index)?.name.to_string(),
-                None => TableDef::key_constraint(&definition.name),
-            };
-            Some((definition.name.to_string(), name))
+            let of_copy = || set.followers.iter().find_map(|follower| follower.copy()?.constraint(id));
+            set.constraint(id).or_else(of_copy)
         })
     }
 

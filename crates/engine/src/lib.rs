@@ -68,7 +68,7 @@ pub use durability::{
 };
 pub use engine::Engine;
 pub use error::{
-    Abort, CloseError, Conflict, MemoryHeld, OpenError, SchemaError, StorageError, TransactError, ViolatingRow,
+    Abort, CloseError, Conflict, MemoryHeld, OpenError, Refusal, SchemaError, StorageError, TransactError, ViolatingRow,
 };
 pub use evolution::TableChange;
 pub use executor::{Executor, ExecutorBody, ExecutorSession, PredictedAccess, QueueFull, Running};

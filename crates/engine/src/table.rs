@@ -617,7 +617,7 @@ impl TableSet {
             for follower in shape.followers.iter() {
                 match &follower.build {
                     Build::Copy { set, .. } => set.physical().for_each(&mut see),
-                    Build::Index(index) => see(&index.table),
+                    Build::Index(index, _) => see(&index.table),
                     Build::Checks(..) => {}
                 }
             }
@@ -644,6 +644,17 @@ impl TableSet {
             Some(index) => format!("{}.{}", definition.name, index.name),
             None => definition.name.to_string(),
         }
+    }
+
+    /// The name of the table, and the key of this table or index as a constraint. `None` if it is none of it.
+    pub(crate) fn constraint(&self, id: TableId) -> Option<(String, String)> {
+        let at = self.physical().position(|table| table.id == id)?;
+        let definition = &*self.definition;
+        let name = match at.checked_sub(1) {
+            Some(index) => definition.indexes.get(index)?.name.to_string(),
+            None => TableDef::key_constraint(&definition.name),
+        };
+        Some((definition.name.to_string(), name))
     }
 
     /// The table and its indexes, in order of declaration.

@@ -154,11 +154,12 @@ impl EarlierEntry {
         self.columns.iter().zip(&after.columns).map(source).collect()
     }
 
-    /// That the columns have these values.
-    pub fn origins(sources: &[Source]) -> Vec<Origin> {
+    /// That the columns have these values. `None` if a row's number is one of them: such rows are not left as they are.
+    pub fn origins(sources: &[Source]) -> Option<Vec<Origin>> {
         let origin = |source: &Source| match source {
-            Source::Of(column) => Origin::Column(column.0),
-            Source::Value(value) => Origin::Value(value.to_text()),
+            Source::Of(column) => Some(Origin::Column(column.0)),
+            Source::Value(value) => Some(Origin::Value(value.to_text())),
+            Source::Number => None,
         };
         sources.iter().map(origin).collect()
     }
@@ -168,7 +169,7 @@ impl EarlierEntry {
 pub fn compose(first: &[Source], second: &[Source]) -> Vec<Source> {
     let source = |source: &Source| match source {
         Source::Of(column) => first.get(column.index()).unwrap_or(source).clone(),
-        Source::Value(_) => source.clone(),
+        Source::Value(_) | Source::Number => source.clone(),
     };
     second.iter().map(source).collect()
 }

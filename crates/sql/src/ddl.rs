@@ -60,23 +60,6 @@ pub(crate) struct Ddl {
 }
 
 impl Ddl {
-    /// The class of the error if rows do not permit the changes.
-    pub(crate) fn refusal(&self) -> SqlState {
-        let changes = self.steps.iter().filter_map(|step| match step {
-            Step::Change { changes, .. } => Some(changes),
-            _ => None,
-        });
-        let state = changes.flatten().find_map(|change| match change {
-            Change::AddReference { .. } => Some(SqlState::FOREIGN_KEY_VIOLATION),
-            Change::AddIndex { .. } => Some(SqlState::UNIQUE_VIOLATION),
-            Change::SetNullable { .. } => Some(SqlState::NOT_NULL_VIOLATION),
-            Change::SetKey { .. } => Some(SqlState::UNIQUE_VIOLATION),
-            Change::SetType { .. } => Some(SqlState::NUMERIC_VALUE_OUT_OF_RANGE),
-            _ => None,
-        });
-        state.unwrap_or(SqlState::CHECK_VIOLATION)
-    }
-
     fn new(tag: &'static str, steps: Vec<Step>) -> Ddl {
         Ddl { steps, tag, notices: Vec::new() }
     }

@@ -1464,7 +1464,7 @@ impl Session {
 
     /// Changes tables.
     fn change_tables(&mut self, ddl: Ddl, answers: &mut Vec<Answer>) -> Result<(), SqlError> {
-        let (refusal, needs_transaction) = (ddl.refusal(), ddl.needs_transaction());
+        let needs_transaction = ddl.needs_transaction();
         let notices = ddl.notices.into_iter().map(|notice| SqlError::new(SqlState("00000"), notice));
         answers.extend(notices.map(Answer::Notice));
         self.check_writable()?;
@@ -1473,18 +1473,14 @@ impl Session {
         if begins {
             self.begin(true, None)?;
         }
-        let made = self.make_changes(ddl.steps).map_err(|error| match error {
-            SchemaError::Refused { .. } => SqlError::new(refusal, error.to_string()),
-            error => error.into(),
-        });
-        match made {
+        match self.make_changes(ddl.steps) {
             Ok(()) if begins => drop(self.commit()?),
             Ok(()) => {}
             Err(error) => {
                 if begins {
                     self.roll_back();
                 }
-                return Err(error);
+                return Err(error.into());
             }
         }
         answers.push(Answer::Done(ddl.tag.to_owned()));

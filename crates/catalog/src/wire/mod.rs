@@ -109,7 +109,7 @@ impl RowWire {
         }
         let filled = sources.iter().enumerate().filter_map(|(at, source)| match source {
             Source::Value(value) => Some((after.columns[at].clone(), places[at], value.clone())),
-            Source::Of(_) => None,
+            Source::Of(_) | Source::Number => None,
         });
         Some(RowWire { filled: filled.collect(), ..rows })
     }

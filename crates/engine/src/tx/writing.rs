@@ -124,7 +124,7 @@ impl TxCore {
     }
 
     /// The values of the columns that the writer of a row does not know: those of the row that it replaces, or else
-    /// the defaults.
+    /// the defaults and the next number.
     fn extension(&self, set: &TableSet, key: Key<'_>, exists: OnExists) -> Result<Vec<(usize, Value)>, Abort> {
         let definition = &*set.definition;
         let before = match exists {
@@ -132,11 +132,14 @@ impl TxCore {
             _ => None,
         };
         let value = |at: usize| match before {
-            Some(row) => DynRow::new(set, row).value(at),
-            None => definition.value_if_unknown(at).unwrap_or(Value::NONE),
+            Some(row) => Ok((at, DynRow::new(set, row).value(at))),
+            None if definition.columns[at].identity.is_some() => {
+                self.next_identity(set).map(|number| (at, Value::Integer(number.into(), None)))
+            }
+            None => Ok((at, definition.value_if_unknown(at).unwrap_or(Value::NONE))),
         };
         let columns = definition.columns.len();
-        Ok((columns - definition.extension..columns).map(|at| (at, value(at))).collect())
+        (columns - definition.extension..columns).map(value).collect()
     }
 
     /// Discards the place of a row that was not written.
@@ -428,7 +431,8 @@ impl TxCore {
     pub fn duplicate(&self, table: &seriatim_txn::Table, key: Key<'_>) -> Abort {
         self.about(|| {
             let (_, key) = self.in_words(table, key);
-            let (table, constraint) = self.inner.constraint(table.id).unwrap_or_default();
+            let made = self.made().iter().find_map(|set| set.constraint(table.id));
+            let (table, constraint) = made.or_else(|| self.inner.constraint(table.id)).unwrap_or_default();
             Abort::explained(
                 AbortKind::Duplicate,
                 TransactError::Duplicate { table, constraint: constraint.into(), key },
