@@ -28,7 +28,7 @@ use crate::session::{Next, Session, Timer, fatal, violated};
 
 /// So much output is written before the next message is looked at.
 const OUTPUT_MAX: usize = 64 << 10;
-/// Buffers of idle connections have at most so many bytes.
+/// The buffer for what an idle client sends next has at most so many bytes.
 const IDLE_BYTES_MAX: usize = 4 << 10;
 /// How long a client may take to read why it is refused.
 const FAREWELL_MAX: Duration = Duration::from_secs(1);
@@ -323,14 +323,10 @@ async fn converse(
                     let message = "terminating connection due to administrator command";
                     return farewell(stream, &fatal(SqlState::ADMIN_SHUTDOWN, message, None)).await;
                 }
-                if input.is_empty() {
-                    // What a large message has used.
-                    if input.capacity() > IDLE_BYTES_MAX {
-                        *input = BytesMut::new();
-                    }
-                    if session.output().capacity() > IDLE_BYTES_MAX {
-                        *session.output() = BytesMut::new();
-                    }
+                // What is left of a buffer keeps all of it.
+                *session.output() = BytesMut::new();
+                if input.is_empty() && input.capacity() > IDLE_BYTES_MAX {
+                    *input = BytesMut::new();
                 }
                 let limit = session.idle_limit();
                 let idle = async {

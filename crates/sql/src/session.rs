@@ -1277,7 +1277,8 @@ impl Session {
                 TransactionMode::AccessMode(mode) => is_read_only = Some(*mode == TransactionAccessMode::ReadOnly),
                 TransactionMode::IsolationLevel(TransactionIsolationLevel::Serializable) => {}
                 TransactionMode::IsolationLevel(level) => {
-                    if self.settings.insert("\0isolation".to_owned(), String::new()).is_none() {
+                    if !self.settings.contains_key("\0isolation") {
+                        self.settings.insert("\0isolation".to_owned(), String::new());
                         let message = format!("transactions are serializable, which {level} permits");
                         answers.push(Answer::Notice(SqlError::new(SqlState("00000"), message)));
                     }
