@@ -1014,7 +1014,8 @@ struct Arguments<'a> {
 }
 
 impl Arguments<'_> {
-    fn translated(&self, parameters: &mut Parameters) -> Result<Vec<Expression>, SqlError> {
+    /// The arguments, and the types of those that are columns.
+    fn translated(&self, parameters: &mut Parameters) -> Result<Vec<(Expression, Option<SqlType>)>, SqlError> {
         let Around { outer, context, .. } = self.around;
         let mut arguments = Vec::new();
         for argument in self.of {
@@ -1023,11 +1024,26 @@ impl Arguments<'_> {
             };
             let translator = Translator::scalar(context, "functions in FROM");
             let mut argument = translator.within(self.before, outer, parameters).translate(argument)?;
+            let ty = match &argument {
+                Expression::Column { table, column } => column_type(self.before, outer, table.as_deref(), column),
+                _ => None,
+            };
             resolve(&mut argument, self.before, outer)?;
-            arguments.push(argument);
+            arguments.push((argument, ty));
         }
         Ok(arguments)
     }
+}
+
+/// The type of a column of sources, or of a query around them.
+pub(crate) fn column_type(
+    sources: &Sources,
+    outer: Option<&Outer<'_>>,
+    table: Option<&str>,
+    column: &str,
+) -> Option<SqlType> {
+    let found = sources.find(table, column).ok().and_then(|(number, _)| sources.at(number));
+    found.map(|column| column.ty).or_else(|| outer?.column_type(table, column))
 }
 
 /// `generate_series(from, to)`, with a step perhaps.
@@ -1037,7 +1053,8 @@ fn series(arguments: &Arguments<'_>, parameters: &mut Parameters) -> Result<Sour
         return Err(SqlError::unsupported(what, "generate_series(from, to, step) is there."));
     }
     let (context, before) = (arguments.around.context, arguments.before);
-    let mut bounds = arguments.translated(parameters)?;
+    let bounds = arguments.translated(parameters)?;
+    let mut bounds: Vec<Expression> = bounds.into_iter().map(|(bound, _)| bound).collect();
     let mut stored = None;
     for bound in &bounds {
         // The numbers have the widest type of the arguments.
@@ -1076,14 +1093,14 @@ fn elements(
     with_ordinality: bool,
     parameters: &mut Parameters,
 ) -> Result<Source, SqlError> {
-    let Some(wanted) = Elements::named(function, with_ordinality) else {
-        let instead = "generate_series, unnest and generate_subscripts are there.";
-        return Err(SqlError::unsupported(format!("{function} in FROM"), instead));
-    };
-    let all = arguments.translated(parameters)?;
-    let Some(array) = all.into_iter().next() else {
+    let Some((array, ty)) = arguments.translated(parameters)?.into_iter().next() else {
         let message = format!("function {function}() does not exist");
         return Err(SqlError::new(SqlState::UNDEFINED_FUNCTION, message));
+    };
+    let are_numbers = ty.is_some_and(SqlType::is_array_of_numbers);
+    let Some(wanted) = Elements::named(function, are_numbers, with_ordinality) else {
+        let instead = "generate_series, unnest and generate_subscripts are there.";
+        return Err(SqlError::unsupported(format!("{function} in FROM"), instead));
     };
     let array = arguments.around.context.bind(&array, arguments.before, parameters)?;
     let origin = Origin::Elements(Box::new(array), wanted);

@@ -1142,6 +1142,11 @@ const SETTINGS: &[(&str, &str, Option<&[&str]>)] = &[
     ("transaction_read_only", "off", Some(&[])),
 ];
 
+/// All settings with their usual values.
+pub(crate) fn defaults() -> impl Iterator<Item = (&'static str, &'static str)> {
+    SETTINGS.iter().map(|(name, value, _)| (*name, *value))
+}
+
 /// The levels of isolation that clients may ask for, beside the one that there is.
 const LEVELS_OF_ISOLATION: &[&str] = &["read uncommitted", "read committed", "repeatable read"];
 

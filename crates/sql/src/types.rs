@@ -305,6 +305,11 @@ impl SqlType {
         }
     }
 
+    /// Whether it is an array or a vector of integers.
+    pub(crate) fn is_array_of_numbers(self) -> bool {
+        matches!(self, SqlType::Other(_, 22 | 30 | 1005 | 1007 | 1016 | 1028))
+    }
+
     /// Whether its values are aligned to the right where they are shown in columns.
     pub fn is_number(self) -> bool {
         matches!(
