@@ -161,6 +161,9 @@ impl BoundCall {
         if parts.is_empty() {
             return Datum::Null;
         }
+        if self.is_distinct && self.order.is_empty() {
+            parts.sort_by(|(.., a), (.., b)| order(a, b));
+        }
         parts.sort_by(|(a, ..), (b, ..)| {
             let items = self.order.iter().zip(a.iter().zip(b));
             let by = |((_, descending, nulls_first), (a, b)): (&(Bound, bool, bool), (&Owned, &Owned))| {

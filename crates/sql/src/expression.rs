@@ -381,21 +381,29 @@ impl<'c> Translator<'c> {
                 let text = |one: &Expr| Ok(displayed(self.translate(one)?).cast(ColumnType::LongText));
                 Expression::call("\0array", array.elem.iter().map(text).collect::<Result<_, SqlError>>()?)
             }
-            Expr::CompoundFieldAccess { root, access_chain } => match &**access_chain {
-                [AccessExpr::Subscript(Subscript::Index { index })] => {
-                    let array = self.translate(root)?;
-                    let ty = match (&array, &self.frame) {
-                        (Expression::Column { table, column }, Some(frame)) => {
-                            column_type(frame.sources, frame.outer, table.as_deref(), column)
-                        }
-                        _ => None,
-                    };
-                    let is_number = ty.is_some_and(SqlType::is_array_of_numbers);
-                    let element = Expression::call("\0element", vec![array, self.translate(index)?]);
-                    if is_number { element.cast(ColumnType::I64) } else { element }
+            Expr::CompoundFieldAccess { root, access_chain } => {
+                let Some((AccessExpr::Subscript(Subscript::Index { index }), fields)) = access_chain.split_last() else {
+                    return Err(unsupported(of));
+                };
+                let array = match (&**root, fields) {
+                    (root, []) => self.translate(root)?,
+                    (Expr::Identifier(table), [AccessExpr::Dot(Expr::Identifier(column))]) => {
+                        self.translate(&Expr::CompoundIdentifier(vec![table.clone(), column.clone()]))?
+                    }
+                    _ => return Err(unsupported(of)),
+                };
+                let ty = match (&array, &self.frame) {
+                    (Expression::Column { table, column }, Some(frame)) => {
+                        column_type(frame.sources, frame.outer, table.as_deref(), column)
+                    }
+                    _ => None,
+                };
+                let element = Expression::call("\0element", vec![array, self.translate(index)?]);
+                match ty.is_some_and(SqlType::is_array_of_numbers) {
+                    true => element.cast(ColumnType::I64),
+                    false => element,
                 }
-                _ => return Err(unsupported(of)),
-            },
+            }
             Expr::Collate { expr, collation } => {
                 let own = collation.to_string().replace('"', "").to_lowercase();
                 match &*own {
@@ -736,10 +744,7 @@ fn cast_to(of: Expression, data_type: &DataType) -> Result<Expression, SqlError>
         "regclass" | "regtype" | "regproc" | "regprocedure" | "regnamespace" | "regrole" => {
             Expression::call(format!("{OID_OF}{}", &own[3..]), vec![of])
         }
-        "oid" => match of {
-            Expression::Call { ref function, .. } if function.starts_with(OID_OF) => of,
-            of => of.cast(ColumnType::U32),
-        },
+        "oid" => of.cast(ColumnType::U32),
         "name" | "\"char\"" | "int2vector" | "oidvector" | "pg_node_tree" | "aclitem" | "cstring" | "\"any\"" => {
             displayed(of).cast(ColumnType::LongText)
         }

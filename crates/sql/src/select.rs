@@ -8,7 +8,7 @@ use seriatim::Abort;
 use seriatim::catalog::ColumnType;
 use seriatim::catalog::expression::{Bound, Datum, Expression, ExpressionError, ExpressionErrorKind, Literal, Scope};
 use sqlparser::ast::{
-    Distinct as DistinctSyntax, Expr, GroupByExpr, LimitClause, OrderBy, OrderByExpr, OrderByKind, OrderBySort, Query,
+    DataType, Distinct as DistinctSyntax, Expr, GroupByExpr, LimitClause, OrderBy, OrderByExpr, OrderByKind, OrderBySort, Query,
     FunctionArguments, Ident, TableAlias, TableFactor, TableFunctionArgs, TableWithJoins,
     Select as SelectSyntax, SelectFlavor, SelectItem, SelectItemQualifiedWildcardKind, SetExpr, TrimWhereField,
     Value as LiteralSyntax, Values,
@@ -830,12 +830,8 @@ fn output_name(of: &Expr) -> String {
     name_in(of).unwrap_or_else(|| {
         let own = match of {
             Expr::Case { .. } => "case",
-            Expr::Cast { data_type, .. } => {
-                return SqlType::of(data_type).map_or_else(|_| NAMELESS.to_owned(), SqlType::short_name);
-            }
-            Expr::TypedString(typed) => {
-                return SqlType::of(&typed.data_type).map_or_else(|_| NAMELESS.to_owned(), SqlType::short_name);
-            }
+            Expr::Cast { data_type, .. } => return type_name(data_type),
+            Expr::TypedString(typed) => return type_name(&typed.data_type),
             Expr::Value(value) if matches!(value.value, LiteralSyntax::Boolean(_)) => "bool",
             Expr::Interval(_) => "interval",
             Expr::Nested(inner) => return output_name(inner),
@@ -843,6 +839,14 @@ fn output_name(of: &Expr) -> String {
         };
         own.to_owned()
     })
+}
+
+/// The name of a type, as outputs get it.
+fn type_name(of: &DataType) -> String {
+    let written = of.to_string().to_ascii_lowercase();
+    let own = written.strip_prefix("pg_catalog.").unwrap_or(&written);
+    let is_own = own == "name" || own == "oid" || own.starts_with("reg");
+    SqlType::of(of).ok().filter(|_| !is_own).map_or_else(|| own.replace('"', ""), SqlType::short_name)
 }
 
 /// The most outputs of a query, as PostgreSQL has it.

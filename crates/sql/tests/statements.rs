@@ -356,3 +356,44 @@ fn a_plan_says_how_rows_are_found() {
         SqlState::FEATURE_NOT_SUPPORTED
     );
 }
+
+/// Numbers of objects stay when tables change, and when a directory is opened again.
+#[test]
+fn numbers_of_objects_stay() {
+    let folder = std::env::temp_dir().join(format!("seriatim-oids-{}", std::process::id()));
+    let _ = std::fs::remove_dir_all(&folder);
+    let numbers = |session: &mut Session| -> Vec<(String, String)> {
+        let asked = "select relname, oid from pg_class where relnamespace = 'public'::regnamespace and relname <> 'more' \
+                     union all select conname, oid from pg_constraint union all select column_name, ordinal_position \
+                     from information_schema.columns where table_name = 'a' and column_name <> 'n' order by 1";
+        match session.execute(asked).expect("it reads").pop() {
+            Some(Answer::Rows { rows, .. }) => {
+                rows.iter().map(|row| (row[0].to_text(None).into_owned(), row[1].to_text(None).into_owned())).collect()
+            }
+            other => panic!("{other:?}"),
+        }
+    };
+    let before = {
+        let mut session = Session::new(Database::open(&folder).expect("it is new"));
+        for statement in [
+            "create table first (id int primary key)",
+            "create table a (id int primary key, b int unique references a, check (b > 0))",
+            "create index a_b on a (b desc)",
+        ] {
+            session.execute(statement).unwrap_or_else(|error| panic!("{statement}: {error}"));
+        }
+        let before = numbers(&mut session);
+        assert_eq!(before.iter().filter(|(name, _)| name.starts_with("a_")).count(), 7, "{before:?}");
+        for change in ["alter table a add column n bigint default 7", "create index more on a (n)"] {
+            session.execute(change).unwrap_or_else(|error| panic!("{change}: {error}"));
+            assert_eq!(numbers(&mut session), before, "after {change}");
+        }
+        before
+    };
+    let mut session = Session::new(Database::open(&folder).expect("it exists"));
+    assert_eq!(numbers(&mut session), before, "after it was opened again");
+    session.execute("drop index more").expect("it exists");
+    assert_eq!(numbers(&mut session), before, "after an index has gone");
+    drop(session);
+    std::fs::remove_dir_all(&folder).expect("nobody uses it");
+}

@@ -258,13 +258,15 @@ fn relation(handle: DynHandle, oid: u32, places: &mut Places, oids: &BTreeMap<St
         });
     }
     for check in &definition.checks {
-        let columns = check.columns(definition);
-        let columns = (0..definition.columns.len()).filter(|&at| columns.contains(column_id(at))).map(|at| at + 1);
+        // In the order in which the condition names them.
+        let expression = check.parse();
+        let names = expression.iter().flat_map(|expression| expression.columns());
+        let columns = names.map(position).collect();
         constraints.push(Constraint {
             oid: places.oid("constraint", &check.name),
             name: check.name.to_string(),
             kind: Kind::Check(check.expression.to_string()),
-            columns: columns.collect(),
+            columns,
             index: 0,
         });
     }
@@ -284,10 +286,6 @@ fn relation(handle: DynHandle, oid: u32, places: &mut Places, oids: &BTreeMap<St
 /// Whether rows of the table have no key of their own.
 pub(super) fn is_keyless(table: &TableDef) -> bool {
     matches!(&*table.key, [part] if table.columns[part.column.index()].name == TableDef::ROW_ID)
-}
-
-fn column_id(at: usize) -> seriatim::catalog::ColumnId {
-    seriatim::catalog::ColumnId(at as u16)
 }
 
 /// Finds what foreign keys refer to: the positions of table and constraint, and the number of the index.
