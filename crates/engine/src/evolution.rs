@@ -220,7 +220,7 @@ impl<'e> Migration<'e> {
                 }
                 TableChange::Drop(name) => {
                     let set = inner.table(&name)?;
-                    self.sequences.drop_owned(set.position);
+                    self.sequences.drop_owned(set.position)?;
                     Step::Drop(set)
                 }
                 TableChange::Truncate(name) => {
@@ -290,8 +290,10 @@ impl<'e> Migration<'e> {
         let (before, after) = (set.shape(), evolution.after());
         let is_new_identity = !evolution.keeps_handles() || set.had_other_indexes(after);
         if !evolution.keeps_identity() {
-            self.sequences.drop_owned(set.position);
+            self.sequences.drop_owned(set.position)?;
             self.sequences.create_owned(after, set.position)?;
+        } else if let Some(column) = after.identity_column() {
+            self.sequences.follow_type(set.position, after.columns[column.index()].ty)?;
         }
         let is_proved = |reference: &&ReferenceDef| before.definition.references.contains(reference);
         // A copy is made of rows whose references are proved.
@@ -487,7 +489,7 @@ impl<'e> Migration<'e> {
         let inner = self.engine.inner();
         let began = Instant::now();
         loop {
-            let done = inner.pool.quietly_within(QUIET_ATTEMPT, || {
+            let done = inner.quietly(QUIET_ATTEMPT, || {
                 // Deferred additions belong to the transactions that deferred them.
                 drop(inner.environment.epochs.windows().close());
                 act()

@@ -22,9 +22,6 @@ use crate::{Engine, TransactError, TransactionOptions};
 /// The pause before the next attempt of a transaction on a table that is being changed.
 const TABLE_CHANGING_PAUSE: Duration = Duration::from_millis(1);
 
-/// An attempt that waited for a sequence finds at least this power of two of its numbers.
-const SEQUENCE_DOUBLINGS_MAX: u32 = 16;
-
 /// Runs transactions, one at a time, and retries them after conflicts.
 pub struct Runner {
     /// The transaction, open or not.
@@ -575,11 +572,9 @@ impl Runner {
         if cause.reason == Reason::SequenceEmpty {
             self.tx.roll_back(Some(cause));
             self.tx.end_turn();
-            // A body that takes more numbers than are reserved at a time finds more in each attempt.
-            let least = 1 << (*attempts - 1).min(SEQUENCE_DOUBLINGS_MAX);
             *attempts += 1;
             self.retries += 1;
-            return self.tx.refill_awaited(least).map(|()| None);
+            return self.tx.refill_awaited(*attempts - 1).map(|()| None);
         }
         let policy = self.tx.inner().options.retry;
         let attempts_max = policy.attempts_max.saturating_add(self.tx.more_attempts());

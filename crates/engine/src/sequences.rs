@@ -26,7 +26,7 @@ use std::time::Duration;
 
 use seriatim_base::Epoch;
 use seriatim_base::clock::Instant;
-use seriatim_catalog::{SequenceChange, SequenceDef, TableDef};
+use seriatim_catalog::{ColumnType, SequenceChange, SequenceDef, SequenceOptions, TableDef};
 use seriatim_redo::catalogue::{Reserved, Row, SequenceEntry};
 use seriatim_txn::{Cause, Phase, Reason};
 
@@ -78,6 +78,8 @@ struct Slow {
     reserved: u64,
     /// With this epoch it is durable.
     pending: Option<Epoch>,
+    /// The row says more: a run ended that had reserved numbers.
+    is_row_ahead: bool,
     /// How many numbers are reserved next, and since when the last ones are.
     block: u64,
     began: Instant,
@@ -235,7 +237,8 @@ impl Sequence {
     fn new(inner: &Inner, entry: SequenceEntry) -> Sequence {
         let SequenceEntry { id, definition, owner, reserved: before } = entry;
         let (block, began) = (BLOCK_MIN, Instant::now());
-        let slow = Slow { definition, before, reserved: 0, pending: None, block, began, end: None };
+        let slow =
+            Slow { definition, before, reserved: 0, pending: None, is_row_ahead: false, block, began, end: None };
         let sequence = Sequence {
             id,
             database: inner.number,
@@ -275,6 +278,7 @@ impl Sequence {
             true => (limit - given, slow.reserved - given, slow.pending),
             false => (0, 0, None),
         };
+        slow.is_row_ahead |= slow.reserved > given + reserved;
         slow.before = self.state(slow, taken);
         change(slow);
         let mut run = Run::new(&slow.definition, next_of(&slow.definition, slow.before));
@@ -333,7 +337,7 @@ impl Sequence {
         let end = slow.reserved.saturating_add(block.max(least)).min(run.end());
         let row = SequenceEntry::row_of_reserved(self.id, Reserved { last: run.number(end - 1), given: true });
         slow.pending = Some(commit(&row)?);
-        slow.reserved = end;
+        (slow.reserved, slow.is_row_ahead) = (end, false);
         self.ahead_at.store(u64::MAX, Ordering::SeqCst);
         Ok(())
     }
@@ -563,7 +567,7 @@ impl Inner {
         let row = SequenceEntry::row_of_reserved(sequence.id, state);
         let epoch = durability::commit_catalogue(self, &open, |rows| rows.update(&row))?;
         sequence.begin_run(slow, self, false, |slow| slow.before = state);
-        slow.pending = Some(epoch);
+        (slow.pending, slow.is_row_ahead) = (Some(epoch), false);
         sequence.wait(slow, self, persistence)
     }
 
@@ -574,11 +578,9 @@ impl Inner {
         let mut rows = Vec::new();
         for sequence in self.sequences.list() {
             let mut slow = sequence.slow();
-            let had = slow.reserved;
             if slow.end.is_none() {
                 sequence.begin_run(&mut slow, self, false, |slow| slow.end = Some(End::Closed));
-                // Otherwise the row says so already.
-                rows.extend((had > 0).then(|| SequenceEntry::row_of_reserved(sequence.id, slow.before)));
+                rows.extend(slow.is_row_ahead.then(|| SequenceEntry::row_of_reserved(sequence.id, slow.before)));
             }
         }
         if !rows.is_empty() && !persistence.is_logger() {
@@ -715,7 +717,17 @@ impl<'i> SequenceSteps<'i> {
             });
             debug_assert_eq!(reserved, Ok(()));
         }
-        self.steps.push(SequenceStep { sequence, kind: StepKind::Create(rows) });
+        self.push(sequence, StepKind::Create(rows))
+    }
+
+    /// Adds a step. Each sequence has one: its lock is taken for it.
+    fn push(&mut self, sequence: Arc<Sequence>, kind: StepKind) -> Result<(), SchemaError> {
+        if self.steps.iter().any(|step| Arc::ptr_eq(&step.sequence, &sequence)) {
+            let problem = "is changed twice; put all its changes into one".to_owned();
+            let sequence = sequence.definition().name.to_string();
+            return Err(SchemaError::Invalid(InvalidSchema::Sequence { sequence, problem }));
+        }
+        self.steps.push(SequenceStep { sequence, kind });
         Ok(())
     }
 
@@ -739,10 +751,6 @@ impl<'i> SequenceSteps<'i> {
     /// Changes a sequence.
     pub(crate) fn alter(&mut self, name: &str, changes: &[SequenceChange]) -> Result<(), SchemaError> {
         let sequence = self.find(name).ok_or_else(|| SchemaError::UnknownSequence(name.to_owned()))?;
-        if self.steps.iter().any(|step| Arc::ptr_eq(&step.sequence, &sequence)) {
-            let problem = "is changed twice; put all its changes into one".to_owned();
-            return Err(SchemaError::Invalid(InvalidSchema::Sequence { sequence: name.to_owned(), problem }));
-        }
         let (mut definition, mut restart) = (sequence.definition(), None);
         changes.iter().for_each(|change| restart = definition.apply(change).or(restart));
         let definition = definition.said();
@@ -756,8 +764,26 @@ impl<'i> SequenceSteps<'i> {
         if definition.name != name {
             self.check_free(&definition.name)?;
         }
-        self.steps.push(SequenceStep { sequence, kind: StepKind::Alter(definition, restart) });
-        Ok(())
+        self.push(sequence, StepKind::Alter(definition, restart))
+    }
+
+    /// Lets the sequence of the table at this position follow the type of its column. Numbers that were all of the
+    /// type are all of the new one.
+    pub(crate) fn follow_type(&mut self, position: u64, ty: ColumnType) -> Result<(), SchemaError> {
+        let Some(sequence) = self.inner.owned_by(position) else { return Ok(()) };
+        let mut definition = sequence.definition();
+        if definition.ty == ty {
+            return Ok(());
+        }
+        let all = SequenceOptions { minimum: None, maximum: None, ..definition.options };
+        let all = SequenceDef { options: all, ..definition.clone() }.range();
+        let options = &mut definition.options;
+        options.minimum = options.minimum.filter(|low| *low != all.0);
+        options.maximum = options.maximum.filter(|high| *high != all.1);
+        definition.ty = ty;
+        let definition = definition.said();
+        definition.validate().map_err(SchemaError::Invalid)?;
+        self.push(sequence, StepKind::Alter(definition, None))
     }
 
     /// Drops a sequence that no table owns.
@@ -768,14 +794,12 @@ impl<'i> SequenceSteps<'i> {
             let table = table.map_or_else(String::new, |set| set.definition.name.to_string());
             return Err(SchemaError::SequenceOwned { sequence: name.to_owned(), table });
         }
-        self.steps.push(SequenceStep { sequence, kind: StepKind::Drop });
-        Ok(())
+        self.push(sequence, StepKind::Drop)
     }
 
     /// Drops the sequence of the table at this position, if it has one.
-    pub(crate) fn drop_owned(&mut self, position: u64) {
-        let owned = self.inner.owned_by(position);
-        self.steps.extend(owned.map(|sequence| SequenceStep { sequence, kind: StepKind::Drop }));
+    pub(crate) fn drop_owned(&mut self, position: u64) -> Result<(), SchemaError> {
+        self.inner.owned_by(position).map_or(Ok(()), |sequence| self.push(sequence, StepKind::Drop))
     }
 
     /// Before the changes are committed. None of the changed sequences gives a number from here on, until the result
@@ -848,6 +872,7 @@ impl LockedSteps<'_> {
                 StepKind::Alter(after, _) => sequence.begin_run(slow, inner, false, |slow| {
                     slow.definition = after.clone();
                     slow.before = before.unwrap_or(slow.before);
+                    slow.is_row_ahead = false;
                 }),
                 StepKind::Drop => {
                     sequence.begin_run(slow, inner, false, |slow| slow.end = Some(End::Dropped));
@@ -879,6 +904,7 @@ impl TxCore {
                         // The next transaction that begins reserves more.
                         inner.attention.ask(Attention::SEQUENCES);
                     }
+                    self.took_number();
                     return Ok(number);
                 }
                 Taken::Ended => return Err(self.sequence_error(sequence.ended())),

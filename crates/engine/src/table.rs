@@ -495,10 +495,11 @@ impl TableSet {
         self.has(flag::LINKED)
     }
 
-    /// Whether a deletion must look at more than rows and indexes: at references, or that no operation is admitted.
+    /// Whether a deletion must look at more than rows and indexes: at references, or that not every operation is
+    /// admitted.
     #[inline(always)]
     pub(crate) fn is_linked_or_refused(&self) -> bool {
-        self.has(flag::LINKED | flag::CHANGING | flag::GONE)
+        self.has(flag::LINKED | flag::CLOSED)
     }
 
     /// Whether a write changes more than the row and its indexes.

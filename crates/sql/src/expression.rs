@@ -634,8 +634,8 @@ impl<'c> Translator<'c> {
     /// A copy of an expression that stands for several. Copies of copies are exponentially many, so their size has a
     /// bound.
     fn copy(&mut self, of: &Expression) -> Result<Expression, SqlError> {
-        self.copied += size(of);
-        match self.copied <= COPIED_MAX {
+        self.copied += of.size();
+        match self.copied <= Expression::COPIED_MAX {
             true => Ok(of.clone()),
             false => Err(SqlError::new(SqlState::STATEMENT_TOO_COMPLEX, "the statement is too complex")
                 .hint("BETWEEN and CASE can be nested less deeply.")),
@@ -771,14 +771,6 @@ const RESERVED: [&str; 9] = [
     "session_user",
     "user",
 ];
-
-/// So many operators and operands of a statement can be copies.
-const COPIED_MAX: usize = 1 << 16;
-
-/// The operators and operands of an expression.
-fn size(of: &Expression) -> usize {
-    1 + of.parts().into_iter().map(size).sum::<usize>()
-}
 
 fn unsupported(of: &Expr) -> SqlError {
     SqlError::unsupported(of, "")

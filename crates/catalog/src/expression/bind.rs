@@ -118,7 +118,7 @@ impl Bound {
         parameters: &mut [Option<ColumnType>],
         finish: impl FnOnce(&mut Binder<'_>, Typed) -> Result<Typed>,
     ) -> Result<Bound> {
-        let mut binder = Binder { scope, parameters, columns: Vec::new(), depth: 0 };
+        let mut binder = Binder { scope, parameters, columns: Vec::new(), depth: 0, copied: 0 };
         let typed = binder.bind(expression)?;
         let typed = finish(&mut binder, typed)?;
         Ok(Bound { node: typed.node, ty: typed.ty, columns: binder.columns })
@@ -163,6 +163,8 @@ struct Binder<'b> {
     parameters: &'b mut [Option<ColumnType>],
     columns: Vec<usize>,
     depth: usize,
+    /// The size of all parts that were bound again.
+    copied: usize,
 }
 
 fn typed(node: Node, ty: ColumnType) -> Typed {
@@ -295,6 +297,10 @@ impl Binder<'_> {
                         let branch = (equal, Node::Constant(Datum::Null));
                         // What PostgreSQL compares without a cast keeps its type.
                         let own = arguments[0];
+                        self.copied += own.size();
+                        if self.copied > Expression::COPIED_MAX {
+                            return Err(ExpressionError::copies());
+                        }
                         let own = self.bind(own)?;
                         let (first, ty) = match own.ty {
                             Some(from) if types::are_compared_uncast(from, ty) => (own.node, from),

@@ -38,6 +38,8 @@ kinds! {
     TimeOutOfRange = "22008",
     /// A text or bytes are longer than the type has room for.
     TooLong = "22001",
+    /// A text or bytes are longer than any column has room for.
+    TooLarge = "54000",
     /// A part of a text with a length below zero.
     InvalidSubstring = "22011",
     /// A pattern ends with an escape, or the escape is more than a character.
@@ -112,7 +114,7 @@ kinds! {
     NoConversion = "42846",
     /// There is no such parameter, or its type is not known.
     UndefinedParameter = "42P02",
-    /// It has too many levels.
+    /// It has too many levels, or too many copies of its parts.
     TooComplex = "54001",
     /// A constant in it is no value of its type.
     InvalidConstant = "22P02",
@@ -138,6 +140,13 @@ impl ExpressionError {
     ) -> ExpressionError {
         let (expression, problem) = (expression.to_string().into(), problem.into().into());
         ExpressionError { kind, constant: None, expression, problem }
+    }
+
+    /// It has too many copies of its parts.
+    #[cold]
+    pub(super) fn copies() -> ExpressionError {
+        let problem = "it is too complex: BETWEEN, CASE and NULLIF can be nested less deeply";
+        ExpressionError::new(ExpressionErrorKind::TooComplex, "…", problem)
     }
 
     /// A constant is no value of its type.

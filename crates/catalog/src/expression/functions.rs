@@ -147,11 +147,13 @@ functions! {
 
     "||"(LongText, LongText) -> LongText, |[Text(a), Text(b)], _| {
         let mut both = take(a).into_owned();
+        fits(both.len().saturating_add(b.len()))?;
         both.push_str(b);
         Ok(text(both))
     };
     "||"(LongBytes, LongBytes) -> LongBytes, |[Bytes(a), Bytes(b)], _| {
         let mut both = take(a).into_owned();
+        fits(both.len().saturating_add(b.len()))?;
         both.extend_from_slice(b);
         Ok(Bytes(both.into()))
     };
@@ -218,7 +220,13 @@ functions! {
         whole(Some(a.find(&**b).map_or(0, |at| 1 + a[..at].chars().count() as i128)), ty)
     };
     "replace"(LongText, LongText, LongText) -> LongText,
-        |[Text(a), Text(b), Text(c)], _| Ok(if b.is_empty() { Text(take(a)) } else { text(a.replace(&**b, c)) });
+        |[Text(a), Text(b), Text(c)], _| {
+            if b.is_empty() {
+                return Ok(Text(take(a)));
+            }
+            fits(a.matches(&**b).count().saturating_mul(c.len()))?;
+            Ok(text(a.replace(&**b, c)))
+        };
     "reverse"(LongText) -> LongText, |[Text(a)], _| Ok(text(a.chars().rev().collect()));
     "starts_with"(LongText, LongText) -> Bool, |[Text(a), Text(b)], _| Ok(Datum::Bool(a.starts_with(&**b)));
 }
@@ -228,6 +236,20 @@ fn whole<'r>(number: Option<i128>, ty: ColumnType) -> Result<Datum<'r>> {
     match (number, types::range(ty)) {
         (Some(number), Some((low, high))) if low <= number && number <= high => Ok(Integer(number)),
         _ => Err(EvaluationError::out_of_range(ty)),
+    }
+}
+
+/// Most bytes of a text that is computed: those of the longest text of a row.
+const BYTES_MAX: usize = if cfg!(test) { 1 << 16 } else { 1 << 30 };
+
+/// Whether there may be a text of so many bytes. Each function in another can make it some times as long.
+fn fits(bytes: usize) -> Result<()> {
+    match bytes <= BYTES_MAX {
+        true => Ok(()),
+        false => Err(EvaluationError::new(
+            EvaluationErrorKind::TooLarge,
+            format!("a text would have more than {BYTES_MAX} bytes"),
+        )),
     }
 }
 

@@ -183,6 +183,9 @@ impl Expression {
     /// Most levels of an expression. The levels of AND, OR and lists are one each, however long they are.
     pub const DEPTH_MAX: usize = 128;
 
+    /// So many parts of an expression can be copies: of what BETWEEN and CASE compare several times, and NULLIF.
+    pub const COPIED_MAX: usize = 1 << 16;
+
     /// A column of the table at hand.
     pub fn column(name: impl Into<Name>) -> Expression {
         Expression::Column { table: None, column: name.into() }
@@ -219,6 +222,11 @@ impl Expression {
     /// A function of these arguments.
     pub fn call(function: impl Into<Name>, arguments: Vec<Expression>) -> Expression {
         Expression::Call { function: function.into(), arguments }
+    }
+
+    /// How many parts it has on all levels, and itself.
+    pub fn size(&self) -> usize {
+        1 + self.parts().into_iter().map(Expression::size).sum::<usize>()
     }
 
     /// What it consists of, one level down.

@@ -33,6 +33,24 @@ fn answer(text: &str) -> String {
     evaluated().unwrap_or_else(|(code, _): (&str, String)| format!("! {code}"))
 }
 
+/// What stands for several grows exponentially with its nesting, and so does a text that functions make longer.
+#[test]
+fn an_expression_is_refused_that_is_short_and_would_take_no_end() {
+    let nested = |before: &str, of: &str, behind: &str| {
+        (0..40).fold(of.to_owned(), |inner, _| format!("{before}{inner}{behind}"))
+    };
+    for endless in [
+        nested("(", "true", ") between false and true"),
+        nested("case ", "1", " when 1 then 2 when 2 then 1 end"),
+        nested("nullif(", "id", ", 1)"),
+    ] {
+        assert_eq!(answer(&endless), "! 54001");
+    }
+    assert_eq!(answer(&nested("replace(", "'aa'", ", 'a', 'aaaaaaaaaa')")), "! 54000");
+    assert_eq!(answer("nullif(nullif(3, 1) between 2 and 4, false)"), "boolean 'true'");
+    assert_eq!(answer("length(replace(replace('aa', 'a', 'aaa'), 'a', 'bb'))"), "integer '12'");
+}
+
 #[test]
 fn expressions_mean_what_they_mean_in_postgresql() {
     let cases = include_str!("postgres.txt").lines().filter(|line| !line.starts_with('#'));

@@ -598,7 +598,7 @@ fn a_transaction_that_comes_before_a_change_does_not_see_the_changed_table_witho
         let elsewhere = db.create::<Second>().expect("a valid table");
         let items = db.table::<Item>().expect("it exists");
         db.session().transact(|tx| tx.insert(&elsewhere, &Second { id: 1, amount: 1 })).expect("it runs alone");
-        let (mut session, mut other, mut third) = (db.session(), db.session(), db.session());
+        let (mut session, mut other, mut third, mut fourth) = (db.session(), db.session(), db.session(), db.session());
         let tx = session.begin().expect("a worker is free");
         tx.migration()
             .change(
@@ -612,6 +612,8 @@ fn a_transaction_that_comes_before_a_change_does_not_see_the_changed_table_witho
             .expect("the rows allow it");
         let before = other.begin().expect("a worker is free");
         before.get(&elsewhere, &1).expect("no conflict");
+        let deletes = fourth.begin().expect("a worker is free");
+        deletes.get(&elsewhere, &1).expect("no conflict");
         let old = third.begin_snapshot().expect("a worker is free");
         old.get(&elsewhere, &1).expect("no conflict");
         tx.commit().unwrap_or_else(|error| panic!("{name}: {error}"));
@@ -626,7 +628,10 @@ fn a_transaction_that_comes_before_a_change_does_not_see_the_changed_table_witho
             assert_eq!(*counted.unwrap_or_else(|error| panic!("{name}: {error}")), IDS as usize, "{name}");
         }
         count(before.count(&items, ..));
+        let is_admitted = before.get(&items, &3).is_ok();
         drop(before);
+        assert_eq!(deletes.delete_if(&items, &3).is_ok(), is_admitted, "{name}");
+        drop(deletes);
         for _ in 0..3 {
             assert_eq!(*third.snapshot(|tx| tx.count(&items, ..)).expect("nothing is open"), IDS as usize, "{name}");
         }

@@ -234,7 +234,7 @@ const FUNCTIONS: &[Function] = &[
         let units = [("bytes", 1), ("kB", 1 << 10), ("MB", 1 << 20), ("GB", 1 << 30), ("TB", 1_i128 << 40)];
         let is_fit = |(_, unit): &&(&str, i128)| bytes.abs() / unit < 10_240;
         let (name, unit) = units.iter().find(is_fit).copied().unwrap_or(units[4]);
-        Ok(text(format!("{} {name}", bytes / unit)))
+        Ok(text(format!("{} {name}", (2 * bytes / unit + bytes.signum()) / 2)))
     }),
     strict(&["quote_ident"], 1, &[TEXT], ColumnType::LongText, |called| Ok(text(quoted(&called.text(0))))),
     strict(&["quote_literal"], 1, &[TEXT], ColumnType::LongText, |called| {
