@@ -844,8 +844,8 @@ const DESCRIPTIONS: &[&str] = &[
     "\\dp child",
     "\\d child*",
     // Completion of names.
-    "select c.relname, null::pg_catalog.text from pg_catalog.pg_class c where c.relkind in ('r', 'S', 'v', 'm', 'f', 'p') \
-     and (c.relname) like 'ch%' and pg_catalog.pg_table_is_visible(c.oid) and c.relnamespace <> (select oid from \
+    "select c.relname, null::pg_catalog.text from pg_catalog.pg_class c where c.relkind in ('r', 'S', 'v', 'm', 'f', \
+     'p') and (c.relname) like 'ch%' and pg_catalog.pg_table_is_visible(c.oid) and c.relnamespace <> (select oid from \
      pg_catalog.pg_namespace where nspname = 'pg_catalog') union all select null::pg_catalog.text, n.nspname from \
      pg_catalog.pg_namespace n where n.nspname like 'pu%' and n.nspname not like E'pg\\\\_%' limit 1000",
     "select a.attname, null::pg_catalog.text from pg_catalog.pg_attribute a, pg_catalog.pg_class c where c.oid = \
@@ -872,18 +872,21 @@ const DESCRIPTIONS: &[&str] = &[
      pg_attribute a left join pg_attrdef ad on a.attrelid = ad.adrelid and a.attnum = ad.adnum left join pg_collation \
      co on a.attcollation = co.oid join pg_type t on a.atttypid = t.oid join pg_class c on a.attrelid = c.oid join \
      pg_namespace n on c.relnamespace = n.oid where c.relkind in ('f', 'm', 'p', 'r', 'v') and c.relname = 'child' and \
-     n.nspname not in ('pg_catalog', 'pg_toast') and pg_catalog.pg_table_is_visible(c.oid) and a.attnum > 0 order by a.attnum",
+     n.nspname not in ('pg_catalog', 'pg_toast') and pg_catalog.pg_table_is_visible(c.oid) and a.attnum > 0 \
+     order by a.attnum",
     "select c.conname, array(select attname from unnest(c.conkey) with ordinality cols (colid, arridx) join \
      pg_attribute as ca on cols.colid = ca.attnum where ca.attrelid = c.conrelid order by cols.arridx), c.contype, \
      (select fkc.relname || '.' || fka.attname from pg_attribute as fka join pg_class as fkc on fka.attrelid = fkc.oid \
      where fka.attrelid = c.confrelid and fka.attnum = c.confkey[1]), cl.reloptions from pg_constraint as c join \
-     pg_class as cl on c.conrelid = cl.oid where cl.relname = 'child' and pg_catalog.pg_table_is_visible(cl.oid) order by 1",
+     pg_class as cl on c.conrelid = cl.oid where cl.relname = 'child' and pg_catalog.pg_table_is_visible(cl.oid) \
+     order by 1",
     // ActiveRecord.
-    "select a.attname, format_type(a.atttypid, a.atttypmod), pg_get_expr(d.adbin, d.adrelid), a.attnotnull, a.atttypid, \
-     a.atttypmod, c.collname, col_description(a.attrelid, a.attnum) as comment, attidentity as identity, attgenerated \
-     as attgenerated from pg_attribute a left join pg_attrdef d on a.attrelid = d.adrelid and a.attnum = d.adnum left \
-     join pg_type t on a.atttypid = t.oid left join pg_collation c on a.attcollation = c.oid and a.attcollation <> \
-     t.typcollation where a.attrelid = '\"child\"'::regclass and a.attnum > 0 and not a.attisdropped order by a.attnum",
+    "select a.attname, format_type(a.atttypid, a.atttypmod), pg_get_expr(d.adbin, d.adrelid), a.attnotnull, \
+     a.atttypid, a.atttypmod, c.collname, col_description(a.attrelid, a.attnum) as comment, attidentity as identity, \
+     attgenerated as attgenerated from pg_attribute a left join pg_attrdef d on a.attrelid = d.adrelid and a.attnum \
+     = d.adnum left join pg_type t on a.atttypid = t.oid left join pg_collation c on a.attcollation = c.oid and \
+     a.attcollation <> t.typcollation where a.attrelid = '\"child\"'::regclass and a.attnum > 0 and not \
+     a.attisdropped order by a.attnum",
     "select a.attname from (select indrelid, indkey, generate_subscripts(indkey, 1) idx from pg_index where indrelid = \
      '\"parent\"'::regclass and indisprimary) i join pg_attribute a on a.attrelid = i.indrelid and a.attnum = \
      i.indkey[i.idx] order by i.idx",
@@ -937,7 +940,8 @@ fn psql_describes_tables_as_those_of_postgresql() {
         println!("skipped: PostgreSQL is not installed");
         return;
     };
-    let theirs = seriatim_postgres::Server::start(binaries, "described", "", "").unwrap_or_else(|error| panic!("{error}"));
+    let theirs =
+        seriatim_postgres::Server::start(binaries, "described", "", "").unwrap_or_else(|error| panic!("{error}"));
     let ours = Server::start(Settings::default());
     for statement in DESCRIBED.split(';') {
         theirs.psql(statement).expect("it is new");

@@ -96,7 +96,8 @@ impl BoundCall {
             Aggregate::Avg => Some(of(Binary::Divide, [result, ColumnType::I64], result)?),
             _ => None,
         };
-        let separator = call.separator.as_ref().map(|between| context.bind(between, sources, parameters)).transpose()?;
+        let separator =
+            call.separator.as_ref().map(|between| context.bind(between, sources, parameters)).transpose()?;
         let order = call.order.iter().map(|(by, descending, nulls_first)| {
             Ok::<_, SqlError>((context.bind(by, sources, parameters)?, *descending, *nulls_first))
         });

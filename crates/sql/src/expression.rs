@@ -9,8 +9,8 @@ use seriatim::catalog::{ColumnDef, ColumnType, Timestamp};
 use seriatim::{DynHandle, Value};
 use sqlparser::ast::{
     AccessExpr, BinaryOperator, CastKind, CeilFloorKind, DataType, DuplicateTreatment, Expr, Function, FunctionArg,
-    FunctionArgExpr, FunctionArgumentClause, FunctionArguments, Ident, InTarget, OrderByExpr, OrderBySort, Query, Subscript, TrimWhereField, UnaryOperator,
-    Value as LiteralSyntax,
+    FunctionArgExpr, FunctionArgumentClause, FunctionArguments, Ident, InTarget, OrderByExpr, OrderBySort, Query,
+    Subscript, TrimWhereField, UnaryOperator, Value as LiteralSyntax,
 };
 
 use crate::error::{SqlError, SqlState};
@@ -382,7 +382,8 @@ impl<'c> Translator<'c> {
                 Expression::call("\0array", array.elem.iter().map(text).collect::<Result<_, SqlError>>()?)
             }
             Expr::CompoundFieldAccess { root, access_chain } => {
-                let Some((AccessExpr::Subscript(Subscript::Index { index }), fields)) = access_chain.split_last() else {
+                let Some((AccessExpr::Subscript(Subscript::Index { index }), fields)) = access_chain.split_last()
+                else {
                     return Err(unsupported(of));
                 };
                 let array = match (&**root, fields) {

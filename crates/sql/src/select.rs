@@ -8,10 +8,10 @@ use seriatim::Abort;
 use seriatim::catalog::ColumnType;
 use seriatim::catalog::expression::{Bound, Datum, Expression, ExpressionError, ExpressionErrorKind, Literal, Scope};
 use sqlparser::ast::{
-    DataType, Distinct as DistinctSyntax, Expr, GroupByExpr, LimitClause, OrderBy, OrderByExpr, OrderByKind, OrderBySort, Query,
-    FunctionArguments, Ident, TableAlias, TableFactor, TableFunctionArgs, TableWithJoins,
-    Select as SelectSyntax, SelectFlavor, SelectItem, SelectItemQualifiedWildcardKind, SetExpr, TrimWhereField,
-    Value as LiteralSyntax, Values,
+    DataType, Distinct as DistinctSyntax, Expr, FunctionArguments, GroupByExpr, Ident, LimitClause, OrderBy,
+    OrderByExpr, OrderByKind, OrderBySort, Query, Select as SelectSyntax, SelectFlavor, SelectItem,
+    SelectItemQualifiedWildcardKind, SetExpr, TableAlias, TableFactor, TableFunctionArgs, TableWithJoins,
+    TrimWhereField, Value as LiteralSyntax, Values,
 };
 
 use crate::aggregate::{BoundCall, State};
@@ -330,9 +330,7 @@ impl Select {
         if !self.order.is_empty() && !self.is_in_order {
             found.sort_by(|(a, _), (b, _)| {
                 let items = self.order.iter().zip(a.iter().zip(b));
-                let by = |(item, (a, b)): (&Order, (&Owned, &Owned))| {
-                    directed(a, b, item.descending, item.nulls_first)
-                };
+                let by = |(item, (a, b)): (&Order, (&Owned, &Owned))| directed(a, b, item.descending, item.nulls_first);
                 items.map(by).find(|order| order.is_ne()).unwrap_or(std::cmp::Ordering::Equal)
             });
         }
@@ -634,21 +632,23 @@ fn bound_call(
     BoundCall::bind(&call, sources, context, parameters)
 }
 
+/// The outputs and the FROM of a SELECT.
+type OutputsAndFrom = (Vec<SelectItem>, Vec<TableWithJoins>);
+
 /// The outputs and FROM of a SELECT in which a function makes rows; none if there is no such output.
 ///
 /// # Errors
 /// There are several.
-fn rows_to_from(
-    projection: &[SelectItem],
-    from: &[TableWithJoins],
-) -> Result<Option<(Vec<SelectItem>, Vec<TableWithJoins>)>, SqlError> {
+fn rows_to_from(projection: &[SelectItem], from: &[TableWithJoins]) -> Result<Option<OutputsAndFrom>, SqlError> {
     const NAMES: [&str; 4] = ["generate_series", "generate_subscripts", "pg_partition_ancestors", "unnest"];
     let of = |item: &SelectItem| match item {
         SelectItem::UnnamedExpr(Expr::Function(function))
         | SelectItem::ExprWithAlias { expr: Expr::Function(function), .. } => {
             let own = crate::names::function(&function.name).ok()?;
             match &function.args {
-                FunctionArguments::List(list) if NAMES.contains(&&*own) => Some((own, list.args.clone(), function.name.clone())),
+                FunctionArguments::List(list) if NAMES.contains(&&*own) => {
+                    Some((own, list.args.clone(), function.name.clone()))
+                }
                 _ => None,
             }
         }

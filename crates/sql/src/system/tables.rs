@@ -29,16 +29,17 @@ const fn view(name: &'static str, columns: &'static str, rows: fn(&Schema) -> Ve
 pub(super) const TABLES: &[Table] = &[
     table(
         "pg_class",
-        "oid oid, relname name, relnamespace oid, reltype oid, reloftype oid, relowner oid, relam oid, relfilenode oid, \
-         reltablespace oid, relpages int4, reltuples float4, relallvisible int4, reltoastrelid oid, relhasindex bool, \
-         relisshared bool, relpersistence char, relkind char, relnatts int2, relchecks int2, relhasrules bool, \
-         relhastriggers bool, relhassubclass bool, relrowsecurity bool, relforcerowsecurity bool, relispopulated bool, \
-         relreplident char, relispartition bool, relrewrite oid, relacl aclitem[], reloptions text[], \
-         relpartbound pg_node_tree",
+        "oid oid, relname name, relnamespace oid, reltype oid, reloftype oid, relowner oid, relam oid, \
+         relfilenode oid, reltablespace oid, relpages int4, reltuples float4, relallvisible int4, reltoastrelid oid, \
+         relhasindex bool, relisshared bool, relpersistence char, relkind char, relnatts int2, relchecks int2, \
+         relhasrules bool, relhastriggers bool, relhassubclass bool, relrowsecurity bool, relforcerowsecurity bool, \
+         relispopulated bool, relreplident char, relispartition bool, relrewrite oid, relacl aclitem[], reloptions \
+         text[], relpartbound pg_node_tree",
         classes,
     ),
     table("pg_namespace", "oid oid, nspname name, nspowner oid, nspacl aclitem[]", |_| {
-        let row = |(oid, name): (u32, &str)| record([("oid", id(oid)), ("nspname", text(name)), ("nspowner", id(ROLE_OID))]);
+        let row =
+            |(oid, name): (u32, &str)| record([("oid", id(oid)), ("nspname", text(name)), ("nspowner", id(ROLE_OID))]);
         [(CATALOG_OID, CATALOG), (SCHEMA_OID, SCHEMA), (INFORMATION_OID, INFORMATION)].map(row).into()
     }),
     table(
@@ -57,7 +58,12 @@ pub(super) const TABLES: &[Table] = &[
                 let default = default_of(column)?;
                 // The number of a default is that of its table and column, apart from all others.
                 let own = 0x8000_0000 | (oid / 2 + at as u32);
-                Some(record([("oid", id(own)), ("adrelid", id(oid)), ("adnum", number(at + 1)), ("adbin", text(default))]))
+                Some(record([
+                    ("oid", id(own)),
+                    ("adrelid", id(oid)),
+                    ("adnum", number(at + 1)),
+                    ("adbin", text(default)),
+                ]))
             };
             table.definition().columns.iter().enumerate().filter_map(row).collect::<Vec<_>>()
         };
@@ -74,10 +80,10 @@ pub(super) const TABLES: &[Table] = &[
     table(
         "pg_constraint",
         "oid oid, conname name, connamespace oid, contype char, condeferrable bool, condeferred bool, \
-         convalidated bool, conrelid oid, contypid oid, conindid oid, conparentid oid, confrelid oid, confupdtype char, \
-         confdeltype char, confmatchtype char, conislocal bool, coninhcount int4, connoinherit bool, conkey int2[], \
-         confkey int2[], conpfeqop oid[], conppeqop oid[], conffeqop oid[], confdelsetcols int2[], conexclop oid[], \
-         conbin pg_node_tree",
+         convalidated bool, conrelid oid, contypid oid, conindid oid, conparentid oid, confrelid oid, \
+         confupdtype char, confdeltype char, confmatchtype char, conislocal bool, coninhcount int4, connoinherit \
+         bool, conkey int2[], confkey int2[], conpfeqop oid[], conppeqop oid[], conffeqop oid[], confdelsetcols \
+         int2[], conexclop oid[], conbin pg_node_tree",
         constraints,
     ),
     table(
@@ -86,8 +92,8 @@ pub(super) const TABLES: &[Table] = &[
          typcategory char, typispreferred bool, typisdefined bool, typdelim char, typrelid oid, typsubscript regproc, \
          typelem oid, typarray oid, typinput regproc, typoutput regproc, typreceive regproc, typsend regproc, \
          typmodin regproc, typmodout regproc, typanalyze regproc, typalign char, typstorage char, typnotnull bool, \
-         typbasetype oid, typtypmod int4, typndims int4, typcollation oid, typdefaultbin pg_node_tree, typdefault text, \
-         typacl aclitem[]",
+         typbasetype oid, typtypmod int4, typndims int4, typcollation oid, typdefaultbin pg_node_tree, \
+         typdefault text, typacl aclitem[]",
         types,
     ),
     table(
@@ -118,8 +124,9 @@ pub(super) const TABLES: &[Table] = &[
     ),
     table(
         "pg_authid",
-        "oid oid, rolname name, rolsuper bool, rolinherit bool, rolcreaterole bool, rolcreatedb bool, rolcanlogin bool, \
-         rolreplication bool, rolbypassrls bool, rolconnlimit int4, rolpassword text, rolvaliduntil timestamptz",
+        "oid oid, rolname name, rolsuper bool, rolinherit bool, rolcreaterole bool, rolcreatedb bool, \
+         rolcanlogin bool, rolreplication bool, rolbypassrls bool, rolconnlimit int4, rolpassword text, \
+         rolvaliduntil timestamptz",
         roles,
     ),
     table(
@@ -251,21 +258,17 @@ pub(super) const TABLES: &[Table] = &[
             schema.tables.iter().map(row).collect()
         },
     ),
-    table(
-        "pg_indexes",
-        "schemaname name, tablename name, indexname name, tablespace name, indexdef text",
-        |schema| {
-            let row = |(table, index): (&Relation, &Index)| {
-                record([
-                    ("schemaname", text(SCHEMA)),
-                    ("tablename", text(&*table.definition().name)),
-                    ("indexname", text(&*index.name)),
-                    ("indexdef", text(index.sql(table, false))),
-                ])
-            };
-            all_indexes(schema).map(row).collect()
-        },
-    ),
+    table("pg_indexes", "schemaname name, tablename name, indexname name, tablespace name, indexdef text", |schema| {
+        let row = |(table, index): (&Relation, &Index)| {
+            record([
+                ("schemaname", text(SCHEMA)),
+                ("tablename", text(&*table.definition().name)),
+                ("indexname", text(&*index.name)),
+                ("indexdef", text(index.sql(table, false))),
+            ])
+        };
+        all_indexes(schema).map(row).collect()
+    }),
     table(
         "pg_settings",
         "name text, setting text, unit text, category text, short_desc text, extra_desc text, context text, \
@@ -304,15 +307,9 @@ pub(super) const TABLES: &[Table] = &[
         "oid oid, pubname name, pubowner oid, puballtables bool, pubinsert bool, pubupdate bool, pubdelete bool, \
          pubtruncate bool, pubviaroot bool",
     ),
-    empty(
-        "pg_publication_rel",
-        "oid oid, prpubid oid, prrelid oid, prqual pg_node_tree, prattrs int2vector",
-    ),
+    empty("pg_publication_rel", "oid oid, prpubid oid, prrelid oid, prqual pg_node_tree, prattrs int2vector"),
     empty("pg_publication_namespace", "oid oid, pnpubid oid, pnnspid oid"),
-    empty(
-        "pg_publication_tables",
-        "pubname name, schemaname name, tablename name, attnames name[], rowfilter text",
-    ),
+    empty("pg_publication_tables", "pubname name, schemaname name, tablename name, attnames name[], rowfilter text"),
     empty(
         "pg_subscription",
         "oid oid, subdbid oid, subname name, subowner oid, subenabled bool, subconninfo text, subslotname name",
@@ -553,7 +550,8 @@ fn deferrable(constraint: &Constraint) -> (bool, bool) {
 }
 
 fn roles(_: &Schema) -> Vec<Record> {
-    let on = ["rolsuper", "rolinherit", "rolcreaterole", "rolcreatedb", "rolcanlogin", "rolreplication", "rolbypassrls"];
+    let on =
+        ["rolsuper", "rolinherit", "rolcreaterole", "rolcreatedb", "rolcanlogin", "rolreplication", "rolbypassrls"];
     let row = [("oid", id(ROLE_OID)), ("rolname", text("postgres")), ("rolconnlimit", Datum::Integer(-1))];
     vec![row.into_iter().chain(on.map(|column| (column, truth(true)))).collect()]
 }
@@ -578,19 +576,20 @@ fn classes(schema: &Schema) -> Vec<Record> {
     let mut rows = Vec::new();
     for table in &schema.tables {
         let definition = table.definition();
-        let refers = |other: &Relation| {
-            other.constraints.iter().any(|constraint| {
-                matches!(&constraint.kind, Kind::Reference { table: to, .. } if *to == table.oid || other.oid == table.oid)
-            })
+        let is_of_table = |other: &Relation, constraint: &Constraint| match &constraint.kind {
+            Kind::Reference { table: to, .. } => *to == table.oid || other.oid == table.oid,
+            _ => false,
         };
+        let refers = |other: &Relation| other.constraints.iter().any(|constraint| is_of_table(other, constraint));
         let columns = shown_columns(definition).count();
         let mut row = class(table.oid, &definition.name, "r", columns, HEAP);
         row.push(("relhasindex", truth(!table.indexes.is_empty())));
         row.push(("relchecks", number(definition.checks.len())));
         row.push(("relhastriggers", truth(schema.tables.iter().any(refers))));
         rows.push(row);
-        let index =
-            |index: &Index| class(index.oid, &index.name, "i", index.parts.len(), if index.is_hash { HASH } else { BTREE });
+        let index = |index: &Index| {
+            class(index.oid, &index.name, "i", index.parts.len(), if index.is_hash { HASH } else { BTREE })
+        };
         rows.extend(table.indexes.iter().map(index));
     }
     rows.extend(schema.sequences.iter().map(|numbers| class(numbers.oid, &numbers.definition.name, "S", 3, 0)));
@@ -675,12 +674,9 @@ fn default_of(column: &ColumnDef) -> Option<String> {
     let ty = SqlType::of_column(column);
     let is_plain = match ty {
         SqlType::Bool => true,
-        SqlType::Int2
-        | SqlType::Int4
-        | SqlType::Int8
-        | SqlType::Float4
-        | SqlType::Float8
-        | SqlType::Numeric(_) => !value.starts_with('-'),
+        SqlType::Int2 | SqlType::Int4 | SqlType::Int8 | SqlType::Float4 | SqlType::Float8 | SqlType::Numeric(_) => {
+            !value.starts_with('-')
+        }
         _ => false,
     };
     if is_plain {
