@@ -325,7 +325,7 @@ impl Runner {
         let engine = self.engine();
         // A checkpoint has the tables and rows of before the commit, and the log from then on those of after it.
         let _no_checkpoint = engine.inner.persistence.as_ref().map(Persistence::without_checkpoint);
-        let CommittedChanges { receipt, steps, mut left, claim, is_gated } = self.tx.commit_changes()?;
+        let CommittedChanges { receipt, steps, sequences, mut left, claim, is_gated } = self.tx.commit_changes()?;
         let _alone = engine.inner.gate.as_ref().filter(|_| is_gated).map(|gate| gate.entered());
         let Ok(undurable) = self.tx.wait_for_change(receipt.epoch()) else {
             claim.undo();
@@ -333,6 +333,7 @@ impl Runner {
             return Ok(receipt);
         };
         let settling = engine.inner.settling(undurable);
+        sequences.apply(&engine.inner, receipt.epoch());
         let (_, gone) = evolution::publish(&engine.inner, &steps, steps.len(), Some(&settling));
         left.extend(gone);
         claim.publish(&engine.inner, || {

@@ -64,7 +64,7 @@ pub fn closed(plan: &Plan, repairs: &Repairs, stale: Vec<usize>) -> Vec<u16> {
 
 impl DynHandle {
     /// The table's number in the log; those of its indexes follow.
-    pub fn number(&self) -> u32 {
+    pub fn number_in_log(&self) -> u32 {
         self.set.primary.id.0
     }
 }

@@ -870,9 +870,7 @@ impl TxCore {
         let (_, position) = savepoints[at];
         self.rollback_writes(position)?;
         savepoints.truncate(at + 1);
-        if let Some(changes) = &mut *self.changes.borrow_mut() {
-            changes.restore(savepoint.serial);
-        }
+        self.restore_changes(savepoint.serial);
         Ok(())
     }
 

@@ -1,6 +1,7 @@
 //! Expressions of statements as expressions of the catalogue, which has their meaning.
 
 use std::cell::{Cell, RefCell};
+use std::sync::Arc;
 
 use seriatim::catalog::expression::{
     Binary, Bound, EvaluationError, Expression, ExpressionError, ExpressionErrorKind, Literal, Unary, assigned,
@@ -13,11 +14,14 @@ use sqlparser::ast::{
     Subscript, TrimWhereField, UnaryOperator, Value as LiteralSyntax,
 };
 
+pub(crate) use seriatim::catalog::expression::NoColumns as Nothing;
+
 use crate::error::{SqlError, SqlState};
 use crate::from::{Parameters, column_type};
-use crate::names::{CATALOG, SCHEMA, name, object};
+use crate::names::{CATALOG, SCHEMA, name};
 use crate::rows::Sources;
 use crate::subquery::{Kind, Outer, Queries};
+use crate::surroundings::Around;
 use crate::system::INFORMATION;
 use crate::types::SqlType;
 
@@ -28,22 +32,27 @@ pub(crate) struct Context {
     pub(crate) now: Timestamp,
     /// Who uses the session.
     pub(crate) user: String,
-    /// The name by which the database is called.
-    pub(crate) database: String,
     /// Whether the statement has asked for the time.
     pub(crate) asked_for_time: Cell<bool>,
+    /// Whether it takes numbers of sequences.
+    pub(crate) takes_numbers: Cell<bool>,
+    /// What its functions ask.
+    pub(crate) around: Arc<Around>,
     /// The tables that it names.
     pub(crate) tables: RefCell<Vec<DynHandle>>,
     /// The queries in it.
     pub(crate) queries: Queries,
 }
 
+/// The name by which the database is called.
+pub(crate) const DATABASE: &str = "postgres";
+
 /// The version of PostgreSQL whose protocol and meaning this is.
 pub const VERSION: &str = "15.8";
 
 impl From<EvaluationError> for SqlError {
     fn from(error: EvaluationError) -> SqlError {
-        SqlError::new(SqlState(error.kind().sqlstate()), error.to_string())
+        SqlError::new(SqlState(error.sqlstate()), error.to_string())
     }
 }
 
@@ -120,7 +129,8 @@ pub(crate) fn aggregate_column(number: usize) -> String {
 
 /// From the syntax of expressions to their meaning.
 pub(crate) struct Translator<'c> {
-    context: &'c Context,
+    /// None of an expression that is kept: it asks anew each time.
+    context: Option<&'c Context>,
     /// The aggregates so far, where there may be any.
     aggregates: Option<Vec<Call>>,
     /// Why there may be none, otherwise.
@@ -143,7 +153,12 @@ struct Frame<'c> {
 impl<'c> Translator<'c> {
     /// For a place where aggregates have no meaning.
     pub(crate) fn scalar(context: &'c Context, place: &'static str) -> Translator<'c> {
-        Translator { context, aggregates: None, place, copied: 0, depth: 0, frame: None }
+        Translator { context: Some(context), ..Translator::kept(place) }
+    }
+
+    /// For an expression that is kept.
+    fn kept(place: &'static str) -> Translator<'c> {
+        Translator { context: None, aggregates: None, place, copied: 0, depth: 0, frame: None }
     }
 
     /// For a place with aggregates.
@@ -168,7 +183,10 @@ impl<'c> Translator<'c> {
         let Some(Frame { sources, outer, parameters }) = &mut self.frame else {
             return Err(SqlError::unsupported(format!("a query in {}", self.place), ""));
         };
-        self.context.called(query, kind, operands, (sources, *outer), parameters)
+        let Some(context) = self.context else {
+            return Err(SqlError::unsupported(format!("a query in {}", self.place), ""));
+        };
+        context.called(query, kind, operands, (sources, *outer), parameters)
     }
 
     /// The operands of a comparison with rows.
@@ -349,7 +367,9 @@ impl<'c> Translator<'c> {
                 _ => return Err(unsupported(of)),
             },
             Expr::Value(value) => match literal(&value.value)? {
-                Expression::Parameter(number) if usize::from(number) > self.context.queries.given() => {
+                Expression::Parameter(number)
+                    if self.context.is_none_or(|context| usize::from(number) > context.queries.given()) =>
+                {
                     let message = format!("there is no parameter ${number}");
                     return Err(SqlError::new(SqlState::UNDEFINED_PARAMETER, message));
                 }
@@ -564,7 +584,14 @@ impl<'c> Translator<'c> {
         {
             return Ok(value);
         }
+        let is_of_sequences = OF_SEQUENCES.contains(&&*own);
+        if let (true, Some(context)) = (is_of_sequences, self.context) {
+            context.takes_numbers.set(true);
+        }
         let argument = |argument: &FunctionArg| match argument {
+            FunctionArg::Unnamed(FunctionArgExpr::Expr(argument)) if is_of_sequences => {
+                self.translate(without_regclass(argument))
+            }
             FunctionArg::Unnamed(FunctionArgExpr::Expr(argument)) => self.translate(argument),
             _ => Err(unsupported(whole)),
         };
@@ -585,8 +612,8 @@ impl<'c> Translator<'c> {
             return Err(SqlError::new(SqlState::GROUPING_ERROR, message));
         }
         let (copied, depth) = (self.copied, self.depth);
-        let frame = self.frame.take();
-        let mut inner = Translator { copied, depth, frame, ..Translator::scalar(self.context, "an aggregate") };
+        let (context, frame) = (self.context, self.frame.take());
+        let mut inner = Translator { context, copied, depth, frame, ..Translator::kept("an aggregate") };
         let mut separator = None;
         let argument = match arguments {
             [
@@ -646,21 +673,41 @@ impl<'c> Translator<'c> {
     /// The value of a function without arguments that the session knows.
     fn of_session(&self, function: &str) -> Option<Expression> {
         let text = |text: &str| Expression::Literal(Literal::Text(text.to_owned().into())).cast(ColumnType::LongText);
-        let now = || {
-            self.context.asked_for_time.set(true);
-            Expression::value(&Value::from(self.context.now), ColumnType::Timestamp)
+        let now = || match self.context {
+            None => Some(Expression::call("now", Vec::new())),
+            Some(context) => {
+                context.asked_for_time.set(true);
+                Expression::value(&Value::from(context.now), ColumnType::Timestamp)
+            }
         };
         Some(match function {
             "now" | "current_timestamp" | "transaction_timestamp" | "statement_timestamp" => now()?,
             "localtimestamp" => now()?.cast(ColumnType::DateTime),
             "current_date" => now()?.cast(ColumnType::DateTime).cast(ColumnType::Date),
             "localtime" => now()?.cast(ColumnType::DateTime).cast(ColumnType::Time),
-            "current_user" | "session_user" | "user" => text(&self.context.user),
-            "current_database" | "current_catalog" => text(&self.context.database),
+            "current_user" | "session_user" | "user" => match self.context {
+                None => Expression::call("current_user", Vec::new()),
+                Some(context) => text(&context.user),
+            },
+            "current_database" | "current_catalog" => text(DATABASE),
             "current_schema" => text(SCHEMA),
             "version" => text(&format!("PostgreSQL {VERSION} (Seriatim {})", env!("CARGO_PKG_VERSION"))),
             _ => return None,
         })
+    }
+}
+
+/// Functions that take numbers of sequences, or set them.
+const OF_SEQUENCES: [&str; 4] = ["nextval", "currval", "lastval", "setval"];
+
+/// Other functions that have another value each time.
+const VOLATILE: [&str; 3] = ["clock_timestamp", "gen_random_uuid", "random"];
+
+/// The name of a sequence that is cast to a number of one.
+fn without_regclass(of: &Expr) -> &Expr {
+    match of {
+        Expr::Cast { expr, data_type, .. } if data_type.to_string().eq_ignore_ascii_case("regclass") => expr,
+        other => other,
     }
 }
 
@@ -853,56 +900,124 @@ fn cast(of: Expression, to: SqlType) -> Expression {
     }
 }
 
-/// The value of a constant as one of a column; none of NULL.
-///
-/// # Errors
-/// It is no constant, or no value of the column.
-pub(crate) fn constant(of: &Expr, column: &ColumnDef) -> Result<Option<Value>, SqlError> {
-    // The values that a session knows differ from row to row.
-    let context = Context {
-        now: Timestamp::default(),
-        user: String::new(),
-        database: String::new(),
-        asked_for_time: Cell::new(false),
-        tables: RefCell::default(),
-        queries: Queries::default(),
-    };
-    let mut translator = Translator::scalar(&context, "DEFAULT expressions");
-    let changes = |of: &Expr| {
-        let own = match of {
-            Expr::Function(function) if function.args == FunctionArguments::None => object(&function.name).ok()?,
-            Expr::Function(function) => object(&function.name).ok()?,
-            Expr::Identifier(ident) if ident.quote_style.is_none() => ident.value.to_ascii_lowercase(),
-            _ => return None,
+/// The default of a column, as the catalogue keeps it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Default {
+    /// NULL.
+    None,
+    /// This value, as text.
+    Constant(String),
+    /// The value of this expression.
+    Computed(String),
+}
+
+impl Default {
+    /// The default of a column that this is.
+    ///
+    /// # Errors
+    /// It has a part that there is not, or no values of the column.
+    pub(crate) fn of(of: &Expr, column: &ColumnDef) -> Result<Default, SqlError> {
+        let mut translator = Translator::kept("DEFAULT expressions");
+        if let Some(column) = names_column(of) {
+            let message = "cannot use column reference in DEFAULT expression";
+            return Err(SqlError::new(SqlState::FEATURE_NOT_SUPPORTED, message).column(column));
+        }
+        let expression = translator.translate(of)?;
+        let bound = Bound::assigning(&expression, &Nothing, &mut [], column.ty).map_err(|error| {
+            let state = SqlState(error.sqlstate());
+            match state {
+                SqlState::DATATYPE_MISMATCH => {
+                    let message = format!("column \"{}\": its default: {error}", column.name);
+                    SqlError::new(state, message).hint("You will need to rewrite or cast the expression.")
+                }
+                _ => error.into(),
+            }
+        })?;
+        let Some(value) = bound.constant() else { return Ok(Default::Computed(expression.to_string())) };
+        let nullable = ColumnDef { nullable: true, ..column.clone() };
+        Ok(match assigned(value, bound.column_type(), &nullable)? {
+            Value::Option(Some(value)) => Default::constant(*value, column)?,
+            Value::Option(None) => Default::None,
+            value => Default::constant(value, column)?,
+        })
+    }
+
+    pub(crate) fn constant(value: Value, column: &ColumnDef) -> Result<Default, SqlError> {
+        Ok(crate::types::fit(value, column)?.to_text().map_or(Default::None, Default::Constant))
+    }
+
+    /// Gives the column this default.
+    pub(crate) fn give(self, column: &mut ColumnDef) {
+        (column.default, column.computed_default) = match self {
+            Default::None => (None, None),
+            Default::Constant(text) => (Some(text.into()), None),
+            Default::Computed(text) => (None, Some(text.into())),
         };
-        translator_of_session(&context, &own).then_some(own)
-    };
-    if let Some(function) = changes(of) {
-        return Err(SqlError::unsupported(format!("{function} as a default"), "A default is a constant."));
-    }
-    let expression = translator.translate(of)?;
-    let nullable = ColumnDef { nullable: true, ..column.clone() };
-    let bound = Bound::assigning(&expression, &Nothing, &mut [], column.ty)?;
-    let Some(value) = bound.constant() else {
-        return Err(SqlError::unsupported(format!("{of} as a default"), "A default is a constant."));
-    };
-    match assigned(value, bound.column_type(), &nullable)? {
-        Value::Option(None) => Ok(None),
-        Value::Option(Some(value)) => Ok(Some(crate::types::fit(*value, column)?)),
-        value => Ok(Some(crate::types::fit(value, column)?)),
     }
 }
 
-fn translator_of_session(context: &Context, function: &str) -> bool {
-    Translator::scalar(context, "").of_session(function).is_some()
+/// A column that stands alone.
+fn names_column(of: &Expr) -> Option<String> {
+    match of {
+        Expr::Identifier(ident) if !RESERVED.contains(&&*ident.value.to_ascii_lowercase()) => Some(ident.value.clone()),
+        Expr::Nested(inner) => names_column(inner),
+        _ => None,
+    }
 }
 
-/// A scope without columns.
-pub(crate) struct Nothing;
+/// Whether a default has another value for each row, and not one for a statement.
+pub(crate) fn is_volatile(default: &str) -> bool {
+    calls(default, |function| VOLATILE.contains(&function) || OF_SEQUENCES.contains(&function))
+}
 
-impl seriatim::catalog::expression::Scope for Nothing {
-    fn column(&self, _: Option<&str>, column: &str) -> Result<(usize, ColumnType), ExpressionError> {
-        let problem = "there are no columns here".to_owned();
-        Err(ExpressionError::new(ExpressionErrorKind::UndefinedColumn, column, problem))
+/// Whether a default takes numbers of sequences, or sets them.
+pub(crate) fn takes_numbers(default: &str) -> bool {
+    calls(default, |function| OF_SEQUENCES.contains(&function))
+}
+
+/// Whether an expression calls one of these functions.
+fn calls(text: &str, is_one: impl Fn(&str) -> bool + Copy) -> bool {
+    fn within(of: &Expression, is_one: impl Fn(&str) -> bool + Copy) -> bool {
+        matches!(of, Expression::Call { function, .. } if is_one(function))
+            || of.parts().into_iter().any(|part| within(part, is_one))
     }
+    text.parse().is_ok_and(|of: Expression| within(&of, is_one))
+}
+
+/// The sequence of which a default takes the next number, as it is named there.
+pub(crate) fn sequence_of_default(default: &str) -> Option<String> {
+    match default.parse().ok()? {
+        Expression::Call { function, arguments } if function == "nextval" => match &*arguments {
+            [Expression::Literal(Literal::Text(name))] => Some(name.to_string()),
+            _ => None,
+        },
+        _ => None,
+    }
+}
+
+/// The sequences that a default names, as they are named there.
+pub(crate) fn sequences_in(default: &str) -> Vec<String> {
+    let found = std::cell::RefCell::new(Vec::new());
+    with_sequences(default, &|name| {
+        found.borrow_mut().push(name.to_owned());
+        None
+    });
+    found.into_inner()
+}
+
+/// A default with other names of sequences.
+pub(crate) fn with_sequences(default: &str, other: &dyn Fn(&str) -> Option<String>) -> String {
+    fn rename(of: &mut Expression, other: &dyn Fn(&str) -> Option<String>) {
+        if let Expression::Call { function, arguments } = of
+            && OF_SEQUENCES.contains(&&**function)
+            && let Some(Expression::Literal(Literal::Text(name))) = arguments.first_mut()
+            && let Some(to) = other(name)
+        {
+            *name = to.into();
+        }
+        of.parts_mut().into_iter().for_each(|part| rename(part, other));
+    }
+    let Ok(mut expression) = default.parse::<Expression>() else { return default.to_owned() };
+    rename(&mut expression, other);
+    expression.to_string()
 }

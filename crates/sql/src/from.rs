@@ -180,7 +180,7 @@ impl From {
             }
             None => Vec::new(),
         };
-        let star = (0..sources.columns().count()).collect();
+        let star = sources.shown();
         let tree = Tree { sources, written: vec![Written::default()], star };
         From::of(tree, conditions, context, parameters, None)
     }

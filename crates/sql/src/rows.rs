@@ -5,7 +5,7 @@ use std::cmp::Ordering;
 use seriatim::catalog::expression::{
     Bound, Columns, Datum, EvaluationError, Expression, ExpressionError, ExpressionErrorKind, Scope,
 };
-use seriatim::catalog::{ColumnType, KeyPart, Organization, TableDef};
+use seriatim::catalog::{ColumnDef, ColumnType, IdentityKind, KeyPart, Organization, TableDef};
 use seriatim::{Abort, DynHandle, DynRow, ReadTx, Value};
 
 use sqlparser::ast::TableAlias;
@@ -29,8 +29,14 @@ pub(crate) struct SourceColumn {
     pub(crate) table: String,
     pub(crate) stored: ColumnType,
     pub(crate) ty: SqlType,
-    /// Whether only its table's name finds it: another column has its values.
+    /// Whether only its table's name finds it: another column has its values, or it numbers the rows of a table without
+    /// a key.
     pub(crate) is_hidden: bool,
+}
+
+/// Whether a column has the numbers of the rows of a table without a key.
+pub(crate) fn is_row_id(column: &ColumnDef) -> bool {
+    column.identity.is_some_and(|identity| identity.kind == IdentityKind::RowId)
 }
 
 /// What rows come from.
@@ -73,12 +79,12 @@ pub(crate) struct Source {
 impl Source {
     /// A table under this name.
     pub(crate) fn table(table: DynHandle, alias: String) -> Source {
-        let column = |column: &seriatim::catalog::ColumnDef| SourceColumn {
+        let column = |column: &ColumnDef| SourceColumn {
             name: column.name.to_string(),
             table: alias.clone(),
             stored: column.ty,
             ty: SqlType::of_column(column),
-            is_hidden: false,
+            is_hidden: is_row_id(column),
         };
         let columns = table.definition().columns.iter().map(column).collect();
         Source { alias, columns, origin: Origin::Table(table) }
@@ -161,6 +167,11 @@ impl Sources {
     /// Whether a source has this name.
     pub(crate) fn has_table(&self, table: &str) -> bool {
         self.0.iter().any(|source| source.has_table(table))
+    }
+
+    /// The numbers of the columns for which `*` stands.
+    pub(crate) fn shown(&self) -> Vec<usize> {
+        self.columns().enumerate().filter(|(_, column)| !column.is_hidden).map(|(number, _)| number).collect()
     }
 
     /// The number and the type of the column of this name.

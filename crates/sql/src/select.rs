@@ -783,7 +783,9 @@ fn outputs(
                     let message = format!("missing FROM-clause entry for table \"{of}\"");
                     return Err(SqlError::new(SqlState::UNDEFINED_TABLE, message));
                 }
-                let is_of = |(_, column): &(usize, &SourceColumn)| column.table == of;
+                let is_row_id =
+                    |column: &SourceColumn| column.is_hidden && column.name == seriatim::catalog::TableDef::ROW_ID;
+                let is_of = |(_, column): &(usize, &SourceColumn)| column.table == of && !is_row_id(column);
                 sources.columns().enumerate().filter(is_of).for_each(|(number, _)| add(&mut outputs, number));
             }
             other => return Err(SqlError::unsupported(other, "")),
@@ -802,7 +804,7 @@ pub(crate) fn scalar_outputs(
     context: &Context,
     parameters: &mut Parameters,
 ) -> Result<(Vec<Bound>, Vec<Column>), SqlError> {
-    let star: Vec<usize> = (0..sources.columns().count()).collect();
+    let star = sources.shown();
     let mut outputs = outputs(items, sources, &star, &mut Translator::scalar(context, "RETURNING"))?;
     if outputs.names.len() > OUTPUTS_MAX {
         let message = format!("target lists can have at most {OUTPUTS_MAX} entries");

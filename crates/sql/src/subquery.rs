@@ -5,13 +5,14 @@
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
-use std::sync::OnceLock;
+
+use std::sync::{Arc, OnceLock};
 
 use seriatim::catalog::ColumnType;
 use seriatim::catalog::expression::{
     Binary, Bound, Datum, Expression, ExpressionError, ExpressionErrorKind, Scope, ScopeFunction,
 };
-use seriatim::{Abort, Database};
+use seriatim::{Abort, Database, DynHandle};
 use sqlparser::ast::{Cte as CteSyntax, Query, SetExpr, SetOperator, SetQuantifier, TableAlias, With};
 
 use crate::error::{SqlError, SqlState};
@@ -92,6 +93,8 @@ const DEPTH_MAX: usize = 24;
 #[derive(Debug, Default)]
 pub(crate) struct Queries {
     database: Option<Database>,
+    /// The tables that the transaction sees, if it has changed some.
+    own: Option<Arc<[DynHandle]>>,
     /// How many parameters the statement has. Those behind them stand for columns of queries around others.
     given: usize,
     slots: RefCell<Vec<ColumnType>>,
@@ -165,9 +168,9 @@ impl Outer<'_> {
 }
 
 impl Queries {
-    /// For a statement with so many parameters.
-    pub(crate) fn new(database: Database, given: usize) -> Queries {
-        Queries { database: Some(database), given, ..Queries::default() }
+    /// For a statement with so many parameters, of a transaction that sees these tables if it has changed some.
+    pub(crate) fn new(database: Database, own: Option<Arc<[DynHandle]>>, given: usize) -> Queries {
+        Queries { database: Some(database), own, given, ..Queries::default() }
     }
 
     /// The database whose tables a query can name.
@@ -327,7 +330,7 @@ impl Context {
     /// It cannot have queries in it.
     fn names(&self) -> Result<Names<'_>, SqlError> {
         let database = self.queries.database().ok_or_else(|| SqlError::unsupported("a query here", ""))?;
-        Ok(Names { database, used: Some(&self.tables) })
+        Ok(Names { database, own: self.queries.own.as_deref(), transaction: None, used: Some(&self.tables) })
     }
 
     /// Does something that is a level deeper in the statement.

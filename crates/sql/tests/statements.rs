@@ -67,8 +67,7 @@ fn prepared_statements_have_parameters_and_notice_changes_of_tables() {
     session.execute("alter table t add column more int").expect("it is new");
     let changed = session.execute_prepared(&mut select, &values, true).expect_err("it has another column");
     assert_eq!(changed.error.state, SqlState::FEATURE_NOT_SUPPORTED);
-    session.execute("drop table t; create table t (id int primary key)").expect_err("no changes of tables together");
-    session.execute("drop table t").expect("it exists");
+    session.execute("drop table t; create table other (id int primary key)").expect("both in one transaction");
     let gone = session.execute_prepared(&mut insert, &[Datum::Integer(9), Datum::Null, Datum::Null], true);
     assert_eq!(gone.expect_err("it is gone").error.state, SqlState::UNDEFINED_TABLE);
 
@@ -96,6 +95,72 @@ fn prepared_statements_have_parameters_and_notice_changes_of_tables() {
     assert_eq!(failed(&mut session, "select 1 where $2"), SqlState::INDETERMINATE_DATATYPE);
     assert_eq!(failed(&mut session, "select * from t"), SqlState::UNDEFINED_TABLE);
     assert!(session.prepare("", &[]).expect("nothing").columns().is_none());
+}
+
+/// Others see what a transaction has changed when it has committed. Plans are those of the tables that it sees.
+#[test]
+fn plans_follow_the_tables_that_a_transaction_changes() {
+    for protocol in protocols() {
+        let database = Database::builder().protocol(protocol).open().expect("there is memory");
+        let (mut a, mut b) = (Session::new(database.clone()), Session::new(database));
+        a.execute("create table t (id int primary key, n int); insert into t values (1, 10)").expect("it is new");
+        let mut select = a.prepare("select n from t where id = $1", &[]).expect("sound");
+        let mut run = |session: &mut Session| -> Result<String, SqlState> {
+            let ran = session.execute_prepared(&mut select, &[Datum::Integer(1)], true);
+            match ran.map_err(|failure| failure.error.state)?.pop() {
+                Some(Answer::Rows { rows, .. }) => Ok(rows[0][0].to_text(None).into_owned()),
+                other => panic!("{other:?}"),
+            }
+        };
+        a.execute("begin").expect("none is open");
+        a.execute("alter table t add column more int default 3").expect("it is new");
+        a.execute("update t set n = n + more").expect("it has the column");
+        a.execute("create table made (id int primary key)").expect("it is new");
+        assert_eq!(run(&mut a), Ok("13".to_owned()), "under {protocol}");
+        let unseen = b.execute("select * from made").expect_err("nobody else sees it");
+        assert_eq!(unseen.error.state, SqlState::UNDEFINED_TABLE, "under {protocol}");
+        a.execute("rollback").expect("it is open");
+        assert_eq!(run(&mut a), Ok("10".to_owned()), "under {protocol}");
+        let changes = "begin; drop table t; create table t (id int primary key, x int, n int);
+            insert into t values (1, 2, 77)";
+        a.execute(changes).expect("all new");
+        assert_eq!(run(&mut a), Ok("77".to_owned()), "under {protocol}");
+        a.execute("commit").expect("nobody else was there");
+        assert_eq!(run(&mut a), Ok("77".to_owned()), "under {protocol}");
+        b.execute("begin; select * from t").expect("it is there");
+        assert_eq!(run(&mut b), Ok("77".to_owned()), "under {protocol}");
+    }
+}
+
+/// Each number is one session's, whether the statement takes one or many.
+#[test]
+fn sessions_take_different_numbers() {
+    for protocol in protocols() {
+        let database = Database::builder().protocol(protocol).open().expect("there is memory");
+        let mut session = Session::new(database.clone());
+        let tables = "create sequence s; create table one (id int generated always as identity primary key, n int);
+            create table two (id serial, n bigint default nextval('s'))";
+        session.execute(tables).expect("all new");
+        const EACH: usize = 40;
+        std::thread::scope(|scope| {
+            for _ in 0..2 {
+                scope.spawn(|| {
+                    let mut session = Session::new(database.clone());
+                    for _ in 0..EACH {
+                        for insert in ["one (n) values (1)", "one (n) values (2), (3)", "two default values"] {
+                            let inserted = session.execute(&format!("insert into {insert}"));
+                            inserted.unwrap_or_else(|failure| panic!("under {protocol}: {failure}"));
+                        }
+                    }
+                });
+            }
+        });
+        for (table, column, wanted) in [("one", "id", 6 * EACH), ("two", "id", 2 * EACH), ("two", "n", 2 * EACH)] {
+            let answers = session.execute(&format!("select count(distinct {column}) from {table}")).expect("it reads");
+            let Some(Answer::Rows { rows, .. }) = answers.last() else { panic!("{answers:?}") };
+            assert_eq!(rows[0][0], Datum::Integer(wanted as i128), "{column} of {table}, under {protocol}");
+        }
+    }
 }
 
 /// Two sessions that each read what the other writes cannot both commit.

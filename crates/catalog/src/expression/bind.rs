@@ -56,12 +56,24 @@ impl Scope for TableDef {
     }
 }
 
+/// No columns.
+#[derive(Clone, Copy, Debug)]
+pub struct NoColumns;
+
+impl Scope for NoColumns {
+    fn column(&self, _: Option<&str>, column: &str) -> Result<(usize, ColumnType)> {
+        let problem = "there are no columns here".to_owned();
+        Err(ExpressionError::new(ExpressionErrorKind::UndefinedColumn, column, problem))
+    }
+}
+
 /// An expression with types, which can be evaluated.
 #[derive(Clone, Debug)]
 pub struct Bound {
     node: Node,
     ty: Option<ColumnType>,
     columns: Vec<usize>,
+    is_pure: bool,
 }
 
 impl Bound {
@@ -118,10 +130,16 @@ impl Bound {
         parameters: &mut [Option<ColumnType>],
         finish: impl FnOnce(&mut Binder<'_>, Typed) -> Result<Typed>,
     ) -> Result<Bound> {
-        let mut binder = Binder { scope, parameters, columns: Vec::new(), depth: 0, copied: 0 };
+        let mut binder = Binder { scope, parameters, columns: Vec::new(), depth: 0, copied: 0, is_pure: true };
         let typed = binder.bind(expression)?;
         let typed = finish(&mut binder, typed)?;
-        Ok(Bound { node: typed.node, ty: typed.ty, columns: binder.columns })
+        Ok(Bound { node: typed.node, ty: typed.ty, columns: binder.columns, is_pure: binder.is_pure })
+    }
+
+    /// Whether its value depends on columns and parameters alone, and not on its
+    /// [`Surroundings`](super::Surroundings).
+    pub fn is_pure(&self) -> bool {
+        self.is_pure
     }
 
     /// Its type; `None` of NULL and of a parameter whose type is not known.
@@ -165,6 +183,7 @@ struct Binder<'b> {
     depth: usize,
     /// The size of all parts that were bound again.
     copied: usize,
+    is_pure: bool,
 }
 
 fn typed(node: Node, ty: ColumnType) -> Typed {
@@ -418,7 +437,12 @@ impl Binder<'_> {
         for ((part, wanted), argument) in parts.into_iter().zip(&resolved.arguments).zip(arguments) {
             nodes.push(self.coerced(part, *wanted, argument)?.node);
         }
-        Ok(typed(Node::Call(resolved.function.apply, resolved.result, nodes.into()), resolved.result))
+        let call = Node::Call(resolved.function.apply, resolved.result, nodes.into());
+        if resolved.function.is_pure {
+            return Ok(typed(call, resolved.result));
+        }
+        self.is_pure = false;
+        Ok(typed(Node::Ask(call.into()), resolved.result))
     }
 
     /// The parts as values of one type, to compare them or as results of one expression. It is `text` if all are

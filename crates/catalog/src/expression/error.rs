@@ -46,6 +46,8 @@ kinds! {
     InvalidEscape = "22025",
     /// NULL where there may be none.
     NotNull = "23502",
+    /// What the expression asks for is not there, as a number of a sequence: [`EvaluationError::sqlstate`] says more.
+    Surroundings = "55000",
     /// A function of the scope has no value; the scope knows why.
     OfScope = "XX000",
 }
@@ -54,13 +56,20 @@ kinds! {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EvaluationError {
     kind: EvaluationErrorKind,
+    sqlstate: &'static str,
     problem: Box<str>,
 }
 
 impl EvaluationError {
     #[cold]
     pub(super) fn new(kind: EvaluationErrorKind, problem: impl Into<String>) -> EvaluationError {
-        EvaluationError { kind, problem: problem.into().into() }
+        EvaluationError { kind, sqlstate: kind.sqlstate(), problem: problem.into().into() }
+    }
+
+    /// The answer to what an expression asks of its [`Surroundings`](super::Surroundings) is an error of this class.
+    #[cold]
+    pub fn of_surroundings(sqlstate: &'static str, problem: impl Into<String>) -> EvaluationError {
+        EvaluationError { sqlstate, ..EvaluationError::new(EvaluationErrorKind::Surroundings, problem) }
     }
 
     /// A number is beyond the range of this type.
@@ -84,6 +93,11 @@ impl EvaluationError {
     /// What kind of error it is.
     pub fn kind(&self) -> EvaluationErrorKind {
         self.kind
+    }
+
+    /// The SQLSTATE by which PostgreSQL reports it.
+    pub fn sqlstate(&self) -> &'static str {
+        self.sqlstate
     }
 }
 

@@ -291,3 +291,110 @@ fn results_of_other_integers_have_the_narrowest_type_for_all_values() {
         assert_eq!(answer(text), wanted, "{text}");
     }
 }
+
+/// Numbers that count up.
+struct Counter(std::cell::Cell<i64>);
+
+impl Surroundings for Counter {
+    fn now(&self) -> crate::Timestamp {
+        crate::Timestamp::default()
+    }
+
+    fn user(&self) -> String {
+        "ann".to_owned()
+    }
+
+    fn sequence(&self, call: SequenceCall<'_>) -> Result<i64, EvaluationError> {
+        match call {
+            SequenceCall::Next("s") => {
+                self.0.set(self.0.get() + 1);
+                Ok(self.0.get())
+            }
+            other => Err(EvaluationError::of_surroundings("42P01", format!("{other:?}"))),
+        }
+    }
+
+    fn sequence_of(&self, table: &str, column: &str) -> Result<Option<String>, EvaluationError> {
+        Ok((column == "id").then(|| format!("public.{table}_id_seq")))
+    }
+}
+
+#[test]
+fn what_surrounds_an_expression_is_asked_each_time() {
+    let bound = |text: &str| {
+        let expression: Expression = text.parse().expect("sound");
+        assert_eq!(expression.to_string().parse(), Ok(expression.clone()), "{text}");
+        Bound::new(&expression, &NoColumns, &mut []).expect("sound")
+    };
+    let none: &[Datum<'_>] = &[];
+    let (next, user, other) = (bound("nextval('s') + 1"), bound("current_user()"), bound("nextval('t')"));
+    assert!(!next.is_pure() && next.constant().is_none() && bound("1 + 1").is_pure());
+    let nowhere = next.evaluate(none, &[]).expect_err("there is no session");
+    assert_eq!(nowhere.sqlstate(), "0A000");
+    let counter = Counter(std::cell::Cell::new(0));
+    within(&counter, || {
+        assert_eq!(
+            (next.evaluate(none, &[]), next.evaluate(none, &[])),
+            (Ok(Datum::Integer(2)), Ok(Datum::Integer(3)))
+        );
+        assert_eq!(user.evaluate(none, &[]), Ok(Datum::Text("ann".into())));
+        assert_eq!(other.evaluate(none, &[]).expect_err("there is none").sqlstate(), "42P01");
+        let inner = Counter(std::cell::Cell::new(10));
+        within(&inner, || assert_eq!(next.evaluate(none, &[]), Ok(Datum::Integer(12))));
+        let panics = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| within(&inner, || panic!("on purpose"))));
+        assert!(panics.is_err());
+        assert_eq!(next.evaluate(none, &[]), Ok(Datum::Integer(4)));
+    });
+    assert!(next.evaluate(none, &[]).is_err());
+    let keys = [bound("gen_random_uuid()"), bound("random()"), bound("clock_timestamp()")];
+    for key in &keys[..2] {
+        assert_ne!(key.evaluate(none, &[]), key.evaluate(none, &[]));
+    }
+    // A condition must hold of the row, whenever one looks.
+    let condition = TableDef::builder("t").column(crate::ColumnDef::new("id", ColumnType::I32)).key(["id"]);
+    let error = condition.check("late", "random() < 2").finish().expect_err("it is of no row");
+    assert!(error.to_string().contains("has another value each time"), "{error}");
+}
+
+/// A scope has functions of its own, which get values of the types that they want and are never constants.
+#[test]
+fn a_scope_has_functions_of_its_own() {
+    struct Twice;
+    impl Scope for Twice {
+        fn column(&self, of: Option<&str>, column: &str) -> std::result::Result<(usize, ColumnType), ExpressionError> {
+            table().column(of, column)
+        }
+
+        fn function(
+            &self,
+            name: &str,
+            arguments: &[Option<ColumnType>],
+        ) -> std::result::Result<Option<ScopeFunction>, ExpressionError> {
+            let is_own = name == "twice" && arguments.len() == 1;
+            let wanted = vec![Some(ColumnType::I64)];
+            Ok(is_own.then_some(ScopeFunction { number: 7, arguments: wanted, result: Some(ColumnType::I64) }))
+        }
+    }
+    struct Row;
+    impl<'r> Columns<'r> for Row {
+        fn get(&self, _: usize) -> Datum<'r> {
+            Datum::Integer(20)
+        }
+
+        fn call(&self, number: usize, arguments: &[Datum<'_>]) -> std::result::Result<Datum<'r>, EvaluationError> {
+            match (number, arguments) {
+                (7, [Datum::Integer(value)]) => Ok(Datum::Integer(2 * value)),
+                other => Err(EvaluationError::of_scope(format!("{other:?}"))),
+            }
+        }
+    }
+    let value = |text: &str| {
+        let bound = Bound::new(&text.parse().expect("an expression"), &Twice, &mut []).expect("it makes sense");
+        assert_eq!((bound.column_type(), bound.constant()), (Some(ColumnType::I64), None), "{text}");
+        bound.evaluate(Row, &[]).map(Datum::into_owned).map_err(|error| error.kind())
+    };
+    assert_eq!(value("twice(id) + twice(1.6) + twice('1')"), Ok(Datum::Integer(46)));
+    assert_eq!(value("twice(NULL)"), Err(EvaluationErrorKind::OfScope));
+    let bound = Bound::new(&"abs(twice(1))".parse().expect("an expression"), &table(), &mut []);
+    assert_eq!(bound.expect_err("the table has no functions").kind(), ExpressionErrorKind::UndefinedFunction);
+}

@@ -101,6 +101,13 @@ impl Drop for UndoStatement<'_> {
     }
 }
 
+/// Why a row does not allow a reference.
+fn contradiction(link: &Link, of: &TableSet, to: &TableSet, values: &[Value]) -> String {
+    let (key, name) = (link.child.describe(of, values), &link.name);
+    let (of, to) = (&of.definition.name, &to.definition.name);
+    format!("a row of {of} with {key} refers to no row of {to} (reference {name})")
+}
+
 impl TxCore {
     /// Notes what the references of a table ask for after the write of a row, in a [`TxCore::statement`].
     #[cold]
@@ -335,9 +342,7 @@ impl TxCore {
             true if link.is_building() => {
                 // Rows that were read one after the other may never have existed together.
                 self.validate().map_err(|cause| self.stop(cause))?;
-                let key = link.child.describe(&children, values);
-                let (of, to) = (&children.definition.name, &parent.definition.name);
-                link.refuse(format!("a row of {of} with {key} refers to no row of {to} (reference {})", link.name));
+                link.refuse(contradiction(link, &children, &parent, values));
                 Ok(())
             }
             true => Err(self.violation(link, values, child.is_some())),
@@ -415,6 +420,14 @@ impl TxCore {
         })
     }
 
+    /// Why a row of a table to which a reference was added does not allow it, if so.
+    pub(crate) fn contradiction(&self, link: &Link, set: &TableSet, row: RowPtr) -> Result<Option<String>, Abort> {
+        let Some(values) = link.child.values(set, row) else { return Ok(None) };
+        let parent = self.end_of(&link.parent)?;
+        let is_kept = self.has_parent(link, &parent, &values)?;
+        Ok((!is_kept).then(|| contradiction(link, set, &parent, &values)))
+    }
+
     /// Whether a row of a table refers to a row that exists, or to none.
     pub(crate) fn is_reference_kept(&self, link: &Link, set: &TableSet, row: RowPtr) -> Result<bool, Abort> {
         match link.child.values(set, row) {
@@ -449,6 +462,20 @@ impl TxCore {
                 Cause { phase: Phase::Validate, reason: Reason::ConstraintViolated }
             })),
         }
+    }
+
+    /// Whether a check was put off that looks at this table.
+    pub(super) fn has_deferred(&self, set: &Arc<TableSet>) -> bool {
+        let is_it = |end: &End| end.set().is_some_and(|end| Arc::ptr_eq(&end, set));
+        let deferred = self.pending.deferred.borrow();
+        deferred.iter().any(|check| is_it(&check.link.child) || is_it(&check.link.parent))
+    }
+
+    /// After a roll-back: forgets the checks of rows of tables that are gone with it, as the rows are.
+    pub(super) fn forget_checks(&self, is_gone: impl Fn(&TableSet) -> bool) {
+        let is_kept = |end: &End| end.set().is_some_and(|end| !is_gone(&end));
+        let mut deferred = self.pending.deferred.borrow_mut();
+        deferred.retain(|check| is_kept(&check.link.child) && is_kept(&check.link.parent));
     }
 
     /// What the check at the end of the transaction has found.

@@ -5,12 +5,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::rc::Rc;
 
+use seriatim::DynHandle;
 use seriatim::catalog::{KeyPart, Organization, ReferenceDef, SequenceDef, TableDef};
-use seriatim::{Database, DynHandle};
 
 use super::Table;
 use super::tables::TABLES;
-use crate::names::{CATALOG, SCHEMA};
+use crate::names::{CATALOG, Names, SCHEMA};
+use crate::rows::is_row_id;
 use crate::select::Row;
 
 /// The number of the schema `pg_catalog`.
@@ -133,10 +134,9 @@ fn oid_of(number: u64) -> u32 {
 }
 
 impl Schema {
-    /// Those of this database now.
-    pub(crate) fn of(database: &Database) -> Schema {
-        let handles: Vec<DynHandle> =
-            database.table_names().iter().filter_map(|name| database.open_dyn(name).ok()).collect();
+    /// Those that these names stand for now.
+    pub(crate) fn of(names: Names<'_>) -> Schema {
+        let handles: Vec<DynHandle> = names.tables().collect();
         let oids: BTreeMap<String, u32> =
             handles.iter().map(|table| (table.definition().name.to_string(), oid_of(table.number()))).collect();
         let mut tables: Vec<Relation> = Vec::new();
@@ -154,7 +154,7 @@ impl Schema {
             tables[table].constraints[constraint].index = index;
         }
         let mut alone = Places { table: FIRST - STEP, taken: BTreeSet::new() };
-        for sequence in database.sequences() {
+        for sequence in names.database.sequences() {
             let (definition, table) = (sequence.definition(), sequence.table());
             let place = table.as_ref().and_then(|table| places.get_mut(table)).unwrap_or(&mut alone);
             let oid = place.oid("sequence", &definition.name);
@@ -290,7 +290,7 @@ fn relation(handle: DynHandle, oid: u32, places: &mut Places, oids: &BTreeMap<St
 
 /// Whether rows of the table have no key of their own.
 pub(super) fn is_keyless(table: &TableDef) -> bool {
-    matches!(&*table.key, [part] if table.columns[part.column.index()].name == TableDef::ROW_ID)
+    matches!(&*table.key, [part] if is_row_id(&table.columns[part.column.index()]))
 }
 
 /// Finds what foreign keys refer to: the positions of table and constraint, and the number of the index.

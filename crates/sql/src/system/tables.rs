@@ -6,11 +6,12 @@ use seriatim::catalog::{ColumnDef, ColumnType, IdentityKind, OnChange, TableDef}
 use super::functions::{self, text};
 use super::schema::{
     CATALOG_OID, Constraint, DATABASE_OID, INFORMATION_OID, Index, Kind, ROLE_OID, Relation, SCHEMA_OID, Schema,
-    is_keyless, referenced,
+    referenced,
 };
 use super::{Column, INFORMATION, Record, Table};
+use crate::expression::sequence_of_default;
 use crate::names::{CATALOG, SCHEMA};
-use crate::rows::Owned;
+use crate::rows::{Owned, is_row_id};
 use crate::types::SqlType;
 
 const fn table(name: &'static str, columns: &'static str, rows: fn(&Schema) -> Vec<Record>) -> Table {
@@ -609,9 +610,7 @@ fn classes(schema: &Schema) -> Vec<Record> {
 
 /// The columns that a table has for SQL, with their numbers.
 fn shown_columns(definition: &TableDef) -> impl Iterator<Item = (usize, &ColumnDef)> {
-    let keyless = is_keyless(definition);
-    let columns = definition.columns.iter().enumerate();
-    columns.filter(move |(_, column)| !keyless || column.name != TableDef::ROW_ID)
+    definition.columns.iter().enumerate().filter(|(_, column)| !is_row_id(column))
 }
 
 fn attribute(table: u32, at: usize, name: &str, ty: SqlType) -> Record {
@@ -670,6 +669,12 @@ fn attributes(schema: &Schema) -> Vec<Record> {
 
 /// The default of a column in SQL.
 fn default_of(column: &ColumnDef) -> Option<String> {
+    if let Some(text) = &column.computed_default {
+        return Some(match sequence_of_default(text) {
+            Some(sequence) => format!("nextval('{}'::regclass)", sequence.replace('\'', "''")),
+            None => text.to_string(),
+        });
+    }
     let value = column.default.as_ref()?;
     let ty = SqlType::of_column(column);
     let is_plain = match ty {
