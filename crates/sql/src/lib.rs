@@ -29,6 +29,7 @@ mod text;
 mod types;
 mod write;
 
+pub use array::{elements as array_elements, to_text as array_text};
 pub use error::{Report, SqlError, SqlState};
 pub use expression::VERSION;
 pub use select::{Column, Row};

@@ -616,6 +616,16 @@ pub(crate) fn order(a: &Datum<'_>, b: &Datum<'_>) -> Ordering {
     }
 }
 
+/// The order of two values as an item of ORDER BY has it.
+pub(crate) fn directed(a: &Datum<'_>, b: &Datum<'_>, descending: bool, nulls_first: bool) -> Ordering {
+    match (a.is_null(), b.is_null()) {
+        (false, false) if descending => b.compare(a),
+        (false, false) => a.compare(b),
+        (a, b) if nulls_first => b.cmp(&a),
+        (a, b) => a.cmp(&b),
+    }
+}
+
 /// Values that are compared as a whole: keys of groups and of distinct rows.
 #[derive(Clone, Debug)]
 pub(crate) struct Distinct(pub(crate) Vec<Owned>);

@@ -279,8 +279,8 @@ fn address(table: &DynHandle) -> usize {
 }
 
 impl Planned {
-    fn run(&self, tx: &Tx, database: &Database, parameters: &[Datum<'_>]) -> Result<Answer, Abort> {
-        let run = Run::new(tx, &self.queries, Some(database));
+    fn run(&self, tx: &Tx, names: Names<'_>, parameters: &[Datum<'_>]) -> Result<Answer, Abort> {
+        let run = Run::new(tx, &self.queries, Some(names));
         if self.slots == 0 {
             return self.plan.run(tx, Env { run: &run, parameters });
         }
@@ -1119,14 +1119,17 @@ impl Session {
             return self.run_explicitly(planned, parameters);
         }
         self.surround(planned.time);
-        let (around, database) = (&self.around, &self.database);
+        let around = &self.around;
+        let names = Names { database: &self.database, own: None, transaction: None, used: None };
         let ran = match &mut self.state {
             State::Idle(session) => {
-                let run = |tx: &Tx| within(&Asking { around, tx, own: None }, || planned.run(tx, database, parameters));
+                let run = |tx: &Tx| within(&Asking { around, tx, own: None }, || planned.run(tx, names, parameters));
                 session.transact(run).map(|done| done.into_value())
             }
             State::Open(open) => {
-                let ran = within(&open.asking(around), || planned.run(&open.transaction, database, parameters));
+                let (own, transaction) = open.own().unzip();
+                let names = Names { own, transaction, ..names };
+                let ran = within(&open.asking(around), || planned.run(&open.transaction, names, parameters));
                 ran.map_err(|abort| open.transaction.explain(&abort))
             }
             State::Between => return Err(SqlError::new(SqlState::INTERNAL_ERROR, "the session has ended")),
@@ -1144,7 +1147,8 @@ impl Session {
             let State::Open(open) = &self.state else {
                 return Err(SqlError::new(SqlState::INTERNAL_ERROR, "the session has ended"));
             };
-            let ran = within(&open.asking(&self.around), || planned.run(&open.transaction, &self.database, parameters));
+            let names = self.names(None);
+            let ran = within(&open.asking(&self.around), || planned.run(&open.transaction, names, parameters));
             let ran = ran.map_err(|abort| SqlError::from(open.transaction.explain(&abort)));
             let ended = match ran {
                 Ok(answer) => self.commit().map(|_| answer),
@@ -1704,6 +1708,11 @@ const SETTINGS: &[(&str, &str, Option<&[&str]>)] = &[
     ("transaction_isolation", "serializable", Some(LEVELS_OF_ISOLATION)),
     ("transaction_read_only", "off", Some(&[])),
 ];
+
+/// All settings with their usual values.
+pub(crate) fn defaults() -> impl Iterator<Item = (&'static str, &'static str)> {
+    SETTINGS.iter().map(|(name, value, _)| (*name, *value))
+}
 
 /// Settings that are times.
 const TIMES: &[&str] = &[
