@@ -279,8 +279,8 @@ fn address(table: &DynHandle) -> usize {
 }
 
 impl Planned {
-    fn run(&self, tx: &Tx, names: Names<'_>, parameters: &[Datum<'_>]) -> Result<Answer, Abort> {
-        let run = Run::new(tx, &self.queries, Some(names));
+    fn run(&self, tx: &Tx, known: (Names<'_>, &Around), parameters: &[Datum<'_>]) -> Result<Answer, Abort> {
+        let run = Run::new(tx, &self.queries, Some(known));
         if self.slots == 0 {
             return self.plan.run(tx, Env { run: &run, parameters });
         }
@@ -1123,13 +1123,15 @@ impl Session {
         let names = Names { database: &self.database, own: None, transaction: None, used: None };
         let ran = match &mut self.state {
             State::Idle(session) => {
-                let run = |tx: &Tx| within(&Asking { around, tx, own: None }, || planned.run(tx, names, parameters));
+                let run = |tx: &Tx| {
+                    within(&Asking { around, tx, own: None }, || planned.run(tx, (names, around), parameters))
+                };
                 session.transact(run).map(|done| done.into_value())
             }
             State::Open(open) => {
                 let (own, transaction) = open.own().unzip();
                 let names = Names { own, transaction, ..names };
-                let ran = within(&open.asking(around), || planned.run(&open.transaction, names, parameters));
+                let ran = within(&open.asking(around), || planned.run(&open.transaction, (names, around), parameters));
                 ran.map_err(|abort| open.transaction.explain(&abort))
             }
             State::Between => return Err(SqlError::new(SqlState::INTERNAL_ERROR, "the session has ended")),
@@ -1147,8 +1149,8 @@ impl Session {
             let State::Open(open) = &self.state else {
                 return Err(SqlError::new(SqlState::INTERNAL_ERROR, "the session has ended"));
             };
-            let names = self.names(None);
-            let ran = within(&open.asking(&self.around), || planned.run(&open.transaction, names, parameters));
+            let (names, around) = (self.names(None), &self.around);
+            let ran = within(&open.asking(around), || planned.run(&open.transaction, (names, around), parameters));
             let ran = ran.map_err(|abort| SqlError::from(open.transaction.explain(&abort)));
             let ended = match ran {
                 Ok(answer) => self.commit().map(|_| answer),

@@ -54,6 +54,11 @@ impl Around {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// The role as which the session acts.
+    pub(crate) fn role(&self) -> u32 {
+        self.state().role
+    }
+
     /// A statement of this role begins in a transaction that began then.
     pub(crate) fn begin(&self, now: Timestamp, is_read_only: bool, role: u32) {
         let mut state = self.state();
@@ -187,7 +192,7 @@ impl Asking<'_> {
 
     /// Only superusers, and owners of the table whose rows it numbers, set a sequence.
     fn check_owner(&self, sequence: &Sequence) -> Result<(), SqlError> {
-        let (access, role) = (self.around.database.access(), self.around.state().role);
+        let (access, role) = (self.around.database.access(), self.around.role());
         if access.is_superuser(role) {
             return Ok(());
         }
@@ -244,7 +249,7 @@ impl Surroundings for Around {
     }
 
     fn user(&self) -> String {
-        let role = self.state().role;
+        let role = self.role();
         self.database.access().role(role).map_or_else(String::new, |role| role.name.clone())
     }
 

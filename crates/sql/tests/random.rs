@@ -285,6 +285,8 @@ fn random_queries_have_the_answers_of_postgresql() {
             }
             // PostgreSQL may compute rows that a limit cuts off.
             (Ok(_), Err(_)) if query.contains(" limit ") => true,
+            // It may add rows to groups in another order, and meet another error first.
+            (Err(_), Err(_)) if query.contains(" group by ") => true,
             // It may know that a condition is never true, and compute nothing.
             (Err(_), Ok(rows)) if rows.is_empty() => true,
             (is, should) => is == should,

@@ -4,11 +4,11 @@
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 
-use seriatim::catalog::ColumnType;
 use seriatim::catalog::expression::{Datum, ExpressionError, ScopeFunction};
+use seriatim::catalog::{ColumnType, Object, Privileges};
 
 use super::INFORMATION;
-use super::schema::{CATALOG_OID, INFORMATION_OID, ROLE_OID, SCHEMA_OID, quoted};
+use super::schema::{CATALOG_OID, INFORMATION_OID, SCHEMA_OID, quoted};
 use super::tables::TYPES;
 use crate::error::{SqlError, SqlState};
 use crate::names::{CATALOG, SCHEMA};
@@ -129,11 +129,7 @@ const FUNCTIONS: &[Function] = &[
             (None, _) => Err(SqlError::new(SqlState("3F000"), format!("schema \"{name}\" does not exist"))),
         }
     }),
-    strict(&["\0oid of role"], 1, &[ANY], ColumnType::U32, |called| match (called.given_oid(), &*called.text(0)) {
-        (Some(oid), _) => Ok(oid),
-        (None, "postgres") => Ok(id(ROLE_OID)),
-        (None, name) => Err(SqlError::new(SqlState::UNDEFINED_OBJECT, format!("role \"{name}\" does not exist"))),
-    }),
+    strict(&["\0oid of role"], 1, &[ANY], ColumnType::U32, |called| called.role(0).map(id)),
     strict(&["\0oid of proc", "\0oid of procedure"], 1, &[ANY], ColumnType::U32, |called| called.procedure()),
     strict(&["to_regclass"], 1, &[TEXT], ColumnType::LongText, |called| {
         let oid = called.relation(false)?;
@@ -161,7 +157,8 @@ const FUNCTIONS: &[Function] = &[
         })
     }),
     strict(&["\0name of role"], 1, &[OID], ColumnType::LongText, |called| {
-        Ok(if called.oid(0) == ROLE_OID { text("postgres") } else { number_or_none(called.oid(0)) })
+        let oid = called.oid(0);
+        Ok(called.env.run.schema().role(oid).map_or_else(|| number_or_none(oid), |name| text(quoted(name))))
     }),
     strict(&["\0name of proc", "\0name of procedure"], 1, &[OID], ColumnType::LongText, |called| {
         let name = (called.oid(0) as usize).checked_sub(PROCEDURES_FROM).and_then(|at| names().nth(at));
@@ -203,7 +200,8 @@ const FUNCTIONS: &[Function] = &[
     }),
     strict(&["pg_get_userbyid"], 1, &[OID], ColumnType::LongText, |called| {
         let oid = called.oid(0);
-        Ok(if oid == ROLE_OID { text("postgres") } else { text(format!("unknown (OID={oid})")) })
+        let name = called.env.run.schema().role(oid);
+        Ok(text(name.map_or_else(|| format!("unknown (OID={oid})"), |name| name.to_owned())))
     }),
     strict(&["pg_table_is_visible"], 1, &[OID], ColumnType::Bool, |called| {
         let name = called.env.run.schema().relation_name(called.oid(0));
@@ -225,8 +223,17 @@ const FUNCTIONS: &[Function] = &[
     }),
     // There are no such descriptions and definitions: the tables that they are of have no rows.
     strict(NOTHING, 1, &[OID, ANY, ANY], ColumnType::LongText, |_| Ok(Datum::Null)),
-    // The only role may do everything.
-    Function { is_variadic: true, ..strict(PRIVILEGES, 2, &[ANY], ColumnType::Bool, |_| Ok(Datum::Bool(true))) },
+    Function { is_variadic: true, ..strict(OF_TABLES, 2, &[ANY], ColumnType::Bool, Called::of_relation) },
+    Function { is_variadic: true, ..strict(&["has_schema_privilege"], 2, &[ANY], ColumnType::Bool, Called::of_schema) },
+    // Of these everybody may use all.
+    Function { is_variadic: true, ..strict(OF_OTHERS, 2, &[ANY], ColumnType::Bool, |_| Ok(Datum::Bool(true))) },
+    strict(&["pg_has_role"], 2, &[ANY, ANY, TEXT], ColumnType::Bool, |called| {
+        let (role, rest) = called.asked(3)?;
+        let of = called.role(rest)?;
+        let access = &called.env.run.schema().access;
+        let is_used = called.text(rest + 1).to_ascii_uppercase().starts_with("USAGE");
+        Ok(Datum::Bool(if is_used { access.acts_as(role, of) } else { access.is_member(role, of) }))
+    }),
     // How much memory a table takes is not known apart from others.
     strict(SIZES, 1, &[ANY, TEXT], ColumnType::I64, |_| Ok(Datum::Null)),
     strict(&["pg_size_pretty"], 1, &[Some(ColumnType::I64)], ColumnType::LongText, |called| {
@@ -275,19 +282,17 @@ const NOTHING: &[&str] = &[
     "pg_tablespace_location",
 ];
 
-/// Whether a role may do something.
-const PRIVILEGES: &[&str] = &[
-    "has_table_privilege",
-    "has_column_privilege",
-    "has_any_column_privilege",
-    "has_schema_privilege",
+/// Whether a role may do something with a table, or a part of it.
+const OF_TABLES: &[&str] =
+    &["has_table_privilege", "has_column_privilege", "has_any_column_privilege", "has_sequence_privilege"];
+
+/// Whether a role may use something to which nobody needs a right.
+const OF_OTHERS: &[&str] = &[
     "has_database_privilege",
     "has_function_privilege",
-    "has_sequence_privilege",
     "has_type_privilege",
     "has_tablespace_privilege",
     "has_language_privilege",
-    "pg_has_role",
 ];
 
 /// How many bytes something has on disk.
@@ -404,6 +409,102 @@ impl Called<'_> {
             Some(Datum::Integer(value)) => *value,
             _ => 0,
         }
+    }
+
+    /// The role of an argument: its number, or its name.
+    fn role(&self, at: usize) -> Result<u32, SqlError> {
+        match self.arguments.get(at) {
+            Some(Datum::Integer(number)) => Ok(u32::try_from(*number).unwrap_or(0)),
+            _ => {
+                let name = parts(&self.text(at)).pop().unwrap_or_default();
+                let found = self.env.run.schema().access.named(&name).map(|(role, _)| role);
+                found.ok_or_else(|| crate::roles::no_role(&name))
+            }
+        }
+    }
+
+    /// The role that is asked for, and where the other arguments begin. With so many arguments, it is the first.
+    fn asked(&self, most: usize) -> Result<(u32, usize), SqlError> {
+        match self.arguments.len() >= most {
+            true => Ok((self.role(0)?, 1)),
+            false => Ok((self.env.run.role(), 0)),
+        }
+    }
+
+    /// Whether a role may do one of the things that the last argument names.
+    fn may(&self, role: u32, object: Object) -> Result<Owned, SqlError> {
+        let access = &self.env.run.schema().access;
+        let mut may = false;
+        for wanted in self.text(self.arguments.len().saturating_sub(1)).split(',') {
+            let wanted = wanted.trim().to_ascii_uppercase();
+            let own = wanted.trim_end_matches(" WITH GRANT OPTION");
+            let known = Privileges::NAMES.iter().find(|(_, name, _)| *name == own);
+            let Some((privilege, ..)) = known else {
+                let message = format!("unrecognized privilege type: \"{wanted}\"");
+                return Err(SqlError::new(SqlState::INVALID_PARAMETER_VALUE, message));
+            };
+            let is_grant = own.len() < wanted.len();
+            may |= match is_grant {
+                true => access.acts_as(role, access.rights(object).owner),
+                false => access.may(role, object, *privilege),
+            };
+        }
+        Ok(Datum::Bool(may))
+    }
+
+    /// Whether a role may do something with a relation.
+    fn of_relation(called: &Called<'_>) -> Result<Owned, SqlError> {
+        // A column stands behind its table, so the table is the last argument but one, or but two.
+        let (role, at) = match called.arguments.len() {
+            2 => (called.env.run.role(), 0),
+            _ if called.names_relation(0) => (called.env.run.role(), 0),
+            _ => (called.role(0)?, 1),
+        };
+        let inner = Called { env: called.env, arguments: &called.arguments[at..] };
+        let relation = inner.relation(true)?;
+        let Datum::Integer(oid) = relation else { return Ok(Datum::Null) };
+        let schema = called.env.run.schema();
+        let oid = u32::try_from(oid).unwrap_or(0);
+        if schema.relation_name(oid).is_none() {
+            return Ok(Datum::Null);
+        }
+        match schema.object(oid) {
+            Some(object) => called.may(role, object),
+            // Everybody reads the catalogue.
+            None => {
+                let reads = called.text(called.arguments.len() - 1).to_ascii_uppercase().contains("SELECT");
+                Ok(Datum::Bool(reads || schema.access.is_superuser(role)))
+            }
+        }
+    }
+
+    /// Whether an argument is a relation, and no role: then a column follows.
+    fn names_relation(&self, at: usize) -> bool {
+        let one = Called { env: self.env, arguments: &self.arguments[at..] };
+        let is_role =
+            self.arguments.len() > 3 || self.role(at).is_ok_and(|role| self.env.run.schema().role(role).is_some());
+        !is_role && one.relation(false).is_ok_and(|oid| !oid.is_null())
+    }
+
+    /// Whether a role may do something with a schema.
+    fn of_schema(called: &Called<'_>) -> Result<Owned, SqlError> {
+        let (role, at) = called.asked(3)?;
+        let own = match called.arguments.get(at) {
+            Some(Datum::Integer(number)) => *number,
+            _ => match parts(&called.text(at)).last().map(|part| &**part) {
+                Some(SCHEMA) => SCHEMA_OID.into(),
+                Some(CATALOG | INFORMATION) => CATALOG_OID.into(),
+                name => {
+                    let message = format!("schema \"{}\" does not exist", name.unwrap_or_default());
+                    return Err(SqlError::new(SqlState("3F000"), message));
+                }
+            },
+        };
+        if own == i128::from(SCHEMA_OID) {
+            return called.may(role, Object::Schema);
+        }
+        let uses = called.text(called.arguments.len() - 1).to_ascii_uppercase().contains("USAGE");
+        Ok(Datum::Bool(uses || called.env.run.schema().access.is_superuser(role)))
     }
 
     /// The number of the first element of an array, and how many there are.

@@ -4,9 +4,10 @@ use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::rc::Rc;
+use std::sync::Arc;
 
 use seriatim::DynHandle;
-use seriatim::catalog::{KeyPart, Organization, ReferenceDef, SequenceDef, TableDef};
+use seriatim::catalog::{Access, KeyPart, Object, Organization, ReferenceDef, SequenceDef, TableDef};
 
 use super::Table;
 use super::tables::TABLES;
@@ -20,8 +21,8 @@ pub(super) const CATALOG_OID: u32 = 11;
 pub(super) const SCHEMA_OID: u32 = 2200;
 /// The number of `information_schema`.
 pub(super) const INFORMATION_OID: u32 = 13_183;
-/// The number of the role that owns everything.
-pub(super) const ROLE_OID: u32 = 10;
+/// The number of the role that owns what belongs to nobody else.
+pub(super) const ROLE_OID: u32 = Access::FIRST;
 /// The number of the database.
 pub(super) const DATABASE_OID: u32 = 5;
 /// The number of the first table.
@@ -37,6 +38,7 @@ type TableName = (&'static str, &'static str);
 pub(crate) struct Schema {
     pub(super) tables: Vec<Relation>,
     pub(super) sequences: Vec<Numbers>,
+    pub(super) access: Arc<Access>,
     rows: RefCell<BTreeMap<TableName, Rc<Vec<Row>>>>,
 }
 
@@ -105,6 +107,8 @@ pub(super) struct Numbers {
     pub(super) oid: u32,
     pub(super) definition: SequenceDef,
     pub(super) last: Option<i64>,
+    /// The table whose rows it numbers.
+    table: Option<String>,
 }
 
 /// Gives numbers to what belongs to a table.
@@ -158,9 +162,31 @@ impl Schema {
             let (definition, table) = (sequence.definition(), sequence.table());
             let place = table.as_ref().and_then(|table| places.get_mut(table)).unwrap_or(&mut alone);
             let oid = place.oid("sequence", &definition.name);
-            sequences.push(Numbers { oid, definition, last: sequence.last() });
+            sequences.push(Numbers { oid, definition, last: sequence.last(), table });
         }
-        Schema { tables, sequences, rows: RefCell::default() }
+        let access = names.database.access();
+        Schema { tables, sequences, access, rows: RefCell::default() }
+    }
+
+    /// The name of a role.
+    pub(super) fn role(&self, oid: u32) -> Option<&str> {
+        self.access.role(oid).map(|role| &*role.name)
+    }
+
+    /// The rights to a relation; none if it is of the catalogue, or there is no such relation.
+    pub(super) fn object(&self, oid: u32) -> Option<Object> {
+        let of = |table: &&Relation| table.oid == oid || table.indexes.iter().any(|index| index.oid == oid);
+        if let Some(table) = self.tables.iter().find(of) {
+            return Some(Object::Table(table.handle.number()));
+        }
+        let name = self.sequences.iter().find(|sequence| sequence.oid == oid)?.table.as_ref()?;
+        let table = self.tables.iter().find(|table| table.definition().name == *name)?;
+        Some(Object::Table(table.handle.number()))
+    }
+
+    /// The role that owns a relation.
+    pub(super) fn owner(&self, oid: u32) -> u32 {
+        self.object(oid).map_or(Access::FIRST, |object| self.access.rights(object).owner)
     }
 
     /// The rows of a table of the catalogue.

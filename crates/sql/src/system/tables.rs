@@ -1,7 +1,9 @@
 //! The tables of the catalogue. Those about what there is not have no rows.
 
 use seriatim::catalog::expression::Datum;
-use seriatim::catalog::{ColumnDef, ColumnType, IdentityKind, OnChange, TableDef};
+use seriatim::catalog::{
+    ColumnDef, ColumnType, Grantee, IdentityKind, Object, OnChange, Privileges, RoleDef, TableDef,
+};
 
 use super::functions::{self, text};
 use super::schema::{
@@ -134,13 +136,28 @@ pub(super) const TABLES: &[Table] = &[
         "pg_user",
         "usename name, usesysid oid, usecreatedb bool, usesuper bool, userepl bool, usebypassrls bool, passwd text, \
          valuntil timestamptz, useconfig text[]",
-        |_| {
-            let on = ["usecreatedb", "usesuper", "userepl", "usebypassrls"].map(|column| (column, truth(true)));
-            let row = [("usename", text("postgres")), ("usesysid", id(ROLE_OID)), ("passwd", text("********"))];
-            vec![row.into_iter().chain(on).collect()]
+        |schema| {
+            let row = |(oid, role): (u32, &RoleDef)| {
+                record([
+                    ("usename", text(&*role.name)),
+                    ("usesysid", id(oid)),
+                    ("usecreatedb", truth(role.create_database || role.superuser)),
+                    ("usesuper", truth(role.superuser)),
+                    ("userepl", truth(role.superuser)),
+                    ("usebypassrls", truth(role.superuser)),
+                    ("passwd", text("********")),
+                ])
+            };
+            schema.access.roles().filter(|(_, role)| role.login).map(row).collect()
         },
     ),
-    empty("pg_auth_members", "roleid oid, member oid, grantor oid, admin_option bool"),
+    table("pg_auth_members", "roleid oid, member oid, grantor oid, admin_option bool", |schema| {
+        let row =
+            |of: u32, member: u32| record([("roleid", id(of)), ("member", id(member)), ("grantor", id(ROLE_OID))]);
+        let rows =
+            |(member, role): (u32, &RoleDef)| role.member_of.iter().map(|of| row(*of, member)).collect::<Vec<_>>();
+        schema.access.roles().flat_map(rows).collect()
+    }),
     table("pg_am", "oid oid, amname name, amhandler regproc, amtype char", |_| {
         let row = |(oid, name, kind): (u32, &str, &str)| {
             record([("oid", id(oid)), ("amname", text(name)), ("amtype", text(kind))])
@@ -226,7 +243,7 @@ pub(super) const TABLES: &[Table] = &[
                 let own = [
                     ("schemaname", text(SCHEMA)),
                     ("sequencename", text(&*definition.name)),
-                    ("sequenceowner", text("postgres")),
+                    ("sequenceowner", text(schema.role(schema.owner(numbers.oid)).unwrap_or_default())),
                     ("data_type", text(SqlType::of_stored(definition.ty).to_string())),
                     ("start_value", Datum::Integer(definition.first().into())),
                     ("increment_by", Datum::Integer(definition.step().into())),
@@ -252,7 +269,7 @@ pub(super) const TABLES: &[Table] = &[
                 record([
                     ("schemaname", text(SCHEMA)),
                     ("tablename", text(&*table.definition().name)),
-                    ("tableowner", text("postgres")),
+                    ("tableowner", text(schema.role(schema.owner(table.oid)).unwrap_or_default())),
                     ("hasindexes", truth(!table.indexes.is_empty())),
                 ])
             };
@@ -550,11 +567,43 @@ fn deferrable(constraint: &Constraint) -> (bool, bool) {
     }
 }
 
-fn roles(_: &Schema) -> Vec<Record> {
-    let on =
-        ["rolsuper", "rolinherit", "rolcreaterole", "rolcreatedb", "rolcanlogin", "rolreplication", "rolbypassrls"];
-    let row = [("oid", id(ROLE_OID)), ("rolname", text("postgres")), ("rolconnlimit", Datum::Integer(-1))];
-    vec![row.into_iter().chain(on.map(|column| (column, truth(true)))).collect()]
+fn roles(schema: &Schema) -> Vec<Record> {
+    let row = |(oid, role): (u32, &RoleDef)| {
+        record([
+            ("oid", id(oid)),
+            ("rolname", text(&*role.name)),
+            ("rolsuper", truth(role.superuser)),
+            ("rolinherit", truth(!role.no_inherit)),
+            ("rolcreaterole", truth(role.create_role)),
+            ("rolcreatedb", truth(role.create_database)),
+            ("rolcanlogin", truth(role.login)),
+            // What PostgreSQL's first role has, too.
+            ("rolreplication", truth(role.superuser)),
+            ("rolbypassrls", truth(role.superuser)),
+            ("rolconnlimit", role.connections_max.map_or(Datum::Integer(-1), |most| Datum::Integer(most.into()))),
+            ("rolpassword", Datum::Null),
+        ])
+    };
+    schema.access.roles().map(row).collect()
+}
+
+/// What is granted of a table, as PostgreSQL shows it; nothing if only the owner has rights.
+fn grants(schema: &Schema, table: &Relation) -> Owned {
+    let rights = schema.access.rights(Object::Table(table.handle.number()));
+    if rights.grants.is_empty() {
+        return Datum::Null;
+    }
+    let name = |role: u32| schema.role(role).map_or_else(|| role.to_string(), |name| name.to_owned());
+    let owner = name(rights.owner);
+    let shown = |(grantee, granted): (&Grantee, &Privileges)| {
+        let to = match grantee {
+            Grantee::Public => String::new(),
+            Grantee::Role(role) => name(*role),
+        };
+        Some(format!("{to}={granted}/{owner}"))
+    };
+    let own = Some(format!("{owner}={}/{owner}", Privileges::OF_TABLES));
+    text(crate::array::to_text([own].into_iter().chain(rights.grants.iter().map(shown))))
 }
 
 fn classes(schema: &Schema) -> Vec<Record> {
@@ -563,7 +612,7 @@ fn classes(schema: &Schema) -> Vec<Record> {
             ("oid", id(oid)),
             ("relname", text(name)),
             ("relnamespace", id(SCHEMA_OID)),
-            ("relowner", id(ROLE_OID)),
+            ("relowner", id(schema.owner(oid))),
             ("relam", id(method)),
             ("relfilenode", id(oid)),
             ("reltuples", Datum::Single(-1.0)),
@@ -586,6 +635,7 @@ fn classes(schema: &Schema) -> Vec<Record> {
         let mut row = class(table.oid, &definition.name, "r", columns, HEAP);
         row.push(("relhasindex", truth(!table.indexes.is_empty())));
         row.push(("relchecks", number(definition.checks.len())));
+        row.push(("relacl", grants(schema, table)));
         row.push(("relhastriggers", truth(schema.tables.iter().any(refers))));
         rows.push(row);
         let index = |index: &Index| {
