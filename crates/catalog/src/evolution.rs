@@ -24,8 +24,8 @@ use std::fmt;
 use crate::schema::describe_check;
 use crate::types::Form;
 use crate::{
-    CheckDef, ColumnDef, ColumnId, ColumnType, Identity, IdentityKind, IndexDef, IntegerType, KeyPart, Organization,
-    PartName, Partitioning, ReferenceDef, SchemaError, TableDef, Value,
+    CheckDef, ColumnDef, ColumnId, ColumnType, Conversion, Identity, IdentityKind, IndexDef, IntegerType, KeyPart,
+    Organization, PartName, Partitioning, ReferenceDef, SchemaError, TableDef, Value,
 };
 
 /// One change of a table. Columns and indexes are named as they are called before it.
@@ -423,6 +423,32 @@ impl Evolution {
             && self.sources.iter().zip(&after.columns).enumerate().all(is_kept)
             && (&before.key, before.organization, before.cluster) == (&after.key, after.organization, after.cluster)
             && (before.partitioning, before.extension) == (after.partitioning, after.extension)
+    }
+
+    /// Where the value of each column afterwards comes from.
+    pub fn sources(&self) -> &[Source] {
+        &self.sources
+    }
+
+    /// How rows of before are read afterwards, if each can be converted when that is convenient. Columns are added,
+    /// dropped, put into another order, or may be NULL from now on. Nothing else changes that rows must be read for.
+    pub fn conversion(&self) -> Option<Conversion> {
+        let (before, after) = (&self.before, &self.after);
+        let places = (crate::Layout::of(before).places, crate::Layout::of(after).places);
+        let has_same_indexes = self.indexes.len() == before.indexes.len()
+            && self.indexes.iter().enumerate().all(|(at, was)| *was == Some(at));
+        let is_kept = |part: &KeyPart| match &self.sources[part.column.index()] {
+            Source::Of(was) => {
+                // Entries are made by the places that columns had.
+                let (was, is) = (was.index(), part.column.index());
+                before.columns[was].ty == after.columns[is].ty && places.0[was] == places.1[is]
+            }
+            Source::Value(_) | Source::Number => false,
+        };
+        let keeps_keys = || after.indexes.iter().flat_map(|index| &index.parts).all(is_kept);
+        let proves_nothing = || !self.adds_checks && self.new_references().next().is_none();
+        let is_lazy = has_same_indexes && keeps_keys() && proves_nothing() && self.keeps_identity();
+        if is_lazy { Conversion::new(before, after, &self.sources) } else { None }
     }
 
     /// Whether handles of the table stay valid: each column and index is where it was, and what it was.
@@ -1052,7 +1078,7 @@ fn cast(value: &Value, ty: ColumnType, column: &ColumnDef) -> Result<Value, Stri
 /// Which types become which others.
 impl ColumnType {
     /// Whether every value of this type is one of the other, and is stored in the same way.
-    fn is_part_of(self, other: ColumnType) -> bool {
+    pub(crate) fn is_part_of(self, other: ColumnType) -> bool {
         match (self, other) {
             (ColumnType::Enum { variants }, ColumnType::Enum { variants: all }) => {
                 variants.all().iter().all(|variant| all.all().contains(variant))

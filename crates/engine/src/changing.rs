@@ -61,6 +61,12 @@ impl ChangeLock {
         Ok(())
     }
 
+    /// Takes the right for work that changes no declaration, if nobody has it.
+    pub(crate) fn try_use(&self) -> Option<Using<'_>> {
+        let taken = self.owner.compare_exchange(NOBODY, MIGRATION, Ordering::Acquire, Ordering::Relaxed);
+        taken.ok().map(|_| Using(self))
+    }
+
     fn give_back(&self) {
         self.ended.fetch_add(1, Ordering::Relaxed);
         self.owner.store(NOBODY, Ordering::Release);
@@ -81,6 +87,15 @@ impl Changing<'_> {
 impl Drop for Changing<'_> {
     fn drop(&mut self) {
         self.0.give_back();
+    }
+}
+
+/// The right to change tables, of work that changes no declaration.
+pub(crate) struct Using<'i>(&'i ChangeLock);
+
+impl Drop for Using<'_> {
+    fn drop(&mut self) {
+        self.0.owner.store(NOBODY, Ordering::Release);
     }
 }
 

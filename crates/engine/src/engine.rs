@@ -2,7 +2,9 @@
 
 use std::ops::Deref;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::sync::{
+    Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard, TryLockError,
+};
 use std::time::Duration;
 
 use seriatim_base::clock::{CoarseClock, Instant};
@@ -16,6 +18,7 @@ use seriatim_txn::{
     Capabilities, Core, Environment, Eventual, Freshness, Knob, Options, Partitions, ProtocolInfo, Reason, RowPtr,
 };
 
+use crate::access::AccessState;
 use crate::changing::ChangeLock;
 use crate::contention::{Contention, Tracker};
 use crate::deferred::Publisher;
@@ -77,6 +80,7 @@ pub(crate) struct Inner {
     /// What a transaction looks for before it begins.
     pub(crate) attention: Attention,
     pub(crate) sequences: Sequences,
+    pub(crate) access: AccessState,
     /// Held while helpers walk over tables: only one set of workers is reserved for them.
     checking: Mutex<()>,
     /// Present if the protocol has a validator, which orders decisions.
@@ -343,6 +347,7 @@ impl Engine {
             is_turn_taken: AtomicBool::default(),
             attention: Attention::default(),
             sequences: Sequences::default(),
+            access: AccessState::default(),
             checking: Mutex::default(),
             queue,
             gate,
@@ -364,6 +369,7 @@ impl Engine {
         }
         inner.link();
         inner.restore_sequences(&database.open, &catalogue.catalogue.sequences);
+        inner.access.publish(catalogue.catalogue.access.clone());
         inner.environment.memory.set_limit(inner.memory_limit);
         // Checkpoints start only now: one beside the rebuild would slow it down, and no caller waits for it.
         database.open.start_checkpoints().map_err(OpenError::Thread)?;
@@ -785,6 +791,7 @@ impl Engine {
             persistence.step();
             durability::look_for_checkpoint(&self.inner, persistence);
         }
+        self.inner.convert_rows(Duration::ZERO);
         self.inner.pool.collect_garbage();
         environment.memory.give_back();
     }
@@ -810,11 +817,12 @@ impl Engine {
             set.each_table(|table| names[table.id.index()].clone_from(&table.name));
             // Entries of indexes are inserted and deleted, and have no columns of their own. Rows of a run are
             // one record.
-            if has_groups && !set.primary.has_runs {
-                let columns = set.definition.updatable();
-                groups[set.primary.id.index()] =
-                    columns.iter().map(|column| Columns(ColumnSet::of(column).bits())).collect();
-            }
+            set.each_layout(|id, definition| {
+                if has_groups && !definition.is_clustered() {
+                    let columns = definition.updatable();
+                    groups[id.index()] = columns.iter().map(|column| Columns(ColumnSet::of(column).bits())).collect();
+                }
+            });
         }
         Some(History { tables: names, groups, transactions, ..History::default() })
     }
@@ -831,7 +839,8 @@ impl Engine {
             unsafe { table.index.check() }.map_err(|fault| format!("{}: {fault}", table.name))
         };
         let sets = || tables.sets.iter().chain(&tables.catalogue);
-        let all = || sets().flat_map(|set| set.physical()).try_for_each(check);
+        let earlier = || sets().flat_map(|set| &set.earlier.layouts).map(|layout| &*layout.set.primary);
+        let all = || sets().flat_map(|set| set.physical()).chain(earlier()).try_for_each(check);
         let busy = || Err("a transaction is open: end it before the structure is checked".to_owned());
         self.inner.quietly(WAIT_MAX, all).unwrap_or_else(busy)
     }
@@ -954,6 +963,15 @@ impl Inner {
         self.checking.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// As [`Inner::helping`], if no helper walks.
+    pub(crate) fn try_helping(&self) -> Option<MutexGuard<'_, ()>> {
+        match self.checking.try_lock() {
+            Ok(guard) => Some(guard),
+            Err(TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),
+            Err(TryLockError::WouldBlock) => None,
+        }
+    }
+
     /// The tables; none in a fork.
     pub(crate) fn sets(&self) -> Vec<Arc<TableSet>> {
         self.tables().map_or_else(Vec::new, |tables| tables.sets.clone())
@@ -970,12 +988,15 @@ impl Inner {
         let count = |table: &seriatim_txn::Table| census.of(table.id);
         let natural = |number: i64| u64::try_from(number).unwrap_or(0);
         let primary = count(&set.primary);
+        let earlier = set.earlier.layouts.iter().map(|layout| count(&layout.set.primary));
+        let earlier = earlier.fold((0, 0), |(rows, bytes), earlier| (rows + earlier.rows, bytes + earlier.bytes));
         let index_bytes = set.indexes.iter().map(|index| count(&index.table).bytes).sum();
         TableStatistics {
             name: set.definition.name.to_string(),
-            rows: natural(primary.rows),
-            bytes: natural(primary.bytes),
+            rows: natural(primary.rows + earlier.0),
+            bytes: natural(primary.bytes + earlier.1),
             index_bytes: natural(index_bytes),
+            earlier_rows: natural(earlier.0),
         }
     }
 

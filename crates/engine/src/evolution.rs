@@ -23,6 +23,7 @@ use seriatim_txn::{Mode, Table};
 
 use crate::changing::{Changing, WAIT_MAX};
 use crate::durability::{self, CatalogueRows, Failed, Persistence, Rows, WalkedRow, Walker};
+use crate::earlier::Earlier;
 use crate::engine::Inner;
 use crate::error::{Abort, InvalidSchema, Problem, Refusal, SchemaError, StorageError, TransactError};
 use crate::follower::{Build, Follower};
@@ -51,6 +52,8 @@ pub enum TableChange {
     AlterSequence(String, Vec<SequenceChange>),
     /// The sequence of this name is dropped.
     DropSequence(String),
+    /// The table of this name, which is created before, is of the role with this id.
+    Own(String, u32),
 }
 
 /// A refusal by a write whose transaction may have aborted is looked at again, so many times.
@@ -225,6 +228,7 @@ impl<'e> Migration<'e> {
                     return self.sequences.alter(inner, &name, &changes, false);
                 }
                 TableChange::DropSequence(name) => return self.sequences.drop(inner, &name, &inner.sets()),
+                TableChange::Own(name, role) => return self.own(&name, role),
                 TableChange::Create(definition) => {
                     self.sequences.create_owned(inner, &definition, position)?;
                     let set = inner.make_table(definition, &mut ids, position)?;
@@ -250,6 +254,16 @@ impl<'e> Migration<'e> {
         inner.tables_mut().ids = ids;
         made?;
         self.add_linked();
+        Ok(())
+    }
+
+    /// Notes the role that creates a table.
+    fn own(&self, name: &str, role: u32) -> Result<(), SchemaError> {
+        let created = self.steps.iter().find_map(|step| match step {
+            Step::Create(set) if set.definition.name == *name => Some(set),
+            _ => None,
+        });
+        created.ok_or_else(|| SchemaError::Unknown(name.to_owned()))?.note_creator(role);
         Ok(())
     }
 
@@ -322,10 +336,16 @@ impl<'e> Migration<'e> {
         }
         let is_new_identity = !evolution.keeps_handles() || set.had_other_indexes(after);
         self.sequences.follow_column(inner, &evolution, set.position, false)?;
-        let is_proved =
-            |reference: &ReferenceDef| evolution.keeps_rows() && before.definition.references.contains(reference);
+        let known = &before.definition.references;
+        let adds_references = evolution.new_references().any(|reference| !known.contains(reference));
+        let at_once = if adds_references { None } else { reshape_at_once(inner, &set, &evolution, ids)? };
+        let keeps_rows = evolution.keeps_rows() || at_once.is_some();
+        let is_proved = |reference: &ReferenceDef| keeps_rows && known.contains(reference);
         let new_references = evolution.new_references().filter(|reference| !is_proved(reference)).cloned().collect();
-        let (after, builds) = reshape(inner, &set, evolution, ids)?;
+        let (after, builds) = match at_once {
+            Some(after) => (after, Vec::new()),
+            None => reshape(inner, &set, evolution, ids)?,
+        };
         let follower: Vec<_> = builds.into_iter().map(Follower::new).collect();
         let copies = follower.iter().filter_map(|follower| follower.copy());
         copies.for_each(|copy| self.sequences.bind_identity(inner, copy));
@@ -373,7 +393,9 @@ impl<'e> Migration<'e> {
                     live.try_for_each(|follower| follower.bring(tx, &source, key))
                 })
             };
-            self.each_record(self.runner(), &source.primary, &bring).map_err(not_walked)?;
+            // A row that moves from an earlier layout to a later one meanwhile is found there.
+            let brought = source.row_tables().try_for_each(|table| self.each_record(self.runner(), table, &bring));
+            brought.map_err(not_walked)?;
         }
         if has_new {
             self.refusal()?;
@@ -402,7 +424,8 @@ impl<'e> Migration<'e> {
                     live.try_for_each(|link| tx.prove_reference(link, &source, key))
                 })
             };
-            self.each_record(self.runner(), &source.primary, &prove).map_err(not_walked)?;
+            let proved = source.row_tables().try_for_each(|table| self.each_record(self.runner(), table, &prove));
+            proved.map_err(not_walked)?;
         }
         Ok(())
     }
@@ -452,6 +475,7 @@ impl<'e> Migration<'e> {
                 Ok(self.apply())
             })?;
             self.left.extend(left);
+            self.start_converting();
             return Ok(sets);
         };
         self.quietly_unless_new(|| {
@@ -473,6 +497,7 @@ impl<'e> Migration<'e> {
         sequences.apply(inner, epoch);
         let (sets, left) = self.apply();
         self.left.extend(left);
+        self.start_converting();
         // Nothing of it can be given up any more.
         self.steps.clear();
         durable.map(|()| sets).map_err(SchemaError::storage)
@@ -481,6 +506,13 @@ impl<'e> Migration<'e> {
     /// Opens the tables in their new shapes. Returns the tables, and the rows of which nobody has a use any more.
     fn apply(&self) -> (Vec<Arc<TableSet>>, Vec<Left>) {
         publish(self.engine.inner(), &self.steps, self.asked, None)
+    }
+
+    fn start_converting(&self) {
+        let has_earlier = |step: &Step| matches!(step, Step::Reshape { after, .. } if !after.earlier.is_empty());
+        if self.steps.iter().any(has_earlier) {
+            self.engine.open.start_converting();
+        }
     }
 
     /// Undoes what was begun: the tables are as before. If nobody knows the tables that were made, their ids are free
@@ -578,16 +610,21 @@ impl<'e> Migration<'e> {
 
     /// Deletes rows or entries, to free their memory. Those that cannot be deleted stay until the database is closed.
     fn delete(&self, left: &Left) {
-        let mut runner = self.runner();
-        runner.tx.ignore_queue();
-        runner.tx.ignore_history();
+        let runner = || {
+            let mut runner = self.runner();
+            runner.tx.ignore_queue();
+            runner.tx.ignore_history();
+            runner
+        };
         // An error leaves the rest where it is.
         let _ = match left {
-            Left::Table(set) => self.each_record(runner, &set.primary, &|tx, found| {
-                set.each_row(found.key, found.row, |key, _| tx.delete_at(set, key).map(drop))
+            Left::Table(set) => set.row_tables().try_for_each(|table| {
+                self.each_record(runner(), table, &|tx, found| {
+                    set.each_row(found.key, found.row, |key, _| tx.delete_at(set, key).map(drop))
+                })
             }),
             Left::Index(index) => {
-                self.each_record(runner, &index.table, &|tx, found| tx.unlink_entry(&index.table, found.key))
+                self.each_record(runner(), &index.table, &|tx, found| tx.unlink_entry(&index.table, found.key))
             }
         };
     }
@@ -614,17 +651,19 @@ pub(crate) fn publish(
         };
         match step {
             Step::Create(set) => {
+                inner.access.created(set);
                 tables.sets.push(Arc::clone(set));
                 open(set, set.shape());
             }
             Step::Drop(set) => {
                 set.end();
+                inner.access.dropped(set);
                 left.push(Left::Table(set.apart(inner)));
                 tables.sets.retain(|other| !Arc::ptr_eq(other, set));
                 tables.replaced.push(Arc::clone(set));
             }
             Step::Reshape { set, before, after, is_new_identity, .. } => {
-                if !Arc::ptr_eq(&before.primary, &after.primary) {
+                if !Arc::ptr_eq(&before.primary, &after.primary) && !after.has_earlier(before) {
                     left.push(Left::Table(set.apart(inner)));
                 } else {
                     let is_kept = |index: &&Arc<Secondary>| after.indexes.iter().any(|new| Arc::ptr_eq(new, index));
@@ -660,6 +699,28 @@ pub(crate) fn publish(
         inner.bind_identity(&set);
     }
     (sets, left)
+}
+
+/// The parts of a table after a change of columns for which no row must be read: the rows stay in their layout. `None`
+/// for other changes.
+fn reshape_at_once(
+    inner: &Inner,
+    set: &TableSet,
+    evolution: &Evolution,
+    ids: &mut TableIds,
+) -> Result<Option<Shape>, SchemaError> {
+    let before = set.shape();
+    if evolution.keeps_rows() || *before.definition != *evolution.before() || evolution.conversion().is_none() {
+        return Ok(None);
+    }
+    let definition = evolution.after();
+    let rows = TableDef { indexes: Vec::new(), ..definition.clone() };
+    let rows = inner.make_table(rows, ids, set.position)?.shape();
+    let (definition, checks) = (Arc::new(definition.clone()), Arc::new(Checks::of(definition)));
+    let Shape { indexes, followers, links, .. } = before.clone();
+    let after = Shape { definition, indexes, followers, links, checks, ..rows };
+    let earlier = Earlier::after(inner, &before, &after, evolution, set.position);
+    Ok(earlier.map(|earlier| Shape { earlier: Arc::new(earlier), ..after }))
 }
 
 /// The parts of a table after a change, and what is to be built from its rows for them.
@@ -715,11 +776,20 @@ impl Step {
     /// Writes the change into the catalogue.
     pub(crate) fn record(&self, rows: &CatalogueRows<'_>) -> Result<(), Abort> {
         match self {
-            Step::Create(set) => rows.add(set, false),
-            Step::Drop(set) => rows.set_void(&set.shape(), set.position, true),
+            Step::Create(set) => {
+                rows.inner().record_rights(rows, set, true)?;
+                rows.add(set, false)
+            }
+            Step::Drop(set) => {
+                rows.inner().record_rights(rows, set, false)?;
+                rows.set_void(&set.shape(), set.position, true)
+            }
             Step::Reshape { set, before, after, follower, .. } => {
                 if Arc::ptr_eq(&before.primary, &after.primary) {
                     return rows.replace((before, after), set.position);
+                }
+                if after.has_earlier(before) {
+                    return rows.succeed((before, after), set.position);
                 }
                 rows.set_void(before, set.position, true)?;
                 match follower.is_empty() {
@@ -837,7 +907,10 @@ pub(crate) fn check_names(sets: &[Arc<TableSet>], changes: &[TableChange]) -> Re
             }
             TableChange::Truncate(name) => (Some(name.clone()), Some(name.clone())),
             TableChange::Drop(name) => (Some(name.clone()), None),
-            TableChange::CreateSequence(_) | TableChange::AlterSequence(..) | TableChange::DropSequence(_) => continue,
+            TableChange::CreateSequence(_)
+            | TableChange::AlterSequence(..)
+            | TableChange::DropSequence(_)
+            | TableChange::Own(..) => continue,
         };
         names.extend(to);
         if let Some(of) = of

@@ -44,6 +44,7 @@
 #[cfg(test)]
 extern crate self as seriatim;
 
+mod access;
 mod builder;
 mod calls;
 mod database;

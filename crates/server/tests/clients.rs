@@ -1,5 +1,8 @@
 //! Unmodified clients: psql and pgbench, where they are installed.
 
+#[path = "clients/authentication.rs"]
+mod authentication;
+
 use std::io::{Read, Write};
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -19,6 +22,10 @@ struct Server {
 
 impl Server {
     fn start(settings: Settings) -> Server {
+        Server::start_at("127.0.0.1:0", Database::in_memory().expect("there is memory"), settings)
+    }
+
+    fn start_at(address: &'static str, database: Database, settings: Settings) -> Server {
         let (tell, told) = std::sync::mpsc::channel();
         let (stop, stopped) = oneshot::channel::<()>();
         let running = std::thread::spawn(move || {
@@ -26,10 +33,9 @@ impl Server {
             runtime.enable_all().thread_stack_size(seriatim_server::STACK_BYTES);
             let runtime = runtime.build().expect("there are threads");
             runtime.block_on(async move {
-                let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port is free");
+                let listener = TcpListener::bind(address).await.expect("a port is free");
                 tell.send(listener.local_addr().expect("it is bound")).expect("somebody waits");
                 let stop = async { drop(stopped.await) };
-                let database = Database::in_memory().expect("there is memory");
                 seriatim_server::serve(listener, database, settings, stop, std::future::pending()).await
             })
         });

@@ -22,6 +22,7 @@ use crate::error::{SqlError, SqlState};
 use crate::expression::{Default, is_volatile, sequence_of_default, sequences_in, with_sequences};
 use crate::form;
 use crate::names::{Names, name, object};
+use crate::roles;
 use crate::rows::is_row_id;
 use crate::sequence::{self, AlterIdentity, AlterSequence, Altered, Clause};
 use crate::surroundings::{Around, is_serial, name_in, quoted};
@@ -111,6 +112,7 @@ pub(crate) fn bind(statement: &Statement, names: Names<'_>, around: &Arc<Around>
 pub(crate) fn is_change(command: &Command) -> bool {
     let statement = match command {
         Command::Statement(statement) => statement,
+        Command::Roles(statement) => return !matches!(**statement, roles::Statement::Become { .. }),
         Command::AlterSequence(_) | Command::AlterIdentity(_) => return true,
         Command::Maintenance(_) => return false,
     };

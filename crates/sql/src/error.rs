@@ -66,6 +66,14 @@ states! {
     SERIALIZATION_FAILURE = "40001";
     /// The result of a commit is not known.
     STATEMENT_COMPLETION_UNKNOWN = "40003";
+    /// Something that cannot be granted.
+    INVALID_GRANT_OPERATION = "0LP01";
+    /// There is no such schema.
+    UNDEFINED_SCHEMA = "3F000";
+    /// The role may not do that.
+    INSUFFICIENT_PRIVILEGE = "42501";
+    /// The name has a meaning.
+    RESERVED_NAME = "42939";
     /// The text is not SQL.
     SYNTAX_ERROR = "42601";
     /// A column stands neither in GROUP BY nor in an aggregate.

@@ -29,10 +29,13 @@ use crate::types::SqlType;
 pub(crate) struct Context {
     /// The time at which the transaction began.
     pub(crate) now: Timestamp,
-    /// Who uses the session.
+    /// The role as which the session acts, and that which it has.
     pub(crate) user: String,
+    pub(crate) session_user: String,
     /// Whether the statement has asked for the time.
     pub(crate) asked_for_time: Cell<bool>,
+    /// Whether the statement has asked for a role of the session.
+    pub(crate) asked_for_user: Cell<bool>,
     /// Whether it takes numbers of sequences.
     pub(crate) takes_numbers: Cell<bool>,
     /// What its functions ask.
@@ -634,9 +637,13 @@ impl<'c> Translator<'c> {
             "localtimestamp" => now()?.cast(ColumnType::DateTime),
             "current_date" => now()?.cast(ColumnType::DateTime).cast(ColumnType::Date),
             "localtime" => now()?.cast(ColumnType::DateTime).cast(ColumnType::Time),
-            "current_user" | "session_user" | "user" => match self.context {
+            "current_user" | "session_user" | "current_role" | "user" => match self.context {
                 None => Expression::call("current_user", Vec::new()),
-                Some(context) => text(&context.user),
+                Some(context) => {
+                    // The next execution may be that of another role.
+                    context.asked_for_user.set(true);
+                    text(if function == "session_user" { &context.session_user } else { &context.user })
+                }
             },
             "current_database" | "current_catalog" => text(DATABASE),
             "current_schema" => text(SCHEMA),
@@ -760,9 +767,10 @@ fn cast_to(of: Expression, data_type: &DataType) -> Result<Expression, SqlError>
 }
 
 /// The words that PostgreSQL reserves for functions without parentheses.
-const RESERVED: [&str; 9] = [
+const RESERVED: [&str; 10] = [
     "current_catalog",
     "current_date",
+    "current_role",
     "current_schema",
     "current_timestamp",
     "current_user",

@@ -15,6 +15,7 @@ mod expression;
 mod form;
 mod from;
 mod names;
+mod roles;
 mod rows;
 mod run;
 mod select;
@@ -32,7 +33,7 @@ pub use error::{Report, SqlError, SqlState};
 pub use expression::VERSION;
 pub use select::{Column, Row};
 pub use session::{Answer, Failure, Prepared, Session, Status};
-pub use text::{Part, split};
+pub use text::{Part, split, without_password};
 pub use types::SqlType;
 
 /// The stack that a thread needs to run any statement. Debug builds need most of it, others a part.

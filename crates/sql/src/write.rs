@@ -271,6 +271,10 @@ impl Filling {
         Ok(Filling { table, columns, defaults })
     }
 
+    pub(crate) fn table(&self) -> &DynHandle {
+        &self.table
+    }
+
     /// How many fields a row has.
     pub(crate) fn width(&self) -> usize {
         self.columns.len()
@@ -365,6 +369,15 @@ struct Change {
 }
 
 impl Inserting {
+    pub(crate) fn table(&self) -> &DynHandle {
+        &self.table
+    }
+
+    /// Whether it may change rows that exist.
+    pub(crate) fn updates(&self) -> bool {
+        self.conflict.as_ref().is_some_and(|conflict| conflict.update.is_some())
+    }
+
     pub(crate) fn bind(
         insert: &Insert,
         names: Names<'_>,
@@ -836,6 +849,10 @@ pub(crate) struct Updating {
 }
 
 impl Updating {
+    pub(crate) fn table(&self) -> &DynHandle {
+        &self.table
+    }
+
     pub(crate) fn bind(
         update: &Update,
         names: Names<'_>,
@@ -926,6 +943,10 @@ pub(crate) struct Deleting {
 }
 
 impl Deleting {
+    pub(crate) fn table(&self) -> &DynHandle {
+        &self.table
+    }
+
     pub(crate) fn bind(
         delete: &Delete,
         names: Names<'_>,

@@ -253,6 +253,11 @@ impl TxCore {
         before: Option<&Arc<TableSet>>,
     ) -> Result<Option<Arc<TableSet>>, SchemaError> {
         let inner = &self.inner;
+        if let TableChange::Own(name, role) = change {
+            let created = self.find_changed(&name).ok_or(SchemaError::Unknown(name))?;
+            created.note_creator(role);
+            return Ok(None);
+        }
         let mut keeps = true;
         let now = match (change, before) {
             (TableChange::Create(definition), _) => {
@@ -302,6 +307,9 @@ impl TxCore {
         if let Some(now) = &now {
             self.with_changes(|changes| changes.view.sequences.bind_identity(inner, now));
             self.note_made(now);
+            if let Some(creator) = before.and_then(|before| before.creator.get()) {
+                now.note_creator(*creator);
+            }
         }
         self.with_changes(|changes| changes.replace(before, now.clone(), keeps));
         Ok(now)

@@ -167,9 +167,13 @@ impl TxCore {
         self.writable()?;
         self.admits(set)?;
         let position = set.can_fail_late().then(|| self.position());
-        let rows = if set.is_clustered() {
+        let is_divided = set.is_divided();
+        let rows = if is_divided && set.is_clustered() {
             self.update_clustered(set, key)?
         } else {
+            if is_divided {
+                self.convert(set, key)?;
+            }
             let table = &*set.primary;
             let columns = set.with_indexed(columns);
             let rows = operate(self, |worker| worker.update(table, key, columns))?;
@@ -334,6 +338,9 @@ impl TxCore {
         if set.is_linked_or_refused() {
             cold_path();
             self.admits(set)?;
+            if set.has_earlier() {
+                self.convert(set, key)?;
+            }
             if set.is_linked() && !self.is_in_statement() {
                 let position = self.position();
                 return self.keep_or_roll_back(position, self.delete_admitted(set, key));
@@ -539,6 +546,10 @@ fn insert_extended<P: Path>(
     is_whole: bool,
 ) -> Result<bool, Abort> {
     path.tx().admits(set)?;
+    if set.has_earlier() {
+        path.tx().writable()?;
+        path.tx().convert(set, key)?;
+    }
     let extension = if is_whole { Vec::new() } else { path.tx().extension(set, key, exists)? };
     let encode = |writer: &mut RowWriter<'_>| {
         for (at, value) in extension {
