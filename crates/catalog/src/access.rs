@@ -443,7 +443,7 @@ mod tests {
             change(&mut access);
             access.check().expect_err("it makes no sense")
         };
-        broken(&|access| drop(access.add(RoleDef::new("ann"))));
+        broken(&|access| _ = access.add(RoleDef::new("ann")));
         broken(&|access| access.remove(Access::FIRST));
         broken(&|access| access.put(Access::OTHERS, RoleDef { member_of: [7].into(), ..RoleDef::new("ann") }));
         broken(&|access| {

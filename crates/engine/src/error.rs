@@ -191,7 +191,7 @@ pub enum SchemaError {
         /// The table.
         table: String,
         /// What does not allow it.
-        reason: Refusal,
+        reason: Box<Refusal>,
         /// The reason in words.
         problem: String,
     },
@@ -290,7 +290,7 @@ impl Problem {
 
     /// The error of a change of this table.
     pub(crate) fn of(self, table: &str) -> SchemaError {
-        SchemaError::Refused { table: table.to_owned(), reason: self.reason, problem: self.says }
+        SchemaError::Refused { table: table.to_owned(), reason: Box::new(self.reason), problem: self.says }
     }
 }
 

@@ -141,7 +141,8 @@ impl Follower {
         }
     }
 
-    /// Gives a row of a copy its number, if it is to have one: that which it has there, or the next. Whether there is one.
+    /// Gives a row of a copy its number, if it is to have one: that which it has there, or the next. Returns whether
+    /// there is one.
     fn number(
         &self,
         tx: &TxCore,

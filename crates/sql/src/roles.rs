@@ -305,7 +305,8 @@ impl Words<'_> {
     fn options(&mut self, is_new: bool) -> Parsed<Vec<RoleOption>> {
         let mut options = Vec::new();
         while self.at < self.tokens.len() {
-            let flags: [(&str, &str, fn(bool) -> RoleOption); 5] = [
+            type Flag = fn(bool) -> RoleOption;
+            let flags: [(&str, &str, Flag); 5] = [
                 ("SUPERUSER", "NOSUPERUSER", RoleOption::Superuser),
                 ("LOGIN", "NOLOGIN", RoleOption::Login),
                 ("CREATEROLE", "NOCREATEROLE", RoleOption::CreateRole),
@@ -595,7 +596,8 @@ pub(crate) fn apply(
             if access.is_superuser(id) && !is_super {
                 return Err(must("be superuser to alter superuser roles or change superuser attribute"));
             }
-            if !may_create_roles && !(is_only_password && id == actor.current) {
+            let is_own_password = is_only_password && id == actor.current;
+            if !(may_create_roles || is_own_password) {
                 return Err(SqlError::new(SqlState::INSUFFICIENT_PRIVILEGE, "permission denied"));
             }
             change(access, id, options, is_super, actor)?;

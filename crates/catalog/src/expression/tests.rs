@@ -362,7 +362,7 @@ fn a_scope_has_functions_of_its_own() {
     struct Twice;
     impl Scope for Twice {
         fn column(&self, of: Option<&str>, column: &str) -> std::result::Result<(usize, ColumnType), ExpressionError> {
-            table().column(of, column)
+            Scope::column(&table(), of, column)
         }
 
         fn function(

@@ -123,8 +123,8 @@ impl TxCore {
         self.keep_or_roll_back(position, self.insert_clustered(set, key, row, exists))
     }
 
-    /// The values of the columns that the writer of a row does not know: those of the row that it replaces, or else
-    /// the defaults and the next number.
+    /// The values of the columns that the writer of a row does not know: those of the row that it replaces. Otherwise
+    /// they are the defaults and the next number.
     fn extension(&self, set: &TableSet, key: Key<'_>, exists: OnExists) -> Result<Vec<(usize, Value)>, Abort> {
         let definition = &*set.definition;
         let before = match exists {

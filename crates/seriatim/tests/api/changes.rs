@@ -367,7 +367,7 @@ fn a_step_that_rows_contradict_is_undone_alone() {
         let refused = |steps: Migration<'_>, reason: &Refusal| {
             let refused = steps.run().expect_err("the rows do not allow it");
             let SchemaError::Refused { table, reason: found, .. } = refused else { panic!("{name}: {refused}") };
-            assert_eq!((&*table, &found), ("item", reason), "{name}");
+            assert_eq!((&*table, &*found), ("item", reason), "{name}");
         };
         db.declare(declared("first")).expect("a valid table");
         for (step, reason) in &cases {
@@ -973,7 +973,7 @@ fn linked_and_numbered_tables_are_created_changed_and_dropped_with_their_rows() 
             let gone = tx.migration().drop_table("tag").run().expect_err("part refers to it");
             let SchemaError::Refused { reason, .. } = gone else { panic!("{name}: {gone}") };
             let by = Refusal::Referenced { constraint: "part_of_fkey".to_owned(), by: "part".to_owned() };
-            assert_eq!(reason, by, "{name}");
+            assert_eq!(*reason, by, "{name}");
             tx.migration().create(numbered("brief", "part")).run().expect("the name is free");
             tx.migration().drop_table("brief").run().expect("nobody refers to it");
             assert!(tx.sequence("brief_id_seq").is_err(), "{name}");

@@ -793,7 +793,7 @@ fn a_reference_is_added_together_with_other_changes_of_both_tables() {
             let SchemaError::Refused { table, reason, .. } = changed.expect_err("a row refers to none") else {
                 panic!("{name}")
             };
-            assert!(matches!(reason, Refusal::ForeignKey { .. }) && table == "child", "{name}: {reason:?}");
+            assert!(matches!(*reason, Refusal::ForeignKey { .. }) && table == "child", "{name}: {reason:?}");
             assert_eq!(db.open_dyn("child").expect("it is there").definition().references.len(), 0, "{name}");
         };
         refuses(db.migration().change("child", [to_code()]).change("parent", [by_code()]).run());
@@ -889,9 +889,9 @@ fn a_reference_is_added_while_threads_write_both_tables() {
             let copied = || Change::add_column(column("more").default("1"));
             // Rows of both tables are looked up where they are, or in their copies.
             let mut changes = vec![reference];
-            changes.extend((seed % 2 == 0).then(copied));
+            changes.extend(seed.is_multiple_of(2).then(copied));
             let migration = db.migration().change("child", changes);
-            match seed / 2 % 2 == 0 {
+            match (seed / 2).is_multiple_of(2) {
                 true => migration.change("parent", [copied()]).run(),
                 false => migration.run(),
             }

@@ -268,7 +268,8 @@ fn identities_are_declared_and_changed() {
     let few = Change::add_column(column("few").identity(Identity::always().start(i64::from(u32::MAX))));
     session.transact(|tx| tx.insert_dyn(&handle, &[Value::from(5u32), Value::from(0u32)])).expect("a new key");
     let added = change(few).expect_err("it has two rows");
-    let SchemaError::Refused { problem, reason: Refusal::Value { .. }, .. } = &added else { panic!("{added}") };
+    let SchemaError::Refused { problem, reason, .. } = &added else { panic!("{added}") };
+    assert!(matches!(**reason, Refusal::Value { .. }), "{reason:?}");
     assert!(problem.contains("fewer numbers than the table has rows") && db.sequences().is_empty(), "{problem}");
     session.transact(|tx| tx.delete_dyn(&handle, &[Value::from(5u32)])).expect("it is there");
     change(Change::set_identity("id", Some(Identity::by_default().start(7)))).expect("it is an integer");
