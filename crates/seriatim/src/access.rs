@@ -28,7 +28,7 @@ impl Database {
     /// use seriatim::{Database, SchemaError, Table};
     ///
     /// #[derive(Table)]
-    /// #[table(key(id))]
+    /// #[table(name = "account", key(id))]
     /// struct Account {
     ///     id: u32,
     /// }
@@ -36,7 +36,7 @@ impl Database {
     /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
     /// let db = Database::in_memory()?;
     /// db.create::<Account>()?;
-    /// let account = db.object_of(&db.open_dyn("Account")?);
+    /// let account = db.object_of(&db.open_dyn("account")?);
     /// db.change_access(|access| {
     ///     let auditor = access.add(RoleDef::new("auditor"));
     ///     let mut rights = access.rights(account);
