@@ -33,6 +33,13 @@ pub(crate) struct Level {
     filter: Vec<Bound>,
 }
 
+impl Level {
+    /// All that a row must fulfil, if the source is the first.
+    pub(crate) fn conditions(&self) -> impl Iterator<Item = &Bound> {
+        self.on.iter().chain(&self.filter)
+    }
+}
+
 /// The sources of a query, joined.
 #[derive(Clone, Debug)]
 pub(crate) struct From {
@@ -172,8 +179,10 @@ impl From {
             // A row without a partner must not be found by what only WHERE says of the partner.
             let said =
                 written.on.iter().chain(filter.iter().map(|(condition, _)| condition).filter(|_| !written.is_outer));
-            let access = access(&sources, at, said, parameters)?;
-            let filter = filter.into_iter().map(|(_, bound)| bound).collect();
+            let (access, implied) = access(&sources, at, said, parameters)?;
+            let first = written.on.len();
+            let is_open = |(position, _): &(usize, _)| !implied.contains(&(first + position));
+            let filter = filter.into_iter().enumerate().filter(is_open).map(|(_, (_, bound))| bound).collect();
             levels.push(Level { access, on, is_outer: written.is_outer, filter });
         }
         if sources.0.is_empty()
@@ -339,18 +348,19 @@ fn conjuncts(condition: Expression) -> Vec<Expression> {
     }
 }
 
-/// How a source is searched, by what is said of its columns.
+/// How a source is searched, by what is said of its columns. Also the positions of the conditions that hold of the rows
+/// that are found.
 fn access<'e>(
     sources: &Sources,
     at: usize,
     conditions: impl Iterator<Item = &'e Expression>,
     parameters: &mut Parameters,
-) -> Result<Access, SqlError> {
+) -> Result<(Access, Vec<usize>), SqlError> {
     let source = &sources.0[at];
-    let Origin::Table(table) = &source.origin else { return Ok(Access::Computed) };
+    let Origin::Table(table) = &source.origin else { return Ok((Access::Computed, Vec::new())) };
     let places = sources.places();
     let (mut equalities, mut limits) = (Vec::<Equality>::new(), Vec::<(Binary, Equality)>::new());
-    for condition in conditions {
+    for (position, condition) in conditions.enumerate() {
         let Expression::Binary(operator, a, b) = condition else { continue };
         for (operator, column, value) in [(Some(*operator), a, b), (turned(*operator), b, a)] {
             let (Some(operator), Expression::Column { table: Some(of), column }) = (operator, &**column) else {
@@ -372,8 +382,8 @@ fn access<'e>(
             };
             match operator {
                 _ if !is_earlier => {}
-                Binary::Equal => equalities.push(Equality { column, value }),
-                _ => limits.push((operator, Equality { column, value })),
+                Binary::Equal => equalities.push(Equality { column, value, condition: position }),
+                _ => limits.push((operator, Equality { column, value, condition: position })),
             }
         }
     }
@@ -381,17 +391,18 @@ fn access<'e>(
     let bounds = |column: usize| limits.iter().any(|(_, limit)| limit.column == column);
     let definition = table.definition();
     let Some((index, found)) = choose(definition, &fixes, &bounds) else {
-        return Ok(Access::All { backward: false });
+        return Ok((Access::All { backward: false }, Vec::new()));
     };
     let parts = index.map_or(&definition.key, |at| &definition.indexes[at].parts);
-    let mut values = Vec::new();
+    let (mut values, mut implied) = (Vec::new(), Vec::new());
     for part in &parts[..found] {
         let equality = equalities.iter().find(|equality| equality.column == part.column.index());
-        let Some(equality) = equality else { return Ok(Access::All { backward: false }) };
+        let Some(equality) = equality else { return Ok((Access::All { backward: false }, Vec::new())) };
         values.push(Bound::new(&equality.value, sources, parameters)?);
+        implied.push(equality.condition);
     }
     if index.is_none() && found == definition.key.len() {
-        return Ok(Access::Key(values));
+        return Ok((Access::Key(values), implied));
     }
     let next = parts.get(found).map(|part| part.column.index());
     let mut limit = |operators: [Binary; 2]| {
@@ -403,7 +414,7 @@ fn access<'e>(
     };
     let low = limit([Binary::Greater, Binary::GreaterOrEqual])?;
     let high = limit([Binary::Less, Binary::LessOrEqual])?;
-    Ok(Access::Prefix { index, values, low, high, backward: false })
+    Ok((Access::Prefix { index, values, low, high, backward: false }, Vec::new()))
 }
 
 /// The operator with its operands the other way round, if it compares.

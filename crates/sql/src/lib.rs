@@ -14,6 +14,7 @@ mod expression;
 mod form;
 mod from;
 mod names;
+mod point;
 mod rows;
 mod select;
 mod session;

@@ -208,6 +208,8 @@ pub(crate) struct Equality {
     /// The position of the column in its source.
     pub(crate) column: usize,
     pub(crate) value: Expression,
+    /// The position of the condition among all.
+    pub(crate) condition: usize,
 }
 
 /// Whether values of one type are found by values of another in a key: they are of one family.
@@ -268,7 +270,7 @@ pub(crate) fn choose(
 }
 
 /// The values of a key; none if a value is NULL, or no value of its column: then no row has it.
-fn key_values(
+pub(crate) fn key_values(
     values: &[Bound],
     columns: &[ColumnType],
     joined: Joined<'_, '_>,

@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::collections::btree_map::{BTreeMap, Entry};
+use std::sync::Arc;
 
 use seriatim::catalog::ColumnType;
 use seriatim::catalog::expression::{Bound, Datum, Expression, ExpressionError, ExpressionErrorKind, Literal, Scope};
@@ -19,6 +20,7 @@ use crate::expression::{Call, Context, Nothing, Translator, aggregate_column};
 use crate::form;
 use crate::from::{From, Parameters, qualified};
 use crate::names::{Names, name, object};
+use crate::point::Point;
 use crate::rows::{Distinct, Joined, Kept, Origin, Owned, Source, SourceColumn, Sources};
 use crate::types::{SqlType, of_expressions};
 
@@ -70,9 +72,11 @@ pub type Row = Vec<Owned>;
 #[derive(Clone, Debug)]
 pub(crate) struct Select {
     pub(crate) from: From,
+    /// If it has at most one row, and gives its values.
+    point: Option<Point>,
     grouping: Option<Grouping>,
     outputs: Vec<Bound>,
-    pub(crate) columns: Vec<Column>,
+    pub(crate) columns: Arc<[Column]>,
     order: Vec<Order>,
     /// Whether rows come in the order that is wanted.
     is_in_order: bool,
@@ -175,6 +179,8 @@ impl Select {
             }
         };
         (select.limit, select.offset) = limits(query, context, parameters)?;
+        let is_plain = select.grouping.is_none() && select.limit.is_none() && select.offset.is_none();
+        select.point = if is_plain { Point::of(&select.from) } else { None };
         Ok(select)
     }
 
@@ -184,6 +190,12 @@ impl Select {
     /// A conflict; an expression without a value.
     pub(crate) fn run(&self, tx: &ReadTx, parameters: &[Datum<'_>]) -> Result<Vec<Row>, Abort> {
         let fail = |error: SqlError| tx.abort(error);
+        if let Some(point) = &self.point {
+            let Some(row) = point.row(tx, parameters)? else { return Ok(Vec::new()) };
+            let evaluated = |output: &Bound| Ok(output.evaluate(row, parameters)?.into_owned());
+            let row = self.outputs.iter().map(evaluated).collect::<Result<Row, SqlError>>();
+            return Ok(vec![row.map_err(fail)?]);
+        }
         let bound = |bound: &Option<Bound>, what| count(bound.as_ref(), parameters, what).map_err(fail);
         let (limit, offset) = (bound(&self.limit, Limit::Limit)?, bound(&self.offset, Limit::Offset)?.unwrap_or(0));
         let end = limit.map_or(usize::MAX, |limit| limit.saturating_add(offset));
@@ -467,7 +479,7 @@ fn bind_select(
         wanted.collect::<Option<Vec<_>>>().is_some_and(|wanted| from.comes_in_order(&wanted))
     };
     let (limit, offset) = (None, None);
-    Ok(Select { from, grouping, outputs: bound, columns, order, is_in_order, is_distinct, limit, offset })
+    Ok(Select { from, point: None, grouping, outputs: bound, columns, order, is_in_order, is_distinct, limit, offset })
 }
 
 fn bound_call(call: &Call, sources: &Sources, parameters: &mut Parameters) -> Result<BoundCall, SqlError> {
@@ -540,7 +552,7 @@ pub(crate) fn scalar_outputs(
     sources: &Sources,
     context: &Context,
     parameters: &mut Parameters,
-) -> Result<(Vec<Bound>, Vec<Column>), SqlError> {
+) -> Result<(Vec<Bound>, Arc<[Column]>), SqlError> {
     let mut outputs = outputs(items, sources, &mut Translator::scalar(context, "RETURNING"))?;
     if outputs.names.len() > OUTPUTS_MAX {
         let message = format!("target lists can have at most {OUTPUTS_MAX} entries");
@@ -555,7 +567,7 @@ pub(crate) fn scalar_outputs(
 }
 
 /// The columns of a result.
-fn columns(outputs: &[Bound], types: Vec<Option<SqlType>>, names: &[String]) -> Vec<Column> {
+fn columns(outputs: &[Bound], types: Vec<Option<SqlType>>, names: &[String]) -> Arc<[Column]> {
     let column = |((bound, ty), name): ((&Bound, Option<SqlType>), &String)| {
         let computed = || bound.column_type().map_or(SqlType::Text, SqlType::of_stored);
         Column { name: name.clone(), ty: ty.unwrap_or_else(computed), stored: bound.column_type() }
@@ -786,5 +798,5 @@ fn bind_values(
         |column: &SourceColumn| Column { name: column.name.clone(), ty: column.ty, stored: Some(column.stored) };
     let columns = from.sources.0[0].columns.iter().map(column).collect();
     let (grouping, is_in_order, is_distinct, limit, offset) = (None, false, false, None, None);
-    Ok(Select { from, grouping, outputs: bound, columns, order, is_in_order, is_distinct, limit, offset })
+    Ok(Select { from, point: None, grouping, outputs: bound, columns, order, is_in_order, is_distinct, limit, offset })
 }

@@ -4,9 +4,10 @@
 //! its own changes.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
-use seriatim::catalog::expression::{Bound, Datum, assigned};
-use seriatim::catalog::{ColumnDef, KeyPart, OnChange, TableDef};
+use seriatim::catalog::expression::{Bound, Columns, Datum, assigned};
+use seriatim::catalog::{ColumnDef, ColumnId, ColumnSet, KeyPart, OnChange, TableDef};
 use seriatim::{Abort, DynHandle, DynRow, ReadTx, Tx, Value};
 use sqlparser::ast::{
     Assignment, AssignmentTarget, ConflictTarget, Delete, Expr, FromTable, Insert, OnConflictAction, OnInsert,
@@ -18,6 +19,7 @@ use crate::expression::{Context, Translator};
 use crate::form;
 use crate::from::{From, Parameters, qualified};
 use crate::names::{Names, name, object};
+use crate::point::Point;
 use crate::rows::{Distinct, Joined, Kept, Origin, Owned, Source, SourceRow, Sources};
 use crate::select::{Column, Row, Select};
 use crate::types::fit;
@@ -27,7 +29,7 @@ use crate::types::fit;
 pub(crate) struct Returning {
     places: Vec<(usize, usize)>,
     outputs: Vec<Bound>,
-    pub(crate) columns: Vec<Column>,
+    pub(crate) columns: Arc<[Column]>,
 }
 
 impl Returning {
@@ -101,16 +103,16 @@ impl Given {
         Ok(Given::Of(bound))
     }
 
-    fn value(
-        &self,
+    fn value<'c>(
+        &'c self,
         column: &ColumnDef,
         table: &TableDef,
-        joined: Joined<'_, '_>,
-        parameters: &[Datum<'_>],
+        before: impl Columns<'c>,
+        parameters: &'c [Datum<'c>],
     ) -> Result<Value, SqlError> {
         match self {
             Given::Default => default_of(column, table),
-            Given::Of(bound) => stored(bound.evaluate(joined, parameters)?, bound.column_type(), column, table),
+            Given::Of(bound) => stored(bound.evaluate(before, parameters)?, bound.column_type(), column, table),
         }
     }
 }
@@ -658,8 +660,32 @@ fn check_keys(changes: &[(usize, Given)], table: &TableDef, names: Names<'_>) ->
 pub(crate) struct Updating {
     table: DynHandle,
     from: From,
+    /// If at most one row changes, and stays where it is.
+    point: Option<PointChange>,
     changes: Vec<(usize, Given)>,
     pub(crate) returning: Option<Returning>,
+}
+
+/// The row that changes, the columns that are read, and those that are set.
+#[derive(Clone, Debug)]
+struct PointChange {
+    point: Point,
+    reads: ColumnSet,
+    sets: Vec<ColumnId>,
+}
+
+impl PointChange {
+    /// `None` if the rows are found in another way, or may move.
+    fn of(from: &From, changes: &[(usize, Given)], table: &TableDef) -> Option<PointChange> {
+        let point = Point::of(from).filter(Point::is_unconditional)?;
+        let sets: Vec<ColumnId> = changes.iter().map(|(at, _)| column_id(*at)).collect();
+        let read = |(_, given): &(usize, Given)| match given {
+            Given::Default => Vec::new(),
+            Given::Of(bound) => bound.columns().to_vec(),
+        };
+        let reads = changes.iter().flat_map(read).map(column_id).collect();
+        sets.iter().all(|column| table.is_updatable(*column)).then_some(PointChange { point, reads, sets })
+    }
 }
 
 impl Updating {
@@ -683,7 +709,8 @@ impl Updating {
         let changes = changes(&update.assignments, table.definition(), &sources, context, parameters)?;
         check_keys(&changes, table.definition(), names)?;
         let from = From::of_table(source, update.selection.as_ref(), context, parameters)?;
-        Ok(Updating { table, from, changes, returning })
+        let point = PointChange::of(&from, &changes, table.definition()).filter(|_| returning.is_none());
+        Ok(Updating { table, from, point, changes, returning })
     }
 
     /// The steps in words.
@@ -696,6 +723,16 @@ impl Updating {
     pub(crate) fn run(&self, tx: &Tx, parameters: &[Datum<'_>]) -> Result<Written, Abort> {
         let definition = self.table.definition();
         let fail = |error: SqlError| tx.abort(error);
+        if let Some(PointChange { point, reads, sets }) = &self.point {
+            let Some(key) = point.key(tx, parameters)? else { return Ok(Written::default()) };
+            let is_there = tx.update_by_dyn(&self.table, &key, (*reads, sets), |before| {
+                let changes = self.changes.iter();
+                let values = changes
+                    .map(|(at, given)| given.value(&definition.columns[*at], definition, before, parameters));
+                values.collect::<Result<Vec<_>, _>>().map_err(fail)
+            })?;
+            return Ok(Written { count: is_there.into(), rows: Vec::new() });
+        }
         let (mut found, mut kept) = (Vec::<(Vec<Value>, Vec<Value>)>::new(), Kept::default());
         self.from.each(tx, parameters, &mut |joined| {
             let Some(row) = stored_row(joined) else { return Ok(true) };
@@ -741,6 +778,8 @@ fn stored_row<'t>(joined: Joined<'_, 't>) -> Option<DynRow<'t>> {
 pub(crate) struct Deleting {
     table: DynHandle,
     from: From,
+    /// If there is at most one row, of which nothing but its key is looked at.
+    point: Option<Point>,
     pub(crate) returning: Option<Returning>,
 }
 
@@ -762,7 +801,8 @@ impl Deleting {
         let (table, source) = target(tables, names)?;
         let returning = Returning::bind(delete.returning.as_ref(), &source, context, parameters)?;
         let from = From::of_table(source, delete.selection.as_ref(), context, parameters)?;
-        Ok(Deleting { table, from, returning })
+        let point = Point::of(&from).filter(|point| point.is_unconditional() && returning.is_none());
+        Ok(Deleting { table, from, point, returning })
     }
 
     /// The steps in words.
@@ -774,6 +814,11 @@ impl Deleting {
 
     pub(crate) fn run(&self, tx: &Tx, parameters: &[Datum<'_>]) -> Result<Written, Abort> {
         let definition = self.table.definition();
+        if let Some(point) = &self.point {
+            let Some(key) = point.key(tx, parameters)? else { return Ok(Written::default()) };
+            let is_there = tx.delete_if_dyn(&self.table, &key)?.is_ok();
+            return Ok(Written { count: is_there.into(), rows: Vec::new() });
+        }
         let (mut found, mut kept) = (Vec::<Vec<Value>>::new(), Kept::default());
         self.from.each(tx, parameters, &mut |joined| {
             let Some(row) = stored_row(joined).map(|row| row.values()) else { return Ok(true) };
