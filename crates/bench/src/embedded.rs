@@ -186,7 +186,9 @@ impl Embedded {
                     Form::Procedure => session.call(deposit, &(to, amount)).is_ok(),
                     Form::Sql => statements.deposit(to, amount, true),
                     _ => session
-                        .transact(|tx| tx.update(accounts, &to, |account| account.set_balance(account.balance() + amount)))
+                        .transact(|tx| {
+                            tx.update(accounts, &to, |account| account.set_balance(account.balance() + amount))
+                        })
                         .is_ok(),
                 };
                 assert!(is_done, "without other transactions, every row exists");

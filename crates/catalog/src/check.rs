@@ -49,7 +49,12 @@ impl CheckDef {
             let problem = "a condition is about one row: name its columns without the table".to_owned();
             return Err(ExpressionError::new(ExpressionErrorKind::Syntax, &expression, problem));
         }
-        Bound::condition(&expression, table, &mut [])
+        let bound = Bound::condition(&expression, table, &mut [])?;
+        if !bound.is_pure() {
+            let problem = "a condition is about the row alone, and this has another value each time".to_owned();
+            return Err(ExpressionError::new(ExpressionErrorKind::UndefinedFunction, &expression, problem));
+        }
+        Ok(bound)
     }
 
     /// The columns of the table that the condition uses.

@@ -25,7 +25,7 @@ use crate::schema::describe_check;
 use crate::types::Form;
 use crate::{
     CheckDef, ColumnDef, ColumnId, ColumnType, Identity, IdentityKind, IndexDef, IntegerType, KeyPart, Organization,
-    PartName, ReferenceDef, SchemaError, TableDef, Value,
+    PartName, Partitioning, ReferenceDef, SchemaError, TableDef, Value,
 };
 
 /// One change of a table. Columns and indexes are named as they are called before it.
@@ -74,6 +74,19 @@ pub enum Change {
         column: Cow<'static, str>,
         /// The value as text; `None` for no default.
         default: Option<Cow<'static, str>>,
+    },
+    /// Rows that are written without a value get one that is computed. Rows that exist keep theirs.
+    ComputeDefault {
+        /// The name of the column.
+        column: Cow<'static, str>,
+        /// What computes it: [`ColumnDef::computed_default`].
+        expression: Cow<'static, str>,
+    },
+    /// These columns become the primary key, and are not NULL from then on. A table without a key gets one, and loses
+    /// the numbers of its rows. An explicit transaction makes this change.
+    SetKey {
+        /// The columns.
+        parts: Vec<PartName>,
     },
     /// A sequence gives the values of a column to rows that are written without one, or not any more. Rows that exist
     /// keep theirs, so the sequence begins above them if its start says so.
@@ -185,6 +198,16 @@ impl Change {
     /// [`Change::SetDefault`].
     pub fn set_default(column: impl Into<Cow<'static, str>>, default: Option<Cow<'static, str>>) -> Change {
         Change::SetDefault { column: column.into(), default }
+    }
+
+    /// [`Change::ComputeDefault`].
+    pub fn compute_default(column: impl Into<Cow<'static, str>>, expression: impl Into<Cow<'static, str>>) -> Change {
+        Change::ComputeDefault { column: column.into(), expression: expression.into() }
+    }
+
+    /// [`Change::SetKey`].
+    pub fn set_key(parts: impl IntoIterator<Item = impl Into<PartName>>) -> Change {
+        Change::SetKey { parts: parts.into_iter().map(Into::into).collect() }
     }
 
     /// [`Change::SetIdentity`].
@@ -382,6 +405,12 @@ impl Evolution {
         }
     }
 
+    /// Whether rows get another primary key, so that two of them may have one.
+    pub fn changes_key(&self) -> bool {
+        let is_same = |(was, is): (&KeyPart, &KeyPart)| self.sources[is.column.index()] == Source::Of(was.column);
+        self.before.key.len() != self.after.key.len() || !self.before.key.iter().zip(&self.after.key).all(is_same)
+    }
+
     /// Whether rows that exist must be checked, as a condition is new.
     pub fn adds_checks(&self) -> bool {
         self.adds_checks
@@ -558,9 +587,18 @@ impl Evolution {
                     Some(default) => format!("column `{column}` gets the default {default}"),
                     None => format!("column `{column}` loses its default"),
                 };
-                self.after.columns[at].default = default;
+                let column = &mut self.after.columns[at];
+                (column.default, column.computed_default) = (default, None);
                 said
             }
+            Change::ComputeDefault { column, expression } => {
+                let at = self.column(&column)?;
+                let said = format!("column `{column}` gets the default {expression}, which is computed");
+                let column = &mut self.after.columns[at];
+                (column.default, column.computed_default) = (None, Some(expression));
+                said
+            }
+            Change::SetKey { parts } => self.set_key(&parts)?,
             Change::SetIdentity { column, identity } => {
                 let at = self.column(&column)?;
                 if self.after.is_without_key() {
@@ -692,6 +730,23 @@ impl Evolution {
             let lists = [Some(&mut reference.columns), referenced].into_iter().flatten().flatten();
             lists.filter(|name| **name == from).for_each(|name| *name = Cow::Owned(to.to_owned()));
         }
+    }
+
+    fn set_key(&mut self, parts: &[PartName]) -> Result<String, SchemaError> {
+        let mut key = Vec::new();
+        for part in parts {
+            let at = self.column(&part.column)?;
+            self.after.columns[at].nullable = false;
+            key.push(KeyPart { column: ColumnId(at as u16), descending: part.descending });
+        }
+        let was_without = self.after.is_without_key();
+        self.after.key = key;
+        (self.after.cluster, self.after.partitioning) = (0, Partitioning::default());
+        if was_without {
+            self.drop_column(TableDef::ROW_ID)?;
+        }
+        let columns: Vec<&str> = parts.iter().map(|part| &*part.column).collect();
+        Ok(format!("its primary key becomes ({})", columns.join(", ")))
     }
 
     fn drop_column(&mut self, name: &str) -> Result<(), SchemaError> {
@@ -944,7 +999,12 @@ impl Evolution {
         let columns = self.sources.iter().zip(&self.after.columns);
         columns
             .map(|(source, column)| match source {
-                Source::Value(value) => Ok(value.clone()),
+                Source::Value(value) => match (value, column.nullable) {
+                    (Value::Option(None), false) => Err(format!("column `{}` is NULL, and may not be", column.name)),
+                    (Value::Option(Some(value)), false) => Ok((**value).clone()),
+                    (Value::Option(_), true) | (_, false) => Ok(value.clone()),
+                    (value, true) => Ok(value.clone().some()),
+                },
                 Source::Of(was) => cast(&row[was.index()], self.before.columns[was.index()].ty, column),
             })
             .collect()

@@ -6,6 +6,7 @@ use std::collections::HashSet;
 
 use seriatim_base::{ColumnId, IndexId};
 
+use crate::expression::{Bound, ExpressionError, NoColumns};
 use crate::sequence::numbers_of;
 use crate::{
     CheckDef, ColumnSet, ColumnType, Identity, IdentityKind, ParseError, ReferenceDef, SchemaError, SequenceDef, Value,
@@ -41,6 +42,10 @@ pub struct ColumnDef {
     /// The value of rows that are written without one, as text ([`ColumnType::parse`]). Without it, NULL is.
     #[cfg_attr(feature = "serde", serde(default, skip_serializing_if = "Option::is_none"))]
     pub default: Option<Cow<'static, str>>,
+    /// An [`Expression`](crate::expression::Expression) without columns that gives this value instead, anew for each
+    /// row. SQL evaluates it. Others who write rows must know the column.
+    #[cfg_attr(feature = "serde", serde(default, skip_serializing_if = "Option::is_none"))]
+    pub computed_default: Option<Cow<'static, str>>,
     /// The name that it had before it was renamed. Programs that were written before find it by that.
     #[cfg_attr(feature = "serde", serde(default, skip_serializing_if = "Option::is_none"))]
     pub former: Option<Cow<'static, str>>,
@@ -62,6 +67,7 @@ impl ColumnDef {
             nullable: false,
             immutable: false,
             default: None,
+            computed_default: None,
             former: None,
             declared: None,
             identity: None,
@@ -96,12 +102,24 @@ impl ColumnDef {
         self
     }
 
-    /// The value of rows that are written without one: the default, or NULL. `None` if there is neither.
+    /// The expression that gives the value of rows that are written without one, ready to be evaluated. `None` if
+    /// there is none: then there is a [`ColumnDef::default_value`].
+    ///
+    /// # Errors
+    /// The text is no expression without columns, or no values of the column come of it.
+    pub fn computed(&self) -> Result<Option<Bound>, ExpressionError> {
+        let Some(text) = &self.computed_default else { return Ok(None) };
+        Bound::assigning(&text.parse()?, &NoColumns, &mut [], self.ty).map(Some)
+    }
+
+    /// The value of rows that are written without one: the default, or NULL. `None` if there is neither, or it is
+    /// computed.
     ///
     /// # Errors
     /// The default is no value of the column.
     pub fn default_value(&self) -> Result<Option<Value>, ParseError> {
         match &self.default {
+            _ if self.computed_default.is_some() => Ok(None),
             None => Ok(self.nullable.then_some(Value::NONE)),
             Some(text) => {
                 let value = self.ty.parse(text)?;
@@ -359,6 +377,12 @@ impl TableDef {
             if let Err(problem) = column.default_value() {
                 return invalid(format!("column `{}` has a default that is no value of it: {problem}", column.name));
             }
+            if column.computed_default.is_some() && column.default.is_some() {
+                return invalid(format!("column `{}` has two defaults; one can be computed", column.name));
+            }
+            if let Err(error) = column.computed() {
+                return invalid(format!("column `{}` has a default that has no value: {error}", column.name));
+            }
         }
         if self.extension >= self.columns.len() {
             return invalid(format!("has an extension of {} of its columns; at least one is not", self.extension));
@@ -413,7 +437,8 @@ impl TableDef {
             let other = &other.name;
             return Some(format!("has two identity columns, `{name}` and `{other}`; one is possible"));
         }
-        if column.nullable || column.default.is_some() || numbers_of(column.ty).is_none() {
+        let has_default = column.default.is_some() || column.computed_default.is_some();
+        if column.nullable || has_default || numbers_of(column.ty).is_none() {
             return Some(format!(
                 "column `{name}` is an identity; that is an integer of 16 to 64 bits, not nullable, without a default"
             ));

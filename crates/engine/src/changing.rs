@@ -5,6 +5,12 @@
 //! it is. The transaction works on other [`TableSet`]s, which admit nobody else, and its commit puts their parts in
 //! place. So others find the declarations of before, checkpoints walk over the rows of before, and a roll-back only
 //! opens the tables again.
+//!
+//! Tables that are linked with these by foreign keys are closed, too. Only their links change, in place, as nobody else
+//! looks at them: they lead to the tables of the transaction. A roll-back puts those of before back.
+//!
+//! A sequence that the transaction creates is its own until it commits. One that it alters gives others no number until
+//! then; the transaction takes the numbers of another one, which its commit puts in place.
 
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
@@ -15,6 +21,8 @@ use seriatim_base::thread;
 
 use crate::engine::Inner;
 use crate::error::SchemaError;
+use crate::link::Links;
+use crate::sequences::{Sequence, SequenceSteps};
 use crate::table::TableSet;
 use crate::table_ids::TableIds;
 
@@ -107,10 +115,12 @@ pub(crate) struct Claim {
 
 /// What the end of a transaction undoes.
 pub(crate) struct Held {
-    /// Tables that others may not use.
-    pub(crate) closed: Vec<Arc<TableSet>>,
+    /// Tables that others may not use, each with the links that it had.
+    pub(crate) closed: Vec<(Arc<TableSet>, Arc<Links>)>,
     /// Tables that only the transaction may use.
     pub(crate) made: Vec<Arc<TableSet>>,
+    /// Sequences that give others no number, and those that only the transaction knows.
+    pub(crate) sequences: Vec<Arc<Sequence>>,
     /// The ids that were free before.
     ids: TableIds,
 }
@@ -132,7 +142,8 @@ impl Claim {
     ) -> Result<Arc<Claim>, SchemaError> {
         inner.changes.take(TRANSACTION, |waited| if waited >= WAIT_MAX { Err(SchemaError::Busy) } else { waits() })?;
         inner.dispose_unused();
-        let held = Held { closed: Vec::new(), made: Vec::new(), ids: inner.tables_mut().ids.clone() };
+        let ids = inner.tables_mut().ids.clone();
+        let held = Held { closed: Vec::new(), made: Vec::new(), sequences: Vec::new(), ids };
         let (inner, held) = (Arc::downgrade(inner), Mutex::new(Some(held)));
         Ok(Arc::new(Claim { inner, is_used: AtomicBool::new(false), held }))
     }
@@ -164,7 +175,11 @@ impl Claim {
                 }
             }
         }
-        held.closed.iter().for_each(|set| set.reopen());
+        held.sequences.iter().for_each(|sequence| sequence.undo(&inner));
+        for (set, links) in held.closed {
+            set.set_links(links);
+            set.reopen();
+        }
         inner.changes.give_back();
     }
 
@@ -179,7 +194,7 @@ impl Claim {
         replaced.iter().for_each(|set| set.end());
         inner.tables_mut().replaced.extend(replaced);
         // Those that the transaction did not change after all.
-        held.closed.iter().for_each(|set| set.reopen());
+        held.closed.iter().for_each(|(set, _)| set.reopen());
         act();
     }
 }
@@ -196,7 +211,11 @@ pub(crate) struct Changed {
 }
 
 /// What a transaction has changed, at one of its savepoints or now.
-pub(crate) type View = Vec<Changed>;
+#[derive(Clone, Default)]
+pub(crate) struct View {
+    pub(crate) tables: Vec<Changed>,
+    pub(crate) sequences: SequenceSteps,
+}
 
 /// The changes of a transaction.
 pub(crate) struct Changes {
@@ -219,12 +238,12 @@ pub(crate) enum Standing {
 
 impl Changes {
     pub(crate) fn new(claim: Arc<Claim>) -> Changes {
-        Changes { claim, view: View::new(), saved: Vec::new() }
+        Changes { claim, view: View::default(), saved: Vec::new() }
     }
 
     /// The table of this name, if there is one.
     pub(crate) fn find(&self, inner: &Inner, name: &str) -> Option<Arc<TableSet>> {
-        let mut own = self.view.iter().filter_map(|changed| changed.current.as_ref());
+        let mut own = self.view.tables.iter().filter_map(|changed| changed.current.as_ref());
         own.find(|set| set.definition.name == name).cloned().or_else(|| {
             let set = inner.find(name)?;
             self.of(&set).is_none().then_some(set)
@@ -234,7 +253,12 @@ impl Changes {
     /// The change of a table that others see.
     fn of(&self, original: &Arc<TableSet>) -> Option<&Changed> {
         let is_it = |changed: &&Changed| changed.original.as_ref().is_some_and(|set| Arc::ptr_eq(set, original));
-        self.view.iter().find(is_it)
+        self.view.tables.iter().find(is_it)
+    }
+
+    /// Whether a table that others see is replaced or dropped.
+    pub(crate) fn is_changed(&self, original: &Arc<TableSet>) -> bool {
+        self.of(original).is_some()
     }
 
     /// The tables, in order of creation.
@@ -243,20 +267,20 @@ impl Changes {
             None => Some(set),
             Some(changed) => changed.current.clone(),
         });
-        let created = self.view.iter().filter(|changed| changed.original.is_none());
+        let created = self.view.tables.iter().filter(|changed| changed.original.is_none());
         existing.chain(created.filter_map(|changed| changed.current.clone())).collect()
     }
 
     /// What a table is to the transaction.
     pub(crate) fn standing(&self, set: &TableSet) -> Standing {
         let is = |other: &Arc<TableSet>| std::ptr::eq(&**other, set);
-        if self.view.iter().filter_map(|changed| changed.current.as_ref()).any(is) {
+        if self.view.tables.iter().filter_map(|changed| changed.current.as_ref()).any(is) {
             return Standing::Own;
         }
-        let known = self.claim.with(|held| (held.closed.iter().any(is), held.made.iter().any(is)));
+        let known = self.claim.with(|held| (held.closed.iter().any(|(set, _)| is(set)), held.made.iter().any(is)));
         match known {
             // It was closed, and the changes were rolled back to a savepoint.
-            Some((true, _)) if !self.view.iter().filter_map(|changed| changed.original.as_ref()).any(is) => {
+            Some((true, _)) if !self.view.tables.iter().filter_map(|changed| changed.original.as_ref()).any(is) => {
                 Standing::Own
             }
             Some((false, false)) | None => Standing::Other,
@@ -269,12 +293,12 @@ impl Changes {
         let is_it = |changed: &&mut Changed| {
             changed.current.as_ref().zip(before).is_some_and(|(current, before)| Arc::ptr_eq(current, before))
         };
-        match self.view.iter_mut().find(is_it) {
+        match self.view.tables.iter_mut().find(is_it) {
             Some(changed) => {
                 changed.current = now;
                 changed.keeps_handles &= keeps_handles;
             }
-            None => self.view.push(Changed { original: before.cloned(), current: now, keeps_handles }),
+            None => self.view.tables.push(Changed { original: before.cloned(), current: now, keeps_handles }),
         }
     }
 
@@ -283,10 +307,11 @@ impl Changes {
         self.saved.push((serial, self.view.clone()));
     }
 
-    /// Rolls back to a savepoint. If it was made before the first change, there is none.
-    pub(crate) fn restore(&mut self, serial: u64) {
-        let saved = self.saved.iter().find(|(saved, _)| *saved == serial);
-        self.view = saved.map_or_else(View::new, |(_, view)| view.clone());
+    /// What the transaction had changed at a savepoint. If that was made before the first change, it is nothing. Later
+    /// savepoints end.
+    pub(crate) fn saved(&mut self, serial: u64) -> View {
         self.saved.retain(|(saved, _)| *saved <= serial);
+        let saved = self.saved.iter().find(|(saved, _)| *saved == serial);
+        saved.map_or_else(View::default, |(_, view)| view.clone())
     }
 }

@@ -917,6 +917,7 @@ mod tests {
 
     use super::*;
     use crate::operations::Operations as _;
+    use crate::procedure::gate::WAIT_MAX;
     use crate::tx::Origin;
     use crate::{DynHandle, Engine, Settings};
 
@@ -1099,7 +1100,7 @@ mod tests {
         let mut records = 0;
         let index = &lines.set.primary.index;
         // SAFETY: no transaction is open.
-        engine.inner().pool.quietly(|| unsafe { index.for_each(|_| records += 1) }).expect("no conflict");
+        engine.inner().quietly(WAIT_MAX, || unsafe { index.for_each(|_| records += 1) }).expect("no conflict");
         records
     }
 

@@ -74,7 +74,7 @@ pub(crate) struct Inner {
     pub(crate) changes: ChangeLock,
     /// Whether a transaction has the turn: it was refuted many times.
     pub(crate) is_turn_taken: AtomicBool,
-    /// What a transaction that may write looks for before it begins.
+    /// What a transaction looks for before it begins.
     pub(crate) attention: Attention,
     pub(crate) sequences: Sequences,
     /// Held while helpers walk over tables: only one set of workers is reserved for them.
@@ -94,7 +94,8 @@ pub(crate) struct Inner {
     foundation: Foundation,
 }
 
-/// What a transaction that may write looks for before it begins: rare states, in one word.
+/// What a transaction looks for before it begins: rare states, in one word. The bits above those of the states count
+/// who waits for a moment without transactions.
 #[derive(Default)]
 pub(crate) struct Attention(AtomicU32);
 
@@ -103,6 +104,8 @@ impl Attention {
     pub(crate) const EXCLUSIVE: u32 = 1;
     /// A sequence runs low.
     pub(crate) const SEQUENCES: u32 = 2;
+    /// One waits for a moment without transactions.
+    const QUIET: u32 = 4;
 
     #[inline(always)]
     pub(crate) fn is_asked(&self) -> bool {
@@ -122,6 +125,26 @@ impl Attention {
     /// Ends the state; whether it was one.
     pub(crate) fn end(&self, state: u32) -> bool {
         self.0.fetch_and(!state, Ordering::Relaxed) & state != 0
+    }
+
+    /// No transaction begins until the result is dropped, unless it has waited for long.
+    fn ask_for_quiet(&self) -> AskedForQuiet<'_> {
+        self.0.fetch_add(Attention::QUIET, Ordering::Relaxed);
+        AskedForQuiet(self)
+    }
+
+    /// Whether somebody waits for a moment without transactions.
+    pub(crate) fn wants_quiet(&self) -> bool {
+        self.0.load(Ordering::Relaxed) >= Attention::QUIET
+    }
+}
+
+/// See [`Attention::ask_for_quiet`].
+struct AskedForQuiet<'i>(&'i Attention);
+
+impl Drop for AskedForQuiet<'_> {
+    fn drop(&mut self) {
+        self.0.0.fetch_sub(Attention::QUIET, Ordering::Relaxed);
     }
 }
 
@@ -419,7 +442,7 @@ impl Engine {
         let inner = &self.inner;
         let Some(gate) = inner.gate.as_deref().filter(|gate| !gate.is_armed()) else { return true };
         let begun = Instant::now();
-        while inner.pool.quietly(|| gate.arm()).is_none() {
+        while inner.quietly(WAIT_MAX, || gate.arm()).is_none() {
             if begun.elapsed() > WAIT_MAX {
                 return false;
             }
@@ -541,7 +564,7 @@ impl Engine {
             let each = |(at, set): (usize, &&TableSet)| self.list(set, &helping, &mut |row| see(at, row));
             sets.iter().enumerate().map(each).sum()
         };
-        self.inner.pool.quietly(list).unwrap_or(Err(TransactError::Excluded { by: "open transactions" }))
+        self.inner.quietly(WAIT_MAX, list).unwrap_or(Err(TransactError::Excluded { by: "open transactions" }))
     }
 
     /// Calls `see` with each committed row of a table of any organization while transactions run. Returns their number.
@@ -810,7 +833,7 @@ impl Engine {
         let sets = || tables.sets.iter().chain(&tables.catalogue);
         let all = || sets().flat_map(|set| set.physical()).try_for_each(check);
         let busy = || Err("a transaction is open: end it before the structure is checked".to_owned());
-        self.inner.pool.quietly(all).unwrap_or_else(busy)
+        self.inner.quietly(WAIT_MAX, all).unwrap_or_else(busy)
     }
 
     /// Compares every secondary index with its table, both ways, and counts the rows. Writing transactions
@@ -913,6 +936,17 @@ impl Inner {
     /// The catalogue's own table, if the database is on disk.
     pub(crate) fn catalogue(&self) -> Option<DynHandle> {
         self.tables()?.catalogue.clone().map(DynHandle::new)
+    }
+
+    /// Runs `f` while no transaction is open and none can be opened. `None` if one stays open for so long. A session
+    /// whose transactions follow each other at once waits meanwhile: its worker is free only for a moment between them.
+    pub(crate) fn quietly<R>(&self, wait: Duration, f: impl FnOnce() -> R) -> Option<R> {
+        let asked = self.attention.ask_for_quiet();
+        self.pool.quietly(wait, || {
+            // From here on they wait for workers.
+            drop(asked);
+            f()
+        })
     }
 
     /// Held while helpers walk over tables: only one set of workers is reserved for them.

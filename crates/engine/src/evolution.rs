@@ -80,7 +80,7 @@ pub(crate) enum Step {
 
 impl Step {
     /// The table gets these parts, for which nothing is to be built.
-    fn reshape(set: Arc<TableSet>, before: Shape, after: Shape) -> Step {
+    pub(crate) fn reshape(set: Arc<TableSet>, before: Shape, after: Shape) -> Step {
         let (follower, new_references) = (Vec::new(), Vec::new());
         Step::Reshape { set, before, after, follower, new_references, is_new_identity: false }
     }
@@ -140,7 +140,7 @@ struct Migration<'e> {
     is_used: bool,
     /// How many of the steps were asked for. The others are of tables that are linked with theirs by references.
     asked: usize,
-    sequences: SequenceSteps<'e>,
+    sequences: SequenceSteps,
     /// Tables whose rows nobody needs any more.
     left: Vec<Left>,
 }
@@ -158,7 +158,7 @@ pub(crate) fn delete(engine: &Engine, left: Vec<Left>) {
 
 impl<'e> Migration<'e> {
     fn new(engine: &'e Engine, left: Vec<Left>) -> Migration<'e> {
-        let sequences = SequenceSteps::new(&engine.inner);
+        let sequences = SequenceSteps::default();
         Migration { engine, steps: Vec::new(), sequences, asked: 0, is_used: false, left }
     }
 
@@ -179,6 +179,7 @@ impl<'e> Migration<'e> {
         let changes = follow_names(&inner.sets(), changes);
         check_names(&inner.sets(), &changes)?;
         check_links(&inner.sets(), &changes)?;
+        check_prepared(&changes)?;
         let mut verifications = 0;
         loop {
             let ids = inner.tables_mut().ids.clone();
@@ -209,18 +210,20 @@ impl<'e> Migration<'e> {
         };
         let made = changes.into_iter().try_for_each(|change| {
             let step = match change {
-                TableChange::CreateSequence(definition) => return self.sequences.create(definition, None),
-                TableChange::AlterSequence(name, changes) => return self.sequences.alter(&name, &changes),
-                TableChange::DropSequence(name) => return self.sequences.drop(&name),
+                TableChange::CreateSequence(definition) => return self.sequences.create(inner, definition, None),
+                TableChange::AlterSequence(name, changes) => {
+                    return self.sequences.alter(inner, &name, &changes, false);
+                }
+                TableChange::DropSequence(name) => return self.sequences.drop(inner, &name, &inner.sets()),
                 TableChange::Create(definition) => {
-                    self.sequences.create_owned(&definition, position)?;
+                    self.sequences.create_owned(inner, &definition, position)?;
                     let set = inner.make_table(definition, &mut ids, position)?;
                     position += 1;
                     Step::Create(set)
                 }
                 TableChange::Drop(name) => {
                     let set = inner.table(&name)?;
-                    self.sequences.drop_owned(set.position);
+                    self.sequences.drop_owned(inner, set.position);
                     Step::Drop(set)
                 }
                 TableChange::Truncate(name) => {
@@ -242,8 +245,6 @@ impl<'e> Migration<'e> {
 
     /// Adds the tables to which a changed table refers, or which refer to it: their links are made anew.
     fn add_linked(&mut self) {
-        let refers =
-            |from: &TableDef, to: &TableDef| from.references.iter().any(|reference| reference.table == to.name);
         let definitions = self.steps.iter().flat_map(|step| match step {
             Step::Create(set) | Step::Drop(set) => vec![set.shape().definition],
             Step::Reshape { before, after, .. } => vec![Arc::clone(&before.definition), Arc::clone(&after.definition)],
@@ -251,10 +252,8 @@ impl<'e> Migration<'e> {
         let definitions: Vec<Arc<TableDef>> = definitions.collect();
         let is_changed =
             |set: &Arc<TableSet>| self.steps.iter().any(|step| step.set().is_some_and(|own| Arc::ptr_eq(own, set)));
-        let others = self.engine.inner.sets().into_iter().filter(|set| !is_changed(set));
-        let linked: Vec<Arc<TableSet>> = others
-            .filter(|set| definitions.iter().any(|of| refers(of, &set.definition) || refers(&set.definition, of)))
-            .collect();
+        let mut linked = linked_with(&self.engine.inner.sets(), definitions.iter().map(|definition| &**definition));
+        linked.retain(|set| !is_changed(set));
         for set in linked {
             let before = set.shape();
             let after = before.clone();
@@ -288,11 +287,13 @@ impl<'e> Migration<'e> {
         let inner = &self.engine.inner;
         let set = inner.table(&evolution.before().name)?;
         let (before, after) = (set.shape(), evolution.after());
-        let is_new_identity = !evolution.keeps_handles() || set.had_other_indexes(after);
-        if !evolution.keeps_identity() {
-            self.sequences.drop_owned(set.position);
-            self.sequences.create_owned(after, set.position)?;
+        if evolution.changes_key() {
+            // A copy that follows writes would keep one of two rows that get one key.
+            let problem = "another primary key is set in an explicit transaction, which keeps others out".to_owned();
+            return Err(SchemaError::Refused { table: after.name.to_string(), problem });
         }
+        let is_new_identity = !evolution.keeps_handles() || set.had_other_indexes(after);
+        self.sequences.follow_column(inner, &evolution, set.position, false)?;
         let is_proved = |reference: &&ReferenceDef| before.definition.references.contains(reference);
         // A copy is made of rows whose references are proved.
         let added = evolution.new_references().filter(|_| evolution.keeps_rows());
@@ -409,7 +410,7 @@ impl<'e> Migration<'e> {
         let Some(persistence) = &inner.persistence else {
             let (sets, left) = self.quietly_unless_new(|| {
                 ready()?;
-                self.sequences.begin()?.apply();
+                self.sequences.begin(inner)?.apply(inner, Epoch(0));
                 Ok(self.apply())
             })?;
             self.left.extend(left);
@@ -420,7 +421,7 @@ impl<'e> Migration<'e> {
             self.steps.iter().filter_map(Step::set).for_each(|set| set.close());
             Ok(())
         })?;
-        let sequences = self.sequences.begin()?;
+        let sequences = self.sequences.begin(inner)?;
         let epoch = self.change_catalogue(&|rows| {
             self.steps.iter().try_for_each(|step| step.record(rows))?;
             sequences.record(rows)
@@ -431,7 +432,7 @@ impl<'e> Migration<'e> {
         if let (Err(_), Some(reason)) = (&durable, persistence.log().durable().stop_reason()) {
             return Err(SchemaError::storage(StorageError::Stopped(reason)));
         }
-        sequences.apply();
+        sequences.apply(inner, epoch);
         let (sets, left) = self.apply();
         self.left.extend(left);
         // Nothing of it can be given up any more.
@@ -448,7 +449,7 @@ impl<'e> Migration<'e> {
     /// again.
     fn give_up(&mut self, ids: TableIds) {
         let inner = self.engine.inner();
-        self.sequences = SequenceSteps::new(inner);
+        std::mem::take(&mut self.sequences).undo(inner);
         let mut created = Vec::new();
         for step in self.steps.drain(..) {
             match step {
@@ -487,7 +488,7 @@ impl<'e> Migration<'e> {
         let inner = self.engine.inner();
         let began = Instant::now();
         loop {
-            let done = inner.pool.quietly_within(QUIET_ATTEMPT, || {
+            let done = inner.quietly(QUIET_ATTEMPT, || {
                 // Deferred additions belong to the transactions that deferred them.
                 drop(inner.environment.epochs.windows().close());
                 act()
@@ -695,7 +696,7 @@ impl Step {
 }
 
 /// Lets references follow the tables and columns whose names change.
-fn follow_names(sets: &[Arc<TableSet>], mut changes: Vec<TableChange>) -> Vec<TableChange> {
+pub(crate) fn follow_names(sets: &[Arc<TableSet>], mut changes: Vec<TableChange>) -> Vec<TableChange> {
     let evolution = |change: &TableChange| match change {
         TableChange::Evolve(evolution) => Some(Evolution::clone(evolution)),
         _ => None,
@@ -729,8 +730,19 @@ fn follow_names(sets: &[Arc<TableSet>], mut changes: Vec<TableChange>) -> Vec<Ta
     changes
 }
 
+/// The tables to which one of these declarations refers, or which refer to one.
+pub(crate) fn linked_with<'d>(
+    sets: &[Arc<TableSet>],
+    definitions: impl Iterator<Item = &'d TableDef> + Clone,
+) -> Vec<Arc<TableSet>> {
+    let refers = |from: &TableDef, to: &TableDef| from.references.iter().any(|reference| reference.table == to.name);
+    let is_linked =
+        |set: &&Arc<TableSet>| definitions.clone().any(|of| refers(of, &set.definition) || refers(&set.definition, of));
+    sets.iter().filter(is_linked).cloned().collect()
+}
+
 /// Checks that all references are to keys of tables afterwards.
-fn check_links(sets: &[Arc<TableSet>], changes: &[TableChange]) -> Result<(), SchemaError> {
+pub(crate) fn check_links(sets: &[Arc<TableSet>], changes: &[TableChange]) -> Result<(), SchemaError> {
     let mut tables: Vec<TableDef> = sets.iter().map(|set| TableDef::clone(&set.definition)).collect();
     let refused = |table: &str, problem: String| Err(SchemaError::Refused { table: table.to_owned(), problem });
     for change in changes {
@@ -758,7 +770,11 @@ fn check_links(sets: &[Arc<TableSet>], changes: &[TableChange]) -> Result<(), Sc
             return refused(name, problem);
         }
     }
-    // A new reference is proved by what its tables have before.
+    check_references(&tables).map_err(SchemaError::Invalid)
+}
+
+/// Checks that new references can be proved by what their tables have before.
+fn check_prepared(changes: &[TableChange]) -> Result<(), SchemaError> {
     let is_prepared = |change: &TableChange, of: &str, to: &str| match change {
         TableChange::Create(table) => table.name != to,
         TableChange::Evolve(evolution) => {
@@ -777,11 +793,11 @@ fn check_links(sets: &[Arc<TableSet>], changes: &[TableChange]) -> Result<(), Sc
                     "reference `{name}` is added together with other changes of it, or of `{to}`: add it in a \
                      migration that follows"
                 );
-                return refused(of, problem);
+                return Err(SchemaError::Refused { table: of.to_string(), problem });
             }
         }
     }
-    check_references(&tables).map_err(SchemaError::Invalid)
+    Ok(())
 }
 
 /// Checks that each table has its own name afterwards, and is changed once.

@@ -229,7 +229,7 @@ impl TxCore {
 #[cfg(test)]
 mod tests {
     use seriatim_catalog::evolution::Change;
-    use seriatim_catalog::{ColumnDef, ColumnType, TableDef};
+    use seriatim_catalog::{ColumnDef, ColumnType, OnChange, Organization, ReferenceDef, TableDef};
     use seriatim_txn::Mode;
 
     use super::*;
@@ -274,6 +274,51 @@ mod tests {
         run(&|tx| tx.delete_dyn(&table, &[Value::from(2u32)]).map(drop));
         run(&|tx| {
             assert_eq!(is_entry_of(tx, &index, entry(5).as_key(), key(2).as_key())?, None);
+            Ok(())
+        });
+        assert_eq!(follower.refusal(), None);
+    }
+
+    /// A row of a clustered table lies where the next row of one is kept.
+    #[test]
+    fn a_clustered_row_that_is_deleted_takes_those_along_that_refer_to_it() {
+        let engine = Settings { step_helpers: true, ..Settings::default() }.open().expect("in memory");
+        let column = |name: &'static str| ColumnDef::new(name, ColumnType::U32);
+        let parent = TableDef::builder("parent").column(column("of")).column(column("id")).column(column("x"));
+        let parent = parent.column(column("code")).key(["of", "id"]).cluster(["of"]);
+        let parent = parent.unique_index("by_code", ["code"], Organization::Ordered);
+        let child = TableDef::builder("child").column(column("code")).key(["code"]);
+        let to_code = ReferenceDef::new(["code"], "parent").referenced(["code"]).on_delete(OnChange::Cascade);
+        let tables = [parent, child.reference(to_code)].map(|table| table.finish().expect("a valid table"));
+        let tables = engine.declare_all(tables.into()).expect("there is room");
+        let [parent, child] = &tables[..] else { panic!("there are two") };
+        let mut runner = engine.runner();
+        let row = |values: &[u32]| values.iter().map(|value| Value::from(*value)).collect::<Vec<_>>();
+        let load = |tx: &TxCore| {
+            for id in 0..3 {
+                tx.insert_dyn(parent, &row(&[1, id, 7, 40 + id]))?;
+                tx.insert_dyn(child, &row(&[40 + id]))?;
+            }
+            Ok(())
+        };
+        runner.run(Mode::ReadWrite, Origin::Closure, load).expect("it runs alone");
+
+        let mut evolution = Evolution::of(&parent.set.definition);
+        evolution.apply(Change::drop_column("x")).expect("no key has it");
+        let mut ids = engine.inner().tables_mut().ids.clone();
+        let copy = engine.inner().make_table(evolution.after().clone(), &mut ids, 9).expect("there is room");
+        let follower = Follower::new(Build::Copy { set: copy, evolution: Box::new(evolution) });
+        let source = parent.set.apart(engine.inner());
+        parent.set.set_shape(Shape { followers: Arc::new(vec![Arc::clone(&follower)]), ..parent.set.shape() });
+        let mut run = |act: &dyn Fn(&TxCore) -> Result<(), Abort>| {
+            runner.run(Mode::ReadWrite, Origin::Closure, |tx| act(tx)).map(drop).expect("it runs alone");
+        };
+        let key = |id: u32| source.primary.codec.encode_values(&row(&[1, id])).expect("it fits");
+        run(&|tx| (0..3).try_for_each(|id| follower.bring(tx, &source, key(id).as_key())));
+        run(&|tx| tx.delete_dyn(parent, &row(&[1, 1])).map(drop));
+        run(&|tx| {
+            let left = [40, 41, 42].map(|code| tx.exists_dyn(child, &row(&[code])));
+            assert_eq!(left.into_iter().collect::<Result<Vec<_>, _>>()?, [true, false, true]);
             Ok(())
         });
         assert_eq!(follower.refusal(), None);

@@ -88,10 +88,11 @@ impl TxCore {
         }
         if set.is_followed_or_linked() {
             cold_path();
-            if set.is_followed() {
-                self.follow_row(set, primary, before, after)?;
-            }
-            return self.refer(set, primary, before, after, dirty);
+            return self.statement(|| {
+                // Before what follows is written: the rows may lie where that is.
+                self.refer(set, primary, before, after, dirty)?;
+                if set.is_followed() { self.follow_row(set, primary, before, after) } else { Ok(()) }
+            });
         }
         Ok(())
     }

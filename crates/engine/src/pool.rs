@@ -451,22 +451,18 @@ impl Pool {
         }
     }
 
-    /// Runs `f` while no transaction is open and none can be opened. `None` if one is open.
-    pub(crate) fn quietly<R>(&self, f: impl FnOnce() -> R) -> Option<R> {
-        self.quietly_within(WAIT_MAX, f)
-    }
-
-    /// As [`Pool::quietly`], after at most this wait for each worker that is busy.
-    pub(crate) fn quietly_within<R>(&self, wait: Duration, f: impl FnOnce() -> R) -> Option<R> {
-        let locked = (0..self.slots.len()).take_while(|&slot| self.lock_soon(slot, wait)).count();
+    /// Runs `f` while no transaction is open and none can be opened. `None` if one stays open for so long.
+    pub(crate) fn quietly<R>(&self, wait: Duration, f: impl FnOnce() -> R) -> Option<R> {
+        let began = Instant::now();
+        let locked = (0..self.slots.len()).take_while(|&slot| self.lock_soon(slot, began, wait)).count();
         let result = (locked == self.slots.len()).then(f);
         self.slots[..locked].iter().for_each(|slot| self.release(slot));
         result
     }
 
-    /// Locks a slot without a transaction. It waits so long for a transaction, and for a helper until it has finished.
-    fn lock_soon(&self, slot: usize, wait: Duration) -> bool {
-        let began = Instant::now();
+    /// Locks a slot without a transaction. It waits for a transaction until so long after it `began`, and for a helper
+    /// until it has finished.
+    fn lock_soon(&self, slot: usize, began: Instant, wait: Duration) -> bool {
         while !self.slots[slot].lock.try_lock() {
             if began.elapsed() >= wait {
                 let _no_helper = self.slots[slot].helping.lock().unwrap_or_else(PoisonError::into_inner);
@@ -517,7 +513,7 @@ mod tests {
         std::thread::scope(|scope| {
             let helping = slot.helping.lock().expect("no panic");
             assert!(slot.lock.try_lock());
-            let waits = scope.spawn(|| pool.quietly(|| ()));
+            let waits = scope.spawn(|| pool.quietly(WAIT_MAX, || ()));
             while began.elapsed() < WAIT_MAX + 2 * WAIT_SLICE {
                 thread::sleep(WAIT_SLICE);
             }
@@ -569,7 +565,7 @@ mod tests {
         let releases: [(&str, &dyn Fn()); 4] = [
             ("a transaction", &|| _ = engine.runner().transact(|_| Ok(())).expect("the worker is free")),
             ("a helper", &|| pool.collect_garbage()),
-            ("a check of the structure", &|| assert_eq!(pool.quietly(|| ()), Some(()))),
+            ("a check of the structure", &|| assert_eq!(pool.quietly(WAIT_MAX, || ()), Some(()))),
             ("statistics", &|| pool.add_to(&mut Statistics::default())),
         ];
         for (who, release) in releases {

@@ -22,9 +22,6 @@ use crate::{Engine, TransactError, TransactionOptions};
 /// The pause before the next attempt of a transaction on a table that is being changed.
 const TABLE_CHANGING_PAUSE: Duration = Duration::from_millis(1);
 
-/// An attempt that waited for a sequence finds at least this power of two of its numbers.
-const SEQUENCE_DOUBLINGS_MAX: u32 = 16;
-
 /// Runs transactions, one at a time, and retries them after conflicts.
 pub struct Runner {
     /// The transaction, open or not.
@@ -328,7 +325,7 @@ impl Runner {
         let engine = self.engine();
         // A checkpoint has the tables and rows of before the commit, and the log from then on those of after it.
         let _no_checkpoint = engine.inner.persistence.as_ref().map(Persistence::without_checkpoint);
-        let CommittedChanges { receipt, steps, mut left, claim, is_gated } = self.tx.commit_changes()?;
+        let CommittedChanges { receipt, steps, sequences, mut left, claim, is_gated } = self.tx.commit_changes()?;
         let _alone = engine.inner.gate.as_ref().filter(|_| is_gated).map(|gate| gate.entered());
         let Ok(undurable) = self.tx.wait_for_change(receipt.epoch()) else {
             claim.undo();
@@ -336,6 +333,7 @@ impl Runner {
             return Ok(receipt);
         };
         let settling = engine.inner.settling(undurable);
+        sequences.apply(&engine.inner, receipt.epoch());
         let (_, gone) = evolution::publish(&engine.inner, &steps, steps.len(), Some(&settling));
         left.extend(gone);
         claim.publish(&engine.inner, || {
@@ -575,11 +573,9 @@ impl Runner {
         if cause.reason == Reason::SequenceEmpty {
             self.tx.roll_back(Some(cause));
             self.tx.end_turn();
-            // A body that takes more numbers than are reserved at a time finds more in each attempt.
-            let least = 1 << (*attempts - 1).min(SEQUENCE_DOUBLINGS_MAX);
             *attempts += 1;
             self.retries += 1;
-            return self.tx.refill_awaited(least).map(|()| None);
+            return self.tx.refill_awaited(*attempts - 1).map(|()| None);
         }
         let policy = self.tx.inner().options.retry;
         let attempts_max = policy.attempts_max.saturating_add(self.tx.more_attempts());

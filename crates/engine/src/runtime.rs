@@ -6,7 +6,9 @@ use std::sync::Arc;
 
 use seriatim_base::IndexId;
 use seriatim_catalog::expression::{Columns, Datum};
-use seriatim_catalog::{ColumnId, ColumnSet, ColumnUse, IdentityKind, KeyBuf, RowRef, RowWriter, TableDef, Value, ValueError};
+use seriatim_catalog::{
+    ColumnId, ColumnSet, ColumnUse, IdentityKind, KeyBuf, RowRef, RowWriter, TableDef, Value, ValueError,
+};
 use seriatim_store::Direction;
 use seriatim_txn::{OnExists, RowPtr};
 
@@ -30,6 +32,12 @@ impl DynHandle {
     /// The declaration of the table.
     pub fn definition(&self) -> &TableDef {
         &self.set.definition
+    }
+
+    /// Its number among the tables. It stays when the table changes and when the database is opened again, and no other
+    /// table has it meanwhile.
+    pub fn number(&self) -> u64 {
+        self.set.position
     }
 }
 

@@ -26,11 +26,14 @@ use std::time::Duration;
 
 use seriatim_base::Epoch;
 use seriatim_base::clock::Instant;
-use seriatim_catalog::{SequenceChange, SequenceDef, TableDef};
+use seriatim_base::thread;
+use seriatim_catalog::evolution::Evolution;
+use seriatim_catalog::{SequenceChange, SequenceDef, SequenceOptions, TableDef};
 use seriatim_redo::catalogue::{Reserved, Row, SequenceEntry};
 use seriatim_txn::{Cause, Phase, Reason};
 
 use crate::Engine;
+use crate::changing::{self, LOOK};
 use crate::durability::{self, CatalogueRows, OpenHandle, Persistence};
 use crate::engine::{Attention, Inner};
 use crate::error::{Abort, InvalidSchema, SchemaError, TransactError};
@@ -78,15 +81,21 @@ struct Slow {
     reserved: u64,
     /// With this epoch it is durable.
     pending: Option<Epoch>,
+    /// The row says more: a run ended that had reserved numbers.
+    is_row_ahead: bool,
     /// How many numbers are reserved next, and since when the last ones are.
     block: u64,
     began: Instant,
     end: Option<End>,
+    /// Only the transaction that made it knows it: there is nothing to reserve.
+    is_private: bool,
 }
 
-/// Why no number is given any more.
+/// Why no number is given.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum End {
+    /// It is being changed.
+    Held,
     Dropped,
     Closed,
 }
@@ -231,11 +240,21 @@ impl Sequence {
 
 /// Reserving numbers.
 impl Sequence {
-    /// A sequence as the catalogue has it.
-    fn new(inner: &Inner, entry: SequenceEntry) -> Sequence {
+    /// A sequence as the catalogue has it, or is going to.
+    fn new(inner: &Inner, entry: SequenceEntry, is_private: bool) -> Sequence {
         let SequenceEntry { id, definition, owner, reserved: before } = entry;
         let (block, began) = (BLOCK_MIN, Instant::now());
-        let slow = Slow { definition, before, reserved: 0, pending: None, block, began, end: None };
+        let slow = Slow {
+            definition,
+            before,
+            reserved: 0,
+            pending: None,
+            is_row_ahead: false,
+            block,
+            began,
+            end: None,
+            is_private,
+        };
         let sequence = Sequence {
             id,
             database: inner.number,
@@ -265,7 +284,8 @@ impl Sequence {
     }
 
     /// Ends the run, and begins another behind the last number that was given, after a change of the state. If it
-    /// `keeps` them, the numbers that might have been given may still be. In memory all may be given.
+    /// `keeps` them, the numbers that might have been given may still be. In memory all may be given, and so may those
+    /// of a sequence that is private.
     fn begin_run(&self, slow: &mut Slow, inner: &Inner, keeps: bool, change: impl FnOnce(&mut Slow)) {
         self.version.fetch_add(1, Ordering::SeqCst);
         // Whoever takes a number from here on finds that the version changes.
@@ -275,6 +295,7 @@ impl Sequence {
             true => (limit - given, slow.reserved - given, slow.pending),
             false => (0, 0, None),
         };
+        slow.is_row_ahead |= slow.reserved > given + reserved;
         slow.before = self.state(slow, taken);
         change(slow);
         let mut run = Run::new(&slow.definition, next_of(&slow.definition, slow.before));
@@ -287,7 +308,7 @@ impl Sequence {
         for (place, value) in self.counts.iter().zip([run.head, run.period]) {
             place.store(value, Ordering::SeqCst);
         }
-        if inner.persistence.is_none() {
+        if inner.persistence.is_none() || slow.is_private {
             self.limit.store(run.end(), Ordering::SeqCst);
         } else {
             self.limit.store(left, Ordering::SeqCst);
@@ -333,7 +354,7 @@ impl Sequence {
         let end = slow.reserved.saturating_add(block.max(least)).min(run.end());
         let row = SequenceEntry::row_of_reserved(self.id, Reserved { last: run.number(end - 1), given: true });
         slow.pending = Some(commit(&row)?);
-        slow.reserved = end;
+        (slow.reserved, slow.is_row_ahead) = (end, false);
         self.ahead_at.store(u64::MAX, Ordering::SeqCst);
         Ok(())
     }
@@ -392,19 +413,57 @@ impl Sequence {
         }
     }
 
+    /// Gives no number until it is given back, or changes.
+    fn hold(&self, inner: &Inner) {
+        let mut slow = self.slow();
+        if slow.end.is_none() {
+            self.begin_run(&mut slow, inner, false, |slow| slow.end = Some(End::Held));
+        }
+    }
+
+    /// Gives numbers again, as before it was held.
+    fn give_back(&self, inner: &Inner) {
+        let mut slow = self.slow();
+        if slow.end == Some(End::Held) {
+            self.begin_run(&mut slow, inner, false, |slow| slow.end = None);
+        }
+    }
+
+    /// The change of which it is part is undone: it is given back, or there is none any more.
+    pub(crate) fn undo(&self, inner: &Inner) {
+        let mut slow = self.slow();
+        match slow.is_private {
+            true => self.begin_run(&mut slow, inner, false, |slow| slow.end = Some(End::Dropped)),
+            false => {
+                drop(slow);
+                self.give_back(inner);
+            }
+        }
+    }
+
+    /// Why it gives no number, if so.
+    fn refusal(&self, end: Option<End>, definition: &SequenceDef) -> Option<TransactError> {
+        let sequence = definition.name.to_string();
+        Some(match end? {
+            End::Held => TransactError::Excluded { by: "a transaction that changes the sequence" },
+            End::Dropped => TransactError::SequenceGone { sequence },
+            End::Closed => TransactError::Closed,
+        })
+    }
+
     /// Why it has no number.
     #[cold]
     fn ended(&self) -> TransactError {
         let slow = self.slow();
-        let (sequence, (low, high)) = (slow.definition.name.to_string(), slow.definition.range());
-        match slow.end {
-            Some(End::Dropped) => TransactError::SequenceGone { sequence },
-            Some(End::Closed) => TransactError::Closed,
-            None => {
-                let limit = if slow.definition.step() < 0 { low } else { high };
-                TransactError::SequenceExhausted { sequence, limit }
-            }
-        }
+        let definition = &slow.definition;
+        let (sequence, (low, high)) = (definition.name.to_string(), definition.range());
+        let limit = if definition.step() < 0 { low } else { high };
+        self.refusal(slow.end, definition).unwrap_or(TransactError::SequenceExhausted { sequence, limit })
+    }
+
+    /// Whether it is being changed.
+    fn is_held(&self) -> bool {
+        self.slow().end == Some(End::Held)
     }
 
     /// Its declaration.
@@ -467,7 +526,7 @@ impl Sequences {
 impl Inner {
     /// The sequences that were recovered.
     pub(crate) fn restore_sequences(&self, open: &Arc<OpenHandle>, entries: &[SequenceEntry]) {
-        let sequences = entries.iter().map(|entry| Arc::new(Sequence::new(self, entry.clone())));
+        let sequences = entries.iter().map(|entry| Arc::new(Sequence::new(self, entry.clone(), false)));
         let (sequences, next_id) = (sequences.collect(), entries.iter().map(|entry| entry.id + 1).max().unwrap_or(0));
         *self.sequences.list.write().unwrap_or_else(PoisonError::into_inner) = List { sequences, next_id };
         let _ = self.sequences.open.set(Arc::downgrade(open));
@@ -480,29 +539,21 @@ impl Inner {
     /// There is none; this is a fork.
     pub(crate) fn sequence(&self, name: &str) -> Result<Arc<Sequence>, SchemaError> {
         self.check_process().map_err(SchemaError::storage)?;
-        let found = self.sequences.list().into_iter().find(|sequence| sequence.slow().definition.name == name);
-        found.ok_or_else(|| SchemaError::UnknownSequence(name.to_owned()))
-    }
-
-    fn owned_by(&self, position: u64) -> Option<Arc<Sequence>> {
-        self.sequences.list().into_iter().find(|sequence| sequence.owner == Some(position))
+        SequenceSteps::default().find(self, name)
     }
 
     /// Tells a table the sequence of its identity column.
     pub(crate) fn bind_identity(&self, set: &TableSet) {
-        if set.definition.identity_column().is_some()
-            && let Some(sequence) = self.owned_by(set.position)
-        {
-            let _ = set.identity.set(sequence);
-        }
+        SequenceSteps::default().bind_identity(self, set);
     }
 
-    /// Takes a number outside of transactions.
+    /// Takes a number outside of transactions. Waits for a transaction that changes the sequence.
     ///
     /// # Errors
     /// The sequence is exhausted, or gone; no number could be reserved.
     pub(crate) fn next_number(self: &Arc<Inner>, sequence: &Arc<Sequence>) -> Result<i64, TransactError> {
         self.check_process().map_err(|_| TransactError::Forked)?;
+        let began = Instant::now();
         loop {
             match sequence.take_durable(self) {
                 Taken::Number(number) => {
@@ -513,6 +564,7 @@ impl Inner {
                     }
                     return Ok(number);
                 }
+                Taken::Ended if sequence.is_held() && began.elapsed() < changing::WAIT_MAX => thread::sleep(LOOK),
                 Taken::Ended => return Err(sequence.ended()),
                 Taken::Early(_) => self.refill(sequence, 1)?,
             }
@@ -543,12 +595,8 @@ impl Inner {
         let slow = &mut *slow;
         // From here on no number is given.
         sequence.begin_run(slow, self, false, |_| {});
-        if slow.end.is_some() {
-            return Err(if slow.end == Some(End::Closed) {
-                TransactError::Closed
-            } else {
-                TransactError::SequenceGone { sequence: slow.definition.name.to_string() }
-            });
+        if let Some(refusal) = sequence.refusal(slow.end, &slow.definition) {
+            return Err(refusal);
         }
         let Some(state) = wanted(slow.before) else { return Ok(()) };
         let (low, high) = slow.definition.range();
@@ -556,14 +604,14 @@ impl Inner {
             let sequence = slow.definition.name.to_string();
             return Err(TransactError::SequenceRange { sequence, number: state.last, low, high });
         }
-        let Some(persistence) = &self.persistence else {
+        let Some(persistence) = self.persistence.as_ref().filter(|_| !slow.is_private) else {
             sequence.begin_run(slow, self, false, |slow| slow.before = state);
             return Ok(());
         };
         let row = SequenceEntry::row_of_reserved(sequence.id, state);
         let epoch = durability::commit_catalogue(self, &open, |rows| rows.update(&row))?;
         sequence.begin_run(slow, self, false, |slow| slow.before = state);
-        slow.pending = Some(epoch);
+        (slow.pending, slow.is_row_ahead) = (Some(epoch), false);
         sequence.wait(slow, self, persistence)
     }
 
@@ -574,11 +622,9 @@ impl Inner {
         let mut rows = Vec::new();
         for sequence in self.sequences.list() {
             let mut slow = sequence.slow();
-            let had = slow.reserved;
             if slow.end.is_none() {
                 sequence.begin_run(&mut slow, self, false, |slow| slow.end = Some(End::Closed));
-                // Otherwise the row says so already.
-                rows.extend((had > 0).then(|| SequenceEntry::row_of_reserved(sequence.id, slow.before)));
+                rows.extend(slow.is_row_ahead.then(|| SequenceEntry::row_of_reserved(sequence.id, slow.before)));
             }
         }
         if !rows.is_empty() && !persistence.is_logger() {
@@ -644,83 +690,113 @@ impl Engine {
     }
 }
 
-/// Changes of sequences, to be made together with those of tables, or not at all.
-pub(crate) struct SequenceSteps<'i> {
-    inner: &'i Inner,
+/// Changes of sequences, to be made together with those of tables, or not at all: what a migration or a transaction has
+/// changed so far.
+#[derive(Clone, Default)]
+pub(crate) struct SequenceSteps {
     steps: Vec<SequenceStep>,
-    next_id: u32,
 }
 
+#[derive(Clone)]
 struct SequenceStep {
-    sequence: Arc<Sequence>,
-    kind: StepKind,
+    /// The sequence, to which handles and tables refer.
+    target: Arc<Sequence>,
+    is_new: bool,
+    /// What it is afterwards: itself if it is only new, another one if it was altered, `None` if it was dropped.
+    after: Option<Arc<Sequence>>,
+    /// Whether it still gives numbers itself: then it has got as far as it has by then.
+    is_live: bool,
 }
 
-enum StepKind {
-    /// With its rows. So many numbers are reserved with it.
-    Create([Row; 2]),
-    /// The declaration afterwards, and the number with which it begins again.
-    Alter(SequenceDef, Option<i64>),
-    Drop,
-}
-
-impl<'i> SequenceSteps<'i> {
-    pub(crate) fn new(inner: &'i Inner) -> SequenceSteps<'i> {
-        let next_id = inner.sequences.list.read().unwrap_or_else(PoisonError::into_inner).next_id;
-        SequenceSteps { inner, steps: Vec::new(), next_id }
+impl SequenceSteps {
+    fn step(&self, sequence: &Sequence) -> Option<&SequenceStep> {
+        self.steps.iter().find(|step| std::ptr::eq(&*step.target, sequence))
     }
 
-    /// The sequence of this name, as it is after the steps so far.
-    fn find(&self, name: &str) -> Option<Arc<Sequence>> {
-        let is_gone = |sequence: &&Arc<Sequence>| {
-            let is_step = |step: &SequenceStep| Arc::ptr_eq(&step.sequence, sequence);
-            self.steps.iter().filter(|step| is_step(step)).any(|step| match &step.kind {
-                StepKind::Create(_) => false,
-                StepKind::Alter(after, _) => after.name != name,
-                StepKind::Drop => true,
-            })
-        };
-        let renamed = self.steps.iter().find_map(|step| match &step.kind {
-            StepKind::Alter(after, _) if after.name == name => Some(&step.sequence),
-            _ => None,
+    /// What gives the numbers of a sequence that was changed, if it was not dropped.
+    fn changed(&self, sequence: &Sequence) -> Option<Arc<Sequence>> {
+        self.step(sequence)?.after.clone()
+    }
+
+    /// The sequences and what they are after the steps so far, in order of creation.
+    pub(crate) fn list(&self, inner: &Inner) -> Vec<(Arc<Sequence>, Arc<Sequence>)> {
+        let before = inner.sequences.list().into_iter().filter_map(|sequence| match self.step(&sequence) {
+            None => Some((Arc::clone(&sequence), sequence)),
+            Some(step) => Some((sequence, step.after.clone()?)),
         });
-        let all = self.inner.sequences.list();
-        let made = self.steps.iter().map(|step| &step.sequence);
-        let mut known = all.iter().chain(made).filter(|sequence| sequence.slow().definition.name == name);
-        known.find(|sequence| !is_gone(sequence)).or(renamed).cloned()
+        let new = self.steps.iter().filter(|step| step.is_new);
+        before.chain(new.filter_map(|step| Some((Arc::clone(&step.target), step.after.clone()?)))).collect()
     }
 
-    fn check_free(&self, name: &str) -> Result<(), SchemaError> {
-        match self.find(name) {
+    /// The sequence of this name, and what it is after the steps so far.
+    fn find_both(&self, inner: &Inner, name: &str) -> Option<(Arc<Sequence>, Arc<Sequence>)> {
+        self.list(inner).into_iter().find(|(_, after)| after.slow().definition.name == name)
+    }
+
+    /// The sequence of this name, as it is called after the steps so far.
+    ///
+    /// # Errors
+    /// There is none.
+    pub(crate) fn find(&self, inner: &Inner, name: &str) -> Result<Arc<Sequence>, SchemaError> {
+        let found = self.find_both(inner, name).map(|(sequence, _)| sequence);
+        found.ok_or_else(|| SchemaError::UnknownSequence(name.to_owned()))
+    }
+
+    fn owned_by(&self, inner: &Inner, position: u64) -> Option<Arc<Sequence>> {
+        let mut all = self.list(inner).into_iter().map(|(sequence, _)| sequence);
+        all.find(|sequence| sequence.owner == Some(position))
+    }
+
+    /// Tells a table the sequence of its identity column.
+    pub(crate) fn bind_identity(&self, inner: &Inner, set: &TableSet) {
+        if set.definition.identity_column().is_some()
+            && let Some(sequence) = self.owned_by(inner, set.position)
+        {
+            let _ = set.identity.set(sequence);
+        }
+    }
+
+    /// The sequences that the steps hold, or have made.
+    pub(crate) fn all(&self) -> impl Iterator<Item = &Arc<Sequence>> {
+        self.steps.iter().flat_map(|step| [&step.target].into_iter().chain(&step.after))
+    }
+
+    /// After steps were undone: whether a sequence that one of them held or made gives numbers.
+    pub(crate) fn settle(&self, inner: &Inner, sequence: &Arc<Sequence>) {
+        let is_after = |step: &SequenceStep| step.after.as_ref().is_some_and(|after| Arc::ptr_eq(after, sequence));
+        let is_as_before = self.step(sequence).is_none() && !sequence.slow().is_private;
+        match is_as_before || self.steps.iter().any(is_after) {
+            true => sequence.give_back(inner),
+            false => sequence.hold(inner),
+        }
+    }
+
+    fn check_free(&self, inner: &Inner, name: &str) -> Result<(), SchemaError> {
+        match self.find_both(inner, name) {
             Some(_) => Err(SchemaError::SequenceExists(name.to_owned())),
             None => Ok(()),
         }
     }
 
     /// Creates a sequence, of the table at this position if it has an owner.
-    pub(crate) fn create(&mut self, definition: SequenceDef, owner: Option<u64>) -> Result<(), SchemaError> {
+    pub(crate) fn create(
+        &mut self,
+        inner: &Inner,
+        definition: SequenceDef,
+        owner: Option<u64>,
+    ) -> Result<(), SchemaError> {
         definition.validate().map_err(SchemaError::Invalid)?;
-        self.check_free(&definition.name)?;
+        self.check_free(inner, &definition.name)?;
+        let next = inner.sequences.list.read().unwrap_or_else(PoisonError::into_inner).next_id;
+        let id = self.steps.iter().map(|step| step.target.id + 1).fold(next, u32::max);
         let (reserved, definition) = (beginning(&definition), definition.said());
-        let entry = SequenceEntry { id: self.next_id, definition, owner, reserved };
-        self.next_id += 1;
-        let mut rows = entry.rows();
-        let sequence = Arc::new(Sequence::new(self.inner, entry));
-        if self.inner.persistence.is_some() {
-            // The first numbers are durable with the sequence.
-            let mut slow = sequence.slow();
-            let reserved = sequence.reserve(&mut slow, 0, |row| {
-                rows[1] = row.clone();
-                Ok::<Epoch, ()>(Epoch(0))
-            });
-            debug_assert_eq!(reserved, Ok(()));
-        }
-        self.steps.push(SequenceStep { sequence, kind: StepKind::Create(rows) });
+        let target = Arc::new(Sequence::new(inner, SequenceEntry { id, definition, owner, reserved }, true));
+        self.steps.push(SequenceStep { after: Some(Arc::clone(&target)), target, is_new: true, is_live: false });
         Ok(())
     }
 
     /// Creates the sequence of the identity column of a table that is to have one.
-    pub(crate) fn create_owned(&mut self, table: &TableDef, position: u64) -> Result<(), SchemaError> {
+    pub(crate) fn create_owned(&mut self, inner: &Inner, table: &TableDef, position: u64) -> Result<(), SchemaError> {
         let Some(column) = table.identity_column() else { return Ok(()) };
         let name = format!("{}_{}_seq", table.name, table.columns[column.index()].name);
         let name_of = |number: u32| {
@@ -728,131 +804,223 @@ impl<'i> SequenceSteps<'i> {
             let most = name.floor_char_boundary(TableDef::NAME_MAX - number.len());
             format!("{}{number}", &name[..most])
         };
-        let name =
-            (0..).map(name_of).find(|name| self.find(name).is_none()).expect("there are more numbers than names");
+        let is_free = |name: &String| self.find_both(inner, name).is_none();
+        let name = (0..).map(name_of).find(is_free).expect("there are more numbers than names");
         match table.identity_sequence(name) {
-            Some(definition) => self.create(definition, Some(position)),
+            Some(definition) => self.create(inner, definition, Some(position)),
             None => Ok(()),
         }
     }
 
-    /// Changes a sequence.
-    pub(crate) fn alter(&mut self, name: &str, changes: &[SequenceChange]) -> Result<(), SchemaError> {
-        let sequence = self.find(name).ok_or_else(|| SchemaError::UnknownSequence(name.to_owned()))?;
-        if self.steps.iter().any(|step| Arc::ptr_eq(&step.sequence, &sequence)) {
-            let problem = "is changed twice; put all its changes into one".to_owned();
-            return Err(SchemaError::Invalid(InvalidSchema::Sequence { sequence: name.to_owned(), problem }));
-        }
-        let (mut definition, mut restart) = (sequence.definition(), None);
+    /// Changes a sequence. If it `holds` it, the sequence gives no number to others until the steps are made or undone.
+    pub(crate) fn alter(
+        &mut self,
+        inner: &Inner,
+        name: &str,
+        changes: &[SequenceChange],
+        holds: bool,
+    ) -> Result<(), SchemaError> {
+        let found = self.find_both(inner, name);
+        let (target, now) = found.ok_or_else(|| SchemaError::UnknownSequence(name.to_owned()))?;
+        let (mut definition, mut restart) = (now.definition(), None);
         changes.iter().for_each(|change| restart = definition.apply(change).or(restart));
         let definition = definition.said();
         definition.validate().map_err(SchemaError::Invalid)?;
+        let (low, high) = definition.range();
         if let Some(number) = restart
-            && !(definition.range().0..=definition.range().1).contains(&number)
+            && !(low..=high).contains(&number)
         {
             let problem = format!("restarts with {number}, which is none of its numbers");
             return Err(SchemaError::Invalid(InvalidSchema::Sequence { sequence: name.to_owned(), problem }));
         }
         if definition.name != name {
-            self.check_free(&definition.name)?;
+            self.check_free(inner, &definition.name)?;
         }
-        self.steps.push(SequenceStep { sequence, kind: StepKind::Alter(definition, restart) });
+        self.set(inner, (target, &now), (definition, restart), holds)
+    }
+
+    /// Notes what a sequence is afterwards.
+    fn set(
+        &mut self,
+        inner: &Inner,
+        (target, now): (Arc<Sequence>, &Sequence),
+        (definition, restart): (SequenceDef, Option<i64>),
+        holds: bool,
+    ) -> Result<(), SchemaError> {
+        if holds {
+            now.hold(inner);
+        }
+        let reserved = restart.map_or_else(|| now.position(), |last| Reserved { last, given: false });
+        if let Err(error) = check_reached(&definition, reserved) {
+            now.give_back(inner);
+            return Err(error);
+        }
+        let entry = SequenceEntry { id: target.id, definition, owner: target.owner, reserved };
+        let after = Some(Arc::new(Sequence::new(inner, entry, true)));
+        match self.steps.iter_mut().find(|step| Arc::ptr_eq(&step.target, &target)) {
+            Some(step) => {
+                step.is_live &= restart.is_none();
+                step.after = after;
+            }
+            None => {
+                let is_live = !holds && restart.is_none();
+                self.steps.push(SequenceStep { target, is_new: false, after, is_live });
+            }
+        }
         Ok(())
     }
 
-    /// Drops a sequence that no table owns.
-    pub(crate) fn drop(&mut self, name: &str) -> Result<(), SchemaError> {
-        let sequence = self.find(name).ok_or_else(|| SchemaError::UnknownSequence(name.to_owned()))?;
+    /// Lets the sequence of the table at this position follow its column, which may be gone, new or of another type.
+    /// Numbers that were all of the type are all of the new one.
+    pub(crate) fn follow_column(
+        &mut self,
+        inner: &Inner,
+        evolution: &Evolution,
+        position: u64,
+        holds: bool,
+    ) -> Result<(), SchemaError> {
+        let after = evolution.after();
+        if !evolution.keeps_identity() {
+            self.drop_owned(inner, position);
+            return self.create_owned(inner, after, position);
+        }
+        let Some(ty) = after.identity_column().map(|column| after.columns[column.index()].ty) else { return Ok(()) };
+        let mut all = self.list(inner).into_iter();
+        let Some((target, now)) = all.find(|(sequence, _)| sequence.owner == Some(position)) else { return Ok(()) };
+        let mut definition = now.definition();
+        if definition.ty == ty {
+            return Ok(());
+        }
+        let all = SequenceOptions { minimum: None, maximum: None, ..definition.options };
+        let all = SequenceDef { options: all, ..definition.clone() }.range();
+        let options = &mut definition.options;
+        options.minimum = options.minimum.filter(|low| *low != all.0);
+        options.maximum = options.maximum.filter(|high| *high != all.1);
+        definition.ty = ty;
+        let definition = definition.said();
+        definition.validate().map_err(SchemaError::Invalid)?;
+        self.set(inner, (target, &now), (definition, None), holds)
+    }
+
+    /// Drops a sequence that none of these tables owns.
+    pub(crate) fn drop(&mut self, inner: &Inner, name: &str, tables: &[Arc<TableSet>]) -> Result<(), SchemaError> {
+        let sequence = self.find(inner, name)?;
         if let Some(owner) = sequence.owner {
-            let table = self.inner.sets().into_iter().find(|set| set.position == owner);
+            let table = tables.iter().find(|set| set.position == owner);
             let table = table.map_or_else(String::new, |set| set.definition.name.to_string());
             return Err(SchemaError::SequenceOwned { sequence: name.to_owned(), table });
         }
-        self.steps.push(SequenceStep { sequence, kind: StepKind::Drop });
+        self.note_dropped(sequence);
         Ok(())
     }
 
     /// Drops the sequence of the table at this position, if it has one.
-    pub(crate) fn drop_owned(&mut self, position: u64) {
-        let owned = self.inner.owned_by(position);
-        self.steps.extend(owned.map(|sequence| SequenceStep { sequence, kind: StepKind::Drop }));
+    pub(crate) fn drop_owned(&mut self, inner: &Inner, position: u64) {
+        if let Some(owned) = self.owned_by(inner, position) {
+            self.note_dropped(owned);
+        }
     }
 
-    /// Before the changes are committed. None of the changed sequences gives a number from here on, until the result
-    /// is dropped.
+    fn note_dropped(&mut self, target: Arc<Sequence>) {
+        match self.steps.iter_mut().find(|step| Arc::ptr_eq(&step.target, &target)) {
+            Some(step) => step.after = None,
+            None => self.steps.push(SequenceStep { target, is_new: false, after: None, is_live: false }),
+        }
+    }
+
+    /// Before the changes are committed. None of the changed sequences gives a number from here on, until the changes
+    /// are applied or undone.
     ///
     /// # Errors
     /// A number that was given is none of the sequence afterwards.
-    pub(crate) fn begin(&self) -> Result<LockedSteps<'_>, SchemaError> {
-        let mut locked = LockedSteps { steps: self, slow: Vec::new(), rows: Vec::new() };
-        for SequenceStep { sequence, kind } in &self.steps {
-            let mut slow = sequence.slow();
-            if !matches!(kind, StepKind::Create(_)) {
-                sequence.begin_run(&mut slow, self.inner, false, |_| {});
+    pub(crate) fn begin(&self, inner: &Inner) -> Result<ReadySteps, SchemaError> {
+        let steps = self.steps.iter().filter(|step| step.after.is_some() || !step.is_new);
+        let ready = steps.map(|SequenceStep { target, is_new, after, is_live }| {
+            target.hold(inner);
+            let kept = after.as_ref().unwrap_or(target);
+            kept.hold(inner);
+            let reserved = if *is_live { target.position() } else { kept.position() };
+            let (id, definition, owner) = (target.id, kept.definition(), target.owner);
+            check_reached(&definition, reserved)?;
+            let (is_new, entry) = (*is_new, SequenceEntry { id, definition, owner, reserved });
+            let mut rows = entry.rows();
+            let run = Run::new(&entry.definition, next_of(&entry.definition, reserved));
+            // The first numbers of a new sequence are durable with it.
+            let block = match is_new && inner.persistence.is_some() {
+                true => entry.definition.options.cache.map_or(BLOCK_MIN, u64::from).min(run.end()),
+                false => 0,
+            };
+            if block > 0 {
+                rows[1] = SequenceEntry::row_of_reserved(id, Reserved { last: run.number(block - 1), given: true });
             }
-            if let StepKind::Alter(after, restart) = kind {
-                let before = restart.map_or(slow.before, |last| Reserved { last, given: false });
-                let (low, high) = after.range();
-                if !(low..=high).contains(&before.last) {
-                    let problem =
-                        format!("has got to {}, which is not from {low} to {high}: restart it too", before.last);
-                    let sequence = slow.definition.name.to_string();
-                    return Err(SchemaError::Invalid(InvalidSchema::Sequence { sequence, problem }));
-                }
-                let (id, definition, owner) = (sequence.id, after.clone(), sequence.owner);
-                let entry = SequenceEntry { id, definition, owner, reserved: before };
-                locked.rows.push((entry.rows(), Some(before)));
-            } else {
-                let (id, definition, owner) = (sequence.id, slow.definition.clone(), sequence.owner);
-                let entry = SequenceEntry { id, definition, owner, reserved: slow.before };
-                locked.rows.push((entry.rows(), None));
-            }
-            locked.slow.push(slow);
-        }
-        Ok(locked)
+            let (target, is_dropped) = (Arc::clone(target), after.is_none());
+            Ok(Ready { target, is_new, is_dropped, entry, block, rows })
+        });
+        ready.collect::<Result<Vec<_>, _>>().map(ReadySteps)
+    }
+
+    /// The changes will not be made.
+    pub(crate) fn undo(&self, inner: &Inner) {
+        self.all().for_each(|sequence| sequence.undo(inner));
     }
 }
 
-/// Changes of sequences that give no number until this is dropped.
-pub(crate) struct LockedSteps<'s> {
-    steps: &'s SequenceSteps<'s>,
-    slow: Vec<MutexGuard<'s, Slow>>,
-    /// The rows of each, and how far it has got then if it is altered.
-    rows: Vec<([Row; 2], Option<Reserved>)>,
+/// Checks that a sequence can have got so far.
+fn check_reached(definition: &SequenceDef, Reserved { last, .. }: Reserved) -> Result<(), SchemaError> {
+    let (low, high) = definition.range();
+    if (low..=high).contains(&last) {
+        return Ok(());
+    }
+    let problem = format!("has got to {last}, which is not from {low} to {high}: restart it too");
+    Err(SchemaError::Invalid(InvalidSchema::Sequence { sequence: definition.name.to_string(), problem }))
 }
 
-impl LockedSteps<'_> {
+/// Changes of sequences that give no number until the changes are applied or undone.
+pub(crate) struct ReadySteps(Vec<Ready>);
+
+struct Ready {
+    target: Arc<Sequence>,
+    is_new: bool,
+    is_dropped: bool,
+    /// What it is afterwards.
+    entry: SequenceEntry,
+    /// How many numbers are reserved with it.
+    block: u64,
+    rows: [Row; 2],
+}
+
+impl ReadySteps {
     /// Writes the changes into the catalogue.
     pub(crate) fn record(&self, rows: &CatalogueRows<'_>) -> Result<(), Abort> {
-        let steps = self.steps.steps.iter().zip(&self.rows);
-        steps.into_iter().try_for_each(|(step, (own, _))| match &step.kind {
-            StepKind::Create(new) => new.iter().try_for_each(|row| rows.insert(row)),
-            StepKind::Alter(..) => own.iter().try_for_each(|row| rows.update(row)),
-            StepKind::Drop => rows.delete(own),
+        self.0.iter().try_for_each(|ready| match ready {
+            Ready { is_dropped: true, .. } => rows.delete(&ready.rows),
+            Ready { is_new: true, .. } => ready.rows.iter().try_for_each(|row| rows.insert(row)),
+            _ => ready.rows.iter().try_for_each(|row| rows.update(row)),
         })
     }
 
-    /// The changes are durable.
-    pub(crate) fn apply(mut self) {
-        let inner = self.steps.inner;
+    /// The changes were committed, in this epoch.
+    pub(crate) fn apply(self, inner: &Inner, epoch: Epoch) {
+        let durable = inner.persistence.as_ref().map(Persistence::durable_epoch);
         let mut list = inner.sequences.list.write().unwrap_or_else(PoisonError::into_inner);
-        list.next_id = self.steps.next_id;
-        for ((SequenceStep { sequence, kind }, slow), (_, before)) in
-            self.steps.steps.iter().zip(&mut self.slow).zip(&self.rows)
-        {
-            match kind {
-                StepKind::Create(_) => {
-                    sequence.note_durable(slow, Some(Epoch(0)));
-                    list.sequences.push(Arc::clone(sequence));
-                }
-                StepKind::Alter(after, _) => sequence.begin_run(slow, inner, false, |slow| {
-                    slow.definition = after.clone();
-                    slow.before = before.unwrap_or(slow.before);
-                }),
-                StepKind::Drop => {
-                    sequence.begin_run(slow, inner, false, |slow| slow.end = Some(End::Dropped));
-                    list.sequences.retain(|other| !Arc::ptr_eq(other, sequence));
-                }
+        for Ready { target, is_new, is_dropped, entry, block, .. } in self.0 {
+            let slow = &mut *target.slow();
+            if is_dropped {
+                target.begin_run(slow, inner, false, |slow| slow.end = Some(End::Dropped));
+                list.sequences.retain(|other| !Arc::ptr_eq(other, &target));
+                continue;
+            }
+            target.begin_run(slow, inner, false, |slow| {
+                (slow.definition, slow.before) = (entry.definition, entry.reserved);
+                (slow.end, slow.is_private, slow.is_row_ahead) = (None, false, false);
+            });
+            if block > 0 {
+                (slow.reserved, slow.pending) = (block, Some(epoch));
+                target.note_durable(slow, durable);
+            }
+            if is_new {
+                list.next_id = list.next_id.max(target.id + 1);
+                list.sequences.push(Arc::clone(&target));
             }
         }
     }
@@ -879,9 +1047,10 @@ impl TxCore {
                         // The next transaction that begins reserves more.
                         inner.attention.ask(Attention::SEQUENCES);
                     }
+                    self.took_number();
                     return Ok(number);
                 }
-                Taken::Ended => return Err(self.sequence_error(sequence.ended())),
+                Taken::Ended => return self.next_of_changed(sequence),
                 // Nobody waits for what an explicit transaction has.
                 Taken::Early(_) if self.keeps_rows() => match inner.refill(sequence, 1) {
                     Ok(()) => {}
@@ -892,6 +1061,21 @@ impl TxCore {
                     return Err(self.stop(Cause { phase: Phase::Execute, reason: Reason::SequenceEmpty }));
                 }
             }
+        }
+    }
+
+    /// The next number of a sequence that gives none: of what the transaction has made of it.
+    #[cold]
+    fn next_of_changed(&self, sequence: &Arc<Sequence>) -> Result<i64, Abort> {
+        let changed = self.with_view(|view| view.sequences.changed(sequence)).flatten();
+        let taken = changed.as_ref().map(|changed| (changed.take(), changed));
+        match taken {
+            Some((Taken::Number(number), _)) => Ok(number),
+            Some((_, changed)) => Err(self.sequence_error(changed.ended())),
+            None if sequence.is_held() => {
+                Err(self.stop(Cause { phase: Phase::Execute, reason: Reason::TableChanging }))
+            }
+            None => Err(self.sequence_error(sequence.ended())),
         }
     }
 

@@ -356,6 +356,20 @@ impl TableSet {
     /// Replaces its parts. No transaction is open that was admitted to it. Other threads may see some parts before and
     /// some after the change, and read none of the rows, until they find it open.
     pub(crate) fn set_shape(&self, shape: Shape) {
+        self.replace(shape, flag::SETTLING);
+    }
+
+    /// Replaces its links. No transaction is admitted, or only the one that does this.
+    pub(crate) fn set_links(&self, links: Arc<Links>) {
+        let shape = self.shape();
+        let is_same = Arc::ptr_eq(&shape.links, &links) || shape.links.is_empty() && links.is_empty();
+        if !is_same {
+            self.replace(Shape { links, ..shape }, flag::CLOSED);
+        }
+    }
+
+    /// Replaces its parts, and leaves these flags as they are.
+    fn replace(&self, shape: Shape, kept: u32) {
         let mut shapes = self.shapes.lock().unwrap_or_else(PoisonError::into_inner);
         self.primary.set(&shape.primary);
         self.definition.set(&shape.definition);
@@ -367,7 +381,7 @@ impl TableSet {
         self.checks.set(&shape.checks);
         self.text_bytes_max.store(text_bytes_max(&shape.definition), Ordering::Relaxed);
         self.indexed.store(shape.indexed().bits(), Ordering::Relaxed);
-        let flags = |flags: u32| Some(flags & flag::SETTLING | shape.flags());
+        let flags = |flags: u32| Some(flags & kept | shape.flags());
         // It never fails.
         let _ = self.flags.fetch_update(Ordering::Release, Ordering::Relaxed, flags);
         shapes.push(shape);
@@ -495,10 +509,11 @@ impl TableSet {
         self.has(flag::LINKED)
     }
 
-    /// Whether a deletion must look at more than rows and indexes: at references, or that no operation is admitted.
+    /// Whether a deletion must look at more than rows and indexes: at references, or that not every operation is
+    /// admitted.
     #[inline(always)]
     pub(crate) fn is_linked_or_refused(&self) -> bool {
-        self.has(flag::LINKED | flag::CHANGING | flag::GONE)
+        self.has(flag::LINKED | flag::CLOSED)
     }
 
     /// Whether a write changes more than the row and its indexes.

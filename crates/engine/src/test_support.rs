@@ -12,6 +12,7 @@ use seriatim_txn::Runs;
 pub use seriatim_test_protocols as protocols;
 
 use crate::operations::read;
+use crate::procedure::gate::WAIT_MAX;
 use crate::procedure::repair::{Again, Repairs};
 use crate::{Abort, Committed, DynHandle, DynRow, Engine, Pending, TransactError};
 
@@ -63,7 +64,7 @@ pub fn closed(plan: &Plan, repairs: &Repairs, stale: Vec<usize>) -> Vec<u16> {
 
 impl DynHandle {
     /// The table's number in the log; those of its indexes follow.
-    pub fn number(&self) -> u32 {
+    pub fn number_in_log(&self) -> u32 {
         self.set.primary.id.0
     }
 }
@@ -119,7 +120,7 @@ impl Engine {
                 unsafe { table.index.for_each(|record| keys.push(read_key(record, table.class).to_buf())) };
                 keys
             };
-            let keys = self.inner().pool.quietly(keys).ok_or(TransactError::WorkersBusy)?;
+            let keys = self.inner().quietly(WAIT_MAX, keys).ok_or(TransactError::WorkersBusy)?;
             let read = runner.transact(|tx| {
                 let mut rows = Vec::new();
                 for key in &keys {

@@ -202,6 +202,8 @@ pub struct TxCore {
     pub(crate) scratch: Scratch,
     /// The sequence for a number of which the attempt stopped.
     awaited: RefCell<Option<Arc<Sequence>>>,
+    /// How many numbers of sequences the attempt has taken.
+    numbers: Cell<u64>,
     /// Savepoints that can be rolled back to.
     savepoints: RefCell<Vec<(u64, Position)>>,
     /// The changes of tables of an explicit transaction.
@@ -361,11 +363,19 @@ impl TxCore {
         self.awaited.replace(Some(sequence));
     }
 
-    /// Waits for so many numbers of the sequence for which the attempt stopped. The attempt has ended.
+    /// The attempt has taken a number.
+    pub(crate) fn took_number(&self) {
+        self.numbers.set(self.numbers.get() + 1);
+        self.is_untidy.set(true);
+    }
+
+    /// Waits for numbers of the sequence for which the attempt stopped: for more than it took, and for the more, the
+    /// more `attempts` there were. Others may take them, too. The attempt has ended.
     ///
     /// # Errors
     /// They could not be reserved.
-    pub(crate) fn refill_awaited(&self, least: u64) -> Result<(), TransactError> {
+    pub(crate) fn refill_awaited(&self, attempts: u32) -> Result<(), TransactError> {
+        let least = (1 << (attempts - 1).min(16)).max(self.numbers.get() << attempts.min(4));
         let awaited = self.awaited.take();
         awaited.map_or(Ok(()), |sequence| self.inner.refill(&sequence, least))
     }
@@ -818,6 +828,7 @@ impl TxCore {
             open_run: OpenRun::default(),
             scratch: Scratch::new(),
             awaited: RefCell::default(),
+            numbers: Cell::new(0),
             savepoints: RefCell::new(Vec::new()),
             changes: RefCell::default(),
             begun: RefCell::default(),
@@ -859,9 +870,7 @@ impl TxCore {
         let (_, position) = savepoints[at];
         self.rollback_writes(position)?;
         savepoints.truncate(at + 1);
-        if let Some(changes) = &mut *self.changes.borrow_mut() {
-            changes.restore(savepoint.serial);
-        }
+        self.restore_changes(savepoint.serial);
         Ok(())
     }
 
@@ -874,6 +883,7 @@ impl TxCore {
     /// Undoes every write since the position.
     fn rollback_writes(&self, position: Position) -> Result<(), Abort> {
         self.open_run.forget();
+        self.pending.rolled_back();
         operate(self, |worker| {
             worker.rollback_to(position.savepoint);
             Ok(())

@@ -394,6 +394,7 @@ fn definition(table: &Declaration) -> TokenStream {
                 nullable: <<#ty as #catalog::Column>::Stored as #catalog::Stored>::NULLABLE,
                 immutable: #immutable,
                 default: #default,
+                computed_default: ::core::option::Option::None,
                 former: ::core::option::Option::None,
                 declared: ::core::option::Option::None,
                 identity: #identity,

@@ -115,7 +115,7 @@ impl Database {
     /// durable when there is space. Otherwise it does not exist. If the log stopped meanwhile, the next opening may
     /// find it.
     pub fn create<T: Table>(&self) -> Result<Handle<T>, SchemaError> {
-        self.engine.create(T::definition()).map(Handle::new)
+        Ok(Handle::new(self.create_all(vec![T::definition()])?.remove(0)))
     }
 
     /// Opens the existing table that `T` declares. A table that was declared as ordered ([`Database::declare`]) can
@@ -150,7 +150,7 @@ impl Database {
     /// # Errors
     /// As [`Database::create`].
     pub fn declare(&self, definition: TableDef) -> Result<DynHandle, SchemaError> {
-        self.engine.declare(definition)
+        Ok(self.declare_all(vec![definition])?.remove(0))
     }
 
     /// Creates tables declared at run time, in this order: all of them or none. They are made durable together, which
@@ -159,7 +159,8 @@ impl Database {
     /// # Errors
     /// As [`Database::create`], for the first table that cannot be created.
     pub fn declare_all(&self, definitions: Vec<TableDef>) -> Result<Vec<DynHandle>, SchemaError> {
-        self.engine.declare_all(definitions)
+        let made = self.create_all(definitions)?;
+        made.iter().map(|set| self.open_dyn(&set.definition.name)).collect()
     }
 
     /// Opens an existing table by name, for access by values whose types are checked at run time.

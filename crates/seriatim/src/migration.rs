@@ -279,6 +279,16 @@ impl Database {
         Err(SchemaError::Mismatch { table: T::NAME.to_owned(), difference })
     }
 
+    /// Creates tables, all of them or none. Procedures on those to which they refer are analysed again.
+    pub(crate) fn create_all(&self, definitions: Vec<TableDef>) -> Result<Vec<Arc<TableSet>>, SchemaError> {
+        let refers = definitions.iter().any(|table| !table.references.is_empty());
+        let changes = definitions.into_iter().map(TableChange::Create).collect();
+        match refers {
+            true => self.change(changes),
+            false => self.engine().change_tables(&self.engine().changing()?, changes),
+        }
+    }
+
     /// Changes one table. It is another one if handles of it do not stay valid.
     fn evolve(&self, evolution: Evolution) -> Result<Arc<TableSet>, SchemaError> {
         let change = |evolution| Ok(self.change(vec![TableChange::Evolve(Box::new(evolution))])?.remove(0));

@@ -7,11 +7,11 @@ use std::fmt;
 use std::sync::Arc;
 
 use seriatim_catalog::{IdentityTable, RowId, RowWriter, SequenceDef, TableKey, TableWithoutKey, Value};
-use seriatim_engine::{DynHandle, Engine, Operations as _, Reserved};
+use seriatim_engine::{DynHandle, Engine, Operations as _, Reserved, Runner};
 use seriatim_txn::OnExists;
 
 use crate::procedure::support;
-use crate::{Abort, Database, Handle, SchemaError, TransactError, Tx};
+use crate::{Abort, Database, Handle, SchemaError, TransactError, Transaction, Tx};
 
 /// A sequence of a database: numbers that are given out once. Cheap to clone, shared between threads. It keeps the
 /// database open.
@@ -64,10 +64,55 @@ impl Database {
     }
 }
 
-impl Sequence {
-    /// Takes the next number, outside of transactions. It waits for the disk only if all reserved numbers are taken.
+impl Transaction<'_> {
+    /// Opens a sequence by name, as the transaction sees it.
+    ///
+    /// [`Tx::next`] takes the numbers of a sequence that the transaction has altered as they are afterwards. Others get
+    /// none until it ends. If it is rolled back, the sequence continues as if none had been taken since.
+    ///
+    /// ```
+    /// use seriatim::Database;
+    /// use seriatim::catalog::{SequenceChange, SequenceDef};
+    ///
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let db = Database::in_memory()?;
+    /// db.migration().create_sequence(SequenceDef::new("ticket")).run()?;
+    /// let tickets = db.sequence("ticket")?;
+    /// let mut session = db.session();
+    /// let tx = session.begin()?;
+    /// tx.migration()
+    ///     .alter_sequence("ticket", [SequenceChange::Restart(Some(100))])
+    ///     .create_sequence(SequenceDef::new("order"))
+    ///     .run()?;
+    /// assert_eq!((tx.next(&tickets)?, tx.next(&tx.sequence("order")?)?), (100, 1));
+    /// tx.rollback();
+    /// assert_eq!(tickets.next()?, 1);
+    /// assert!(db.sequence("order").is_err());
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Errors
+    /// There is no such sequence.
+    pub fn sequence(&self, name: &str) -> Result<Sequence, SchemaError> {
+        Sequence::of(self.runner, name)
+    }
+}
+
+impl Sequence {
+    /// The sequence of this name, as a transaction sees it.
+    pub(crate) fn of(runner: &Runner, name: &str) -> Result<Sequence, SchemaError> {
+        let sequence = runner.tx.find_sequence(name)?;
+        Ok(Sequence { engine: runner.engine(), sequence })
+    }
+}
+
+impl Sequence {
+    /// Takes the next number, outside of transactions. It waits for the disk only if all reserved numbers are taken. It
+    /// waits for a transaction that changes the sequence, up to 10 s.
+    ///
+    /// # Errors
+    /// [`TransactError::Excluded`] if that transaction stays open.
     /// [`TransactError::SequenceExhausted`], [`TransactError::SequenceGone`]. [`TransactError::SequenceNotReserved`] if
     /// the disk does not take a reservation within [`Builder::wait_max`](crate::Builder::wait_max), or 10 s. The errors
     /// of a commit: the log has stopped, or the disk is full.
@@ -87,6 +132,14 @@ impl Sequence {
     /// [`TransactError::SequenceRange`]; otherwise as [`Sequence::next`].
     pub fn set(&self, last: i64) -> Result<(), TransactError> {
         self.engine.set_sequence(&self.sequence, Reserved { last, given: true })
+    }
+
+    /// Sets the number that comes next, also back. Durable when this returns.
+    ///
+    /// # Errors
+    /// As [`Sequence::set`].
+    pub fn set_next(&self, next: i64) -> Result<(), TransactError> {
+        self.engine.set_sequence(&self.sequence, Reserved { last: next, given: false })
     }
 
     /// Returns its declaration.
@@ -110,6 +163,15 @@ impl Sequence {
         self.engine.advance_sequence(&self.sequence, to)
     }
 }
+
+/// Whether both are handles of one sequence.
+impl PartialEq for Sequence {
+    fn eq(&self, other: &Sequence) -> bool {
+        Arc::ptr_eq(&self.sequence, &other.sequence)
+    }
+}
+
+impl Eq for Sequence {}
 
 impl fmt::Debug for Sequence {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -8,7 +8,7 @@ use seriatim_txn::Mode;
 
 use crate::procedure::RegisterError;
 use crate::procedure::registry::Registry;
-use crate::{Abort, Database, ReadTx, SchemaError, Session, TransactError, Tx};
+use crate::{Abort, Database, DynHandle, ReadTx, SchemaError, Sequence, Session, TransactError, Tx};
 
 /// An open transaction. [`Deref`]s to [`Tx`]; dropping it rolls back. After an operation returned a conflict, all
 /// further operations return it too: roll back and begin again.
@@ -139,6 +139,27 @@ impl OwnedTransaction {
     pub fn lend<R>(&mut self, act: impl FnOnce(&Transaction<'_>) -> R) -> R {
         let Session { runner, procedures, .. } = &mut self.session;
         act(&Transaction { runner, procedures: Arc::clone(procedures), is_lent: true })
+    }
+
+    /// Opens a table by name, as the transaction sees it: see [`Transaction::open_dyn`].
+    ///
+    /// # Errors
+    /// There is no such table.
+    pub fn open_dyn(&self, name: &str) -> Result<DynHandle, SchemaError> {
+        self.session.runner.tx.open_changed(name).ok_or_else(|| SchemaError::Unknown(name.to_owned()))
+    }
+
+    /// Opens a sequence by name, as the transaction sees it: see [`Transaction::sequence`].
+    ///
+    /// # Errors
+    /// There is no such sequence.
+    pub fn sequence(&self, name: &str) -> Result<Sequence, SchemaError> {
+        Sequence::of(&self.session.runner, name)
+    }
+
+    /// Returns the names of the tables that the transaction sees: see [`Transaction::table_names`].
+    pub fn table_names(&self) -> Vec<String> {
+        self.session.runner.tx.changed_sets().iter().map(|set| set.definition.name.to_string()).collect()
     }
 
     /// Rolls back.

@@ -724,12 +724,12 @@ impl Tx {
     }
 
     /// Runs several operations as one statement of SQL: foreign keys are checked when `act` has ended, and not after
-    /// each operation. If it fails, what it has done stays until the transaction is rolled back, or to a savepoint.
+    /// each operation. If it fails, nothing of it is left.
     ///
     /// # Errors
     /// Those of `act`; a foreign key that is violated.
     pub fn statement<R>(&self, act: impl FnOnce() -> Result<R, Abort>) -> Result<R, Abort> {
-        self.core.statement(act)
+        self.core.whole_statement(act)
     }
 
     /// Says when deferrable foreign keys are checked from now on: when the transaction commits, or at the end of each

@@ -120,14 +120,12 @@ fn pgbench_runs_its_script_in_each_mode_of_the_protocol() {
         return;
     }
     let server = Server::start(Settings::default());
-    let tables = "create table pgbench_branches (bid int not null primary key, bbalance int, filler char(88));
-        create table pgbench_tellers (tid int not null primary key, bid int, tbalance int, filler char(84));
-        create table pgbench_accounts (aid int not null primary key, bid int, abalance int, filler char(84));
-        create table pgbench_history (tid int, bid int, aid int, delta int, mtime timestamp, filler char(22),
-          primary key (tid, aid, mtime));";
-    for table in tables.split(';') {
-        assert_eq!(server.psql(table), "");
-    }
+    let initialize = |steps: &str| {
+        let output = server.client("pgbench", &["-i", "-q", "-I", steps]);
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    };
+    // Tables without keys, which come when there are rows.
+    initialize("dtv");
     assert_eq!(
         server.psql(
             "insert into pgbench_branches values (1, 0);
@@ -136,15 +134,20 @@ fn pgbench_runs_its_script_in_each_mode_of_the_protocol() {
         ),
         ""
     );
+    initialize("pf");
+    let twice = server.psql("insert into pgbench_branches values (1, 0)");
+    assert!(twice.starts_with("ERROR:  23505: "), "{twice}");
     let mut done = 0;
     for mode in ["simple", "extended", "prepared"] {
         let script = std::env::temp_dir().join(format!("seriatim-pgbench-{}-{mode}", std::process::id()));
-        // The script of pgbench, without the history, whose rows have no key.
+        // The script of pgbench, for few accounts.
         let text = "\\set aid random(1, 1000)\n\\set tid random(1, 10)\n\\set delta random(-5000, 5000)\nBEGIN;\n\
             UPDATE pgbench_accounts SET abalance = abalance + :delta WHERE aid = :aid;\n\
             SELECT abalance FROM pgbench_accounts WHERE aid = :aid;\n\
             UPDATE pgbench_tellers SET tbalance = tbalance + :delta WHERE tid = :tid;\n\
-            UPDATE pgbench_branches SET bbalance = bbalance + :delta WHERE bid = 1;\nEND;\n";
+            UPDATE pgbench_branches SET bbalance = bbalance + :delta WHERE bid = 1;\n\
+            INSERT INTO pgbench_history (tid, bid, aid, delta, mtime)\n\
+              VALUES (:tid, 1, :aid, :delta, CURRENT_TIMESTAMP);\nEND;\n";
         std::fs::write(&script, text).expect("there is space");
         let arguments = ["-n", "-M", mode, "-c", "2", "-t", "50", "--max-tries", "1000", "-f"];
         let arguments: Vec<&str> = arguments.into_iter().chain(script.to_str()).collect();
@@ -158,6 +161,7 @@ fn pgbench_runs_its_script_in_each_mode_of_the_protocol() {
         let accounts = sum("pgbench_accounts", "abalance");
         assert_eq!(accounts, sum("pgbench_tellers", "tbalance"));
         assert_eq!(accounts, sum("pgbench_branches", "bbalance"));
+        assert_eq!(accounts, sum("pgbench_history", "delta"));
     }
     assert_eq!(done, 300);
     // Only reads, by the built-in script.

@@ -5,13 +5,14 @@
 
 use std::collections::BTreeSet;
 
+use seriatim::Abort;
 use seriatim::catalog::ColumnType;
 use seriatim::catalog::expression::{Binary, Bound, Datum, Expression};
 
 use crate::error::{SqlError, SqlState};
-use crate::expression::{Aggregate, Call, Nothing};
+use crate::expression::{Aggregate, Call, Context, Nothing};
 use crate::from::Parameters;
-use crate::rows::{Distinct, Joined, Kept, Owned, Sources, order};
+use crate::rows::{Distinct, Joined, Owned, Sources, order};
 use crate::types::SqlType;
 
 /// An aggregate whose argument and types are known.
@@ -43,9 +44,15 @@ impl BoundCall {
     ///
     /// # Errors
     /// There is no such aggregate for the type of the argument.
-    pub(crate) fn bind(call: &Call, sources: &Sources, parameters: &mut Parameters) -> Result<BoundCall, SqlError> {
-        let argument = call.argument.as_ref().map(|argument| Bound::new(argument, sources, parameters)).transpose()?;
-        let filter = call.filter.as_ref().map(|filter| Bound::condition(filter, sources, parameters)).transpose()?;
+    pub(crate) fn bind(
+        call: &Call,
+        sources: &Sources,
+        context: &Context,
+        parameters: &mut Parameters,
+    ) -> Result<BoundCall, SqlError> {
+        let argument =
+            call.argument.as_ref().map(|argument| context.bind(argument, sources, parameters)).transpose()?;
+        let filter = call.filter.as_ref().map(|filter| context.condition(filter, sources, parameters)).transpose()?;
         let ty = argument.as_ref().map(|argument| argument.column_type().unwrap_or(ColumnType::LongText));
         let undefined = || {
             let ty = ty.map_or_else(String::new, |ty| SqlType::of_stored(ty).to_string());
@@ -90,21 +97,14 @@ impl BoundCall {
     ///
     /// # Errors
     /// The argument or the sum has no value, or there are too many distinct ones to keep.
-    pub(crate) fn add(
-        &self,
-        state: &mut State,
-        joined: Joined<'_, '_>,
-        parameters: &[Datum<'_>],
-        kept: &mut Kept,
-    ) -> Result<(), SqlError> {
-        if let Some(filter) = &self.filter
-            && !matches!(filter.evaluate(joined, parameters)?, Datum::Bool(true))
-        {
+    pub(crate) fn add(&self, state: &mut State, joined: Joined<'_, '_>) -> Result<(), Abort> {
+        let env = joined.env;
+        if !joined.fulfils(self.filter.as_slice())? {
             return Ok(());
         }
         let value = match &self.argument {
             None => None,
-            Some(argument) => match argument.evaluate(joined, parameters)?.into_owned() {
+            Some(argument) => match joined.value(argument)?.into_owned() {
                 Datum::Null => return Ok(()),
                 value => Some(value),
             },
@@ -113,7 +113,7 @@ impl BoundCall {
             if !state.seen.insert(Distinct(value.iter().cloned().collect())) {
                 return Ok(());
             }
-            kept.add(value.as_slice())?;
+            env.run.keep(value.as_slice()).map_err(|error| env.fail(error))?;
         }
         state.count += 1;
         let Some(value) = value else { return Ok(()) };
@@ -127,7 +127,8 @@ impl BoundCall {
             (Aggregate::Sum | Aggregate::Avg, before) => {
                 // The first value is the sum of it and nothing, of the sum's type.
                 let operands = [before.unwrap_or_else(|| self.zero()), value];
-                self.add.as_ref().map(|add| computed(add, &operands)).transpose()?
+                let sum = self.add.as_ref().map(|add| computed(add, &operands)).transpose();
+                sum.map_err(|error| env.fail(error))?
             }
             _ => Some(value),
         };

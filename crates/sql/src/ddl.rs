@@ -1,31 +1,51 @@
 //! Statements that change tables, as changes of the catalogue.
 
-use seriatim::DynHandle;
+use std::sync::Arc;
+
 use seriatim::catalog::evolution::Change;
+use seriatim::catalog::expression::{Expression, Literal, assigned, within};
 use seriatim::catalog::{
-    Checked, ColumnDef, IndexDef, OnChange, Organization, PartName, ReferenceDef, TableDef, asc, desc,
+    Checked, ColumnDef, ColumnType, Identity, IdentityKind, IndexDef, OnChange, Organization, PartName, ReferenceDef,
+    SequenceChange, SequenceDef, TableDef, asc, desc,
 };
+use seriatim::{DynHandle, Sequence, Value};
 use sqlparser::ast::{
     AlterColumnOperation, AlterIndexOperation, AlterTable, AlterTableOperation, CheckConstraint,
     ColumnDef as ColumnSyntax, ColumnOption, ConstraintReferenceMatchKind, CreateIndex, CreateTable,
-    CreateTableOptions, DataType, DeferrableInitial, DropBehavior, ForeignKeyConstraint, IndexColumn, IndexType,
-    NullsDistinctOption, ObjectName, ObjectType, OrderByOptions, PrimaryKeyConstraint, ReferentialAction,
-    RenameTableNameKind, Statement, TableConstraint, Truncate, TruncateIdentityOption, UniqueConstraint,
+    CreateTableOptions, DataType, DeferrableInitial, DropBehavior, ForeignKeyConstraint, GeneratedAs, Ident,
+    IndexColumn, IndexType, NullsDistinctOption, ObjectName, ObjectType, OrderByOptions, PrimaryKeyConstraint,
+    ReferentialAction, RenameTableNameKind, Statement, TableConstraint, Truncate, TruncateIdentityOption,
+    UniqueConstraint,
 };
 
 use crate::error::{SqlError, SqlState};
+use crate::expression::{Default, is_volatile, sequence_of_default, sequences_in, with_sequences};
 use crate::form;
 use crate::names::{Names, name, object};
+use crate::rows::is_row_id;
+use crate::sequence::{self, AlterIdentity, AlterSequence, Altered, Clause};
+use crate::surroundings::{Around, is_serial, name_in, quoted};
 use crate::text::Command;
 use crate::types::SqlType;
 
-/// A change of the catalogue.
+/// A change of the catalogue, or of rows for it.
 #[derive(Clone, Debug)]
 pub(crate) enum Step {
     Create(TableDef),
-    Change { table: String, changes: Vec<Change> },
+    Change {
+        table: String,
+        changes: Vec<Change>,
+    },
     Truncate(String),
     Drop(String),
+    CreateSequence(SequenceDef),
+    AlterSequence(String, Vec<SequenceChange>),
+    DropSequence(String),
+    /// Each row gets a value of this default in a column, which has none yet.
+    Fill {
+        table: String,
+        column: ColumnDef,
+    },
 }
 
 /// What a statement does.
@@ -49,6 +69,7 @@ impl Ddl {
             Change::AddReference { .. } => Some(SqlState::FOREIGN_KEY_VIOLATION),
             Change::AddIndex { .. } => Some(SqlState::UNIQUE_VIOLATION),
             Change::SetNullable { .. } => Some(SqlState::NOT_NULL_VIOLATION),
+            Change::SetKey { .. } => Some(SqlState::UNIQUE_VIOLATION),
             Change::SetType { .. } => Some(SqlState::NUMERIC_VALUE_OUT_OF_RANGE),
             _ => None,
         });
@@ -62,17 +83,29 @@ impl Ddl {
     fn skipped(tag: &'static str, why: String) -> Ddl {
         Ddl { steps: Vec::new(), tag, notices: vec![why] }
     }
+
+    /// Whether only an explicit transaction makes the changes: others may not write meanwhile.
+    pub(crate) fn needs_transaction(&self) -> bool {
+        self.steps.iter().any(|step| match step {
+            Step::Fill { .. } => true,
+            Step::Change { changes, .. } => changes.iter().any(|change| matches!(change, Change::SetKey { .. })),
+            _ => false,
+        })
+    }
 }
 
 /// The changes that a statement asks for; none if it is one of another kind.
 ///
 /// # Errors
 /// They make no sense for the tables that there are.
-pub(crate) fn bind(statement: &Statement, names: Names<'_>) -> Option<Result<Ddl, SqlError>> {
+pub(crate) fn bind(statement: &Statement, names: Names<'_>, around: &Arc<Around>) -> Option<Result<Ddl, SqlError>> {
     Some(match statement {
         Statement::CreateTable(create) => create_table(create, names),
+        Statement::CreateSequence { temporary: false, if_not_exists, name, sequence_options } => {
+            create_sequence(*if_not_exists, name, sequence_options, names)
+        }
         Statement::CreateIndex(create) => create_index(create, names),
-        Statement::AlterTable(alter) => alter_table(alter, names),
+        Statement::AlterTable(alter) => alter_table(alter, names, around),
         Statement::AlterIndex { name, operation: AlterIndexOperation::RenameIndex { index_name } } => {
             rename_index(name, index_name, names)
         }
@@ -93,10 +126,15 @@ pub(crate) fn bind(statement: &Statement, names: Names<'_>) -> Option<Result<Ddl
 
 /// Whether a command changes tables.
 pub(crate) fn is_change(command: &Command) -> bool {
-    let Command::Statement(statement) = command else { return false };
+    let statement = match command {
+        Command::Statement(statement) => statement,
+        Command::AlterSequence(_) | Command::AlterIdentity(_) => return true,
+        Command::Maintenance(_) => return false,
+    };
     matches!(
         **statement,
         Statement::CreateTable(_)
+            | Statement::CreateSequence { .. }
             | Statement::CreateIndex(_)
             | Statement::AlterTable(_)
             | Statement::AlterIndex { .. }
@@ -106,13 +144,21 @@ pub(crate) fn is_change(command: &Command) -> bool {
 }
 
 /// A table that is being declared.
-struct Declared {
+struct Declared<'d> {
     table: String,
+    names: Names<'d>,
     columns: Vec<ColumnDef>,
     key: Option<Vec<PartName>>,
-    unique: Vec<(Option<String>, Vec<PartName>, bool)>,
-    references: Vec<ReferenceDef>,
-    checks: Vec<Condition>,
+    constraints: Vec<Constraint>,
+    sequences: Vec<SequenceDef>,
+}
+
+/// A constraint of a table. Its name is that of its author, if he gave one.
+enum Constraint {
+    PrimaryKey(Vec<PartName>),
+    Unique { own: Option<String>, parts: Vec<PartName>, nulls_not_distinct: bool },
+    Reference(ReferenceDef),
+    Check(Condition),
 }
 
 /// A condition, with its name if it has one.
@@ -148,84 +194,35 @@ fn create_table(create: &CreateTable, names: Names<'_>) -> Result<Ddl, SqlError>
             false => Err(SqlError::exists(&own)),
         };
     }
-    let mut declared = Declared {
-        table: own.clone(),
-        columns: Vec::new(),
-        key: None,
-        unique: Vec::new(),
-        references: Vec::new(),
-        checks: Vec::new(),
-    };
+    let mut declared =
+        Declared { table: own, names, columns: Vec::new(), key: None, constraints: Vec::new(), sequences: Vec::new() };
     create.columns.iter().try_for_each(|column| declared.column(column))?;
-    create.constraints.iter().try_for_each(|constraint| declared.constraint(constraint))?;
-    Ok(Ddl::new("CREATE TABLE", vec![Step::Create(declared.finish(names)?)]))
+    create.constraints.iter().try_for_each(|syntax| declared.constraint(constraint(syntax)?))?;
+    let mut steps: Vec<Step> = declared.sequences.drain(..).map(Step::CreateSequence).collect();
+    steps.push(Step::Create(declared.finish()?));
+    Ok(Ddl::new("CREATE TABLE", steps))
 }
 
-impl Declared {
+impl Declared<'_> {
     fn column(&mut self, syntax: &ColumnSyntax) -> Result<(), SqlError> {
         let own = name(&syntax.name)?;
         if self.columns.iter().any(|column| column.name == own) {
             let message = format!("column \"{own}\" specified more than once");
             return Err(SqlError::new(SqlState::DUPLICATE_COLUMN, message));
         }
-        let (column, options) = column(syntax)?;
-        self.columns.push(column);
-        for (constraint, option) in options {
-            let part = vec![asc(own.clone())];
-            match option {
-                ColumnOption::PrimaryKey(key) => {
-                    let given = PrimaryKeyConstraint { columns: Vec::new(), ..plain_primary_key() };
-                    form::only(&PrimaryKeyConstraint { name: None, ..key.clone() }, &given, "PRIMARY KEY", "")?;
-                    self.primary_key(part)?;
-                }
-                ColumnOption::Unique(unique) => {
-                    let nulls = nulls_not_distinct(&unique)?;
-                    self.unique.push((constraint, part, nulls));
-                }
-                ColumnOption::ForeignKey(key) => {
-                    self.references.push(reference(&key, constraint, std::slice::from_ref(&own))?);
-                }
-                ColumnOption::Check(check) => {
-                    let (own, text) = condition(&check)?;
-                    self.checks.push((own.or(constraint), text));
-                }
-                other => return Err(unsupported_option(&other)),
-            }
+        let mut new = column(syntax)?;
+        if let Some(sequence) = new.sequence(&self.table, self.names, &self.sequences)? {
+            self.sequences.push(sequence);
         }
-        Ok(())
+        self.columns.push(new.column);
+        new.constraints.into_iter().try_for_each(|constraint| self.constraint(constraint))
     }
 
-    fn constraint(&mut self, constraint: &TableConstraint) -> Result<(), SqlError> {
-        match constraint {
-            TableConstraint::PrimaryKey(key) => {
-                let columns = key_parts(&key.columns)?;
-                let used = PrimaryKeyConstraint {
-                    name: key.name.clone(),
-                    columns: key.columns.clone(),
-                    ..plain_primary_key()
-                };
-                form::only(key, &used, "PRIMARY KEY", "")?;
-                self.primary_key(columns)
-            }
-            TableConstraint::Unique(unique) => {
-                let nulls = nulls_not_distinct(unique)?;
-                let own = unique.name.as_ref().map(name).transpose()?;
-                self.unique.push((own, key_parts(&unique.columns)?, nulls));
-                Ok(())
-            }
-            TableConstraint::ForeignKey(key) => {
-                self.references.push(table_reference(key)?);
-                Ok(())
-            }
-            TableConstraint::Check(check) => {
-                self.checks.push(condition(check)?);
-                Ok(())
-            }
-            other => Err(SqlError::unsupported(format!("the constraint {other}"), CONSTRAINTS)),
-        }
-    }
-
-    fn primary_key(&mut self, parts: Vec<PartName>) -> Result<(), SqlError> {
+    fn constraint(&mut self, constraint: Constraint) -> Result<(), SqlError> {
+        let Constraint::PrimaryKey(parts) = constraint else {
+            self.constraints.push(constraint);
+            return Ok(());
+        };
         for part in &parts {
             match self.columns.iter_mut().find(|column| column.name == part.column) {
                 Some(column) => column.nullable = false,
@@ -234,48 +231,75 @@ impl Declared {
         }
         match self.key.replace(parts) {
             None => Ok(()),
-            Some(_) => {
-                let message = format!("multiple primary keys for table \"{}\" are not allowed", self.table);
-                Err(SqlError::new(SqlState::INVALID_TABLE_DEFINITION, message))
-            }
+            Some(_) => Err(several_keys(&self.table)),
         }
     }
 
-    fn finish(self, names: Names<'_>) -> Result<TableDef, SqlError> {
+    fn finish(self) -> Result<TableDef, SqlError> {
         let mut builder = TableDef::builder(self.table.clone());
+        let has_identity = self.columns.iter().any(|column| column.identity.is_some());
         for column in self.columns {
             builder = builder.column(column);
         }
-        let Some(key) = self.key else {
-            return Err(SqlError::unsupported("a table without a primary key", "Declare one: PRIMARY KEY (columns)."));
+        builder = match self.key {
+            Some(key) => builder.key(key),
+            None if has_identity => {
+                let instead = "Declare one, or give the column a type such as serial.";
+                return Err(SqlError::unsupported("an identity column without a primary key", instead));
+            }
+            None => builder.without_key(),
         };
-        builder = builder.key(key);
-        let mut taken = Vec::new();
-        for (own, parts, nulls_not_distinct) in self.unique {
-            let own = own.unwrap_or_else(|| free_name(&self.table, &parts, "key", names, &taken));
-            if names.is_taken(&own) || taken.contains(&own) || own == self.table {
-                return Err(SqlError::exists(&own));
-            }
-            builder = builder.unique_index(own.clone(), parts, Organization::Ordered);
-            taken.push(own);
-            if nulls_not_distinct {
-                builder = builder.nulls_not_distinct();
-            }
-        }
-        for reference in self.references {
-            if *reference.table != *self.table {
-                check_reference(&reference, names)?;
-            }
-            builder = builder.reference(reference);
-        }
-        for (own, text) in self.checks {
-            builder = match own {
-                Some(own) => builder.check(own, text),
-                None => builder.unnamed_check(text),
+        let mut taken: Vec<String> = self.sequences.iter().map(|sequence| sequence.name.to_string()).collect();
+        taken.push(self.table.clone());
+        for constraint in self.constraints {
+            builder = match constraint {
+                Constraint::PrimaryKey(_) => builder,
+                Constraint::Unique { own, parts, nulls_not_distinct } => {
+                    let own = own.unwrap_or_else(|| free_name(&self.table, &parts, "key", self.names, &taken));
+                    if self.names.is_taken(&own) || taken.contains(&own) {
+                        return Err(SqlError::exists(&own));
+                    }
+                    taken.push(own.clone());
+                    let builder = builder.unique_index(own, parts, Organization::Ordered);
+                    if nulls_not_distinct { builder.nulls_not_distinct() } else { builder }
+                }
+                Constraint::Reference(reference) => {
+                    if *reference.table != *self.table {
+                        check_reference(&reference, self.names)?;
+                    }
+                    builder.reference(reference)
+                }
+                Constraint::Check((Some(own), text)) => builder.check(own, text),
+                Constraint::Check((None, text)) => builder.unnamed_check(text),
             };
         }
         builder.finish().map_err(|error| SqlError::new(SqlState::INVALID_TABLE_DEFINITION, error.to_string()))
     }
+}
+
+fn several_keys(table: &str) -> SqlError {
+    let message = format!("multiple primary keys for table \"{table}\" are not allowed");
+    SqlError::new(SqlState::INVALID_TABLE_DEFINITION, message)
+}
+
+/// The constraint of a table that this is.
+fn constraint(syntax: &TableConstraint) -> Result<Constraint, SqlError> {
+    Ok(match syntax {
+        TableConstraint::PrimaryKey(key) => {
+            let used =
+                PrimaryKeyConstraint { name: key.name.clone(), columns: key.columns.clone(), ..plain_primary_key() };
+            form::only(key, &used, "PRIMARY KEY", "")?;
+            Constraint::PrimaryKey(key_parts(&key.columns)?)
+        }
+        TableConstraint::Unique(unique) => Constraint::Unique {
+            own: unique.name.as_ref().map(name).transpose()?,
+            parts: key_parts(&unique.columns)?,
+            nulls_not_distinct: nulls_not_distinct(unique)?,
+        },
+        TableConstraint::ForeignKey(key) => Constraint::Reference(table_reference(key)?),
+        TableConstraint::Check(check) => Constraint::Check(condition(check)?),
+        other => return Err(SqlError::unsupported(format!("the constraint {other}"), CONSTRAINTS)),
+    })
 }
 
 /// What constraints there are, for the hint of an error.
@@ -363,39 +387,126 @@ fn no_column(column: &str, what: &str) -> SqlError {
 fn unsupported_option(option: &ColumnOption) -> SqlError {
     SqlError::unsupported(
         format!("{option} of a column"),
-        "NOT NULL, NULL, DEFAULT, PRIMARY KEY, UNIQUE, CHECK and REFERENCES are.",
+        "NOT NULL, NULL, DEFAULT, GENERATED AS IDENTITY, PRIMARY KEY, UNIQUE, CHECK and REFERENCES are.",
     )
 }
 
-/// A constraint of a column, with its name if it has one.
-type Constraint = (Option<String>, ColumnOption);
-
-/// A column by its syntax, and its options that are constraints, with their names.
-fn column(syntax: &ColumnSyntax) -> Result<(ColumnDef, Vec<Constraint>), SqlError> {
-    let own = name(&syntax.name)?;
-    let mut column = SqlType::of(&syntax.data_type)?.column(own).nullable();
-    let mut constraints = Vec::new();
-    for option in &syntax.options {
-        match &option.option {
-            ColumnOption::NotNull => column.nullable = false,
-            ColumnOption::Null => column.nullable = true,
-            ColumnOption::Default(expression) => column.default = default_of(&column, expression)?,
-            other => {
-                let named = option.name.as_ref().map(name).transpose()?;
-                constraints.push((named, other.clone()));
-            }
-        }
-    }
-    Ok((column, constraints))
+/// A column that is declared.
+struct NewColumn {
+    column: ColumnDef,
+    constraints: Vec<Constraint>,
 }
 
-/// The text of a default: of a constant.
-fn default_of(
-    column: &ColumnDef,
-    expression: &sqlparser::ast::Expr,
-) -> Result<Option<std::borrow::Cow<'static, str>>, SqlError> {
-    let value = crate::expression::constant(expression, column)?;
-    Ok(value.and_then(|value| value.to_text()).map(Into::into))
+/// A column by its syntax.
+fn column(syntax: &ColumnSyntax) -> Result<NewColumn, SqlError> {
+    let own = name(&syntax.name)?;
+    let serial = serial(&syntax.data_type);
+    let mut column = serial.map_or_else(|| SqlType::of(&syntax.data_type), |(ty, _)| Ok(ty))?.column(own.clone());
+    column.declared = serial.map(|(_, name)| name.into()).or(column.declared);
+    column.nullable = serial.is_none();
+    let (mut constraints, mut says_null, mut has_default) = (Vec::new(), None, serial.is_some());
+    for option in &syntax.options {
+        let named = option.name.as_ref().map(name).transpose()?;
+        let part = || vec![asc(own.clone())];
+        constraints.push(match &option.option {
+            ColumnOption::NotNull | ColumnOption::Null => {
+                let is_null = option.option == ColumnOption::Null;
+                if says_null.replace(is_null).is_some_and(|other| other != is_null) {
+                    let message = format!("conflicting NULL/NOT NULL declarations for column \"{own}\"");
+                    return Err(SqlError::new(SqlState::SYNTAX_ERROR, message));
+                }
+                continue;
+            }
+            ColumnOption::Default(expression) => {
+                if std::mem::replace(&mut has_default, true) {
+                    let message = format!("multiple default values specified for column \"{own}\"");
+                    return Err(SqlError::new(SqlState::SYNTAX_ERROR, message));
+                }
+                Default::of(expression, &column)?.give(&mut column);
+                continue;
+            }
+            ColumnOption::Generated { generated_as, sequence_options, generation_expr: None, .. } => {
+                let sequence_options = sequence_options.as_deref().unwrap_or_default();
+                column.identity = Some(identity(&column, generated_as, &sequence::options(sequence_options)?)?);
+                column.nullable = false;
+                continue;
+            }
+            ColumnOption::PrimaryKey(key) => {
+                let given = PrimaryKeyConstraint { columns: Vec::new(), ..plain_primary_key() };
+                form::only(&PrimaryKeyConstraint { name: None, ..key.clone() }, &given, "PRIMARY KEY", "")?;
+                Constraint::PrimaryKey(part())
+            }
+            ColumnOption::Unique(unique) => {
+                Constraint::Unique { own: named, parts: part(), nulls_not_distinct: nulls_not_distinct(unique)? }
+            }
+            ColumnOption::ForeignKey(key) => Constraint::Reference(reference(key, named, std::slice::from_ref(&own))?),
+            ColumnOption::Check(check) => {
+                let (given, text) = condition(check)?;
+                Constraint::Check((given.or(named), text))
+            }
+            other => return Err(unsupported_option(other)),
+        });
+    }
+    let is_numbered = serial.is_some() || column.identity.is_some();
+    if is_numbered && says_null == Some(true) {
+        let message = format!("conflicting NULL/NOT NULL declarations for column \"{own}\"");
+        return Err(SqlError::new(SqlState::SYNTAX_ERROR, message));
+    }
+    if column.identity.is_some() && has_default {
+        let message = format!("both default and identity specified for column \"{own}\"");
+        return Err(SqlError::new(SqlState::SYNTAX_ERROR, message));
+    }
+    column.nullable = !is_numbered && says_null.unwrap_or(true);
+    Ok(NewColumn { column, constraints })
+}
+
+impl NewColumn {
+    /// The sequence of a column of a type such as `serial`, whose default it becomes.
+    fn sequence(
+        &mut self,
+        table: &str,
+        names: Names<'_>,
+        others: &[SequenceDef],
+    ) -> Result<Option<SequenceDef>, SqlError> {
+        if !is_serial(&self.column) {
+            return Ok(None);
+        }
+        let taken: Vec<String> = others.iter().map(|sequence| sequence.name.to_string()).collect();
+        let own = free_name(table, &[asc(self.column.name.clone())], "seq", names, &taken);
+        self.column.computed_default = Some(next_of(&own).into());
+        sequence::declared(own, self.column.ty, &[]).map(Some)
+    }
+}
+
+/// The default that takes the next number of a sequence.
+fn next_of(sequence: &str) -> String {
+    let name = Literal::Text(quoted(sequence).into());
+    Expression::call("nextval", vec![Expression::Literal(name)]).to_string()
+}
+
+/// The type of a column whose values a sequence gives, and its own name.
+fn serial(data_type: &DataType) -> Option<(SqlType, &'static str)> {
+    Some(match &*data_type.to_string().to_ascii_lowercase() {
+        "smallserial" | "serial2" => (SqlType::Int2, "smallserial"),
+        "serial" | "serial4" => (SqlType::Int4, "serial"),
+        "bigserial" | "serial8" => (SqlType::Int8, "bigserial"),
+        _ => return None,
+    })
+}
+
+/// That a column takes its values from a sequence with these options.
+fn identity(column: &ColumnDef, kind: &GeneratedAs, options: &[Clause]) -> Result<Identity, SqlError> {
+    let kind = match kind {
+        GeneratedAs::Always => IdentityKind::Always,
+        GeneratedAs::ByDefault => IdentityKind::ByDefault,
+        GeneratedAs::ExpStored => return Err(SqlError::unsupported("a column that is computed", "")),
+    };
+    if !matches!(column.ty, ColumnType::I16 | ColumnType::I32 | ColumnType::I64) {
+        let message = "identity column type must be smallint, integer, or bigint";
+        return Err(SqlError::new(SqlState::INVALID_PARAMETER_VALUE, message));
+    }
+    let sequence = sequence::declared("identity".to_owned(), column.ty, options)?;
+    Ok(Identity::of(kind).options(sequence.options))
 }
 
 /// The columns of a key.
@@ -490,8 +601,7 @@ fn create_index(create: &CreateIndex, names: Names<'_>) -> Result<Ddl, SqlError>
     Ok(Ddl::new("CREATE INDEX", vec![Step::Change { table, changes }]))
 }
 
-fn alter_table(alter: &AlterTable, names: Names<'_>) -> Result<Ddl, SqlError> {
-    const TAG: &str = "ALTER TABLE";
+fn alter_table(alter: &AlterTable, names: Names<'_>, around: &Arc<Around>) -> Result<Ddl, SqlError> {
     let table = object(&alter.name)?;
     if alter.location.is_some() || alter.on_cluster.is_some() || alter.table_type.is_some() {
         return Err(SqlError::unsupported("a clause of this ALTER TABLE", ""));
@@ -499,143 +609,289 @@ fn alter_table(alter: &AlterTable, names: Names<'_>) -> Result<Ddl, SqlError> {
     let handle = match names.table(&table) {
         Ok(handle) => handle,
         Err(_) if alter.if_exists => {
-            return Ok(Ddl::skipped(TAG, format!("relation \"{table}\" does not exist, skipping")));
+            return Ok(Ddl::skipped(ALTER_TABLE, format!("relation \"{table}\" does not exist, skipping")));
         }
         Err(error) => return Err(error),
     };
-    let (mut changes, mut notices) = (Vec::new(), Vec::new());
-    for operation in &alter.operations {
-        alteration(operation, &handle, names, &mut changes, &mut notices)?;
-    }
-    let steps = if changes.is_empty() { Vec::new() } else { vec![Step::Change { table, changes }] };
-    Ok(Ddl { steps, tag: TAG, notices })
+    let (added, sequences, steps, notices) = std::default::Default::default();
+    let mut altering = Altering { table, handle, names, around, added, sequences, steps, notices };
+    alter.operations.iter().try_for_each(|operation| altering.operation(operation))?;
+    let Altering { sequences, mut steps, notices, .. } = altering;
+    // A sequence is there before the default that takes its numbers, and as long as one does.
+    let (created, dropped): (Vec<Step>, Vec<Step>) =
+        sequences.into_iter().partition(|step| matches!(step, Step::CreateSequence(_)));
+    steps.splice(0..0, created);
+    steps.extend(dropped);
+    Ok(Ddl { steps, tag: ALTER_TABLE, notices })
 }
 
-/// The changes of one operation of ALTER TABLE.
-fn alteration(
-    operation: &AlterTableOperation,
-    table: &DynHandle,
-    names: Names<'_>,
-    changes: &mut Vec<Change>,
-    notices: &mut Vec<String>,
-) -> Result<(), SqlError> {
-    let definition = table.definition();
-    let unsupported = || {
-        let instead = "ALTER TABLE adds, drops, renames and changes columns, adds and drops UNIQUE and CHECK \
-                       constraints, and renames these and the table.";
-        Err(SqlError::unsupported(format!("ALTER TABLE … {operation}"), instead))
-    };
-    match operation {
-        AlterTableOperation::AddColumn { if_not_exists, column_def, column_position: None, .. } => {
-            let (column, constraints) = column(column_def)?;
-            if definition.column(&column.name).is_some() {
-                if *if_not_exists {
-                    let (column, table) = (&column.name, &definition.name);
-                    notices.push(format!("column \"{column}\" of relation \"{table}\" already exists, skipping"));
-                    return Ok(());
-                }
-                let message = format!("column \"{}\" of relation \"{}\" already exists", column.name, definition.name);
-                return Err(SqlError::new(SqlState::DUPLICATE_COLUMN, message));
+const ALTER_TABLE: &str = "ALTER TABLE";
+
+/// A table that changes.
+struct Altering<'d> {
+    table: String,
+    handle: DynHandle,
+    names: Names<'d>,
+    around: &'d Arc<Around>,
+    /// Columns that are added.
+    added: Vec<String>,
+    sequences: Vec<Step>,
+    steps: Vec<Step>,
+    notices: Vec<String>,
+}
+
+impl Altering<'_> {
+    fn definition(&self) -> &TableDef {
+        self.handle.definition()
+    }
+
+    fn change(&mut self, change: Change) {
+        match self.steps.last_mut() {
+            Some(Step::Change { changes, .. }) => changes.push(change),
+            _ => self.steps.push(Step::Change { table: self.table.clone(), changes: vec![change] }),
+        }
+    }
+
+    fn operation(&mut self, operation: &AlterTableOperation) -> Result<(), SqlError> {
+        match operation {
+            AlterTableOperation::AddColumn { if_not_exists, column_def, column_position: None, .. } => {
+                return self.add_column(column_def, *if_not_exists);
             }
-            let own = column.name.clone();
-            changes.push(Change::add_column(column));
-            for (constraint, option) in constraints {
-                changes.push(match &option {
-                    ColumnOption::Unique(unique) => {
-                        let nulls = nulls_not_distinct(unique)?;
-                        add_unique(constraint, vec![asc(own.clone())], nulls, table, names)?
+            AlterTableOperation::DropColumn { column_names, if_exists, drop_behavior, .. } => {
+                if *drop_behavior == Some(DropBehavior::Cascade) {
+                    let instead = "Drop the indexes of the column first.";
+                    return Err(SqlError::unsupported("DROP COLUMN … CASCADE", instead));
+                }
+                return column_names.iter().try_for_each(|ident| self.drop_column(ident, *if_exists));
+            }
+            AlterTableOperation::RenameColumn { old_column_name, new_column_name } => {
+                let from = known_column(self.definition(), old_column_name)?;
+                self.change(Change::rename_column(from, name(new_column_name)?));
+            }
+            AlterTableOperation::RenameTable { table_name: RenameTableNameKind::To(to) } => {
+                let to = object(to)?;
+                if self.names.is_taken(&to) {
+                    return Err(SqlError::exists(&to));
+                }
+                self.change(Change::rename_table(to));
+            }
+            AlterTableOperation::AlterColumn { column_name, op } => {
+                return self.alter_column(known_column(self.definition(), column_name)?, op, operation);
+            }
+            AlterTableOperation::AddConstraint { constraint: syntax, not_valid: false } => {
+                return self.add_constraint(constraint(syntax)?);
+            }
+            AlterTableOperation::DropConstraint { if_exists, name: ident, .. } => {
+                let own = name(ident)?;
+                match constraint_of(self.definition(), &own) {
+                    Some(Constrains::Index) => self.change(Change::drop_index(own)),
+                    Some(Constrains::Reference) => self.change(Change::drop_reference(own)),
+                    Some(Constrains::Check) => self.change(Change::drop_check(own)),
+                    Some(Constrains::Key) => {
+                        let instead = "A table keeps its primary key.";
+                        return Err(SqlError::unsupported("DROP CONSTRAINT of a primary key", instead));
                     }
-                    ColumnOption::ForeignKey(key) => {
-                        let reference = reference(key, constraint, &[own.to_string()])?;
-                        check_reference(&reference, names)?;
-                        Change::add_reference(reference)
+                    None if *if_exists => {
+                        self.notices.push(format!("constraint \"{own}\" does not exist, skipping"));
                     }
-                    ColumnOption::Check(check) => {
-                        let (own, text) = condition(check)?;
-                        add_check((own.or(constraint), text))
+                    None => return Err(no_constraint(self.definition(), &own)),
+                }
+            }
+            AlterTableOperation::RenameConstraint { old_name, new_name } => {
+                let (from, to) = (name(old_name)?, name(new_name)?);
+                self.change(match constraint_of(self.definition(), &from) {
+                    Some(Constrains::Index) if self.names.is_taken(&to) => return Err(SqlError::exists(&to)),
+                    Some(Constrains::Index) => Change::rename_index(from, to),
+                    Some(Constrains::Reference) => Change::RenameReference { from: from.into(), to: to.into() },
+                    Some(Constrains::Check) => Change::rename_constraint(from, to),
+                    Some(Constrains::Key) => {
+                        let instead = "It is called after its table.";
+                        return Err(SqlError::unsupported("RENAME CONSTRAINT of a primary key", instead));
                     }
-                    _ => return Err(unsupported_option(&option)),
+                    None => return Err(no_constraint(self.definition(), &from)),
                 });
             }
+            _ => return Err(unsupported_operation(operation)),
         }
-        AlterTableOperation::DropColumn { column_names, if_exists, drop_behavior, .. } => {
-            if *drop_behavior == Some(DropBehavior::Cascade) {
-                return Err(SqlError::unsupported("DROP COLUMN … CASCADE", "Drop the indexes of the column first."));
-            }
-            for ident in column_names {
-                let column = name(ident)?;
-                match definition.column(&column) {
-                    Some(_) => changes.push(Change::drop_column(column)),
-                    None if *if_exists => notices.push(format!("column \"{column}\" does not exist, skipping")),
-                    None => return Err(no_column_of(&column, definition)),
-                }
-            }
-        }
-        AlterTableOperation::RenameColumn { old_column_name, new_column_name } => {
-            changes.push(Change::rename_column(known_column(definition, old_column_name)?, name(new_column_name)?));
-        }
-        AlterTableOperation::RenameTable { table_name: RenameTableNameKind::To(to) } => {
-            let to = object(to)?;
-            if names.is_taken(&to) {
-                return Err(SqlError::exists(&to));
-            }
-            changes.push(Change::rename_table(to));
-        }
-        AlterTableOperation::AlterColumn { column_name, op } => {
-            let column = known_column(definition, column_name)?;
-            changes.push(match op {
-                AlterColumnOperation::SetNotNull => Change::set_nullable(column, false),
-                AlterColumnOperation::DropNotNull => Change::set_nullable(column, true),
-                AlterColumnOperation::DropDefault => Change::set_default(column, None),
-                AlterColumnOperation::SetDefault { value } => {
-                    let of = definition.columns.iter().find(|known| known.name == column);
-                    let default = of.map(|of| default_of(of, value)).transpose()?.flatten();
-                    Change::set_default(column, default)
-                }
-                AlterColumnOperation::SetDataType { data_type, using: None, .. } => set_type(column, data_type)?,
-                _ => return unsupported(),
-            });
-        }
-        AlterTableOperation::AddConstraint { constraint: TableConstraint::Unique(unique), not_valid: false } => {
-            let own = unique.name.as_ref().map(name).transpose()?;
-            let nulls = nulls_not_distinct(unique)?;
-            changes.push(add_unique(own, key_parts(&unique.columns)?, nulls, table, names)?);
-        }
-        AlterTableOperation::AddConstraint { constraint: TableConstraint::ForeignKey(key), not_valid: false } => {
-            let reference = table_reference(key)?;
-            check_reference(&reference, names)?;
-            changes.push(Change::add_reference(reference));
-        }
-        AlterTableOperation::AddConstraint { constraint: TableConstraint::Check(check), not_valid: false } => {
-            changes.push(add_check(condition(check)?));
-        }
-        AlterTableOperation::DropConstraint { if_exists, name: ident, .. } => {
-            let own = name(ident)?;
-            match constraint_of(definition, &own) {
-                Some(Constrains::Index) => changes.push(Change::drop_index(own)),
-                Some(Constrains::Reference) => changes.push(Change::drop_reference(own)),
-                Some(Constrains::Check) => changes.push(Change::drop_check(own)),
-                None if *if_exists => notices.push(format!("constraint \"{own}\" does not exist, skipping")),
-                None => return Err(no_constraint(definition, &own)),
-            }
-        }
-        AlterTableOperation::RenameConstraint { old_name, new_name } => {
-            let (from, to) = (name(old_name)?, name(new_name)?);
-            changes.push(match constraint_of(definition, &from) {
-                Some(Constrains::Index) if names.is_taken(&to) => return Err(SqlError::exists(&to)),
-                Some(Constrains::Index) => Change::rename_index(from, to),
-                Some(Constrains::Reference) => Change::RenameReference { from: from.into(), to: to.into() },
-                Some(Constrains::Check) => Change::rename_constraint(from, to),
-                None => return Err(no_constraint(definition, &from)),
-            });
-        }
-        _ => return unsupported(),
+        Ok(())
     }
-    Ok(())
+
+    fn add_column(&mut self, syntax: &ColumnSyntax, if_not_exists: bool) -> Result<(), SqlError> {
+        let mut new = column(syntax)?;
+        let own = new.column.name.to_string();
+        if self.definition().column(&own).is_some() {
+            let table = &self.table;
+            if if_not_exists {
+                self.notices.push(format!("column \"{own}\" of relation \"{table}\" already exists, skipping"));
+                return Ok(());
+            }
+            let message = format!("column \"{own}\" of relation \"{table}\" already exists");
+            return Err(SqlError::new(SqlState::DUPLICATE_COLUMN, message));
+        }
+        if let Some(sequence) = new.sequence(&self.table, self.names, &[])? {
+            self.sequences.push(Step::CreateSequence(sequence));
+        }
+        let NewColumn { column, constraints } = new;
+        let ColumnDef { nullable, computed_default, identity, .. } = column.clone();
+        // Rows that exist get their values first.
+        let mut first = ColumnDef { nullable: true, computed_default: None, identity: None, ..column };
+        let is_each = identity.is_some() || computed_default.as_deref().is_some_and(is_volatile);
+        if let (false, Some(text)) = (is_each, &computed_default) {
+            let default = within(&**self.around, || value_of(text, &first))?;
+            default.give(&mut first);
+        }
+        self.added.push(own.clone());
+        self.change(Change::add_column(first.clone()));
+        if is_each {
+            let column = ColumnDef { nullable, computed_default: computed_default.clone(), identity, ..first.clone() };
+            self.steps.push(Step::Fill { table: self.table.clone(), column });
+        }
+        if !nullable {
+            self.change(Change::set_nullable(own.clone(), false));
+        }
+        match (computed_default, identity) {
+            (Some(text), _) => self.change(Change::compute_default(own, text)),
+            // Behind the numbers that rows got.
+            (None, Some(identity)) => self.change(Change::set_identity(own, Some(identity))),
+            (None, None) => {}
+        }
+        constraints.into_iter().try_for_each(|constraint| self.add_constraint(constraint))
+    }
+
+    fn drop_column(&mut self, ident: &Ident, if_exists: bool) -> Result<(), SqlError> {
+        let own = name(ident)?;
+        match self.definition().columns.iter().find(|column| column.name == own && !is_row_id(column)) {
+            Some(column) => {
+                let owned = sequence_of(column).map(Step::DropSequence);
+                self.sequences.extend(owned);
+                self.change(Change::drop_column(own));
+            }
+            None if if_exists => self.notices.push(format!("column \"{own}\" does not exist, skipping")),
+            None => return Err(no_column_of(&own, self.definition())),
+        }
+        Ok(())
+    }
+
+    fn alter_column(
+        &mut self,
+        own: String,
+        op: &AlterColumnOperation,
+        whole: &AlterTableOperation,
+    ) -> Result<(), SqlError> {
+        let Some(column) = self.definition().columns.iter().find(|column| column.name == own) else { return Ok(()) };
+        let table = &self.table;
+        let is_identity = column.identity.is_some();
+        let prerequisite = |message: String| Err(SqlError::new(SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE, message));
+        let change = match op {
+            AlterColumnOperation::SetNotNull => Change::set_nullable(own, false),
+            AlterColumnOperation::DropNotNull if is_identity => {
+                let message = format!("column \"{own}\" of relation \"{table}\" is an identity column");
+                return Err(SqlError::new(SqlState::SYNTAX_ERROR, message));
+            }
+            AlterColumnOperation::DropNotNull => Change::set_nullable(own, true),
+            AlterColumnOperation::DropDefault | AlterColumnOperation::SetDefault { .. } if is_identity => {
+                let message = format!("column \"{own}\" of relation \"{table}\" is an identity column");
+                let error = SqlError::new(SqlState::SYNTAX_ERROR, message);
+                return Err(error.hint("Use ALTER TABLE ... ALTER COLUMN ... DROP IDENTITY instead."));
+            }
+            AlterColumnOperation::DropDefault => Change::set_default(own, None),
+            AlterColumnOperation::SetDefault { value } => match Default::of(value, column)? {
+                Default::None => Change::set_default(own, None),
+                Default::Constant(text) => Change::set_default(own, Some(text.into())),
+                Default::Computed(text) => Change::compute_default(own, text),
+            },
+            AlterColumnOperation::SetDataType { data_type, using: None, .. } => set_type(own, data_type)?,
+            AlterColumnOperation::AddGenerated { .. } if is_identity => {
+                let message = format!("column \"{own}\" of relation \"{table}\" is already an identity column");
+                return prerequisite(message);
+            }
+            AlterColumnOperation::AddGenerated { .. } if column.nullable => {
+                return prerequisite(format!(
+                    "column \"{own}\" of relation \"{table}\" must be declared NOT NULL before identity can be added"
+                ));
+            }
+            AlterColumnOperation::AddGenerated { .. }
+                if column.default.is_some() || column.computed_default.is_some() =>
+            {
+                let message = format!("column \"{own}\" of relation \"{table}\" already has a default value");
+                return prerequisite(message);
+            }
+            AlterColumnOperation::AddGenerated { generated_as: Some(kind), sequence_options } => {
+                let options = sequence::options(sequence_options.as_deref().unwrap_or_default())?;
+                let identity = identity(column, kind, &options)?;
+                self.check_numbered()?;
+                Change::set_identity(own, Some(identity))
+            }
+            _ => return Err(unsupported_operation(whole)),
+        };
+        self.change(change);
+        Ok(())
+    }
+
+    /// Refuses a second column, or a table without a key, for the numbers of an identity column.
+    fn check_numbered(&self) -> Result<(), SqlError> {
+        match self.definition().identity_column() {
+            None => Ok(()),
+            Some(_) => {
+                let instead = "A table has one, and none without a primary key. A default can be nextval.";
+                Err(SqlError::unsupported("another identity column", instead))
+            }
+        }
+    }
+
+    fn add_constraint(&mut self, constraint: Constraint) -> Result<(), SqlError> {
+        if let Constraint::PrimaryKey(parts) | Constraint::Unique { parts, .. } = &constraint {
+            let is_known = |part: &&PartName| {
+                self.definition().column(&part.column).is_some() || self.added.iter().any(|own| *own == part.column)
+            };
+            if let Some(part) = parts.iter().find(|part| !is_known(part)) {
+                return Err(no_column(&part.column, "named in key"));
+            }
+        }
+        let change = match constraint {
+            Constraint::PrimaryKey(_) if !self.definition().is_without_key() => return Err(several_keys(&self.table)),
+            Constraint::PrimaryKey(parts) => Change::set_key(parts),
+            Constraint::Unique { own, parts, nulls_not_distinct } => {
+                add_unique(own, parts, nulls_not_distinct, &self.handle, self.names)?
+            }
+            Constraint::Reference(reference) => {
+                check_reference(&reference, self.names)?;
+                Change::add_reference(reference)
+            }
+            Constraint::Check((Some(own), text)) => Change::add_check(own, text),
+            Constraint::Check((None, text)) => Change::add_unnamed_check(text),
+        };
+        self.change(change);
+        Ok(())
+    }
+}
+
+fn unsupported_operation(operation: &AlterTableOperation) -> SqlError {
+    let instead = "ALTER TABLE adds, drops, renames and changes columns, adds PRIMARY KEY, UNIQUE, CHECK and FOREIGN \
+                   KEY constraints, drops and renames constraints, and renames the table.";
+    SqlError::unsupported(format!("ALTER TABLE … {operation}"), instead)
+}
+
+/// The value that a default has now, for a column.
+fn value_of(default: &str, column: &ColumnDef) -> Result<Default, SqlError> {
+    let computed = ColumnDef { computed_default: Some(default.to_owned().into()), ..column.clone() };
+    let Some(bound) = computed.computed()? else { return Ok(Default::None) };
+    match assigned(bound.evaluate(&[][..], &[])?, bound.column_type(), column)? {
+        Value::Option(None) => Ok(Default::None),
+        Value::Option(Some(value)) => Default::constant(*value, column),
+        value => Default::constant(value, column),
+    }
+}
+
+/// The sequence that is dropped with a column.
+fn sequence_of(column: &ColumnDef) -> Option<String> {
+    let default = column.computed_default.as_deref().filter(|_| is_serial(column))?;
+    name_in(&sequence_of_default(default)?).ok()
 }
 
 /// What a constraint is made of.
 enum Constrains {
+    Key,
     Index,
     Reference,
     Check,
@@ -649,19 +905,15 @@ fn constraint_of(table: &TableDef, own: &str) -> Option<Constrains> {
     if table.references.iter().any(|reference| reference.name == own) {
         return Some(Constrains::Reference);
     }
-    table.checks.iter().any(|check| check.name == own).then_some(Constrains::Check)
+    if table.checks.iter().any(|check| check.name == own) {
+        return Some(Constrains::Check);
+    }
+    (!table.is_without_key() && own == TableDef::key_constraint(&table.name)).then_some(Constrains::Key)
 }
 
 fn no_constraint(table: &TableDef, own: &str) -> SqlError {
     let message = format!("constraint \"{own}\" of relation \"{}\" does not exist", table.name);
     SqlError::new(SqlState::UNDEFINED_OBJECT, message)
-}
-
-fn add_check((own, text): Condition) -> Change {
-    match own {
-        Some(own) => Change::add_check(own, text),
-        None => Change::add_unnamed_check(text),
-    }
 }
 
 fn set_type(column: String, data_type: &DataType) -> Result<Change, SqlError> {
@@ -698,7 +950,10 @@ fn no_column_of(column: &str, table: &TableDef) -> SqlError {
 
 fn known_column(table: &TableDef, ident: &sqlparser::ast::Ident) -> Result<String, SqlError> {
     let own = name(ident)?;
-    if table.column(&own).is_some() { Ok(own) } else { Err(no_column_of(&own, table)) }
+    match table.columns.iter().any(|column| column.name == own && !is_row_id(column)) {
+        true => Ok(own),
+        false => Err(no_column_of(&own, table)),
+    }
 }
 
 fn rename_index(from: &ObjectName, to: &ObjectName, names: Names<'_>) -> Result<Ddl, SqlError> {
@@ -721,53 +976,235 @@ fn drop_objects(
     let (tag, what) = match kind {
         ObjectType::Table => ("DROP TABLE", "table"),
         ObjectType::Index => ("DROP INDEX", "index"),
-        other => return Err(SqlError::unsupported(format!("DROP {other}"), "Tables and indexes can be dropped.")),
+        ObjectType::Sequence => ("DROP SEQUENCE", "sequence"),
+        other => {
+            let instead = "Tables, indexes and sequences can be dropped.";
+            return Err(SqlError::unsupported(format!("DROP {other}"), instead));
+        }
     };
     let mut ddl = Ddl::new(tag, Vec::new());
-    for of in dropped {
-        let own = object(of)?;
-        let step = match kind {
-            ObjectType::Table => names.table(&own).ok().map(|_| Step::Drop(own.clone())),
-            _ => names.index(&own).map(|(table, _)| Step::Change {
-                table: table.definition().name.to_string(),
-                changes: vec![Change::drop_index(own.clone())],
+    let own = dropped.iter().map(object).collect::<Result<Vec<_>, _>>()?;
+    for own_name in &own {
+        let steps = match kind {
+            ObjectType::Table => names.table(own_name).ok().map(|table| drop_table(&table, &own, cascade, names)),
+            ObjectType::Index => names.index(own_name).map(|(table, _)| {
+                let changes = vec![Change::drop_index(own_name.clone())];
+                Ok(vec![Step::Change { table: table.definition().name.to_string(), changes }])
             }),
+            _ => names.sequence(own_name).map(|sequence| drop_sequence(&sequence, cascade, names)),
         };
-        match step {
-            Some(step) => {
-                if kind == ObjectType::Table {
-                    ddl.steps.extend(without_references(&own, dropped, cascade, names)?);
-                }
-                ddl.steps.push(step);
-            }
-            None if if_exists => ddl.notices.push(format!("{what} \"{own}\" does not exist, skipping")),
-            None if kind == ObjectType::Index => {
-                let message = format!("index \"{own}\" does not exist");
-                return Err(SqlError::new(SqlState::UNDEFINED_OBJECT, message));
+        match steps {
+            Some(steps) => ddl.steps.extend(steps?),
+            None if if_exists => ddl.notices.push(format!("{what} \"{own_name}\" does not exist, skipping")),
+            None if names.is_taken(own_name) => {
+                let message = format!("\"{own_name}\" is not {} {what}", if what == "index" { "an" } else { "a" });
+                return Err(SqlError::new(SqlState::WRONG_OBJECT_TYPE, message));
             }
             None => {
-                let message = format!("table \"{own}\" does not exist");
-                return Err(SqlError::new(SqlState::UNDEFINED_TABLE, message).table(own));
+                let message = format!("{what} \"{own_name}\" does not exist");
+                return Err(match kind {
+                    ObjectType::Index => SqlError::new(SqlState::UNDEFINED_OBJECT, message),
+                    _ => SqlError::new(SqlState::UNDEFINED_TABLE, message).table(own_name),
+                });
             }
         }
     }
     Ok(ddl)
 }
 
+/// Drops a table, and the sequences of its columns.
+fn drop_table(table: &DynHandle, dropped: &[String], cascade: bool, names: Names<'_>) -> Result<Vec<Step>, SqlError> {
+    let own = table.definition().name.to_string();
+    let mut steps = without_references(&own, dropped, cascade, names)?;
+    let owned = table.definition().columns.iter().filter_map(sequence_of);
+    let owned: Vec<Sequence> = owned.filter_map(|sequence| names.sequence(&sequence)).collect();
+    for sequence in &owned {
+        steps.extend(without_defaults(sequence, dropped, cascade, names)?);
+    }
+    steps.push(Step::Drop(own));
+    steps.extend(owned.into_iter().map(|sequence| Step::DropSequence(sequence.definition().name.to_string())));
+    Ok(steps)
+}
+
+fn depended(sequence: &str, column: &str, table: &str, cascade: bool) -> Result<(), SqlError> {
+    if cascade {
+        return Ok(());
+    }
+    let message = format!("cannot drop sequence {sequence} because other objects depend on it");
+    Err(SqlError::new(SqlState::DEPENDENT_OBJECTS_STILL_EXIST, message)
+        .detail(format!("default value for column {column} of table {table} depends on sequence {sequence}"))
+        .hint("Use DROP ... CASCADE to drop the dependent objects too."))
+}
+
+/// The columns whose default takes numbers of a sequence, by their tables.
+fn defaults_with(sequence: &Sequence, names: Names<'_>) -> Vec<(DynHandle, Vec<usize>)> {
+    let own = sequence.definition().name;
+    let takes = |column: &ColumnDef| {
+        let default = column.computed_default.as_deref();
+        default
+            .is_some_and(|default| sequences_in(default).iter().any(|name| name_in(name).is_ok_and(|name| name == own)))
+    };
+    let tables = names.tables().map(|table| {
+        let columns = &table.definition().columns;
+        let at = (0..columns.len()).filter(|at| takes(&columns[*at])).collect::<Vec<usize>>();
+        (table, at)
+    });
+    tables.filter(|(_, at)| !at.is_empty()).collect()
+}
+
+/// The defaults that take numbers of a sequence that is dropped go with it if that cascades, but those of tables that
+/// are dropped.
+///
+/// # Errors
+/// There are some, and it does not cascade.
+fn without_defaults(
+    sequence: &Sequence,
+    dropped: &[String],
+    cascade: bool,
+    names: Names<'_>,
+) -> Result<Vec<Step>, SqlError> {
+    let mut steps = Vec::new();
+    for (table, at) in defaults_with(sequence, names) {
+        let definition = table.definition();
+        if dropped.iter().any(|dropped| *dropped == *definition.name) {
+            continue;
+        }
+        let columns: Vec<&str> = at.iter().map(|at| &*definition.columns[*at].name).collect();
+        depended(&sequence.definition().name, columns[0], &definition.name, cascade)?;
+        let changes = columns.into_iter().map(|column| Change::set_default(column.to_owned(), None)).collect();
+        steps.push(Step::Change { table: definition.name.to_string(), changes });
+    }
+    Ok(steps)
+}
+
+fn drop_sequence(sequence: &Sequence, cascade: bool, names: Names<'_>) -> Result<Vec<Step>, SqlError> {
+    let own = sequence.definition().name.to_string();
+    if let Some(table) = sequence.table() {
+        let handle = names.table(&table)?;
+        let definition = handle.definition();
+        let column = definition.identity_column().map_or("", |column| &definition.columns[column.index()].name);
+        let message = format!("cannot drop sequence {own} because column {column} of table {table} requires it");
+        return Err(SqlError::new(SqlState::DEPENDENT_OBJECTS_STILL_EXIST, message)
+            .hint(format!("You can drop column {column} of table {table} instead.")));
+    }
+    let mut steps = without_defaults(sequence, &[], cascade, names)?;
+    steps.push(Step::DropSequence(own));
+    Ok(steps)
+}
+
+fn create_sequence(
+    if_not_exists: bool,
+    of: &ObjectName,
+    options: &[sqlparser::ast::SequenceOptions],
+    names: Names<'_>,
+) -> Result<Ddl, SqlError> {
+    let own = object(of)?;
+    if names.is_taken(&own) {
+        return match if_not_exists {
+            true => Ok(Ddl::skipped("CREATE SEQUENCE", format!("relation \"{own}\" already exists, skipping"))),
+            false => Err(SqlError::exists(&own)),
+        };
+    }
+    let sequence = sequence::declared(own, ColumnType::I64, &sequence::options(options)?)?;
+    Ok(Ddl::new("CREATE SEQUENCE", vec![Step::CreateSequence(sequence)]))
+}
+
+/// The changes of ALTER SEQUENCE.
+///
+/// # Errors
+/// They make no sense for the sequence, or there is none.
+pub(crate) fn alter_sequence(alter: &AlterSequence, names: Names<'_>) -> Result<Ddl, SqlError> {
+    const TAG: &str = "ALTER SEQUENCE";
+    let own = object(&alter.name)?;
+    let sequence = match names.sequence(&own) {
+        Some(sequence) => sequence,
+        None if alter.if_exists => {
+            return Ok(Ddl::skipped(TAG, format!("relation \"{own}\" does not exist, skipping")));
+        }
+        None if names.is_taken(&own) => {
+            return Err(SqlError::new(SqlState::WRONG_OBJECT_TYPE, format!("\"{own}\" is not a sequence")));
+        }
+        None => return Err(SqlError::no_table(&own)),
+    };
+    let mut steps = Vec::new();
+    let changes = match &alter.to {
+        Altered::Options(options) => sequence::changes(&sequence.definition(), options)?,
+        Altered::Name(to) => {
+            let to = name(to)?;
+            if names.is_taken(&to) {
+                return Err(SqlError::exists(&to));
+            }
+            for (table, at) in defaults_with(&sequence, names) {
+                let columns = at.iter().map(|at| &table.definition().columns[*at]);
+                let renamed = columns.map(|column| {
+                    let default = column.computed_default.as_deref().unwrap_or_default();
+                    let name_of = |text: &str| name_in(text).is_ok_and(|name| name == own).then(|| quoted(&to));
+                    Change::compute_default(column.name.to_string(), with_sequences(default, &name_of))
+                });
+                let (table, changes) = (table.definition().name.to_string(), renamed.collect());
+                steps.push(Step::Change { table, changes });
+            }
+            vec![SequenceChange::Rename(to.into())]
+        }
+    };
+    if !changes.is_empty() {
+        steps.push(Step::AlterSequence(own, changes));
+    }
+    Ok(Ddl::new(TAG, steps))
+}
+
+/// The changes of ALTER TABLE … ALTER COLUMN of an identity column.
+///
+/// # Errors
+/// They make no sense for the column, or there is none.
+pub(crate) fn alter_identity(alter: &AlterIdentity, names: Names<'_>) -> Result<Ddl, SqlError> {
+    let table = object(&alter.table)?;
+    let handle = match names.table(&table) {
+        Ok(handle) => handle,
+        Err(_) if alter.if_exists => {
+            return Ok(Ddl::skipped(ALTER_TABLE, format!("relation \"{table}\" does not exist, skipping")));
+        }
+        Err(error) => return Err(error),
+    };
+    let own = known_column(handle.definition(), &alter.column)?;
+    let is_it = |column: &&ColumnDef| column.name == own && column.identity.is_some();
+    let Some(column) = handle.definition().columns.iter().find(is_it) else {
+        let message = format!("column \"{own}\" of relation \"{table}\" is not an identity column");
+        if matches!(alter.to, sequence::Identity::Drop { if_exists: true }) {
+            return Ok(Ddl::skipped(ALTER_TABLE, format!("{message}, skipping")));
+        }
+        return Err(SqlError::new(SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE, message));
+    };
+    let change =
+        |identity| Step::Change { table: table.clone(), changes: vec![Change::set_identity(own.clone(), identity)] };
+    let steps = match &alter.to {
+        sequence::Identity::Drop { .. } => vec![change(None)],
+        sequence::Identity::Set { kind, options } => {
+            let mut steps = Vec::new();
+            if let Some(kind) = kind.filter(|kind| column.identity.is_some_and(|identity| identity.kind != *kind)) {
+                steps.push(change(Some(Identity::of(kind))));
+            }
+            if let Some(sequence) = names.database.identity_of(&handle) {
+                let definition = sequence.definition();
+                let changes = sequence::changes(&definition, options)?;
+                let altered = (!changes.is_empty()).then(|| Step::AlterSequence(definition.name.to_string(), changes));
+                steps.extend(altered);
+            }
+            steps
+        }
+    };
+    Ok(Ddl::new(ALTER_TABLE, steps))
+}
+
 /// The foreign keys of other tables to one that is dropped go with it if that cascades.
 ///
 /// # Errors
 /// There are some, and it does not cascade.
-fn without_references(
-    table: &str,
-    dropped: &[ObjectName],
-    cascade: bool,
-    names: Names<'_>,
-) -> Result<Vec<Step>, SqlError> {
-    let is_dropped = |of: &str| dropped.iter().any(|dropped| object(dropped).is_ok_and(|dropped| dropped == of));
+fn without_references(table: &str, dropped: &[String], cascade: bool, names: Names<'_>) -> Result<Vec<Step>, SqlError> {
+    let is_dropped = |of: &str| dropped.iter().any(|dropped| dropped == of);
     let mut steps = Vec::new();
-    for other in names.database.table_names().into_iter().filter(|other| !is_dropped(other)) {
-        let Ok(handle) = names.database.open_dyn(&other) else { continue };
+    for handle in names.tables().filter(|other| !is_dropped(&other.definition().name)) {
+        let other = handle.definition().name.to_string();
         let references = handle.definition().references.iter().filter(|reference| reference.table == table);
         let references: Vec<String> = references.map(|reference| reference.name.to_string()).collect();
         if let (Some(reference), false) = (references.first(), cascade) {
@@ -788,13 +1225,19 @@ fn without_references(
 
 fn truncate_tables(truncate: &Truncate, names: Names<'_>) -> Result<Ddl, SqlError> {
     let is_plain = truncate.partitions.is_none() && !truncate.if_exists && truncate.on_cluster.is_none();
-    if !is_plain || truncate.identity == Some(TruncateIdentityOption::Restart) {
+    if !is_plain {
         return Err(SqlError::unsupported("a clause of this TRUNCATE", "TRUNCATE takes the names of tables."));
     }
-    let step = |target: &sqlparser::ast::TruncateTableTarget| {
+    let mut steps = Vec::new();
+    for target in &truncate.table_names {
         let own = object(&target.name)?;
-        names.table(&own).map(|_| Step::Truncate(own))
-    };
-    let steps = truncate.table_names.iter().map(step).collect::<Result<_, _>>()?;
+        let table = names.table(&own)?;
+        if truncate.identity == Some(TruncateIdentityOption::Restart) {
+            let identity = names.database.identity_of(&table).map(|sequence| sequence.definition().name.to_string());
+            let owned = table.definition().columns.iter().filter_map(sequence_of).chain(identity);
+            steps.extend(owned.map(|sequence| Step::AlterSequence(sequence, vec![SequenceChange::Restart(None)])));
+        }
+        steps.push(Step::Truncate(own));
+    }
     Ok(Ddl::new("TRUNCATE TABLE", steps))
 }

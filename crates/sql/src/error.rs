@@ -87,6 +87,10 @@ states! {
     UNDEFINED_PARAMETER = "42P02";
     /// A column is named twice.
     DUPLICATE_COLUMN = "42701";
+    /// A text is no name.
+    INVALID_NAME = "42602";
+    /// A value is given for a column whose values only its sequence gives.
+    GENERATED_ALWAYS = "428C9";
     /// A table of this name exists.
     DUPLICATE_TABLE = "42P07";
     /// An object of this name exists.
@@ -107,6 +111,8 @@ states! {
     STATEMENT_TOO_COMPLEX = "54001";
     /// A table has too many columns.
     TOO_MANY_COLUMNS = "54011";
+    /// An object is not in a state in which this can be done.
+    OBJECT_NOT_IN_PREREQUISITE_STATE = "55000";
     /// An object is used by another transaction.
     OBJECT_IN_USE = "55006";
     /// A lock could not be had.

@@ -1,6 +1,7 @@
 //! Expressions of statements as expressions of the catalogue, which has their meaning.
 
 use std::cell::{Cell, RefCell};
+use std::sync::Arc;
 
 use seriatim::catalog::expression::{
     Binary, Bound, EvaluationError, Expression, ExpressionError, ExpressionErrorKind, Literal, Unary, assigned,
@@ -8,12 +9,19 @@ use seriatim::catalog::expression::{
 use seriatim::catalog::{ColumnDef, ColumnType, Timestamp};
 use seriatim::{DynHandle, Value};
 use sqlparser::ast::{
-    BinaryOperator, CastKind, CeilFloorKind, DuplicateTreatment, Expr, Function, FunctionArg, FunctionArgExpr,
-    FunctionArguments, Ident, InTarget, TrimWhereField, UnaryOperator, Value as LiteralSyntax,
+    AccessExpr, BinaryOperator, CastKind, CeilFloorKind, DataType, DuplicateTreatment, Expr, Function, FunctionArg,
+    FunctionArgExpr, FunctionArguments, Ident, InTarget, Query, Subscript, TrimWhereField, UnaryOperator,
+    Value as LiteralSyntax,
 };
 
+pub(crate) use seriatim::catalog::expression::NoColumns as Nothing;
+
 use crate::error::{SqlError, SqlState};
-use crate::names::{SCHEMA, name, object};
+use crate::from::Parameters;
+use crate::names::{SCHEMA, name};
+use crate::rows::Sources;
+use crate::subquery::{Kind, Outer, Queries};
+use crate::surroundings::Around;
 use crate::types::SqlType;
 
 /// What a session knows when it binds a statement.
@@ -23,20 +31,27 @@ pub(crate) struct Context {
     pub(crate) now: Timestamp,
     /// Who uses the session.
     pub(crate) user: String,
-    /// The name by which the database is called.
-    pub(crate) database: String,
     /// Whether the statement has asked for the time.
     pub(crate) asked_for_time: Cell<bool>,
+    /// Whether it takes numbers of sequences.
+    pub(crate) takes_numbers: Cell<bool>,
+    /// What its functions ask.
+    pub(crate) around: Arc<Around>,
     /// The tables that it names.
     pub(crate) tables: RefCell<Vec<DynHandle>>,
+    /// The queries in it.
+    pub(crate) queries: Queries,
 }
+
+/// The name by which the database is called.
+pub(crate) const DATABASE: &str = "postgres";
 
 /// The version of PostgreSQL whose protocol and meaning this is.
 pub const VERSION: &str = "15.8";
 
 impl From<EvaluationError> for SqlError {
     fn from(error: EvaluationError) -> SqlError {
-        SqlError::new(SqlState(error.kind().sqlstate()), error.to_string())
+        SqlError::new(SqlState(error.sqlstate()), error.to_string())
     }
 }
 
@@ -90,6 +105,13 @@ impl Aggregate {
     }
 }
 
+impl Call {
+    /// Its expressions.
+    pub(crate) fn parts_mut(&mut self) -> impl Iterator<Item = &mut Expression> {
+        self.argument.iter_mut().chain(&mut self.filter)
+    }
+}
+
 /// The name of the column that stands for an aggregate: nobody can write it.
 pub(crate) fn aggregate_column(number: usize) -> String {
     format!("\0aggregate {number}")
@@ -97,7 +119,8 @@ pub(crate) fn aggregate_column(number: usize) -> String {
 
 /// From the syntax of expressions to their meaning.
 pub(crate) struct Translator<'c> {
-    context: &'c Context,
+    /// None of an expression that is kept: it asks anew each time.
+    context: Option<&'c Context>,
     /// The aggregates so far, where there may be any.
     aggregates: Option<Vec<Call>>,
     /// Why there may be none, otherwise.
@@ -106,17 +129,131 @@ pub(crate) struct Translator<'c> {
     copied: usize,
     /// The levels above the expression at hand.
     depth: usize,
+    /// What queries in the expression can name; none where there may be no query.
+    frame: Option<Frame<'c>>,
+}
+
+/// What is around a query in an expression.
+struct Frame<'c> {
+    sources: &'c Sources,
+    outer: Option<&'c Outer<'c>>,
+    parameters: &'c mut Parameters,
 }
 
 impl<'c> Translator<'c> {
     /// For a place where aggregates have no meaning.
     pub(crate) fn scalar(context: &'c Context, place: &'static str) -> Translator<'c> {
-        Translator { context, aggregates: None, place, copied: 0, depth: 0 }
+        Translator { context: Some(context), ..Translator::kept(place) }
+    }
+
+    /// For an expression that is kept.
+    fn kept(place: &'static str) -> Translator<'c> {
+        Translator { context: None, aggregates: None, place, copied: 0, depth: 0, frame: None }
     }
 
     /// For a place with aggregates.
     pub(crate) fn aggregating(context: &'c Context) -> Translator<'c> {
-        Translator { context, aggregates: Some(Vec::new()), place: "an aggregate", copied: 0, depth: 0 }
+        Translator { aggregates: Some(Vec::new()), ..Translator::scalar(context, "an aggregate") }
+    }
+
+    /// With queries, which can name the columns of these sources.
+    #[must_use]
+    pub(crate) fn within(
+        mut self,
+        sources: &'c Sources,
+        outer: Option<&'c Outer<'c>>,
+        parameters: &'c mut Parameters,
+    ) -> Translator<'c> {
+        self.frame = Some(Frame { sources, outer, parameters });
+        self
+    }
+
+    /// A query in the expression.
+    fn query(&mut self, query: &Query, kind: Kind, operands: Vec<Expression>) -> Result<Expression, SqlError> {
+        let Some(Frame { sources, outer, parameters }) = &mut self.frame else {
+            return Err(SqlError::unsupported(format!("a query in {}", self.place), ""));
+        };
+        let Some(context) = self.context else {
+            return Err(SqlError::unsupported(format!("a query in {}", self.place), ""));
+        };
+        context.called(query, kind, operands, (sources, *outer), parameters)
+    }
+
+    /// The operands of a comparison with rows.
+    fn operands(&mut self, of: &Expr) -> Result<Vec<Expression>, SqlError> {
+        match of {
+            Expr::Nested(inner) => self.operands(inner),
+            Expr::Tuple(all) => all.iter().map(|one| self.translate(one)).collect(),
+            one => Ok(vec![self.translate(one)?]),
+        }
+    }
+
+    /// A comparison with any or all elements of an array, or rows of a query.
+    fn quantified(
+        &mut self,
+        left: &Expr,
+        operator: &BinaryOperator,
+        right: &Expr,
+        is_all: bool,
+        whole: &Expr,
+    ) -> Result<Expression, SqlError> {
+        let mut right = right;
+        while let Expr::Nested(inner) = right {
+            right = inner;
+        }
+        let compares = binary(operator).filter(|operator| !matches!(operator, Binary::Distinct));
+        if let Expr::Subquery(query) = right {
+            let operator = compares.ok_or_else(|| unsupported(whole))?;
+            let operands = self.operands(left)?;
+            return self.query(query, Kind::Compared { operator, is_all }, operands);
+        }
+        let inner = match right {
+            Expr::Cast { expr, data_type: DataType::Array(_), .. } => expr,
+            other => other,
+        };
+        let list = match inner {
+            Expr::Array(array) => {
+                Some(array.elem.iter().map(|one| self.translate(one)).collect::<Result<Vec<_>, _>>()?)
+            }
+            Expr::Value(value) => match &value.value {
+                LiteralSyntax::SingleQuotedString(text) => {
+                    let elements = crate::array::elements(text).ok_or_else(|| malformed(text))?;
+                    let one = |element: Option<std::borrow::Cow<'_, str>>| match element {
+                        None => Expression::Literal(Literal::Null),
+                        Some(text) => text_literal(&text),
+                    };
+                    Some(elements.into_iter().map(one).collect())
+                }
+                _ => None,
+            },
+            _ => None,
+        };
+        let of = self.translate(left)?;
+        let Some(list) = list else {
+            let symbol = match operator {
+                BinaryOperator::PGCustomBinaryOperator(parts) => parts.last().cloned().unwrap_or_default(),
+                other => other.to_string(),
+            };
+            let quantifier = if is_all { "all" } else { "any" };
+            let array = self.translate(right)?;
+            return Ok(Expression::call(format!("\0{quantifier} {symbol}"), vec![of, array]));
+        };
+        if list.is_empty() {
+            return Ok(Expression::Literal(Literal::Bool(is_all)));
+        }
+        if compares == Some(Binary::Equal) && !is_all {
+            return Ok(Expression::In { of: of.into(), list });
+        }
+        let mut parts = Vec::new();
+        for one in list {
+            let of = self.copy(&of)?;
+            parts.push(match (compares, pattern(operator)) {
+                (Some(operator), _) => of.with(operator, one),
+                (None, Some(pattern)) => pattern.of(of, one),
+                (None, None) => return Err(unsupported(whole)),
+            });
+        }
+        Ok(if is_all { Expression::All(parts) } else { Expression::Any(parts) })
     }
 
     /// The aggregates that were met.
@@ -142,6 +279,19 @@ impl<'c> Translator<'c> {
             Expr::BinaryOp { left, op: op @ (BinaryOperator::And | BinaryOperator::Or), right } => {
                 self.junction(left, op, right)
             }
+            Expr::BinaryOp { left, op: BinaryOperator::Eq, right }
+                if let (Expr::Tuple(a), Expr::Tuple(b)) = (&**left, &**right)
+                    && a.len() == b.len() =>
+            {
+                self.deeper(2, |translator| {
+                    let pair = |(a, b)| Ok(translator.translate(a)?.with(Binary::Equal, translator.translate(b)?));
+                    Ok(Expression::All(a.iter().zip(b).map(pair).collect::<Result<_, SqlError>>()?))
+                })
+            }
+            Expr::BinaryOp { left, op, right } if let Some(pattern) = pattern(op) => self.deeper(2, |translator| {
+                let left = translator.translate(left)?;
+                Ok(pattern.of(left, translator.translate(right)?))
+            }),
             Expr::BinaryOp { left, op, right } => {
                 let operator = binary(op).ok_or_else(|| unsupported(of))?;
                 self.deeper(1, |translator| {
@@ -206,11 +356,73 @@ impl<'c> Translator<'c> {
                 }
                 _ => return Err(unsupported(of)),
             },
-            Expr::Value(value) => literal(&value.value)?,
-            Expr::TypedString(typed) => match &typed.value.value {
-                LiteralSyntax::SingleQuotedString(text) => {
-                    cast(Expression::Literal(Literal::Text(text.clone().into())), SqlType::of(&typed.data_type)?)
+            Expr::Value(value) => match literal(&value.value)? {
+                Expression::Parameter(number)
+                    if self.context.is_none_or(|context| usize::from(number) > context.queries.given()) =>
+                {
+                    let message = format!("there is no parameter ${number}");
+                    return Err(SqlError::new(SqlState::UNDEFINED_PARAMETER, message));
                 }
+                value => value,
+            },
+            Expr::Subquery(query) => self.query(query, Kind::Scalar, Vec::new())?,
+            Expr::Exists { subquery, negated } => negate(self.query(subquery, Kind::Exists, Vec::new())?, *negated),
+            Expr::In { expr, target: InTarget::Subquery(query), negated, global: false } => {
+                let operands = self.operands(expr)?;
+                let kind = Kind::Compared { operator: Binary::Equal, is_all: false };
+                negate(self.query(query, kind, operands)?, *negated)
+            }
+            Expr::In { expr, target: InTarget::List(list), negated, global: false }
+                if matches!(&**expr, Expr::Tuple(_)) =>
+            {
+                let one = |one: &Expr| Expr::BinaryOp {
+                    left: expr.clone(),
+                    op: BinaryOperator::Eq,
+                    right: Box::new(one.clone()),
+                };
+                let parts = list.iter().map(|item| self.translate(&one(item))).collect::<Result<_, _>>()?;
+                negate(Expression::Any(parts), *negated)
+            }
+            Expr::AnyOp { left, compare_op, right, is_some: _ } => {
+                self.quantified(left, compare_op, right, false, of)?
+            }
+            Expr::AllOp { left, compare_op, right } => self.quantified(left, compare_op, right, true, of)?,
+            Expr::Array(array) => {
+                let text = |one: &Expr| Ok(displayed(self.translate(one)?).cast(ColumnType::LongText));
+                Expression::call("\0array", array.elem.iter().map(text).collect::<Result<_, SqlError>>()?)
+            }
+            Expr::CompoundFieldAccess { root, access_chain } => match &**access_chain {
+                [AccessExpr::Subscript(Subscript::Index { index })] => {
+                    let array = self.translate(root)?;
+                    Expression::call("\0element", vec![array, self.translate(index)?])
+                }
+                _ => return Err(unsupported(of)),
+            },
+            Expr::Collate { expr, collation } => {
+                let own = collation.to_string().replace('"', "").to_lowercase();
+                match &*own {
+                    "pg_catalog.default" | "default" | "c" | "pg_catalog.c" | "posix" | "ucs_basic" => {
+                        self.translate(expr)?
+                    }
+                    _ => {
+                        let message = format!("collation \"{own}\" for encoding \"UTF8\" does not exist");
+                        return Err(SqlError::new(SqlState::UNDEFINED_OBJECT, message)
+                            .hint("Texts are compared by their bytes, as with the collation \"C\"."));
+                    }
+                }
+            }
+            Expr::ILike { negated, any: false, expr, pattern, escape_char } => {
+                let lower = |of: Box<Expression>| Box::new(Expression::call("lower", vec![*of]));
+                let (of, pattern) = (lower(self.boxed(expr)?), lower(self.boxed(pattern)?));
+                let escape = escape_char.as_deref().map(|escape| self.boxed(escape)).transpose()?;
+                negate(Expression::Like { of, pattern, escape }, *negated)
+            }
+            Expr::Position { expr, r#in } => {
+                let text = self.translate(r#in)?;
+                Expression::call("strpos", vec![text, self.translate(expr)?])
+            }
+            Expr::TypedString(typed) => match &typed.value.value {
+                LiteralSyntax::SingleQuotedString(text) => cast_to(text_literal(text), &typed.data_type)?,
                 _ => return Err(unsupported(of)),
             },
             Expr::Interval(interval) => match (&interval.leading_field, &*interval.value) {
@@ -255,7 +467,7 @@ impl<'c> Translator<'c> {
             Expr::UnaryOp { op: UnaryOperator::Plus, expr } => self.translate(expr)?,
             Expr::UnaryOp { op: UnaryOperator::Not, expr } => self.translate(expr)?.apply(Unary::Not),
             Expr::Cast { kind: CastKind::Cast | CastKind::DoubleColon, expr, data_type, format: None } => {
-                cast(self.translate(expr)?, SqlType::of(data_type)?)
+                cast_to(self.translate(expr)?, data_type)?
             }
             Expr::Case { operand, conditions, else_result, .. } => {
                 let operand = operand.as_deref().map(|operand| self.translate(operand)).transpose()?;
@@ -306,10 +518,7 @@ impl<'c> Translator<'c> {
     }
 
     fn function(&mut self, function: &Function, whole: &Expr) -> Result<Expression, SqlError> {
-        let own = match &*function.name.0 {
-            [_, own] if function.name.0[0].to_string() == "pg_catalog" => own.to_string().to_lowercase(),
-            _ => object(&function.name)?,
-        };
+        let own = crate::names::function(&function.name)?;
         let is_plain = !function.uses_odbc_syntax
             && function.parameters == FunctionArguments::None
             && function.within_group.is_empty()
@@ -323,8 +532,14 @@ impl<'c> Translator<'c> {
             FunctionArguments::List(list) if list.clauses.is_empty() => {
                 (&*list.args, list.duplicate_treatment == Some(DuplicateTreatment::Distinct))
             }
+            FunctionArguments::Subquery(_) if own == "array" => (&[][..], false),
             _ => return Err(unsupported(whole)),
         };
+        if own == "array"
+            && let FunctionArguments::Subquery(query) = &function.args
+        {
+            return self.query(query, Kind::Array, Vec::new());
+        }
         if let Some(aggregate) = Aggregate::named(&own) {
             return self.aggregate(aggregate, arguments, is_distinct, function.filter.as_deref(), whole);
         }
@@ -337,11 +552,18 @@ impl<'c> Translator<'c> {
         {
             return Ok(value);
         }
+        let is_of_sequences = OF_SEQUENCES.contains(&&*own);
+        if let (true, Some(context)) = (is_of_sequences, self.context) {
+            context.takes_numbers.set(true);
+        }
         let argument = |argument: &FunctionArg| match argument {
+            FunctionArg::Unnamed(FunctionArgExpr::Expr(argument)) if is_of_sequences => {
+                self.translate(without_regclass(argument))
+            }
             FunctionArg::Unnamed(FunctionArgExpr::Expr(argument)) => self.translate(argument),
             _ => Err(unsupported(whole)),
         };
-        let arguments = arguments.iter().map(argument).collect::<Result<_, _>>()?;
+        let arguments: Vec<Expression> = arguments.iter().map(argument).collect::<Result<_, _>>()?;
         Ok(Expression::Call { function: own.into(), arguments })
     }
 
@@ -359,7 +581,8 @@ impl<'c> Translator<'c> {
             return Err(SqlError::new(SqlState::GROUPING_ERROR, message));
         }
         let (copied, depth) = (self.copied, self.depth);
-        let mut inner = Translator { copied, depth, ..Translator::scalar(self.context, "an aggregate") };
+        let (context, frame) = (self.context, self.frame.take());
+        let mut inner = Translator { context, copied, depth, frame, ..Translator::kept("an aggregate") };
         let argument = match arguments {
             [FunctionArg::Unnamed(FunctionArgExpr::Wildcard)] if function == Aggregate::Count => None,
             [FunctionArg::Unnamed(FunctionArgExpr::Expr(argument))] => Some(inner.translate(argument)?),
@@ -369,6 +592,7 @@ impl<'c> Translator<'c> {
             }
         };
         let filter = filter.map(|filter| inner.translate(filter)).transpose()?;
+        self.frame = inner.frame;
         let call = Call { function, argument, is_distinct, filter };
         let calls = self.aggregates.get_or_insert_default();
         let number = calls.iter().position(|known| *known == call).unwrap_or_else(|| {
@@ -387,8 +611,8 @@ impl<'c> Translator<'c> {
     /// A copy of an expression that stands for several. Copies of copies are exponentially many, so their size has a
     /// bound.
     fn copy(&mut self, of: &Expression) -> Result<Expression, SqlError> {
-        self.copied += size(of);
-        match self.copied <= COPIED_MAX {
+        self.copied += of.size();
+        match self.copied <= Expression::COPIED_MAX {
             true => Ok(of.clone()),
             false => Err(SqlError::new(SqlState::STATEMENT_TOO_COMPLEX, "the statement is too complex")
                 .hint("BETWEEN and CASE can be nested less deeply.")),
@@ -398,22 +622,141 @@ impl<'c> Translator<'c> {
     /// The value of a function without arguments that the session knows.
     fn of_session(&self, function: &str) -> Option<Expression> {
         let text = |text: &str| Expression::Literal(Literal::Text(text.to_owned().into())).cast(ColumnType::LongText);
-        let now = || {
-            self.context.asked_for_time.set(true);
-            Expression::value(&Value::from(self.context.now), ColumnType::Timestamp)
+        let now = || match self.context {
+            None => Some(Expression::call("now", Vec::new())),
+            Some(context) => {
+                context.asked_for_time.set(true);
+                Expression::value(&Value::from(context.now), ColumnType::Timestamp)
+            }
         };
         Some(match function {
             "now" | "current_timestamp" | "transaction_timestamp" | "statement_timestamp" => now()?,
             "localtimestamp" => now()?.cast(ColumnType::DateTime),
             "current_date" => now()?.cast(ColumnType::DateTime).cast(ColumnType::Date),
             "localtime" => now()?.cast(ColumnType::DateTime).cast(ColumnType::Time),
-            "current_user" | "session_user" | "user" => text(&self.context.user),
-            "current_database" | "current_catalog" => text(&self.context.database),
+            "current_user" | "session_user" | "user" => match self.context {
+                None => Expression::call("current_user", Vec::new()),
+                Some(context) => text(&context.user),
+            },
+            "current_database" | "current_catalog" => text(DATABASE),
             "current_schema" => text(SCHEMA),
             "version" => text(&format!("PostgreSQL {VERSION} (Seriatim {})", env!("CARGO_PKG_VERSION"))),
             _ => return None,
         })
     }
+}
+
+/// Functions that take numbers of sequences, or set them.
+const OF_SEQUENCES: [&str; 4] = ["nextval", "currval", "lastval", "setval"];
+
+/// Other functions that have another value each time.
+const VOLATILE: [&str; 3] = ["clock_timestamp", "gen_random_uuid", "random"];
+
+/// The name of a sequence that is cast to a number of one.
+fn without_regclass(of: &Expr) -> &Expr {
+    match of {
+        Expr::Cast { expr, data_type, .. } if data_type.to_string().eq_ignore_ascii_case("regclass") => expr,
+        other => other,
+    }
+}
+
+/// An untyped text.
+pub(crate) fn text_literal(text: &str) -> Expression {
+    Expression::Literal(Literal::Text(text.to_owned().into()))
+}
+
+fn malformed(array: &str) -> SqlError {
+    let message = format!("malformed array literal: \"{array}\"");
+    SqlError::new(SqlState::INVALID_TEXT_REPRESENTATION, message)
+}
+
+/// A comparison of a text with a pattern.
+#[derive(Clone, Copy)]
+struct Pattern {
+    /// LIKE, or a regular expression.
+    is_like: bool,
+    ignores_case: bool,
+    is_negated: bool,
+}
+
+impl Pattern {
+    fn of(self, text: Expression, pattern: Expression) -> Expression {
+        let lower = |of: Expression| if self.ignores_case { Expression::call("lower", vec![of]) } else { of };
+        let matches = match self.is_like {
+            true => Expression::Like { of: lower(text).into(), pattern: lower(pattern).into(), escape: None },
+            false => {
+                let function = if self.ignores_case { "\0matches any case" } else { "\0matches" };
+                Expression::call(function, vec![text, pattern])
+            }
+        };
+        negate(matches, self.is_negated)
+    }
+}
+
+/// The comparison with a pattern that an operator is.
+fn pattern(operator: &BinaryOperator) -> Option<Pattern> {
+    let symbol = match operator {
+        BinaryOperator::PGRegexMatch => "~",
+        BinaryOperator::PGRegexIMatch => "~*",
+        BinaryOperator::PGRegexNotMatch => "!~",
+        BinaryOperator::PGRegexNotIMatch => "!~*",
+        BinaryOperator::PGLikeMatch => "~~",
+        BinaryOperator::PGILikeMatch => "~~*",
+        BinaryOperator::PGNotLikeMatch => "!~~",
+        BinaryOperator::PGNotILikeMatch => "!~~*",
+        BinaryOperator::PGCustomBinaryOperator(parts) => parts.last()?,
+        _ => return None,
+    };
+    let plain = symbol.trim_start_matches('!').trim_end_matches('*');
+    let is_like = match plain {
+        "~" => false,
+        "~~" => true,
+        _ => return None,
+    };
+    Some(Pattern { is_like, ignores_case: symbol.ends_with('*'), is_negated: symbol.starts_with('!') })
+}
+
+/// What the name of an object of the catalogue becomes: its number.
+const OID_OF: &str = "\0oid of ";
+
+/// What a number of the catalogue is shown as: the name of its object.
+const NAME_OF: &str = "\0name of ";
+
+/// An expression as it is shown: an object of the catalogue by its name.
+pub(crate) fn displayed(of: Expression) -> Expression {
+    match &of {
+        Expression::Call { function, .. } if function.starts_with(OID_OF) => {
+            let kind = function[OID_OF.len()..].to_owned();
+            Expression::call(format!("{NAME_OF}{kind}"), vec![of])
+        }
+        _ => of,
+    }
+}
+
+/// A value as one of the type that a cast names.
+fn cast_to(of: Expression, data_type: &DataType) -> Result<Expression, SqlError> {
+    let written = data_type.to_string();
+    let own = written.strip_prefix("pg_catalog.").unwrap_or(&written).to_ascii_lowercase();
+    Ok(match &*own {
+        "regclass" | "regtype" | "regproc" | "regprocedure" | "regnamespace" | "regrole" => {
+            Expression::call(format!("{OID_OF}{}", &own[3..]), vec![of])
+        }
+        "oid" => match of {
+            Expression::Call { ref function, .. } if function.starts_with(OID_OF) => of,
+            of => of.cast(ColumnType::U32),
+        },
+        "name" | "\"char\"" | "int2vector" | "oidvector" | "pg_node_tree" | "aclitem" | "cstring" | "\"any\"" => {
+            displayed(of).cast(ColumnType::LongText)
+        }
+        _ if matches!(data_type, DataType::Array(_)) || own.ends_with("[]") || own.starts_with('_') => {
+            displayed(of).cast(ColumnType::LongText)
+        }
+        _ => {
+            let to = SqlType::of(data_type)?;
+            let is_text = matches!(to, SqlType::Text | SqlType::Varchar(_) | SqlType::Char(_));
+            cast(if is_text { displayed(of) } else { of }, to)
+        }
+    })
 }
 
 /// The words that PostgreSQL reserves for functions without parentheses.
@@ -428,14 +771,6 @@ const RESERVED: [&str; 9] = [
     "session_user",
     "user",
 ];
-
-/// So many operators and operands of a statement can be copies.
-const COPIED_MAX: usize = 1 << 16;
-
-/// The operators and operands of an expression.
-fn size(of: &Expression) -> usize {
-    1 + of.parts().into_iter().map(size).sum::<usize>()
-}
 
 fn unsupported(of: &Expr) -> SqlError {
     SqlError::unsupported(of, "")
@@ -459,6 +794,21 @@ fn binary(operator: &BinaryOperator) -> Option<Binary> {
         BinaryOperator::LtEq => Binary::LessOrEqual,
         BinaryOperator::Gt => Binary::Greater,
         BinaryOperator::GtEq => Binary::GreaterOrEqual,
+        // OPERATOR(pg_catalog.=)
+        BinaryOperator::PGCustomBinaryOperator(parts) => match &**parts.last()? {
+            "=" => Binary::Equal,
+            "<>" | "!=" => Binary::NotEqual,
+            "<" => Binary::Less,
+            "<=" => Binary::LessOrEqual,
+            ">" => Binary::Greater,
+            ">=" => Binary::GreaterOrEqual,
+            "+" => Binary::Add,
+            "-" => Binary::Subtract,
+            "*" => Binary::Multiply,
+            "/" => Binary::Divide,
+            "||" => Binary::Concatenate,
+            _ => return None,
+        },
         _ => return None,
     })
 }
@@ -502,55 +852,124 @@ fn cast(of: Expression, to: SqlType) -> Expression {
     }
 }
 
-/// The value of a constant as one of a column; none of NULL.
-///
-/// # Errors
-/// It is no constant, or no value of the column.
-pub(crate) fn constant(of: &Expr, column: &ColumnDef) -> Result<Option<Value>, SqlError> {
-    // The values that a session knows differ from row to row.
-    let context = Context {
-        now: Timestamp::default(),
-        user: String::new(),
-        database: String::new(),
-        asked_for_time: Cell::new(false),
-        tables: RefCell::default(),
-    };
-    let mut translator = Translator::scalar(&context, "DEFAULT expressions");
-    let changes = |of: &Expr| {
-        let own = match of {
-            Expr::Function(function) if function.args == FunctionArguments::None => object(&function.name).ok()?,
-            Expr::Function(function) => object(&function.name).ok()?,
-            Expr::Identifier(ident) if ident.quote_style.is_none() => ident.value.to_ascii_lowercase(),
-            _ => return None,
+/// The default of a column, as the catalogue keeps it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Default {
+    /// NULL.
+    None,
+    /// This value, as text.
+    Constant(String),
+    /// The value of this expression.
+    Computed(String),
+}
+
+impl Default {
+    /// The default of a column that this is.
+    ///
+    /// # Errors
+    /// It has a part that there is not, or no values of the column.
+    pub(crate) fn of(of: &Expr, column: &ColumnDef) -> Result<Default, SqlError> {
+        let mut translator = Translator::kept("DEFAULT expressions");
+        if let Some(column) = names_column(of) {
+            let message = "cannot use column reference in DEFAULT expression";
+            return Err(SqlError::new(SqlState::FEATURE_NOT_SUPPORTED, message).column(column));
+        }
+        let expression = translator.translate(of)?;
+        let bound = Bound::assigning(&expression, &Nothing, &mut [], column.ty).map_err(|error| {
+            let state = SqlState(error.sqlstate());
+            match state {
+                SqlState::DATATYPE_MISMATCH => {
+                    let message = format!("column \"{}\": its default: {error}", column.name);
+                    SqlError::new(state, message).hint("You will need to rewrite or cast the expression.")
+                }
+                _ => error.into(),
+            }
+        })?;
+        let Some(value) = bound.constant() else { return Ok(Default::Computed(expression.to_string())) };
+        let nullable = ColumnDef { nullable: true, ..column.clone() };
+        Ok(match assigned(value, bound.column_type(), &nullable)? {
+            Value::Option(Some(value)) => Default::constant(*value, column)?,
+            Value::Option(None) => Default::None,
+            value => Default::constant(value, column)?,
+        })
+    }
+
+    pub(crate) fn constant(value: Value, column: &ColumnDef) -> Result<Default, SqlError> {
+        Ok(crate::types::fit(value, column)?.to_text().map_or(Default::None, Default::Constant))
+    }
+
+    /// Gives the column this default.
+    pub(crate) fn give(self, column: &mut ColumnDef) {
+        (column.default, column.computed_default) = match self {
+            Default::None => (None, None),
+            Default::Constant(text) => (Some(text.into()), None),
+            Default::Computed(text) => (None, Some(text.into())),
         };
-        translator_of_session(&context, &own).then_some(own)
-    };
-    if let Some(function) = changes(of) {
-        return Err(SqlError::unsupported(format!("{function} as a default"), "A default is a constant."));
-    }
-    let expression = translator.translate(of)?;
-    let nullable = ColumnDef { nullable: true, ..column.clone() };
-    let bound = Bound::assigning(&expression, &Nothing, &mut [], column.ty)?;
-    let Some(value) = bound.constant() else {
-        return Err(SqlError::unsupported(format!("{of} as a default"), "A default is a constant."));
-    };
-    match assigned(value, bound.column_type(), &nullable)? {
-        Value::Option(None) => Ok(None),
-        Value::Option(Some(value)) => Ok(Some(crate::types::fit(*value, column)?)),
-        value => Ok(Some(crate::types::fit(value, column)?)),
     }
 }
 
-fn translator_of_session(context: &Context, function: &str) -> bool {
-    Translator::scalar(context, "").of_session(function).is_some()
+/// A column that stands alone.
+fn names_column(of: &Expr) -> Option<String> {
+    match of {
+        Expr::Identifier(ident) if !RESERVED.contains(&&*ident.value.to_ascii_lowercase()) => Some(ident.value.clone()),
+        Expr::Nested(inner) => names_column(inner),
+        _ => None,
+    }
 }
 
-/// A scope without columns.
-pub(crate) struct Nothing;
+/// Whether a default has another value for each row, and not one for a statement.
+pub(crate) fn is_volatile(default: &str) -> bool {
+    calls(default, |function| VOLATILE.contains(&function) || OF_SEQUENCES.contains(&function))
+}
 
-impl seriatim::catalog::expression::Scope for Nothing {
-    fn column(&self, _: Option<&str>, column: &str) -> Result<(usize, ColumnType), ExpressionError> {
-        let problem = "there are no columns here".to_owned();
-        Err(ExpressionError::new(ExpressionErrorKind::UndefinedColumn, column, problem))
+/// Whether a default takes numbers of sequences, or sets them.
+pub(crate) fn takes_numbers(default: &str) -> bool {
+    calls(default, |function| OF_SEQUENCES.contains(&function))
+}
+
+/// Whether an expression calls one of these functions.
+fn calls(text: &str, is_one: impl Fn(&str) -> bool + Copy) -> bool {
+    fn within(of: &Expression, is_one: impl Fn(&str) -> bool + Copy) -> bool {
+        matches!(of, Expression::Call { function, .. } if is_one(function))
+            || of.parts().into_iter().any(|part| within(part, is_one))
     }
+    text.parse().is_ok_and(|of: Expression| within(&of, is_one))
+}
+
+/// The sequence of which a default takes the next number, as it is named there.
+pub(crate) fn sequence_of_default(default: &str) -> Option<String> {
+    match default.parse().ok()? {
+        Expression::Call { function, arguments } if function == "nextval" => match &*arguments {
+            [Expression::Literal(Literal::Text(name))] => Some(name.to_string()),
+            _ => None,
+        },
+        _ => None,
+    }
+}
+
+/// The sequences that a default names, as they are named there.
+pub(crate) fn sequences_in(default: &str) -> Vec<String> {
+    let found = std::cell::RefCell::new(Vec::new());
+    with_sequences(default, &|name| {
+        found.borrow_mut().push(name.to_owned());
+        None
+    });
+    found.into_inner()
+}
+
+/// A default with other names of sequences.
+pub(crate) fn with_sequences(default: &str, other: &dyn Fn(&str) -> Option<String>) -> String {
+    fn rename(of: &mut Expression, other: &dyn Fn(&str) -> Option<String>) {
+        if let Expression::Call { function, arguments } = of
+            && OF_SEQUENCES.contains(&&**function)
+            && let Some(Expression::Literal(Literal::Text(name))) = arguments.first_mut()
+            && let Some(to) = other(name)
+        {
+            *name = to.into();
+        }
+        of.parts_mut().into_iter().for_each(|part| rename(part, other));
+    }
+    let Ok(mut expression) = default.parse::<Expression>() else { return default.to_owned() };
+    rename(&mut expression, other);
+    expression.to_string()
 }

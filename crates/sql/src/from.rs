@@ -3,19 +3,26 @@
 //! Sources are joined by nested loops, in the order of the text. A condition is checked as soon as all rows that it
 //! names are there. Conditions `column = value`, whose value earlier sources give, decide how a source is searched.
 
+use std::cell::{OnceCell, RefCell};
+use std::collections::BTreeMap;
+
+use seriatim::Abort;
 use seriatim::catalog::expression::{Binary, Bound, Datum, Expression, Literal};
 use seriatim::catalog::{ColumnType, Organization};
-use seriatim::{Abort, ReadTx};
 use sqlparser::ast::{
-    Expr, FunctionArg, FunctionArgExpr, Join, JoinConstraint, JoinOperator, TableAlias, TableFactor, TableWithJoins,
+    Expr, FunctionArg, FunctionArgExpr, Join, JoinConstraint, JoinOperator, TableFactor, TableWithJoins,
 };
 
 use crate::error::{SqlError, SqlState};
 use crate::expression::{Context, Translator};
 use crate::names::{Names, name, object};
 use crate::rows::{
-    Access, Equality, Joined, Limit, Origin, Source, SourceColumn, SourceRow, Sources, choose, each, is_findable,
+    Access, Distinct, Equality, Joined, Limit, Origin, Owned, Source, SourceColumn, SourceRow, Sources, choose, each,
+    is_findable,
 };
+use crate::run::Env;
+use crate::subquery::Outer;
+use crate::system::{self, Elements};
 use crate::types::SqlType;
 
 /// The types of a statement's parameters, as far as they are known.
@@ -24,34 +31,44 @@ pub(crate) type Parameters = Vec<Option<ColumnType>>;
 /// How the rows of one source take part.
 #[derive(Clone, Debug)]
 pub(crate) struct Level {
+    /// The source, by its position.
+    source: usize,
     pub(crate) access: Access,
     /// What a row must fulfil to be a partner.
     on: Vec<Bound>,
     /// Whether the rows before count without a partner, too.
     is_outer: bool,
+    /// Whether its own rows count without a partner, too. It is the last of two levels then, and its rows are kept.
+    is_whole: bool,
     /// What must hold of all rows up to this one.
     filter: Vec<Bound>,
 }
 
 impl Level {
-    /// All that a row must fulfil, if the source is the first.
+    /// All that a row must fulfil beside what finds it, if the source is the only one.
     pub(crate) fn conditions(&self) -> impl Iterator<Item = &Bound> {
         self.on.iter().chain(&self.filter)
     }
 }
 
 /// The sources of a query, joined.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct From {
     pub(crate) sources: Sources,
     pub(crate) places: Vec<(usize, usize)>,
     pub(crate) levels: Vec<Level>,
+    /// The numbers of the columns that `*` stands for.
+    pub(crate) star: Vec<usize>,
 }
 
 /// A source as it was written.
+#[derive(Default)]
 struct Written {
     on: Vec<Expression>,
     is_outer: bool,
+    is_whole: bool,
+    /// The columns that it takes from sources before it, if it is a query that can.
+    needs: Vec<usize>,
 }
 
 /// The column that is meant, with the name of its source. What a `char` column is compared with has no blanks at its
@@ -60,16 +77,29 @@ struct Written {
 /// # Errors
 /// There is none, or there are several.
 pub(crate) fn qualified(of: &mut Expression, sources: &Sources) -> Result<(), SqlError> {
+    resolve(of, sources, None)
+}
+
+/// As [`qualified`], with columns of queries around this one.
+///
+/// # Errors
+/// As [`qualified`].
+pub(crate) fn resolve(of: &mut Expression, sources: &Sources, outer: Option<&Outer<'_>>) -> Result<(), SqlError> {
     if let Expression::Column { table, column } = of {
         if column.starts_with('\0') {
             return Ok(());
         }
-        let (number, _) = sources.find(table.as_deref(), column)?;
-        let (source, _) = sources.places()[number];
-        *table = Some(sources.0[source].alias.clone().into());
+        let found = match (sources.find(table.as_deref(), column), outer) {
+            (Ok((number, _)), _) => sources.qualified(number),
+            (Err(error), Some(outer)) if error.state != SqlState::AMBIGUOUS_COLUMN => {
+                outer.find(table.as_deref(), column)?.ok_or(error)?
+            }
+            (Err(error), _) => return Err(error),
+        };
+        *of = found;
         return Ok(());
     }
-    of.parts_mut().into_iter().try_for_each(|part| qualified(part, sources))?;
+    of.parts_mut().into_iter().try_for_each(|part| resolve(part, sources, outer))?;
     let is_padded = |of: &Expression| match of {
         Expression::Column { table, column } => sources
             .find(table.as_deref(), column)
@@ -104,6 +134,14 @@ fn without_blanks(of: &mut Expression) {
     }
 }
 
+/// What a query takes its columns from: other queries around it, and the statement.
+#[derive(Clone, Copy)]
+struct Around<'a> {
+    outer: Option<&'a Outer<'a>>,
+    names: Names<'a>,
+    context: &'a Context,
+}
+
 impl From {
     /// The sources of a FROM, and the conditions of a WHERE.
     ///
@@ -115,21 +153,19 @@ impl From {
         names: Names<'_>,
         context: &Context,
         parameters: &mut Parameters,
+        outer: Option<&Outer<'_>>,
     ) -> Result<From, SqlError> {
-        let (mut sources, mut written) = (Sources::default(), Vec::new());
-        for tables in from {
-            sources.add(source(&tables.relation, names, context, parameters)?)?;
-            written.push(Written { on: Vec::new(), is_outer: false });
-            for join in &tables.joins {
-                sources.add(source(&join.relation, names, context, parameters)?)?;
-                written.push(joined(join, &sources, context)?);
-            }
-        }
+        let around = Around { outer, names, context };
+        let mut tree = Tree::default();
+        from.iter().try_for_each(|tables| tree.add_item(tables, around, parameters))?;
         let conditions = match condition {
-            Some(condition) => Translator::scalar(context, "WHERE").translate(condition).map(conjuncts)?,
+            Some(condition) => {
+                let mut translator = Translator::scalar(context, "WHERE").within(&tree.sources, outer, parameters);
+                translator.translate(condition).map(conjuncts)?
+            }
             None => Vec::new(),
         };
-        From::of(sources, written, conditions, parameters)
+        From::of(tree, conditions, context, parameters, outer)
     }
 
     /// One table, and the conditions of a WHERE.
@@ -142,26 +178,47 @@ impl From {
         context: &Context,
         parameters: &mut Parameters,
     ) -> Result<From, SqlError> {
+        let sources = Sources(vec![source]);
         let conditions = match condition {
-            Some(condition) => Translator::scalar(context, "WHERE").translate(condition).map(conjuncts)?,
+            Some(condition) => {
+                let mut translator = Translator::scalar(context, "WHERE").within(&sources, None, parameters);
+                translator.translate(condition).map(conjuncts)?
+            }
             None => Vec::new(),
         };
-        let written = vec![Written { on: Vec::new(), is_outer: false }];
-        From::of(Sources(vec![source]), written, conditions, parameters)
+        let star = sources.shown();
+        let tree = Tree { sources, written: vec![Written::default()], star };
+        From::of(tree, conditions, context, parameters, None)
     }
 
     fn of(
-        sources: Sources,
-        written: Vec<Written>,
+        tree: Tree,
         mut conditions: Vec<Expression>,
+        context: &Context,
         parameters: &mut Parameters,
+        outer: Option<&Outer<'_>>,
     ) -> Result<From, SqlError> {
-        conditions.iter_mut().try_for_each(|condition| qualified(condition, &sources))?;
-        let places = sources.places();
+        let Tree { sources, mut written, star } = tree;
+        conditions.iter_mut().try_for_each(|condition| resolve(condition, &sources, outer))?;
+        let inner = written.iter().all(|written| !written.is_outer && !written.is_whole && written.needs.is_empty());
+        if inner {
+            // The conditions of inner joins are those of the whole.
+            conditions.extend(written.iter_mut().flat_map(|written| written.on.drain(..)));
+        }
+        let order = match inner && sources.0.len() > 1 {
+            true => best_order(&sources, &conditions, context, parameters)?,
+            false => (0..sources.0.len()).collect(),
+        };
+        let mut position = vec![0; order.len()];
+        order.iter().enumerate().for_each(|(at, &source)| position[source] = at);
+        let of_source = sources.places();
+        let places: Vec<(usize, usize)> = of_source.iter().map(|&(source, at)| (position[source], at)).collect();
         let level_of = |bound: &Bound| bound.columns().iter().map(|&column| places[column].0).max().unwrap_or(0);
         let mut filters: Vec<Vec<(Expression, Bound)>> = sources.0.iter().map(|_| Vec::new()).collect();
+        // Those that call queries are checked after the others.
+        conditions.sort_by_key(calls_query);
         for condition in conditions {
-            let bound = Bound::condition(&condition, &sources, parameters)?;
+            let bound = context.condition(&condition, &sources, parameters)?;
             match filters.get_mut(level_of(&bound)) {
                 Some(filter) => filter.push((condition, bound)),
                 // Without a source, there is one row.
@@ -169,21 +226,23 @@ impl From {
             }
         }
         let mut levels = Vec::new();
-        for (at, mut written) in written.into_iter().enumerate() {
+        for (at, &source) in order.iter().enumerate() {
+            let written = &mut written[source];
             let mut on = Vec::new();
             for condition in &mut written.on {
-                qualified(condition, &sources)?;
-                on.push(Bound::condition(condition, &sources, parameters)?);
+                resolve(condition, &sources, outer)?;
+                on.push(context.condition(condition, &sources, parameters)?);
             }
             let filter = std::mem::take(&mut filters[at]);
             // A row without a partner must not be found by what only WHERE says of the partner.
-            let said =
-                written.on.iter().chain(filter.iter().map(|(condition, _)| condition).filter(|_| !written.is_outer));
-            let (access, implied) = access(&sources, at, said, parameters)?;
-            let first = written.on.len();
+            let is_inner = !written.is_outer && !written.is_whole;
+            let said = written.on.iter().chain(filter.iter().map(|(condition, _)| condition).filter(|_| is_inner));
+            let search = Search { sources: &sources, source, places: &places, level: at, context };
+            let access = search.access(said, written.is_whole, parameters)?;
+            let (first, implied) = (written.on.len(), access.implied());
             let is_open = |(position, _): &(usize, _)| !implied.contains(&(first + position));
             let filter = filter.into_iter().enumerate().filter(is_open).map(|(_, (_, bound))| bound).collect();
-            levels.push(Level { access, on, is_outer: written.is_outer, filter });
+            levels.push(Level { source, access, on, is_outer: written.is_outer, is_whole: written.is_whole, filter });
         }
         if sources.0.is_empty()
             && let Some(filter) = filters.pop()
@@ -191,24 +250,34 @@ impl From {
             // The one row of a query without FROM.
             let source = Source { alias: String::new(), columns: Vec::new(), origin: Origin::Values(vec![Vec::new()]) };
             let filter = filter.into_iter().map(|(_, bound)| bound).collect();
-            let level = Level { access: Access::Computed, on: Vec::new(), is_outer: false, filter };
-            return Ok(From { sources: Sources(vec![source]), places, levels: vec![level] });
+            let (on, is_outer, is_whole) = (Vec::new(), false, false);
+            let level = Level { source: 0, access: Access::Computed, on, is_outer, is_whole, filter };
+            return Ok(From { sources: Sources(vec![source]), places, levels: vec![level], star });
         }
-        Ok(From { sources, places, levels })
+        Ok(From { sources, places, levels, star })
     }
 
     /// How the rows of each source are found, in the order of the loops.
     pub(crate) fn explain(&self, indent: usize) -> Vec<String> {
-        let line = |(at, (level, source)): (usize, (&Level, &Source))| {
-            let indent = " ".repeat(indent + 2 * at);
-            let (arrow, join) = match (at, level.is_outer) {
-                (0, _) => ("", ""),
-                (_, false) => ("-> ", "for each row: "),
-                (_, true) => ("-> ", "for each row, or none: "),
+        let lines = |(at, level): (usize, &Level)| {
+            let source = &self.sources.0[level.source];
+            let spaces = " ".repeat(indent + 2 * at);
+            let (arrow, join) = match (at, level.is_outer, level.is_whole) {
+                (0, ..) => ("", ""),
+                (_, false, false) => ("-> ", "for each row: "),
+                (_, true, false) => ("-> ", "for each row, or none: "),
+                (_, false, true) => ("-> ", "for each row, and those without: "),
+                (_, true, true) => ("-> ", "for each row, or none, and those without: "),
             };
-            format!("{indent}{arrow}{join}{}", level.access.explain(source))
+            let mut lines = vec![format!("{spaces}{arrow}{join}{}", level.access.explain(source))];
+            match &source.origin {
+                Origin::Joined { from, .. } => lines.extend(from.explain(indent + 2 * at + 2)),
+                Origin::Set(set) => lines.extend(set.explain(indent + 2 * at + 2)),
+                _ => {}
+            }
+            lines
         };
-        self.levels.iter().zip(&self.sources.0).enumerate().map(line).collect()
+        self.levels.iter().enumerate().flat_map(lines).collect()
     }
 
     /// Calls `visit` with each combination of rows that fulfils all conditions, until it says `false`.
@@ -217,43 +286,84 @@ impl From {
     /// A conflict; an expression without a value; errors of `visit`.
     pub(crate) fn each<'t>(
         &'t self,
-        tx: &'t ReadTx,
-        parameters: &[Datum<'_>],
+        env: Env<'t>,
         visit: &mut dyn FnMut(Joined<'_, 't>) -> Result<bool, Abort>,
     ) -> Result<(), Abort> {
-        self.descend(tx, parameters, &mut Vec::new(), visit).map(drop)
+        let is_kept = |level: &Level| matches!(level.access, Access::Kept { .. });
+        let kept: Vec<OnceCell<KeptRows<'t>>> = match self.levels.iter().any(is_kept) {
+            true => self.levels.iter().map(|_| OnceCell::new()).collect(),
+            false => Vec::new(),
+        };
+        let mut rows = Vec::with_capacity(self.levels.len());
+        let goes_on = self.descend(env, &kept, &mut rows, visit)?;
+        // What has met no partner.
+        let Some((level, first)) = self.levels.split_last().filter(|(level, _)| level.is_whole && goes_on) else {
+            return Ok(());
+        };
+        let Some(known) = kept.get(first.len()) else { return Ok(()) };
+        let known = match known.get() {
+            Some(known) => known,
+            None => known.get_or_init_with(|| KeptRows::of(env, self, level, first.len()))?,
+        };
+        for (row, met) in known.rows.iter().zip(known.met.borrow().iter()) {
+            if *met {
+                continue;
+            }
+            rows.clear();
+            rows.extend(first.iter().map(|_| SourceRow::Missing));
+            rows.push(row.clone());
+            let joined = Joined { rows: &rows, places: &self.places, env };
+            if joined.fulfils(&level.filter)? && !visit(joined)? {
+                break;
+            }
+        }
+        Ok(())
     }
 
     fn descend<'t>(
         &'t self,
-        tx: &'t ReadTx,
-        parameters: &[Datum<'_>],
+        env: Env<'t>,
+        kept: &[OnceCell<KeptRows<'t>>],
         rows: &mut Vec<SourceRow<'t>>,
         visit: &mut dyn FnMut(Joined<'_, 't>) -> Result<bool, Abort>,
     ) -> Result<bool, Abort> {
         let at = rows.len();
         let Some(level) = self.levels.get(at) else {
-            return visit(Joined { rows, places: &self.places });
+            return visit(Joined { rows, places: &self.places, env });
         };
         let (mut has_partner, mut goes_on) = (false, true);
         let outer = rows.clone();
-        let outer = Joined { rows: &outer, places: &self.places };
-        each(tx, &self.sources.0[at], &level.access, outer, parameters, &mut |row| {
+        let outer = Joined { rows: &outer, places: &self.places, env };
+        let mut take = |row: SourceRow<'t>, met: &mut dyn FnMut()| {
             rows.push(row);
-            let joined = Joined { rows, places: &self.places };
-            if holds(tx, &level.on, joined, parameters)? {
+            let joined = Joined { rows, places: &self.places, env };
+            if joined.fulfils(&level.on)? {
                 has_partner = true;
-                if holds(tx, &level.filter, joined, parameters)? {
-                    goes_on = self.descend(tx, parameters, rows, visit)?;
+                met();
+                if joined.fulfils(&level.filter)? {
+                    goes_on = self.descend(env, kept, rows, visit)?;
                 }
             }
             rows.truncate(at);
             Ok(goes_on)
-        })?;
+        };
+        match (&level.access, kept.get(at)) {
+            (Access::Kept { values, .. }, Some(known)) => {
+                let known = known.get_or_init_with(|| KeptRows::of(env, self, level, at))?;
+                for number in known.found(outer.values(values)?) {
+                    // Rows are visited without an operation of the transaction.
+                    env.run.tx.check_bounds()?;
+                    if !take(known.rows[number].clone(), &mut || known.met.borrow_mut()[number] = true)? {
+                        break;
+                    }
+                }
+            }
+            _ => each(env, &self.sources.0[level.source], &level.access, outer, &mut |row| take(row, &mut || {}))?,
+        }
         if level.is_outer && !has_partner && goes_on {
             rows.push(SourceRow::Missing);
-            if holds(tx, &level.filter, Joined { rows, places: &self.places }, parameters)? {
-                goes_on = self.descend(tx, parameters, rows, visit)?;
+            if (Joined { rows, places: &self.places, env }).fulfils(&level.filter)? {
+                goes_on = self.descend(env, kept, rows, visit)?;
             }
             rows.truncate(at);
         }
@@ -263,12 +373,15 @@ impl From {
     /// Whether the rows come in this order: of columns, each descending or not, with NULL as the greatest value. If the
     /// access leaves a choice, it is made so that they do.
     pub(crate) fn comes_in_order(&mut self, wanted: &[(usize, bool)]) -> bool {
-        let Some((level, source)) = self.levels.first_mut().zip(self.sources.0.first()) else { return false };
+        let Some(level) = self.levels.first_mut() else { return false };
+        let source = &self.sources.0[level.source];
         let Origin::Table(table) = &source.origin else { return false };
         let definition = table.definition();
-        if wanted.iter().any(|&(column, _)| column >= source.columns.len()) {
-            return false;
-        }
+        let of_first = |&(column, descending): &(usize, bool)| match self.places.get(column) {
+            Some(&(0, at)) => Some((at, descending)),
+            _ => None,
+        };
+        let Some(wanted) = wanted.iter().map(of_first).collect::<Option<Vec<_>>>() else { return false };
         // The direction in which these columns of a key are in the order that is wanted, behind fixed ones.
         let direction = |parts: &[seriatim::catalog::KeyPart], fixed: usize| {
             let is_fixed = |column: usize| parts[..fixed].iter().any(|part| part.column.index() == column);
@@ -285,7 +398,7 @@ impl From {
         };
         let is_ordered = definition.organization == Organization::Ordered;
         match &mut level.access {
-            Access::Key(_) => true,
+            Access::Key { .. } => true,
             Access::Prefix { index, values, backward, .. } => {
                 let parts = index.map_or(&definition.key, |at| &definition.indexes[at].parts);
                 let found = direction(parts, values.len());
@@ -306,20 +419,77 @@ impl From {
                 level.access = Access::Prefix { index: Some(at), values, low: None, high: None, backward };
                 true
             }
-            Access::Computed => false,
+            Access::Computed | Access::Kept { .. } => false,
         }
     }
 }
 
-/// Whether all conditions are true.
-fn holds(tx: &ReadTx, conditions: &[Bound], joined: Joined<'_, '_>, parameters: &[Datum<'_>]) -> Result<bool, Abort> {
-    for condition in conditions {
-        let value = condition.evaluate(joined, parameters).map_err(|error| tx.abort(SqlError::from(error)))?;
-        if !matches!(value, Datum::Bool(true)) {
-            return Ok(false);
+/// Rows that are read once, and found by values.
+struct KeptRows<'t> {
+    rows: Vec<SourceRow<'t>>,
+    /// Their numbers, by the values of the columns; none if there are no columns.
+    by: Option<BTreeMap<Distinct, Vec<usize>>>,
+    /// Whether they have met a partner.
+    met: RefCell<Vec<bool>>,
+}
+
+impl<'t> KeptRows<'t> {
+    fn of(env: Env<'t>, from: &'t From, level: &Level, at: usize) -> Result<KeptRows<'t>, Abort> {
+        let Access::Kept { columns, .. } = &level.access else {
+            return Err(env.fail(SqlError::new(SqlState::INTERNAL_ERROR, "the rows of a source are not kept")));
+        };
+        let source = &from.sources.0[level.source];
+        let mut by = (!columns.is_empty()).then(BTreeMap::<Distinct, Vec<usize>>::new);
+        let mut rows: Vec<SourceRow<'t>> = Vec::new();
+        let nothing = Joined { rows: &[], places: &from.places, env };
+        debug_assert!(at > 0 || level.is_whole, "the first source is read as it comes");
+        each(env, source, &level.access, nothing, &mut |row| {
+            if let Some(by) = &mut by {
+                let key: Vec<Owned> = columns.iter().map(|&column| row.get(column)).collect();
+                env.run.keep(&key).map_err(|error| env.fail(error))?;
+                match key.iter().any(Datum::is_null) {
+                    // It equals nothing, so it is found by nothing.
+                    true if !level.is_whole => return Ok(true),
+                    true => {}
+                    false => by.entry(Distinct(key)).or_default().push(rows.len()),
+                }
+            }
+            env.run.keep_source(&row).map_err(|error| env.fail(error))?;
+            rows.push(row);
+            Ok(true)
+        })?;
+        let met = RefCell::new(vec![false; rows.len()]);
+        Ok(KeptRows { rows, by, met })
+    }
+
+    /// The numbers of the rows that have these values.
+    fn found(&self, values: Vec<Owned>) -> Box<dyn Iterator<Item = usize> + '_> {
+        match &self.by {
+            None => Box::new(0..self.rows.len()),
+            Some(by) => Box::new(by.get(&Distinct(values)).into_iter().flatten().copied()),
         }
     }
-    Ok(true)
+}
+
+/// `get_or_init` for what may fail.
+trait InitWith<T> {
+    fn get_or_init_with<E>(&self, make: impl FnOnce() -> Result<T, E>) -> Result<&T, E>;
+}
+
+impl<T> InitWith<T> for OnceCell<T> {
+    fn get_or_init_with<E>(&self, make: impl FnOnce() -> Result<T, E>) -> Result<&T, E> {
+        if let Some(known) = self.get() {
+            return Ok(known);
+        }
+        let made = make()?;
+        Ok(self.get_or_init(|| made))
+    }
+}
+
+/// Whether an expression calls a query of the statement.
+fn calls_query(of: &Expression) -> bool {
+    let is_call = matches!(of, Expression::Call { function, .. } if function.starts_with('\0'));
+    is_call || of.parts().into_iter().any(calls_query)
 }
 
 /// The most sources of a query. Each takes a part of the stack.
@@ -327,7 +497,7 @@ const SOURCES_MAX: usize = 64;
 
 impl Sources {
     fn add(&mut self, source: Source) -> Result<(), SqlError> {
-        if self.0.iter().any(|known| known.alias == source.alias) {
+        if self.has_table(&source.alias) && !source.alias.is_empty() {
             let message = format!("table name \"{}\" specified more than once", source.alias);
             return Err(SqlError::new(SqlState("42712"), message));
         }
@@ -348,73 +518,156 @@ fn conjuncts(condition: Expression) -> Vec<Expression> {
     }
 }
 
-/// How a source is searched, by what is said of its columns. Also the positions of the conditions that hold of the rows
-/// that are found.
-fn access<'e>(
+/// The order in which sources are joined: each is the one that is found best by those before it. Equally good ones keep
+/// their order.
+fn best_order(
     sources: &Sources,
-    at: usize,
-    conditions: impl Iterator<Item = &'e Expression>,
+    conditions: &[Expression],
+    context: &Context,
     parameters: &mut Parameters,
-) -> Result<(Access, Vec<usize>), SqlError> {
-    let source = &sources.0[at];
-    let Origin::Table(table) = &source.origin else { return Ok((Access::Computed, Vec::new())) };
-    let places = sources.places();
-    let (mut equalities, mut limits) = (Vec::<Equality>::new(), Vec::<(Binary, Equality)>::new());
-    for (position, condition) in conditions.enumerate() {
-        let Expression::Binary(operator, a, b) = condition else { continue };
-        for (operator, column, value) in [(Some(*operator), a, b), (turned(*operator), b, a)] {
-            let (Some(operator), Expression::Column { table: Some(of), column }) = (operator, &**column) else {
-                continue;
+) -> Result<Vec<usize>, SqlError> {
+    let of_source = sources.places();
+    let (mut order, mut rest) = (Vec::new(), (0..sources.0.len()).collect::<Vec<usize>>());
+    while !rest.is_empty() {
+        let mut best = (0, 0);
+        for (at, &source) in rest.iter().enumerate() {
+            let mut position = vec![usize::MAX; sources.0.len()];
+            order.iter().chain([&source]).enumerate().for_each(|(at, &source): (usize, &usize)| position[source] = at);
+            let places: Vec<_> = of_source.iter().map(|&(source, at)| (position[source], at)).collect();
+            let search = Search { sources, source, places: &places, level: order.len(), context };
+            let access = search.access(conditions.iter(), false, parameters)?;
+            let worth = match (&access, &sources.0[source].origin) {
+                (Access::Key { .. }, _) => 4,
+                (Access::Prefix { values, .. }, _) if !values.is_empty() => 3,
+                (Access::Prefix { .. }, _) => 1,
+                (Access::Kept { columns, .. }, _) if !columns.is_empty() => 2,
+                _ => 0,
             };
-            let Some(column) = source.columns.iter().position(|known| *of == *source.alias && known.name == **column)
-            else {
-                continue;
-            };
-            let bound = Bound::new(value, sources, parameters)?;
-            let is_earlier = bound.columns().iter().all(|&column| places[column].0 < at);
-            let stored = source.columns[column].stored;
-            // An untyped value is read as one of the column.
-            let is_untyped = matches!(**value, Expression::Literal(Literal::Text(_) | Literal::Null));
-            let value = match bound.column_type().filter(|_| !is_untyped) {
-                Some(ty) if is_findable(stored, Some(ty)) => (**value).clone(),
-                Some(_) => continue,
-                None => (**value).clone().cast(crate::types::of_expressions(stored)),
-            };
-            match operator {
-                _ if !is_earlier => {}
-                Binary::Equal => equalities.push(Equality { column, value, condition: position }),
-                _ => limits.push((operator, Equality { column, value, condition: position })),
+            if at == 0 || worth > best.0 {
+                best = (worth, at);
             }
         }
+        order.push(rest.remove(best.1));
     }
-    let fixes = |column: usize| equalities.iter().any(|equality| equality.column == column);
-    let bounds = |column: usize| limits.iter().any(|(_, limit)| limit.column == column);
-    let definition = table.definition();
-    let Some((index, found)) = choose(definition, &fixes, &bounds) else {
-        return Ok((Access::All { backward: false }, Vec::new()));
-    };
-    let parts = index.map_or(&definition.key, |at| &definition.indexes[at].parts);
-    let (mut values, mut implied) = (Vec::new(), Vec::new());
-    for part in &parts[..found] {
-        let equality = equalities.iter().find(|equality| equality.column == part.column.index());
-        let Some(equality) = equality else { return Ok((Access::All { backward: false }, Vec::new())) };
-        values.push(Bound::new(&equality.value, sources, parameters)?);
-        implied.push(equality.condition);
+    Ok(order)
+}
+
+/// How a source can be searched when others are known.
+struct Search<'s> {
+    sources: &'s Sources,
+    source: usize,
+    /// Level and position of each column.
+    places: &'s [(usize, usize)],
+    level: usize,
+    context: &'s Context,
+}
+
+impl Search<'_> {
+    /// How the source is searched, by what is said of its columns.
+    fn access<'e>(
+        &self,
+        conditions: impl Iterator<Item = &'e Expression>,
+        is_whole: bool,
+        parameters: &mut Parameters,
+    ) -> Result<Access, SqlError> {
+        let Search { sources, places, context, .. } = *self;
+        let source = &sources.0[self.source];
+        let first = sources.0[..self.source].iter().map(|source| source.columns.len()).sum::<usize>();
+        let (mut equalities, mut limits) = (Vec::<Equality>::new(), Vec::<(Binary, Equality)>::new());
+        for (position, condition) in conditions.enumerate() {
+            let Expression::Binary(operator, a, b) = condition else { continue };
+            for (operator, column, value) in [(Some(*operator), a, b), (turned(*operator), b, a)] {
+                let (Some(operator), Expression::Column { table: Some(of), column }) = (operator, &**column) else {
+                    continue;
+                };
+                if turned(operator).is_none() {
+                    continue;
+                }
+                let is_column = |known: &SourceColumn| *of == *known.table && known.name == **column;
+                let Some(column) = source.columns.iter().position(is_column) else { continue };
+                let bound = context.bind(value, sources, parameters)?;
+                let is_earlier = bound.columns().iter().all(|&column| places[column].0 < self.level);
+                let stored = source.columns[column].stored;
+                // An untyped value is read as one of the column.
+                let is_untyped = matches!(**value, Expression::Literal(Literal::Text(_) | Literal::Null));
+                let value = match bound.column_type().filter(|_| !is_untyped) {
+                    Some(ty) if is_findable(stored, Some(ty)) => (**value).clone(),
+                    Some(_) => continue,
+                    None => (**value).clone().cast(crate::types::of_expressions(stored)),
+                };
+                debug_assert!(first + column < places.len(), "the column is one of the sources'");
+                match operator {
+                    _ if !is_earlier => {}
+                    Binary::Equal => equalities.push(Equality { column, value, condition: position }),
+                    _ => limits.push((operator, Equality { column, value, condition: position })),
+                }
+            }
+        }
+        // What is read for each row before is read once, if nothing finds its rows faster.
+        let kept = |equalities: Vec<Equality>, parameters: &mut Parameters| {
+            let mut columns = Vec::new();
+            let mut values = Vec::new();
+            for equality in equalities.into_iter().filter(|equality| self.level > 0 && is_exact(source, equality)) {
+                if !columns.contains(&equality.column) {
+                    columns.push(equality.column);
+                    values.push(context.bind(&equality.value, sources, parameters)?);
+                }
+            }
+            let is_cheap = match &source.origin {
+                Origin::Query { arguments, .. } => !arguments.is_empty(),
+                Origin::Elements(..) | Origin::Series(_) | Origin::Working(_) => columns.is_empty(),
+                Origin::Table(_) => columns.is_empty(),
+                _ => false,
+            };
+            Ok::<_, SqlError>(match (self.level, &source.origin) {
+                _ if is_whole => Access::Kept { columns, values },
+                (0, Origin::Table(_)) => Access::All { backward: false },
+                (0, _) => Access::Computed,
+                (_, Origin::Table(_)) if is_cheap => Access::All { backward: false },
+                _ if is_cheap => Access::Computed,
+                _ => Access::Kept { columns, values },
+            })
+        };
+        let Origin::Table(table) = &source.origin else { return kept(equalities, parameters) };
+        if is_whole {
+            return kept(equalities, parameters);
+        }
+        let fixes = |column: usize| equalities.iter().any(|equality| equality.column == column);
+        let bounds = |column: usize| limits.iter().any(|(_, limit)| limit.column == column);
+        let definition = table.definition();
+        let Some((index, found)) = choose(definition, &fixes, &bounds) else {
+            return kept(equalities, parameters);
+        };
+        let parts = index.map_or(&definition.key, |at| &definition.indexes[at].parts);
+        let (mut values, mut implied) = (Vec::new(), Vec::new());
+        for part in &parts[..found] {
+            let equality = equalities.iter().find(|equality| equality.column == part.column.index());
+            let Some(equality) = equality else { return kept(equalities, parameters) };
+            values.push(context.bind(&equality.value, sources, parameters)?);
+            implied.push(equality.condition);
+        }
+        if index.is_none() && found == definition.key.len() {
+            return Ok(Access::Key { values, implied });
+        }
+        let next = parts.get(found).map(|part| part.column.index());
+        let mut limit = |operators: [Binary; 2]| {
+            let is_one =
+                |(operator, limit): &&(Binary, Equality)| Some(limit.column) == next && operators.contains(operator);
+            let Some((operator, limit)) = limits.iter().find(is_one) else { return Ok::<_, SqlError>(None) };
+            let is_included = *operator == operators[1];
+            Ok(Some(Box::new(Limit { value: context.bind(&limit.value, sources, parameters)?, is_included })))
+        };
+        let low = limit([Binary::Greater, Binary::GreaterOrEqual])?;
+        let high = limit([Binary::Less, Binary::LessOrEqual])?;
+        Ok(Access::Prefix { index, values, low, high, backward: false })
     }
-    if index.is_none() && found == definition.key.len() {
-        return Ok((Access::Key(values), implied));
-    }
-    let next = parts.get(found).map(|part| part.column.index());
-    let mut limit = |operators: [Binary; 2]| {
-        let is_one =
-            |(operator, limit): &&(Binary, Equality)| Some(limit.column) == next && operators.contains(operator);
-        let Some((operator, limit)) = limits.iter().find(is_one) else { return Ok::<_, SqlError>(None) };
-        let is_included = *operator == operators[1];
-        Ok(Some(Box::new(Limit { value: Bound::new(&limit.value, sources, parameters)?, is_included })))
-    };
-    let low = limit([Binary::Greater, Binary::GreaterOrEqual])?;
-    let high = limit([Binary::Less, Binary::LessOrEqual])?;
-    Ok((Access::Prefix { index, values, low, high, backward: false }, Vec::new()))
+}
+
+/// Whether a value that equals a column's is found by comparing both as they are.
+fn is_exact(source: &Source, equality: &Equality) -> bool {
+    let stored = source.columns[equality.column].stored;
+    // The values of an enum are numbers, and what they are compared with are texts.
+    !matches!(stored, ColumnType::Enum { .. } | ColumnType::Char)
 }
 
 /// The operator with its operands the other way round, if it compares.
@@ -429,18 +682,301 @@ fn turned(operator: Binary) -> Option<Binary> {
     })
 }
 
+/// Sources in the order of the text, and what was written of each.
+#[derive(Default)]
+struct Tree {
+    sources: Sources,
+    written: Vec<Written>,
+    star: Vec<usize>,
+}
+
+impl Tree {
+    /// Adds a table of FROM, with its joins.
+    fn add_item(
+        &mut self,
+        tables: &TableWithJoins,
+        around: Around<'_>,
+        parameters: &mut Parameters,
+    ) -> Result<(), SqlError> {
+        let start = self.sources.0.len();
+        let (first, before) = (self.sources.columns().count(), self.star.len());
+        self.add(&tables.relation, around, parameters)?;
+        for join in &tables.joins {
+            let join = Operator::of(join)?;
+            if join.is_right {
+                self.gather(start, first, before, around, parameters)?;
+            }
+            let behind = self.sources.columns().count();
+            self.add(join.relation, around, parameters)?;
+            let range = first..behind;
+            let mut common = Vec::new();
+            for column in self.using(join.constraint, range.clone())? {
+                let left = self.one(&column, range.clone(), "left")?;
+                let right = self.one(&column, behind..usize::MAX, "right")?;
+                common.push((left, right));
+            }
+            let mut on = match join.constraint {
+                JoinConstraint::On(condition) => {
+                    let translator = Translator::scalar(around.context, "JOIN conditions");
+                    let mut translator = translator.within(&self.sources, around.outer, parameters);
+                    conjuncts(translator.translate(condition)?)
+                }
+                _ => Vec::new(),
+            };
+            let column = |tree: &Tree, number: usize| tree.sources.qualified(number);
+            for &(left, right) in &common {
+                on.push(column(self, left).with(Binary::Equal, column(self, right)));
+            }
+            on.iter_mut().try_for_each(|condition| resolve(condition, &self.sources, around.outer))?;
+            if let Some(written) = self.written.last_mut() {
+                (written.on, written.is_outer, written.is_whole) = (on, join.is_left, join.is_right);
+            }
+            let merged: Vec<(String, Expression)> = match join.is_right {
+                false => Vec::new(),
+                true => common
+                    .iter()
+                    .map(|&(left, right)| {
+                        let both = vec![column(self, left), column(self, right)];
+                        let name = self.sources.at(left).map_or_else(String::new, |column| column.name.clone());
+                        (name, Expression::call("coalesce", both))
+                    })
+                    .collect(),
+            };
+            for &(left, right) in &common {
+                self.hide(right);
+                if join.is_right {
+                    self.hide(left);
+                }
+            }
+            // The common columns come first, and once.
+            let mut star: Vec<usize> = common.iter().map(|(left, _)| *left).filter(|_| !join.is_right).collect();
+            let rest =
+                self.star.drain(before..).filter(|column| !common.iter().any(|(a, b)| a == column || b == column));
+            star.extend(rest);
+            self.star.extend(star);
+            if join.is_right {
+                self.gather_with(start, first, before, merged, around, parameters)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn add(&mut self, factor: &TableFactor, around: Around<'_>, parameters: &mut Parameters) -> Result<(), SqlError> {
+        if let TableFactor::NestedJoin { table_with_joins, alias: None } = factor {
+            let mut inner = Tree::default();
+            around.context.deeper(|| inner.add_item(table_with_joins, around, parameters))?;
+            let source = inner.joined(Vec::new(), around, parameters)?;
+            return self.push(source, Written::default());
+        }
+        let (source, needs) = source(factor, &self.sources, around, parameters)?;
+        self.push(source, Written { needs, ..Written::default() })
+    }
+
+    fn push(&mut self, source: Source, written: Written) -> Result<(), SqlError> {
+        let first = self.sources.columns().count();
+        let shown = source.columns.iter().enumerate().filter(|(_, column)| !column.is_hidden);
+        self.star.extend(shown.map(|(at, _)| first + at));
+        self.sources.add(source)?;
+        self.written.push(written);
+        Ok(())
+    }
+
+    /// Makes one source of those from `start` on.
+    fn gather(
+        &mut self,
+        start: usize,
+        first: usize,
+        before: usize,
+        around: Around<'_>,
+        parameters: &mut Parameters,
+    ) -> Result<(), SqlError> {
+        if self.sources.0.len() == start + 1 {
+            return Ok(());
+        }
+        self.gather_with(start, first, before, Vec::new(), around, parameters)
+    }
+
+    fn gather_with(
+        &mut self,
+        start: usize,
+        first: usize,
+        before: usize,
+        computed: Vec<(String, Expression)>,
+        around: Around<'_>,
+        parameters: &mut Parameters,
+    ) -> Result<(), SqlError> {
+        let sources = Sources(self.sources.0.split_off(start));
+        let written = self.written.split_off(start);
+        let star: Vec<usize> = self.star.split_off(before).into_iter().map(|column| column - first).collect();
+        if written.iter().any(|written| written.needs.iter().any(|&column| column < first)) {
+            return Err(SqlError::unsupported("LATERAL in a RIGHT or FULL JOIN of other tables", ""));
+        }
+        let source = Tree { sources, written, star }.joined(computed, around, parameters)?;
+        self.push(source, Written::default())
+    }
+
+    /// All sources as one, with these columns before theirs.
+    fn joined(
+        self,
+        computed: Vec<(String, Expression)>,
+        around: Around<'_>,
+        parameters: &mut Parameters,
+    ) -> Result<Source, SqlError> {
+        let from = From::of(self, Vec::new(), around.context, parameters, around.outer)?;
+        let hidden = (0..from.sources.columns().count()).filter(|column| !from.star.contains(column));
+        let order: Vec<usize> = from.star.iter().copied().chain(hidden).collect();
+        let (mut columns, mut bound) = (Vec::new(), Vec::new());
+        for (name, expression) in computed {
+            let of = around.context.bind(&expression, &from.sources, parameters)?;
+            let stored = of.column_type().unwrap_or(ColumnType::LongText);
+            let (table, ty) = (around.context.queries.join_name(), SqlType::of_stored(stored));
+            columns.push(SourceColumn { name, table, stored, ty, is_hidden: false });
+            bound.push(of);
+        }
+        columns.extend(order.iter().filter_map(|&column| from.sources.at(column).cloned()));
+        let origin = Origin::Joined { from: Box::new(from), computed: bound, order };
+        Ok(Source { alias: String::new(), columns, origin })
+    }
+
+    /// The names of the columns that a join has in common.
+    fn using(&self, constraint: &JoinConstraint, left: std::ops::Range<usize>) -> Result<Vec<String>, SqlError> {
+        match constraint {
+            JoinConstraint::Using(columns) => columns.iter().map(object).collect(),
+            JoinConstraint::Natural => {
+                let shown = |columns: &[&SourceColumn]| -> Vec<String> {
+                    columns.iter().filter(|column| !column.is_hidden).map(|column| column.name.clone()).collect()
+                };
+                let all: Vec<&SourceColumn> = self.sources.columns().collect();
+                let right = shown(&all[left.end..]);
+                let mut common = shown(&all[left]);
+                common.retain(|column| right.contains(column));
+                Ok(common)
+            }
+            _ => Ok(Vec::new()),
+        }
+    }
+
+    /// The number of the one column of this name in a part of the sources.
+    fn one(&self, name: &str, range: std::ops::Range<usize>, side: &str) -> Result<usize, SqlError> {
+        let is_meant = |(number, column): &(usize, &SourceColumn)| {
+            range.contains(number) && column.name == name && !column.is_hidden
+        };
+        let mut found = self.sources.columns().enumerate().filter(is_meant);
+        match (found.next(), found.next()) {
+            (Some((number, _)), None) => Ok(number),
+            (None, _) => {
+                let message = format!("column \"{name}\" specified in USING clause does not exist in {side} table");
+                Err(SqlError::new(SqlState::UNDEFINED_COLUMN, message).column(name))
+            }
+            (Some(_), Some(_)) => {
+                let message = format!("common column name \"{name}\" appears more than once in {side} table");
+                Err(SqlError::new(SqlState::AMBIGUOUS_COLUMN, message).column(name))
+            }
+        }
+    }
+
+    fn hide(&mut self, number: usize) {
+        let mut columns = self.sources.0.iter_mut().flat_map(|source| &mut source.columns);
+        if let Some(column) = columns.nth(number) {
+            column.is_hidden = true;
+        }
+    }
+}
+
+/// A join as it was written.
+struct Operator<'j> {
+    relation: &'j TableFactor,
+    constraint: &'j JoinConstraint,
+    /// Whether the rows before count without a partner.
+    is_left: bool,
+    /// Whether the rows of the relation do.
+    is_right: bool,
+}
+
+impl Operator<'_> {
+    fn of(join: &Join) -> Result<Operator<'_>, SqlError> {
+        let unsupported = || {
+            let words = join.to_string().split_whitespace().take(2).collect::<Vec<_>>().join(" ");
+            Err(SqlError::unsupported(words, "JOIN, LEFT, RIGHT, FULL and CROSS JOIN are."))
+        };
+        let (constraint, is_left, is_right) = match &join.join_operator {
+            _ if join.global => return unsupported(),
+            JoinOperator::Join(constraint) | JoinOperator::Inner(constraint) => (constraint, false, false),
+            JoinOperator::Left(constraint) | JoinOperator::LeftOuter(constraint) => (constraint, true, false),
+            JoinOperator::Right(constraint) | JoinOperator::RightOuter(constraint) => (constraint, false, true),
+            JoinOperator::FullOuter(constraint) => (constraint, true, true),
+            JoinOperator::CrossJoin(constraint @ JoinConstraint::None) => (constraint, false, false),
+            _ => return unsupported(),
+        };
+        if matches!(constraint, JoinConstraint::UsingAlias(..)) {
+            return unsupported();
+        }
+        Ok(Operator { relation: &join.relation, constraint, is_left, is_right })
+    }
+}
+
+/// A source, and the columns of those before it that it takes.
 fn source(
     factor: &TableFactor,
-    names: Names<'_>,
-    context: &Context,
+    before: &Sources,
+    around: Around<'_>,
     parameters: &mut Parameters,
-) -> Result<Source, SqlError> {
+) -> Result<(Source, Vec<usize>), SqlError> {
+    let Around { outer, names, context } = around;
+    let columns_of = |bounds: &[Bound]| bounds.iter().flat_map(|bound| bound.columns().to_vec()).collect();
     match factor {
-        TableFactor::Table { name: of, alias, args: Some(arguments), .. } if is_plain(factor) => {
-            series(&object(of)?, &arguments.args, alias.as_ref(), context, parameters)
+        TableFactor::Table { name: of, alias, args: Some(arguments), with_ordinality, .. } if is_plain(factor) => {
+            let function = crate::names::function(of)?;
+            let arguments = Arguments { of: &arguments.args, before, around };
+            let source = match &*function {
+                "generate_series" => series(&arguments, parameters)?,
+                function => elements(function, &arguments, *with_ordinality, parameters)?,
+            };
+            let needs = match &source.origin {
+                Origin::Series(bounds) => columns_of(bounds),
+                Origin::Elements(bound, _) => columns_of(std::slice::from_ref(bound)),
+                _ => Vec::new(),
+            };
+            let source = match alias {
+                None => source.named(function.clone()),
+                // The alias of a function with one column names it, too.
+                Some(alias) if alias.columns.is_empty() && source.columns.len() == 1 => {
+                    let mut source = source.under(alias)?;
+                    source.columns[0].name.clone_from(&source.alias);
+                    source
+                }
+                Some(alias) => source.under(alias)?,
+            };
+            Ok((source, needs))
         }
-        TableFactor::Derived { .. } => Err(SqlError::unsupported("a query in FROM", "Tables can be joined.")),
-        _ => table(factor, names),
+        TableFactor::Derived { lateral, subquery, alias, sample: None } => {
+            let none = Sources::default();
+            let scope = (if *lateral { before } else { &none }, outer);
+            let source = context.derived(subquery, alias.as_ref(), scope, parameters)?;
+            let needs = match &source.origin {
+                Origin::Query { arguments, .. } => columns_of(arguments),
+                _ => Vec::new(),
+            };
+            Ok((source, needs))
+        }
+        TableFactor::Table { name: of, alias, args: None, .. } if is_plain(factor) => {
+            if let [one] = &*of.0
+                && let Some(ident) = one.as_ident()
+                && let Some(source) = context.with_table(&name(ident)?, alias.as_ref())
+            {
+                return Ok((source?, Vec::new()));
+            }
+            if let Some(table) = system::table(of)? {
+                let source = table.source();
+                let source = match alias {
+                    Some(alias) => source.under(alias)?,
+                    None => source,
+                };
+                return Ok((source, Vec::new()));
+            }
+            table(factor, names).map(|source| (source, Vec::new()))
+        }
+        _ => table(factor, names).map(|source| (source, Vec::new())),
     }
 }
 
@@ -452,7 +988,7 @@ fn is_plain(factor: &TableFactor) -> bool {
         args: _,
         with_hints,
         version: None,
-        with_ordinality: false,
+        with_ordinality: _,
         partitions,
         json_path: None,
         sample: None,
@@ -473,85 +1009,93 @@ pub(crate) fn table(factor: &TableFactor, names: Names<'_>) -> Result<Source, Sq
         return Err(SqlError::unsupported(format!("a clause after the table: {factor}"), "An alias is."));
     }
     let own = object(of)?;
-    let alias = match alias {
-        Some(alias) if alias.columns.is_empty() && alias.at.is_none() => name(&alias.name)?,
-        Some(_) => return Err(SqlError::unsupported("a list of names for the columns of a table", "")),
-        None => own.clone(),
-    };
-    Ok(Source::table(names.table(&own)?, alias))
+    let source = Source::table(names.table(&own)?, own);
+    match alias {
+        Some(alias) => source.under(alias),
+        None => Ok(source),
+    }
+}
+
+/// The arguments of a function in FROM.
+struct Arguments<'a> {
+    of: &'a [FunctionArg],
+    before: &'a Sources,
+    around: Around<'a>,
+}
+
+impl Arguments<'_> {
+    fn translated(&self, parameters: &mut Parameters) -> Result<Vec<Expression>, SqlError> {
+        let Around { outer, context, .. } = self.around;
+        let mut arguments = Vec::new();
+        for argument in self.of {
+            let FunctionArg::Unnamed(FunctionArgExpr::Expr(argument)) = argument else {
+                return Err(SqlError::unsupported(format!("{argument} as an argument"), ""));
+            };
+            let translator = Translator::scalar(context, "functions in FROM");
+            let mut argument = translator.within(self.before, outer, parameters).translate(argument)?;
+            resolve(&mut argument, self.before, outer)?;
+            arguments.push(argument);
+        }
+        Ok(arguments)
+    }
 }
 
 /// `generate_series(from, to)`, with a step perhaps.
-fn series(
-    function: &str,
-    arguments: &[FunctionArg],
-    alias: Option<&TableAlias>,
-    context: &Context,
-    parameters: &mut Parameters,
-) -> Result<Source, SqlError> {
-    if function != "generate_series" || !(2..=3).contains(&arguments.len()) {
-        return Err(SqlError::unsupported(format!("{function} in FROM"), "generate_series(from, to, step) is there."));
+fn series(arguments: &Arguments<'_>, parameters: &mut Parameters) -> Result<Source, SqlError> {
+    if !(2..=3).contains(&arguments.of.len()) {
+        let what = format!("generate_series with {} arguments", arguments.of.len());
+        return Err(SqlError::unsupported(what, "generate_series(from, to, step) is there."));
     }
-    let mut translator = Translator::scalar(context, "functions in FROM");
-    let (mut bounds, mut stored) = (Vec::new(), None);
-    for argument in arguments {
-        let FunctionArg::Unnamed(FunctionArgExpr::Expr(argument)) = argument else {
-            return Err(SqlError::unsupported(format!("{argument} as an argument"), ""));
-        };
-        let bound = translator.translate(argument)?;
+    let (context, before) = (arguments.around.context, arguments.before);
+    let mut bounds = arguments.translated(parameters)?;
+    let mut stored = None;
+    for bound in &bounds {
         // The numbers have the widest type of the arguments.
-        let ty = Bound::new(&bound, &crate::expression::Nothing, &mut parameters.clone())?.column_type();
+        let ty = context.bind(bound, before, &mut parameters.clone())?.column_type();
         stored = match ty {
             None => stored,
             Some(ColumnType::I16 | ColumnType::I32) => stored.or(Some(ColumnType::I32)),
-            Some(ColumnType::I64) => Some(ColumnType::I64),
+            Some(ColumnType::I64 | ColumnType::U32) => Some(ColumnType::I64),
             Some(ty) => {
                 let ty = SqlType::of_stored(ty);
                 return Err(SqlError::unsupported(format!("generate_series of {ty}"), "Integers have series."));
             }
         };
-        bounds.push(bound);
     }
     let stored = stored.unwrap_or(ColumnType::I32);
     bounds = bounds.into_iter().map(|bound| bound.cast(stored)).collect();
     if bounds.len() == 2 {
         bounds.push(Expression::Literal(Literal::Number("1".into())));
     }
-    let bounds = bounds.iter().map(|bound| Bound::new(bound, &crate::expression::Nothing, parameters));
+    let bounds = bounds.iter().map(|bound| context.bind(bound, before, parameters));
     let bounds: Box<[Bound]> = bounds.collect::<Result<_, _>>()?;
-    let (alias, column) = match alias {
-        None => (function.to_owned(), function.to_owned()),
-        Some(alias) => match &*alias.columns {
-            [] => (name(&alias.name)?, name(&alias.name)?),
-            [column] => (name(&alias.name)?, name(&column.name)?),
-            _ => return Err(SqlError::new(SqlState::INVALID_COLUMN_REFERENCE, "generate_series has one column")),
-        },
-    };
-    let columns = vec![SourceColumn { name: column, stored, ty: SqlType::of_stored(stored) }];
-    Ok(Source { alias, columns, origin: Origin::Series(bounds) })
+    let columns = vec![SourceColumn {
+        name: "generate_series".to_owned(),
+        table: String::new(),
+        stored,
+        ty: SqlType::of_stored(stored),
+        is_hidden: false,
+    }];
+    Ok(Source { alias: String::new(), columns, origin: Origin::Series(bounds) })
 }
 
-/// A join in words, for messages.
-fn words(join: &Join) -> String {
-    join.to_string().split_whitespace().take(2).collect::<Vec<_>>().join(" ")
-}
-
-fn joined(join: &Join, sources: &Sources, context: &Context) -> Result<Written, SqlError> {
-    let unsupported = || Err(SqlError::unsupported(words(join), "JOIN, LEFT JOIN and CROSS JOIN are."));
-    let (constraint, is_outer) = match &join.join_operator {
-        _ if join.global => return unsupported(),
-        JoinOperator::Join(constraint) | JoinOperator::Inner(constraint) => (constraint, false),
-        JoinOperator::Left(constraint) | JoinOperator::LeftOuter(constraint) => (constraint, true),
-        JoinOperator::CrossJoin(constraint @ JoinConstraint::None) => (constraint, false),
-        _ => return unsupported(),
+/// A function that makes rows of the elements of an array.
+fn elements(
+    function: &str,
+    arguments: &Arguments<'_>,
+    with_ordinality: bool,
+    parameters: &mut Parameters,
+) -> Result<Source, SqlError> {
+    let Some(wanted) = Elements::named(function, with_ordinality) else {
+        let instead = "generate_series, unnest and generate_subscripts are there.";
+        return Err(SqlError::unsupported(format!("{function} in FROM"), instead));
     };
-    let mut on = match constraint {
-        JoinConstraint::None => Vec::new(),
-        JoinConstraint::On(condition) => {
-            conjuncts(Translator::scalar(context, "JOIN conditions").translate(condition)?)
-        }
-        _ => return Err(SqlError::unsupported("USING and NATURAL", "Write the condition: ON a.x = b.x.")),
+    let all = arguments.translated(parameters)?;
+    let Some(array) = all.into_iter().next() else {
+        let message = format!("function {function}() does not exist");
+        return Err(SqlError::new(SqlState::UNDEFINED_FUNCTION, message));
     };
-    on.iter_mut().try_for_each(|condition| qualified(condition, sources))?;
-    Ok(Written { on, is_outer })
+    let array = arguments.around.context.bind(&array, arguments.before, parameters)?;
+    let origin = Origin::Elements(Box::new(array), wanted);
+    Ok(Source { alias: String::new(), columns: wanted.columns(function), origin })
 }

@@ -7,6 +7,7 @@
 //! Invariant: this crate does no I/O. It answers with values; who asked for them is not its business.
 
 mod aggregate;
+mod array;
 mod copy;
 mod ddl;
 mod error;
@@ -16,8 +17,14 @@ mod from;
 mod names;
 mod point;
 mod rows;
+mod run;
 mod select;
+mod sequence;
 mod session;
+mod set;
+mod subquery;
+mod surroundings;
+mod system;
 mod text;
 mod types;
 mod write;

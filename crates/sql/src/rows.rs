@@ -2,11 +2,20 @@
 
 use std::cmp::Ordering;
 
-use seriatim::catalog::expression::{Bound, Columns, Datum, Expression, ExpressionError, ExpressionErrorKind, Scope};
-use seriatim::catalog::{ColumnType, KeyPart, Organization, TableDef};
+use seriatim::catalog::expression::{
+    Bound, Columns, Datum, EvaluationError, Expression, ExpressionError, ExpressionErrorKind, Scope,
+};
+use seriatim::catalog::{ColumnDef, ColumnType, IdentityKind, KeyPart, Organization, TableDef};
 use seriatim::{Abort, DynHandle, DynRow, ReadTx, Value};
 
+use sqlparser::ast::TableAlias;
+
 use crate::error::{SqlError, SqlState};
+use crate::from::From;
+use crate::names::name;
+use crate::run::Env;
+use crate::set::SetOperation;
+use crate::system;
 use crate::types::SqlType;
 
 /// The value of an expression, which may outlive the rows that it was computed from.
@@ -16,8 +25,18 @@ pub(crate) type Owned = Datum<'static>;
 #[derive(Clone, Debug)]
 pub(crate) struct SourceColumn {
     pub(crate) name: String,
+    /// The name of its table.
+    pub(crate) table: String,
     pub(crate) stored: ColumnType,
     pub(crate) ty: SqlType,
+    /// Whether only its table's name finds it: another column has its values, or it numbers the rows of a table without
+    /// a key.
+    pub(crate) is_hidden: bool,
+}
+
+/// Whether a column has the numbers of the rows of a table without a key.
+pub(crate) fn is_row_id(column: &ColumnDef) -> bool {
+    column.identity.is_some_and(|identity| identity.kind == IdentityKind::RowId)
 }
 
 /// What rows come from.
@@ -26,8 +45,27 @@ pub(crate) enum Origin {
     Table(DynHandle),
     /// `generate_series(from, to, by)`.
     Series(Box<[Bound]>),
+    /// The elements of an array, or their numbers.
+    Elements(Box<Bound>, system::Elements),
     /// `VALUES` with the rows' expressions.
     Values(Vec<Vec<Bound>>),
+    /// A query of the statement, with its arguments.
+    Query {
+        number: usize,
+        arguments: Vec<Bound>,
+    },
+    /// The last rows of a recursive query.
+    Working(usize),
+    /// Other sources, joined: some columns are computed, and stand before theirs.
+    Joined {
+        from: Box<From>,
+        computed: Vec<Bound>,
+        order: Vec<usize>,
+    },
+    /// Two queries, as one.
+    Set(Box<SetOperation>),
+    /// A table of the system catalogue.
+    System(&'static system::Table),
 }
 
 /// A part of FROM.
@@ -41,15 +79,59 @@ pub(crate) struct Source {
 impl Source {
     /// A table under this name.
     pub(crate) fn table(table: DynHandle, alias: String) -> Source {
-        let column = |column: &seriatim::catalog::ColumnDef| SourceColumn {
+        let column = |column: &ColumnDef| SourceColumn {
             name: column.name.to_string(),
+            table: alias.clone(),
             stored: column.ty,
             ty: SqlType::of_column(column),
+            is_hidden: is_row_id(column),
         };
         let columns = table.definition().columns.iter().map(column).collect();
         Source { alias, columns, origin: Origin::Table(table) }
     }
+
+    /// The same source under another name.
+    #[must_use]
+    pub(crate) fn named(mut self, alias: impl Into<String>) -> Source {
+        self.alias = alias.into();
+        self.columns.iter_mut().for_each(|column| column.table.clone_from(&self.alias));
+        self
+    }
+
+    /// The same source under the names of an alias.
+    ///
+    /// # Errors
+    /// It has more columns than the source.
+    pub(crate) fn under(mut self, alias: &TableAlias) -> Result<Source, SqlError> {
+        let own = name(&alias.name)?;
+        if alias.at.is_some() {
+            return Err(SqlError::unsupported("AT in FROM", ""));
+        }
+        if alias.columns.len() > self.columns.len() {
+            let message = format!(
+                "table \"{own}\" has {} columns available but {} columns specified",
+                self.columns.len(),
+                alias.columns.len()
+            );
+            return Err(SqlError::new(SqlState::INVALID_COLUMN_REFERENCE, message));
+        }
+        for (column, given) in self.columns.iter_mut().zip(&alias.columns) {
+            if given.data_type.is_some() {
+                return Err(SqlError::unsupported("a type in an alias", ""));
+            }
+            column.name = name(&given.name)?;
+        }
+        Ok(self.named(own))
+    }
+
+    /// Whether it is, or has, a table of this name.
+    fn has_table(&self, table: &str) -> bool {
+        self.alias == table || self.columns.iter().any(|column| column.table == table)
+    }
 }
+
+/// The name of a column before its number: nobody can write it.
+const NUMBERED: &str = "\0column ";
 
 /// The columns of several sources, numbered one after the other.
 #[derive(Clone, Debug, Default)]
@@ -62,9 +144,34 @@ impl Sources {
         self.0.iter().enumerate().flat_map(of).collect()
     }
 
+    /// All columns, in their order.
+    pub(crate) fn columns(&self) -> impl Iterator<Item = &SourceColumn> {
+        self.0.iter().flat_map(|source| &source.columns)
+    }
+
     /// The column of this number.
     pub(crate) fn at(&self, number: usize) -> Option<&SourceColumn> {
-        self.0.iter().flat_map(|source| &source.columns).nth(number)
+        self.columns().nth(number)
+    }
+
+    /// The column of this number, with the name of its table.
+    pub(crate) fn qualified(&self, number: usize) -> Expression {
+        let (table, column) = self.at(number).map_or(("", ""), |column| (&*column.table, &*column.name));
+        if self.find(Some(table), column).is_err() {
+            // Several have this name.
+            return Expression::column(format!("{NUMBERED}{number}"));
+        }
+        Expression::Column { table: Some(table.to_owned().into()), column: column.to_owned().into() }
+    }
+
+    /// Whether a source has this name.
+    pub(crate) fn has_table(&self, table: &str) -> bool {
+        self.0.iter().any(|source| source.has_table(table))
+    }
+
+    /// The numbers of the columns for which `*` stands.
+    pub(crate) fn shown(&self) -> Vec<usize> {
+        self.columns().enumerate().filter(|(_, column)| !column.is_hidden).map(|(number, _)| number).collect()
     }
 
     /// The number and the type of the column of this name.
@@ -72,20 +179,24 @@ impl Sources {
     /// # Errors
     /// There is none, or there are several.
     pub(crate) fn find(&self, table: Option<&str>, column: &str) -> Result<(usize, ColumnType), SqlError> {
-        let (mut number, mut found, mut knows_table) = (0, None, table.is_none());
-        for source in &self.0 {
-            let is_meant = table.is_none_or(|table| table == source.alias);
-            knows_table |= is_meant;
-            for known in &source.columns {
-                if is_meant && known.name == column && found.replace((number, known.stored)).is_some() {
-                    let message = format!("column reference \"{column}\" is ambiguous");
-                    return Err(SqlError::new(SqlState::AMBIGUOUS_COLUMN, message).column(column));
-                }
-                number += 1;
+        if let Some(number) = column.strip_prefix(NUMBERED).and_then(|number| number.parse().ok())
+            && let Some(known) = self.at(number)
+        {
+            return Ok((number, known.stored));
+        }
+        let mut found = None;
+        for (number, known) in self.columns().enumerate() {
+            let is_meant = match table {
+                None => !known.is_hidden,
+                Some(table) => table == known.table,
+            };
+            if is_meant && known.name == column && found.replace((number, known.stored)).is_some() {
+                let message = format!("column reference \"{column}\" is ambiguous");
+                return Err(SqlError::new(SqlState::AMBIGUOUS_COLUMN, message).column(column));
             }
         }
         found.ok_or_else(|| match table {
-            Some(table) if !knows_table => {
+            Some(table) if !self.has_table(table) => {
                 let message = format!("missing FROM-clause entry for table \"{table}\"");
                 SqlError::new(SqlState::UNDEFINED_TABLE, message)
             }
@@ -115,7 +226,7 @@ pub(crate) enum SourceRow<'t> {
 }
 
 impl SourceRow<'_> {
-    fn get(&self, column: usize) -> Owned {
+    pub(crate) fn get(&self, column: usize) -> Owned {
         match self {
             SourceRow::Stored(row) => Columns::get(row, column).into_owned(),
             SourceRow::Computed(values) => values.get(column).cloned().unwrap_or(Datum::Null),
@@ -129,12 +240,42 @@ impl SourceRow<'_> {
 pub(crate) struct Joined<'r, 't> {
     pub(crate) rows: &'r [SourceRow<'t>],
     pub(crate) places: &'r [(usize, usize)],
+    pub(crate) env: Env<'r>,
+}
+
+impl<'r> Joined<'r, '_> {
+    /// The value of an expression.
+    pub(crate) fn value<'v>(self, bound: &'v Bound) -> Result<Datum<'v>, Abort>
+    where
+        'r: 'v,
+    {
+        bound.evaluate(self, self.env.parameters).map_err(|error| self.env.fail(error.into()))
+    }
+
+    /// The values of expressions, to be kept.
+    pub(crate) fn values(self, all: &[Bound]) -> Result<Vec<Owned>, Abort> {
+        all.iter().map(|bound| Ok(self.value(bound)?.into_owned())).collect()
+    }
+
+    /// Whether all conditions are true.
+    pub(crate) fn fulfils(self, conditions: &[Bound]) -> Result<bool, Abort> {
+        for condition in conditions {
+            if !matches!(self.value(condition)?, Datum::Bool(true)) {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
 }
 
 impl<'v> Columns<'v> for Joined<'_, '_> {
     fn get(&self, column: usize) -> Datum<'v> {
         let Some(&(source, position)) = self.places.get(column) else { return Datum::Null };
         self.rows.get(source).map_or(Datum::Null, |row| row.get(position))
+    }
+
+    fn call(&self, number: usize, arguments: &[Datum<'_>]) -> Result<Datum<'v>, EvaluationError> {
+        self.env.call(number, arguments)
     }
 }
 
@@ -144,7 +285,11 @@ pub(crate) enum Access {
     /// All of them, in an order if the table has one.
     All { backward: bool },
     /// The row with this primary key.
-    Key(Vec<Bound>),
+    Key {
+        values: Vec<Bound>,
+        /// The positions of the conditions that hold of it, since it has the key.
+        implied: Vec<usize>,
+    },
     /// Those whose keys begin so: of the primary key, or of the index at this position. The next column of the key may
     /// have bounds.
     Prefix {
@@ -154,14 +299,39 @@ pub(crate) enum Access {
         high: Option<Box<Limit>>,
         backward: bool,
     },
-    /// A source that is no table.
+    /// All rows of a source that is no table.
     Computed,
+    /// All rows are read once. Those whose columns have these values are found among them.
+    Kept { columns: Vec<usize>, values: Vec<Bound> },
 }
 
 impl Access {
+    /// The positions of the conditions that hold of all rows that it finds.
+    pub(crate) fn implied(&self) -> &[usize] {
+        match self {
+            Access::Key { implied, .. } => implied,
+            _ => &[],
+        }
+    }
+
     /// The access in words.
     pub(crate) fn explain(&self, source: &Source) -> String {
-        let Origin::Table(table) = &source.origin else { return format!("Rows of {}", source.alias) };
+        let by = |columns: &[usize]| {
+            let names: Vec<&str> = columns.iter().map(|&column| &*source.columns[column].name).collect();
+            if names.is_empty() { String::new() } else { format!(" by {}", names.join(", ")) }
+        };
+        let Origin::Table(table) = &source.origin else {
+            let of = match &source.origin {
+                Origin::Query { number, .. } => format!("Rows of query {number} as {}", source.alias),
+                Origin::Joined { .. } => "Rows of the join".to_owned(),
+                Origin::Set(set) => set.words().to_owned(),
+                _ => format!("Rows of {}", source.alias),
+            };
+            return match self {
+                Access::Kept { columns, .. } if !columns.is_empty() => format!("{of}, kept{}", by(columns)),
+                _ => of,
+            };
+        };
         let (definition, alias) = (table.definition(), &source.alias);
         let of = match *alias == *definition.name {
             true => alias.clone(),
@@ -172,10 +342,11 @@ impl Access {
             parts.iter().map(name).collect::<Vec<_>>().join(", ")
         };
         match self {
-            Access::Key(_) => format!("Lookup in {of} by its primary key ({})", names(&definition.key)),
+            Access::Key { .. } => format!("Lookup in {of} by its primary key ({})", names(&definition.key)),
             Access::All { backward: false } => format!("Scan of {of}"),
             Access::All { backward: true } => format!("Scan of {of}, backward"),
             Access::Computed => format!("Rows of {of}"),
+            Access::Kept { columns, .. } => format!("Scan of {of}, kept{}", by(columns)),
             Access::Prefix { index, values, low, high, backward } => {
                 let parts = index.map_or(&definition.key, |at| &definition.indexes[at].parts);
                 let by = match index {
@@ -274,11 +445,10 @@ pub(crate) fn key_values(
     values: &[Bound],
     columns: &[ColumnType],
     joined: Joined<'_, '_>,
-    parameters: &[Datum<'_>],
-) -> Result<Option<Vec<Value>>, SqlError> {
+) -> Result<Option<Vec<Value>>, Abort> {
     let mut key = Vec::with_capacity(values.len());
     for (value, ty) in values.iter().zip(columns) {
-        let value = value.evaluate(joined, parameters)?;
+        let value = joined.value(value)?;
         match value.to_value(*ty).filter(|_| !value.is_null()) {
             Some(value) => key.push(value),
             None => return Ok(None),
@@ -287,46 +457,84 @@ pub(crate) fn key_values(
     Ok(Some(key))
 }
 
-/// Calls `visit` with each row of a source that the access finds, until it says `false`.
-pub(crate) fn each<'t>(
-    tx: &'t ReadTx,
-    source: &'t Source,
-    access: &Access,
+/// Visits a row, and says whether it wants more.
+pub(crate) type Visit<'v, 't> = &'v mut dyn FnMut(SourceRow<'t>) -> Result<bool, Abort>;
+
+/// Calls `visit` with each row of a source that is no table, until it says `false`.
+fn each_computed<'t>(
+    env: Env<'t>,
+    origin: &'t Origin,
     joined: Joined<'_, 't>,
-    parameters: &[Datum<'_>],
-    visit: &mut dyn FnMut(SourceRow<'t>) -> Result<bool, Abort>,
+    visit: Visit<'_, 't>,
 ) -> Result<(), Abort> {
-    let fail = |error: SqlError| tx.abort(error);
-    let table = match &source.origin {
-        Origin::Table(table) => table,
+    let fail = |error: SqlError| env.fail(error);
+    let all = |rows: &[Vec<Owned>], visit: Visit<'_, 't>| {
+        for row in rows {
+            if !visit(SourceRow::Computed(row.clone()))? {
+                break;
+            }
+        }
+        Ok(())
+    };
+    match origin {
+        Origin::Table(_) => Ok(()),
         Origin::Series(bounds) => {
             let mut numbers = [0; 3];
             for (number, bound) in numbers.iter_mut().zip(bounds) {
-                match bound.evaluate(joined, parameters).map_err(|error| fail(error.into()))? {
+                match joined.value(bound)? {
                     Datum::Integer(value) => *number = value,
                     // A NULL gives no row.
                     _ => return Ok(()),
                 }
             }
-            return series(numbers).map_err(fail)?.try_for_each_row(tx, visit);
+            series(numbers).map_err(fail)?.try_for_each_row(env.run.tx, visit)
+        }
+        Origin::Elements(array, wanted) => {
+            let array = joined.value(array)?.into_owned();
+            all(&wanted.rows(&array).map_err(fail)?, visit)
         }
         Origin::Values(rows) => {
             for row in rows {
-                let row = row.iter().map(|value| Ok(value.evaluate(joined, parameters)?.into_owned()));
-                let row = row.collect::<Result<Vec<_>, SqlError>>().map_err(fail)?;
-                if !visit(SourceRow::Computed(row))? {
+                if !visit(SourceRow::Computed(joined.values(row)?))? {
                     break;
                 }
             }
-            return Ok(());
+            Ok(())
         }
-    };
+        Origin::Query { number, arguments } => {
+            let arguments = joined.values(arguments)?;
+            all(&env.rows(*number, &arguments)?, visit)
+        }
+        Origin::Working(number) => {
+            let rows = env.run.working.borrow().get(number).cloned().unwrap_or_default();
+            all(&rows, visit)
+        }
+        Origin::Joined { from, computed, order } => from.each(env, &mut |joined| {
+            let mut row = joined.values(computed)?;
+            row.extend(order.iter().map(|&column| Columns::<'static>::get(&joined, column)));
+            visit(SourceRow::Computed(row))
+        }),
+        Origin::Set(set) => all(&set.run(env)?, visit),
+        Origin::System(table) => all(&env.run.schema().rows(table), visit),
+    }
+}
+
+/// Calls `visit` with each row of a source that the access finds, until it says `false`.
+pub(crate) fn each<'t>(
+    env: Env<'t>,
+    source: &'t Source,
+    access: &Access,
+    joined: Joined<'_, 't>,
+    visit: Visit<'_, 't>,
+) -> Result<(), Abort> {
+    let Origin::Table(table) = &source.origin else { return each_computed(env, &source.origin, joined, visit) };
+    let tx = env.run.tx;
     let definition = table.definition();
     let types =
         |parts: &[KeyPart]| parts.iter().map(|part| definition.columns[part.column.index()].ty).collect::<Vec<_>>();
     let mut rows = match access {
-        Access::Key(values) => {
-            let key = key_values(values, &types(&definition.key), joined, parameters).map_err(fail)?;
+        Access::Key { values, .. } => {
+            let key = key_values(values, &types(&definition.key), joined)?;
             let Some(key) = key else { return Ok(()) };
             if let Some(row) = tx.get_dyn(table, &key)? {
                 visit(SourceRow::Stored(row))?;
@@ -336,7 +544,7 @@ pub(crate) fn each<'t>(
         Access::Prefix { index, values, low, high, backward } => {
             let parts = index.map_or(&definition.key, |at| &definition.indexes[at].parts);
             let types = types(parts);
-            let Some(prefix) = key_values(values, &types, joined, parameters).map_err(fail)? else { return Ok(()) };
+            let Some(prefix) = key_values(values, &types, joined)? else { return Ok(()) };
             let index = index.map(|at| &*definition.indexes[at].name);
             if low.is_none() && high.is_none() {
                 match (index, backward) {
@@ -353,7 +561,7 @@ pub(crate) fn each<'t>(
                         ends.push(open());
                         continue;
                     };
-                    let value = limit.value.evaluate(joined, parameters).map_err(|error| fail(error.into()))?;
+                    let value = joined.value(&limit.value)?;
                     if value.is_null() {
                         return Ok(());
                     }
@@ -380,7 +588,7 @@ pub(crate) fn each<'t>(
             }
         }
         Access::All { backward: true } => tx.scan_rev_dyn(table, &[])?,
-        Access::All { backward: false } | Access::Computed => tx.scan_all_dyn(table)?,
+        Access::All { backward: false } | Access::Computed | Access::Kept { .. } => tx.scan_all_dyn(table)?,
     };
     while let Some(row) = rows.next().transpose()? {
         if !visit(SourceRow::Stored(row))? {
@@ -388,52 +596,6 @@ pub(crate) fn each<'t>(
         }
     }
     Ok(())
-}
-
-/// The memory that a statement keeps for rows: it has a bound, as results are complete before they are sent.
-#[derive(Debug, Default)]
-pub(crate) struct Kept {
-    bytes: usize,
-}
-
-/// The most bytes that a statement keeps.
-const KEPT_MAX: usize = 1 << 30;
-
-impl Kept {
-    /// Counts a row.
-    ///
-    /// # Errors
-    /// There are too many.
-    pub(crate) fn add(&mut self, row: &[Owned]) -> Result<(), SqlError> {
-        let bytes = |value: &Owned| match value {
-            Datum::Text(text) => text.len(),
-            Datum::Bytes(bytes) => bytes.len(),
-            _ => 0,
-        };
-        self.add_bytes(row.iter().map(|value| size_of::<Owned>() + bytes(value)).sum::<usize>())
-    }
-
-    /// Counts a row of a table, of which only the number of columns counts.
-    ///
-    /// # Errors
-    /// As [`Kept::add`].
-    pub(crate) fn add_stored(&mut self, row: &[Value]) -> Result<(), SqlError> {
-        let bytes = |value: &Value| match value {
-            Value::Text(text) => text.len(),
-            Value::Bytes(bytes) => bytes.len(),
-            _ => 0,
-        };
-        self.add_bytes(row.iter().map(|value| size_of::<Value>() + bytes(value)).sum::<usize>())
-    }
-
-    fn add_bytes(&mut self, bytes: usize) -> Result<(), SqlError> {
-        self.bytes += bytes + size_of::<Vec<Owned>>();
-        if self.bytes <= KEPT_MAX {
-            return Ok(());
-        }
-        let message = format!("a statement keeps at most {} MiB of rows", KEPT_MAX >> 20);
-        Err(SqlError::new(SqlState::OUT_OF_MEMORY, message).hint("Read or change the rows in several statements."))
-    }
 }
 
 /// The numbers from the first to the second, in steps of the third.
@@ -450,11 +612,7 @@ fn series(numbers: [i128; 3]) -> Result<Series, SqlError> {
 }
 
 impl Series {
-    fn try_for_each_row<'t>(
-        self,
-        tx: &ReadTx,
-        visit: &mut dyn FnMut(SourceRow<'t>) -> Result<bool, Abort>,
-    ) -> Result<(), Abort> {
+    fn try_for_each_row<'t>(self, tx: &ReadTx, visit: Visit<'_, 't>) -> Result<(), Abort> {
         let [mut number, last, step] = self.0;
         while if step > 0 { number <= last } else { number >= last } {
             if !visit(SourceRow::Computed(vec![Datum::Integer(number)]))? {
@@ -498,20 +656,5 @@ impl Ord for Distinct {
     fn cmp(&self, other: &Distinct) -> Ordering {
         let pairs = self.0.iter().zip(&other.0);
         pairs.map(|(a, b)| order(a, b)).find(|order| order.is_ne()).unwrap_or(self.0.len().cmp(&other.0.len()))
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_statement_keeps_a_limited_number_of_bytes() {
-        let mut kept = Kept::default();
-        let row = [Datum::Text("x".repeat(1 << 20).into()), Datum::Null];
-        let rows = (0..2_000).take_while(|_| kept.add(&row).is_ok()).count();
-        assert!((1_000..1_024).contains(&rows), "{rows} rows of a MiB");
-        assert_eq!(kept.add(&[]).expect_err("it is full").state, SqlState::OUT_OF_MEMORY);
-        assert!(Kept::default().add_stored(&[Value::from(1u8)]).is_ok());
     }
 }

@@ -5,23 +5,25 @@ use std::collections::BTreeSet;
 use std::collections::btree_map::{BTreeMap, Entry};
 use std::sync::Arc;
 
+use seriatim::Abort;
 use seriatim::catalog::ColumnType;
 use seriatim::catalog::expression::{Bound, Datum, Expression, ExpressionError, ExpressionErrorKind, Literal, Scope};
-use seriatim::{Abort, ReadTx};
 use sqlparser::ast::{
     Distinct as DistinctSyntax, Expr, GroupByExpr, LimitClause, OrderBy, OrderByExpr, OrderByKind, OrderBySort, Query,
-    Select as SelectSyntax, SelectItem, SelectItemQualifiedWildcardKind, SetExpr, TrimWhereField,
+    Select as SelectSyntax, SelectFlavor, SelectItem, SelectItemQualifiedWildcardKind, SetExpr, TrimWhereField,
     Value as LiteralSyntax, Values,
 };
 
 use crate::aggregate::{BoundCall, State};
 use crate::error::{SqlError, SqlState};
 use crate::expression::{Call, Context, Nothing, Translator, aggregate_column};
-use crate::form;
-use crate::from::{From, Parameters, qualified};
+use crate::from::{From, Parameters, qualified, resolve};
 use crate::names::{Names, name, object};
 use crate::point::Point;
-use crate::rows::{Distinct, Joined, Kept, Origin, Owned, Source, SourceColumn, Sources};
+use crate::rows::{Distinct, Joined, Origin, Owned, Source, SourceColumn, Sources};
+use crate::run::Env;
+use crate::set::SetOperation;
+use crate::subquery::Outer;
 use crate::types::{SqlType, of_expressions};
 
 /// A column of a result.
@@ -69,7 +71,7 @@ impl Column {
 pub type Row = Vec<Owned>;
 
 /// A query that is ready to run.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Select {
     pub(crate) from: From,
     /// If it has at most one row, and gives its values.
@@ -81,6 +83,8 @@ pub(crate) struct Select {
     /// Whether rows come in the order that is wanted.
     is_in_order: bool,
     is_distinct: bool,
+    /// Of rows that agree in so many values of the order, the first counts.
+    distinct_keys: Option<usize>,
     limit: Option<Bound>,
     offset: Option<Bound>,
 }
@@ -151,78 +155,178 @@ impl Select {
         context: &Context,
         parameters: &mut Parameters,
     ) -> Result<Select, SqlError> {
-        let used = Query {
-            body: query.body.clone(),
-            order_by: query.order_by.clone(),
-            limit_clause: query.limit_clause.clone(),
-            fetch: query.fetch.clone(),
-            locks: query.locks.clone(),
-            ..form::query()
+        Select::bind_within(query, names, context, parameters, None)
+    }
+
+    /// The query inside others.
+    ///
+    /// # Errors
+    /// As [`Select::bind`].
+    pub(crate) fn bind_within(
+        query: &Query,
+        names: Names<'_>,
+        context: &Context,
+        parameters: &mut Parameters,
+        outer: Option<&Outer<'_>>,
+    ) -> Result<Select, SqlError> {
+        // All parts are named: one more of the grammar is an error of the compiler.
+        let Query {
+            with,
+            body,
+            order_by,
+            limit_clause: _,
+            fetch: _,
+            locks,
+            for_clause: None,
+            settings: None,
+            format_clause: None,
+            pipe_operators,
+        } = query
+        else {
+            return Err(a_clause("query"));
         };
-        form::only(query, &used, "query", "SELECT, VALUES, ORDER BY, LIMIT, OFFSET and FOR UPDATE are.")?;
-        if query.locks.iter().any(|lock| lock.nonblock.is_some()) {
+        if !pipe_operators.is_empty() {
+            return Err(a_clause("query"));
+        }
+        if locks.iter().any(|lock| lock.nonblock.is_some()) {
             return Err(SqlError::unsupported("NOWAIT or SKIP LOCKED", "FOR UPDATE is there."));
         }
-        let mut select = match &*query.body {
-            SetExpr::Select(select) => bind_select(select, query.order_by.as_ref(), names, context, parameters)?,
-            SetExpr::Values(values) => bind_values(values, query.order_by.as_ref(), context, parameters)?,
-            SetExpr::Query(inner)
-                if query.order_by.is_none() && query.limit_clause.is_none() && query.fetch.is_none() =>
-            {
-                return Select::bind(inner, names, context, parameters);
+        let bind = |parameters: &mut Parameters| {
+            let mut select = match &**body {
+                // What stands in parentheses is limited before what is around it is.
+                SetExpr::Query(inner)
+                    if query.order_by.is_some() || query.limit_clause.is_some() || query.fetch.is_some() =>
+                {
+                    let inner = Select::bind_within(inner, names, context, parameters, outer)?;
+                    Select::over(SetOperation::of_one(inner)?, order_by.as_ref(), context, parameters)?
+                }
+                body => Select::of_body(body, order_by.as_ref(), names, context, parameters, outer)?,
+            };
+            let is_limited = query.limit_clause.is_some() || query.fetch.is_some();
+            if is_limited {
+                (select.limit, select.offset) = limits(query, context, parameters, outer)?;
+            }
+            let is_plain = select.grouping.is_none() && select.limit.is_none() && select.offset.is_none();
+            select.point = if is_plain { Point::of(&select.from) } else { None };
+            Ok(select)
+        };
+        match with {
+            None => bind(parameters),
+            Some(with) => context.with(with, outer, parameters, bind),
+        }
+    }
+
+    /// The query of this body.
+    ///
+    /// # Errors
+    /// As [`Select::bind`].
+    pub(crate) fn of_body(
+        body: &SetExpr,
+        order_by: Option<&OrderBy>,
+        names: Names<'_>,
+        context: &Context,
+        parameters: &mut Parameters,
+        outer: Option<&Outer<'_>>,
+    ) -> Result<Select, SqlError> {
+        match body {
+            SetExpr::Select(select) => bind_select(select, order_by, names, context, parameters, outer),
+            SetExpr::Values(values) => {
+                let source = values_source(values, context, parameters, outer)?;
+                Select::over(source, order_by, context, parameters)
+            }
+            SetExpr::SetOperation { .. } => {
+                let source = SetOperation::bind(body, names, context, parameters, outer)?;
+                Select::over(source, order_by, context, parameters)
+            }
+            SetExpr::Query(inner) if order_by.is_none() => {
+                context.deeper(|| Select::bind_within(inner, names, context, parameters, outer))
+            }
+            SetExpr::Insert(_) | SetExpr::Update(_) | SetExpr::Delete(_) | SetExpr::Merge(_) => {
+                Err(SqlError::unsupported("a change in a query", "Change rows in a statement of its own."))
             }
             other => {
-                return Err(SqlError::unsupported(
-                    other.to_string().chars().take(60).collect::<String>(),
-                    "A query is one SELECT or VALUES.",
-                ));
+                let words = other.to_string().chars().take(60).collect::<String>();
+                Err(SqlError::unsupported(words, "A query is SELECT, VALUES, or several with UNION and the like."))
             }
-        };
-        (select.limit, select.offset) = limits(query, context, parameters)?;
-        let is_plain = select.grouping.is_none() && select.limit.is_none() && select.offset.is_none();
-        select.point = if is_plain { Point::of(&select.from) } else { None };
-        Ok(select)
+        }
+    }
+
+    /// All columns of a source, in an order of them.
+    fn over(
+        source: Source,
+        order_by: Option<&OrderBy>,
+        context: &Context,
+        parameters: &mut Parameters,
+    ) -> Result<Select, SqlError> {
+        let is_set = matches!(source.origin, Origin::Set(_));
+        let from = From::of_table(source, None, context, parameters)?;
+        let mut translator = Translator::scalar(context, "ORDER BY");
+        let names = from.sources.columns().map(|column| column.name.clone()).collect::<Vec<_>>();
+        let expressions = names.iter().map(|own| Expression::column(own.clone())).collect();
+        let outputs = Outputs { expressions, names };
+        let items = order_items(order_by, &outputs, &mut translator)?;
+        let mut order = Vec::new();
+        for OrderItem { by, descending, nulls_first } in items {
+            let by = match by {
+                Wanted::Output(at) => By::Output(at),
+                Wanted::Other(_) if is_set => {
+                    let message = "invalid UNION/INTERSECT/EXCEPT ORDER BY clause";
+                    let hint = "Order by names or positions of columns, or put the query into FROM.";
+                    return Err(SqlError::unsupported(message, hint));
+                }
+                Wanted::Other(expression) => By::Other(context.bind(&expression, &from.sources, parameters)?),
+            };
+            order.push(Order { by, descending, nulls_first });
+        }
+        let all = (0..outputs.names.len()).map(|at| from.sources.qualified(at));
+        let bound = all.map(|column| context.bind(&column, &from.sources, parameters));
+        let bound = bound.collect::<Result<_, _>>()?;
+        let column =
+            |column: &SourceColumn| Column { name: column.name.clone(), ty: column.ty, stored: Some(column.stored) };
+        let columns = from.sources.columns().map(column).collect();
+        Ok(Select { from, outputs: bound, columns, order, ..Select::default() })
     }
 
     /// The rows of the result.
     ///
     /// # Errors
     /// A conflict; an expression without a value.
-    pub(crate) fn run(&self, tx: &ReadTx, parameters: &[Datum<'_>]) -> Result<Vec<Row>, Abort> {
-        let fail = |error: SqlError| tx.abort(error);
+    pub(crate) fn run(&self, env: Env<'_>) -> Result<Vec<Row>, Abort> {
+        self.run_some(env, usize::MAX)
+    }
+
+    /// The first rows of the result, at most so many.
+    ///
+    /// # Errors
+    /// As [`Select::run`].
+    pub(crate) fn run_some(&self, env: Env<'_>, most: usize) -> Result<Vec<Row>, Abort> {
         if let Some(point) = &self.point {
-            let Some(row) = point.row(tx, parameters)? else { return Ok(Vec::new()) };
-            let evaluated = |output: &Bound| Ok(output.evaluate(row, parameters)?.into_owned());
-            let row = self.outputs.iter().map(evaluated).collect::<Result<Row, SqlError>>();
-            return Ok(vec![row.map_err(fail)?]);
+            return Ok(point.with_row(env, |joined| joined.values(&self.outputs))?.into_iter().collect());
         }
-        let bound = |bound: &Option<Bound>, what| count(bound.as_ref(), parameters, what).map_err(fail);
+        let bound = |bound: &Option<Bound>, what| count(bound.as_ref(), env, what);
         let (limit, offset) = (bound(&self.limit, Limit::Limit)?, bound(&self.offset, Limit::Offset)?.unwrap_or(0));
-        let end = limit.map_or(usize::MAX, |limit| limit.saturating_add(offset));
+        let end = limit.unwrap_or(usize::MAX).min(most).saturating_add(offset);
         let is_streamed = self.grouping.is_none() && (self.order.is_empty() || self.is_in_order) && !self.is_distinct;
-        let (mut found, mut kept) = (Vec::<(Vec<Owned>, Row)>::new(), Kept::default());
+        let mut found = Vec::<(Vec<Owned>, Row)>::new();
         if end == 0 {
             return Ok(Vec::new());
         }
+        let keep = |row: &[Owned]| env.run.keep(row).map_err(|error| env.fail(error));
         match &self.grouping {
-            None => self.from.each(tx, parameters, &mut |joined| {
-                let (keys, row) = self.output(joined, parameters).map_err(fail)?;
-                kept.add(&keys).and_then(|()| kept.add(&row)).map_err(fail)?;
+            None => self.from.each(env, &mut |joined| {
+                let (keys, row) = self.output(joined)?;
+                keep(&keys).and_then(|()| keep(&row))?;
                 found.push((keys, row));
                 Ok(!is_streamed || found.len() < end)
             })?,
             Some(grouping) => {
-                for group in grouping.run(&self.from, tx, parameters)? {
+                for group in grouping.run(&self.from, env)? {
                     let rows = [crate::rows::SourceRow::Computed(group)];
                     let places: Vec<(usize, usize)> =
                         (0..grouping.keys.len() + grouping.calls.len()).map(|column| (0, column)).collect();
-                    let joined = Joined { rows: &rows, places: &places };
-                    let counts = match &grouping.having {
-                        Some(having) => having.evaluate(joined, parameters).map_err(|error| fail(error.into()))?,
-                        None => Datum::Bool(true),
-                    };
-                    if matches!(counts, Datum::Bool(true)) {
-                        found.push(self.output(joined, parameters).map_err(fail)?);
+                    let joined = Joined { rows: &rows, places: &places, env };
+                    if joined.fulfils(grouping.having.as_slice())? {
+                        found.push(self.output(joined)?);
                     }
                 }
             }
@@ -243,20 +347,24 @@ impl Select {
                 items.map(by).find(|order| order.is_ne()).unwrap_or(std::cmp::Ordering::Equal)
             });
         }
+        if let Some(keys) = self.distinct_keys {
+            // Rows with equal keys are neighbours.
+            let of = |keys_of: &[Owned]| Distinct(keys_of[..keys].to_vec());
+            found.dedup_by(|(later, _), (before, _)| of(later) == of(before));
+        }
         let rows = found.into_iter().skip(offset).take(end.saturating_sub(offset));
         Ok(rows.map(|(_, row)| row).collect())
     }
 
     /// The values by which a row is sorted, and the row.
-    fn output(&self, joined: Joined<'_, '_>, parameters: &[Datum<'_>]) -> Result<(Vec<Owned>, Row), SqlError> {
-        let evaluated = |bound: &Bound| Ok::<_, SqlError>(bound.evaluate(joined, parameters)?.into_owned());
-        let row = self.outputs.iter().map(evaluated).collect::<Result<Row, _>>()?;
+    fn output(&self, joined: Joined<'_, '_>) -> Result<(Vec<Owned>, Row), Abort> {
+        let row = joined.values(&self.outputs)?;
         if self.is_in_order {
             return Ok((Vec::new(), row));
         }
         let key = |item: &Order| match &item.by {
             By::Output(at) => Ok(row[*at].clone()),
-            By::Other(bound) => evaluated(bound),
+            By::Other(bound) => joined.value(bound).map(Datum::into_owned),
         };
         let keys = self.order.iter().map(key).collect::<Result<_, _>>()?;
         Ok((keys, row))
@@ -268,7 +376,7 @@ impl Select {
         let steps = [
             (self.limit.is_some() || self.offset.is_some(), "Limit"),
             (is_sorted, "Sort"),
-            (self.is_distinct, "Unique"),
+            (self.is_distinct || self.distinct_keys.is_some(), "Unique"),
             (self.grouping.is_some(), "Aggregate"),
         ];
         let mut lines: Vec<String> = Vec::new();
@@ -284,29 +392,37 @@ impl Select {
     pub(crate) fn types(&self) -> Vec<Option<ColumnType>> {
         self.outputs.iter().map(Bound::column_type).collect()
     }
+
+    /// The value of an output, if it is the same for all rows.
+    pub(crate) fn constant(&self, at: usize) -> Option<Datum<'_>> {
+        self.outputs.get(at)?.constant()
+    }
+}
+
+#[cold]
+fn a_clause(of: &str) -> SqlError {
+    SqlError::unsupported(format!("a clause of this {of}"), "docs/sql.md says which clauses there are.")
 }
 
 impl Grouping {
     /// The groups: keys, and then aggregates.
-    fn run(&self, from: &From, tx: &ReadTx, parameters: &[Datum<'_>]) -> Result<Vec<Row>, Abort> {
-        let fail = |error: SqlError| tx.abort(error);
-        let (mut groups, mut kept) = (BTreeMap::<Distinct, Vec<State>>::new(), Kept::default());
+    fn run(&self, from: &From, env: Env<'_>) -> Result<Vec<Row>, Abort> {
+        let fail = |error: SqlError| env.fail(error);
+        let mut groups = BTreeMap::<Distinct, Vec<State>>::new();
         let fresh = || vec![State::default(); self.calls.len()];
         if self.is_one {
             groups.insert(Distinct(Vec::new()), fresh());
         }
-        from.each(tx, parameters, &mut |joined| {
-            let key = self.keys.iter().map(|key| Ok(key.evaluate(joined, parameters)?.into_owned()));
-            let key = key.collect::<Result<_, SqlError>>().map_err(fail)?;
-            let states = match groups.entry(Distinct(key)) {
+        from.each(env, &mut |joined| {
+            let states = match groups.entry(Distinct(joined.values(&self.keys)?)) {
                 Entry::Occupied(known) => known.into_mut(),
                 Entry::Vacant(new) => {
-                    kept.add(&new.key().0).map_err(fail)?;
+                    env.run.keep(&new.key().0).map_err(fail)?;
                     new.insert(fresh())
                 }
             };
             let mut added = self.calls.iter().zip(states);
-            added.try_for_each(|(call, state)| call.add(state, joined, parameters, &mut kept)).map_err(fail)?;
+            added.try_for_each(|(call, state)| call.add(state, joined))?;
             Ok(true)
         })?;
         let finish = |(Distinct(mut row), states): (Distinct, Vec<State>)| {
@@ -326,15 +442,14 @@ enum Limit {
     Offset,
 }
 
-fn count(bound: Option<&Bound>, parameters: &[Datum<'_>], what: Limit) -> Result<Option<usize>, SqlError> {
-    let none: &[Datum<'_>] = &[];
-    match bound.map(|bound| bound.evaluate(none, parameters)).transpose()? {
+fn count(bound: Option<&Bound>, env: Env<'_>, what: Limit) -> Result<Option<usize>, Abort> {
+    match bound.map(|bound| env.value(bound)).transpose()? {
         None | Some(Datum::Null) => Ok(None),
         Some(Datum::Integer(count)) if count >= 0 => Ok(Some(usize::try_from(count).unwrap_or(usize::MAX))),
-        Some(_) => Err(match what {
+        Some(_) => Err(env.fail(match what {
             Limit::Limit => SqlError::new(SqlState::INVALID_ROW_COUNT_IN_LIMIT, "LIMIT must not be negative"),
             Limit::Offset => SqlError::new(SqlState::INVALID_ROW_COUNT_IN_OFFSET, "OFFSET must not be negative"),
-        }),
+        })),
     }
 }
 
@@ -342,11 +457,14 @@ fn limits(
     query: &Query,
     context: &Context,
     parameters: &mut Parameters,
+    outer: Option<&Outer<'_>>,
 ) -> Result<(Option<Bound>, Option<Bound>), SqlError> {
+    let none = Sources::default();
     let mut bound = |of: Option<&Expr>, place| -> Result<Option<Bound>, SqlError> {
         let Some(of) = of else { return Ok(None) };
-        let count = Translator::scalar(context, place).translate(of)?.cast(ColumnType::I64);
-        Ok(Some(Bound::new(&count, &Nothing, parameters)?))
+        let mut count = Translator::scalar(context, place).within(&none, outer, parameters).translate(of)?;
+        resolve(&mut count, &none, outer)?;
+        Ok(Some(context.bind(&count.cast(ColumnType::I64), &Nothing, parameters)?))
     };
     let (mut limit, mut offset) = (None, None);
     match &query.limit_clause {
@@ -373,27 +491,57 @@ fn bind_select(
     names: Names<'_>,
     context: &Context,
     parameters: &mut Parameters,
+    outer: Option<&Outer<'_>>,
 ) -> Result<Select, SqlError> {
-    let used = SelectSyntax {
-        distinct: syntax.distinct.clone(),
-        projection: syntax.projection.clone(),
-        from: syntax.from.clone(),
-        selection: syntax.selection.clone(),
-        group_by: syntax.group_by.clone(),
-        having: syntax.having.clone(),
-        ..form::select()
+    let SelectSyntax {
+        select_token: _,
+        optimizer_hints,
+        distinct,
+        select_modifiers: None,
+        top: None,
+        top_before_distinct: _,
+        projection,
+        exclude: None,
+        into: None,
+        from,
+        lateral_views,
+        prewhere: None,
+        selection,
+        connect_by,
+        group_by,
+        cluster_by,
+        distribute_by,
+        sort_by,
+        having: _,
+        named_window,
+        qualify: None,
+        window_before_qualify: _,
+        value_table_mode: None,
+        flavor: SelectFlavor::Standard,
+    } = syntax
+    else {
+        return Err(a_clause("SELECT"));
     };
-    form::only(syntax, &used, "SELECT", "FROM, WHERE, GROUP BY, HAVING and DISTINCT are.")?;
-    let is_distinct = match &syntax.distinct {
-        None | Some(DistinctSyntax::All) => false,
-        Some(DistinctSyntax::Distinct) => true,
-        Some(DistinctSyntax::On(_)) => return Err(SqlError::unsupported("DISTINCT ON", "DISTINCT is there.")),
-    };
-    let mut from = From::bind(&syntax.from, syntax.selection.as_ref(), names, context, parameters)?;
-    let mut translator = Translator::aggregating(context);
-    let mut outputs = outputs(&syntax.projection, &from.sources, &mut translator)?;
+    let is_plain = optimizer_hints.is_empty()
+        && lateral_views.is_empty()
+        && connect_by.is_empty()
+        && cluster_by.is_empty()
+        && distribute_by.is_empty()
+        && sort_by.is_empty()
+        && named_window.is_empty();
+    if !is_plain {
+        return Err(a_clause("SELECT"));
+    }
+    let is_distinct = matches!(distinct, Some(DistinctSyntax::Distinct));
+    let mut from = From::bind(from, selection.as_ref(), names, context, parameters, outer)?;
+    let mut translator = Translator::aggregating(context).within(&from.sources, outer, parameters);
+    let mut outputs = outputs(projection, &from.sources, &from.star, &mut translator)?;
     let mut having = syntax.having.as_ref().map(|having| translator.translate(having)).transpose()?;
     let mut items = order_items(order_by, &outputs, &mut translator)?;
+    let distinct_keys = match distinct {
+        Some(DistinctSyntax::On(on)) => Some(distinct_keys(on, &mut items, &outputs, &mut translator)?),
+        _ => None,
+    };
     let is_key = |item: &&OrderItem| matches!(item.by, Wanted::Other(_));
     if outputs.names.len() + items.iter().filter(is_key).count() > OUTPUTS_MAX {
         let message = format!("target lists can have at most {OUTPUTS_MAX} entries");
@@ -401,7 +549,7 @@ fn bind_select(
     }
     let calls = translator.into_aggregates();
 
-    let mut keys = group_keys(&syntax.group_by, &outputs, &from.sources, context)?;
+    let mut keys = group_keys(group_by, &outputs, (&from.sources, outer), context, parameters)?;
     let is_grouped = !keys.is_empty() || !calls.is_empty() || having.is_some();
     let each = outputs.expressions.iter_mut().chain(&mut having);
     let each = each.chain(items.iter_mut().filter_map(|item| match &mut item.by {
@@ -409,17 +557,17 @@ fn bind_select(
         Wanted::Output(_) => None,
     }));
     let mut each: Vec<&mut Expression> = each.collect();
-    each.iter_mut().try_for_each(|expression| qualified(expression, &from.sources))?;
-    let types = outputs_types(&each[..outputs.names.len()], &from.sources);
+    each.iter_mut().try_for_each(|expression| resolve(expression, &from.sources, outer))?;
+    let types = outputs_types(&each[..outputs.names.len()], &from.sources, context);
     let grouping = match is_grouped {
         false => None,
         true => {
             let is_one = keys.is_empty();
-            let calls = calls.iter().map(|call| bound_call(call, &from.sources, parameters));
+            let calls = calls.iter().map(|call| bound_call(call, (&from.sources, outer), context, parameters));
             let calls = calls.collect::<Result<Vec<_>, _>>()?;
             add_dependent_keys(&mut keys, &each, &from.sources);
             each.iter_mut().for_each(|expression| by_group(expression, &keys));
-            let bound = keys.iter().map(|key| Bound::new(key, &from.sources, parameters));
+            let bound = keys.iter().map(|key| context.bind(key, &from.sources, parameters));
             Some((bound.collect::<Result<Vec<_>, _>>()?, calls, is_one))
         }
     };
@@ -433,8 +581,8 @@ fn bind_select(
     };
     let groups = grouping.as_ref().map(|(_, calls, _)| Groups { keys: &typed_keys, calls });
     let bind = |expression: &Expression, parameters: &mut Parameters| match &groups {
-        None => Bound::new(expression, &from.sources, parameters),
-        Some(groups) => Bound::new(expression, groups, parameters),
+        None => context.bind(expression, &from.sources, parameters),
+        Some(groups) => context.bind(expression, groups, parameters),
     };
     let grouped = |error: ExpressionError| {
         let is_ungrouped = error.problem().contains("must appear in the GROUP BY clause");
@@ -461,12 +609,12 @@ fn bind_select(
         order.push(Order { by, descending: item.descending, nulls_first: item.nulls_first });
     }
     let having = match (&having, &groups) {
-        (Some(having), Some(groups)) => Some(Bound::condition(having, groups, parameters).map_err(grouped)?),
+        (Some(having), Some(groups)) => Some(context.condition(having, groups, parameters).map_err(grouped)?),
         _ => None,
     };
     let columns = columns(&bound, types, &outputs.names);
     let grouping = grouping.map(|(keys, calls, is_one)| Grouping { keys, calls, having, is_one });
-    let is_in_order = !order.is_empty() && grouping.is_none() && {
+    let is_in_order = !order.is_empty() && grouping.is_none() && distinct_keys.is_none() && {
         let wanted = items.iter().map(|item| {
             let by = match &item.by {
                 Wanted::Output(at) => &outputs.expressions[*at],
@@ -479,63 +627,131 @@ fn bind_select(
         wanted.collect::<Option<Vec<_>>>().is_some_and(|wanted| from.comes_in_order(&wanted))
     };
     let (limit, offset) = (None, None);
-    Ok(Select { from, point: None, grouping, outputs: bound, columns, order, is_in_order, is_distinct, limit, offset })
+    let outputs = bound;
+    Ok(Select {
+        from,
+        point: None,
+        grouping,
+        outputs,
+        columns,
+        order,
+        is_in_order,
+        is_distinct,
+        distinct_keys,
+        limit,
+        offset,
+    })
 }
 
-fn bound_call(call: &Call, sources: &Sources, parameters: &mut Parameters) -> Result<BoundCall, SqlError> {
+fn bound_call(
+    call: &Call,
+    (sources, outer): (&Sources, Option<&Outer<'_>>),
+    context: &Context,
+    parameters: &mut Parameters,
+) -> Result<BoundCall, SqlError> {
     let mut call = call.clone();
-    call.argument.iter_mut().chain(&mut call.filter).try_for_each(|part| qualified(part, sources))?;
-    BoundCall::bind(&call, sources, parameters)
+    call.parts_mut().try_for_each(|part| resolve(part, sources, outer))?;
+    BoundCall::bind(&call, sources, context, parameters)
+}
+
+/// Orders rows by the expressions of DISTINCT ON first. Returns how many there are.
+fn distinct_keys(
+    on: &[Expr],
+    items: &mut Vec<OrderItem>,
+    outputs: &Outputs,
+    translator: &mut Translator<'_>,
+) -> Result<usize, SqlError> {
+    let mut wanted = Vec::new();
+    for item in on {
+        let expression = match output_of(item, outputs, "DISTINCT ON")? {
+            Some(at) => outputs.expressions[at].clone(),
+            None => translator.translate(item)?,
+        };
+        if !wanted.contains(&expression) {
+            wanted.push(expression);
+        }
+    }
+    let mut first = Vec::new();
+    for item in items.iter() {
+        let by = match &item.by {
+            Wanted::Output(at) => &outputs.expressions[*at],
+            Wanted::Other(expression) => expression,
+        };
+        if !first.contains(&by) {
+            first.push(by);
+        }
+    }
+    let known = first.len().min(wanted.len());
+    if !first[..known].iter().all(|by| wanted.contains(by)) {
+        let message = "SELECT DISTINCT ON expressions must match initial ORDER BY expressions";
+        return Err(SqlError::new(SqlState::INVALID_COLUMN_REFERENCE, message));
+    }
+    let rest: Vec<Expression> = wanted.iter().filter(|wanted| !first[..known].contains(wanted)).cloned().collect();
+    // An expression may stand in the order twice.
+    let is_key = |item: &OrderItem| match &item.by {
+        Wanted::Output(at) => wanted.contains(&outputs.expressions[*at]),
+        Wanted::Other(expression) => wanted.contains(expression),
+    };
+    let keys = items.iter().take_while(|item| is_key(item)).count();
+    let added = rest.len();
+    let rest = rest.into_iter().map(|by| OrderItem { by: Wanted::Other(by), descending: false, nulls_first: false });
+    items.splice(keys..keys, rest);
+    Ok(keys + added)
 }
 
 /// The declared types of outputs that are columns.
-fn outputs_types(outputs: &[&mut Expression], sources: &Sources) -> Vec<Option<SqlType>> {
+fn outputs_types(outputs: &[&mut Expression], sources: &Sources, context: &Context) -> Vec<Option<SqlType>> {
     let ty = |output: &&mut Expression| match &**output {
         Expression::Column { table, column } => {
             let (number, _) = sources.find(table.as_deref(), column).ok()?;
             sources.at(number).map(|column| column.ty)
         }
-        _ => None,
+        other => context.queries.column(other).map(|column| column.ty),
     };
     outputs.iter().map(ty).collect()
 }
 
-/// The outputs of a SELECT.
-fn outputs(projection: &[SelectItem], sources: &Sources, translator: &mut Translator<'_>) -> Result<Outputs, SqlError> {
+/// The outputs of a SELECT. `star` has the numbers of the columns that `*` stands for.
+fn outputs(
+    projection: &[SelectItem],
+    sources: &Sources,
+    star: &[usize],
+    translator: &mut Translator<'_>,
+) -> Result<Outputs, SqlError> {
     let mut outputs = Outputs { expressions: Vec::new(), names: Vec::new() };
-    let all_of = |outputs: &mut Outputs, source: &Source| {
-        for column in &source.columns {
-            let (table, own) = (Some(source.alias.clone().into()), column.name.clone());
-            outputs.expressions.push(Expression::Column { table, column: own.clone().into() });
-            outputs.names.push(own);
-        }
+    let add = |outputs: &mut Outputs, number: usize| {
+        outputs.expressions.push(sources.qualified(number));
+        outputs.names.push(sources.at(number).map_or_else(String::new, |column| column.name.clone()));
     };
     for item in projection {
         match item {
             SelectItem::UnnamedExpr(expression) => {
                 outputs.names.push(output_name(expression));
-                outputs.expressions.push(translator.translate(expression)?);
+                outputs.expressions.push(crate::expression::displayed(translator.translate(expression)?));
             }
             SelectItem::ExprWithAlias { expr, alias } => {
                 outputs.names.push(name(alias)?);
-                outputs.expressions.push(translator.translate(expr)?);
+                outputs.expressions.push(crate::expression::displayed(translator.translate(expr)?));
             }
             SelectItem::Wildcard(options) if options.to_string().is_empty() => {
                 if sources.0.iter().all(|source| source.columns.is_empty()) {
                     let message = "SELECT * with no tables specified is not valid";
                     return Err(SqlError::new(SqlState::SYNTAX_ERROR, message));
                 }
-                sources.0.iter().for_each(|source| all_of(&mut outputs, source));
+                star.iter().for_each(|&number| add(&mut outputs, number));
             }
             SelectItem::QualifiedWildcard(SelectItemQualifiedWildcardKind::ObjectName(of), options)
                 if options.to_string().is_empty() =>
             {
                 let of = object(of)?;
-                let Some(source) = sources.0.iter().find(|source| source.alias == of) else {
+                if !sources.has_table(&of) {
                     let message = format!("missing FROM-clause entry for table \"{of}\"");
                     return Err(SqlError::new(SqlState::UNDEFINED_TABLE, message));
-                };
-                all_of(&mut outputs, source);
+                }
+                let is_row_id =
+                    |column: &SourceColumn| column.is_hidden && column.name == seriatim::catalog::TableDef::ROW_ID;
+                let is_of = |(_, column): &(usize, &SourceColumn)| column.table == of && !is_row_id(column);
+                sources.columns().enumerate().filter(is_of).for_each(|(number, _)| add(&mut outputs, number));
             }
             other => return Err(SqlError::unsupported(other, "")),
         }
@@ -553,14 +769,15 @@ pub(crate) fn scalar_outputs(
     context: &Context,
     parameters: &mut Parameters,
 ) -> Result<(Vec<Bound>, Arc<[Column]>), SqlError> {
-    let mut outputs = outputs(items, sources, &mut Translator::scalar(context, "RETURNING"))?;
+    let star = sources.shown();
+    let mut outputs = outputs(items, sources, &star, &mut Translator::scalar(context, "RETURNING"))?;
     if outputs.names.len() > OUTPUTS_MAX {
         let message = format!("target lists can have at most {OUTPUTS_MAX} entries");
         return Err(SqlError::new(SqlState::TOO_MANY_COLUMNS, message));
     }
     outputs.expressions.iter_mut().try_for_each(|output| qualified(output, sources))?;
-    let types = outputs_types(&outputs.expressions.iter_mut().collect::<Vec<_>>(), sources);
-    let bound = outputs.expressions.iter().map(|output| Bound::new(output, sources, parameters));
+    let types = outputs_types(&outputs.expressions.iter_mut().collect::<Vec<_>>(), sources, context);
+    let bound = outputs.expressions.iter().map(|output| context.bind(output, sources, parameters));
     let bound = bound.collect::<Result<Vec<_>, _>>()?;
     let columns = columns(&bound, types, &outputs.names);
     Ok((bound, columns))
@@ -685,14 +902,15 @@ fn output_of(item: &Expr, outputs: &Outputs, clause: &str) -> Result<Option<usiz
 fn group_keys(
     group_by: &GroupByExpr,
     outputs: &Outputs,
-    sources: &Sources,
+    (sources, outer): (&Sources, Option<&Outer<'_>>),
     context: &Context,
+    parameters: &mut Parameters,
 ) -> Result<Vec<Expression>, SqlError> {
     let items = match group_by {
         GroupByExpr::Expressions(items, modifiers) if modifiers.is_empty() => items,
         _ => return Err(SqlError::unsupported("this GROUP BY", "Name the columns.")),
     };
-    let mut translator = Translator::scalar(context, "GROUP BY");
+    let mut translator = Translator::scalar(context, "GROUP BY").within(sources, outer, parameters);
     let mut keys = Vec::new();
     for item in items {
         // A column of a table comes before an output of the same name.
@@ -702,7 +920,7 @@ fn group_keys(
             Some(at) => outputs.expressions[at].clone(),
             None => translator.translate(item)?,
         };
-        qualified(&mut key, sources)?;
+        resolve(&mut key, sources, outer)?;
         if !keys.contains(&key) {
             keys.push(key);
         }
@@ -741,17 +959,20 @@ fn by_group(of: &mut Expression, keys: &[Expression]) {
     }
 }
 
-fn bind_values(
+/// VALUES as a source.
+fn values_source(
     values: &Values,
-    order_by: Option<&OrderBy>,
     context: &Context,
     parameters: &mut Parameters,
-) -> Result<Select, SqlError> {
-    let mut translator = Translator::scalar(context, "VALUES");
+    outer: Option<&Outer<'_>>,
+) -> Result<Source, SqlError> {
+    let none = Sources::default();
+    let mut translator = Translator::scalar(context, "VALUES").within(&none, outer, parameters);
     let mut rows: Vec<Vec<Expression>> = Vec::new();
     for row in &values.rows {
         rows.push(row.content.iter().map(|value| translator.translate(value)).collect::<Result<_, _>>()?);
     }
+    rows.iter_mut().flatten().try_for_each(|value| resolve(value, &none, outer))?;
     let width = rows.first().map_or(0, Vec::len);
     if rows.iter().any(|row| row.len() != width) {
         return Err(SqlError::new(SqlState::SYNTAX_ERROR, "VALUES lists must all be the same length"));
@@ -760,43 +981,24 @@ fn bind_values(
     let mut columns = Vec::new();
     for at in 0..width {
         let all = rows.iter().map(|row| row[at].clone()).collect();
-        let ty = Bound::new(&Expression::call("coalesce", all), &Nothing, parameters)?.column_type();
+        let ty = context.bind(&Expression::call("coalesce", all), &Nothing, parameters)?.column_type();
         columns.push(ty.unwrap_or(ColumnType::LongText));
     }
     let mut bound = Vec::new();
     for row in rows {
         let values = row.into_iter().zip(&columns).map(|(value, ty)| {
             let is_null = value == Expression::Literal(Literal::Null);
-            Bound::new(&if is_null { value } else { value.cast(*ty) }, &Nothing, parameters)
+            context.bind(&if is_null { value } else { value.cast(*ty) }, &Nothing, parameters)
         });
         bound.push(values.collect::<Result<Vec<_>, _>>()?);
     }
     let column = |(at, stored): (usize, ColumnType)| SourceColumn {
         name: format!("column{}", at + 1),
+        table: String::new(),
         stored: of_expressions(stored),
         ty: SqlType::of_stored(stored),
+        is_hidden: false,
     };
     let columns = columns.into_iter().enumerate().map(column).collect();
-    let source = Source { alias: "*VALUES*".to_owned(), columns, origin: Origin::Values(bound) };
-    let from = From::of_table(source, None, context, parameters)?;
-    let mut translator = Translator::scalar(context, "ORDER BY");
-    let names = from.sources.0[0].columns.iter().map(|column| column.name.clone()).collect::<Vec<_>>();
-    let expressions = names.iter().map(|own| Expression::column(own.clone())).collect();
-    let outputs = Outputs { expressions, names };
-    let items = order_items(order_by, &outputs, &mut translator)?;
-    let bind = |expression: &Expression, parameters: &mut Parameters| Bound::new(expression, &from.sources, parameters);
-    let mut order = Vec::new();
-    for OrderItem { by, descending, nulls_first } in items {
-        let by = match by {
-            Wanted::Output(at) => By::Output(at),
-            Wanted::Other(expression) => By::Other(bind(&expression, parameters)?),
-        };
-        order.push(Order { by, descending, nulls_first });
-    }
-    let bound = outputs.expressions.iter().map(|expression| bind(expression, parameters)).collect::<Result<_, _>>()?;
-    let column =
-        |column: &SourceColumn| Column { name: column.name.clone(), ty: column.ty, stored: Some(column.stored) };
-    let columns = from.sources.0[0].columns.iter().map(column).collect();
-    let (grouping, is_in_order, is_distinct, limit, offset) = (None, false, false, None, None);
-    Ok(Select { from, point: None, grouping, outputs: bound, columns, order, is_in_order, is_distinct, limit, offset })
+    Ok(Source { alias: String::new(), columns, origin: Origin::Values(bound) }.named("*VALUES*"))
 }

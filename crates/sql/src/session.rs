@@ -8,9 +8,10 @@ use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use seriatim::catalog::expression::Datum;
-use seriatim::catalog::{ColumnType, Timestamp};
-use seriatim::{Abort, Canceller, Database, DynHandle, OwnedTransaction, Savepoint, SchemaError, Tx};
+use seriatim::catalog::evolution::Change;
+use seriatim::catalog::expression::{Datum, within};
+use seriatim::catalog::{ColumnDef, ColumnType, Timestamp};
+use seriatim::{Abort, Canceller, Database, DynHandle, Migration, OwnedTransaction, Savepoint, SchemaError, Tx};
 use sqlparser::ast::{
     ContextModifier, Expr, Ident, Set, Statement, TransactionAccessMode, TransactionIsolationLevel, TransactionMode,
     Value as Literal,
@@ -22,10 +23,13 @@ use crate::error::{SqlError, SqlState};
 use crate::expression::{Context, VERSION};
 use crate::from::Parameters;
 use crate::names::{Names, name};
+use crate::run::{Env, Run};
 use crate::select::{Column, Row, Select};
+use crate::subquery::{Queries, Subquery};
+use crate::surroundings::{Around, Asking};
 use crate::text::{Command, parse};
 use crate::types::{SqlType, of_expressions};
-use crate::write::{Deleting, Filling, Inserting, Updating};
+use crate::write::{Deleting, Filling, Inserting, Updating, fill};
 
 /// What a statement gave.
 #[derive(Clone, Debug)]
@@ -105,6 +109,7 @@ pub struct Session {
     /// What SET has changed.
     settings: Values,
     user: String,
+    around: Arc<Around>,
 }
 
 /// Settings that do not have their usual values.
@@ -156,6 +161,8 @@ struct Open {
     began: Timestamp,
     /// The settings that a commit leaves, and those that a rollback does; none if the transaction has changed none.
     settings: Option<Box<[Values; 2]>>,
+    /// The tables that it sees, if it has changed some: it knows no earlier plan.
+    own: Option<Arc<[DynHandle]>>,
 }
 
 /// A statement that was prepared: it can run many times, with other values of its parameters.
@@ -184,11 +191,19 @@ impl Prepared {
 #[derive(Debug)]
 struct Planned {
     plan: Plan,
+    /// The queries in it.
+    queries: Vec<Subquery>,
+    /// How many parameters stand for columns, behind those of the statement.
+    slots: usize,
     /// The tables whose declarations it knows.
     tables: Vec<Known>,
-    /// Whether it must be made again before it runs: it has values that another transaction would not have, or a table
-    /// of it is gone.
+    /// Whether it must be made again before it runs. It has values or tables that another transaction would not have,
+    /// or a table of it is gone.
     is_of_its_time: bool,
+    /// The time that it has, if it has one.
+    time: Option<Timestamp>,
+    /// Whether it takes numbers of sequences, for which an attempt of a closure cannot wait.
+    takes_numbers: bool,
 }
 
 /// A table and the address of its declaration, which another one does not get while the handle exists.
@@ -213,6 +228,28 @@ fn address(table: &DynHandle) -> usize {
     std::ptr::from_ref(table.definition()).addr()
 }
 
+impl Planned {
+    fn run(&self, tx: &Tx, database: &Database, parameters: &[Datum<'_>]) -> Result<Answer, Abort> {
+        let run = Run::new(tx, &self.queries, Some(database));
+        if self.slots == 0 {
+            return self.plan.run(tx, Env { run: &run, parameters });
+        }
+        let mut all: Vec<Datum<'_>> = parameters.iter().map(Datum::borrowed).collect();
+        all.resize(parameters.len() + self.slots, Datum::Null);
+        self.plan.run(tx, Env { run: &run, parameters: &all })
+    }
+
+    /// The steps in words, and those of the queries in it.
+    fn explain(&self) -> Vec<String> {
+        let mut lines = self.plan.explain();
+        for (number, query) in self.queries.iter().enumerate() {
+            lines.push(format!("Query {number}{}", query.words()));
+            lines.extend(query.select.explain().into_iter().map(|line| format!("  {line}")));
+        }
+        lines
+    }
+}
+
 /// A statement that is ready to run.
 #[derive(Debug)]
 enum Plan {
@@ -225,6 +262,15 @@ enum Plan {
 impl Plan {
     fn is_read(&self) -> bool {
         matches!(self, Plan::Select(_))
+    }
+
+    /// Whether it takes more numbers of sequences than a transaction has at hand.
+    fn takes_numbers(&self) -> bool {
+        match self {
+            Plan::Insert(insert) => insert.takes_numbers(),
+            Plan::Update(update) => update.takes_numbers(),
+            Plan::Select(_) | Plan::Delete(_) => false,
+        }
     }
 
     /// The steps in words.
@@ -248,16 +294,16 @@ impl Plan {
         returning.as_ref().map(|returning| &returning.columns)
     }
 
-    fn run(&self, tx: &Tx, parameters: &[Datum<'_>]) -> Result<Answer, Abort> {
+    fn run(&self, tx: &Tx, env: Env<'_>) -> Result<Answer, Abort> {
         let (verb, written) = match self {
             Plan::Select(select) => {
-                let rows = select.run(tx, parameters)?;
+                let rows = select.run(env)?;
                 let tag = tag("SELECT ", rows.len());
                 return Ok(Answer::Rows { columns: select.columns.clone(), rows, tag });
             }
-            Plan::Insert(insert) => ("INSERT 0 ", tx.statement(|| insert.run(tx, parameters))?),
-            Plan::Update(update) => ("UPDATE ", tx.statement(|| update.run(tx, parameters))?),
-            Plan::Delete(delete) => ("DELETE ", tx.statement(|| delete.run(tx, parameters))?),
+            Plan::Insert(insert) => ("INSERT 0 ", tx.statement(|| insert.run(tx, env))?),
+            Plan::Update(update) => ("UPDATE ", tx.statement(|| update.run(tx, env))?),
+            Plan::Delete(delete) => ("DELETE ", tx.statement(|| delete.run(tx, env))?),
         };
         let tag = tag(verb, written.count);
         Ok(match self.columns() {
@@ -272,14 +318,16 @@ impl Session {
     pub fn new(database: Database) -> Session {
         let session = database.session();
         let (canceller, state) = (session.canceller(), State::Idle(session));
-        let copying = None;
-        Session { database, state, canceller, copying, settings: BTreeMap::new(), user: "postgres".to_owned() }
+        let (copying, settings, user) = (None, BTreeMap::new(), "postgres".to_owned());
+        let around = Around::new(database.clone(), user.clone());
+        Session { database, state, canceller, copying, settings, user, around }
     }
 
     /// Calls the session's user so.
     #[must_use]
     pub fn with_user(mut self, user: impl Into<String>) -> Session {
         self.user = user.into();
+        self.around.set_user(self.user.clone());
         self
     }
 
@@ -390,29 +438,31 @@ impl Session {
         let (Some(copying), State::Open(open)) = (&mut self.copying, &self.state) else {
             return Err(SqlError::new(SqlState("08P01"), "there is no COPY to which these data belong"));
         };
-        for fields in copying.decoder.records(bytes, is_last)? {
-            copying.count += 1;
-            let inserted = copying.filling.insert(&open.transaction, &fields);
-            inserted.map_err(|abort| SqlError::from(open.transaction.explain(&abort)))?;
-        }
-        Ok(())
+        let records = copying.decoder.records(bytes, is_last)?;
+        within(&open.asking(&self.around), || {
+            records.iter().try_for_each(|fields| {
+                copying.count += 1;
+                let inserted = copying.filling.insert(&open.transaction, fields);
+                inserted.map_err(|abort| SqlError::from(open.transaction.explain(&abort)))
+            })
+        })
     }
 
     fn copy(&mut self, copying: Copying, answers: &mut Vec<Answer>) -> Result<(), SqlError> {
         match copying.what {
             What::Of(query) => {
                 let planned = self.plan(&Statement::Query(query), &mut Vec::new())?;
-                let Answer::Rows { columns, rows, .. } = self.run_plan(&planned.plan, &[])? else { return Ok(()) };
+                let Answer::Rows { columns, rows, .. } = self.run_plan(&planned, &[])? else { return Ok(()) };
                 let lines = copying.format.header(&columns).into_iter();
                 let lines = lines.chain(rows.iter().map(|row| copying.format.row(row, &columns))).collect();
                 let tag = format!("COPY {}", rows.len());
                 answers.push(Answer::CopyOut { columns: columns.len(), lines, tag });
             }
             What::Into { table, columns } => {
-                let names = Names { database: &self.database, used: None };
-                let filling = Filling::bind(&table, &columns, names)?;
+                let filling = Filling::bind(&table, &columns, self.names(None), &self.around)?;
                 self.check_writable()?;
                 self.begin(true, None)?;
+                self.surround(None);
                 answers.push(Answer::CopyIn { columns: filling.width() });
                 self.copying = Some(CopyIn { filling, decoder: Decoder::new(copying.format), count: 0 });
             }
@@ -498,8 +548,9 @@ impl Session {
         answers: &mut Vec<Answer>,
     ) -> Result<(), SqlError> {
         let Some(command) = &prepared.command else { return Ok(()) };
-        // A change of tables is never part of another transaction.
-        if !alone && !is_of_transactions(command) && !ddl::is_change(command) {
+        // A change of tables that comes first is a transaction of its own, which keeps no others out.
+        let is_apart = matches!(self.state, State::Idle(_)) && ddl::is_change(command);
+        if !(alone || is_apart || is_of_transactions(command)) {
             self.begin(true, None)?;
         }
         let (Some(planned), Command::Statement(statement)) = (&mut prepared.plan, command) else {
@@ -508,7 +559,8 @@ impl Session {
         self.check_alive()?;
         let mut is_new = false;
         loop {
-            if planned.is_of_its_time || !planned.tables.iter().all(Known::is_as_it_was) {
+            let sees_others = matches!(&self.state, State::Open(open) if open.own.is_some());
+            if planned.is_of_its_time || sees_others || !planned.tables.iter().all(Known::is_as_it_was) {
                 let again = self.plan(statement, &mut prepared.parameters)?;
                 if again.plan.columns().cloned() != prepared.columns {
                     let message = "cached plan must not change result type";
@@ -516,7 +568,7 @@ impl Session {
                 }
                 (*planned, is_new) = (again, true);
             }
-            match self.run_plan(&planned.plan, values) {
+            match self.run_plan(planned, values) {
                 // Its table is gone, and another one may have the name.
                 Err(error) if error.state == SqlState::UNDEFINED_TABLE && !is_new => {
                     planned.is_of_its_time = true;
@@ -573,7 +625,7 @@ impl Session {
             Ok(transaction) => {
                 let savepoints = Vec::new();
                 let (has_failed, began) = (false, Timestamp::now());
-                let settings = None;
+                let (settings, own) = (None, None);
                 self.state = State::Open(Open {
                     transaction,
                     is_implicit,
@@ -582,6 +634,7 @@ impl Session {
                     savepoints,
                     began,
                     settings,
+                    own,
                 });
                 Ok(())
             }
@@ -634,6 +687,16 @@ impl Session {
                 answers.push(Answer::Done((*tag).to_owned()));
                 return Ok(());
             }
+            Command::AlterSequence(alter) => {
+                self.check_alive()?;
+                let ddl = ddl::alter_sequence(alter, self.names(None))?;
+                return self.change_tables(ddl, answers);
+            }
+            Command::AlterIdentity(alter) => {
+                self.check_alive()?;
+                let ddl = ddl::alter_identity(alter, self.names(None))?;
+                return self.change_tables(ddl, answers);
+            }
             Command::Statement(statement) => &**statement,
         };
         if self.transaction_statement(statement, answers)? {
@@ -648,7 +711,7 @@ impl Session {
                 return Err(SqlError::unsupported("this EXPLAIN", "EXPLAIN takes a query, INSERT, UPDATE or DELETE."));
             }
             let planned = self.plan(statement, &mut Vec::new())?;
-            let rows = planned.plan.explain().into_iter().map(|line| vec![Datum::Text(line.into())]).collect();
+            let rows = planned.explain().into_iter().map(|line| vec![Datum::Text(line.into())]).collect();
             let columns = Arc::from([Column::text_named("QUERY PLAN".to_owned())]);
             answers.push(Answer::Rows { columns, rows, tag: "EXPLAIN".to_owned() });
             return Ok(());
@@ -656,12 +719,35 @@ impl Session {
         if let Some(copying) = copy::bind(statement) {
             return self.copy(copying?, answers);
         }
-        if let Some(ddl) = ddl::bind(statement, Names { database: &self.database, used: None }) {
+        self.surround(None);
+        if let Some(ddl) = ddl::bind(statement, self.names(None), &self.around) {
             return self.change_tables(ddl?, answers);
         }
         let planned = self.plan(statement, &mut Vec::new())?;
-        answers.push(self.run_plan(&planned.plan, &[])?);
+        answers.push(self.run_plan(&planned, &[])?);
         Ok(())
+    }
+
+    /// The tables that names stand for, as the open transaction sees them.
+    fn names<'s>(&'s self, used: Option<&'s RefCell<Vec<DynHandle>>>) -> Names<'s> {
+        let (own, transaction) = match &self.state {
+            State::Open(open) => open.own().unzip(),
+            _ => (None, None),
+        };
+        Names { database: &self.database, own, transaction, used }
+    }
+
+    /// When the transaction of the next statement began, or begins.
+    fn now(&self) -> Timestamp {
+        match &self.state {
+            State::Open(open) => open.began,
+            _ => Timestamp::now(),
+        }
+    }
+
+    /// Says what expressions find around them, at this time if they have been told one.
+    fn surround(&self, time: Option<Timestamp>) {
+        self.around.begin(time.unwrap_or_else(|| self.now()), self.is_read_only());
     }
 
     /// Refuses statements in a transaction that has failed.
@@ -676,18 +762,21 @@ impl Session {
     }
 
     fn plan(&self, statement: &Statement, parameters: &mut Parameters) -> Result<Planned, SqlError> {
-        let now = match &self.state {
-            State::Open(open) => open.began,
-            _ => Timestamp::now(),
+        let own = match &self.state {
+            State::Open(open) => open.own.clone(),
+            _ => None,
         };
         let context = Context {
-            now,
+            now: self.now(),
             user: self.user.clone(),
-            database: "postgres".to_owned(),
             asked_for_time: Cell::new(false),
+            takes_numbers: Cell::new(false),
+            around: Arc::clone(&self.around),
             tables: RefCell::default(),
+            queries: Queries::new(self.database.clone(), own, parameters.len()),
         };
-        let names = Names { database: &self.database, used: Some(&context.tables) };
+        let given = parameters.len();
+        let names = self.names(Some(&context.tables));
         let plan = match statement {
             Statement::Query(query) => Plan::Select(Box::new(Select::bind(query, names, &context, parameters)?)),
             Statement::Insert(insert) => Plan::Insert(Box::new(Inserting::bind(insert, names, &context, parameters)?)),
@@ -701,31 +790,76 @@ impl Session {
                 return Err(SqlError::unsupported(verb, instead));
             }
         };
+        parameters.truncate(given);
+        let sees_others = names.transaction.is_some();
         let tables = context.tables.take().into_iter().map(Known::of).collect();
-        Ok(Planned { plan, tables, is_of_its_time: context.asked_for_time.get() })
+        let takes_numbers = context.takes_numbers.get() || plan.takes_numbers();
+        let time = context.asked_for_time.get().then_some(context.now);
+        let is_of_its_time = time.is_some() || sees_others;
+        let slots = context.queries.slots();
+        let queries = context.queries.into_all();
+        Ok(Planned { plan, queries, slots, tables, is_of_its_time, time, takes_numbers })
     }
 
-    fn run_plan(&mut self, plan: &Plan, parameters: &[Datum<'_>]) -> Result<Answer, SqlError> {
-        if !plan.is_read() {
+    fn run_plan(&mut self, planned: &Planned, parameters: &[Datum<'_>]) -> Result<Answer, SqlError> {
+        if !planned.plan.is_read() {
             self.check_writable()?;
         }
+        if planned.takes_numbers && matches!(self.state, State::Idle(_)) {
+            return self.run_explicitly(planned, parameters);
+        }
+        self.surround(planned.time);
+        let (around, database) = (&self.around, &self.database);
         let ran = match &mut self.state {
-            State::Idle(session) => session.transact(|tx| plan.run(tx, parameters)).map(|done| done.into_value()),
+            State::Idle(session) => {
+                let run = |tx: &Tx| within(&Asking { around, tx, own: None }, || planned.run(tx, database, parameters));
+                session.transact(run).map(|done| done.into_value())
+            }
             State::Open(open) => {
-                plan.run(&open.transaction, parameters).map_err(|abort| open.transaction.explain(&abort))
+                let ran = within(&open.asking(around), || planned.run(&open.transaction, database, parameters));
+                ran.map_err(|abort| open.transaction.explain(&abort))
             }
             State::Between => return Err(SqlError::new(SqlState::INTERNAL_ERROR, "the session has ended")),
         };
         ran.map_err(SqlError::from)
     }
 
-    /// Refuses changes where the transaction only reads.
-    fn check_writable(&self) -> Result<(), SqlError> {
-        let is_read_only = match &self.state {
+    /// Runs a statement in a transaction of its own, in which it can wait. It is repeated after a conflict.
+    fn run_explicitly(&mut self, planned: &Planned, parameters: &[Datum<'_>]) -> Result<Answer, SqlError> {
+        let mut attempt = 0;
+        loop {
+            attempt += 1;
+            self.begin(true, None)?;
+            self.surround(planned.time);
+            let State::Open(open) = &self.state else {
+                return Err(SqlError::new(SqlState::INTERNAL_ERROR, "the session has ended"));
+            };
+            let ran = within(&open.asking(&self.around), || planned.run(&open.transaction, &self.database, parameters));
+            let ran = ran.map_err(|abort| SqlError::from(open.transaction.explain(&abort)));
+            let ended = match ran {
+                Ok(answer) => self.commit().map(|_| answer),
+                Err(error) => {
+                    self.roll_back();
+                    Err(error)
+                }
+            };
+            let is_conflict = |error: &SqlError| error.state == SqlState::SERIALIZATION_FAILURE;
+            if attempt == ATTEMPTS_MAX || !ended.as_ref().is_err_and(is_conflict) {
+                return ended;
+            }
+        }
+    }
+
+    fn is_read_only(&self) -> bool {
+        match &self.state {
             State::Open(open) => open.is_read_only,
             _ => self.reads_only(),
-        };
-        if is_read_only { Err(read_only()) } else { Ok(()) }
+        }
+    }
+
+    /// Refuses changes where the transaction only reads.
+    fn check_writable(&self) -> Result<(), SqlError> {
+        if self.is_read_only() { Err(read_only()) } else { Ok(()) }
     }
 
     /// Runs a statement that begins or ends transactions. Returns whether it is one.
@@ -785,6 +919,9 @@ impl Session {
                 open.transaction.rollback_to(savepoint).map_err(|abort| open.transaction.explain(&abort))?;
                 open.savepoints.truncate(at + 1);
                 open.has_failed = false;
+                if open.own.is_some() {
+                    open.look_again();
+                }
                 answers.push(done("ROLLBACK"));
             }
             Statement::ReleaseSavepoint { name: ident } => {
@@ -995,37 +1132,107 @@ impl Session {
 
     /// Changes tables.
     fn change_tables(&mut self, ddl: Ddl, answers: &mut Vec<Answer>) -> Result<(), SqlError> {
-        let refusal = ddl.refusal();
+        let (refusal, needs_transaction) = (ddl.refusal(), ddl.needs_transaction());
         let notices = ddl.notices.into_iter().map(|notice| SqlError::new(SqlState("00000"), notice));
         answers.extend(notices.map(Answer::Notice));
         self.check_writable()?;
-        if !ddl.steps.is_empty() {
-            if matches!(self.state, State::Open(_)) {
-                return Err(SqlError::unsupported(
-                    format!("{} in a transaction", ddl.tag),
-                    "Run it by itself: a change of tables is a transaction of its own.",
-                ));
+        let begins = needs_transaction && matches!(self.state, State::Idle(_));
+        if begins {
+            self.begin(true, None)?;
+        }
+        let made = self.make_changes(ddl.steps).map_err(|error| match error {
+            SchemaError::Refused { .. } => SqlError::new(refusal, error.to_string()),
+            error => error.into(),
+        });
+        match made {
+            Ok(()) if begins => drop(self.commit()?),
+            Ok(()) => {}
+            Err(error) => {
+                if begins {
+                    self.roll_back();
+                }
+                return Err(error);
             }
-            let mut migration = self.database.migration();
-            for step in ddl.steps {
-                migration = match step {
-                    Step::Create(table) => migration.create(table),
-                    Step::Change { table, changes } => migration.change(&table, changes),
-                    Step::Truncate(table) => migration.truncate(table),
-                    Step::Drop(table) => migration.drop_table(table),
-                };
-            }
-            migration.run().map_err(|error| match error {
-                SchemaError::Refused { .. } => SqlError::new(refusal, error.to_string()),
-                error => error.into(),
-            })?;
         }
         answers.push(Answer::Done(ddl.tag.to_owned()));
         Ok(())
     }
+
+    fn make_changes(&mut self, steps: Vec<Step>) -> Result<(), SchemaError> {
+        let mut steps = steps.into_iter().peekable();
+        while steps.peek().is_some() {
+            let mut together = Vec::new();
+            while let Some(step) = steps.next_if(|step| !matches!(step, Step::Fill { .. })) {
+                together.push(step);
+            }
+            match &mut self.state {
+                State::Open(open) => {
+                    let migrated = open.transaction.lend(|transaction| migrate(transaction.migration(), together));
+                    open.look_again();
+                    migrated?;
+                }
+                _ => migrate(self.database.migration(), together)?,
+            }
+            if let Some(Step::Fill { table, column }) = steps.next() {
+                let numbered = self.fill(&table, &column)?;
+                // The sequence of an identity column begins behind the numbers that rows have.
+                if let (Some(start), Some(Step::Change { changes, .. })) = (numbered, steps.peek_mut()) {
+                    changes.iter_mut().for_each(|change| {
+                        if let Change::SetIdentity { identity: Some(identity), .. } = change {
+                            *identity = identity.start(start);
+                        }
+                    });
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Gives each row of a table the default of a column. Returns the number behind those of an identity column.
+    fn fill(&mut self, table: &str, column: &ColumnDef) -> Result<Option<i64>, SchemaError> {
+        let State::Open(open) = &self.state else { return Err(SchemaError::Busy) };
+        let tx = &open.transaction;
+        let handle = tx.open_dyn(table)?;
+        let filled = within(&open.asking(&self.around), || fill(tx, &handle, column));
+        filled.map_err(|abort| SchemaError::Transact(Box::new(tx.explain(&abort))))
+    }
+}
+
+/// Makes these changes together.
+fn migrate(migration: Migration<'_>, steps: Vec<Step>) -> Result<(), SchemaError> {
+    let mut migration = migration;
+    for step in steps {
+        migration = match step {
+            Step::Create(table) => migration.create(table),
+            Step::Change { table, changes } => migration.change(&table, changes),
+            Step::Truncate(table) => migration.truncate(table),
+            Step::Drop(table) => migration.drop_table(table),
+            Step::CreateSequence(sequence) => migration.create_sequence(sequence),
+            Step::AlterSequence(sequence, changes) => migration.alter_sequence(sequence, changes),
+            Step::DropSequence(sequence) => migration.drop_sequence(sequence),
+            Step::Fill { .. } => migration,
+        };
+    }
+    migration.run().map(drop)
 }
 
 impl Open {
+    /// What expressions find around them.
+    fn asking<'a>(&'a self, around: &'a Around) -> Asking<'a> {
+        Asking { around, tx: &self.transaction, own: self.own() }
+    }
+
+    /// The tables that it sees, and itself, if it has changed some.
+    fn own(&self) -> Option<(&[DynHandle], &OwnedTransaction)> {
+        self.own.as_deref().map(|own| (own, &self.transaction))
+    }
+
+    /// The tables that it sees may be others.
+    fn look_again(&mut self) {
+        let names = self.transaction.table_names();
+        self.own = Some(names.iter().filter_map(|name| self.transaction.open_dyn(name).ok()).collect());
+    }
+
     fn savepoint(&self, ident: &Ident) -> Result<usize, SqlError> {
         let own = name(ident)?;
         self.savepoints.iter().rposition(|(known, _)| *known == own).ok_or_else(|| {
@@ -1073,6 +1280,7 @@ fn is_planned(statement: &Statement) -> bool {
 fn is_of_transactions(command: &Command) -> bool {
     match command {
         Command::Maintenance(_) => true,
+        Command::AlterSequence(_) | Command::AlterIdentity(_) => false,
         Command::Statement(statement) => matches!(
             &**statement,
             Statement::StartTransaction { .. } | Statement::Commit { .. } | Statement::Rollback { .. }
@@ -1090,6 +1298,9 @@ fn setting_value(of: &Expr) -> String {
         other => other.to_string(),
     }
 }
+
+/// So often a statement that waits for numbers is tried.
+const ATTEMPTS_MAX: u32 = 100;
 
 /// Settings, their values, and what else they can be; anything if there is no list.
 const SETTINGS: &[(&str, &str, Option<&[&str]>)] = &[

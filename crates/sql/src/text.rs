@@ -16,6 +16,7 @@ use sqlparser::parser::{Parser, ParserError};
 use sqlparser::tokenizer::{Location, Token, TokenWithSpan, Tokenizer, Word};
 
 use crate::error::{SqlError, SqlState};
+use crate::sequence::{self, AlterIdentity, AlterSequence, Own};
 
 /// Parentheses and the like can be nested this deep.
 const NESTING_MAX: usize = 48;
@@ -83,6 +84,8 @@ pub(crate) enum Command {
     Statement(Box<Statement>),
     /// VACUUM or ANALYZE, which there is no need for.
     Maintenance(&'static str),
+    AlterSequence(Box<AlterSequence>),
+    AlterIdentity(Box<AlterIdentity>),
 }
 
 /// The statements of a text, in order. A text without any has none.
@@ -106,6 +109,14 @@ pub(crate) fn parse(text: &str) -> Result<Vec<Command>, SqlError> {
             continue;
         }
         check_depth(&tokens, &places)?;
+        if let Some(own) = sequence::parse(&tokens) {
+            let own = own.map_err(|(error, next)| failed(error, &next, text, &mut places))?;
+            parsed.push(match own {
+                Own::Sequence(alter) => Command::AlterSequence(Box::new(alter)),
+                Own::Identity(alter) => Command::AlterIdentity(Box::new(alter)),
+            });
+            continue;
+        }
         parsed.push(match maintenance(&tokens) {
             Some(tag) => Command::Maintenance(tag),
             None => Command::Statement(Box::new(statement(in_other_words(tokens), text, &mut places)?)),
@@ -122,11 +133,18 @@ fn statement(tokens: Vec<TokenWithSpan>, text: &str, places: &mut Places<'_>) ->
     match parsed {
         Ok(statement) if next.token == Token::EOF => Ok(statement),
         Ok(_) => Err(near(&next, text, places)),
-        Err(ParserError::RecursionLimitExceeded) => Err(too_complex()),
-        Err(ParserError::ParserError(said) | ParserError::TokenizerError(said)) => {
+        Err(error) => Err(failed(error, &next, text, places)),
+    }
+}
+
+/// The error of a parser that has come to this token.
+fn failed(error: ParserError, next: &TokenWithSpan, text: &str, places: &mut Places<'_>) -> SqlError {
+    match error {
+        ParserError::RecursionLimitExceeded => too_complex(),
+        ParserError::ParserError(said) | ParserError::TokenizerError(said) => {
             // The parser may have looked ahead: its words say where it found what it did not expect.
             let found = place_in(&said).and_then(|place| places.position(place));
-            Err(near(&next, text, places).at_instead(found, text).detail(said))
+            near(next, text, places).at_instead(found, text).detail(said)
         }
     }
 }
@@ -314,7 +332,7 @@ impl<'t> Places<'t> {
 mod tests {
     use super::*;
 
-    fn failed(text: &str) -> SqlError {
+    fn refused(text: &str) -> SqlError {
         parse(text).map(|parsed| panic!("{text} is {parsed:?}")).unwrap_err()
     }
 
@@ -331,14 +349,14 @@ mod tests {
 
     #[test]
     fn errors_say_where() {
-        let error = failed("select * frm t");
+        let error = refused("select * frm t");
         assert_eq!((error.state, error.position), (SqlState::SYNTAX_ERROR, Some(14)));
-        assert_eq!(failed("selec 1").message, "syntax error at or near \"selec\"");
-        assert_eq!(failed("selec 1").position, Some(1));
-        assert_eq!(failed("select 'é';\nselec 1").position, Some(13));
-        assert_eq!(failed("insert into t").message, "syntax error at end of input");
-        assert_eq!(failed("select 'unfinished").state, SqlState::SYNTAX_ERROR);
-        assert_eq!(failed("select \0").state, SqlState::SYNTAX_ERROR);
+        assert_eq!(refused("selec 1").message, "syntax error at or near \"selec\"");
+        assert_eq!(refused("selec 1").position, Some(1));
+        assert_eq!(refused("select 'é';\nselec 1").position, Some(13));
+        assert_eq!(refused("insert into t").message, "syntax error at end of input");
+        assert_eq!(refused("select 'unfinished").state, SqlState::SYNTAX_ERROR);
+        assert_eq!(refused("select \0").state, SqlState::SYNTAX_ERROR);
     }
 
     #[test]
@@ -350,7 +368,7 @@ mod tests {
         let rows = format!("insert into t values {}(1)", "(1 + 1, -2), ".repeat(3_000));
         assert!(parse(&rows).is_ok());
         for deep in [nested(NESTING_MAX), nested(1_000_000), sum(OPERATORS_MAX + 1), "select not ".repeat(5_000)] {
-            assert_eq!(failed(&deep).state, SqlState::STATEMENT_TOO_COMPLEX);
+            assert_eq!(refused(&deep).state, SqlState::STATEMENT_TOO_COMPLEX);
         }
     }
 
@@ -359,6 +377,7 @@ mod tests {
         let said = |text: &str| match &parse(text).expect("it is SQL")[0] {
             Command::Statement(statement) => statement.to_string(),
             Command::Maintenance(tag) => (*tag).to_owned(),
+            other => format!("{other:?}"),
         };
         assert_eq!(said("vacuum analyze t"), "VACUUM");
         assert_eq!(said("analyze t"), "ANALYZE");

@@ -48,6 +48,14 @@ pub enum SqlType {
     TimestampTz,
     /// `interval`.
     Interval,
+    /// `oid`: the number of an object of the system catalogue.
+    Oid,
+    /// `name`: a name in the system catalogue.
+    Name,
+    /// `"char"`: one byte in the system catalogue.
+    InternalChar,
+    /// A type of the system catalogue that is shown as text: its name and its number.
+    Other(&'static str, u32),
 }
 
 /// Most digits of a `numeric`.
@@ -191,6 +199,8 @@ impl SqlType {
             SqlType::Timestamp => ColumnType::DateTime,
             SqlType::TimestampTz => ColumnType::Timestamp,
             SqlType::Interval => ColumnType::Interval,
+            SqlType::Oid => ColumnType::U32,
+            SqlType::Name | SqlType::InternalChar | SqlType::Other(..) => ColumnType::LongText,
         };
         let mut column = ColumnDef::new(name, ty);
         if SqlType::of_stored(ty) != self {
@@ -214,6 +224,7 @@ impl SqlType {
             SqlType::Time => "time",
             SqlType::Timestamp => "timestamp",
             SqlType::TimestampTz => "timestamptz",
+            SqlType::InternalChar => "char",
             other => return other.to_string(),
         }
         .to_owned()
@@ -239,6 +250,10 @@ impl SqlType {
             SqlType::Interval => 1186,
             SqlType::Numeric(_) => 1700,
             SqlType::Uuid => 2950,
+            SqlType::Oid => 26,
+            SqlType::Name => 19,
+            SqlType::InternalChar => 18,
+            SqlType::Other(_, oid) => oid,
         }
     }
 
@@ -250,7 +265,8 @@ impl SqlType {
             20 => SqlType::Int8,
             21 => SqlType::Int2,
             23 => SqlType::Int4,
-            19 | 25 => SqlType::Text,
+            18 | 19 | 25 => SqlType::Text,
+            26 => SqlType::Oid,
             700 => SqlType::Float4,
             701 => SqlType::Float8,
             1042 | 1043 => SqlType::Varchar(None),
@@ -270,10 +286,13 @@ impl SqlType {
         match self {
             SqlType::Bool => 1,
             SqlType::Int2 => 2,
-            SqlType::Int4 | SqlType::Float4 | SqlType::Date => 4,
+            SqlType::Int4 | SqlType::Float4 | SqlType::Date | SqlType::Oid => 4,
             SqlType::Int8 | SqlType::Float8 | SqlType::Time | SqlType::Timestamp | SqlType::TimestampTz => 8,
             SqlType::Uuid | SqlType::Interval => 16,
+            SqlType::Name => 64,
+            SqlType::InternalChar => 1,
             SqlType::Numeric(_) | SqlType::Text | SqlType::Varchar(_) | SqlType::Char(_) | SqlType::Bytea => -1,
+            SqlType::Other(..) => -1,
         }
     }
 
@@ -290,7 +309,13 @@ impl SqlType {
     pub fn is_number(self) -> bool {
         matches!(
             self,
-            SqlType::Int2 | SqlType::Int4 | SqlType::Int8 | SqlType::Float4 | SqlType::Float8 | SqlType::Numeric(_)
+            SqlType::Int2
+                | SqlType::Int4
+                | SqlType::Int8
+                | SqlType::Float4
+                | SqlType::Float8
+                | SqlType::Numeric(_)
+                | SqlType::Oid
         )
     }
 }
@@ -391,6 +416,10 @@ impl fmt::Display for SqlType {
             SqlType::Timestamp => "timestamp without time zone",
             SqlType::TimestampTz => "timestamp with time zone",
             SqlType::Interval => "interval",
+            SqlType::Oid => "oid",
+            SqlType::Name => "name",
+            SqlType::InternalChar => "\"char\"",
+            SqlType::Other(name, _) => name,
         })
     }
 }

@@ -6,22 +6,24 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use seriatim::catalog::expression::{Bound, Columns, Datum, assigned};
-use seriatim::catalog::{ColumnDef, ColumnId, ColumnSet, KeyPart, OnChange, TableDef};
-use seriatim::{Abort, DynHandle, DynRow, ReadTx, Tx, Value};
+use seriatim::catalog::expression::{Bound, Datum, assigned};
+use seriatim::catalog::{ColumnDef, ColumnId, ColumnSet, IdentityKind, KeyPart, OnChange, SequenceDef, TableDef};
+use seriatim::{Abort, DynHandle, DynRow, ReadTx, Sequence, Tx, Value};
 use sqlparser::ast::{
-    Assignment, AssignmentTarget, ConflictTarget, Delete, Expr, FromTable, Insert, OnConflictAction, OnInsert,
-    SelectItem, SetExpr, TableObject, TableWithJoins, Update,
+    Assignment, AssignmentTarget, ConflictTarget, Delete, Expr, FromTable, Insert, InsertOverriding, ObjectName,
+    OnConflictAction, OnInsert, SelectItem, SetExpr, TableObject, TableWithJoins, Update,
 };
 
 use crate::error::{SqlError, SqlState};
-use crate::expression::{Context, Translator};
+use crate::expression::{Context, Translator, takes_numbers};
 use crate::form;
 use crate::from::{From, Parameters, qualified};
 use crate::names::{Names, name, object};
 use crate::point::Point;
-use crate::rows::{Distinct, Joined, Kept, Origin, Owned, Source, SourceRow, Sources};
+use crate::rows::{Distinct, Joined, Origin, Owned, Source, SourceRow, Sources, is_row_id};
+use crate::run::Env;
 use crate::select::{Column, Row, Select};
+use crate::surroundings::Around;
 use crate::types::fit;
 
 /// What RETURNING gives.
@@ -45,10 +47,9 @@ impl Returning {
         Ok(Some(Returning { places: sources.places(), outputs, columns }))
     }
 
-    fn row(&self, values: &[Value], table: &TableDef, parameters: &[Datum<'_>]) -> Result<Row, SqlError> {
+    fn row(&self, values: &[Value], table: &TableDef, env: Env<'_>) -> Result<Row, Abort> {
         let rows = [SourceRow::Computed(datums(values, table))];
-        let joined = Joined { rows: &rows, places: &self.places };
-        self.outputs.iter().map(|output| Ok(output.evaluate(joined, parameters)?.into_owned())).collect()
+        Joined { rows: &rows, places: &self.places, env }.values(&self.outputs)
     }
 }
 
@@ -88,9 +89,10 @@ impl Given {
         {
             return Ok(Given::Default);
         }
-        let mut expression = Translator::scalar(context, "a value").translate(of)?;
+        let translator = Translator::scalar(context, "a value");
+        let mut expression = translator.within(scope, None, parameters).translate(of)?;
         qualified(&mut expression, scope)?;
-        let bound = Bound::assigning(&expression, scope, parameters, column.ty).map_err(|error| {
+        let bound = context.assigning(&expression, scope, parameters, column.ty).map_err(|error| {
             let state = SqlState(error.sqlstate());
             match state {
                 SqlState::DATATYPE_MISMATCH => {
@@ -103,16 +105,19 @@ impl Given {
         Ok(Given::Of(bound))
     }
 
-    fn value<'c>(
-        &'c self,
-        column: &ColumnDef,
+    fn value(
+        &self,
+        tx: &Tx,
+        (at, defaults): (usize, &Defaults),
         table: &TableDef,
-        before: impl Columns<'c>,
-        parameters: &'c [Datum<'c>],
-    ) -> Result<Value, SqlError> {
+        joined: Joined<'_, '_>,
+    ) -> Result<Value, Abort> {
         match self {
-            Given::Default => default_of(column, table),
-            Given::Of(bound) => stored(bound.evaluate(before, parameters)?, bound.column_type(), column, table),
+            Given::Default => defaults.value(tx, at, table),
+            Given::Of(bound) => {
+                let stored = stored(joined.value(bound)?, bound.column_type(), &table.columns[at], table);
+                stored.map_err(|error| joined.env.fail(error))
+            }
         }
     }
 }
@@ -131,11 +136,63 @@ fn stored(
     fit(value, column)
 }
 
-fn default_of(column: &ColumnDef, table: &TableDef) -> Result<Value, SqlError> {
-    match column.default_value() {
-        Ok(Some(value)) => Ok(value),
-        Ok(None) => Err(not_null(column, table)),
-        Err(error) => Err(SqlError::new(SqlState::INVALID_TEXT_REPRESENTATION, error.to_string())),
+/// What a column gets that is given no value.
+#[derive(Clone, Debug)]
+enum Default {
+    Value(Value),
+    Computed(Bound),
+    Number(Sequence),
+    /// It must be given one.
+    None,
+}
+
+/// What the columns of a table get that are given no value.
+#[derive(Clone, Debug)]
+pub(crate) struct Defaults {
+    each: Vec<Default>,
+    /// Those whose default takes a number of a sequence.
+    numbered: Vec<usize>,
+    around: Arc<Around>,
+}
+
+impl Defaults {
+    fn of(table: &DynHandle, names: Names<'_>, around: &Arc<Around>) -> Result<Defaults, SqlError> {
+        let default = |column: &ColumnDef| {
+            if column.identity.is_some() {
+                let sequence = names.database.identity_of(table);
+                return Ok(sequence.map_or(Default::None, Default::Number));
+            }
+            if let Some(bound) = column.computed()? {
+                return Ok(Default::Computed(bound));
+            }
+            let value = column.default_value();
+            let value = value.map_err(|error| SqlError::new(SqlState::INVALID_TEXT_REPRESENTATION, error.to_string()));
+            Ok(value?.map_or(Default::None, Default::Value))
+        };
+        let columns = &table.definition().columns;
+        let each = columns.iter().map(default).collect::<Result<_, SqlError>>()?;
+        let is_numbered = |column: &ColumnDef| {
+            column.identity.is_some() || column.computed_default.as_deref().is_some_and(takes_numbers)
+        };
+        let numbered = (0..columns.len()).filter(|at| is_numbered(&columns[*at])).collect();
+        Ok(Defaults { each, numbered, around: Arc::clone(around) })
+    }
+
+    fn value(&self, tx: &Tx, at: usize, table: &TableDef) -> Result<Value, Abort> {
+        let column = &table.columns[at];
+        match &self.each[at] {
+            Default::Value(value) => Ok(value.clone()),
+            Default::None => Err(tx.abort(not_null(column, table))),
+            Default::Computed(bound) => {
+                let value = bound.evaluate(&[][..], &[]).map_err(|error| tx.abort(SqlError::from(error)))?;
+                stored(value, bound.column_type(), column, table).map_err(|error| tx.abort(error))
+            }
+            Default::Number(sequence) => {
+                let number = tx.next(sequence)?;
+                self.around.note(sequence, number);
+                Ok(Value::Integer(number.into(), None))
+            }
+        }
     }
 }
 
@@ -145,11 +202,53 @@ fn not_null(column: &ColumnDef, table: &TableDef) -> SqlError {
     SqlError::new(SqlState::NOT_NULL_VIOLATION, message).table(table.name.to_string()).column(column.name.to_string())
 }
 
+/// Gives all rows the default of a column that was added, another value each, or numbers as its sequence would.
+/// Returns the number behind those.
+///
+/// # Errors
+/// A conflict; the default has no value.
+pub(crate) fn fill(tx: &Tx, table: &DynHandle, column: &ColumnDef) -> Result<Option<i64>, Abort> {
+    let definition = table.definition();
+    let fail = |error: SqlError| tx.abort(error);
+    let mut keys = Vec::new();
+    for row in tx.scan_all_dyn(table)? {
+        let row = row?;
+        keys.push(key_of(definition, &|at| row.value(at)));
+    }
+    let bound = column.computed().map_err(|error| fail(error.into()))?;
+    let numbers =
+        column.identity.map(|identity| SequenceDef::new(String::new()).ty(column.ty).options(identity.options));
+    let mut number = numbers.as_ref().map(SequenceDef::first);
+    for key in keys {
+        let value = match (&bound, &numbers, &mut number) {
+            (Some(bound), ..) => {
+                let value = bound.evaluate(&[][..], &[]).map_err(|error| fail(error.into()))?;
+                stored(value, bound.column_type(), column, definition).map_err(fail)?
+            }
+            (None, Some(numbers), Some(next)) => {
+                let value = Value::Integer((*next).into(), None);
+                let (low, high) = numbers.range();
+                let behind = next.checked_add(numbers.step()).filter(|next| (low..=high).contains(next));
+                let message = format!("the sequence of column \"{}\" has too few numbers", column.name);
+                let limit = || fail(SqlError::new(SqlState::SEQUENCE_GENERATOR_LIMIT_EXCEEDED, message));
+                *next = behind.ok_or_else(limit)?;
+                value
+            }
+            _ => continue,
+        };
+        // The column may be NULL until all rows have a value.
+        let value = if matches!(value, Value::Option(_)) { value } else { value.some() };
+        tx.update_dyn(table, &key, &[(&*column.name, value)])?;
+    }
+    Ok(number)
+}
+
 /// Rows of a stream, for a table.
 #[derive(Debug)]
 pub(crate) struct Filling {
     table: DynHandle,
     columns: Vec<usize>,
+    defaults: Defaults,
 }
 
 impl Filling {
@@ -157,14 +256,20 @@ impl Filling {
     ///
     /// # Errors
     /// There is no such table or column.
-    pub(crate) fn bind(table: &str, columns: &[String], names: Names<'_>) -> Result<Filling, SqlError> {
+    pub(crate) fn bind(
+        table: &str,
+        columns: &[String],
+        names: Names<'_>,
+        around: &Arc<Around>,
+    ) -> Result<Filling, SqlError> {
         let table = names.table(table)?;
         let definition = table.definition();
         let columns = match columns {
-            [] => (0..definition.columns.len()).collect(),
+            [] => shown(definition),
             given => given.iter().map(|column| column_at(definition, column)).collect::<Result<_, _>>()?,
         };
-        Ok(Filling { table, columns })
+        let defaults = Defaults::of(&table, names, around)?;
+        Ok(Filling { table, columns, defaults })
     }
 
     /// How many fields a row has.
@@ -177,35 +282,34 @@ impl Filling {
     /// # Errors
     /// A conflict; fields that are no values of their columns.
     pub(crate) fn insert(&self, tx: &Tx, fields: &[Option<String>]) -> Result<(), Abort> {
-        let row = self.row(fields).map_err(|error| tx.abort(error))?;
-        tx.insert_dyn(&self.table, &row)
-    }
-
-    fn row(&self, fields: &[Option<String>]) -> Result<Vec<Value>, SqlError> {
         let definition = self.table.definition();
-        let state = SqlState("22P04");
-        match fields.len().cmp(&self.columns.len()) {
-            std::cmp::Ordering::Less => {
-                let missing = &definition.columns[self.columns[fields.len()]].name;
-                return Err(SqlError::new(state, format!("missing data for column \"{missing}\"")));
-            }
-            std::cmp::Ordering::Greater => {
-                return Err(SqlError::new(state, "extra data after last expected column"));
-            }
-            std::cmp::Ordering::Equal => {}
-        }
+        self.check_count(fields.len()).map_err(|error| tx.abort(error))?;
         let value = |(at, column): (usize, &ColumnDef)| {
             let Some(position) = self.columns.iter().position(|known| *known == at) else {
-                return default_of(column, definition);
+                return self.defaults.value(tx, at, definition);
             };
             let ty = crate::types::of_expressions(column.ty);
-            let value = match &fields[position] {
-                None => Datum::Null,
-                Some(text) => Datum::of_text(text, ty)?,
+            let read = match &fields[position] {
+                None => Ok(Datum::Null),
+                Some(text) => Datum::of_text(text, ty).map_err(SqlError::from),
             };
-            stored(value, Some(ty), column, definition)
+            let stored = read.and_then(|value| stored(value, Some(ty), column, definition));
+            stored.map_err(|error| tx.abort(error))
         };
-        definition.columns.iter().enumerate().map(value).collect()
+        let row = definition.columns.iter().enumerate().map(value).collect::<Result<Vec<_>, Abort>>()?;
+        tx.insert_overriding_dyn(&self.table, &row)
+    }
+
+    fn check_count(&self, fields: usize) -> Result<(), SqlError> {
+        let state = SqlState("22P04");
+        match fields.cmp(&self.columns.len()) {
+            std::cmp::Ordering::Less => {
+                let missing = &self.table.definition().columns[self.columns[fields]].name;
+                Err(SqlError::new(state, format!("missing data for column \"{missing}\"")))
+            }
+            std::cmp::Ordering::Greater => Err(SqlError::new(state, "extra data after last expected column")),
+            std::cmp::Ordering::Equal => Ok(()),
+        }
     }
 }
 
@@ -228,6 +332,9 @@ pub(crate) struct Inserting {
     table: DynHandle,
     /// The columns that get values, by their positions.
     columns: Vec<usize>,
+    /// Those of them whose values do not count.
+    overridden: Vec<usize>,
+    defaults: Defaults,
     rows: Rows,
     conflict: Option<Conflict>,
     pub(crate) returning: Option<Returning>,
@@ -270,6 +377,7 @@ impl Inserting {
             table: insert.table.clone(),
             table_alias: insert.table_alias.clone(),
             columns: insert.columns.clone(),
+            overriding: insert.overriding,
             source: insert.source.clone(),
             on: insert.on.clone(),
             returning: insert.returning.clone(),
@@ -283,7 +391,7 @@ impl Inserting {
         let table = names.table(&own)?;
         let definition = table.definition();
         let columns = match &*insert.columns {
-            [] => (0..definition.columns.len()).collect(),
+            [] => shown(definition),
             given => {
                 let mut columns = Vec::new();
                 for column in given {
@@ -335,6 +443,8 @@ impl Inserting {
                 }
             },
         };
+        let overridden = overridden(insert.overriding.as_ref(), &rows, &columns, definition)?;
+        let defaults = Defaults::of(&table, names, &context.around)?;
         let alias = insert.table_alias.as_ref().map(|alias| name(&alias.alias)).transpose()?;
         let source = Source::table(table.clone(), alias.unwrap_or(own));
         let conflict = match &insert.on {
@@ -345,7 +455,18 @@ impl Inserting {
             Some(_) => return Err(SqlError::unsupported("ON DUPLICATE KEY", "ON CONFLICT is there.")),
         };
         let returning = Returning::bind(insert.returning.as_ref(), &source, context, parameters)?;
-        Ok(Inserting { table, columns, rows, conflict, returning })
+        Ok(Inserting { table, columns, overridden, defaults, rows, conflict, returning })
+    }
+
+    /// Whether it takes numbers of sequences, and more than a transaction has at hand.
+    pub(crate) fn takes_numbers(&self) -> bool {
+        let is_one = match &self.rows {
+            Rows::Given(rows) => rows.len() == 1,
+            Rows::Of(_) => false,
+            Rows::Default => true,
+        };
+        let waits = |at: &usize| matches!(self.defaults.each[*at], Default::Computed(_));
+        !self.defaults.numbered.is_empty() && !is_one || self.defaults.numbered.iter().any(waits)
     }
 
     /// The steps in words.
@@ -357,48 +478,37 @@ impl Inserting {
         lines
     }
 
-    pub(crate) fn run(&self, tx: &Tx, parameters: &[Datum<'_>]) -> Result<Written, Abort> {
+    pub(crate) fn run(&self, tx: &Tx, env: Env<'_>) -> Result<Written, Abort> {
         let definition = self.table.definition();
-        let fail = |error: SqlError| tx.abort(error);
-        let nothing = Joined { rows: &[], places: &[] };
-        let defaults = |given: &[usize]| -> Result<Vec<Option<Value>>, SqlError> {
-            let default = |(at, column): (usize, &ColumnDef)| match given.contains(&at) {
-                true => Ok(None),
-                false => default_of(column, definition).map(Some),
-            };
-            definition.columns.iter().enumerate().map(default).collect()
-        };
+        let fail = |error: SqlError| env.fail(error);
+        let nothing = Joined { rows: &[], places: &[], env };
         // All rows before the first is written.
         let mut rows: Vec<Vec<Value>> = Vec::new();
-        let whole = |given: &[usize], values: Vec<Value>| {
-            let mut row = defaults(given)?;
-            given.iter().zip(values).for_each(|(&at, value)| row[at] = Some(value));
-            Ok::<_, SqlError>(row.into_iter().flatten().collect::<Vec<Value>>())
+        let mut add = |given: &[usize], value: &mut dyn FnMut(usize, usize) -> Result<Value, Abort>| {
+            let column = |at: usize| match given.iter().position(|known| *known == at) {
+                Some(position) if !self.overridden.contains(&at) => value(position, at),
+                _ => self.defaults.value(tx, at, definition),
+            };
+            rows.push((0..definition.columns.len()).map(column).collect::<Result<_, Abort>>()?);
+            Ok::<_, Abort>(())
         };
         match &self.rows {
-            Rows::Default => rows.push(whole(&[], Vec::new()).map_err(fail)?),
+            Rows::Default => add(&[], &mut |_, at| self.defaults.value(tx, at, definition))?,
             Rows::Given(given) => {
                 for row in given {
-                    let columns = &self.columns[..row.len()];
-                    let values = row
-                        .iter()
-                        .zip(columns)
-                        .map(|(given, &at)| given.value(&definition.columns[at], definition, nothing, parameters));
-                    let values = values.collect::<Result<Vec<_>, _>>().map_err(fail)?;
-                    rows.push(whole(columns, values).map_err(fail)?);
+                    add(&self.columns[..row.len()], &mut |position, at| {
+                        row[position].value(tx, (at, &self.defaults), definition, nothing)
+                    })?;
                 }
             }
             Rows::Of(select) => {
                 let types = select.types();
-                for row in select.run(tx, parameters)? {
-                    let columns = &self.columns[..row.len()];
-                    let values = row
-                        .into_iter()
-                        .zip(&types)
-                        .zip(columns)
-                        .map(|((value, ty), &at)| stored(value, *ty, &definition.columns[at], definition));
-                    let values = values.collect::<Result<Vec<_>, _>>().map_err(fail)?;
-                    rows.push(whole(columns, values).map_err(fail)?);
+                for mut row in select.run(env)? {
+                    add(&self.columns[..row.len()], &mut |position, at| {
+                        let value = std::mem::replace(&mut row[position], Datum::Null);
+                        let stored = stored(value, types[position], &definition.columns[at], definition);
+                        stored.map_err(fail)
+                    })?;
                 }
             }
         }
@@ -406,7 +516,6 @@ impl Inserting {
         // The rows that the statement has written, where it could write them again.
         let mut touched = BTreeSet::new();
         let updates = self.conflict.as_ref().is_some_and(|conflict| conflict.update.is_some());
-        let mut kept = Kept::default();
         for row in rows {
             let existing = match &self.conflict {
                 None => None,
@@ -424,11 +533,11 @@ impl Inserting {
                                  constrained values.",
                             )));
                         }
-                        update.apply(tx, &self.table, &key, &row, parameters)?
+                        update.apply(tx, (&self.table, &self.defaults), &key, &row, env)?
                     }
                 },
                 _ => {
-                    tx.insert_dyn(&self.table, &row)?;
+                    tx.insert_overriding_dyn(&self.table, &row)?;
                     Some(row)
                 }
             };
@@ -438,8 +547,8 @@ impl Inserting {
             }
             written.count += 1;
             if let Some(returning) = &self.returning {
-                let row = returning.row(&after, definition, parameters).map_err(fail)?;
-                kept.add(&row).map_err(fail)?;
+                let row = returning.row(&after, definition, env)?;
+                env.run.keep(&row).map_err(fail)?;
                 written.rows.push(row);
             }
         }
@@ -490,12 +599,12 @@ impl Conflict {
                 return Err(SqlError::new(SqlState::SYNTAX_ERROR, message));
             }
             OnConflictAction::DoUpdate(update) => {
-                let excluded = Source { alias: "excluded".to_owned(), ..source.clone() };
+                let excluded = source.clone().named("excluded");
                 let sources = Sources(vec![source.clone(), excluded]);
                 let condition = update.selection.as_ref().map(|condition| {
                     let mut condition = Translator::scalar(context, "ON CONFLICT").translate(condition)?;
                     qualified(&mut condition, &sources)?;
-                    Ok::<_, SqlError>(Bound::condition(&condition, &sources, parameters)?)
+                    Ok::<_, SqlError>(context.condition(&condition, &sources, parameters)?)
                 });
                 let condition = condition.transpose()?;
                 let changes = changes(&update.assignments, definition, &sources, context, parameters)?;
@@ -532,24 +641,20 @@ impl Change {
     fn apply(
         &self,
         tx: &Tx,
-        table: &DynHandle,
+        (table, defaults): (&DynHandle, &Defaults),
         key: &[Value],
         excluded: &[Value],
-        parameters: &[Datum<'_>],
+        env: Env<'_>,
     ) -> Result<Option<Vec<Value>>, Abort> {
         let definition = table.definition();
-        let fail = |error: SqlError| tx.abort(error);
         let Some(before) = tx.get_dyn(table, key)? else { return Ok(None) };
         let rows = [SourceRow::Stored(before), SourceRow::Computed(datums(excluded, definition))];
-        let joined = Joined { rows: &rows, places: &self.places };
-        if let Some(condition) = &self.condition {
-            let holds = condition.evaluate(joined, parameters).map_err(|error| fail(error.into()))?;
-            if !matches!(holds, Datum::Bool(true)) {
-                return Ok(None);
-            }
+        let joined = Joined { rows: &rows, places: &self.places, env };
+        if !joined.fulfils(self.condition.as_slice())? {
+            return Ok(None);
         }
         let before = before.values();
-        let after = changed(&self.changes, &before, definition, joined, parameters).map_err(fail)?;
+        let after = changed(tx, (&self.changes, defaults), &before, definition, joined)?;
         write(tx, table, &before, &after)?;
         Ok(Some(after))
     }
@@ -565,30 +670,48 @@ fn changes(
 ) -> Result<Vec<(usize, Given)>, SqlError> {
     let mut changes: Vec<(usize, Given)> = Vec::new();
     for assignment in assignments {
-        let AssignmentTarget::ColumnName(column) = &assignment.target else {
-            return Err(SqlError::unsupported("SET of several columns at once", "Write SET a = x, b = y."));
+        let mut add = |column: &ObjectName, value: &Expr| {
+            let at = column_at(table, &object(column)?)?;
+            let name = &table.columns[at].name;
+            if changes.iter().any(|(known, _)| *known == at) {
+                let message = format!("multiple assignments to same column \"{name}\"");
+                return Err(SqlError::new(SqlState::SYNTAX_ERROR, message));
+            }
+            let given = Given::bind(value, &table.columns[at], sources, context, parameters)?;
+            if matches!(given, Given::Of(_)) && is_always(&table.columns[at]) {
+                let message = format!("column \"{name}\" can only be updated to DEFAULT");
+                return Err(always(&table.columns[at], message));
+            }
+            changes.push((at, given));
+            Ok(())
         };
-        let at = column_at(table, &object(column)?)?;
-        if changes.iter().any(|(known, _)| *known == at) {
-            let message = format!("multiple assignments to same column \"{}\"", table.columns[at].name);
-            return Err(SqlError::new(SqlState::SYNTAX_ERROR, message));
+        match (&assignment.target, &assignment.value) {
+            (AssignmentTarget::ColumnName(column), value) => add(column, value)?,
+            (AssignmentTarget::Tuple(columns), Expr::Tuple(values)) => {
+                if columns.len() != values.len() {
+                    let message = "number of columns does not match number of values";
+                    return Err(SqlError::new(SqlState::SYNTAX_ERROR, message));
+                }
+                columns.iter().zip(values).try_for_each(|(column, value)| add(column, value))?;
+            }
+            (AssignmentTarget::Tuple(columns), value) if columns.len() == 1 => add(&columns[0], value)?,
+            _ => return Err(SqlError::unsupported("SET of several columns to a row", "Write SET (a, b) = (x, y).")),
         }
-        changes.push((at, Given::bind(&assignment.value, &table.columns[at], sources, context, parameters)?));
     }
     Ok(changes)
 }
 
 /// A row after changes that are computed from it.
 fn changed(
-    changes: &[(usize, Given)],
+    tx: &Tx,
+    (changes, defaults): (&[(usize, Given)], &Defaults),
     before: &[Value],
     table: &TableDef,
     joined: Joined<'_, '_>,
-    parameters: &[Datum<'_>],
-) -> Result<Vec<Value>, SqlError> {
+) -> Result<Vec<Value>, Abort> {
     let mut after = before.to_vec();
     for (at, given) in changes {
-        after[*at] = given.value(&table.columns[*at], table, joined, parameters)?;
+        after[*at] = given.value(tx, (*at, defaults), table, joined)?;
     }
     Ok(after)
 }
@@ -606,18 +729,67 @@ fn write(tx: &Tx, table: &DynHandle, before: &[Value], after: &[Value]) -> Resul
         return tx.update_dyn(table, &key, &changes);
     }
     tx.delete_dyn(table, &key)?;
-    tx.insert_dyn(table, after)
+    tx.insert_overriding_dyn(table, after)
 }
 
 fn column_id(at: usize) -> seriatim::catalog::ColumnId {
     seriatim::catalog::ColumnId(at as u16)
 }
 
+/// The columns that a statement means which names none.
+fn shown(table: &TableDef) -> Vec<usize> {
+    (0..table.columns.len()).filter(|at| !is_row_id(&table.columns[*at])).collect()
+}
+
+/// The position of a column that can be written.
 fn column_at(table: &TableDef, column: &str) -> Result<usize, SqlError> {
-    table.columns.iter().position(|known| known.name == column).ok_or_else(|| {
-        let message = format!("column \"{column}\" of relation \"{}\" does not exist", table.name);
-        SqlError::new(SqlState::UNDEFINED_COLUMN, message).table(table.name.to_string()).column(column)
-    })
+    match table.columns.iter().position(|known| known.name == column) {
+        Some(at) if is_row_id(&table.columns[at]) => {
+            let message = format!("cannot assign to system column \"{column}\"");
+            Err(SqlError::new(SqlState::FEATURE_NOT_SUPPORTED, message).column(column))
+        }
+        Some(at) => Ok(at),
+        None => {
+            let message = format!("column \"{column}\" of relation \"{}\" does not exist", table.name);
+            Err(SqlError::new(SqlState::UNDEFINED_COLUMN, message).table(table.name.to_string()).column(column))
+        }
+    }
+}
+
+fn is_always(column: &ColumnDef) -> bool {
+    column.identity.is_some_and(|identity| identity.kind == IdentityKind::Always)
+}
+
+fn always(column: &ColumnDef, message: String) -> SqlError {
+    let detail = format!("Column \"{}\" is an identity column defined as GENERATED ALWAYS.", column.name);
+    SqlError::new(SqlState::GENERATED_ALWAYS, message).detail(detail).column(column.name.to_string())
+}
+
+/// The identity columns whose values do not count, by OVERRIDING USER VALUE.
+///
+/// # Errors
+/// Only its sequence gives the values of one, and a value is given.
+fn overridden(
+    overriding: Option<&InsertOverriding>,
+    rows: &Rows,
+    columns: &[usize],
+    table: &TableDef,
+) -> Result<Vec<usize>, SqlError> {
+    let Some(at) = table.identity_column().map(|column| column.index()) else { return Ok(Vec::new()) };
+    let Some(position) = columns.iter().position(|known| *known == at) else { return Ok(Vec::new()) };
+    let is_given = match rows {
+        Rows::Default => false,
+        Rows::Of(select) => select.columns.len() > position,
+        Rows::Given(rows) => rows.iter().any(|row| matches!(row.get(position), Some(Given::Of(_)))),
+    };
+    match overriding {
+        Some(InsertOverriding::User) => Ok(vec![at]),
+        None if is_given && is_always(&table.columns[at]) => {
+            let message = format!("cannot insert a non-DEFAULT value into column \"{}\"", table.columns[at].name);
+            Err(always(&table.columns[at], message).hint("Use OVERRIDING SYSTEM VALUE to override."))
+        }
+        _ => Ok(Vec::new()),
+    }
 }
 
 /// The one table of an UPDATE or DELETE.
@@ -639,8 +811,7 @@ fn target(tables: &[TableWithJoins], names: Names<'_>) -> Result<(DynHandle, Sou
 /// follow the deletion.
 fn check_keys(changes: &[(usize, Given)], table: &TableDef, names: Names<'_>) -> Result<(), SqlError> {
     let Some((at, _)) = changes.iter().find(|(at, _)| !table.is_updatable(column_id(*at))) else { return Ok(()) };
-    for other in names.database.table_names() {
-        let Ok(other) = names.database.open_dyn(&other) else { continue };
+    for other in names.tables() {
         let acts = |action: OnChange| !matches!(action, OnChange::NoAction | OnChange::Restrict);
         let references = &other.definition().references;
         let is_followed = |reference: &&seriatim::catalog::ReferenceDef| {
@@ -655,6 +826,44 @@ fn check_keys(changes: &[(usize, Given)], table: &TableDef, names: Names<'_>) ->
     Ok(())
 }
 
+/// A row that is changed where it is, in one step: what is set, and what that is computed from.
+#[derive(Clone, Debug)]
+struct PointChange {
+    point: Point,
+    reads: ColumnSet,
+    sets: Vec<ColumnId>,
+    values: Vec<Bound>,
+}
+
+impl PointChange {
+    /// `None` if rows are found in another way, or may move, or need more than their own values.
+    fn of(from: &From, changes: &[(usize, Given)], table: &TableDef) -> Option<PointChange> {
+        let point = Point::of(from).filter(Point::is_unconditional)?;
+        let value = |(_, given): &(usize, Given)| match given {
+            Given::Of(bound) if bound.is_pure() => Some(bound.clone()),
+            _ => None,
+        };
+        let values = changes.iter().map(value).collect::<Option<Vec<_>>>()?;
+        let sets: Vec<ColumnId> = changes.iter().map(|(at, _)| column_id(*at)).collect();
+        let reads = values.iter().flat_map(|bound| bound.columns()).map(|&column| column_id(column)).collect();
+        let stays = sets.iter().all(|column| table.is_updatable(*column));
+        stays.then_some(PointChange { point, reads, sets, values })
+    }
+
+    /// Returns whether there was a row.
+    fn run(&self, tx: &Tx, table: &DynHandle, env: Env<'_>) -> Result<bool, Abort> {
+        let definition = table.definition();
+        let Some(key) = self.point.key(env)? else { return Ok(false) };
+        tx.update_by_dyn(table, &key, (self.reads, &self.sets), |before| {
+            let value = |(bound, column): (&Bound, &ColumnId)| {
+                let value = bound.evaluate(before, env.parameters)?;
+                stored(value, bound.column_type(), &definition.columns[column.index()], definition)
+            };
+            self.values.iter().zip(&self.sets).map(value).collect::<Result<_, _>>().map_err(|error| env.fail(error))
+        })
+    }
+}
+
 /// An UPDATE that is ready to run.
 #[derive(Clone, Debug)]
 pub(crate) struct Updating {
@@ -663,29 +872,8 @@ pub(crate) struct Updating {
     /// If at most one row changes, and stays where it is.
     point: Option<PointChange>,
     changes: Vec<(usize, Given)>,
+    defaults: Defaults,
     pub(crate) returning: Option<Returning>,
-}
-
-/// The row that changes, the columns that are read, and those that are set.
-#[derive(Clone, Debug)]
-struct PointChange {
-    point: Point,
-    reads: ColumnSet,
-    sets: Vec<ColumnId>,
-}
-
-impl PointChange {
-    /// `None` if the rows are found in another way, or may move.
-    fn of(from: &From, changes: &[(usize, Given)], table: &TableDef) -> Option<PointChange> {
-        let point = Point::of(from).filter(Point::is_unconditional)?;
-        let sets: Vec<ColumnId> = changes.iter().map(|(at, _)| column_id(*at)).collect();
-        let read = |(_, given): &(usize, Given)| match given {
-            Given::Default => Vec::new(),
-            Given::Of(bound) => bound.columns().to_vec(),
-        };
-        let reads = changes.iter().flat_map(read).map(column_id).collect();
-        sets.iter().all(|column| table.is_updatable(*column)).then_some(PointChange { point, reads, sets })
-    }
 }
 
 impl Updating {
@@ -709,8 +897,16 @@ impl Updating {
         let changes = changes(&update.assignments, table.definition(), &sources, context, parameters)?;
         check_keys(&changes, table.definition(), names)?;
         let from = From::of_table(source, update.selection.as_ref(), context, parameters)?;
+        let defaults = Defaults::of(&table, names, &context.around)?;
         let point = PointChange::of(&from, &changes, table.definition()).filter(|_| returning.is_none());
-        Ok(Updating { table, from, point, changes, returning })
+        Ok(Updating { table, from, point, changes, defaults, returning })
+    }
+
+    /// Whether it takes numbers of sequences.
+    pub(crate) fn takes_numbers(&self) -> bool {
+        let is_numbered =
+            |(at, given): &(usize, Given)| matches!(given, Given::Default) && self.defaults.numbered.contains(at);
+        self.changes.iter().any(is_numbered)
     }
 
     /// The steps in words.
@@ -720,25 +916,18 @@ impl Updating {
         lines
     }
 
-    pub(crate) fn run(&self, tx: &Tx, parameters: &[Datum<'_>]) -> Result<Written, Abort> {
+    pub(crate) fn run(&self, tx: &Tx, env: Env<'_>) -> Result<Written, Abort> {
         let definition = self.table.definition();
-        let fail = |error: SqlError| tx.abort(error);
-        if let Some(PointChange { point, reads, sets }) = &self.point {
-            let Some(key) = point.key(tx, parameters)? else { return Ok(Written::default()) };
-            let is_there = tx.update_by_dyn(&self.table, &key, (*reads, sets), |before| {
-                let changes = self.changes.iter();
-                let values = changes
-                    .map(|(at, given)| given.value(&definition.columns[*at], definition, before, parameters));
-                values.collect::<Result<Vec<_>, _>>().map_err(fail)
-            })?;
-            return Ok(Written { count: is_there.into(), rows: Vec::new() });
+        if let Some(point) = &self.point {
+            return Ok(Written { count: point.run(tx, &self.table, env)?.into(), rows: Vec::new() });
         }
-        let (mut found, mut kept) = (Vec::<(Vec<Value>, Vec<Value>)>::new(), Kept::default());
-        self.from.each(tx, parameters, &mut |joined| {
+        let fail = |error: SqlError| env.fail(error);
+        let mut found = Vec::<(Vec<Value>, Vec<Value>)>::new();
+        self.from.each(env, &mut |joined| {
             let Some(row) = stored_row(joined) else { return Ok(true) };
             let before = row.values();
-            let after = changed(&self.changes, &before, definition, joined, parameters).map_err(fail)?;
-            kept.add_stored(&before).and_then(|()| kept.add_stored(&after)).map_err(fail)?;
+            let after = changed(tx, (&self.changes, &self.defaults), &before, definition, joined)?;
+            env.run.keep_stored(&before).and_then(|()| env.run.keep_stored(&after)).map_err(fail)?;
             found.push((before, after));
             Ok(true)
         })?;
@@ -753,12 +942,12 @@ impl Updating {
         }
         for pair in &found {
             match moves(&pair) {
-                true => tx.insert_dyn(&self.table, &pair.1)?,
+                true => tx.insert_overriding_dyn(&self.table, &pair.1)?,
                 false => write(tx, &self.table, &pair.0, &pair.1)?,
             }
             written.count += 1;
             if let Some(returning) = &self.returning {
-                written.rows.push(returning.row(&pair.1, definition, parameters).map_err(fail)?);
+                written.rows.push(returning.row(&pair.1, definition, env)?);
             }
         }
         Ok(written)
@@ -812,17 +1001,17 @@ impl Deleting {
         lines
     }
 
-    pub(crate) fn run(&self, tx: &Tx, parameters: &[Datum<'_>]) -> Result<Written, Abort> {
+    pub(crate) fn run(&self, tx: &Tx, env: Env<'_>) -> Result<Written, Abort> {
         let definition = self.table.definition();
         if let Some(point) = &self.point {
-            let Some(key) = point.key(tx, parameters)? else { return Ok(Written::default()) };
+            let Some(key) = point.key(env)? else { return Ok(Written::default()) };
             let is_there = tx.delete_if_dyn(&self.table, &key)?.is_ok();
             return Ok(Written { count: is_there.into(), rows: Vec::new() });
         }
-        let (mut found, mut kept) = (Vec::<Vec<Value>>::new(), Kept::default());
-        self.from.each(tx, parameters, &mut |joined| {
+        let mut found = Vec::<Vec<Value>>::new();
+        self.from.each(env, &mut |joined| {
             let Some(row) = stored_row(joined).map(|row| row.values()) else { return Ok(true) };
-            kept.add_stored(&row).map_err(|error| tx.abort(error))?;
+            env.run.keep_stored(&row).map_err(|error| env.fail(error))?;
             found.push(row);
             Ok(true)
         })?;
@@ -831,8 +1020,7 @@ impl Deleting {
             tx.delete_dyn(&self.table, &key_of(definition, &|at| before[at].clone()))?;
             written.count += 1;
             if let Some(returning) = &self.returning {
-                let row = returning.row(&before, definition, parameters);
-                written.rows.push(row.map_err(|error| tx.abort(error))?);
+                written.rows.push(returning.row(&before, definition, env)?);
             }
         }
         Ok(written)

@@ -210,7 +210,7 @@ fn ours(session: &mut Session, text: &str) -> (Outcome, Vec<String>) {
             Some(Answer::Rows { columns, rows, .. }) => {
                 let shown = |row: &seriatim_sql::Row| -> Vec<String> {
                     row.iter()
-                        .zip(&columns)
+                        .zip(&*columns)
                         .map(|(value, column)| shared::shown(column.text(value).as_deref()))
                         .collect()
                 };
@@ -354,8 +354,77 @@ impl Changer {
         conditions.join(joined)
     }
 
+    /// A condition that asks a query about rows of `x`.
+    fn condition_with_query(&mut self) -> String {
+        let (table, of) = (self.one(&["x", "y"]), self.one(&COLUMNS));
+        let inner = self.condition(&["q"]);
+        let outer = self.one(&COLUMNS);
+        let correlated = match self.0.below(3) {
+            0 => format!(" and q.{of} = x.{of}"),
+            1 => format!(" and q.{outer} <> x.{outer}"),
+            _ => String::new(),
+        };
+        let from = format!("from {table} q where ({inner}){correlated}");
+        let not = self.one(&["", "not "]);
+        let operator = self.one(&["=", "<>", "<", "<=", ">", ">="]);
+        match self.0.below(7) {
+            0 => format!("{not}exists (select {from})"),
+            1 | 2 => format!("x.{of} {not}in (select q.{of} {from})"),
+            3 => format!("(x.{of}, x.{outer}) {not}in (select q.{of}, q.{outer} {from})"),
+            4 => format!("{not}x.{of} {operator} any (select q.{of} {from})"),
+            5 => format!("{not}x.{of} {operator} all (select q.{of} {from})"),
+            _ => format!("x.{of} {operator} (select {}(q.{of}) {from})", self.one(&["min", "max"])),
+        }
+    }
+
+    /// A query with queries in it.
+    fn query_of_queries(&mut self) -> String {
+        let (a, b) = (self.one(&COLUMNS), self.one(&COLUMNS));
+        match self.0.below(6) {
+            0 | 1 => {
+                let (condition, more) = (self.condition_with_query(), self.condition_with_query());
+                let joined = self.one(&["and", "or"]);
+                let rest = if self.0.percent(50) { format!(" {joined} {more}") } else { String::new() };
+                format!("select x.id, x.{a} from x where {condition}{rest} order by x.id")
+            }
+            2 => {
+                let operator = self.one(&["union", "union all", "intersect", "intersect all", "except", "except all"]);
+                let third = self.one(&["union", "union all", "intersect", "except"]);
+                let (one, two) = (self.condition(&["x"]), self.condition(&["y"]));
+                let rest = match self.0.percent(40) {
+                    true => format!(" {third} select {a}, {b} from x where {}", self.condition(&["x"])),
+                    false => String::new(),
+                };
+                let sides = format!("select {a}, {b} from x where {one} {operator} select {a}, {b} from y where {two}");
+                format!("select * from ({sides}{rest}) u order by 1, 2")
+            }
+            3 => {
+                let condition = self.condition(&["y"]);
+                let join = self.one(&["join", "left join", "right join", "full join"]);
+                let from = format!("from y where {condition} group by {a}");
+                // An expression of `char` is `text` here.
+                let top = if b == "c" { "t" } else { b };
+                let derived = format!("(select {a}, count(*) as n, max({top}) as top {from}) g");
+                format!("select x.id, g.{a}, g.n, g.top from x {join} {derived} on g.{a} = x.{a} order by 1, 2, 3, 4")
+            }
+            4 => {
+                let (inner, value) = (self.condition(&["y"]), self.condition_with_query());
+                let count = format!("(select count(*) from w where w.{a} = x.{a})");
+                format!("with w as (select * from y where {inner}) select x.id, {count}, ({value}) from x order by 1")
+            }
+            _ => {
+                let key = self.one(&COLUMNS);
+                let condition = self.condition(&["x"]);
+                format!("select distinct on ({key}) {key}, {a}, {b} from x where {condition} order by {key}, id desc")
+            }
+        }
+    }
+
     /// A query, with its rows in one order.
     fn query(&mut self) -> String {
+        if self.0.percent(40) {
+            return self.query_of_queries();
+        }
         if self.0.percent(40) {
             let (column, direction, nulls) =
                 (self.one(&COLUMNS), self.one(&["", " desc"]), self.one(&["", "", " nulls first", " nulls last"]));
@@ -367,13 +436,23 @@ impl Changer {
                 "select * from x where {condition} order by {column}{direction}{nulls}, {other}id{turned}{limit}"
             );
         }
-        let (join, third) = (self.one(&["join", "left join"]), self.one(&["join", "left join"]));
-        let (on, condition) = (self.condition(&["x", "y"]), self.condition(&["x", "y"]));
+        let joins = ["join", "left join", "right join", "full join"];
+        let (join, third) = (self.one(&joins), self.one(&joins));
+        let condition = self.condition(&["x", "y"]);
+        // PostgreSQL can join both sides as a whole only by a condition that is an equality.
+        let of = self.one(&COLUMNS);
+        let on = match join {
+            "full join" => format!("x.{of} = y.{of}"),
+            _ => self.condition(&["x", "y"]),
+        };
         let (from, tables) = match self.0.below(3) {
             0 => ("x, y".to_owned(), &["x", "y"][..]),
             1 => (format!("x {join} y on {on}"), &["x", "y"][..]),
             _ => {
-                let on_third = self.condition(&["y", "z"]);
+                let on_third = match third {
+                    "full join" => format!("y.{of} = z.{of} and y.id <> z.id"),
+                    _ => self.condition(&["y", "z"]),
+                };
                 (format!("x {join} y on {on} {third} x as z on {on_third}"), &["x", "y", "z"][..])
             }
         };

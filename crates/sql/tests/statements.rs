@@ -67,8 +67,7 @@ fn prepared_statements_have_parameters_and_notice_changes_of_tables() {
     session.execute("alter table t add column more int").expect("it is new");
     let changed = session.execute_prepared(&mut select, &values, true).expect_err("it has another column");
     assert_eq!(changed.error.state, SqlState::FEATURE_NOT_SUPPORTED);
-    session.execute("drop table t; create table t (id int primary key)").expect_err("no changes of tables together");
-    session.execute("drop table t").expect("it exists");
+    session.execute("drop table t; create table other (id int primary key)").expect("both in one transaction");
     let gone = session.execute_prepared(&mut insert, &[Datum::Integer(9), Datum::Null, Datum::Null], true);
     assert_eq!(gone.expect_err("it is gone").error.state, SqlState::UNDEFINED_TABLE);
 
@@ -77,6 +76,72 @@ fn prepared_statements_have_parameters_and_notice_changes_of_tables() {
     assert_eq!(failed(&mut session, "select 1 where $2"), SqlState::INDETERMINATE_DATATYPE);
     assert_eq!(failed(&mut session, "select * from t"), SqlState::UNDEFINED_TABLE);
     assert!(session.prepare("", &[]).expect("nothing").columns().is_none());
+}
+
+/// Others see what a transaction has changed when it has committed. Plans are those of the tables that it sees.
+#[test]
+fn plans_follow_the_tables_that_a_transaction_changes() {
+    for protocol in protocols() {
+        let database = Database::builder().protocol(protocol).open().expect("there is memory");
+        let (mut a, mut b) = (Session::new(database.clone()), Session::new(database));
+        a.execute("create table t (id int primary key, n int); insert into t values (1, 10)").expect("it is new");
+        let mut select = a.prepare("select n from t where id = $1", &[]).expect("sound");
+        let mut run = |session: &mut Session| -> Result<String, SqlState> {
+            let ran = session.execute_prepared(&mut select, &[Datum::Integer(1)], true);
+            match ran.map_err(|failure| failure.error.state)?.pop() {
+                Some(Answer::Rows { rows, .. }) => Ok(rows[0][0].to_text(None).into_owned()),
+                other => panic!("{other:?}"),
+            }
+        };
+        a.execute("begin").expect("none is open");
+        a.execute("alter table t add column more int default 3").expect("it is new");
+        a.execute("update t set n = n + more").expect("it has the column");
+        a.execute("create table made (id int primary key)").expect("it is new");
+        assert_eq!(run(&mut a), Ok("13".to_owned()), "under {protocol}");
+        let unseen = b.execute("select * from made").expect_err("nobody else sees it");
+        assert_eq!(unseen.error.state, SqlState::UNDEFINED_TABLE, "under {protocol}");
+        a.execute("rollback").expect("it is open");
+        assert_eq!(run(&mut a), Ok("10".to_owned()), "under {protocol}");
+        let changes = "begin; drop table t; create table t (id int primary key, x int, n int);
+            insert into t values (1, 2, 77)";
+        a.execute(changes).expect("all new");
+        assert_eq!(run(&mut a), Ok("77".to_owned()), "under {protocol}");
+        a.execute("commit").expect("nobody else was there");
+        assert_eq!(run(&mut a), Ok("77".to_owned()), "under {protocol}");
+        b.execute("begin; select * from t").expect("it is there");
+        assert_eq!(run(&mut b), Ok("77".to_owned()), "under {protocol}");
+    }
+}
+
+/// Each number is one session's, whether the statement takes one or many.
+#[test]
+fn sessions_take_different_numbers() {
+    for protocol in protocols() {
+        let database = Database::builder().protocol(protocol).open().expect("there is memory");
+        let mut session = Session::new(database.clone());
+        let tables = "create sequence s; create table one (id int generated always as identity primary key, n int);
+            create table two (id serial, n bigint default nextval('s'))";
+        session.execute(tables).expect("all new");
+        const EACH: usize = 40;
+        std::thread::scope(|scope| {
+            for _ in 0..2 {
+                scope.spawn(|| {
+                    let mut session = Session::new(database.clone());
+                    for _ in 0..EACH {
+                        for insert in ["one (n) values (1)", "one (n) values (2), (3)", "two default values"] {
+                            let inserted = session.execute(&format!("insert into {insert}"));
+                            inserted.unwrap_or_else(|failure| panic!("under {protocol}: {failure}"));
+                        }
+                    }
+                });
+            }
+        });
+        for (table, column, wanted) in [("one", "id", 6 * EACH), ("two", "id", 2 * EACH), ("two", "n", 2 * EACH)] {
+            let answers = session.execute(&format!("select count(distinct {column}) from {table}")).expect("it reads");
+            let Some(Answer::Rows { rows, .. }) = answers.last() else { panic!("{answers:?}") };
+            assert_eq!(rows[0][0], Datum::Integer(wanted as i128), "{column} of {table}, under {protocol}");
+        }
+    }
 }
 
 /// Two sessions that each read what the other writes cannot both commit.
@@ -201,8 +266,36 @@ fn run_statements_of_any_form() {
     assert_eq!(state(&mut session, &format!("select 1 from {}", sources.join(", "))), "54001");
     assert_eq!(state(&mut session, &format!("select 1 from {}", sources[..60].join(", "))), "00000");
     assert_eq!(state(&mut session, "select 1 where 1 in (1, 2) and (1 = 2 or 1 = 1)"), "00000");
+    // Queries in queries.
+    for (open, close) in [
+        ("(select ", ")"),
+        ("1 where 1 in (select ", ")"),
+        ("(select a from (select ", " as a) x)"),
+        ("(with w as (select ", " as a) select a from w)"),
+        ("(select 1 where exists (select ", "))"),
+    ] {
+        for count in [3, 20, 40, 500] {
+            let text = format!("select {}1{}", open.repeat(count), close.repeat(count));
+            let state = state(&mut session, &text);
+            let is_right = if count == 3 { state == "00000" } else { matches!(state, "00000" | "54001") };
+            assert!(is_right, "{open} {count} times: {state}");
+        }
+    }
+    let alternating = |count: usize| format!("select 1 {}", "union select 1 except select 2 ".repeat(count));
+    assert_eq!(state(&mut session, &alternating(5)), "00000");
+    assert_eq!(state(&mut session, &alternating(140)), "54001");
+    let tables = |count: usize| format!("select 1 from {}t a0{}", "(".repeat(count), " natural join t)".repeat(count));
+    assert!(matches!(state(&mut session, &tables(40)), "54001" | "42712"));
+    let whole = (0..40).map(|at| format!(" full join t a{at} using (id)")).collect::<String>();
+    assert!(matches!(state(&mut session, &format!("select 1 from t{whole}")), "00000" | "54001"));
+    // Each query of WITH uses the one before twice: it runs once.
+    let chain = (1..40).map(|at| format!(", w{at} as (select a.x from w{} a, w{} b)", at - 1, at - 1));
+    let chain = format!("with w0 as (select 1 as x){} select x from w39", chain.collect::<String>());
+    assert_eq!(state(&mut session, &chain), "00000");
+    assert_eq!(state(&mut session, "with x as (insert into t values (1) returning id) select * from x"), "0A000");
     // What is behind a query in parentheses is not ignored.
-    assert_eq!(state(&mut session, "(select 1) fetch first 0 rows only"), "0A000");
+    let answers = session.execute("(select 1) fetch first 0 rows only").expect("it has no rows");
+    assert!(matches!(answers.last(), Some(Answer::Rows { rows, .. }) if rows.is_empty()), "{answers:?}");
     assert_eq!(state(&mut session, "drop table t purge"), "0A000");
 }
 
@@ -297,6 +390,23 @@ fn a_plan_says_how_rows_are_found() {
         (
             "select * from a x left join b on b.a = x.id where x.kind in ('x', 'y')",
             "Scan of a x|  -> for each row, or none: Scan of b by its primary key (a)",
+        ),
+        (
+            "select * from b, a where a.id = b.a and a.kind = 'x'",
+            "Scan of a by index a_kind (kind)|  -> for each row: Scan of b by its primary key (a)",
+        ),
+        (
+            "select * from a join a c on c.n = a.n full join b on b.a = a.id",
+            "Rows of the join|  Rows of the join|    Scan of a|      -> for each row: Scan of a c, kept by n|    \
+             -> for each row, or none, and those without: Scan of b, kept by a",
+        ),
+        (
+            "select id from a where n > (select avg(n) from a) union select a from b order by 1",
+            "Sort|  Rows of each of|    Scan of a|    Scan of b|Query 0, its value|  Aggregate|    Scan of a",
+        ),
+        (
+            "select kind from a where exists (select 1 from b where b.a = a.id)",
+            "Scan of a|Query 0, whether it has rows|  Scan of b by its primary key (a)",
         ),
         ("update a set n = 1 where kind = 'x'", "Update of a|  Scan of a by index a_kind (kind)"),
         ("delete from b where a = 1 and at = '2026-11-30'", "Delete from b|  Lookup in b by its primary key (a, at)"),

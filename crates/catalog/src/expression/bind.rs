@@ -19,6 +19,27 @@ pub trait Scope {
     /// # Errors
     /// There is none of this name, or there are several.
     fn column(&self, table: Option<&str>, column: &str) -> Result<(usize, ColumnType)>;
+
+    /// A function that this scope has beside those that there are everywhere, for arguments of these types. It is
+    /// looked for first.
+    ///
+    /// # Errors
+    /// It takes no arguments of these types.
+    fn function(&self, name: &str, arguments: &[Option<ColumnType>]) -> Result<Option<ScopeFunction>> {
+        let _ = (name, arguments);
+        Ok(None)
+    }
+}
+
+/// A function of a [`Scope`]. [`Columns::call`] computes it.
+#[derive(Clone, Debug)]
+pub struct ScopeFunction {
+    /// Its number.
+    pub number: usize,
+    /// What its arguments are made of before it is called; `None` to leave one as it is.
+    pub arguments: Vec<Option<ColumnType>>,
+    /// The type of its result; `None` of NULL.
+    pub result: Option<ColumnType>,
 }
 
 /// The columns of a table by their positions.
@@ -35,12 +56,24 @@ impl Scope for TableDef {
     }
 }
 
+/// No columns.
+#[derive(Clone, Copy, Debug)]
+pub struct NoColumns;
+
+impl Scope for NoColumns {
+    fn column(&self, _: Option<&str>, column: &str) -> Result<(usize, ColumnType)> {
+        let problem = "there are no columns here".to_owned();
+        Err(ExpressionError::new(ExpressionErrorKind::UndefinedColumn, column, problem))
+    }
+}
+
 /// An expression with types, which can be evaluated.
 #[derive(Clone, Debug)]
 pub struct Bound {
     node: Node,
     ty: Option<ColumnType>,
     columns: Vec<usize>,
+    is_pure: bool,
 }
 
 impl Bound {
@@ -97,10 +130,16 @@ impl Bound {
         parameters: &mut [Option<ColumnType>],
         finish: impl FnOnce(&mut Binder<'_>, Typed) -> Result<Typed>,
     ) -> Result<Bound> {
-        let mut binder = Binder { scope, parameters, columns: Vec::new(), depth: 0 };
+        let mut binder = Binder { scope, parameters, columns: Vec::new(), depth: 0, copied: 0, is_pure: true };
         let typed = binder.bind(expression)?;
         let typed = finish(&mut binder, typed)?;
-        Ok(Bound { node: typed.node, ty: typed.ty, columns: binder.columns })
+        Ok(Bound { node: typed.node, ty: typed.ty, columns: binder.columns, is_pure: binder.is_pure })
+    }
+
+    /// Whether its value depends on columns and parameters alone, and not on its
+    /// [`Surroundings`](super::Surroundings).
+    pub fn is_pure(&self) -> bool {
+        self.is_pure
     }
 
     /// Its type; `None` of NULL and of a parameter whose type is not known.
@@ -142,6 +181,9 @@ struct Binder<'b> {
     parameters: &'b mut [Option<ColumnType>],
     columns: Vec<usize>,
     depth: usize,
+    /// The size of all parts that were bound again.
+    copied: usize,
+    is_pure: bool,
 }
 
 fn typed(node: Node, ty: ColumnType) -> Typed {
@@ -274,6 +316,10 @@ impl Binder<'_> {
                         let branch = (equal, Node::Constant(Datum::Null));
                         // What PostgreSQL compares without a cast keeps its type.
                         let own = arguments[0];
+                        self.copied += own.size();
+                        if self.copied > Expression::COPIED_MAX {
+                            return Err(ExpressionError::copies());
+                        }
                         let own = self.bind(own)?;
                         let (first, ty) = match own.ty {
                             Some(from) if types::are_compared_uncast(from, ty) => (own.node, from),
@@ -356,6 +402,21 @@ impl Binder<'_> {
             }
         }
         let given: Vec<Option<ColumnType>> = parts.iter().map(|part| part.ty).collect();
+        if !is_operator && let Some(function) = self.scope.function(name, &given)? {
+            let mut nodes = Vec::new();
+            for (at, (part, argument)) in parts.into_iter().zip(arguments).enumerate() {
+                nodes.push(match (function.arguments.get(at).copied().flatten(), part.ty) {
+                    (Some(wanted), Some(from)) if from != wanted && cast::is_castable(from, wanted) => {
+                        self.converted(part.node, from, wanted).node
+                    }
+                    (Some(wanted), _) => self.coerced(part, wanted, argument)?.node,
+                    (None, None) => self.coerced(part, ColumnType::LongText, argument)?.node,
+                    (None, Some(_)) => part.node,
+                });
+            }
+            let node = Node::OfScope(function.number, nodes.into());
+            return Ok(Typed { node, ty: function.result.map(types::of_column) });
+        }
         let resolved = functions::resolve(name, is_operator, &given).map_err(|unresolved| {
             let what = if is_operator { "operator" } else { "function" };
             let types = given.iter().map(|ty| shown(*ty)).collect::<Vec<_>>().join(" and ");
@@ -376,7 +437,12 @@ impl Binder<'_> {
         for ((part, wanted), argument) in parts.into_iter().zip(&resolved.arguments).zip(arguments) {
             nodes.push(self.coerced(part, *wanted, argument)?.node);
         }
-        Ok(typed(Node::Call(resolved.function.apply, resolved.result, nodes.into()), resolved.result))
+        let call = Node::Call(resolved.function.apply, resolved.result, nodes.into());
+        if resolved.function.is_pure {
+            return Ok(typed(call, resolved.result));
+        }
+        self.is_pure = false;
+        Ok(typed(Node::Ask(call.into()), resolved.result))
     }
 
     /// The parts as values of one type, to compare them or as results of one expression. It is `text` if all are

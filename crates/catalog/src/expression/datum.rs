@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::cmp::Ordering;
 
-use super::{cast, types};
+use super::{EvaluationError, cast, types};
 use crate::types::rules::{signed, unsigned};
 use crate::{
     ColumnDef, ColumnLocation, ColumnType, Date, DateTime, IntegerType, Interval, Layout, Numeric, RowRef, Scalar,
@@ -255,6 +255,15 @@ fn floats(a: f64, b: f64) -> Ordering {
 pub trait Columns<'r> {
     /// The value of a column.
     fn get(&self, column: usize) -> Datum<'r>;
+
+    /// The value of a function of the scope, for these arguments.
+    ///
+    /// # Errors
+    /// It has none.
+    fn call(&self, number: usize, arguments: &[Datum<'_>]) -> Result<Datum<'r>, EvaluationError> {
+        let _ = arguments;
+        Err(EvaluationError::of_scope(format!("there is no function {number} here")))
+    }
 }
 
 /// NULL for columns beyond them.

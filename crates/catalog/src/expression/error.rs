@@ -38,25 +38,38 @@ kinds! {
     TimeOutOfRange = "22008",
     /// A text or bytes are longer than the type has room for.
     TooLong = "22001",
+    /// A text or bytes are longer than any column has room for.
+    TooLarge = "54000",
     /// A part of a text with a length below zero.
     InvalidSubstring = "22011",
     /// A pattern ends with an escape, or the escape is more than a character.
     InvalidEscape = "22025",
     /// NULL where there may be none.
     NotNull = "23502",
+    /// What the expression asks for is not there, as a number of a sequence: [`EvaluationError::sqlstate`] says more.
+    Surroundings = "55000",
+    /// A function of the scope has no value; the scope knows why.
+    OfScope = "XX000",
 }
 
 /// An expression has no value for the values that it meets.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EvaluationError {
     kind: EvaluationErrorKind,
+    sqlstate: &'static str,
     problem: Box<str>,
 }
 
 impl EvaluationError {
     #[cold]
     pub(super) fn new(kind: EvaluationErrorKind, problem: impl Into<String>) -> EvaluationError {
-        EvaluationError { kind, problem: problem.into().into() }
+        EvaluationError { kind, sqlstate: kind.sqlstate(), problem: problem.into().into() }
+    }
+
+    /// The answer to what an expression asks of its [`Surroundings`](super::Surroundings) is an error of this class.
+    #[cold]
+    pub fn of_surroundings(sqlstate: &'static str, problem: impl Into<String>) -> EvaluationError {
+        EvaluationError { sqlstate, ..EvaluationError::new(EvaluationErrorKind::Surroundings, problem) }
     }
 
     /// A number is beyond the range of this type.
@@ -71,9 +84,20 @@ impl EvaluationError {
         EvaluationError::new(EvaluationErrorKind::DivisionByZero, "division by zero")
     }
 
+    /// A function of the scope has no value.
+    #[cold]
+    pub fn of_scope(problem: impl Into<String>) -> EvaluationError {
+        EvaluationError::new(EvaluationErrorKind::OfScope, problem)
+    }
+
     /// What kind of error it is.
     pub fn kind(&self) -> EvaluationErrorKind {
         self.kind
+    }
+
+    /// The SQLSTATE by which PostgreSQL reports it.
+    pub fn sqlstate(&self) -> &'static str {
+        self.sqlstate
     }
 }
 
@@ -104,7 +128,7 @@ kinds! {
     NoConversion = "42846",
     /// There is no such parameter, or its type is not known.
     UndefinedParameter = "42P02",
-    /// It has too many levels.
+    /// It has too many levels, or too many copies of its parts.
     TooComplex = "54001",
     /// A constant in it is no value of its type.
     InvalidConstant = "22P02",
@@ -130,6 +154,13 @@ impl ExpressionError {
     ) -> ExpressionError {
         let (expression, problem) = (expression.to_string().into(), problem.into().into());
         ExpressionError { kind, constant: None, expression, problem }
+    }
+
+    /// It has too many copies of its parts.
+    #[cold]
+    pub(super) fn copies() -> ExpressionError {
+        let problem = "it is too complex: BETWEEN, CASE and NULLIF can be nested less deeply";
+        ExpressionError::new(ExpressionErrorKind::TooComplex, "…", problem)
     }
 
     /// A constant is no value of its type.

@@ -18,6 +18,10 @@ pub(super) enum Node {
     Parameter(usize),
     /// A strict function and the type of its result.
     Call(Apply, ColumnType, Box<[Node]>),
+    /// One whose result depends on more than its arguments.
+    Ask(Box<Node>),
+    /// The function of this number of the scope.
+    OfScope(usize, Box<[Node]>),
     /// From a type to another.
     Cast(Box<Node>, ColumnType, ColumnType),
     /// A comparison of two values of one type.
@@ -54,6 +58,11 @@ impl Node {
                     *at = value(argument)?;
                 }
                 if values.iter().any(Datum::is_null) { Datum::Null } else { apply(values, *ty)? }
+            }
+            Node::Ask(call) => value(call)?,
+            Node::OfScope(number, arguments) => {
+                let values = arguments.iter().map(value).collect::<Result<Vec<_>>>()?;
+                columns.call(*number, &values)?
             }
             Node::Cast(of, from, to) => cast::cast(value(of)?, *from, *to)?,
             Node::Compare(operator, operands) => {
@@ -159,7 +168,7 @@ impl Node {
             _ => {}
         }
         let is_constant = match &self {
-            Node::Constant(_) | Node::Column(_) | Node::Parameter(_) => false,
+            Node::Constant(_) | Node::Column(_) | Node::Parameter(_) | Node::Ask(_) | Node::OfScope(..) => false,
             Node::Cast(of, ..) | Node::Not(of) | Node::IsNull(of) | Node::Is(of, _) => of.is_constant(),
             Node::Compare(_, operands) => operands.0.is_constant() && operands.1.is_constant(),
             Node::Call(_, _, parts)

@@ -1,15 +1,18 @@
 //! Functions and operators: a line of the table for each list of types of arguments.
 //!
 //! All are strict: they are not called for NULL. Of several lines that would do the first counts, unless another has
-//! exactly the types of the arguments.
+//! exactly the types of the arguments. The result of most depends on the arguments alone.
 
 use std::borrow::Cow;
 use std::mem::take;
 
+use seriatim_base::rng::entropy;
+
 use super::datum::Datum::{self, Bytes, Float, Integer, Numeric as Decimal, Single, Text};
 use super::error::{EvaluationError, EvaluationErrorKind};
+use super::surroundings::{self, SequenceCall};
 use super::{numeric, temporal, types};
-use crate::{ColumnType, Numeric};
+use crate::{ColumnType, Numeric, Timestamp};
 
 type Result<T> = std::result::Result<T, EvaluationError>;
 
@@ -22,6 +25,8 @@ pub(super) struct Function {
     arguments: &'static [Argument],
     result: Outcome,
     pub(super) apply: Apply,
+    /// Whether its result depends on its arguments alone.
+    pub(super) is_pure: bool,
 }
 
 /// What an argument may be.
@@ -44,13 +49,14 @@ enum Outcome {
 }
 
 macro_rules! functions {
-    ($(
+    ($list:ident, $is_pure:literal, $(
         $($name:literal)|+ ($($argument:ident),*) -> $result:ident, |$values:pat_param, $ty:pat_param| $body:expr;
     )+) => {
-        const FUNCTIONS: &[Function] = &[$(Function {
+        const $list: &[Function] = &[$(Function {
             names: &[$($name),+],
             arguments: &[$(functions!(@argument $argument)),*],
             result: functions!(@result $result),
+            is_pure: $is_pure,
             apply: |values, ty| match (values, ty) {
                 ($values, $ty) => $body,
                 // A `u128` beyond the integers with which one computes.
@@ -66,6 +72,8 @@ macro_rules! functions {
 }
 
 functions! {
+    FUNCTIONS, true,
+
     "+"(Whole, Whole) -> Whole, |[Integer(a), Integer(b)], ty| whole(a.checked_add(*b), ty);
     "+"(Numeric, Numeric) -> Numeric, |[Decimal(a), Decimal(b)], _| numeric::add(*a, *b).map(Decimal);
     "+"(F32, F32) -> F32, |[Single(a), Single(b)], ty| single(*a + *b, [*a, *b], false, ty);
@@ -147,11 +155,13 @@ functions! {
 
     "||"(LongText, LongText) -> LongText, |[Text(a), Text(b)], _| {
         let mut both = take(a).into_owned();
+        fits(both.len().saturating_add(b.len()))?;
         both.push_str(b);
         Ok(text(both))
     };
     "||"(LongBytes, LongBytes) -> LongBytes, |[Bytes(a), Bytes(b)], _| {
         let mut both = take(a).into_owned();
+        fits(both.len().saturating_add(b.len()))?;
         both.extend_from_slice(b);
         Ok(Bytes(both.into()))
     };
@@ -218,9 +228,44 @@ functions! {
         whole(Some(a.find(&**b).map_or(0, |at| 1 + a[..at].chars().count() as i128)), ty)
     };
     "replace"(LongText, LongText, LongText) -> LongText,
-        |[Text(a), Text(b), Text(c)], _| Ok(if b.is_empty() { Text(take(a)) } else { text(a.replace(&**b, c)) });
+        |[Text(a), Text(b), Text(c)], _| {
+            if b.is_empty() {
+                return Ok(Text(take(a)));
+            }
+            fits(a.matches(&**b).count().saturating_mul(c.len()))?;
+            Ok(text(a.replace(&**b, c)))
+        };
     "reverse"(LongText) -> LongText, |[Text(a)], _| Ok(text(a.chars().rev().collect()));
     "starts_with"(LongText, LongText) -> Bool, |[Text(a), Text(b)], _| Ok(Datum::Bool(a.starts_with(&**b)));
+}
+
+functions! {
+    OF_SURROUNDINGS, false,
+
+    "now" | "transaction_timestamp"() -> Timestamp, |[], _| Ok(Datum::Timestamp(surroundings::now()));
+    "clock_timestamp"() -> Timestamp, |[], _| Ok(Datum::Timestamp(Timestamp::now()));
+    "current_user" | "session_user"() -> LongText, |[], _| surroundings::user().map(text);
+    "gen_random_uuid"() -> Uuid, |[], _| {
+        let [high, low] = [entropy(), entropy()].map(u128::from);
+        Ok(Datum::Uuid(uuid::Builder::from_random_bytes((high << 64 | low).to_be_bytes()).into_uuid()))
+    };
+    // 53 bits, as many as a float has.
+    "random"() -> F64, |[], _| Ok(Float((entropy() >> 11) as f64 / (1_u64 << 53) as f64));
+    "nextval"(LongText) -> I64, |[Text(a)], _| surroundings::sequence(SequenceCall::Next(a));
+    "currval"(LongText) -> I64, |[Text(a)], _| surroundings::sequence(SequenceCall::Current(a));
+    "lastval"() -> I64, |[], _| surroundings::sequence(SequenceCall::Last);
+    "setval"(LongText, I64) -> I64,
+        |[Text(a), Integer(b)], _| surroundings::sequence(SequenceCall::Set(a, wide(*b), true));
+    "setval"(LongText, I64, Bool) -> I64, |[Text(a), Integer(b), Datum::Bool(c)], _| {
+        surroundings::sequence(SequenceCall::Set(a, wide(*b), *c))
+    };
+    "pg_get_serial_sequence"(LongText, LongText) -> LongText,
+        |[Text(a), Text(b)], _| surroundings::sequence_of(a, b);
+}
+
+/// An argument that is a `bigint`.
+fn wide(number: i128) -> i64 {
+    number.clamp(i64::MIN.into(), i64::MAX.into()) as i64
 }
 
 /// A result within the range of its type.
@@ -228,6 +273,20 @@ fn whole<'r>(number: Option<i128>, ty: ColumnType) -> Result<Datum<'r>> {
     match (number, types::range(ty)) {
         (Some(number), Some((low, high))) if low <= number && number <= high => Ok(Integer(number)),
         _ => Err(EvaluationError::out_of_range(ty)),
+    }
+}
+
+/// Most bytes of a text that is computed: those of the longest text of a row.
+const BYTES_MAX: usize = if cfg!(test) { 1 << 16 } else { 1 << 30 };
+
+/// Whether there may be a text of so many bytes. Each function in another can make it some times as long.
+fn fits(bytes: usize) -> Result<()> {
+    match bytes <= BYTES_MAX {
+        true => Ok(()),
+        false => Err(EvaluationError::new(
+            EvaluationErrorKind::TooLarge,
+            format!("a text would have more than {BYTES_MAX} bytes"),
+        )),
     }
 }
 
@@ -315,7 +374,8 @@ pub(super) fn resolve(
     is_operator: bool,
     given: &[Option<ColumnType>],
 ) -> std::result::Result<Resolved, Unresolved> {
-    let named = || FUNCTIONS.iter().filter(|function| function.names.contains(&name));
+    let all = || FUNCTIONS.iter().chain(OF_SURROUNDINGS);
+    let named = || all().filter(|function| function.names.contains(&name));
     if named().next().is_none() {
         return Err(Unresolved::Name);
     }

@@ -41,6 +41,11 @@
 //! `i16` make `i16`, `u32` and `i32` make `i64`, and `u64` and any signed integer make `i128`. So `u32 - u32` below
 //! zero is out of range, and `u32 - 1` is an `i64`, as literals are `i32` where they fit. Results with `u128` are
 //! `i128`. The negative of an unsigned integer has the narrowest signed type for all of them.
+//!
+//! # Functions of more than their arguments
+//! `now()`, `current_user()`, `nextval`, `currval`, `lastval`, `setval` and `pg_get_serial_sequence` ask those who
+//! evaluate the expression ([`within`]). These, `clock_timestamp()`, `random()` and `gen_random_uuid()` can have
+//! another value each time. So conditions of tables have none of them.
 
 mod bind;
 mod cast;
@@ -51,16 +56,18 @@ mod functions;
 mod numeric;
 mod pattern;
 mod show;
+mod surroundings;
 mod syntax;
 mod temporal;
 mod types;
 
 use std::borrow::Cow;
 
-pub use self::bind::{Bound, Scope};
+pub use self::bind::{Bound, NoColumns, Scope, ScopeFunction};
 pub use self::cast::assigned;
 pub use self::datum::{Columns, Datum, RowColumns};
 pub use self::error::{EvaluationError, EvaluationErrorKind, ExpressionError, ExpressionErrorKind};
+pub use self::surroundings::{SequenceCall, Surroundings, within};
 pub use self::syntax::{Parser, Token};
 use crate::{ColumnType, Value};
 
@@ -183,6 +190,9 @@ impl Expression {
     /// Most levels of an expression. The levels of AND, OR and lists are one each, however long they are.
     pub const DEPTH_MAX: usize = 128;
 
+    /// So many parts of an expression can be copies: of what BETWEEN and CASE compare several times, and NULLIF.
+    pub const COPIED_MAX: usize = 1 << 16;
+
     /// A column of the table at hand.
     pub fn column(name: impl Into<Name>) -> Expression {
         Expression::Column { table: None, column: name.into() }
@@ -219,6 +229,11 @@ impl Expression {
     /// A function of these arguments.
     pub fn call(function: impl Into<Name>, arguments: Vec<Expression>) -> Expression {
         Expression::Call { function: function.into(), arguments }
+    }
+
+    /// How many parts it has on all levels, and itself.
+    pub fn size(&self) -> usize {
+        1 + self.parts().into_iter().map(Expression::size).sum::<usize>()
     }
 
     /// What it consists of, one level down.

@@ -96,6 +96,8 @@ pub struct Parser<'t> {
     depth: usize,
     /// Levels of the expression that was read last.
     height: usize,
+    /// The size of all copies.
+    copied: usize,
 }
 
 /// The whole text is an expression.
@@ -115,7 +117,7 @@ impl<'t> Parser<'t> {
     /// # Errors
     /// There is no token: a text in quotes does not end, or there is a character that no token has.
     pub fn new(text: &'t str) -> Result<Parser<'t>> {
-        let mut parser = Parser { text, token: Token::End, start: 0, next: 0, depth: 0, height: 0 };
+        let mut parser = Parser { text, token: Token::End, start: 0, next: 0, depth: 0, height: 0, copied: 0 };
         parser.advance()?;
         Ok(parser)
     }
@@ -326,6 +328,15 @@ impl<'t> Parser<'t> {
         Ok(all)
     }
 
+    /// A copy of an expression that stands for several. Copies of copies are exponentially many.
+    fn copy(&mut self, of: &Expression) -> Result<Expression> {
+        self.copied += of.size();
+        if self.copied <= Expression::COPIED_MAX {
+            return Ok(of.clone());
+        }
+        Err(ExpressionError::copies())
+    }
+
     /// One more level than this.
     fn raise(&mut self, height: usize) -> Result<()> {
         self.height = height + 1;
@@ -494,7 +505,7 @@ impl<'t> Parser<'t> {
                 self.expect_word("and")?;
                 let high = right(self)?;
                 *height += 1 + usize::from(is_negated);
-                let above = left.clone().with(Binary::GreaterOrEqual, low);
+                let above = self.copy(&left)?.with(Binary::GreaterOrEqual, low);
                 let below = left.with(Binary::LessOrEqual, high);
                 negated(is_negated, Expression::All(vec![above, below]))
             }
@@ -677,7 +688,7 @@ impl<'t> Parser<'t> {
             let then = self.expression()?;
             height = height.max(self.height);
             let when = match &of {
-                Some(of) => of.clone().with(Binary::Equal, when),
+                Some(of) => self.copy(of)?.with(Binary::Equal, when),
                 None => when,
             };
             branches.push((when, then));

@@ -33,6 +33,24 @@ fn answer(text: &str) -> String {
     evaluated().unwrap_or_else(|(code, _): (&str, String)| format!("! {code}"))
 }
 
+/// What stands for several grows exponentially with its nesting, and so does a text that functions make longer.
+#[test]
+fn an_expression_is_refused_that_is_short_and_would_take_no_end() {
+    let nested = |before: &str, of: &str, behind: &str| {
+        (0..40).fold(of.to_owned(), |inner, _| format!("{before}{inner}{behind}"))
+    };
+    for endless in [
+        nested("(", "true", ") between false and true"),
+        nested("case ", "1", " when 1 then 2 when 2 then 1 end"),
+        nested("nullif(", "id", ", 1)"),
+    ] {
+        assert_eq!(answer(&endless), "! 54001");
+    }
+    assert_eq!(answer(&nested("replace(", "'aa'", ", 'a', 'aaaaaaaaaa')")), "! 54000");
+    assert_eq!(answer("nullif(nullif(3, 1) between 2 and 4, false)"), "boolean 'true'");
+    assert_eq!(answer("length(replace(replace('aa', 'a', 'aaa'), 'a', 'bb'))"), "integer '12'");
+}
+
 #[test]
 fn expressions_mean_what_they_mean_in_postgresql() {
     let cases = include_str!("postgres.txt").lines().filter(|line| !line.starts_with('#'));
@@ -272,4 +290,68 @@ fn results_of_other_integers_have_the_narrowest_type_for_all_values() {
     ] {
         assert_eq!(answer(text), wanted, "{text}");
     }
+}
+
+/// Numbers that count up.
+struct Counter(std::cell::Cell<i64>);
+
+impl Surroundings for Counter {
+    fn now(&self) -> crate::Timestamp {
+        crate::Timestamp::default()
+    }
+
+    fn user(&self) -> String {
+        "ann".to_owned()
+    }
+
+    fn sequence(&self, call: SequenceCall<'_>) -> Result<i64, EvaluationError> {
+        match call {
+            SequenceCall::Next("s") => {
+                self.0.set(self.0.get() + 1);
+                Ok(self.0.get())
+            }
+            other => Err(EvaluationError::of_surroundings("42P01", format!("{other:?}"))),
+        }
+    }
+
+    fn sequence_of(&self, table: &str, column: &str) -> Result<Option<String>, EvaluationError> {
+        Ok((column == "id").then(|| format!("public.{table}_id_seq")))
+    }
+}
+
+#[test]
+fn what_surrounds_an_expression_is_asked_each_time() {
+    let bound = |text: &str| {
+        let expression: Expression = text.parse().expect("sound");
+        assert_eq!(expression.to_string().parse(), Ok(expression.clone()), "{text}");
+        Bound::new(&expression, &NoColumns, &mut []).expect("sound")
+    };
+    let none: &[Datum<'_>] = &[];
+    let (next, user, other) = (bound("nextval('s') + 1"), bound("current_user()"), bound("nextval('t')"));
+    assert!(!next.is_pure() && next.constant().is_none() && bound("1 + 1").is_pure());
+    let nowhere = next.evaluate(none, &[]).expect_err("there is no session");
+    assert_eq!(nowhere.sqlstate(), "0A000");
+    let counter = Counter(std::cell::Cell::new(0));
+    within(&counter, || {
+        assert_eq!(
+            (next.evaluate(none, &[]), next.evaluate(none, &[])),
+            (Ok(Datum::Integer(2)), Ok(Datum::Integer(3)))
+        );
+        assert_eq!(user.evaluate(none, &[]), Ok(Datum::Text("ann".into())));
+        assert_eq!(other.evaluate(none, &[]).expect_err("there is none").sqlstate(), "42P01");
+        let inner = Counter(std::cell::Cell::new(10));
+        within(&inner, || assert_eq!(next.evaluate(none, &[]), Ok(Datum::Integer(12))));
+        let panics = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| within(&inner, || panic!("on purpose"))));
+        assert!(panics.is_err());
+        assert_eq!(next.evaluate(none, &[]), Ok(Datum::Integer(4)));
+    });
+    assert!(next.evaluate(none, &[]).is_err());
+    let keys = [bound("gen_random_uuid()"), bound("random()"), bound("clock_timestamp()")];
+    for key in &keys[..2] {
+        assert_ne!(key.evaluate(none, &[]), key.evaluate(none, &[]));
+    }
+    // A condition must hold of the row, whenever one looks.
+    let condition = TableDef::builder("t").column(crate::ColumnDef::new("id", ColumnType::I32)).key(["id"]);
+    let error = condition.check("late", "random() < 2").finish().expect_err("it is of no row");
+    assert!(error.to_string().contains("has another value each time"), "{error}");
 }

@@ -10,17 +10,19 @@ use std::sync::Arc;
 
 use seriatim_base::clock::Instant;
 use seriatim_base::{Epoch, TableId, thread};
-use seriatim_catalog::{ColumnSet, KeyBuf, RowRef, TableDef};
+use seriatim_catalog::{ColumnSet, KeyBuf, RowRef};
 use seriatim_txn::{Cause, Mode, Phase, Reason};
 
-use crate::changing::{Changed, Changes, Claim, LOOK, Standing, WAIT_MAX};
+use crate::changing::{Changed, Changes, Claim, Held, LOOK, Standing, View, WAIT_MAX};
 use crate::durability::{self, CatalogueRows, OpenHandle};
 use crate::error::{Abort, AbortKind, InvalidSchema, SchemaError, TransactError};
-use crate::evolution::{Left, Step, TableChange, check_names, reshape};
+use crate::evolution::{Left, Step, TableChange, check_links, check_names, follow_names, linked_with, reshape};
 use crate::follower::{Build, violation};
+use crate::link::{Link, Links, links};
 use crate::runner::Receipt;
 use crate::runtime::{DynHandle, DynRow};
 use crate::scan::RawScan;
+use crate::sequences::{ReadySteps, Sequence, SequenceSteps};
 use crate::table::{Secondary, Shape, TableSet};
 use crate::table_ids::TableIds;
 
@@ -77,7 +79,7 @@ impl TxCore {
     /// The name of a table or index that the transaction made.
     pub(super) fn describe_changed(&self, id: TableId) -> Option<String> {
         let changes = self.changes.borrow();
-        let mut current = changes.as_ref()?.view.iter().filter_map(|changed| changed.current.as_ref());
+        let mut current = changes.as_ref()?.view.tables.iter().filter_map(|changed| changed.current.as_ref());
         current.find_map(|set| {
             let at = set.physical().position(|table| table.id == id)?;
             Some(set.name_of(at))
@@ -134,11 +136,14 @@ impl TxCore {
     pub(crate) fn change_tables(&self, changes: Vec<TableChange>) -> Result<Vec<Arc<TableSet>>, SchemaError> {
         let _call = self.call().map_err(|abort| self.failed_change(&abort))?;
         self.goes_on()?;
-        check_names(&self.changed_sets(), &changes)?;
+        let (sets, asked) = (self.changed_sets(), changes.len());
+        let changes = follow_names(&sets, changes);
+        check_names(&sets, &changes)?;
+        check_links(&sets, &changes)?;
         let (position, before) = (self.position(), self.with_changes(|changes| changes.view.clone()));
-        let made = self.make_changes(changes);
+        let made = self.make_changes(&sets, changes, asked);
         if made.is_err() {
-            self.with_changes(|changes| changes.view = before);
+            self.set_view(before);
             if self.stopped.get().is_none() {
                 self.rollback_writes(position).map_err(|abort| self.failed_change(&abort))?;
             }
@@ -150,28 +155,89 @@ impl TxCore {
         act(self.changes.borrow_mut().as_mut().expect("`begin_changes` came first"))
     }
 
-    fn make_changes(&self, changes: Vec<TableChange>) -> Result<Vec<Arc<TableSet>>, SchemaError> {
+    /// Calls `see` with what the transaction has changed, if it may change tables.
+    pub(crate) fn with_view<R>(&self, see: impl FnOnce(&View) -> R) -> Option<R> {
+        self.changes.borrow().as_ref().map(|changes| see(&changes.view))
+    }
+
+    /// After writes were undone: the changes are those of a savepoint again.
+    pub(super) fn restore_changes(&self, serial: u64) {
+        let saved = self.changes.borrow_mut().as_mut().map(|changes| changes.saved(serial));
+        if let Some(view) = saved {
+            self.set_view(view);
+        }
+    }
+
+    /// The changes are those of before again.
+    fn set_view(&self, view: View) {
+        self.with_changes(|changes| {
+            changes.view = view;
+            let all = |held: &mut Held| held.sequences.clone();
+            let sequences = changes.claim.with(all).unwrap_or_default();
+            sequences.iter().for_each(|sequence| changes.view.sequences.settle(&self.inner, sequence));
+        });
+        self.forget_checks(|set| self.with_changes(|changes| changes.standing(set)) == Standing::Replaced);
+        self.relink();
+    }
+
+    /// Leads the links of all tables that only the transaction uses to those that it sees.
+    fn relink(&self) {
+        let sets = self.changed_sets();
+        let all: Vec<_> = sets.iter().map(|set| (Arc::clone(set), set.shape().definition)).collect();
+        for (set, links) in sets.iter().zip(links(&all, |_, _| false)) {
+            if self.with_changes(|changes| changes.standing(set)) == Standing::Own {
+                set.set_links(Arc::new(links));
+            }
+        }
+    }
+
+    /// Makes changes of these tables. Returns those that were asked for, which are the first ones.
+    fn make_changes(
+        &self,
+        sets: &[Arc<TableSet>],
+        changes: Vec<TableChange>,
+        asked: usize,
+    ) -> Result<Vec<Arc<TableSet>>, SchemaError> {
         // By the names of before: tables may swap theirs.
         let find = |name: &str| self.find_changed(name).ok_or_else(|| SchemaError::Unknown(name.to_owned()));
         let targets = changes.iter().map(|change| match change {
             TableChange::Create(_) => Ok(None),
             TableChange::Evolve(evolution) => find(&evolution.before().name).map(Some),
             TableChange::Truncate(name) | TableChange::Drop(name) => find(name).map(Some),
-            TableChange::CreateSequence(sequence) => Err(refused_sequence(&sequence.name)),
-            TableChange::AlterSequence(name, _) | TableChange::DropSequence(name) => Err(refused_sequence(name)),
+            _ => Ok(None),
         });
         let targets = targets.collect::<Result<Vec<_>, _>>()?;
-        targets.iter().flatten().try_for_each(|set| refuse_tied(&set.definition, !set.links.is_empty()))?;
-        changes.iter().try_for_each(|change| match change {
-            TableChange::Create(definition) => refuse_tied(definition, false),
-            TableChange::Evolve(evolution) => refuse_tied(evolution.after(), false),
-            _ => Ok(()),
-        })?;
         targets.iter().flatten().try_for_each(|set| self.lock_table(set))?;
+        let before: Vec<_> = targets.iter().flatten().map(|set| set.shape().definition).collect();
+        let after = changes.iter().filter_map(|change| match change {
+            TableChange::Create(definition) => Some(definition),
+            TableChange::Evolve(evolution) => Some(evolution.after()),
+            _ => None,
+        });
+        let linked = linked_with(sets, before.iter().map(|definition| &**definition).chain(after));
+        linked.iter().try_for_each(|set| self.lock_table(set))?;
+        if let Some(set) = targets.iter().flatten().find(|set| self.has_deferred(set)) {
+            let problem = "checks of its foreign keys are put off until the commit: have them made first".to_owned();
+            return Err(SchemaError::Refused { table: set.definition.name.to_string(), problem });
+        }
+        let new = changes.iter().filter_map(|change| match change {
+            TableChange::Evolve(evolution) => Some((
+                evolution.after().name.clone(),
+                evolution.new_references().map(|reference| reference.name.clone()).collect::<Vec<_>>(),
+            )),
+            _ => None,
+        });
+        let new: Vec<_> = new.filter(|(_, references)| !references.is_empty()).collect();
         let mut made = Vec::new();
-        for (change, before) in changes.into_iter().zip(targets) {
+        for (at, (change, before)) in changes.into_iter().zip(targets).enumerate() {
             let now = self.make_change(change, before.as_ref())?;
-            made.extend(now);
+            made.extend(now.filter(|_| at < asked));
+        }
+        self.relink();
+        for (table, references) in new {
+            let Some(set) = self.find_changed(&table) else { continue };
+            let own = set.links.own.iter().filter(|link| references.iter().any(|name| *name == link.name));
+            own.into_iter().try_for_each(|link| self.prove(&set, link))?;
         }
         Ok(made)
     }
@@ -188,9 +254,11 @@ impl TxCore {
             (TableChange::Create(definition), _) => {
                 let next = inner.tables_mut().next_position();
                 let created = self.with_changes(|changes| {
-                    changes.view.iter().filter(|changed| changed.original.is_none()).count() as u64
+                    changes.view.tables.iter().filter(|changed| changed.original.is_none()).count() as u64
                 });
-                Some(self.with_ids(|ids| inner.make_table(definition, ids, next + created))?)
+                let position = next + created;
+                self.change_sequences(|sequences| sequences.create_owned(inner, &definition, position))?;
+                Some(self.with_ids(|ids| inner.make_table(definition, ids, position))?)
             }
             (TableChange::Truncate(_), Some(set)) => {
                 let definition = set.shape().definition;
@@ -198,19 +266,68 @@ impl TxCore {
             }
             (TableChange::Evolve(evolution), Some(set)) => {
                 keeps = evolution.keeps_handles();
+                self.change_sequences(|sequences| sequences.follow_column(inner, &evolution, set.position, true))?;
                 let (shape, builds) = self.with_ids(|ids| reshape(inner, set, evolution, ids))?;
                 let now = Arc::new(TableSet::of(inner, shape, set.position));
                 self.note_made(&now);
                 builds.iter().try_for_each(|build| self.build(set, build))?;
                 Some(now)
             }
-            _ => None,
+            (TableChange::Drop(_), Some(set)) => {
+                self.change_sequences(|sequences| {
+                    sequences.drop_owned(inner, set.position);
+                    Ok(())
+                })?;
+                None
+            }
+            (TableChange::CreateSequence(definition), _) => {
+                self.change_sequences(|sequences| sequences.create(inner, definition, None))?;
+                return Ok(None);
+            }
+            (TableChange::AlterSequence(name, changes), _) => {
+                self.change_sequences(|sequences| sequences.alter(inner, &name, &changes, true))?;
+                return Ok(None);
+            }
+            (TableChange::DropSequence(name), _) => {
+                let sets = self.changed_sets();
+                self.change_sequences(|sequences| sequences.drop(inner, &name, &sets))?;
+                return Ok(None);
+            }
+            _ => return Ok(None),
         };
         if let Some(now) = &now {
+            self.with_changes(|changes| changes.view.sequences.bind_identity(inner, now));
             self.note_made(now);
         }
         self.with_changes(|changes| changes.replace(before, now.clone(), keeps));
         Ok(now)
+    }
+
+    /// Changes sequences. The end of the transaction undoes what only it uses.
+    fn change_sequences(
+        &self,
+        change: impl FnOnce(&mut SequenceSteps) -> Result<(), SchemaError>,
+    ) -> Result<(), SchemaError> {
+        self.with_changes(|changes| {
+            let changed = change(&mut changes.view.sequences);
+            changes.claim.with(|held| {
+                for sequence in changes.view.sequences.all() {
+                    if !held.sequences.iter().any(|known| Arc::ptr_eq(known, sequence)) {
+                        held.sequences.push(Arc::clone(sequence));
+                    }
+                }
+            });
+            changed
+        })
+    }
+
+    /// The sequence of this name, as the transaction sees it.
+    ///
+    /// # Errors
+    /// There is none.
+    pub fn find_sequence(&self, name: &str) -> Result<Arc<Sequence>, SchemaError> {
+        let found = self.with_view(|view| view.sequences.find(&self.inner, name));
+        found.unwrap_or_else(|| self.inner.sequence(name))
     }
 
     fn with_ids<R>(&self, make: impl FnOnce(&mut TableIds) -> Result<R, SchemaError>) -> Result<R, SchemaError> {
@@ -243,7 +360,8 @@ impl TxCore {
         }
         self.admits(set).map_err(|abort| self.failed_change(&abort))?;
         set.close();
-        self.with_changes(|changes| changes.claim.with(|held| held.closed.push(Arc::clone(set))));
+        let links = set.shape().links;
+        self.with_changes(|changes| changes.claim.with(|held| held.closed.push((Arc::clone(set), links))));
         let locked = self.wait_for_others(set);
         if locked.is_err() {
             set.reopen();
@@ -298,7 +416,6 @@ impl TxCore {
 
     /// Builds a copy or an index from the rows of a table, as the transaction sees them.
     fn build(&self, set: &TableSet, build: &Build) -> Result<(), SchemaError> {
-        let table = set.definition.name.to_string();
         let mut refused = None;
         let built = match build {
             Build::Copy { set: copy, evolution } => RawScan::of_table(self, set).try_for_each(|row| {
@@ -332,6 +449,17 @@ impl TxCore {
                 Ok(if refused.is_some() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) })
             }),
         };
+        self.built(set, built, refused)
+    }
+
+    /// What was found about the rows of a table: why they do not allow its change, or an error of an operation.
+    fn built(
+        &self,
+        set: &TableSet,
+        built: Result<ControlFlow<()>, Abort>,
+        refused: Option<String>,
+    ) -> Result<(), SchemaError> {
+        let table = set.definition.name.to_string();
         match (built, refused) {
             (Ok(_), None) => Ok(()),
             (Err(_), Some(problem)) if self.stopped.get().is_none() => Err(SchemaError::Refused { table, problem }),
@@ -349,28 +477,20 @@ impl TxCore {
         }
     }
 
+    /// Checks the rows of a table to which a reference was added.
+    fn prove(&self, set: &TableSet, link: &Link) -> Result<(), SchemaError> {
+        let mut refused = None;
+        let proved = RawScan::of_table(self, set).with_columns(link.child.mask).try_for_each(|row| {
+            self.uses_changes();
+            refused = self.contradiction(link, set, row)?;
+            Ok(if refused.is_some() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) })
+        });
+        self.built(set, proved, refused)
+    }
+
     fn uses_changes(&self) {
         self.with_changes(|changes| changes.claim.uses());
     }
-}
-
-/// A transaction does not change sequences: their numbers are not those of transactions.
-fn refused_sequence(name: &str) -> SchemaError {
-    let problem = "is not changed in a transaction: `Database::migration` changes it".to_owned();
-    SchemaError::Invalid(InvalidSchema::Sequence { sequence: name.to_owned(), problem })
-}
-
-/// A link is between tables that all transactions see, and a sequence is of a table that they see.
-fn refuse_tied(table: &TableDef, is_linked: bool) -> Result<(), SchemaError> {
-    let has = if is_linked || !table.references.is_empty() {
-        "it has foreign keys, or others refer to it"
-    } else if table.identity_column().is_some() {
-        "it has an identity column"
-    } else {
-        return Ok(());
-    };
-    let problem = format!("{has}: `Database::migration` changes such tables, and `Database::create` creates them");
-    Err(SchemaError::Refused { table: table.name.to_string(), problem })
 }
 
 /// The keys of the entry and of the row.
@@ -385,6 +505,7 @@ fn keys_of(set: &TableSet, index: &Secondary, row: *mut u8) -> (KeyBuf, KeyBuf) 
 pub(crate) struct CommittedChanges {
     pub(crate) receipt: Receipt,
     pub(crate) steps: Vec<Step>,
+    pub(crate) sequences: ReadySteps,
     /// What nobody needs when they are.
     pub(crate) left: Vec<Left>,
     pub(crate) claim: Arc<Claim>,
@@ -409,7 +530,19 @@ impl TxCore {
                 is_new_identity: !changed.keeps_handles || set.had_other_indexes(&current.definition),
             }),
         };
-        self.with_changes(|changes| changes.view.iter().filter_map(step).collect())
+        // Only their links change.
+        let linked = |held: &mut Held| {
+            let is_linked = |(set, links): &&(Arc<TableSet>, Arc<Links>)| !links.is_empty() || !set.links.is_empty();
+            held.closed.iter().filter(is_linked).map(|(set, _)| Arc::clone(set)).collect::<Vec<_>>()
+        };
+        self.with_changes(|changes| {
+            let linked = changes.claim.with(linked).unwrap_or_default().into_iter();
+            let linked = linked.filter(|set| !changes.is_changed(set)).map(|set| {
+                let shape = set.shape();
+                Step::reshape(set, shape.clone(), shape)
+            });
+            changes.view.tables.iter().filter_map(step).chain(linked).collect()
+        })
     }
 
     /// The tables and indexes that the transaction made, and nobody will see: each once.
@@ -417,7 +550,7 @@ impl TxCore {
         let held = self.with_changes(|changes| changes.claim.with(|held| (held.closed.clone(), held.made.clone())));
         let (closed, made) = held.unwrap_or_default();
         // Changes that were rolled back to a savepoint made other tables of rows that stay.
-        let kept = closed.iter().map(|set| set.shape()).chain(steps.iter().flat_map(Step::shapes));
+        let kept = closed.iter().map(|(set, _)| set.shape()).chain(steps.iter().flat_map(Step::shapes));
         let kept: Vec<Shape> = kept.collect();
         let (mut tables, mut indexes): (Vec<(Shape, u64)>, Vec<Arc<Secondary>>) = (Vec::new(), Vec::new());
         for set in made {
@@ -441,12 +574,14 @@ impl TxCore {
     ///
     /// # Errors
     /// A conflict, or whatever stops the transaction.
-    fn record_changes(&self) -> Result<(Vec<Step>, Vec<Left>), TransactError> {
+    fn record_changes(&self) -> Result<(Vec<Step>, ReadySteps, Vec<Left>), TransactError> {
         let steps = self.steps();
+        let sequences = self.with_changes(|changes| changes.view.sequences.begin(&self.inner));
+        let sequences = sequences.map_err(|error| TransactError::User(Arc::new(error)))?;
         let (tables, indexes) = self.superseded(&steps);
         if let Some(catalogue) = self.inner.catalogue() {
             let rows = CatalogueRows::of(self, &catalogue);
-            let recorded = steps.iter().try_for_each(|step| step.record(&rows));
+            let recorded = steps.iter().try_for_each(|step| step.record(&rows)).and_then(|()| sequences.record(&rows));
             // The log has entries of rows in them.
             let void = || tables.iter().try_for_each(|(shape, position)| rows.add_shape(shape, *position, true));
             recorded.and_then(|()| void()).map_err(|abort| self.error_of(&abort))?;
@@ -454,7 +589,7 @@ impl TxCore {
         let left = tables
             .into_iter()
             .map(|(shape, position)| Left::Table(Box::new(TableSet::of(&self.inner, shape, position))));
-        Ok((steps, left.chain(indexes.into_iter().map(Left::Index)).collect()))
+        Ok((steps, sequences, left.chain(indexes.into_iter().map(Left::Index)).collect()))
     }
 
     /// Commits the transaction with its changes, which the caller publishes.
@@ -465,7 +600,7 @@ impl TxCore {
         let tx: &TxCore = self;
         tx.renew();
         let _call = tx.call().map_err(|abort| tx.error_of(&abort))?;
-        let (steps, left) = tx.record_changes()?;
+        let (steps, sequences, left) = tx.record_changes()?;
         // From here on nobody else undoes the changes. Chains of pieces stay out until they are published.
         let (claim, is_gated) = (tx.with_changes(|changes| Arc::clone(&changes.claim)), tx.gated.replace(false));
         if let Some(parking) = &*tx.parking.borrow() {
@@ -475,7 +610,7 @@ impl TxCore {
             Ok(receipt) => {
                 // The catalogue knows them.
                 claim.uses();
-                Ok(CommittedChanges { receipt, steps, left, claim, is_gated })
+                Ok(CommittedChanges { receipt, steps, sequences, left, claim, is_gated })
             }
             Err(error) => {
                 claim.undo();

@@ -68,34 +68,44 @@ impl TxCore {
     #[inline(always)]
     fn enter(&self, mode: Mode, origin: Origin, wait: bool) -> Result<Lease, TransactError> {
         if mode == Mode::ReadOnly {
-            self.inner.check_process().map_err(|_| TransactError::Forked)?;
             self.wait_until_near()?;
-        } else if self.inner.attention.is_asked() {
-            cold_path();
-            if self.inner.attention.end(Attention::SEQUENCES) {
-                self.inner.sequences.reserve_ahead(&self.inner);
-            }
-            self.wait_for_exclusive(wait)?;
+        }
+        if self.inner.attention.is_asked() {
+            self.attend(mode, wait)?;
         }
         self.lease(origin, wait)
     }
 
-    /// Waits while a transaction of another session runs exclusively.
+    /// Waits while a transaction of another session runs exclusively, and while somebody waits until no transaction is
+    /// open. Then reserves numbers of sequences that run low.
     ///
     /// # Errors
-    /// It does so for longer than [`EXCLUSIVE_WAIT_MAX`]; or at once, if this is not to `wait`.
+    /// Another transaction runs exclusively for longer than [`EXCLUSIVE_WAIT_MAX`]. Or at once, if this is not to
+    /// `wait`.
     #[cold]
-    fn wait_for_exclusive(&self, wait: bool) -> Result<(), TransactError> {
-        self.inner.check_process().map_err(|_| TransactError::Forked)?;
+    fn attend(&self, mode: Mode, wait: bool) -> Result<(), TransactError> {
+        let inner = &self.inner;
+        inner.check_process().map_err(|_| TransactError::Forked)?;
         let began = Instant::now();
-        while self.inner.attention.is(Attention::EXCLUSIVE) && self.turn.get() != Turn::Exclusive {
+        loop {
+            let other = mode == Mode::ReadWrite && self.turn.get() != Turn::Exclusive;
+            let is_excluded = other && inner.attention.is(Attention::EXCLUSIVE);
+            if !is_excluded && !inner.attention.wants_quiet() {
+                break;
+            }
             if !wait {
                 return Err(TransactError::WorkersBusy);
             }
             if began.elapsed() >= EXCLUSIVE_WAIT_MAX {
-                return Err(TransactError::Excluded { by: "transactions that were refused many times" });
+                if is_excluded {
+                    return Err(TransactError::Excluded { by: "transactions that were refused many times" });
+                }
+                break;
             }
             thread::sleep(WAIT_PAUSE_MAX);
+        }
+        if inner.attention.end(Attention::SEQUENCES) {
+            inner.sequences.reserve_ahead(inner);
         }
         Ok(())
     }
@@ -114,6 +124,7 @@ impl TxCore {
             return Ok(());
         }
         cold_path();
+        self.inner.check_process().map_err(|_| TransactError::Forked)?;
         let lacks = || freshness.wanted(self.bounds.get().own_commits) >= epochs.current().0;
         let makes = epochs.snapshots().are_made_by_readers() || lacks();
         match if makes { persistence.wait_until_near() } else { Ok(()) } {
@@ -317,6 +328,7 @@ impl TxCore {
         self.is_untidy.set(false);
         self.opened.set(self.bounds.get());
         self.operations.set(0);
+        self.numbers.set(0);
         self.ending.set(false);
         self.stopped.set(None);
         self.too_large.take();

@@ -21,7 +21,7 @@ use seriatim_catalog::{
 use seriatim_store::Direction;
 use seriatim_txn::{Cause, Phase, Reason, RowPtr};
 
-use super::TxCore;
+use super::{Position, TxCore};
 use crate::error::{Abort, AbortKind, TransactError};
 use crate::link::{End, Link};
 use crate::operations::read;
@@ -33,6 +33,8 @@ use crate::table::TableSet;
 pub(crate) struct Pending {
     /// An operation is going to do what is noted.
     is_open: Cell<bool>,
+    /// Something was rolled back since, and perhaps what is noted with it.
+    is_rolled_back: Cell<bool>,
     actions: RefCell<VecDeque<Action>>,
     checks: RefCell<Vec<Check>>,
     /// Those that the end of the transaction makes.
@@ -62,17 +64,52 @@ struct Check {
 
 impl Pending {
     pub(super) fn clear(&self) {
-        self.is_open.set(false);
-        self.actions.borrow_mut().clear();
-        self.checks.borrow_mut().clear();
+        self.close();
         *self.deferred.borrow_mut() = Vec::new();
         self.is_deferred.set(None);
         self.violation.take();
     }
+
+    /// The operation has done what was noted, or does not.
+    fn close(&self) {
+        self.is_open.set(false);
+        self.is_rolled_back.set(false);
+        self.actions.borrow_mut().clear();
+        self.checks.borrow_mut().clear();
+    }
+
+    /// Writes were rolled back.
+    pub(super) fn rolled_back(&self) {
+        self.is_rolled_back.set(self.is_open.get());
+    }
+}
+
+/// Undoes a statement that panics: the body may catch the panic and commit. Forgotten once it has returned.
+struct UndoStatement<'t> {
+    tx: &'t TxCore,
+    position: Position,
+}
+
+impl Drop for UndoStatement<'_> {
+    #[cold]
+    fn drop(&mut self) {
+        self.tx.pending.close();
+        if self.tx.stopped.get().is_none() {
+            // An error stops the transaction.
+            let _ = self.tx.rollback_writes(self.position);
+        }
+    }
+}
+
+/// Why a row does not allow a reference.
+fn contradiction(link: &Link, of: &TableSet, to: &TableSet, values: &[Value]) -> String {
+    let (key, name) = (link.child.describe(of, values), &link.name);
+    let (of, to) = (&of.definition.name, &to.definition.name);
+    format!("a row of {of} with {key} refers to no row of {to} (reference {name})")
 }
 
 impl TxCore {
-    /// Has the references of a table follow the write of a row.
+    /// Notes what the references of a table ask for after the write of a row, in a [`TxCore::statement`].
     #[cold]
     pub(crate) fn refer(
         &self,
@@ -110,9 +147,8 @@ impl TxCore {
                 });
                 self.pending.actions.borrow_mut().push_back(Action { link: Arc::clone(link), was, is });
             }
-            Ok::<(), Abort>(())
-        })?;
-        self.statement(|| Ok(()))
+            Ok(())
+        })
     }
 
     fn note_check(&self, check: Check) {
@@ -129,11 +165,28 @@ impl TxCore {
         self.pending.checks.borrow_mut().push(check);
     }
 
-    /// Runs an operation, or several that are one statement, and then what their writes have noted.
+    /// Runs several operations that are one statement, and then what their writes have noted. If it fails, nothing of
+    /// it remains.
     ///
     /// # Errors
     /// Those of `act`; a foreign key that is violated.
-    pub fn statement<R>(&self, act: impl FnOnce() -> Result<R, Abort>) -> Result<R, Abort> {
+    pub fn whole_statement<R>(&self, act: impl FnOnce() -> Result<R, Abort>) -> Result<R, Abort> {
+        if self.is_in_statement() {
+            return act();
+        }
+        let _call = self.call()?;
+        let position = self.position();
+        let undo = UndoStatement { tx: self, position };
+        let result = self.statement(act);
+        std::mem::forget(undo);
+        self.keep_or_roll_back(position, result)
+    }
+
+    /// Runs an operation, and then what its writes have noted. The caller undoes one that fails.
+    ///
+    /// # Errors
+    /// Those of `act`; a foreign key that is violated.
+    pub(crate) fn statement<R>(&self, act: impl FnOnce() -> Result<R, Abort>) -> Result<R, Abort> {
         if self.pending.is_open.replace(true) {
             return act();
         }
@@ -150,9 +203,7 @@ impl TxCore {
         let watching = self.watching.replace(false);
         let result = watch::unwatched(|| result.and_then(|result| self.settle().map(|()| result)));
         self.watching.set(watching);
-        self.pending.is_open.set(false);
-        self.pending.actions.borrow_mut().clear();
-        self.pending.checks.borrow_mut().clear();
+        self.pending.close();
         result
     }
 
@@ -178,6 +229,10 @@ impl TxCore {
         let action = link.action(is.is_none());
         if action == OnChange::NoAction {
             self.note_check(Check { link, values: was, child: None });
+            return Ok(());
+        }
+        if self.pending.is_rolled_back.get() && self.has_parent(&link, &*self.end_of(&link.parent)?, &was)? {
+            // It was noted by what was rolled back, or the row is there again.
             return Ok(());
         }
         let child = self.end_of(&link.child)?;
@@ -287,9 +342,7 @@ impl TxCore {
             true if link.is_building() => {
                 // Rows that were read one after the other may never have existed together.
                 self.validate().map_err(|cause| self.stop(cause))?;
-                let key = link.child.describe(&children, values);
-                let (of, to) = (&children.definition.name, &parent.definition.name);
-                link.refuse(format!("a row of {of} with {key} refers to no row of {to} (reference {})", link.name));
+                link.refuse(contradiction(link, &children, &parent, values));
                 Ok(())
             }
             true => Err(self.violation(link, values, child.is_some())),
@@ -367,6 +420,14 @@ impl TxCore {
         })
     }
 
+    /// Why a row of a table to which a reference was added does not allow it, if so.
+    pub(crate) fn contradiction(&self, link: &Link, set: &TableSet, row: RowPtr) -> Result<Option<String>, Abort> {
+        let Some(values) = link.child.values(set, row) else { return Ok(None) };
+        let parent = self.end_of(&link.parent)?;
+        let is_kept = self.has_parent(link, &parent, &values)?;
+        Ok((!is_kept).then(|| contradiction(link, set, &parent, &values)))
+    }
+
     /// Whether a row of a table refers to a row that exists, or to none.
     pub(crate) fn is_reference_kept(&self, link: &Link, set: &TableSet, row: RowPtr) -> Result<bool, Abort> {
         match link.child.values(set, row) {
@@ -401,6 +462,20 @@ impl TxCore {
                 Cause { phase: Phase::Validate, reason: Reason::ConstraintViolated }
             })),
         }
+    }
+
+    /// Whether a check was put off that looks at this table.
+    pub(super) fn has_deferred(&self, set: &Arc<TableSet>) -> bool {
+        let is_it = |end: &End| end.set().is_some_and(|end| Arc::ptr_eq(&end, set));
+        let deferred = self.pending.deferred.borrow();
+        deferred.iter().any(|check| is_it(&check.link.child) || is_it(&check.link.parent))
+    }
+
+    /// After a roll-back: forgets the checks of rows of tables that are gone with it, as the rows are.
+    pub(super) fn forget_checks(&self, is_gone: impl Fn(&TableSet) -> bool) {
+        let is_kept = |end: &End| end.set().is_some_and(|end| !is_gone(&end));
+        let mut deferred = self.pending.deferred.borrow_mut();
+        deferred.retain(|check| is_kept(&check.link.child) && is_kept(&check.link.parent));
     }
 
     /// What the check at the end of the transaction has found.

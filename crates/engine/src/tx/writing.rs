@@ -95,7 +95,7 @@ impl TxCore {
     /// The result of writes since the position. They are rolled back if the result is an abort that the body
     /// may ignore.
     #[inline]
-    fn keep_or_roll_back<R>(&self, position: Position, result: Result<R, Abort>) -> Result<R, Abort> {
+    pub(super) fn keep_or_roll_back<R>(&self, position: Position, result: Result<R, Abort>) -> Result<R, Abort> {
         if result.is_err() && self.stopped.get().is_none() {
             self.rollback_writes(position)?;
         }

@@ -10,6 +10,7 @@ use seriatim_catalog::{ColumnId, Found, OnChange, ReferenceDef, TableDef};
 
 use super::Schema;
 use super::plan::describe;
+use super::rows::conditioned;
 use crate::plan::{Access, Columns, Existence, Failure, FailureKind, Kind, Plan};
 
 /// A change of rows of a table.
@@ -115,7 +116,13 @@ impl Implied<'_> {
             OnChange::Cascade if is_deleted => (Some(Kind::Delete), Existence::Writes, Columns::new()),
             _ => (Some(Kind::Update), Existence::Reads, columns.clone()),
         };
-        self.access(child, None, existence, [columns.clone(), writes]);
+        let mut reads = columns.clone();
+        child.checks.iter().map(|condition| conditioned(child, condition)).for_each(|used| {
+            if !used.intersection(&writes).is_empty() {
+                reads.extend(&used);
+            }
+        });
+        self.access(child, None, existence, [reads, writes]);
         for (at, index) in child.indexes.iter().enumerate() {
             let has = index.parts.iter().any(|part| columns.contains(part.column));
             let existence = match kind {

@@ -287,7 +287,7 @@ fn check(table: &TableDef, operation: &Operation, columns: &mut RowColumns) {
 }
 
 /// The columns that a condition uses.
-fn conditioned(table: &TableDef, condition: &CheckDef) -> Columns {
+pub(super) fn conditioned(table: &TableDef, condition: &CheckDef) -> Columns {
     let parsed = condition.parse();
     parsed.iter().flat_map(|of| of.columns()).filter_map(|name| table.column(name)).collect()
 }

@@ -58,6 +58,9 @@ struct Column<'d> {
     immutable: bool,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     default: Option<Cow<'d, str>>,
+    /// An expression that gives it instead.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    computed_default: Option<Cow<'d, str>>,
     /// The name that it had before it was renamed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     former: Option<Cow<'d, str>>,
@@ -127,13 +130,15 @@ impl<'d> From<&'d TableDef> for Declaration<'d> {
             extension,
         } = table;
         let column = |column: &'d ColumnDef| {
-            let ColumnDef { name, ty, nullable, immutable, default, former, declared, identity } = column;
+            let ColumnDef { name, ty, nullable, immutable, default, computed_default, former, declared, identity } =
+                column;
             Column {
                 name: Cow::Borrowed(name),
                 ty: *ty,
                 nullable: *nullable,
                 immutable: *immutable,
                 default: default.as_deref().map(Cow::Borrowed),
+                computed_default: computed_default.as_deref().map(Cow::Borrowed),
                 former: former.as_deref().map(Cow::Borrowed),
                 declared: declared.as_deref().map(Cow::Borrowed),
                 identity: identity.map(|identity| identity.kind),
@@ -177,10 +182,12 @@ impl TryFrom<Declaration<'_>> for TableDef {
     fn try_from(declaration: Declaration<'_>) -> Result<TableDef, SchemaError> {
         let column = |column: Column<'_>| {
             let owned = |text: Option<Cow<'_, str>>| text.map(|text| Cow::Owned(text.into_owned()));
-            let Column { name, ty, nullable, immutable, default, former, declared, identity } = column;
+            let Column { name, ty, nullable, immutable, default, computed_default, former, declared, identity } =
+                column;
             let (name, default, former) = (Cow::Owned(name.into_owned()), owned(default), owned(former));
             let (declared, identity) = (owned(declared), identity.map(Identity::of));
-            ColumnDef { name, ty, nullable, immutable, default, former, declared, identity }
+            let computed_default = owned(computed_default);
+            ColumnDef { name, ty, nullable, immutable, default, computed_default, former, declared, identity }
         };
         let table = TableDef::builder(declaration.table.into_owned());
         let columns = declaration.columns.into_iter().map(column);
@@ -270,6 +277,7 @@ pub fn describe(table: &TableDef) -> String {
             IdentityKind::RowId => "row id".to_owned(),
         }));
         notes.extend(column.default.as_ref().map(|value| format!("default {value:?}")));
+        notes.extend(column.computed_default.as_ref().map(|expression| format!("default {expression}")));
         notes.extend(column.declared.as_ref().map(|ty| format!("declared {ty}")));
         notes.extend(column.former.as_ref().map(|name| format!("formerly {name}")));
         let (ty, notes) = (column.ty.to_string(), notes.join(", "));

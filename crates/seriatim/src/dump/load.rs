@@ -273,7 +273,8 @@ impl<'d> Loader<'d> {
     fn finish(mut self, done: Result<(), Wrong>) -> Result<Loaded, LoadError> {
         // An error of an earlier row comes first.
         let done = self.commit().and(done).and_then(|()| self.refer());
-        match done.and_then(|()| self.advance_identities()) {
+        let advanced = self.advance_identities();
+        match done.and(advanced) {
             Ok(()) => Ok(self.loaded),
             Err((line, problem)) => Err(LoadError { line, problem, loaded: self.loaded }),
         }
@@ -370,6 +371,19 @@ impl Loader<'_> {
         Ok(())
     }
 
+    /// The sequence of a table that the load created gives its name away: its own one follows.
+    fn make_room(&self, name: &str) -> Result<(), SchemaError> {
+        let waiting = self.identities.iter().zip(&self.loaded.tables).filter(|(_, table)| table.is_new);
+        let mut waiting = waiting.filter_map(|(identity, _)| identity.as_ref());
+        if !waiting.any(|(sequence, _)| sequence.definition().name == name) {
+            return Ok(());
+        }
+        let most = name.floor_char_boundary(TableDef::NAME_MAX - 20);
+        let others = (0u64..).map(|number| format!("{}{number}", &name[..most]));
+        let free = others.into_iter().find(|other| self.db.sequence(other).is_err()).unwrap_or_default();
+        self.db.migration().alter_sequence(name, [SequenceChange::Rename(free.into())]).run().map(drop)
+    }
+
     /// Makes a sequence as the dump has it, or lets one that exists continue behind both.
     fn sequence(&mut self, number: u64, line: SequenceLine<'_>) -> Result<(), Wrong> {
         let (state, wanted, table) = (line.state(), line.definition(), line.table);
@@ -378,16 +392,19 @@ impl Loader<'_> {
         let differs = |problem: String| (number, LoadProblem::Line(format!("sequence `{name}` {problem}")));
         wanted.validate().map_err(|error| schema(SchemaError::Invalid(error)))?;
         let sequence = match &table {
-            None => match self.db.sequence(&name) {
-                Ok(sequence) if sequence.definition() == wanted && sequence.table().is_none() => sequence,
-                Ok(_) => return Err(differs("exists with another declaration".to_owned())),
-                Err(_) => {
-                    self.db.migration().create_sequence(wanted).run().map_err(schema)?;
-                    let restart = [SequenceChange::Restart(Some(last))];
-                    self.db.migration().alter_sequence(&*name, restart).run().map_err(schema)?;
-                    self.db.sequence(&name).map_err(schema)?
+            None => {
+                self.make_room(&name).map_err(schema)?;
+                match self.db.sequence(&name) {
+                    Ok(sequence) if sequence.definition() == wanted && sequence.table().is_none() => sequence,
+                    Ok(_) => return Err(differs("exists with another declaration".to_owned())),
+                    Err(_) => {
+                        self.db.migration().create_sequence(wanted).run().map_err(schema)?;
+                        let restart = [SequenceChange::Restart(Some(last))];
+                        self.db.migration().alter_sequence(&*name, restart).run().map_err(schema)?;
+                        self.db.sequence(&name).map_err(schema)?
+                    }
                 }
-            },
+            }
             Some(table) => {
                 let at = self.by_name.get(&**table).copied();
                 let own = at.and_then(|at| self.identities[at].take().map(|(own, last)| (own, last, at)));
@@ -399,6 +416,7 @@ impl Loader<'_> {
                     return Err(differs(format!("is of {ty}, and the column is {}", is.ty)));
                 }
                 if self.loaded.tables[at].is_new {
+                    self.make_room(&name).map_err(schema)?;
                     let changes = [
                         SequenceChange::Start(wanted.options.start),
                         SequenceChange::Increment(wanted.step()),

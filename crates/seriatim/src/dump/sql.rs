@@ -79,6 +79,10 @@ pub(super) fn create(table: &TableDef, sequence: Option<&SequenceDef>) -> Result
         let null = if column.nullable { "" } else { " NOT NULL" };
         let (own, ty, check) = (name(table, &column.name)?, ty(column), check(table, column)?);
         let default = match column.default_value() {
+            _ if column.computed_default.is_some() => {
+                let text = column.computed_default.as_deref().unwrap_or_default();
+                format!(" DEFAULT {}", in_sql(table, text)?)
+            }
             Ok(Some(value)) if column.default.is_some() => {
                 let literal = literal(&value).map_err(|problem| DumpError::not_in_sql(table, Some(column), problem))?;
                 format!(" DEFAULT {literal}")
@@ -187,6 +191,11 @@ fn ty(column: &ColumnDef) -> String {
 
 /// A condition of the table, over columns of the types that they have there.
 fn condition(table: &TableDef, check: &CheckDef) -> Result<String, DumpError> {
+    in_sql(table, &check.expression)
+}
+
+/// An expression, with the types that there are.
+fn in_sql(table: &TableDef, text: &str) -> Result<String, DumpError> {
     fn translate(of: &mut Expression) {
         if let Expression::Cast { to, .. } = of {
             *to = match *to {
@@ -201,9 +210,9 @@ fn condition(table: &TableDef, check: &CheckDef) -> Result<String, DumpError> {
         }
         of.parts_mut().into_iter().for_each(translate);
     }
-    let parsed = check.parse().ok().filter(|_| !check.expression.contains('\0'));
+    let parsed = text.parse::<Expression>().ok().filter(|_| !text.contains('\0'));
     let mut expression =
-        parsed.ok_or_else(|| DumpError::not_in_sql(table, None, "a condition has the character NUL"))?;
+        parsed.ok_or_else(|| DumpError::not_in_sql(table, None, "an expression has the character NUL"))?;
     translate(&mut expression);
     Ok(expression.to_string())
 }

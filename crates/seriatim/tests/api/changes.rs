@@ -4,10 +4,12 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Duration;
 
 use seriatim::catalog::evolution::Change;
-use seriatim::catalog::{ColumnDef, ColumnType, Organization, TableDef, Value};
+use seriatim::catalog::{
+    ColumnDef, ColumnType, Identity, OnChange, Organization, ReferenceDef, SequenceChange, SequenceDef, TableDef, Value,
+};
 use seriatim::{
-    Abort, Database, Freshness, Migration, SchemaError, Session, Table, TransactError, Transaction, TransactionOptions,
-    Tx, procedure, procedures, thread,
+    Abort, Constraints, Database, Freshness, Migration, SchemaError, Session, Table, TransactError, Transaction,
+    TransactionOptions, Tx, procedure, procedures, thread,
 };
 
 use crate::common::{Setting, each, sampled};
@@ -598,7 +600,7 @@ fn a_transaction_that_comes_before_a_change_does_not_see_the_changed_table_witho
         let elsewhere = db.create::<Second>().expect("a valid table");
         let items = db.table::<Item>().expect("it exists");
         db.session().transact(|tx| tx.insert(&elsewhere, &Second { id: 1, amount: 1 })).expect("it runs alone");
-        let (mut session, mut other, mut third) = (db.session(), db.session(), db.session());
+        let (mut session, mut other, mut third, mut fourth) = (db.session(), db.session(), db.session(), db.session());
         let tx = session.begin().expect("a worker is free");
         tx.migration()
             .change(
@@ -612,6 +614,8 @@ fn a_transaction_that_comes_before_a_change_does_not_see_the_changed_table_witho
             .expect("the rows allow it");
         let before = other.begin().expect("a worker is free");
         before.get(&elsewhere, &1).expect("no conflict");
+        let deletes = fourth.begin().expect("a worker is free");
+        deletes.get(&elsewhere, &1).expect("no conflict");
         let old = third.begin_snapshot().expect("a worker is free");
         old.get(&elsewhere, &1).expect("no conflict");
         tx.commit().unwrap_or_else(|error| panic!("{name}: {error}"));
@@ -626,7 +630,10 @@ fn a_transaction_that_comes_before_a_change_does_not_see_the_changed_table_witho
             assert_eq!(*counted.unwrap_or_else(|error| panic!("{name}: {error}")), IDS as usize, "{name}");
         }
         count(before.count(&items, ..));
+        let is_admitted = before.get(&items, &3).is_ok();
         drop(before);
+        assert_eq!(deletes.delete_if(&items, &3).is_ok(), is_admitted, "{name}");
+        drop(deletes);
         for _ in 0..3 {
             assert_eq!(*third.snapshot(|tx| tx.count(&items, ..)).expect("nothing is open"), IDS as usize, "{name}");
         }
@@ -704,4 +711,217 @@ fn the_first_error_of_a_migration_is_reported_and_an_empty_one_changes_nothing()
     assert!(matches!(&refused, Err(SchemaError::Unknown(name)) if name == "nothing"), "{refused:?}");
     assert_eq!(db.migration().run().expect("nothing is to be done"), Vec::<String>::new());
     assert_eq!(everything(&db)[0].1.len(), IDS as usize);
+}
+
+fn number(name: &'static str) -> ColumnDef {
+    ColumnDef::new(name, ColumnType::U32)
+}
+
+/// A table whose rows are numbered, and refer to rows of another one.
+fn numbered(name: &'static str, to: &'static str) -> TableDef {
+    let column = number("id").identity(Identity::by_default());
+    let table = TableDef::builder(name).column(column).column(number("of").nullable()).key(["id"]);
+    let to = ReferenceDef::new(["of"], to).on_delete(OnChange::Cascade);
+    table.index("by_of", ["of"]).reference(to).finish().expect("a valid table")
+}
+
+fn of(of: u32) -> [Value; 2] {
+    [Value::from(0u32), Value::from(of).some()]
+}
+
+/// All sequences with the tables to which they belong and the numbers that come next. Takes these.
+fn sequences(db: &Database) -> Vec<(String, Option<String>, i64)> {
+    let all = db.sequences().into_iter();
+    all.map(|it| (it.definition().name.to_string(), it.table(), it.next().expect("it has more"))).collect()
+}
+
+fn has_no_row(error: impl Into<TransactError>) {
+    let error = error.into();
+    assert!(matches!(error, TransactError::ForeignKey { .. }), "{error}");
+}
+
+/// Tables that refer to each other, numbered rows and sequences, as the migration tools of frameworks write them.
+#[test]
+fn linked_and_numbered_tables_are_created_changed_and_dropped_with_their_rows() {
+    each_explicit(|setting, db| {
+        let name = setting.protocol.name;
+        let before = everything(db);
+        let mut session = db.session();
+        for commits in [false, true] {
+            let tx = session.begin().expect("a worker is free");
+            // First, since some protocols change tables of others only then.
+            tx.declare(numbered("tag", "item")).unwrap_or_else(|error| panic!("{name}: {error}"));
+            let tag = tx.open_dyn("tag").expect("it was created");
+            assert_eq!(tx.insert_new_dyn(&tag, &of(3)).expect("item 3 exists"), 1, "{name}");
+            has_no_row(tx.insert_new_dyn(&tag, &of(77)).expect_err("there is no item 77"));
+            // A handle of a table to which others refer now stays valid.
+            let items = db.table::<Item>().expect("it exists");
+            let (part, sum) = (numbered("part", "tag"), SequenceDef::new("sum").start(50));
+            tx.migration().create(part).create_sequence(sum).run().unwrap_or_else(|error| panic!("{name}: {error}"));
+            let part = tx.open_dyn("part").expect("it was created");
+            tx.insert_new_dyn(&part, &of(1)).expect("tag 1 exists");
+            assert_eq!(tx.next(&tx.sequence("sum").expect("it was created")).expect("it has more"), 50, "{name}");
+            assert_eq!(tx.sequence("tag_id_seq").expect("it is of the table").definition().first(), 1, "{name}");
+
+            let savepoint = tx.savepoint().expect("it is open");
+            let log = TableDef::builder("log").column(number("n")).without_key().finish().expect("a valid table");
+            let steps = tx.migration().create(log).change("tag", [Change::add_column(number("n").default("4"))]);
+            let steps = steps
+                .change("item", [Change::rename_column("id", "number")])
+                .change("part", [Change::drop_reference("part_of_fkey"), Change::set_identity("id", None)]);
+            let steps =
+                steps.alter_sequence("sum", [SequenceChange::Increment(7), SequenceChange::Rename("total".into())]);
+            steps.run().unwrap_or_else(|error| panic!("{name}: {error}"));
+            let (tag, log) = (tx.open_dyn("tag").expect("it exists"), tx.open_dyn("log").expect("it exists"));
+            assert_eq!(tx.insert_new_dyn(&log, &[Value::from(1u32), Value::from(0u64)]).expect("no conflict"), 1);
+            assert_eq!(tx.next(&tx.sequence("total").expect("it was renamed")).expect("it has more"), 57, "{name}");
+            assert!(tx.sequence("sum").is_err() && tx.sequence("part_id_seq").is_err(), "{name}");
+            let row = [Value::from(0u32), Value::from(4u32).some(), Value::from(1u32)];
+            let taken = tx.insert_new_dyn(&tag, &row).expect("item 4 exists");
+            assert_eq!(taken, 3, "{name}: 2 was taken by a row that was not inserted");
+            let renamed = tx.open_dyn("item").expect("it exists");
+            // Rows that refer to it go with it.
+            tx.delete_dyn(&renamed, &[Value::from(3u32)]).expect("no conflict");
+            assert_eq!(tx.count_all_dyn(&tag).expect("no conflict"), 1, "{name}");
+            tx.rollback_to(savepoint).expect("it is valid");
+
+            assert!(tx.open_dyn("log").is_err() && tx.sequence("total").is_err(), "{name}");
+            let (tag, part) = (tx.open_dyn("tag").expect("it exists"), tx.open_dyn("part").expect("it exists"));
+            assert_eq!(tx.next(&tx.sequence("sum").expect("it exists")).expect("it has more"), 51, "{name}");
+            assert_eq!(tx.insert_new_dyn(&tag, &of(5)).expect("item 5 exists"), 4, "{name}");
+            assert_eq!(tx.insert_new_dyn(&part, &of(4)).expect("tag 4 exists"), 2, "{name}");
+            has_no_row(tx.insert_new_dyn(&part, &of(3)).expect_err("it was rolled back"));
+            // Deletes tag 1 and part 1, too.
+            tx.delete(&items, &3).unwrap_or_else(|error| panic!("{name}: {error}"));
+            let gone = tx.migration().drop_table("tag").run().expect_err("part refers to it").to_string();
+            assert!(gone.contains("part_of_fkey"), "{name}: {gone}");
+            tx.migration().create(numbered("brief", "part")).run().expect("the name is free");
+            tx.migration().drop_table("brief").run().expect("nobody refers to it");
+            assert!(tx.sequence("brief_id_seq").is_err(), "{name}");
+            if !commits {
+                drop(tx);
+                assert_eq!((everything(db), sequences(db)), (before.clone(), Vec::new()), "{name}");
+                let (mut other, table) = (db.session(), db.table::<Item>().expect("it exists"));
+                let tx = other.begin().expect("a worker is free");
+                tx.delete(&table, &3).unwrap_or_else(|error| panic!("{name}: {error}"));
+                continue;
+            }
+            tx.commit().unwrap_or_else(|error| panic!("{name}: {error}"));
+        }
+        let all = everything(db);
+        let names: Vec<&str> = all.iter().map(|(table, _)| &*table.name).collect();
+        assert_eq!(names, ["item", "tag", "part"], "{name}");
+        let row = |id: u32, of: u32| vec![Value::from(id), Value::from(of).some()];
+        assert_eq!((&all[1].1, &all[2].1), (&vec![row(4, 5)], &vec![row(2, 4)]), "{name}");
+        let owned = |name: &str, table: &str, number| (name.to_owned(), Some(table.to_owned()), number);
+        let known = [owned("tag_id_seq", "tag", 5), owned("part_id_seq", "part", 4), ("sum".to_owned(), None, 52)];
+        let taken = sequences(db);
+        assert!(known.iter().all(|it| taken.contains(it)) && taken.len() == 3, "{name}: {taken:?}");
+        let (items, tag) = (db.table::<Item>().expect("it exists"), db.open_dyn("tag").expect("it exists"));
+        has_no_row(session.transact(|tx| tx.insert_new_dyn(&tag, &of(3))).expect_err("it was deleted"));
+        session.transact(|tx| tx.delete(&items, &5)).unwrap_or_else(|error| panic!("{name}: {error}"));
+        let rows = everything(db);
+        assert!(rows[1].1.is_empty() && rows[2].1.is_empty(), "{name}: {rows:?}");
+
+        let tx = session.begin().expect("a worker is free");
+        let steps = tx.migration().drop_table("part").drop_table("tag").drop_sequence("sum");
+        steps.run().unwrap_or_else(|error| panic!("{name}: {error}"));
+        tx.commit().unwrap_or_else(|error| panic!("{name}: {error}"));
+        assert_eq!((db.table_names().len(), sequences(db)), (1, Vec::new()), "{name}");
+        session.transact(|tx| tx.delete(&items, &7)).unwrap_or_else(|error| panic!("{name}: {error}"));
+        db.check_structure().expect("it is sound");
+    });
+}
+
+/// A new reference holds for rows that exist, and from the step on for others, who wait.
+#[test]
+fn a_reference_that_a_transaction_adds_is_one_of_all_rows() {
+    each_explicit(|setting, db| {
+        let name = setting.protocol.name;
+        let part = db.declare(declared("part")).expect("a valid table");
+        let row = |id: u32, of: u32| [Value::from(id), Value::from(of)];
+        let wide = |id: u32, of: u32| [Value::from(id), Value::from(of), Value::from(1u32)];
+        let mut session = db.session();
+        session.transact(|tx| tx.insert_dyn(&part, &row(1, 3))).expect("it runs alone");
+        session.transact(|tx| tx.insert_dyn(&part, &row(2, 99))).expect("it runs alone");
+        let add = || Change::add_reference(ReferenceDef::new(["of"], "item").deferrable());
+        let tx = session.begin().expect("a worker is free");
+        let refused = tx.migration().change("part", [add()]).run();
+        let refused = refused.expect_err("there is no item 99").to_string();
+        assert!(refused.contains("a row of part with of 99 refers to no row of item"), "{name}: {refused}");
+        let own = tx.open_dyn("part").expect("it exists");
+        tx.delete_dyn(&own, &[Value::from(2u32)]).expect("no conflict");
+        // With another change of it.
+        let steps = tx.migration().change("part", [add(), Change::add_column(number("n").default("1"))]);
+        steps.run().unwrap_or_else(|error| panic!("{name}: {error}"));
+        let own = tx.open_dyn("part").expect("it exists");
+        tx.set_constraints(Constraints::Deferred).expect("none is violated");
+        tx.insert_dyn(&own, &wide(5, 40)).expect("no conflict");
+        let refused = tx.migration().change("part", [Change::drop_column("n")]).run();
+        let refused = refused.expect_err("a check is put off").to_string();
+        assert!(refused.contains("put off"), "{name}: {refused}");
+        has_no_row(tx.set_constraints(Constraints::Immediate).expect_err("there is no item 40"));
+        let savepoint = tx.savepoint().expect("it is open");
+        tx.delete_dyn(&own, &[Value::from(5u32)]).expect("no conflict");
+        tx.set_constraints(Constraints::Immediate).expect("the row has gone");
+        tx.set_constraints(Constraints::Deferred).expect("none is violated");
+        tx.migration().change("part", [Change::drop_column("n")]).run().expect("nothing is put off");
+        let own = tx.open_dyn("part").expect("it exists");
+        tx.insert_dyn(&own, &row(7, 41)).expect("no conflict");
+        tx.rollback_to(savepoint).expect("it is valid");
+        let own = tx.open_dyn("part").expect("it exists");
+        tx.delete_dyn(&own, &[Value::from(5u32)]).expect("no conflict");
+        tx.commit().unwrap_or_else(|error| panic!("{name}: {error}"));
+        let items = db.table::<Item>().expect("it exists");
+        has_no_row(session.transact(|tx| tx.delete(&items, &3)).expect_err("part 1 refers to it"));
+        session.transact(|tx| tx.delete(&items, &4)).unwrap_or_else(|error| panic!("{name}: {error}"));
+        has_no_row(session.transact(|tx| tx.insert_dyn(&part, &wide(8, 42))).expect_err("there is no item 42"));
+    });
+}
+
+/// Sequences are no rows: numbers that others take do not wait for a transaction that does not change the sequence.
+#[test]
+fn a_sequence_that_a_transaction_alters_gives_others_no_number_until_it_ends() {
+    each_explicit(|setting, db| {
+        let name = setting.protocol.name;
+        db.migration().create_sequence(SequenceDef::new("s")).run().expect("it makes sense");
+        let (s, mut session) = (db.sequence("s").expect("it exists"), db.session());
+        assert_eq!(s.next().expect("it has more"), 1, "{name}");
+        let brief = TransactionOptions::new().age_max(Duration::from_millis(20));
+        for commits in [false, true] {
+            let tx = session.begin().expect("a worker is free");
+            tx.migration().create_sequence(SequenceDef::new("t")).run().expect("the name is free");
+            let first = s.next().expect("it has more");
+            tx.migration().alter_sequence("s", [SequenceChange::Increment(10)]).run().expect("it makes sense");
+            assert_eq!(tx.next(&s).expect("it has more"), first + 10, "{name}");
+            let refused = db.session().transact_with(&brief, |tx| tx.next(&s));
+            assert!(matches!(refused, Err(TransactError::Excluded { .. })), "{name}: {refused:?}");
+            assert!(matches!(s.set(3), Err(TransactError::Excluded { .. })), "{name}");
+            let savepoint = tx.savepoint().expect("it is open");
+            let restart = [SequenceChange::Restart(Some(500)), SequenceChange::Increment(3)];
+            tx.migration().alter_sequence("s", restart).run().expect("it makes sense");
+            assert_eq!((tx.next(&s).expect("more"), tx.next(&s).expect("more")), (500, 503), "{name}");
+            tx.rollback_to(savepoint).expect("it is valid");
+            assert_eq!(tx.next(&s).expect("it has more"), first + 20, "{name}");
+            let twice = tx.migration().create_sequence(SequenceDef::new("s")).run();
+            assert!(matches!(twice, Err(SchemaError::SequenceExists(_))), "{name}: {twice:?}");
+            match commits {
+                true => drop(tx.commit().unwrap_or_else(|error| panic!("{name}: {error}"))),
+                false => tx.rollback(),
+            }
+            assert_eq!(s.next().expect("it has more"), if commits { first + 30 } else { first + 1 }, "{name}");
+        }
+        thread::scope(|scope| {
+            let tx = session.begin().expect("a worker is free");
+            tx.migration().alter_sequence("s", [SequenceChange::Restart(Some(7))]).run().expect("it makes sense");
+            let waits = scope.spawn(|| s.next().expect("the other transaction ends"));
+            thread::sleep(Duration::from_millis(5));
+            tx.commit().unwrap_or_else(|error| panic!("{name}: {error}"));
+            assert_eq!(waits.join().expect("no panic"), 7, "{name}");
+        });
+        let tx = session.begin().expect("a worker is free");
+        tx.migration().drop_sequence("s").run().expect("nobody owns it");
+        tx.commit().unwrap_or_else(|error| panic!("{name}: {error}"));
+        assert!(matches!(s.next(), Err(TransactError::SequenceGone { .. })), "{name}");
+    });
 }

@@ -5,7 +5,9 @@ use std::time::Duration;
 
 use seriatim::catalog::evolution::Change;
 use seriatim::catalog::{ColumnDef, ColumnType, Organization, TableDef, Value};
-use seriatim::{Abort, Database, Rng, SchemaError, Table, Text, TransactError, Tx, procedure, procedures, thread};
+use seriatim::{
+    Abort, Database, ReadTx, Rng, SchemaError, Table, Text, TransactError, Tx, procedure, procedures, thread,
+};
 
 use crate::common::{Setting, each, text};
 
@@ -147,6 +149,40 @@ fn a_table_is_changed_while_transactions_change_its_rows() {
 }
 
 /// Each change alone, with what becomes of rows and of a handle.
+/// Each worker is free only for the moment between two transactions.
+#[test]
+fn a_table_is_changed_although_a_transaction_follows_the_other_at_once() {
+    each(|setting| {
+        if !runs_closures(setting) {
+            return;
+        }
+        let (db, items) = items(setting, IDS);
+        let is_over = AtomicBool::new(false);
+        let busy = |thread: u32| {
+            let mut session = db.session();
+            while !is_over.load(Ordering::Relaxed) {
+                let work = |tx: &ReadTx| {
+                    tx.require(&items, &thread)?;
+                    thread::sleep(Duration::from_millis(3));
+                    Ok(())
+                };
+                let done = match thread {
+                    0 => session.snapshot(work).map(drop),
+                    _ => session.transact(|tx| work(tx)).map(drop),
+                };
+                if let Err(error) = done {
+                    assert!(error.is_retryable(), "{}: {error}", setting.protocol.name);
+                }
+            }
+        };
+        thread::scope(|scope| {
+            (0..3).for_each(|at| drop(scope.spawn(move || busy(at))));
+            let _over = Over(&is_over);
+            change(&db, [Change::add_index("by_amount", ["amount"])]).expect("no transaction is long");
+        });
+    });
+}
+
 #[test]
 fn each_change_keeps_what_it_does_not_change() {
     each(|setting| {

@@ -594,6 +594,102 @@ fn procedures_keep_references_and_their_plans_say_so() {
     });
 }
 
+/// A body can go on after a statement that fails, panics, or is rolled back to a savepoint within.
+#[test]
+fn a_statement_leaves_nothing_if_it_fails_and_follows_nothing_that_was_rolled_back() {
+    each_with_closures(|setting| {
+        let name = setting.protocol.name;
+        let db = setting.open();
+        let parent = declare(&db, table("parent", &[]));
+        let cascades = ReferenceDef::new(["of"], "parent").on_delete(OnChange::Cascade);
+        let child = declare(&db, table("child", &[column("of")]).reference(cascades).index("by_of", ["of"]));
+        let keeps = declare(&db, table("keeps", &[column("of")]).reference(ReferenceDef::new(["of"], "parent")));
+        let mut session = db.session();
+        let load = |tx: &Tx| {
+            (1..4).try_for_each(|id| insert(tx, &parent, &[Some(id)]))?;
+            insert(tx, &child, &[Some(10), Some(1)])?;
+            insert(tx, &keeps, &[Some(20), Some(2)])
+        };
+        session.transact(load).expect("each parent is there");
+        let all = |session: &mut Session| [&parent, &child, &keeps].map(|table| rows(session, table));
+        let before = all(&mut session);
+        session
+            .transact(|tx| {
+                let missing = tx.statement(|| insert(tx, &child, &[Some(11), Some(9)]));
+                assert!(missing.is_err() || tx.exists_dyn(&child, &key(11)).is_err(), "{name}");
+                let referred = tx.statement(|| tx.delete_dyn(&parent, &key(2)));
+                assert!(referred.is_err(), "{name}");
+                let own = tx.statement(|| {
+                    tx.delete_dyn(&parent, &key(2))?;
+                    Err::<(), _>(tx.abort("no"))
+                });
+                assert!(own.is_err(), "{name}");
+                let panics = std::panic::AssertUnwindSafe(|| {
+                    tx.statement(|| {
+                        tx.delete_dyn(&parent, &key(2))?;
+                        std::panic::resume_unwind(Box::new(()));
+                        #[expect(unreachable_code, reason = "the type of the result")]
+                        Ok(())
+                    })
+                });
+                assert!(std::panic::catch_unwind(panics).is_err(), "{name}");
+                tx.statement(|| {
+                    let savepoint = tx.savepoint()?;
+                    tx.delete_dyn(&parent, &key(1))?;
+                    tx.rollback_to(savepoint)
+                })?;
+                let outside = tx.delete_dyn(&parent, &key(2));
+                assert!(outside.is_err(), "{name}");
+                Ok(())
+            })
+            .unwrap_or_else(|error| panic!("{name}: {error}"));
+        assert_eq!(all(&mut session), before, "{name}");
+    });
+}
+
+/// May be nobody's once it is more than 0.
+#[derive(Table, Clone, Debug, PartialEq)]
+#[table(name = "grant", key(id), index(name = "by_holder", columns(holder)))]
+#[table(references(columns(holder), table = "customer", on_delete = "set null"))]
+#[table(check(name = "held", "holder is not null or amount > 0"))]
+struct Grant {
+    id: u32,
+    holder: Option<u32>,
+    amount: i64,
+}
+
+/// So a procedure that changes the column is not cut as if these two did not conflict.
+#[test]
+fn the_plan_of_an_action_reads_what_a_condition_on_its_rows_does() {
+    let db = Database::in_memory().expect("memory");
+    db.create::<Customer>().expect("new");
+    db.create::<Grant>().expect("new");
+    db.register(procedures![leave]).expect("a sound set");
+    let plan = db.plan("leave").expect("it is registered");
+    let deletes = plan.operations.iter().find(|operation| operation.changes()).expect("it deletes a row");
+    let own =
+        deletes.accesses.iter().find(|access| &*plan.tables[access.table].name == "grant" && access.index.is_none());
+    let columns: Vec<usize> = own.expect("it sets a column").reads.iter().map(|column| column.index()).collect();
+    assert_eq!(columns, [1, 2]);
+}
+
+/// In a piece, or by partition, it would run beside those that it does not know to conflict with.
+#[test]
+fn procedures_know_of_references_of_tables_that_are_created_later() {
+    each(|setting| {
+        let db = setting.open();
+        db.create::<Customer>().expect("new");
+        db.register(procedures![leave]).expect("a sound set");
+        db.create::<Grant>().expect("new");
+        let plan = db.plan("leave").expect("it is registered").to_string();
+        assert!(plan.contains("grant"), "{}: {plan}", setting.protocol.name);
+        let own = |name: &'static str| table(name, &[column("of")]).reference(ReferenceDef::new(["of"], "customer"));
+        declare(&db, own("other"));
+        let plan = db.plan("leave").expect("it is registered").to_string();
+        assert!(plan.contains("other"), "{}: {plan}", setting.protocol.name);
+    });
+}
+
 fn refused_by(result: Result<Vec<String>, SchemaError>) -> String {
     result.expect_err("it must be refused").to_string()
 }
@@ -1076,5 +1172,212 @@ fn random_operations_are_whole_and_leave_no_orphan() {
             db.check_indexes().expect("all agree");
             assert!(committed > refused / 8, "{committed} {refused}");
         }
+    });
+}
+
+/// Checks that were put off are made before a transaction is held until its batch is decided.
+#[test]
+fn checks_that_are_put_off_and_numbers_work_on_the_threads_of_an_executor() {
+    each_with_closures(|setting| {
+        let name = setting.protocol.name;
+        let db = setting.open();
+        let parent = declare(&db, table("parent", &[]));
+        let id = ColumnDef::new("no", ColumnType::U32).identity(seriatim::catalog::Identity::by_default());
+        let child = TableDef::builder("child").column(id).column(column("of")).key(["no"]).index("by_of", ["of"]);
+        let child = declare(&db, child.reference(ReferenceDef::new(["of"], "parent").deferrable()));
+        let executor = db.executor(2).expect("threads");
+        let run = |of: u32, too_late: bool| {
+            let (parent, child) = (parent.clone(), child.clone());
+            executor.run(move |session| {
+                session.transact(|tx| {
+                    tx.set_constraints(Constraints::Deferred)?;
+                    tx.insert_new_dyn(&child, &[Value::NONE, Value::from(of)])?;
+                    if too_late { Ok(()) } else { tx.insert_dyn(&parent, &[Value::from(of)]) }
+                })
+            })
+        };
+        let running: Vec<_> = (0..30).map(|of| (of, run(of, of % 3 == 0))).collect();
+        for (of, running) in running {
+            let done = running.wait().expect("the executor runs");
+            match of % 3 {
+                0 => assert!(matches!(done, Err(TransactError::ForeignKey { .. })), "{name}: {done:?}"),
+                _ => assert!(done.is_ok(), "{name}: {done:?}"),
+            }
+        }
+        let count = |table: &DynHandle| db.session().transact(|tx| tx.count_all_dyn(table)).map(|count| *count);
+        assert_eq!([count(&parent), count(&child)].map(|count| count.expect("it runs alone")), [20, 20], "{name}");
+    });
+}
+
+/// A row for a table as it is declared now: these columns, and otherwise the defaults.
+fn whole_row(table: &DynHandle, given: &[(&str, Option<u32>)]) -> Vec<Value> {
+    let columns = &table.definition().columns;
+    let value = |column: &ColumnDef| match given.iter().find(|(name, _)| column.name == *name) {
+        Some((_, Some(number))) => {
+            let value = column.ty.parse(&number.to_string()).expect("an integer");
+            if column.nullable { value.some() } else { value }
+        }
+        Some((_, None)) => Value::NONE,
+        None => column.default_value().expect("it fits").unwrap_or(Value::NONE),
+    };
+    columns.iter().map(value).collect()
+}
+
+/// One write of tables that may change at any time.
+fn write_amid(db: &Database, session: &mut Session, rng: &mut Rng) -> Result<(), TransactError> {
+    let open = |name: &str| db.open_dyn(name).expect("its name stays");
+    let (parent, child, node) = (open("parent"), open("child"), open("node"));
+    let (id, of, n) = (rng.below(12) as u32, rng.below(12) as u32, rng.below(4) as u32);
+    let link = rng.percent(70).then(|| 100 + rng.below(12) as u32);
+    let number = |table: &DynHandle, column: &str, number: u32| {
+        let at = table.definition().column(column).expect("it stays").index();
+        table.definition().columns[at].ty.parse(&number.to_string()).expect("an integer")
+    };
+    let work = |tx: &Tx, rng: u64| -> Result<(), Abort> {
+        match rng {
+            0 | 1 => {
+                tx.put_dyn(&parent, &whole_row(&parent, &[("id", Some(id)), ("code", Some(100 + id)), ("x", Some(n))]))
+            }
+            2 => tx.delete_if_dyn(&parent, &[number(&parent, "id", id)]).map(drop),
+            3 => tx
+                .update_if_dyn(&parent, &[number(&parent, "id", id)], &[("code", number(&parent, "code", 100 + of))])
+                .map(drop),
+            4..=6 => tx.put_dyn(
+                &child,
+                &whole_row(&child, &[("of", Some(of)), ("n", Some(n)), ("link", link), ("x", Some(id))]),
+            ),
+            7 => tx.delete_if_dyn(&child, &[number(&child, "of", of), number(&child, "n", n)]).map(drop),
+            8 | 9 => {
+                let up = (id > 0).then_some(id / 2);
+                tx.put_dyn(&node, &whole_row(&node, &[("id", Some(id)), ("up", up), ("of", Some(of)), ("x", Some(n))]))
+            }
+            10 => tx.delete_if_dyn(&node, &[number(&node, "id", id)]).map(drop),
+            _ => tx.delete_range_dyn(&child, &[number(&child, "of", of)]).map(drop),
+        }
+    };
+    let ops: Vec<u64> = (0..rng.range(1, 4)).map(|_| rng.below(12)).collect();
+    session.transact(|tx| ops.iter().try_for_each(|op| work(tx, *op))).map(drop)
+}
+
+#[test]
+fn tables_that_refer_to_each_other_change_while_rows_go_along() {
+    let seed = seriatim::rng::seed("change_amid");
+    sampled("change_amid", |setting| {
+        if !runs_closures(setting) {
+            return;
+        }
+        let name = setting.protocol.name;
+        let db = setting.open();
+        let parent = table("parent", &[column("code"), column("x")]);
+        declare(&db, parent.unique_index("by_code", ["code"], Organization::Ordered));
+        let child = TableDef::builder("child").column(column("of")).column(column("n")).column(column("x"));
+        let child = child.column(column("link").nullable()).key(["of", "n"]).cluster(["of"]);
+        let child = child.reference(ReferenceDef::new(["of"], "parent").on_delete(OnChange::Cascade));
+        let to_code = || {
+            let to_code = ReferenceDef::new(["link"], "parent").named("to_code").referenced(["code"]);
+            to_code.on_delete(OnChange::SetNull).on_update(OnChange::Cascade)
+        };
+        declare(&db, child.reference(to_code()).index("by_link", ["link"]));
+        let node = table("node", &[column("up").nullable(), column("of"), column("x")]);
+        let node =
+            node.reference(ReferenceDef::new(["up"], "node").on_delete(OnChange::Cascade)).index("by_up", ["up"]);
+        declare(
+            &db,
+            node.reference(ReferenceDef::new(["of"], "parent").on_delete(OnChange::Cascade)).index("by_of", ["of"]),
+        );
+        let is_over = std::sync::atomic::AtomicBool::new(false);
+        let mut rng = Rng::from_seed(seed);
+        thread::scope(|scope| {
+            for at in 0..2 {
+                let (db, is_over) = (&db, &is_over);
+                scope.spawn(move || {
+                    let (mut session, mut rng) = (db.session(), Rng::from_seed(seed + 1 + at));
+                    while !is_over.load(Ordering::Relaxed) {
+                        match write_amid(db, &mut session, &mut rng) {
+                            Ok(())
+                            | Err(
+                                TransactError::ForeignKey { .. }
+                                | TransactError::Duplicate { .. }
+                                | TransactError::User(_)
+                                | TransactError::TableGone
+                                | TransactError::Conflict { .. }
+                                | TransactError::Excluded { .. }
+                                | TransactError::WorkersBusy,
+                            ) => {}
+                            Err(error) => {
+                                is_over.store(true, Ordering::Relaxed);
+                                panic!("{name}: {error}");
+                            }
+                        }
+                    }
+                });
+            }
+            for round in 0..seriatim::rng::tries(6, 30) {
+                let table = ["parent", "child", "node"][rng.below(3) as usize];
+                let definition = db.open_dyn(table).expect("its name stays").definition().clone();
+                let has = |column: &str| definition.column(column).is_some();
+                let change = match rng.below(6) {
+                    0 if has("more") => Change::drop_column("more"),
+                    0 => Change::add_column(ColumnDef::new("more", ColumnType::Text { max: 40 }).default("m")),
+                    1 if definition.index("by_x").is_some() => Change::drop_index("by_x"),
+                    1 => Change::add_index("by_x", ["x"]),
+                    2 => {
+                        let is_narrow =
+                            definition.columns.iter().any(|column| column.name == "x" && column.ty == ColumnType::U32);
+                        Change::set_type("x", if is_narrow { ColumnType::U64 } else { ColumnType::U32 })
+                    }
+                    3 if table == "child" && definition.reference("to_code").is_some() => {
+                        Change::drop_reference("to_code")
+                    }
+                    3 if table == "child" => Change::add_reference(to_code()),
+                    4 if has("first") => Change::drop_column("first"),
+                    _ if definition.checks.is_empty() => Change::add_check("sound", "x >= 0"),
+                    _ => Change::drop_check("sound"),
+                };
+                let said = format!("{change:?}");
+                let changed = db.migration().change(table, [change]).run();
+                match changed {
+                    Ok(_) | Err(SchemaError::Refused { .. }) => {}
+                    Err(error) => {
+                        is_over.store(true, Ordering::Relaxed);
+                        panic!("{name}, round {round}, {table}, {said}: {error}");
+                    }
+                }
+            }
+            is_over.store(true, Ordering::Relaxed);
+        });
+        let mut session = db.session();
+        let tables = ["parent", "child", "node"].map(|table| db.open_dyn(table).expect("its name stays"));
+        let all = tables.each_ref().map(|table| {
+            let mut all = Vec::new();
+            db.each_row_dyn(table, |row| all.push(row.values())).expect("at rest");
+            all
+        });
+        let plain = |value: &Value| {
+            if let Value::Option(value) = value { value.as_deref().cloned() } else { Some(value.clone()) }
+        };
+        for (child, own) in tables.iter().zip(&all) {
+            for reference in &child.definition().references {
+                let to =
+                    tables.iter().position(|table| table.definition().name == reference.table).expect("it is there");
+                let at = |table: &DynHandle, name: &str| table.definition().column(name).expect("it has it").index();
+                let from = at(child, &reference.columns[0]);
+                let key = reference.referenced_in(tables[to].definition());
+                let key = at(&tables[to], key[0]);
+                let keys: Vec<_> = all[to].iter().filter_map(|row| plain(&row[key])).collect();
+                for row in own {
+                    let is_kept = plain(&row[from]).is_none_or(|value| keys.contains(&value));
+                    assert!(
+                        is_kept,
+                        "{name}: {row:?} of {} by {}, seed {seed}",
+                        child.definition().name,
+                        reference.name
+                    );
+                }
+            }
+        }
+        db.check_indexes().unwrap_or_else(|error| panic!("{name}: {error}"));
+        db.check_structure().unwrap_or_else(|error| panic!("{name}: {error}"));
+        session.transact(|tx| tx.count_all_dyn(&tables[0])).expect("it is open");
     });
 }

@@ -368,6 +368,105 @@ fn a_dump_has_sequences_and_where_they_are() {
     });
 }
 
+/// Its lock is taken once.
+#[test]
+fn a_sequence_that_is_changed_twice_keeps_nobody_waiting() {
+    let faster = || [SequenceChange::Increment(2)];
+    for case in 0..5 {
+        let db = Database::in_memory().expect("memory");
+        db.create::<Order>().expect("valid");
+        let s = with(&db, SequenceDef::new("s"));
+        let begin = || db.migration().alter_sequence("order_id_seq", faster()).alter_sequence("s", faster());
+        let twice = match case {
+            0 => begin().drop_sequence("s"),
+            1 => begin().drop_table("order"),
+            2 => begin().change("order", [Change::set_identity("id", None)]),
+            3 => begin().change("order", [Change::set_type("id", ColumnType::I64)]),
+            _ => db.migration().create_sequence(SequenceDef::new("t")).drop_sequence("t"),
+        };
+        let changed = twice.run();
+        assert!(
+            changed.as_ref().err().is_none_or(|error| error.to_string().contains("is changed twice")),
+            "{changed:?}"
+        );
+        let number = s.next();
+        assert!(number.is_ok() || case == 0 && changed.is_ok(), "{number:?}");
+        db.create::<Ticket>().expect("nobody changes tables");
+    }
+}
+
+/// So that the column is not of a type for which the sequence ends too early, or late.
+#[test]
+fn a_sequence_follows_the_type_of_its_column() {
+    each(|setting| {
+        if !runs_closures(setting) {
+            return;
+        }
+        let db = setting.open();
+        let id = ColumnDef::new("id", ColumnType::I16).identity(Identity::by_default());
+        let table = TableDef::builder("t").column(column("n")).column(id).key(["n"]).finish().expect("a valid table");
+        db.declare(table).expect("a new name");
+        let insert = |n: u32| {
+            let t = db.open_dyn("t").expect("it exists");
+            db.session().transact(|tx| tx.insert_new_dyn(&t, &[Value::from(n), Value::NONE]))
+        };
+        db.sequence("t_id_seq").expect("it exists").set(i16::MAX.into()).expect("the last one");
+        assert!(matches!(insert(1), Err(TransactError::SequenceExhausted { .. })));
+        let change = |ty: ColumnType| db.migration().change("t", [Change::set_type("id", ty)]).run();
+        change(ColumnType::I64).expect("each is one");
+        assert_eq!(*insert(1).expect("a number"), 1 << 15, "{}", setting.protocol.name);
+        let copy = setting.open();
+        copy.load(dump(&db, Format::Json).as_bytes()).expect("it is a dump");
+        let narrowed = change(ColumnType::I16).expect_err("it has a greater number").to_string();
+        assert!(narrowed.contains("32768"), "{narrowed}");
+        change(ColumnType::I32).expect("each is one");
+        let sequence = db.sequence("t_id_seq").expect("it exists");
+        assert_eq!(sequence.definition().range(), (1, i32::MAX.into()));
+        assert_eq!(*insert(2).expect("a number"), (1 << 15) + 1, "{}", setting.protocol.name);
+    });
+}
+
+/// The name of an identity column's sequence can be that which another one gets in a new database.
+#[test]
+fn a_dump_is_loaded_whatever_its_sequences_are_called() {
+    let db = Database::in_memory().expect("memory");
+    with(&db, SequenceDef::new("order_id_seq"));
+    let table = |name: &'static str| {
+        let id = ColumnDef::new("id", ColumnType::U32).identity(Identity::by_default());
+        TableDef::builder(name).column(id).key(["id"]).finish().expect("a valid table")
+    };
+    for (first, then) in [("order", "past"), ("b", "c"), ("a", "b"), ("order", "d")] {
+        db.declare(table(first)).expect("a new name");
+        db.migration().change(first, [Change::rename_table(then)]).run().expect("a new name");
+    }
+    db.declare(table("a")).expect("a new name");
+    for (at, name) in ["past", "c", "b", "d", "a"].into_iter().enumerate() {
+        let handle = db.open_dyn(name).expect("it exists");
+        let insert =
+            |tx: &seriatim::Tx| (0..=at).try_for_each(|_| tx.insert_new_dyn(&handle, &[Value::NONE]).map(drop));
+        db.session().transact(insert).expect("new keys");
+    }
+    let first = dump(&db, Format::Json);
+    let copy = Database::in_memory().expect("memory");
+    copy.load(first.as_bytes()).unwrap_or_else(|error| panic!("{error}\n{first}"));
+    let sorted = |dump: &str| {
+        let mut lines: Vec<String> = dump.lines().map(str::to_owned).collect();
+        lines.sort();
+        lines
+    };
+    assert_eq!(sorted(&dump(&copy, Format::Json)), sorted(&first));
+}
+
+#[test]
+fn a_load_that_ends_early_gives_no_number_again() {
+    let db = Database::in_memory().expect("memory");
+    let orders = db.create::<Order>().expect("valid");
+    let error = db.load_csv("order", &b"id,customer\n1,7\n2,7\n3,-1\n"[..]).expect_err("the last row is wrong");
+    assert_eq!(error.loaded.tables[0].rows, 2, "{error}");
+    let id = db.session().transact(|tx| tx.insert_new(&orders, |id| Order { id, customer: 3 }));
+    assert_eq!(*id.expect("a new key"), OrderId(3));
+}
+
 #[test]
 fn declarations_show_identities() {
     let db = Database::in_memory().expect("memory");

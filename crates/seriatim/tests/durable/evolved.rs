@@ -4,8 +4,10 @@ use std::collections::BTreeMap;
 use std::io::ErrorKind;
 
 use seriatim::catalog::evolution::Change;
-use seriatim::catalog::{ColumnDef, ColumnType, TableDef, Value};
-use seriatim::{Database, Table, Text, Transaction, available_protocols};
+use seriatim::catalog::{
+    ColumnDef, ColumnType, Identity, OnChange, ReferenceDef, SequenceChange, SequenceDef, TableDef, Value,
+};
+use seriatim::{Abort, Database, Table, Text, TransactError, Transaction, available_protocols};
 use seriatim_base::disk::{FaultyDisk, Operation, Times};
 use seriatim_base::rng::{seed, tries};
 
@@ -69,7 +71,6 @@ fn orders(db: &Database) -> Vec<second::Order> {
 /// Foreign keys are there after power cuts, with their names as they are by then; so are cascades.
 #[test]
 fn references_are_kept_by_the_directory() {
-    use seriatim::catalog::{OnChange, ReferenceDef};
     for (protocol, checkpointed) in names().flat_map(|protocol| [(protocol, false), (protocol, true)]) {
         let disk = FaultyDisk::new(52);
         let reopened = || {
@@ -167,8 +168,14 @@ fn column(name: &'static str) -> ColumnDef {
     ColumnDef::new(name, ColumnType::U32)
 }
 
-/// What a directory has: each table with its declaration and rows.
-type Contents = BTreeMap<String, (TableDef, Vec<Vec<Value>>)>;
+/// What a directory has.
+#[derive(Debug, PartialEq)]
+struct Contents {
+    /// Each table with its declaration and rows.
+    tables: BTreeMap<String, (TableDef, Vec<Vec<Value>>)>,
+    /// Each sequence with its step, and the table to which it belongs.
+    sequences: Vec<(String, i64, Option<String>)>,
+}
 
 fn contents(db: &Database) -> Contents {
     let table = |name: String| {
@@ -180,7 +187,34 @@ fn contents(db: &Database) -> Contents {
     };
     db.check_indexes().expect("indexes and rows agree");
     db.check_structure().expect("no transaction is open");
-    db.table_names().into_iter().map(table).collect()
+    let sequence = |it: seriatim::Sequence| (it.definition().name.to_string(), it.definition().step(), it.table());
+    let sequences = db.sequences().into_iter().map(sequence).collect();
+    Contents { tables: db.table_names().into_iter().map(table).collect(), sequences }
+}
+
+/// Rows with numbers, each of a row of another table, with which it goes.
+fn children(of: &'static str) -> TableDef {
+    let id = column("id").identity(Identity::by_default());
+    let table = TableDef::builder("child").column(id).column(column("of")).key(["id"]).index("by_of", ["of"]);
+    table.reference(ReferenceDef::new(["of"], of).on_delete(OnChange::Cascade)).finish().expect("a table")
+}
+
+/// Rows that are inserted now have numbers of their own, and refer to rows that exist.
+fn check_children(db: &Database, context: &str) {
+    let tables = ["child", "held"].map(|name| db.open_dyn(name).expect("it is there"));
+    let mut session = db.session();
+    let inserted = session.transact(|tx| {
+        tx.insert_new_dyn(&tables[0], &[Value::from(0u32), Value::from(7u32)])?;
+        tx.insert_new_dyn(&tables[0], &[Value::from(0u32), Value::from(8u32)])
+    });
+    let last = inserted.unwrap_or_else(|error| panic!("{context}: {error}"));
+    let orphan = session.transact(|tx| tx.insert_new_dyn(&tables[0], &[Value::from(0u32), Value::from(70u32)]));
+    assert!(matches!(orphan, Err(TransactError::ForeignKey { .. })), "{context}: {orphan:?}");
+    let deleted = session.transact(|tx| {
+        tx.delete_dyn(&tables[1], &[Value::from(8u32)])?;
+        Ok::<_, Abort>(tx.get_dyn(&tables[0], &[Value::from(*last as u32)])?.is_none())
+    });
+    assert!(deleted.unwrap_or_else(|error| panic!("{context}: {error}")).into_value(), "{context}");
 }
 
 /// One migration with a change of every kind.
@@ -197,6 +231,9 @@ fn migrate(db: &Database) -> bool {
             ],
         )
         .create(TableDef::builder("new").column(column("id")).key(["id"]).finish().expect("a table"))
+        .create(children("held"))
+        .alter_sequence("known", [SequenceChange::Increment(5)])
+        .create_sequence(SequenceDef::new("s"))
         .truncate("emptied")
         .drop_table("dropped")
         .run();
@@ -223,6 +260,12 @@ fn mix(db: &Database) -> bool {
         tx.insert_dyn(&kept, &row(20))?;
         let new = TableDef::builder("new").column(column("id")).column(column("n")).key(["id"]).finish()?;
         let new = tx.declare(new)?;
+        let child = tx.declare(children("kept"))?;
+        (0..4u32).try_for_each(|of| tx.insert_new_dyn(&child, &[Value::from(0u32), Value::from(of)]).map(drop))?;
+        let kept = tx.open_dyn("kept")?;
+        tx.delete_dyn(&kept, &[Value::from(3u32)])?;
+        tx.migration().create_sequence(SequenceDef::new("s")).run()?;
+        tx.next(&tx.sequence("s")?)?;
         (0..20).try_for_each(|id| tx.insert_dyn(&new, &row(id)))?;
         let brief = TableDef::builder("brief").column(column("id")).column(column("n")).key(["id"]).finish()?;
         let brief = tx.declare(brief)?;
@@ -243,7 +286,9 @@ fn mix(db: &Database) -> bool {
         tx.update_dyn(&order, &[Value::from(1u32)], &[("n", Value::from(8u32))])?;
         tx.insert_dyn(&held, &row(21))?;
         tx.insert_dyn(&emptied, &row(1))?;
-        tx.migration().change("new", [Change::add_index("by_n", ["n"])]).run()?;
+        let steps = tx.migration().change("new", [Change::add_index("by_n", ["n"])]);
+        steps.alter_sequence("known", [SequenceChange::Increment(5)]).run()?;
+        tx.next(&tx.sequence("known")?)?;
         let new = tx.open_dyn("new")?;
         tx.delete_dyn(&new, &[Value::from(3u32)])?;
         Ok::<_, Box<dyn std::error::Error>>(())
@@ -273,8 +318,10 @@ fn prepared(seed: u64, protocol: &str) -> (FaultyDisk, Contents) {
     let disk = FaultyDisk::new(seed);
     let db = small(protocol, &disk).open().expect("a new database opens");
     load(&db);
+    db.migration().create_sequence(SequenceDef::new("known")).run().expect("the disk works");
     for name in ["kept", "emptied", "dropped"] {
-        let table = TableDef::builder(name).column(column("id")).column(column("n")).key(["id"]);
+        let id = if name == "dropped" { column("id").identity(Identity::by_default()) } else { column("id") };
+        let table = TableDef::builder(name).column(id).column(column("n")).key(["id"]);
         let table = db.declare(table.finish().expect("a table")).expect("the disk works");
         let row = |id: u32| [Value::from(id), Value::from(100 - id)];
         let load = |tx: &seriatim::Tx| (0..20).try_for_each(|id| tx.insert_dyn(&table, &row(id)));
@@ -321,7 +368,7 @@ fn a_disk_that_fails_or_fills_up_leaves_tables_and_rows_of_one_transaction_or_ne
             disk.crash();
             drop(db);
             let mut found = contents(&open(&disk));
-            assert_eq!(found.remove("later").is_some(), fills_up, "{context}");
+            assert_eq!(found.tables.remove("later").is_some(), fills_up, "{context}");
             assert!(found == before || found == after, "{context}: {found:?}");
             *if found == after { &mut made } else { &mut not_made } += 1;
         }
@@ -341,13 +388,16 @@ fn cut(seed: u64, protocol: &str, migrate: fn(&Database) -> bool) {
         contents(&db)
     };
     assert!(
-        after.len() == 4
-            && after["held"].0.indexes.len() == 1
-            && after["held"].0.checks.len() == 1
-            && after["emptied"].1.len() < 2,
+        after.tables.len() == 5
+            && after.tables["held"].0.indexes.len() == 1
+            && after.tables["held"].0.checks.len() == 1
+            && after.tables["child"].0.references[0].table == "held"
+            && after.tables["emptied"].1.len() < 2,
         "{after:?}"
     );
-    assert_eq!(after["order"].1[3][3..], [Value::from(7u32)]);
+    let sequences: Vec<(&str, i64)> = after.sequences.iter().map(|(name, step, _)| (&**name, *step)).collect();
+    assert_eq!(sequences, [("known", 5), ("child_id_seq", 1), ("s", 1)]);
+    assert_eq!(after.tables["order"].1[3][3..], [Value::from(7u32)]);
     let (mut made, mut not_made) = (0, 0);
     for n in 1.. {
         let disk = disk.fork(seed ^ n);
@@ -372,7 +422,10 @@ fn cut(seed: u64, protocol: &str, migrate: fn(&Database) -> bool) {
         let db = reopen(&disk, n);
         assert_eq!(contents(&db), after, "cut {n}");
         db.close().expect("the disk works");
-        assert_eq!(contents(&reopen(&disk, n)), after, "cut {n}");
+        let db = reopen(&disk, n);
+        assert_eq!(contents(&db), after, "cut {n}");
+        check_children(&db, &format!("{protocol}, cut {n}"));
+        drop(db);
         if !is_cut {
             break;
         }

@@ -12,6 +12,7 @@ mod forked;
 mod format;
 mod helpers;
 mod kept;
+mod lives;
 mod locks;
 mod many_tables;
 mod memory;

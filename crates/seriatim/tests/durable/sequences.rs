@@ -27,6 +27,13 @@ struct Line {
     text: String,
 }
 
+#[derive(Table, Clone, Debug, PartialEq)]
+#[table(name = "fixed", key(id))]
+struct Fixed {
+    #[column(identity(minimum = -5, start = 1))]
+    id: i64,
+}
+
 /// Every number that anybody has seen.
 #[derive(Default)]
 struct Judge {
@@ -194,9 +201,39 @@ fn a_clean_close_leaves_no_gap_and_a_crash_leaves_at_most_a_block() {
         disk.power_off();
         drop((s, db));
         disk.reboot();
-        let (s, _db) = open();
+        let (s, db) = open();
         assert_eq!(s.next().expect("a number"), 1000, "{case}: it was altered");
+        db.migration().alter_sequence("s", [SequenceChange::Maximum(Some(1))]).run().expect_err("it has got to 1000");
+        db.create::<Fixed>().expect("the disk works");
+        let fixed =
+            db.session().transact(|tx| tx.insert_new(&db.table::<Fixed>().expect("it exists"), |id| Fixed { id }));
+        assert_eq!(*fixed.expect("a number"), 1, "{case}");
+        db.load_csv("fixed", &b"id\n-1\n"[..]).expect("a new key");
+        drop(s);
+        db.close().expect("the disk works");
+        let (s, db) = open();
+        assert_eq!(s.next().expect("a number"), 999, "{case}: it was not altered");
+        let fixed =
+            db.session().transact(|tx| tx.insert_new(&db.table::<Fixed>().expect("it exists"), |id| Fixed { id }));
+        assert_eq!(*fixed.expect("a number"), 2, "{case}");
     }
+}
+
+/// A load in one transaction takes more numbers than any block has.
+#[test]
+fn a_body_that_takes_very_many_numbers_comes_to_its_end() {
+    let disk = FaultyDisk::new(74);
+    let db = small("dbx", &disk).operations_max(1 << 20).open().expect("a new database opens");
+    db.migration().create_sequence(SequenceDef::new("s")).run().expect("the disk works");
+    let s = db.sequence("s").expect("it exists");
+    let mut attempts = 0;
+    let taken = db.session().transact(|tx| {
+        attempts += 1;
+        assert!(attempts < 40, "it begins again and again");
+        (0..150_000).try_fold(0, |_, _| tx.next(&s))
+    });
+    let last = taken.expect("numbers are there").into_value();
+    assert!((150_000..2_000_000).contains(&last), "{last}");
 }
 
 #[test]

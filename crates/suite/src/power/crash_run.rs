@@ -654,7 +654,7 @@ impl CrashRun<'_> {
         let table = left[self.rng.below(left.len() as u64) as usize];
         match self.db.declare(definition(table)) {
             Ok(handle) => {
-                self.known.declare(table, handle.number(), &self.db);
+                self.known.declare(table, handle.number_in_log(), &self.db);
                 work.tables[table] = Some(handle);
                 self.tally.declared += 1;
                 self.register(work)
@@ -671,7 +671,7 @@ impl CrashRun<'_> {
                     return Ok(());
                 }
                 let handle = self.db.open_dyn(&name).map_err(|error| error.to_string())?;
-                self.known.declare(table, handle.number(), &self.db);
+                self.known.declare(table, handle.number_in_log(), &self.db);
                 work.tables[table] = Some(handle);
                 self.register(work)
             }
@@ -688,10 +688,10 @@ impl CrashRun<'_> {
         let converted = schema::convert(&self.db, !is_clustered);
         let now = self.db.open_dyn(KINDS[LINES].name).map_err(|error| error.to_string())?;
         match converted {
-            Ok(()) if now.number() == was => return Err("a table that nobody used was not converted".to_owned()),
+            Ok(()) if now.number_in_log() == was => return Err("a table that nobody used was not converted".to_owned()),
             Ok(()) => {
                 self.tally.conversions += 1;
-                self.known.declare(LINES, now.number(), &self.db);
+                self.known.declare(LINES, now.number_in_log(), &self.db);
             }
             Err(SchemaError::Storage(error)) if is_explained(&error) && (work.faulted || !self.process.is_alive()) => {
                 self.count_fault();

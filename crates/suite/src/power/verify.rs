@@ -214,7 +214,7 @@ fn tables(db: &Database, known: &mut Known) -> Result<(), String> {
 }
 
 pub(super) fn number(db: &Database, name: &str) -> Result<u32, String> {
-    db.open_dyn(name).map(|table| table.number()).map_err(|error| error.to_string())
+    db.open_dyn(name).map(|table| table.number_in_log()).map_err(|error| error.to_string())
 }
 
 /// A transaction that reads was refused.
